@@ -1,0 +1,274 @@
+package authzen
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// An AuthorizeRequest asks for a decision in the words of a tool gateway: may
+// this actor of this tenant do this with this resource, for this purpose? It
+// is another face of an [EvaluationRequest]. TenantID, Actor.ActorID,
+// Actor.ActorType, Action, Resource.Type and Resource.ID are required.
+type AuthorizeRequest struct {
+	TenantID string            `json:"tenant_id"`
+	Actor    Actor             `json:"actor"`
+	Action   string            `json:"action"`
+	Resource AuthorizeResource `json:"resource"`
+	Purpose  string            `json:"purpose,omitzero"`
+	Context  jsontext.Value    `json:"context,omitzero"` // a JSON object, or nil
+}
+
+// An Actor is the agent or person that acts.
+type Actor struct {
+	ActorID      string   `json:"actor_id"`
+	ActorType    string   `json:"actor_type"`
+	Roles        []string `json:"roles,omitempty"`
+	DepartmentID string   `json:"department_id,omitzero"`
+}
+
+// An AuthorizeResource is what is acted on. Labels is a JSON object, or nil.
+type AuthorizeResource struct {
+	Type   string         `json:"type"`
+	ID     string         `json:"id"`
+	Labels jsontext.Value `json:"labels,omitzero"`
+}
+
+// An AuthorizeResponse answers an [AuthorizeRequest]. Allow with an obligation
+// means: allowed once the obligation is met.
+type AuthorizeResponse struct {
+	Allow       bool                 `json:"allow"`
+	Obligations AuthorizeObligations `json:"obligations"`
+	Approval    *ApprovalTerms       `json:"approval,omitempty"`
+	Reason      string               `json:"reason,omitzero"` // for the person behind the actor
+}
+
+// AuthorizeObligations has one member for each kind of obligation; a gateway
+// that meets a member it does not know must deny. The values are the
+// properties of the AuthZEN obligations of that type.
+type AuthorizeObligations struct {
+	ApprovalRequired   bool             `json:"approval_required,omitzero"`
+	StepUp             []jsontext.Value `json:"step-up,omitempty"`
+	Notification       []jsontext.Value `json:"notification,omitempty"`
+	SessionTermination []jsontext.Value `json:"session_termination,omitempty"`
+	Custom             []jsontext.Value `json:"custom,omitempty"`
+}
+
+// ApprovalTerms say by which template a person approves.
+type ApprovalTerms struct {
+	Template string `json:"template"`
+}
+
+// UnmarshalJSONFrom reads a complete request.
+func (r *AuthorizeRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var tenant, actor, action, resource, purpose bool
+	err := members(dec, func(name string) error {
+		switch name {
+		case "tenant_id":
+			return text(dec, &r.TenantID, &tenant)
+		case "actor":
+			return present(dec, &actor, r.Actor.UnmarshalJSONFrom)
+		case "action":
+			return text(dec, &r.Action, &action)
+		case "resource":
+			return present(dec, &resource, r.Resource.UnmarshalJSONFrom)
+		case "purpose":
+			return text(dec, &r.Purpose, &purpose)
+		case "context":
+			return object(dec, &r.Context)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return required(dec, member{"tenant_id", tenant}, member{"actor", actor},
+		member{"action", action}, member{"resource", resource})
+}
+
+// UnmarshalJSONFrom reads an actor with its required id and type.
+func (a *Actor) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var id, kind, department bool
+	err := members(dec, func(name string) error {
+		switch name {
+		case "actor_id":
+			return text(dec, &a.ActorID, &id)
+		case "actor_type":
+			return text(dec, &a.ActorType, &kind)
+		case "roles":
+			return texts(dec, &a.Roles)
+		case "department_id":
+			return text(dec, &a.DepartmentID, &department)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return required(dec, member{"actor_id", id}, member{"actor_type", kind})
+}
+
+// UnmarshalJSONFrom reads a resource with its required type and id.
+func (r *AuthorizeResource) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var kind, id bool
+	err := members(dec, func(name string) error {
+		switch name {
+		case "type":
+			return text(dec, &r.Type, &kind)
+		case "id":
+			return text(dec, &r.ID, &id)
+		case "labels":
+			return object(dec, &r.Labels)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return required(dec, member{"type", kind}, member{"id", id})
+}
+
+// Evaluation returns the AuthZEN request that r stands for: the actor is the
+// subject, with roles and department_id as properties; labels are the
+// resource's properties; the purpose is in the context. A gateway that speaks
+// this shape knows that an answer may carry obligations of every type, so the
+// request declares them.
+func (r *AuthorizeRequest) Evaluation() (*EvaluationRequest, error) {
+	context := []field{{"supported_obligations", ObligationTypes()}}
+	if r.Purpose != "" {
+		context = append(context, field{"purpose", r.Purpose})
+	}
+	joined, err := extend(r.Context, context)
+	if err != nil {
+		return nil, err
+	}
+	var properties []field
+	if len(r.Actor.Roles) > 0 {
+		properties = append(properties, field{"roles", r.Actor.Roles})
+	}
+	if r.Actor.DepartmentID != "" {
+		properties = append(properties, field{"department_id", r.Actor.DepartmentID})
+	}
+	subject, err := extend(nil, properties)
+	if err != nil {
+		return nil, err
+	}
+	return &EvaluationRequest{
+		Subject:  Subject{Type: r.Actor.ActorType, ID: r.Actor.ActorID, Properties: subject},
+		Action:   Action{Name: r.Action},
+		Resource: Resource{Type: r.Resource.Type, ID: r.Resource.ID, Properties: r.Resource.Labels},
+		Context:  joined,
+	}, nil
+}
+
+type field struct {
+	name  string
+	value any
+}
+
+// extend returns the object with the fields behind its own members. It is nil
+// where there are neither.
+func extend(object jsontext.Value, fields []field) (jsontext.Value, error) {
+	if len(fields) == 0 {
+		return object, nil
+	}
+	body := bytes.TrimSpace(object)
+	if len(body) > 0 {
+		body = bytes.TrimSpace(body[1 : len(body)-1])
+	}
+	joined := append(jsontext.Value{'{'}, body...)
+	for _, f := range fields {
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", f.name, err)
+		}
+		if len(joined) > 1 {
+			joined = append(joined, ',')
+		}
+		joined = append(fmt.Appendf(joined, "%q:", f.name), value...)
+	}
+	joined = append(joined, '}')
+	if !joined.IsValid() {
+		return nil, Invalid("/context", "must not have purpose or supported_obligations of its own")
+	}
+	return joined, nil
+}
+
+// Authorize returns the answer of this shape for an AuthZEN decision.
+func Authorize(d *Decision) (*AuthorizeResponse, error) {
+	response := &AuthorizeResponse{Allow: d.Decision}
+	if d.Context == nil {
+		return response, nil
+	}
+	response.Reason = d.Context.ReasonUser["en"]
+	for _, o := range d.Context.Obligations {
+		if err := response.oblige(o); err != nil {
+			return nil, err
+		}
+	}
+	return response, nil
+}
+
+func (r *AuthorizeResponse) oblige(o Obligation) error {
+	switch o.Type {
+	case ObligationStepUp:
+		r.Obligations.StepUp = append(r.Obligations.StepUp, o.Properties)
+	case ObligationNotification:
+		r.Obligations.Notification = append(r.Obligations.Notification, o.Properties)
+	case ObligationSessionTermination:
+		r.Obligations.SessionTermination = append(r.Obligations.SessionTermination, o.Properties)
+	case ObligationCustom:
+		return r.obligeCustom(o)
+	default:
+		return fmt.Errorf("obligation %s: unknown type %q", o.ID, o.Type)
+	}
+	return nil
+}
+
+func (r *AuthorizeResponse) obligeCustom(o Obligation) error {
+	var custom struct {
+		Action any `json:"action"` // of any type: custom properties are what was agreed on
+	}
+	if err := json.Unmarshal(o.Properties, &custom); err != nil {
+		return fmt.Errorf("obligation %s: %w", o.ID, err)
+	}
+	if custom.Action != ActionApprovalRequired {
+		r.Obligations.Custom = append(r.Obligations.Custom, o.Properties)
+		return nil
+	}
+	var approval ApprovalRequired
+	if err := json.Unmarshal(o.Properties, &approval); err != nil {
+		return fmt.Errorf("obligation %s: %w", o.ID, err)
+	}
+	r.Obligations.ApprovalRequired = true
+	r.Approval = &ApprovalTerms{Template: approval.Template}
+	return nil
+}
+
+// texts reads an array of strings. Null is absence.
+func texts(dec *jsontext.Decoder, into *[]string) error {
+	if null(dec) {
+		return nil
+	}
+	if err := expect(dec, '[', "an array of strings"); err != nil {
+		return err
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	for dec.PeekKind() != ']' {
+		var s string
+		var set bool
+		if err := text(dec, &s, &set); err != nil {
+			return err
+		}
+		if !set {
+			return Invalid(string(dec.StackPointer()), "must be a string, not null")
+		}
+		*into = append(*into, s)
+	}
+	_, err := dec.ReadToken()
+	return err
+}

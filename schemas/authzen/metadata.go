@@ -1,0 +1,23 @@
+package authzen
+
+// Metadata describes a PDP (AuthZEN 1.0, "Policy Decision Point Metadata"). An
+// endpoint that is not named does not exist; members without a value are
+// omitted.
+type Metadata struct {
+	PolicyDecisionPoint       string   `json:"policy_decision_point"`
+	AccessEvaluationEndpoint  string   `json:"access_evaluation_endpoint"`
+	AccessEvaluationsEndpoint string   `json:"access_evaluations_endpoint,omitzero"`
+	SearchSubjectEndpoint     string   `json:"search_subject_endpoint,omitzero"`
+	SearchResourceEndpoint    string   `json:"search_resource_endpoint,omitzero"`
+	SearchActionEndpoint      string   `json:"search_action_endpoint,omitzero"`
+	Capabilities              []string `json:"capabilities,omitempty"`
+	SupportedObligations      []string `json:"supported_obligations,omitempty"` // Obligations Profile, "Discovery"
+}
+
+// Paths of the API below the PDP's base URL (AuthZEN 1.0, "HTTPS JSON
+// Binding"), and of its metadata, which stands before the base URL's path.
+const (
+	PathEvaluation  = "/access/v1/evaluation"
+	PathEvaluations = "/access/v1/evaluations"
+	PathMetadata    = "/.well-known/authzen-configuration"
+)
