@@ -1,0 +1,112 @@
+package obligations
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Support is what a PEP says it can meet. The zero value is a PEP that said
+// nothing, which is not the same as one that can meet nothing.
+type Support struct {
+	declared bool
+	types    []string
+}
+
+// ReadSupport reads context.supported_obligations. A value that is no array
+// of strings says nothing (the context is free-form), and so does nil.
+func ReadSupport(raw jsontext.Value) Support {
+	var types []string
+	if raw.Kind() != '[' || json.Unmarshal(raw, &types) != nil {
+		return Support{}
+	}
+	return Support{declared: true, types: types}
+}
+
+// Has reports whether the PEP declared the type.
+func (s Support) Has(obligationType string) bool {
+	return s.declared && slices.Contains(s.types, obligationType)
+}
+
+// A Demand is what a decision asks of the PEP.
+type Demand struct {
+	Decision bool                     // what the PEP is told
+	Context  *authzen.DecisionContext // nil when there is nothing to act on
+	// Obligations are those in Context or, where policies permit and Decision
+	// is false, those for want of which it is.
+	Obligations []authzen.Obligation
+}
+
+// Compose says what follows from what the policies decided. determining are
+// the terms of the policies that determined it, in a fixed order. Every
+// obligation of every one of them holds; an approval is asked for only when no
+// determining permit goes without, and then by the first one's template.
+func Compose(permitted bool, determining []*Terms, support Support) Demand {
+	d := Demand{Decision: permitted}
+	for _, t := range determining {
+		for _, o := range t.Obligations {
+			d.add(o, support)
+		}
+	}
+	if template := approval(permitted, determining); template != "" {
+		d.add(approvalObligation(template), support)
+	}
+	context := authzen.DecisionContext{
+		ReasonUser:  reason(determining, func(t *Terms) string { return t.ReasonUser }),
+		ReasonAdmin: reason(determining, func(t *Terms) string { return t.ReasonAdmin }),
+	}
+	if d.Decision == permitted {
+		context.Obligations = d.Obligations
+	}
+	if context.ReasonUser != nil || context.ReasonAdmin != nil || context.Obligations != nil {
+		d.Context = &context
+	}
+	return d
+}
+
+func (d *Demand) add(o Obligation, support Support) {
+	if o.Withhold && !support.Has(o.Type) {
+		d.Decision = false
+	}
+	d.Obligations = append(d.Obligations, authzen.Obligation{
+		ID:         fmt.Sprintf("obligation-%d", len(d.Obligations)+1),
+		Type:       o.Type,
+		Properties: o.Properties,
+	})
+}
+
+// approval returns the template of the first determining permit, or "" when
+// one of them permits without approval.
+func approval(permitted bool, determining []*Terms) string {
+	if !permitted || slices.ContainsFunc(determining, func(t *Terms) bool { return t.Approval == "" }) {
+		return ""
+	}
+	return determining[0].Approval
+}
+
+func approvalObligation(template string) Obligation {
+	properties, err := json.Marshal(authzen.ApprovalRequired{Action: authzen.ActionApprovalRequired, Template: template})
+	if err != nil { // two strings always encode, but for bad UTF-8, which no Cedar string holds
+		panic(err)
+	}
+	return Obligation{Type: authzen.ObligationCustom, Properties: properties, Withhold: true}
+}
+
+// reason joins the distinct sentences of the determining policies.
+func reason(determining []*Terms, of func(*Terms) string) authzen.Reason {
+	var sentences []string
+	for _, t := range determining {
+		if s := of(t); s != "" && !slices.Contains(sentences, s) {
+			sentences = append(sentences, s)
+		}
+	}
+	if sentences == nil {
+		return nil
+	}
+	return authzen.Reason{"en": strings.Join(sentences, " ")}
+}

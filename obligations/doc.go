@@ -1,0 +1,21 @@
+// Package obligations reads what a policy asks for beside its effect, and
+// says what a decision therefore asks of the PEP.
+//
+// A policy asks by annotation:
+//
+//	@approval("template")                a permit that waits for a person
+//	@requestable("template")             a forbid that an approval may lift
+//	@obligation_step_up("{…}")           obligations of the AuthZEN Obligations
+//	@obligation_notification("{…}")      Profile; the JSON object holds the
+//	@obligation_session_termination("{…}")  properties of the type
+//	@obligation_custom("{…}")
+//	@reason_user("…")                    a sentence for the person who asked
+//	@reason_admin("…")                   a sentence for the people who operate
+//
+// The law it keeps: an annotation that would be misread is a fault when the
+// policies are loaded, never a surprise when a decision is made; and a PEP
+// that has not said it can meet a control is told no, because a PEP that does
+// not know obligations would run the tool.
+//
+// The package follows draft 1 of the profile and knows no policy language.
+package obligations
