@@ -87,7 +87,7 @@ func (e *Entity) decode(dec *jsontext.Decoder, inherited string) error {
 		return nil
 	})
 	if err != nil {
-		e.Type, e.ID, e.Properties = "", "", nil
+		*e = Entity{}
 		return err
 	}
 	if !typed && inherited != "" {

@@ -1,0 +1,60 @@
+// Package schemas describes every body of the main listener: one JSON Schema
+// (2020-12) a file, and an OpenAPI document that says which path takes and
+// gives which of them.
+//
+// The law it keeps: a schema says what the service does. A schema has the name
+// of the Go type in schemas/authzen that is decoded from such a body or
+// encoded to it, and the tests hold the two together, members and verdicts.
+// Members it does not name are allowed everywhere; an optional member of a
+// request may be null, which counts as absent.
+//
+//	EvaluationRequest.json    a schema; it names others as "Entity.json"
+//	openapi.yaml              the paths; components/schemas repeats the files,
+//	                          written by go test ./schemas -update
+//	schematest/               holds bodies against the schemas in tests
+//	authzen/                  the Go types
+//
+// A new body is a new file, and a new path in openapi.yaml that refers to it.
+package schemas
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
+
+//go:embed *.json
+var files embed.FS
+
+//go:embed openapi.yaml
+var openAPI string
+
+// OpenAPI returns the OpenAPI 3.1 description of the main listener, in YAML.
+// It refers to nothing outside itself.
+func OpenAPI() []byte {
+	return []byte(openAPI)
+}
+
+// JSONSchema returns the schema of the body with the given name, for example
+// "EvaluationRequest". It refers to the others by their names with ".json"
+// behind.
+func JSONSchema(name string) ([]byte, error) {
+	schema, err := files.ReadFile(name + ".json")
+	if err != nil {
+		return nil, fmt.Errorf("no JSON Schema is called %q", name)
+	}
+	return schema, nil
+}
+
+// Names returns the names of all schemas in alphabetical order.
+func Names() []string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(err) // an embedded root is always readable
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, strings.TrimSuffix(entry.Name(), ".json"))
+	}
+	return names
+}

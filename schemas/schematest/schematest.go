@@ -1,0 +1,64 @@
+// Package schematest holds bodies against the JSON Schemas of the service. It
+// is for tests.
+package schematest
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/policy-service/policy-service/schemas"
+)
+
+// base stands before the file name of a schema, which makes the references
+// between schemas absolute.
+const base = "https://schemas.invalid/"
+
+// Check fails the test unless the named schema accepts the body.
+func Check(t testing.TB, name string, body []byte) {
+	t.Helper()
+	if err := Compile(t, name)(body); err != nil {
+		t.Errorf("%s: %v\n%s", name, err, body)
+	}
+}
+
+// Compile returns the verdict of the named schema as a func, which says what
+// is wrong with a body. It asserts formats and is safe for concurrent use.
+//
+// The reader in front of it is that of encoding/json: it forgives a member
+// named twice and bytes that are not UTF-8.
+func Compile(t testing.TB, name string) func(body []byte) error {
+	t.Helper()
+	schema, err := compiler(t).Compile(base + name + ".json")
+	if err != nil {
+		t.Fatalf("compile JSON Schema: %v", err)
+	}
+	return func(body []byte) error {
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		return schema.Validate(value)
+	}
+}
+
+func compiler(t testing.TB) *jsonschema.Compiler {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	for _, name := range schemas.Names() {
+		text, err := schemas.JSONSchema(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := c.AddResource(base+name+".json", schema); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	return c
+}
