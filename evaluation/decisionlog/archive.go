@@ -1,0 +1,166 @@
+package decisionlog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	archiveDir   = "archive"
+	blobsDir     = "archive/blobs"
+	revisionsDir = "archive/revisions"
+
+	revisionPrefix = "sha256:"
+)
+
+// Manifest returns the canonical list of the files of a policy revision, a
+// line "<sha256 in hex>  <path>\n" for each in the order of the paths. A path
+// must be valid as [fs.ValidPath] has it, and have no line break in it.
+func Manifest(files map[string][]byte) ([]byte, error) {
+	var manifest []byte
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if err := checkPath(path); err != nil {
+			return nil, err
+		}
+		manifest = fmt.Appendf(manifest, "%x  %s\n", sha256.Sum256(files[path]), path)
+	}
+	return manifest, nil
+}
+
+func checkPath(path string) error {
+	if !fs.ValidPath(path) || path == "." || strings.ContainsAny(path, "\r\n") {
+		return fmt.Errorf("%q cannot be the path of a file", path)
+	}
+	return nil
+}
+
+// Revision returns the name of the revision with that manifest.
+func Revision(manifest []byte) string {
+	return fmt.Sprintf("%s%x", revisionPrefix, sha256.Sum256(manifest))
+}
+
+// KeepArchive stores the files of a policy revision, those that are not stored
+// yet, and returns the revision. When it returns, they are on disk.
+func (l *Log) KeepArchive(files map[string][]byte) (revision string, err error) {
+	manifest, err := Manifest(files)
+	if err == nil {
+		err = l.keep(files, manifest)
+	}
+	if err != nil {
+		return "", fmt.Errorf("keep revision: %w", err)
+	}
+	return Revision(manifest), nil
+}
+
+func (l *Log) keep(files map[string][]byte, manifest []byte) error {
+	l.archiveMu.Lock()
+	defer l.archiveMu.Unlock()
+	if err := keepBlobs(filepath.Join(l.dir, blobsDir), slices.Collect(maps.Values(files))); err != nil {
+		return err
+	}
+	return keepBlobs(filepath.Join(l.dir, revisionsDir), [][]byte{manifest})
+}
+
+// keepBlobs stores in dir, under their hashes, the blobs that it does not have.
+func keepBlobs(dir string, blobs [][]byte) error {
+	added := false
+	for _, blob := range blobs {
+		path := filepath.Join(dir, fmt.Sprintf("%x", sha256.Sum256(blob)))
+		if info, err := os.Stat(path); err == nil && info.Size() == int64(len(blob)) {
+			continue
+		}
+		if err := writeFile(path, blob); err != nil {
+			return err
+		}
+		added = true
+	}
+	if !added {
+		return nil
+	}
+	return syncDir(dir)
+}
+
+// ReadArchive returns the files of a policy revision by their paths, as they
+// were kept. It returns an error that is [fs.ErrNotExist] for a revision that
+// was never kept, and an [IntegrityError] for one that is not whole.
+func (r *Reader) ReadArchive(revision string) (map[string][]byte, error) {
+	files, err := r.readArchive(revision)
+	if err != nil {
+		return nil, fmt.Errorf("read revision %s: %w", revision, err)
+	}
+	return files, nil
+}
+
+func (r *Reader) readArchive(revision string) (map[string][]byte, error) {
+	name, found := strings.CutPrefix(revision, revisionPrefix)
+	if !found || !isHash(name) {
+		return nil, fs.ErrNotExist
+	}
+	manifest, err := readBlob(filepath.Join(r.dir, revisionsDir), name)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := parseManifest(manifest)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte, len(kept))
+	for _, file := range kept {
+		files[file.path], err = readBlob(filepath.Join(r.dir, blobsDir), file.hash)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, damaged(-1, "has no blob %s for %s", file.hash, file.path)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// A keptFile is a line of a manifest.
+type keptFile struct {
+	hash, path string
+}
+
+// parseManifest is the inverse of [Manifest], and takes nothing that Manifest
+// does not make.
+func parseManifest(manifest []byte) ([]keptFile, error) {
+	var kept []keptFile
+	last := ""
+	for line := range strings.Lines(string(manifest)) {
+		entry, ended := strings.CutSuffix(line, "\n")
+		hash, path, _ := strings.Cut(entry, "  ")
+		if !ended || !isHash(hash) || checkPath(path) != nil || path <= last {
+			return nil, damaged(-1, "has a manifest with the line %q", line)
+		}
+		kept = append(kept, keptFile{hash, path})
+		last = path
+	}
+	return kept, nil
+}
+
+// readBlob reads the file in dir that is named by its own hash.
+func readBlob(dir, hash string) ([]byte, error) {
+	blob, err := os.ReadFile(filepath.Join(dir, hash))
+	if err != nil {
+		return nil, err
+	}
+	if got := fmt.Sprintf("%x", sha256.Sum256(blob)); got != hash {
+		return nil, damaged(-1, "has a blob %s whose hash is %s", hash, got)
+	}
+	return blob, nil
+}
+
+// isHash reports whether s is a SHA-256 as a file name has it.
+func isHash(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size && s == hex.EncodeToString(b)
+}

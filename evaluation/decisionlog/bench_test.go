@@ -1,0 +1,65 @@
+package decisionlog_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+func BenchmarkAppend(b *testing.B) {
+	for _, durability := range []decisionlog.Durability{decisionlog.Strict, decisionlog.Batched} {
+		for _, callers := range []int{1, 32, 256} {
+			b.Run(fmt.Sprintf("%v/callers=%d", durability, callers), func(b *testing.B) {
+				benchmarkAppend(b, durability, callers)
+			})
+		}
+	}
+}
+
+// benchmarkAppend has at least that many goroutines append, whatever the
+// number of processors.
+func benchmarkAppend(b *testing.B, durability decisionlog.Durability, callers int) {
+	l, err := decisionlog.Open(b.TempDir(), decisionlog.Config{Durability: durability})
+	if err != nil {
+		b.Fatal(err)
+	}
+	procs := runtime.GOMAXPROCS(0)
+	if callers == 1 {
+		defer runtime.GOMAXPROCS(procs)
+		runtime.GOMAXPROCS(1)
+		procs = 1
+	}
+	b.SetParallelism((callers + procs - 1) / procs)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		e := entry(1)
+		for pb.Next() {
+			if err := l.Append(context.Background(), e); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	if err := l.Close(); err != nil { // a batched log has the rest of its work here
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}
+
+func BenchmarkVerifyExport(b *testing.B) {
+	l := openLog(b, b.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
+	const size = 10_000
+	fill(b, l, 0, size)
+	wait(b, func() bool { return l.Head().Size == size })
+	text := export(b, l.Reader)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := decisionlog.VerifyExport(bytes.NewReader(text), l.Head()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*size/b.Elapsed().Seconds(), "entries/s")
+}

@@ -1,0 +1,62 @@
+// Package decisionlog is the append-only log of what the service answered, on
+// disk before it was answered.
+//
+// # The law
+//
+// An entry that [Log.Append] has accepted is never lost, changed, moved or
+// left out without that being provable. Accepted means committed and flushed
+// to the disk ([Strict]), or at most 100 milliseconds or 512 entries away from
+// that ([Batched]). An entry that cannot be written is refused, and who is
+// refused must not answer.
+//
+// # The tree
+//
+// The entries are the leaves of a Merkle tree in the sense of RFC 6962. Leaf n
+// is the line of entry n: one JSON object in UTF-8 that begins {"index":n, and
+// has no line break. The bytes that are stored, hashed and exported are the
+// same; nothing is ever encoded a second time. A [Head], the size of the tree
+// and its root, therefore stands for every byte of the log, and
+// [VerifyExport] needs nothing else to check what [Reader.Export] wrote. The
+// nodes are numbered and proofs are made as golang.org/x/mod/sumdb/tlog does;
+// a [Reader] is its HashReader.
+//
+// Whoever can write the files can also write a consistent log that is another
+// or a shorter one. Only a head that was kept elsewhere tells the two apart.
+//
+// # On disk
+//
+//	DIR/log/00000000000000000000.db    a segment, named by its first index
+//	DIR/archive/blobs/<sha256>         the files of policy revisions
+//	DIR/archive/revisions/<sha256>     the manifest of a revision
+//
+// There is one segment. It is a bbolt file of 4,096-byte pages with two
+// buckets:
+//
+//	entries    index, 8 bytes big-endian → hashes ‖ line
+//	meta       "head"   → size, 8 bytes big-endian ‖ root, 32 bytes
+//	           "format" → "decisionlog 1"
+//
+// The hashes before line n are those of the nodes that leaf n completes, the
+// leaf first: one, and one more for every trailing one bit of n. Entry n and
+// all that follows from it are thus one put, and a transaction is its entries
+// and the head. The committer reads nothing to write, because it keeps the
+// right edge of the tree in memory.
+//
+// The free list is not stored, and the file is mapped at the largest size it
+// may reach: a reader neither makes the file grow nor stops a commit, however
+// long it takes. bbolt trusts the pages it is given and takes the process down
+// over damaged ones, so they are read and checked before bbolt sees them.
+//
+// A manifest has one line "<sha256 in hex>  <path>\n" for each file of the
+// revision, in the order of the paths. Its own SHA-256 names the revision. A
+// blob is stored once however many revisions have it, and a manifest only
+// after all of its blobs.
+//
+// # Errors
+//
+// The outcome of a commit is one of three. It succeeded. Or nothing was
+// written, because the disk or the segment is full: [ErrUnavailable], and the
+// next entry is tried again. Or nobody knows, because a flush failed:
+// [ErrFailed], for good; the process has to end, and the log is what the file
+// says when it is opened again.
+package decisionlog

@@ -1,0 +1,197 @@
+package decisionlog
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// A Report says what was verified.
+type Report struct {
+	Entries   int64     `json:"entries"`
+	Root      tlog.Hash `json:"root"`
+	Revisions []string  `json:"revisions"`           // that entries name, sorted
+	FirstTime time.Time `json:"first_time,omitzero"` // of the first entry
+	LastTime  time.Time `json:"last_time,omitzero"`  // of the last entry
+}
+
+// Verify verifies the log in dir, which no one may be appending to: the pages
+// of its files and all that [Reader.Verify] does.
+func Verify(ctx context.Context, dir string) (*Report, error) {
+	r, err := newReader(dir)
+	if err != nil {
+		return nil, fmt.Errorf("verify decision log: %w", err)
+	}
+	defer r.Close()
+	return r.Verify(ctx)
+}
+
+// Verify verifies the log up to its head: that no entry is missing or has
+// another place, that each is one strict JSON object, that every stored hash
+// and the root are those of the lines, and that the archive of every revision
+// an entry names is whole. It returns an [IntegrityError] for the first entry
+// of which this is not so.
+func (r *Reader) Verify(ctx context.Context) (*Report, error) {
+	report, err := r.verify(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("verify decision log: %w", err)
+	}
+	return report, nil
+}
+
+func (r *Reader) verify(ctx context.Context) (*Report, error) {
+	head, count, err := r.extent()
+	if err != nil {
+		return nil, err
+	}
+	a := newAudit()
+	for value, err := range r.values(ctx, 0, head.Size) {
+		if err != nil {
+			return nil, err
+		}
+		if err := r.verifyEntry(a, value); err != nil {
+			return nil, err
+		}
+	}
+	if err := covers(head, count); err != nil {
+		return nil, err
+	}
+	return a.report(head)
+}
+
+// verifyEntry verifies what is stored under the index that comes next.
+func (r *Reader) verifyEntry(a *audit, value []byte) error {
+	n := a.tree.size
+	stored, line, err := split(n, value)
+	if err != nil {
+		return err
+	}
+	named := len(a.revisions)
+	hashes, revision, err := a.line(line)
+	if err != nil {
+		return err
+	}
+	for level, hash := range hashes {
+		if !bytes.Equal(stored[level*tlog.HashSize:][:tlog.HashSize], hash[:]) {
+			return damaged(n, "does not have the hash stored for it at level %d", level)
+		}
+	}
+	if len(a.revisions) == named {
+		return nil
+	}
+	return r.verifyArchive(n, revision)
+}
+
+// verifyArchive verifies the archive of the revision that entry n names.
+func (r *Reader) verifyArchive(n int64, revision string) error {
+	_, err := r.readArchive(revision)
+	var integrity *IntegrityError
+	if errors.As(err, &integrity) || errors.Is(err, fs.ErrNotExist) {
+		return damaged(n, "names revision %s, whose archive is not whole: %v", revision, err)
+	}
+	return err
+}
+
+// VerifyExport verifies the lines that [Reader.Export] wrote of a whole log,
+// from index 0 to the head, with nothing but these lines and the head. It
+// returns an [IntegrityError] for the first line that cannot be the one at its
+// place; a line that is well-formed but not the one that was recorded shows in
+// the root alone, and the error then has no index.
+func VerifyExport(r io.Reader, head Head) (*Report, error) {
+	report, err := verifyExport(r, head)
+	if err != nil {
+		return nil, fmt.Errorf("verify export: %w", err)
+	}
+	return report, nil
+}
+
+func verifyExport(r io.Reader, head Head) (*Report, error) {
+	a := newAudit()
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine+1)
+	lines.Split(splitLines)
+	for lines.Scan() {
+		if _, _, err := a.line(lines.Bytes()); err != nil {
+			return nil, err
+		}
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, bufio.ErrTooLong):
+		return nil, damaged(a.tree.size, "has no end")
+	case err != nil:
+		return nil, err
+	}
+	if err := covers(head, a.tree.size); err != nil {
+		return nil, err
+	}
+	return a.report(head)
+}
+
+// splitLines is a [bufio.SplitFunc] for lines of which every byte counts and
+// every one has its line feed.
+func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF && len(data) > 0 {
+		return 0, nil, io.ErrUnexpectedEOF
+	}
+	return 0, nil, nil
+}
+
+// An audit reads a log line by line and computes its tree anew.
+type audit struct {
+	tree        tree
+	revisions   map[string]bool
+	first, last time.Time
+}
+
+func newAudit() *audit { return &audit{revisions: make(map[string]bool)} }
+
+// line takes the next line. It returns the hashes of the nodes that the line
+// completes and the revision it names.
+func (a *audit) line(line []byte) (hashes []tlog.Hash, revision string, err error) {
+	n := a.tree.size
+	if !bytes.HasPrefix(line, appendIndex(nil, n)) {
+		return nil, "", damaged(n, "does not have its index")
+	}
+	var entry struct {
+		Time     time.Time `json:"time"`
+		Revision string    `json:"revision"`
+	}
+	if err := json.Unmarshal(line, &entry); err != nil {
+		return nil, "", damaged(n, "is not a strict JSON entry: %v", err)
+	}
+	if n == 0 {
+		a.first = entry.Time
+	}
+	a.last = entry.Time
+	if entry.Revision != "" {
+		a.revisions[entry.Revision] = true
+	}
+	return a.tree.add(line), entry.Revision, nil
+}
+
+// report closes the audit of a log that should have this head.
+func (a *audit) report(head Head) (*Report, error) {
+	if got := a.tree.head(); got != head {
+		return nil, damaged(-1, "has the root %v, and its head %v", got.Root, head.Root)
+	}
+	return &Report{
+		Entries:   head.Size,
+		Root:      head.Root,
+		Revisions: slices.Sorted(maps.Keys(a.revisions)),
+		FirstTime: a.first,
+		LastTime:  a.last,
+	}, nil
+}
