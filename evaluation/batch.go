@@ -1,0 +1,92 @@
+package evaluation
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Evaluations answers a batch. All of it is decided by one snapshot at one
+// time and recorded as one entry. What is wrong with an item is that item's
+// denial; a batch without items is a single request.
+func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
+	if len(req.Evaluations) == 0 {
+		return e.evaluateSingle(ctx, req)
+	}
+	if len(req.Evaluations) > e.config.MaxItems {
+		return nil, fmt.Errorf("%w: %d, at most %d", ErrTooManyItems, len(req.Evaluations), e.config.MaxItems)
+	}
+	s, start, err := e.begin()
+	if err != nil {
+		return nil, err
+	}
+	b := batch{snapshot: s, environment: Environment{Time: start}, describe: e.config.ItemError}
+	for _, item := range req.Items() {
+		if decision := b.decide(item); req.Options.Semantic.Stops(decision) {
+			break
+		}
+	}
+	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluations, Evaluations: b.results}
+	if err := e.record(ctx, &entry, s, start, req); err != nil {
+		return nil, err
+	}
+	return &authzen.EvaluationsResponse{Evaluations: b.decisions}, nil
+}
+
+func (e *Engine) evaluateSingle(ctx context.Context, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
+	single, err := req.Single()
+	if err != nil {
+		return nil, err
+	}
+	decision, err := e.Evaluate(ctx, single)
+	if err != nil {
+		return nil, err
+	}
+	return &authzen.EvaluationsResponse{Decision: decision}, nil
+}
+
+// A batch collects the decisions of its items, for the PEP and for the log.
+type batch struct {
+	snapshot    *Snapshot
+	environment Environment
+	describe    func(error) *authzen.Error
+	decisions   []authzen.Decision
+	results     []decisionlog.Result
+}
+
+// decide decides one item and returns the decision.
+func (b *batch) decide(item authzen.Item) bool {
+	outcome, err := b.outcome(item)
+	if err != nil {
+		b.add(b.failed(err))
+		return false
+	}
+	for i := range outcome.Obligations {
+		outcome.Obligations[i].ID = fmt.Sprintf("%d.%s", len(b.decisions), outcome.Obligations[i].ID)
+	}
+	b.add(outcome)
+	return outcome.Decision
+}
+
+func (b *batch) outcome(item authzen.Item) (*Outcome, error) {
+	if item.Err != nil {
+		return nil, item.Err
+	}
+	return b.snapshot.Decide(item.Request, b.environment)
+}
+
+// failed is the denial of an item that could not be decided.
+func (b *batch) failed(err error) *Outcome {
+	out := &Outcome{Result: decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
+	if shown := b.describe(err); shown != nil {
+		out.Context = &authzen.DecisionContext{Error: shown}
+	}
+	return out
+}
+
+func (b *batch) add(o *Outcome) {
+	b.decisions = append(b.decisions, *o.Response())
+	b.results = append(b.results, o.Result)
+}

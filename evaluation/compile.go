@@ -1,0 +1,241 @@
+package evaluation
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations"
+)
+
+// Compile makes a snapshot of a policy store. It is all or nothing: with
+// anything wrong there is no snapshot and the error is [Faults], every one of
+// them.
+func Compile(a Archive) (*Snapshot, error) {
+	c := compiler{archive: a}
+	snapshot := c.compile()
+	if err := c.faults.sorted(); err != nil {
+		return nil, err
+	}
+	return snapshot, nil
+}
+
+type compiler struct {
+	archive Archive
+	faults  Faults
+	schema  *resolved.Schema
+}
+
+func (c *compiler) compile() *Snapshot {
+	manifest, err := decisionlog.Manifest(c.archive)
+	if err != nil {
+		c.fault(".", 0, 0, err.Error(), "")
+	}
+	s := &Snapshot{archive: c.archive, revision: decisionlog.Revision(manifest)}
+	var faults Faults
+	s.settings, faults = readSettings(c.archive[fileConfig])
+	c.faults = append(c.faults, faults...)
+
+	c.schema = c.readSchema()
+	s.schema = c.schema
+	s.shapes = c.readShapes(s.settings)
+
+	s.store, faults = readEntities(c.archive[fileEntities], c.schema)
+	c.faults = append(c.faults, faults...)
+
+	s.policies = c.readPolicies()
+	s.subjectTypes = c.readSubjectTypes(s.settings)
+	return s
+}
+
+// readSchema reads the schema, in either of its two forms. There may be none.
+func (c *compiler) readSchema() *resolved.Schema {
+	text, cedarForm := c.archive[fileCedarSchema]
+	source, jsonForm := c.archive[fileJSONSchema]
+	var parsed schema.Schema
+	var file string
+	var err error
+	switch {
+	case cedarForm && jsonForm:
+		c.fault(fileJSONSchema, 0, 0, "there is "+fileCedarSchema+" as well", "keep one of them")
+		return nil
+	case cedarForm:
+		file = fileCedarSchema
+		parsed.SetFilename(file)
+		err = parsed.UnmarshalCedar(text)
+	case jsonForm:
+		file = fileJSONSchema
+		err = parsed.UnmarshalJSON(source)
+	default:
+		return nil
+	}
+	if err != nil {
+		c.parseFault(file, statement{line: 1, column: 1}, err)
+		return nil
+	}
+	out, err := parsed.Resolve()
+	if err != nil {
+		c.fault(file, 0, 0, err.Error(), "")
+		return nil
+	}
+	return out
+}
+
+func (c *compiler) readShapes(set settings) shapes {
+	if c.schema == nil {
+		out, faults := shapesFrom(set.Attributes)
+		c.faults = append(c.faults, faults...)
+		return out
+	}
+	if len(set.Attributes) > 0 {
+		c.fault(fileConfig, 0, 0, "attributes: the schema types attributes already", "declare them there")
+	}
+	return shapesOf(c.schema)
+}
+
+func (c *compiler) readSubjectTypes(set settings) map[cedar.EntityType]bool {
+	if set.SubjectTypes == nil {
+		return nil
+	}
+	out := map[cedar.EntityType]bool{}
+	for _, name := range set.SubjectTypes {
+		out[cedar.EntityType(name)] = true
+	}
+	return out
+}
+
+// readPolicies reads every policy file.
+func (c *compiler) readPolicies() policies {
+	var out []*policy
+	for _, file := range c.archive.policyFiles() {
+		statements, faults := scan(file, c.archive[file])
+		c.faults = append(c.faults, faults...)
+		for _, st := range statements {
+			if p := c.readPolicy(file, st); p != nil {
+				out = append(out, p)
+			}
+		}
+	}
+	c.checkUnique(out)
+	return newPolicies(out)
+}
+
+func (c *compiler) readPolicy(file string, st statement) *policy {
+	list, err := cedar.NewPolicyListFromBytes(file, st.text)
+	if err != nil {
+		c.parseFault(file, st, err)
+		return nil
+	}
+	if len(list) != 1 {
+		c.fault(file, st.line, st.column, fmt.Sprintf("%d policies in one statement", len(list)), "end each policy with a semicolon")
+		return nil
+	}
+	p := &policy{effect: list[0].Effect(), syntax: (*xast.Policy)(list[0].AST()), file: file}
+	at := list[0].Position()
+	p.line, p.column = st.position(at.Line, at.Column)
+	c.readAnnotations(p)
+	if why := refused(p.syntax); why != "" {
+		c.fault(file, p.line, p.column, why, "")
+		return nil
+	}
+	c.validate(p)
+	repair(p.syntax)
+	p.conditions = withoutScope(p.syntax)
+	return p
+}
+
+// readAnnotations takes the policy's id and terms from its annotations.
+func (c *compiler) readAnnotations(p *policy) {
+	annotations := map[string]string{}
+	for _, a := range p.syntax.Annotations {
+		annotations[string(a.Key)] = string(a.Value)
+	}
+	id := annotations["id"]
+	if id == "" {
+		c.fault(p.file, p.line, p.column, "this policy has no @id", `begin it with @id("a-unique-name")`)
+	}
+	p.id = cedar.PolicyID(id)
+	terms, err := obligations.Parse(p.permits(), annotations)
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			c.fault(p.file, p.line, p.column, "policy "+id+": "+strings.TrimSpace(line), "")
+		}
+	}
+	p.terms = &terms
+}
+
+func (c *compiler) checkUnique(all []*policy) {
+	first := map[cedar.PolicyID]*policy{}
+	for _, p := range all {
+		other, taken := first[p.id]
+		if taken && p.id != "" {
+			c.fault(p.file, p.line, p.column, fmt.Sprintf("@id(%q) is taken by %s:%d", string(p.id), other.file, other.line), "")
+		}
+		if !taken {
+			first[p.id] = p
+		}
+	}
+}
+
+// validate holds the policy against the schema.
+func (c *compiler) validate(p *policy) {
+	if c.schema == nil {
+		return
+	}
+	merged := mergeConditions(p.syntax)
+	if err := validate.New(c.schema).Policy(string(p.id), merged); err != nil {
+		c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+err.Error(), "")
+	}
+}
+
+// mergeConditions returns the policy with its conditions as one, which means
+// the same. The validator looks at each condition alone and would otherwise
+// refuse an attribute whose presence an earlier condition has established.
+func mergeConditions(p *xast.Policy) *xast.Policy {
+	if len(p.Conditions) < 2 {
+		return p
+	}
+	merged := *p
+	var all xast.Node
+	for i, condition := range p.Conditions {
+		node := xast.NewNode(condition.Body)
+		if condition.Condition == xast.ConditionUnless {
+			node = xast.Not(node)
+		}
+		if i == 0 {
+			all = node
+		} else {
+			all = all.And(node)
+		}
+	}
+	merged.Conditions = []xast.ConditionType{{Condition: xast.ConditionWhen, Body: all.AsIsNode()}}
+	return &merged
+}
+
+func (c *compiler) fault(file string, line, column int, message, hint string) {
+	c.faults = append(c.faults, Fault{File: file, Line: line, Column: column, Message: message, Hint: hint})
+}
+
+// parsePlace finds the line and column in what cedar-go's parsers say, which
+// is all they give.
+var parsePlace = regexp.MustCompile(`^(?:parser error: )?(?:parse error at )?(?:<input>|[\w.]*):(\d+):(\d+):? ?`)
+
+// parseFault reports what a parser says about a statement.
+func (c *compiler) parseFault(file string, st statement, err error) {
+	message, line, column := err.Error(), st.line, st.column
+	if m := parsePlace.FindStringSubmatch(message); m != nil {
+		atLine, _ := strconv.Atoi(m[1])
+		atColumn, _ := strconv.Atoi(m[2])
+		line, column = st.position(atLine, atColumn)
+		message = message[len(m[0]):]
+	}
+	c.fault(file, line, column, "does not parse: "+message, "")
+}

@@ -1,0 +1,156 @@
+package evaluation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+var (
+	// ErrNoSnapshot means that no policies have been installed yet.
+	ErrNoSnapshot = errors.New("no policies are loaded")
+	// ErrTooManyItems means that a batch has more items than Config.MaxItems.
+	ErrTooManyItems = errors.New("the batch has too many items")
+)
+
+// Config configures an Engine. Its zero value works.
+type Config struct {
+	// Now is the clock. The default is time.Now.
+	Now func() time.Time
+	// MaxItems bounds a batch. The default is 1000.
+	MaxItems int
+	// ItemError says how an error of one item of a batch is shown in that
+	// item's answer. Without it the answer is a bare denial.
+	ItemError func(error) *authzen.Error
+}
+
+// An Engine answers requests: it gathers what counts, decides, records the
+// decision, and only then gives it. Its methods have the shape of the wire.
+type Engine struct {
+	log     *decisionlog.Log
+	config  Config
+	current atomic.Pointer[Snapshot]
+}
+
+// NewEngine returns an engine that records in log. It decides nothing until
+// [Engine.Install].
+func NewEngine(log *decisionlog.Log, c Config) *Engine {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.MaxItems == 0 {
+		c.MaxItems = 1000
+	}
+	if c.ItemError == nil {
+		c.ItemError = func(error) *authzen.Error { return nil }
+	}
+	return &Engine{log: log, config: c}
+}
+
+// Install makes s what later requests are decided by. Its archive is in the
+// log before the first of them is.
+func (e *Engine) Install(s *Snapshot) error {
+	if _, err := e.log.KeepArchive(s.Archive()); err != nil {
+		return fmt.Errorf("keep policies %s: %w", s.Revision(), err)
+	}
+	e.current.Store(s)
+	return nil
+}
+
+// Snapshot returns what requests are decided by, or nil.
+func (e *Engine) Snapshot() *Snapshot { return e.current.Load() }
+
+// A Call is what the edge knows of a request beside its body.
+type Call struct {
+	ID        string // of the log entry, the Decision-ID; made here when empty
+	Tenant    string
+	Caller    string
+	RequestID string
+	TraceID   string
+}
+
+type callKey struct{}
+
+// WithCall returns a context that carries c to the log entry of the request.
+func WithCall(ctx context.Context, c Call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+func callFrom(ctx context.Context) Call {
+	c, _ := ctx.Value(callKey{}).(Call)
+	return c
+}
+
+// Evaluate answers one AuthZEN request. An *[authzen.ValidationError] means
+// that it could not be read; any other error that there is no decision.
+func (e *Engine) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
+	s, start, err := e.begin()
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := s.Decide(req, Environment{Time: start})
+	if err != nil {
+		return nil, err
+	}
+	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &outcome.Result}
+	if err := e.record(ctx, &entry, s, start, req); err != nil {
+		return nil, err
+	}
+	return outcome.Response(), nil
+}
+
+// Authorize answers a request in the tenant, actor, action, resource shape.
+func (e *Engine) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
+	evaluation, err := req.Evaluation()
+	if err != nil {
+		return nil, err
+	}
+	call := callFrom(ctx)
+	call.Tenant = req.TenantID
+	decision, err := e.Evaluate(WithCall(ctx, call), evaluation)
+	if err != nil {
+		return nil, err
+	}
+	return authzen.Authorize(decision)
+}
+
+// begin fixes what a request is decided by, and when.
+func (e *Engine) begin() (*Snapshot, time.Time, error) {
+	s := e.current.Load()
+	if s == nil {
+		return nil, time.Time{}, ErrNoSnapshot
+	}
+	return s, e.config.Now().UTC(), nil
+}
+
+// record puts a decision on disk. Nothing may be answered unless it succeeds.
+func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, s *Snapshot, start time.Time, req any) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	call := callFrom(ctx)
+	if call.ID == "" {
+		call.ID = NewDecisionID()
+	}
+	entry.ID, entry.Time, entry.Tenant, entry.Request = call.ID, start, call.Tenant, body
+	entry.Revision, entry.Caller = s.Revision(), call.Caller
+	entry.RequestID, entry.TraceID = call.RequestID, call.TraceID
+	entry.LatencyMicros = e.config.Now().Sub(start).Microseconds()
+	if err := e.log.Append(ctx, entry); err != nil {
+		return fmt.Errorf("record decision: %w", err)
+	}
+	return nil
+}
+
+// NewDecisionID returns a new id for a log entry: a UUID of version 7, so that
+// ids sort by time.
+func NewDecisionID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -1,0 +1,238 @@
+package evaluation
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+	xtypes "github.com/cedar-policy/cedar-go/x/exp/types"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A store holds the entities of a snapshot.
+type store struct {
+	entities map[cedar.EntityUID]entity
+	parents  map[cedar.EntityType]bool // types that some entity has as ancestor
+}
+
+// An entity has all its ancestors as parents, so that "in" is one look-up
+// however deep the hierarchy; here they are once more as a list.
+type entity struct {
+	cedar.Entity
+	ancestors []cedar.EntityUID
+}
+
+// readEntities reads entities.json, which may be missing, and adds the
+// schema's actions with their groups.
+func readEntities(src []byte, schema *resolved.Schema) (*store, Faults) {
+	s := &store{entities: map[cedar.EntityUID]entity{}, parents: map[cedar.EntityType]bool{}}
+	places := map[cedar.EntityUID]int64{}
+	var faults Faults
+	fault := func(offset int64, format string, args ...any) {
+		line, column := lineAndColumn(src, offset)
+		faults = append(faults, Fault{File: fileEntities, Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
+	}
+	err := eachElement(src, func(raw jsontext.Value, offset int64) {
+		e, err := readEntity(raw, schema)
+		if err != nil {
+			fault(offset, "%v", err)
+			return
+		}
+		if _, ok := places[e.UID]; ok {
+			fault(offset, "%s is there twice", e.UID)
+			return
+		}
+		places[e.UID] = offset
+		s.entities[e.UID] = entity{Entity: e}
+	})
+	if err != nil {
+		fault(0, "%v", err)
+	}
+	if schema != nil {
+		for uid, action := range schema.Actions {
+			s.entities[uid] = entity{Entity: action.Entity}
+		}
+	}
+	for _, uid := range s.flatten() {
+		fault(places[uid], "%s is its own ancestor", uid)
+	}
+	return s, faults
+}
+
+// eachElement calls visit with every element of a JSON array and where it
+// begins. No text at all is an empty array.
+func eachElement(src []byte, visit func(raw jsontext.Value, offset int64)) error {
+	if len(bytes.TrimSpace(src)) == 0 {
+		return nil
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(src))
+	if dec.PeekKind() != '[' {
+		return fmt.Errorf("must be a JSON array of entities")
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	for dec.PeekKind() != ']' {
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		visit(raw, dec.InputOffset()-int64(len(raw)))
+	}
+	_, err := dec.ReadToken()
+	return err
+}
+
+// readEntity reads one entity in Cedar's JSON form, which the operator wrote,
+// and holds it against the schema.
+func readEntity(raw jsontext.Value, schema *resolved.Schema) (cedar.Entity, error) {
+	var read xtypes.Entity
+	var err error
+	if schema == nil {
+		err = json.Unmarshal(raw, (*cedar.Entity)(&read))
+	} else {
+		err = read.UnmarshalJSONWithSchema(raw, schema)
+	}
+	out := cedar.Entity(read)
+	if err == nil {
+		err = checkEntity(out)
+	}
+	if err == nil && schema != nil {
+		err = checkDeclared(schema, out)
+	}
+	return out, err
+}
+
+// checkEntity reports what the official engine refuses and cedar-go takes:
+// escapes it does not know, which it leaves as data, and an action in a group
+// that is no action.
+func checkEntity(e cedar.Entity) error {
+	if name := reservedName(e.Attributes); name != "" {
+		return fmt.Errorf("%s: %s is not understood here", e.UID, name)
+	}
+	for parent := range e.Parents.All() {
+		if isActionType(e.UID.Type) && !isActionType(parent.Type) {
+			return fmt.Errorf("%s: an action's parent must be an action, not %s", e.UID, parent)
+		}
+	}
+	return nil
+}
+
+// reservedName finds a name of Cedar's JSON form that was left in a value.
+func reservedName(v cedar.Value) string {
+	switch v := v.(type) {
+	case cedar.Record:
+		for name, value := range v.All() {
+			if isReserved(string(name)) {
+				return string(name)
+			}
+			if found := reservedName(value); found != "" {
+				return found
+			}
+		}
+	case cedar.Set:
+		for value := range v.All() {
+			if found := reservedName(value); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
+
+// checkDeclared holds an entity against the schema.
+func checkDeclared(schema *resolved.Schema, e cedar.Entity) error {
+	if err := validate.New(schema).Entity(e); err != nil {
+		return fmt.Errorf("%s: %w", e.UID, err)
+	}
+	return checkEnum(schema, e.UID)
+}
+
+// checkEnum reports an entity of an enumerated type that the schema does not
+// list.
+func checkEnum(schema *resolved.Schema, uid cedar.EntityUID) error {
+	enum, ok := schema.Enums[uid.Type]
+	if ok && !slices.Contains(enum.Values, uid) {
+		return fmt.Errorf("%s is not one of the entities that the schema lists for %s", uid, uid.Type)
+	}
+	return nil
+}
+
+// flatten gives every entity all its ancestors as parents and returns the
+// entities that are their own, in a fixed order.
+func (s *store) flatten() []cedar.EntityUID {
+	f := flattener{store: s, done: make(map[cedar.EntityUID][]cedar.EntityUID, len(s.entities))}
+	uids := make([]cedar.EntityUID, 0, len(s.entities))
+	for uid := range s.entities {
+		uids = append(uids, uid)
+	}
+	slices.SortFunc(uids, compareUID)
+	for _, uid := range uids {
+		f.visit(uid)
+	}
+	for uid, above := range f.done {
+		if e, ok := s.entities[uid]; ok && len(above) > 0 {
+			e.Parents, e.ancestors = cedar.NewEntityUIDSet(above...), above
+			s.entities[uid] = e
+		}
+		for _, ancestor := range above {
+			s.parents[ancestor.Type] = true
+		}
+	}
+	return f.cyclic
+}
+
+// A flattener finds ancestors depth first. An entity that is open is below
+// the one being visited.
+type flattener struct {
+	store  *store
+	done   map[cedar.EntityUID][]cedar.EntityUID // ancestors, each once
+	open   []cedar.EntityUID
+	cyclic []cedar.EntityUID
+}
+
+func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
+	if above, ok := f.done[uid]; ok {
+		return above
+	}
+	if slices.Contains(f.open, uid) {
+		f.cyclic = append(f.cyclic, uid)
+		return nil
+	}
+	f.open = append(f.open, uid)
+	seen := map[cedar.EntityUID]bool{}
+	for parent := range f.store.entities[uid].Parents.All() {
+		seen[parent] = true
+		for _, ancestor := range f.visit(parent) {
+			seen[ancestor] = true
+		}
+	}
+	f.open = f.open[:len(f.open)-1]
+	above := make([]cedar.EntityUID, 0, len(seen))
+	for ancestor := range seen {
+		above = append(above, ancestor)
+	}
+	f.done[uid] = above
+	return above
+}
+
+func compareUID(a, b cedar.EntityUID) int {
+	if a.Type != b.Type {
+		if a.Type < b.Type {
+			return -1
+		}
+		return 1
+	}
+	return bytes.Compare([]byte(a.ID), []byte(b.ID))
+}
+
+// lineAndColumn returns where in src a byte offset is, both from 1.
+func lineAndColumn(src []byte, offset int64) (line, column int) {
+	before := src[:min(int(offset), len(src))]
+	line = bytes.Count(before, []byte{'\n'}) + 1
+	return line, len(before) - bytes.LastIndexByte(before, '\n')
+}

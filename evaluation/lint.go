@@ -1,0 +1,178 @@
+package evaluation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
+)
+
+// Warnings lists what is no fault of a policy store but is seldom meant:
+// policies that never apply or always do, permits that a forbid makes idle,
+// policies that every request is held against, and attributes that look like
+// spelling mistakes.
+func (s *Snapshot) Warnings() Faults {
+	l := linter{snapshot: s}
+	for _, p := range s.policies.ordered {
+		l.policy(p)
+	}
+	l.shadows()
+	_ = l.warnings.sorted()
+	return l.warnings
+}
+
+type linter struct {
+	snapshot *Snapshot
+	warnings Faults
+	open     []*policy // forbids whose conditions always hold
+	known    map[string]bool
+}
+
+func (l *linter) warn(p *policy, hint, format string, args ...any) {
+	l.warnings = append(l.warnings, Fault{File: p.file, Line: p.line, Column: p.column,
+		Message: fmt.Sprintf("policy %s ", p.id) + fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func (l *linter) policy(p *policy) {
+	s := scopeOf(p.syntax)
+	unscoped := isOpen(s.principals) && isOpen(s.actions) && isOpen(s.resources)
+	switch applies, always := residual(p.syntax); {
+	case !applies:
+		l.warn(p, "", "never applies: its conditions are false whatever the request")
+	case always && unscoped && p.permits():
+		l.warn(p, "", "permits everything")
+	case always && !p.permits():
+		l.open = append(l.open, p)
+	case unscoped:
+		l.warn(p, "name a principal, an action or a resource in its scope", "has no scope: every request is held against it")
+	}
+	if l.snapshot.schema == nil {
+		l.attributes(p)
+	}
+}
+
+func isOpen(tests []xast.IsScopeNode) bool {
+	_, all := tests[0].(xast.ScopeTypeAll)
+	return all
+}
+
+// residual says whether a policy's conditions can hold, and whether they
+// always do, for all that can be told without a request.
+func residual(p *xast.Policy) (applies, always bool) {
+	unscoped := *p
+	all := xast.Scope{}.All()
+	unscoped.Principal, unscoped.Action, unscoped.Resource = all, all, all
+	left, applies := eval.PartialPolicy(eval.Env{
+		Entities:  types.EntityMap{},
+		Principal: eval.Variable("principal"),
+		Action:    eval.Variable("action"),
+		Resource:  eval.Variable("resource"),
+		Context:   eval.Variable("context"),
+	}, &unscoped)
+	if !applies {
+		return false, false
+	}
+	return true, !slices.ContainsFunc(left.Conditions, func(c xast.ConditionType) bool {
+		return c.Body != xast.IsNode(xast.NodeValue{Value: types.Boolean(c.Condition)})
+	})
+}
+
+// shadows warns of permits whose whole scope an open forbid covers.
+func (l *linter) shadows() {
+	for _, p := range l.snapshot.policies.ordered {
+		i := slices.IndexFunc(l.open, func(f *policy) bool { return p.permits() && covers(f.syntax, p.syntax) })
+		if i >= 0 {
+			f := l.open[i]
+			l.warn(p, "", "has no effect: policy %s (%s:%d) forbids all of it", f.id, f.file, f.line)
+		}
+	}
+}
+
+// covers reports whether every request in the scope of p is in that of f.
+func covers(f, p *xast.Policy) bool {
+	return within(p.Principal, f.Principal) && within(p.Resource, f.Resource) &&
+		!slices.ContainsFunc(actionTests(p.Action), func(narrow xast.IsScopeNode) bool {
+			return !slices.ContainsFunc(actionTests(f.Action), func(wide xast.IsScopeNode) bool { return within(narrow, wide) })
+		})
+}
+
+// within reports whether all that passes the test narrow passes wide, as far
+// as the two tests alone can tell.
+func within(narrow, wide xast.IsScopeNode) bool {
+	switch w := wide.(type) {
+	case xast.ScopeTypeAll:
+		return true
+	case xast.ScopeTypeIn:
+		if n, ok := narrow.(xast.ScopeTypeEq); ok {
+			return n.Entity == w.Entity
+		}
+		if n, ok := narrow.(xast.ScopeTypeIsIn); ok {
+			return n.Entity == w.Entity
+		}
+	case xast.ScopeTypeIs:
+		switch n := narrow.(type) {
+		case xast.ScopeTypeEq:
+			return n.Entity.Type == w.Type
+		case xast.ScopeTypeIsIn:
+			return n.Type == w.Type
+		}
+	}
+	return narrow == wide
+}
+
+// attributes warns of an attribute of principal or resource that nothing
+// stored has, where something stored has one with almost the same name.
+func (l *linter) attributes(p *policy) {
+	reported := map[string]bool{}
+	for _, condition := range p.syntax.Conditions {
+		xast.Inspect(xast.NewNode(condition.Body), func(n xast.IsNode) bool {
+			name, ok := entityAttribute(n)
+			if !ok || reported[name] || l.stored()[name] {
+				return true
+			}
+			reported[name] = true
+			if near := nearest(name, slices.Collect(maps.Keys(l.stored())), 2); near != "" {
+				l.warn(p, fmt.Sprintf("did you mean %q?", near), "reads the attribute %q, which no stored entity has", name)
+			}
+			return true
+		})
+	}
+}
+
+// entityAttribute returns the name of an attribute that a node reads from
+// principal or resource.
+func entityAttribute(n xast.IsNode) (string, bool) {
+	var access xast.StrOpNode
+	switch n := n.(type) {
+	case xast.NodeTypeAccess:
+		access = n.StrOpNode
+	case xast.NodeTypeHas:
+		access = n.StrOpNode
+	default:
+		return "", false
+	}
+	return string(access.Value), entityVariable(access.Arg) != ""
+}
+
+// stored returns the names of all attributes that are stored or typed in
+// config.yaml.
+func (l *linter) stored() map[string]bool {
+	if l.known != nil {
+		return l.known
+	}
+	l.known = map[string]bool{}
+	for _, e := range l.snapshot.store.entities {
+		for name := range e.Attributes.All() {
+			l.known[string(name)] = true
+		}
+	}
+	for _, shape := range l.snapshot.shapes.entities {
+		for _, name := range shape.names() {
+			l.known[name] = true
+		}
+	}
+	return l.known
+}

@@ -1,0 +1,306 @@
+package evaluation
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/obligations"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Members of a request's context that are the service's and never a policy's.
+const (
+	contextSupport  = "supported_obligations" // what the PEP says it can meet
+	contextApproval = "approval"              // a claim, which only the service can make a fact
+	contextAction   = "action"                // where policies find the action's properties
+)
+
+// A query is a request as Cedar sees it. It is the entity store of one
+// evaluation: what the request says of its own entities, over what is stored.
+type query struct {
+	request cedar.Request
+	support obligations.Support
+	refused string // why no policy needs to be asked, or ""
+
+	store *store
+	own   [2]entity // subject and resource, where the request says something of them
+	owned int
+}
+
+// Get is a cedar.EntityGetter.
+func (q *query) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
+	e, ok := q.entity(uid)
+	return e.Entity, ok
+}
+
+func (q *query) entity(uid cedar.EntityUID) (entity, bool) {
+	for i := range q.owned {
+		if q.own[i].UID == uid {
+			return q.own[i], true
+		}
+	}
+	e, ok := q.store.entities[uid]
+	return e, ok
+}
+
+// node returns what the index needs to know of an entity.
+func (q *query) node(uid cedar.EntityUID) node {
+	e, _ := q.entity(uid)
+	return node{uid, e.ancestors}
+}
+
+// query turns a request from AuthZEN into Cedar.
+func (s *Snapshot) query(req *authzen.EvaluationRequest, env Environment) (*query, error) {
+	principal, err := s.uid("/subject", req.Subject)
+	if err != nil {
+		return nil, err
+	}
+	resource, err := s.uid("/resource", req.Resource)
+	if err != nil {
+		return nil, err
+	}
+	action := cedar.NewEntityUID("Action", cedar.String(req.Action.Name))
+	q := &query{store: s.store, request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
+	if q.refused = s.refuse(q.request); q.refused != "" {
+		return q, nil
+	}
+	if err := s.describe(q, req); err != nil {
+		return nil, err
+	}
+	return q, s.context(q, req, env)
+}
+
+// uid names an entity of the request. A type that is no Cedar type and has no
+// alias is an error: rewriting it could make two types one.
+func (s *Snapshot) uid(path string, e authzen.Entity) (cedar.EntityUID, error) {
+	name, err := s.settings.entityType(e.Type)
+	if err != nil {
+		return cedar.EntityUID{}, authzen.Invalid(path+"/type", "is not the name of a Cedar entity type and has no alias in %s: %q", fileConfig, e.Type)
+	}
+	return cedar.NewEntityUID(name, cedar.String(e.ID)), nil
+}
+
+// refuse says why a request is denied before any policy is asked, or "". The
+// types that may be subjects are an allow-list, because Cedar's "in" is
+// reflexive: a subject of type Role would be in every role it names itself.
+func (s *Snapshot) refuse(r cedar.Request) string {
+	notSubject := fmt.Sprintf("the type %s is not a subject's", r.Principal.Type)
+	if s.subjectTypes != nil && !s.subjectTypes[r.Principal.Type] {
+		return notSubject
+	}
+	if s.schema == nil {
+		if s.subjectTypes == nil && s.store.parents[r.Principal.Type] {
+			return notSubject
+		}
+		return ""
+	}
+	action, ok := s.schema.Actions[r.Action]
+	switch {
+	case !ok || action.AppliesTo == nil:
+		return fmt.Sprintf("the schema has no action %q that applies to anything", string(r.Action.ID))
+	case !slices.Contains(action.AppliesTo.Principals, r.Principal.Type):
+		return fmt.Sprintf("the schema has no %s as subject of %q", r.Principal.Type, string(r.Action.ID))
+	case !slices.Contains(action.AppliesTo.Resources, r.Resource.Type):
+		return fmt.Sprintf("the schema has no %s as resource of %q", r.Resource.Type, string(r.Action.ID))
+	}
+	for _, uid := range []cedar.EntityUID{r.Principal, r.Resource} {
+		if err := checkEnum(s.schema, uid); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// describe lays what the request says of its subject and resource over what
+// is stored of them.
+func (s *Snapshot) describe(q *query, req *authzen.EvaluationRequest) error {
+	if req.Subject.Properties != nil {
+		said, err := s.properties("/subject/properties", q.request.Principal, req.Subject.Properties, s.settings.Parents)
+		if err != nil {
+			return err
+		}
+		q.lay(s.merge(q.request.Principal, said))
+	}
+	if req.Resource.Properties == nil {
+		return nil
+	}
+	said, err := s.properties("/resource/properties", q.request.Resource, req.Resource.Properties, nil)
+	if err != nil {
+		return err
+	}
+	if q.request.Resource == q.request.Principal {
+		return q.sameEntity(said)
+	}
+	q.lay(s.merge(q.request.Resource, said))
+	return nil
+}
+
+func (q *query) lay(e entity) {
+	q.own[q.owned] = e
+	q.owned++
+}
+
+// sameEntity accepts what a request says of a resource that is the subject
+// itself only where it is known of the subject already. Otherwise whoever
+// describes resources could give the subject attributes.
+func (q *query) sameEntity(said claims) error {
+	known, _ := q.Get(q.request.Principal)
+	for name, value := range said.attributes {
+		if own, ok := known.Attributes.Get(name); !ok || !own.Equal(value) {
+			return authzen.Invalid("/resource/properties/"+string(name), "must equal what is known of the subject, which the resource is")
+		}
+	}
+	return nil
+}
+
+// claims are what a request says of an entity.
+type claims struct {
+	attributes cedar.RecordMap
+	parents    []cedar.EntityUID
+}
+
+// properties reads an entity's properties. Those that parents names become
+// parents of that type; they stay attributes where the schema has them or
+// there is none.
+func (s *Snapshot) properties(path string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) (claims, error) {
+	said := claims{attributes: cedar.RecordMap{}}
+	r := newReader(raw, path, &s.settings)
+	shape := s.shapes.entities[uid.Type]
+	err := r.members(func(name string) error {
+		parentType, isParent := parents[name]
+		if _, declared := shape.member(name); isParent && !declared {
+			return r.parents(cedar.EntityType(parentType), &said.parents)
+		}
+		value, err := r.member(shape, name)
+		if value != nil {
+			said.attributes[cedar.String(name)] = value
+		}
+		if isParent && err == nil {
+			said.parents, err = parentsIn(value, cedar.EntityType(parentType), said.parents, r)
+		}
+		return err
+	})
+	return said, err
+}
+
+// parents reads a property that is nothing but parents.
+func (r *reader) parents(t cedar.EntityType, into *[]cedar.EntityUID) error {
+	value, err := r.value(nil)
+	if err == nil {
+		*into, err = parentsIn(value, t, *into, r)
+	}
+	return err
+}
+
+// parentsIn takes parents of type t from a string, an entity, or an array of
+// either.
+func parentsIn(value cedar.Value, t cedar.EntityType, found []cedar.EntityUID, r *reader) ([]cedar.EntityUID, error) {
+	elements := []cedar.Value{value}
+	if set, ok := value.(cedar.Set); ok {
+		elements = set.Slice()
+	}
+	for _, element := range elements {
+		switch id := element.(type) {
+		case cedar.String:
+			found = append(found, cedar.NewEntityUID(t, id))
+		case cedar.EntityUID:
+			found = append(found, id)
+		default:
+			return nil, r.invalid("must be an id or an array of ids of %s entities", t)
+		}
+	}
+	return found, nil
+}
+
+// merge returns an entity with what the request says of it. Of each attribute
+// the stored value wins, unless the PEP is the authority for it; parents that
+// the request claims count only where none of that type are stored.
+func (s *Snapshot) merge(uid cedar.EntityUID, said claims) entity {
+	merged := s.store.entities[uid]
+	values := said.attributes
+	for name, value := range merged.Attributes.All() {
+		if _, claimed := values[name]; !claimed || !s.settings.pepWins(uid.Type, string(name)) {
+			values[name] = value
+		}
+	}
+	merged.UID, merged.Attributes = uid, cedar.NewRecord(values)
+	if len(said.parents) > 0 {
+		merged.ancestors = s.ancestors(merged.ancestors, said.parents)
+		merged.Parents = cedar.NewEntityUIDSet(merged.ancestors...)
+	}
+	return merged
+}
+
+// ancestors adds to the stored ancestors of an entity those it is claimed to
+// have.
+func (s *Snapshot) ancestors(stored, claimed []cedar.EntityUID) []cedar.EntityUID {
+	all := slices.Clone(stored)
+	for _, parent := range claimed {
+		if !slices.ContainsFunc(stored, func(uid cedar.EntityUID) bool { return uid.Type == parent.Type }) {
+			all = append(append(all, parent), s.store.entities[parent].ancestors...)
+		}
+	}
+	return all
+}
+
+// context makes the Cedar context: the request's, without what is the
+// service's, with the action's properties, and with the time where the
+// configuration asks for it.
+func (s *Snapshot) context(q *query, req *authzen.EvaluationRequest, env Environment) error {
+	shape := s.shapes.context
+	if s.schema != nil {
+		shape = s.shapes.contexts[q.request.Action]
+	}
+	values := cedar.RecordMap{}
+	if req.Context != nil {
+		if err := s.readContext(q, shape, req.Context, values); err != nil {
+			return err
+		}
+	}
+	if req.Action.Properties != nil {
+		declared, ok := shape.member(contextAction)
+		if !ok && s.settings.UndeclaredAttributes == undeclaredRefuse {
+			return authzen.Invalid("/action/properties", "are not declared by the schema: it has no context.%s for %q", contextAction, req.Action.Name)
+		}
+		if ok {
+			properties, err := newReader(req.Action.Properties, "/action/properties", &s.settings).record(declared)
+			if err != nil {
+				return err
+			}
+			values[contextAction] = properties
+		}
+	}
+	if s.settings.Clock != "" {
+		values[cedar.String(s.settings.Clock)] = types.NewDatetime(env.Time)
+	}
+	q.request.Context = cedar.NewRecord(values)
+	return missing(shape, values, "/context")
+}
+
+func (s *Snapshot) readContext(q *query, shape *shape, raw jsontext.Value, into cedar.RecordMap) error {
+	r := newReader(raw, "/context", &s.settings)
+	return r.members(func(name string) error {
+		switch name {
+		case contextSupport:
+			declared, err := r.dec.ReadValue()
+			if err != nil {
+				return r.syntax(err)
+			}
+			q.support = obligations.ReadSupport(declared)
+			return nil
+		case contextApproval:
+			return nil
+		case contextAction, s.settings.Clock:
+			return r.invalid("is set by the service and must not be sent")
+		}
+		value, err := r.member(shape, name)
+		if value != nil {
+			into[cedar.String(name)] = value
+		}
+		return err
+	})
+}

@@ -1,0 +1,191 @@
+package evaluation
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+)
+
+// A shape says which Cedar value a JSON value stands for, where the JSON alone
+// cannot say it. The nil shape takes a value as it comes.
+type shape struct {
+	kind     kind
+	entity   cedar.EntityType // of kindEntity
+	ids      []cedar.String   // of kindEntity: the only ids there are, or nil
+	element  *shape           // of kindSet
+	members  map[string]memberShape
+	declared bool // of kindRecord: members lists every member there may be
+}
+
+type memberShape struct {
+	*shape
+	required bool
+}
+
+type kind int
+
+const (
+	kindAny kind = iota
+	kindBool
+	kindLong
+	kindString
+	kindEntity
+	kindDecimal
+	kindIPAddr
+	kindDatetime
+	kindDuration
+	kindSet
+	kindRecord
+)
+
+// extensions are the extension types by their Cedar names.
+var extensions = map[string]kind{
+	"decimal":  kindDecimal,
+	"ipaddr":   kindIPAddr,
+	"datetime": kindDatetime,
+	"duration": kindDuration,
+}
+
+func (k kind) String() string {
+	return [...]string{"any value", "a boolean", "an integer", "a string", "an entity", "a decimal",
+		"an IP address", "a datetime", "a duration", "an array", "an object"}[k]
+}
+
+// orAny lets a nil shape be asked.
+func (s *shape) orAny() *shape {
+	if s == nil {
+		return &anyShape
+	}
+	return s
+}
+
+var anyShape shape
+
+// member returns the shape of a record's member and whether the member may be
+// there.
+func (s *shape) member(name string) (*shape, bool) {
+	if s == nil {
+		return nil, true
+	}
+	m, ok := s.members[name]
+	return m.shape, ok || !s.declared
+}
+
+// names lists the members a shape declares.
+func (s *shape) names() []string { return slices.Sorted(maps.Keys(s.members)) }
+
+// shapes are the shapes of everything a request may carry.
+type shapes struct {
+	entities map[cedar.EntityType]*shape
+	contexts map[cedar.EntityUID]*shape // by action
+	context  *shape                     // for every action, where there is no schema
+}
+
+// shapesOf returns the shapes that a schema declares.
+func shapesOf(s *resolved.Schema) shapes {
+	out := shapes{entities: map[cedar.EntityType]*shape{}, contexts: map[cedar.EntityUID]*shape{}}
+	for name, entity := range s.Entities {
+		out.entities[name] = shapeOf(s, entity.Shape)
+	}
+	for name := range s.Enums {
+		out.entities[name] = shapeOf(s, resolved.RecordType{})
+	}
+	for uid, action := range s.Actions {
+		if action.AppliesTo != nil {
+			out.contexts[uid] = shapeOf(s, action.AppliesTo.Context)
+		}
+	}
+	return out
+}
+
+func shapeOf(s *resolved.Schema, t resolved.IsType) *shape {
+	switch t := t.(type) {
+	case resolved.BoolType:
+		return &shape{kind: kindBool}
+	case resolved.LongType:
+		return &shape{kind: kindLong}
+	case resolved.StringType:
+		return &shape{kind: kindString}
+	case resolved.ExtensionType:
+		return &shape{kind: extensions[string(t)]}
+	case resolved.SetType:
+		return &shape{kind: kindSet, element: shapeOf(s, t.Element)}
+	case resolved.EntityType:
+		return entityShape(s, cedar.EntityType(t))
+	case resolved.RecordType:
+		record := &shape{kind: kindRecord, declared: true, members: make(map[string]memberShape, len(t))}
+		for name, attribute := range t {
+			record.members[string(name)] = memberShape{shapeOf(s, attribute.Type), !attribute.Optional}
+		}
+		return record
+	}
+	return nil
+}
+
+func entityShape(s *resolved.Schema, name cedar.EntityType) *shape {
+	out := &shape{kind: kindEntity, entity: name}
+	if enum, ok := s.Enums[name]; ok {
+		for _, uid := range enum.Values {
+			out.ids = append(out.ids, uid.ID)
+		}
+	}
+	return out
+}
+
+// shapesFrom returns the shapes that config.yaml's attributes declare, where
+// there is no schema. A path is type.attribute or context.attribute, with
+// further attributes of records behind it; the elements of an array are what
+// the path says.
+func shapesFrom(attributes map[string]string) (shapes, Faults) {
+	out := shapes{entities: map[cedar.EntityType]*shape{}, context: &shape{kind: kindRecord}}
+	var faults Faults
+	for _, path := range slices.Sorted(maps.Keys(attributes)) {
+		value, ok := namedShape(attributes[path])
+		owner, rest, dotted := strings.Cut(path, ".")
+		if !ok || !dotted {
+			faults = append(faults, Fault{File: fileConfig,
+				Message: "attributes: " + path + ": " + attributes[path] + " is not understood",
+				Hint:    "write type.attribute: and the name of an entity type, or ipaddr, datetime, duration or decimal"})
+			continue
+		}
+		root := out.context
+		if owner != "context" {
+			root = out.entities[cedar.EntityType(owner)]
+			if root == nil {
+				root = &shape{kind: kindRecord}
+				out.entities[cedar.EntityType(owner)] = root
+			}
+		}
+		root.put(strings.Split(rest, "."), value)
+	}
+	return out, faults
+}
+
+func namedShape(name string) (*shape, bool) {
+	if k, ok := extensions[name]; ok {
+		return &shape{kind: k}, true
+	}
+	entity, err := types.NewEntityType(name)
+	return &shape{kind: kindEntity, entity: entity}, err == nil
+}
+
+// put declares the shape of the value at path below s.
+func (s *shape) put(path []string, value *shape) {
+	if s.members == nil {
+		s.members = map[string]memberShape{}
+	}
+	if len(path) == 1 {
+		s.members[path[0]] = memberShape{shape: value}
+		return
+	}
+	next := s.members[path[0]].shape
+	if next == nil {
+		next = &shape{kind: kindRecord}
+		s.members[path[0]] = memberShape{shape: next}
+	}
+	next.put(path[1:], value)
+}

@@ -1,0 +1,145 @@
+package evaluation
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cedar-policy/cedar-go"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Snapshot is a policy store, compiled. It never changes and may be used by
+// any number of goroutines.
+type Snapshot struct {
+	revision     string
+	archive      Archive
+	settings     settings
+	schema       *resolved.Schema // nil without one
+	shapes       shapes
+	store        *store
+	policies     policies
+	subjectTypes map[cedar.EntityType]bool // nil without an allow-list in config.yaml
+}
+
+// Revision names the snapshot: "sha256:" and the hash of its files.
+func (s *Snapshot) Revision() string { return s.revision }
+
+// Archive returns the files the snapshot was made of. Do not change them.
+func (s *Snapshot) Archive() Archive { return s.archive }
+
+// Size counts what is in the snapshot.
+func (s *Snapshot) Size() (policies, entities int) {
+	return len(s.policies.ordered), len(s.store.entities)
+}
+
+// An Environment is what a decision depends on beside snapshot and request.
+type Environment struct {
+	Time time.Time // when the decision is made
+}
+
+// An Outcome is a decision and how it came about.
+type Outcome struct {
+	decisionlog.Result
+	Context *authzen.DecisionContext // what the PEP is told beside; nil for nothing
+}
+
+// Response returns the decision as the PEP gets it.
+func (o *Outcome) Response() *authzen.Decision {
+	return &authzen.Decision{Decision: o.Decision, Context: o.Context}
+}
+
+// Decide decides. The error is an *[authzen.ValidationError] when the request
+// cannot be read as this snapshot's schema and configuration ask.
+func (s *Snapshot) Decide(req *authzen.EvaluationRequest, env Environment) (*Outcome, error) {
+	q, err := s.query(req, env)
+	if err != nil {
+		return nil, err
+	}
+	if q.refused != "" {
+		return &Outcome{Result: decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: q.refused}}}}, nil
+	}
+	decision, diagnostic := cedar.Authorize(s.policies.candidates(q), q, q.request)
+	return s.outcome(bool(decision), diagnostic, q.support), nil
+}
+
+// outcome says what follows from the engine's answer.
+func (s *Snapshot) outcome(permitted bool, diagnostic cedar.Diagnostic, support obligations.Support) *Outcome {
+	out := &Outcome{}
+	for _, e := range diagnostic.Errors {
+		out.Errors = append(out.Errors, decisionlog.PolicyError{Policy: string(e.PolicyID), Message: e.Message})
+	}
+	if s.denyingError(diagnostic.Errors) {
+		out.Errors = append(out.Errors, decisionlog.PolicyError{Message: errorEvaluation})
+		return out
+	}
+	terms := make([]*obligations.Terms, len(diagnostic.Reasons))
+	for i, reason := range diagnostic.Reasons {
+		out.Policies = append(out.Policies, string(reason.PolicyID))
+		terms[i] = s.policies.byID[reason.PolicyID].terms
+	}
+	demand := obligations.Compose(permitted, terms, support)
+	out.Decision, out.Context, out.Obligations = demand.Decision, demand.Context, demand.Obligations
+	return out
+}
+
+// errorEvaluation marks in a log entry a denial that is one because policies
+// errored.
+const errorEvaluation = "evaluation_error"
+
+// denyingError reports whether the errors of an evaluation make it a denial.
+// Cedar skips a policy that errors, which opens what an erroring forbid
+// closes.
+func (s *Snapshot) denyingError(errors []cedar.DiagnosticError) bool {
+	switch s.settings.OnPolicyError {
+	case onErrorSkip:
+		return false
+	case onErrorDenyAny:
+		return len(errors) > 0
+	}
+	return slices.ContainsFunc(errors, func(e cedar.DiagnosticError) bool {
+		return !s.policies.byID[e.PolicyID].permits()
+	})
+}
+
+// A policy is one Cedar policy and what its annotations ask for.
+type policy struct {
+	id           cedar.PolicyID
+	effect       cedar.Effect
+	syntax       *xast.Policy
+	conditions   *cedar.Policy // without the scope, which the index has tested
+	terms        *obligations.Terms
+	file         string
+	line, column int
+}
+
+func (p *policy) permits() bool { return p.effect == cedar.Permit }
+
+// policies are tried in the order of their ids, so that the same request has
+// the same reasons every time.
+type policies struct {
+	ordered []*policy
+	byID    map[cedar.PolicyID]*policy
+	index   index
+}
+
+func newPolicies(all []*policy) policies {
+	slices.SortFunc(all, func(a, b *policy) int { return strings.Compare(string(a.id), string(b.id)) })
+	out := policies{ordered: all, byID: make(map[cedar.PolicyID]*policy, len(all))}
+	for i, p := range all {
+		out.byID[p.id] = p
+		out.index.add(int32(i), scopeOf(p.syntax))
+	}
+	return out
+}
+
+// candidates returns the policies that the query must be held against.
+func (p *policies) candidates(q *query) *candidates {
+	action, principal, resource := q.node(q.request.Action), q.node(q.request.Principal), q.node(q.request.Resource)
+	return &candidates{p.ordered, p.index.find(&action, &principal, &resource, nil)}
+}

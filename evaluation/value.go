@@ -1,0 +1,352 @@
+package evaluation
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A reader turns one JSON object of a request into Cedar values. What a PEP
+// sends is data: it never goes through Cedar's own JSON form, in which data
+// can name entities and extension values.
+type reader struct {
+	dec    *jsontext.Decoder
+	path   string // of the object within the request
+	limits *limits
+	drop   bool // members that a declared record does not declare
+	sent   func(string) (cedar.EntityType, error)
+}
+
+// members reads an object member by member. What visit does not read is
+// skipped. Nulls are members that are not there.
+func (r *reader) members(visit func(name string) error) error {
+	if _, err := r.dec.ReadToken(); err != nil {
+		return r.syntax(err)
+	}
+	for r.dec.PeekKind() == '"' {
+		token, err := r.dec.ReadToken()
+		if err != nil {
+			return r.syntax(err)
+		}
+		name := token.String()
+		if isReserved(name) {
+			return r.invalid("is a reserved name")
+		}
+		before := r.dec.InputOffset()
+		if r.dec.PeekKind() != 'n' {
+			if err := visit(name); err != nil {
+				return err
+			}
+		}
+		if r.dec.InputOffset() == before {
+			if err := r.dec.SkipValue(); err != nil {
+				return r.syntax(err)
+			}
+		}
+	}
+	_, err := r.dec.ReadToken()
+	return r.syntax(err)
+}
+
+// isReserved reports the names by which Cedar's JSON form escapes from data.
+// Readers that match names without case would take the other spellings, too.
+func isReserved(name string) bool {
+	return strings.HasPrefix(name, "__") && slices.Contains([]string{"__entity", "__extn", "__expr"}, strings.ToLower(name))
+}
+
+// record reads an object, each member in its shape.
+func (r *reader) record(s *shape) (cedar.Record, error) {
+	values := cedar.RecordMap{}
+	path := r.here()
+	err := r.members(func(name string) error {
+		value, err := r.member(s, name)
+		if value != nil {
+			values[cedar.String(name)] = value
+		}
+		return err
+	})
+	if err != nil {
+		return cedar.Record{}, err
+	}
+	return cedar.NewRecord(values), missing(s, values, path)
+}
+
+// missing reports a member that the shape requires and values lacks.
+func missing(s *shape, values cedar.RecordMap, path string) error {
+	if s == nil || !s.declared {
+		return nil
+	}
+	for _, name := range s.names() {
+		if _, ok := values[cedar.String(name)]; !ok && s.members[name].required {
+			return authzen.Invalid(path+"/"+name, "is required by the schema")
+		}
+	}
+	return nil
+}
+
+// member reads the value of a record's member. It is nil for a member that is
+// dropped.
+func (r *reader) member(s *shape, name string) (cedar.Value, error) {
+	declared, ok := s.member(name)
+	switch {
+	case ok:
+		return r.value(declared)
+	case r.drop:
+		return nil, nil
+	}
+	return nil, r.invalid("is not declared by the schema%s", parenthesized(didYouMean(name, s.names())))
+}
+
+func parenthesized(hint string) string {
+	if hint == "" {
+		return ""
+	}
+	return " (" + hint + ")"
+}
+
+// value reads one value in its shape. Its errors are *authzen.ValidationError.
+func (r *reader) value(s *shape) (cedar.Value, error) {
+	s = s.orAny()
+	switch r.dec.PeekKind() {
+	case '{':
+		return r.object(s)
+	case '[':
+		return r.array(s)
+	}
+	token, err := r.dec.ReadToken()
+	if err != nil {
+		return nil, r.syntax(err)
+	}
+	switch token.Kind() {
+	case '"':
+		return r.text(s, token.String())
+	case '0':
+		return r.number(s, token.String())
+	case 't', 'f':
+		if s.kind == kindAny || s.kind == kindBool {
+			return cedar.Boolean(token.Bool()), nil
+		}
+	case 'n':
+		return nil, r.invalid("must not be null")
+	}
+	return nil, r.mismatch(s)
+}
+
+func (r *reader) object(s *shape) (cedar.Value, error) {
+	switch s.kind {
+	case kindAny, kindRecord:
+		if s.kind == kindAny {
+			s = nil
+		}
+		return r.record(s)
+	case kindEntity:
+		return r.reference(s)
+	}
+	r.skip()
+	return nil, r.mismatch(s)
+}
+
+// reference reads {"type":…,"id":…} where the shape is an entity.
+func (r *reader) reference(s *shape) (cedar.Value, error) {
+	sent := map[string]string{}
+	path := r.here()
+	err := r.members(func(name string) error {
+		token, err := r.dec.ReadToken()
+		if err != nil {
+			return r.syntax(err)
+		}
+		if token.Kind() != '"' || name != "type" && name != "id" {
+			return r.invalid("does not belong in an entity: write {\"type\",\"id\"}")
+		}
+		sent[name] = token.String()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	id, ok := sent["id"]
+	if !ok {
+		return nil, authzen.Invalid(path+"/id", "is required")
+	}
+	if named, ok := sent["type"]; ok {
+		if entity, err := r.sent(named); err != nil || entity != s.entity {
+			return nil, authzen.Invalid(path+"/type", "must be %s, not %q", s.entity, named)
+		}
+	}
+	return entityNamed(s, id, path)
+}
+
+func entityNamed(s *shape, id, path string) (cedar.Value, error) {
+	if s.ids != nil && !slices.Contains(s.ids, cedar.String(id)) {
+		return nil, authzen.Invalid(path, "must be one of the %s entities of the schema, not %q", s.entity, id)
+	}
+	return cedar.NewEntityUID(s.entity, cedar.String(id)), nil
+}
+
+func (r *reader) array(s *shape) (cedar.Value, error) {
+	element := s
+	switch s.kind {
+	case kindAny:
+		element = nil
+	case kindSet:
+		element = s.element
+	case kindEntity, kindDecimal, kindIPAddr, kindDatetime, kindDuration:
+		// In config.yaml a path's type is that of an array's elements as well.
+	default:
+		r.skip()
+		return nil, r.mismatch(s)
+	}
+	if _, err := r.dec.ReadToken(); err != nil {
+		return nil, r.syntax(err)
+	}
+	path, limit := r.here(), r.limits.ArrayElements
+	var elements []cedar.Value
+	for r.dec.PeekKind() != ']' {
+		if k := r.dec.PeekKind(); k == '{' || k == '[' {
+			limit = min(limit, r.limits.NestedArrayElements)
+		}
+		value, err := r.value(element)
+		if err != nil {
+			return nil, err
+		}
+		if elements = append(elements, value); len(elements) > limit {
+			return nil, authzen.Invalid(path, "has more than %d elements", limit)
+		}
+	}
+	if _, err := r.dec.ReadToken(); err != nil {
+		return nil, r.syntax(err)
+	}
+	return cedar.NewSet(elements...), nil
+}
+
+func (r *reader) text(s *shape, text string) (cedar.Value, error) {
+	if len(text) > r.limits.StringBytes {
+		return nil, r.invalid("is longer than %d bytes", r.limits.StringBytes)
+	}
+	var value cedar.Value
+	var err error
+	switch s.kind {
+	case kindAny, kindString:
+		return cedar.String(text), nil
+	case kindEntity:
+		return entityNamed(s, text, r.here())
+	case kindDecimal:
+		value, err = parseDecimal(text)
+	case kindIPAddr:
+		value, err = types.ParseIPAddr(text)
+	case kindDatetime:
+		value, err = types.ParseDatetime(text)
+	case kindDuration:
+		value, err = types.ParseDuration(text)
+	default:
+		return nil, r.mismatch(s)
+	}
+	if err != nil {
+		return nil, r.mismatch(s)
+	}
+	return value, nil
+}
+
+// parseDecimal reads a decimal as the official engine does, which knows no
+// plus sign.
+func parseDecimal(text string) (cedar.Decimal, error) {
+	if strings.HasPrefix(text, "+") {
+		return cedar.Decimal{}, strconv.ErrSyntax
+	}
+	return types.ParseDecimal(text)
+}
+
+// number reads a JSON number: an integral one is a Long, one with up to four
+// decimals is a decimal. Nothing is rounded.
+func (r *reader) number(s *shape, text string) (cedar.Value, error) {
+	digits, exponent, ok := splitNumber(text)
+	switch {
+	case !ok || exponent < -4:
+		return nil, r.invalid("must be a 64-bit integer or have at most four decimals: %s", text)
+	case s.kind == kindDecimal || s.kind == kindAny && exponent < 0:
+		value, err := types.NewDecimal(digits, exponent)
+		if err != nil {
+			return nil, r.invalid("is out of the range of a decimal: %s", text)
+		}
+		return value, nil
+	case s.kind == kindLong && exponent < 0 || s.kind != kindAny && s.kind != kindLong:
+		return nil, r.mismatch(s)
+	}
+	return cedar.Long(digits), nil
+}
+
+// splitNumber returns digits and exponent such that text is digits * 10^exponent,
+// with an exponent of 0 if and only if the number is integral. It is not ok for
+// a number of which no int64 holds the digits.
+func splitNumber(text string) (digits int64, exponent int, ok bool) {
+	mantissa, power, scientific := strings.Cut(strings.ToLower(text), "e")
+	if scientific {
+		e, err := strconv.Atoi(power)
+		if err != nil {
+			return 0, 0, false
+		}
+		exponent = e
+	}
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
+	all := strings.TrimLeft(whole+fraction, "0")
+	significant := strings.TrimRight(all, "0")
+	if significant == "" {
+		return 0, 0, true
+	}
+	exponent += len(all) - len(significant) - len(fraction)
+	if exponent > 18 {
+		return 0, 0, false
+	}
+	if exponent > 0 {
+		significant, exponent = significant+strings.Repeat("0", exponent), 0
+	}
+	if mantissa[0] == '-' {
+		significant = "-" + significant
+	}
+	digits, err := strconv.ParseInt(significant, 10, 64)
+	return digits, exponent, err == nil
+}
+
+// skip passes over a value, so that the path of a complaint is the value's.
+func (r *reader) skip() { _ = r.dec.SkipValue() }
+
+func (r *reader) here() string { return r.path + string(r.dec.StackPointer()) }
+
+func (r *reader) invalid(format string, args ...any) error {
+	return authzen.Invalid(r.here(), format, args...)
+}
+
+func (r *reader) mismatch(s *shape) error {
+	what := s.kind.String()
+	if s.kind == kindEntity {
+		what = "a " + string(s.entity) + " entity: its id, or {\"type\",\"id\"}"
+	}
+	return r.invalid("must be %s", what)
+}
+
+// syntax wraps what the JSON reader says. Requests are read strictly before
+// they get here, so it speaks only to callers that made a request themselves.
+func (r *reader) syntax(err error) error {
+	if err == nil {
+		return nil
+	}
+	return authzen.Invalid(r.here(), "is not valid JSON: %v", err)
+}
+
+// newReader reads the object raw, which stands at path in a request.
+func newReader(raw jsontext.Value, path string, s *settings) *reader {
+	return &reader{
+		dec:    jsontext.NewDecoder(bytes.NewBuffer(raw)),
+		path:   path,
+		limits: &s.Limits,
+		drop:   s.UndeclaredAttributes == undeclaredDrop,
+		sent:   s.entityType,
+	}
+}
