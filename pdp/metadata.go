@@ -1,0 +1,70 @@
+package pdp
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// newMetadata describes the PDP that PEPs reach at publicURL. The URL is
+// configured: what a request says of its host proves nothing. It is http only
+// on this host, or where insecure says that this is meant (AuthZEN 1.0,
+// "Endpoint Parameters").
+func newMetadata(publicURL string, insecure bool) (authzen.Metadata, error) {
+	u, err := url.Parse(publicURL)
+	if err != nil {
+		return authzen.Metadata{}, fmt.Errorf("public URL: %w", err)
+	}
+	if !isBase(publicURL, u) {
+		return authzen.Metadata{}, fmt.Errorf("public URL %q: write https://host or https://host/path, without a slash at the end", publicURL)
+	}
+	if u.Scheme == "http" && !insecure && !isThisHost(u.Hostname()) {
+		return authzen.Metadata{}, fmt.Errorf("public URL %q: PEPs on other hosts need https (or say --insecure)", publicURL)
+	}
+	return authzen.Metadata{
+		PolicyDecisionPoint:       publicURL,
+		AccessEvaluationEndpoint:  publicURL + authzen.PathEvaluation,
+		AccessEvaluationsEndpoint: publicURL + authzen.PathEvaluations,
+		SupportedObligations:      authzen.ObligationTypes(),
+	}, nil
+}
+
+// isBase reports whether paths can be put behind the URL. Its own path must
+// be one that a router takes literally.
+func isBase(text string, u *url.URL) bool {
+	return (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.User == nil &&
+		!strings.ContainsAny(text, "?#") && !strings.HasSuffix(text, "/") && !strings.ContainsAny(u.EscapedPath(), ":*%")
+}
+
+func isThisHost(name string) bool {
+	address, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && address.Unmap().IsLoopback()
+}
+
+// metadataPath is where the metadata is served: the well-known part stands
+// before the path of the PDP's own URL (AuthZEN 1.0, "Obtaining PDP Metadata").
+func metadataPath(m authzen.Metadata) string {
+	u, err := url.Parse(m.PolicyDecisionPoint)
+	if err != nil { // newMetadata has parsed it
+		panic(err)
+	}
+	return authzen.PathMetadata + u.Path
+}
+
+func serveMetadata(m authzen.Metadata) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		body, err := json.Marshal(m)
+		if err != nil {
+			return fmt.Errorf("encode metadata: %w", err)
+		}
+		c.Response().Header().Set(echo.HeaderCacheControl, "max-age=300")
+		return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+	}
+}

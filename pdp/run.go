@@ -1,0 +1,178 @@
+package pdp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/policystore"
+)
+
+// Config configures the service. Policies, State, Listen, AdminListen and Log
+// are required.
+type Config struct {
+	Policies    fs.FS  // the policy store
+	State       string // directory of the decision log
+	Listen      string // address of the main listener, host:port
+	AdminListen string // address of the admin listener, host:port
+	PublicURL   string // what PEPs call the service; the main listener's own address when empty
+	TLSCert     string // PEM files of the main listener; both or neither
+	TLSKey      string
+	Insecure    bool  // serve others than this host although callers are not authenticated
+	MaxBody     int64 // bytes of a request; 0 means 1 MiB
+	Durability  decisionlog.Durability
+	Log         *slog.Logger
+	Ready       func(main, admin string) // called with the listeners' URLs once they answer
+}
+
+const (
+	defaultMaxBody = 1 << 20
+	drainTime      = 20 * time.Second
+)
+
+// noDeadline lifts a deadline from an answer that may take long.
+var noDeadline time.Time
+
+// ErrInsecure means that the configuration would let the network ask and see
+// decisions without saying who asks.
+var ErrInsecure = errors.New("refusing to listen beyond this host without caller authentication and TLS")
+
+// Run serves until ctx ends, then lets running requests finish. It returns nil
+// after such an end, an [evaluation.Faults] for policies that do not compile,
+// and decisionlog.ErrFailed when the log can no longer be trusted to record.
+func Run(ctx context.Context, c Config) (err error) {
+	snapshot, err := load(c.Policies)
+	if err != nil {
+		return err
+	}
+	listeners, err := listen(c)
+	if err != nil {
+		return err
+	}
+	defer listeners.close()
+	log, err := decisionlog.Open(c.State, decisionlog.Config{Durability: c.Durability})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := log.Close(); log.Err() == nil { // a failed log has said so
+			err = errors.Join(err, closing)
+		}
+	}()
+	engine := evaluation.NewEngine(log, evaluation.Config{ItemError: describe})
+	if err := engine.Install(snapshot); err != nil {
+		return err
+	}
+	return serve(ctx, c, listeners, engine, log)
+}
+
+func load(store fs.FS) (*evaluation.Snapshot, error) {
+	archive, err := policystore.Read(store)
+	if err != nil {
+		return nil, err
+	}
+	return evaluation.Compile(archive)
+}
+
+// serve answers on both listeners until ctx ends or one of them or the log
+// fails.
+func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engine, log *decisionlog.Log) error {
+	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
+	if err != nil {
+		return err
+	}
+	main := newEcho(c.Log)
+	mainRoutes(main, engine, metadata, orDefault(c.MaxBody, defaultMaxBody))
+	admin := newEcho(c.Log)
+	adminRoutes(admin, engine, log)
+
+	unpublish, err := publishAdmin(c.State, l.adminURL())
+	if err != nil {
+		return err
+	}
+	defer unpublish()
+
+	group, ctx := errgroup.WithContext(ctx)
+	mainServer, adminServer := newServer(main, c.Log), newServer(admin, c.Log)
+	group.Go(func() error { return serveOn(mainServer, l.main, l.tls) })
+	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
+	group.Go(func() error { return watchLog(ctx, log) })
+	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
+	if c.Ready != nil {
+		c.Ready(l.mainURL(), l.adminURL())
+	}
+	return group.Wait()
+}
+
+func serveOn(s *http.Server, l net.Listener, config *tls.Config) error {
+	var err error
+	if config == nil {
+		err = s.Serve(l)
+	} else {
+		s.TLSConfig = config
+		err = s.ServeTLS(l, "", "")
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", l.Addr(), err)
+}
+
+// watchLog ends the service when a commit has failed in a way that leaves open
+// what is on disk.
+func watchLog(ctx context.Context, log *decisionlog.Log) error {
+	select {
+	case <-log.Failed():
+		return log.Err()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// drain lets the requests that run when ctx ends come to their end.
+func drain(ctx context.Context, servers ...*http.Server) error {
+	<-ctx.Done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	var errs []error
+	for _, s := range servers {
+		if err := s.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("requests still ran after %s: %w", drainTime, err), s.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// publishAdmin leaves the admin listener's URL in the state directory, where
+// the sub-commands that need the log of a running server find it.
+func publishAdmin(state, url string) (unpublish func(), err error) {
+	path := filepath.Join(state, AdminURLFile)
+	if err := os.WriteFile(path, []byte(url+"\n"), 0o600); err != nil {
+		return nil, fmt.Errorf("publish admin address: %w", err)
+	}
+	return func() { _ = os.Remove(path) }, nil
+}
+
+// AdminURLFile is the file of the state directory that holds the URL of the
+// admin listener while a server runs.
+const AdminURLFile = "admin-url"
+
+func orDefault[T comparable](v, standard T) T {
+	var zero T
+	if v == zero {
+		return standard
+	}
+	return v
+}

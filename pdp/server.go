@@ -1,0 +1,95 @@
+package pdp
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/schemas"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// routes of the main listener.
+func mainRoutes(e *echo.Echo, engine *evaluation.Engine, metadata authzen.Metadata, maxBody int64) {
+	e.POST(authzen.PathEvaluation, handle(maxBody, engine.Evaluate))
+	e.POST(authzen.PathEvaluations, handle(maxBody, engine.Evaluations))
+	e.POST(pathAuthorize, handle(maxBody, engine.Authorize))
+	e.GET(metadataPath(metadata), serveMetadata(metadata))
+	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
+}
+
+// pathAuthorize is where the tenant, actor, action, resource shape is served.
+const pathAuthorize = "/v1/authorize"
+
+// newEcho returns a router that echoes request ids on every status, answers
+// every error the same way, and survives a panic.
+func newEcho(log *slog.Logger) *echo.Echo {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.HTTPErrorHandler = answerError(log)
+	e.Pre(echoRequestID)
+	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{DisableStackAll: true, LogErrorFunc: logPanic(log)}))
+	return e
+}
+
+// echoRequestID sends the PEP's request identifier back (AuthZEN 1.0, "Request
+// Identification").
+func echoRequestID(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if id := c.Request().Header.Get(echo.HeaderXRequestID); id != "" {
+			c.Response().Header().Set(echo.HeaderXRequestID, id)
+		}
+		return next(c)
+	}
+}
+
+// logPanic makes a panic an error of the service, whatever was thrown.
+func logPanic(log *slog.Logger) middleware.LogErrorFunc {
+	return func(c echo.Context, err error, stack []byte) error {
+		log.Error("panic", "error", err, "stack", string(stack))
+		return fmt.Errorf("panic: %v", err)
+	}
+}
+
+// answerError answers a request that has no other answer. An answer that has
+// begun is broken off, so that nobody takes what is there for the whole.
+func answerError(log *slog.Logger) echo.HTTPErrorHandler {
+	return func(err error, c echo.Context) {
+		if c.Response().Committed {
+			log.Error("answer broken off", "path", c.Path(), "request_id", requestID(c), "error", err)
+			panic(http.ErrAbortHandler)
+		}
+		told := describe(err)
+		if told.Status >= http.StatusInternalServerError {
+			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "error", err)
+		}
+		if told.Status == http.StatusServiceUnavailable {
+			c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
+		}
+		if err := writeJSON(c, told.Status, authzen.ErrorResponse{Error: *told}); err != nil {
+			log.Error("answer an error", "error", err)
+		}
+	}
+}
+
+func serveBlob(contentType string, body []byte) echo.HandlerFunc {
+	return func(c echo.Context) error { return c.Blob(http.StatusOK, contentType, body) }
+}
+
+// newServer returns a server whose every wait ends.
+func newServer(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 2 * time.Second,
+		ReadTimeout:       5 * time.Second,
+		WriteTimeout:      15 * time.Second,
+		IdleTimeout:       60 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}

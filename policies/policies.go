@@ -1,0 +1,47 @@
+// Package policies embeds policy stores that are ready to serve. Each folder is
+// one set, laid out as any policy store on disk:
+//
+//	agent-tools     an AI agent in front of tools; what serve runs on when it is
+//	                not told otherwise, and what init writes
+//	certification   the fixture of the OpenID AuthZEN certification scenario
+//	gateways        the AuthZEN interop scenario of API gateways
+//	search          the AuthZEN interop scenarios of search and of the IdP
+//	todo            the AuthZEN interop scenario of the todo application
+//
+// The law it keeps: every set has a schema, passes strict validation against
+// it, and carries tests that say what it is for. The interop scenarios use the
+// same names for different people, so the sets are separate stores.
+package policies
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+)
+
+// FS holds the sets, each in the folder of its name.
+//
+//go:embed */*
+var FS embed.FS
+
+// Names lists the sets in order of their names.
+func Names() []string {
+	folders, err := FS.ReadDir(".")
+	if err != nil {
+		panic(err) // the root of an embed.FS is always there
+	}
+	names := make([]string, len(folders))
+	for i, folder := range folders {
+		names[i] = folder.Name()
+	}
+	return names
+}
+
+// Set returns the policy store of that name.
+func Set(name string) (fs.FS, error) {
+	info, err := fs.Stat(FS, name)
+	if err != nil || !info.IsDir() || name == "." {
+		return nil, fmt.Errorf("policy set %q: not one of %q", name, Names())
+	}
+	return fs.Sub(FS, name)
+}
