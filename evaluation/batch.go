@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -70,11 +71,17 @@ func (b *batch) decide(item authzen.Item) bool {
 	return outcome.Decision
 }
 
+// outcome decides an item. What it says of the request says where in the batch.
 func (b *batch) outcome(item authzen.Item) (*Outcome, error) {
 	if item.Err != nil {
 		return nil, item.Err
 	}
-	return b.snapshot.Decide(item.Request, b.environment)
+	outcome, err := b.snapshot.Decide(item.Request, b.environment)
+	var invalid *authzen.ValidationError
+	if errors.As(err, &invalid) {
+		err = invalid.Below(fmt.Sprintf("/evaluations/%d", len(b.decisions)))
+	}
+	return outcome, err
 }
 
 // failed is the denial of an item that could not be decided.

@@ -262,16 +262,8 @@ func (s *Snapshot) context(q *query, req *authzen.EvaluationRequest, env Environ
 		}
 	}
 	if req.Action.Properties != nil {
-		declared, ok := shape.member(contextAction)
-		if !ok && s.settings.UndeclaredAttributes == undeclaredRefuse {
-			return authzen.Invalid("/action/properties", "are not declared by the schema: it has no context.%s for %q", contextAction, req.Action.Name)
-		}
-		if ok {
-			properties, err := newReader(req.Action.Properties, "/action/properties", &s.settings).record(declared)
-			if err != nil {
-				return err
-			}
-			values[contextAction] = properties
+		if err := s.readAction(shape, req.Action, values); err != nil {
+			return err
 		}
 	}
 	if s.settings.Clock != "" {
@@ -294,8 +286,11 @@ func (s *Snapshot) readContext(q *query, shape *shape, raw jsontext.Value, into 
 			return nil
 		case contextApproval:
 			return nil
-		case contextAction, s.settings.Clock:
-			return r.invalid("is set by the service and must not be sent")
+		case contextAction:
+			return r.invalid("is where policies find the action's properties: send those")
+		}
+		if name == s.settings.Clock && name != "" {
+			return r.invalid("is set by the service")
 		}
 		value, err := r.member(shape, name)
 		if value != nil {
@@ -303,4 +298,17 @@ func (s *Snapshot) readContext(q *query, shape *shape, raw jsontext.Value, into 
 		}
 		return err
 	})
+}
+
+// readAction reads the action's properties, which policies find in the context.
+func (s *Snapshot) readAction(shape *shape, action authzen.Action, into cedar.RecordMap) error {
+	declared, ok := shape.member(contextAction)
+	if !ok && s.settings.UndeclaredAttributes == undeclaredRefuse {
+		return authzen.Invalid("/action/properties", "are not declared by the schema: it has no context.%s for %q", contextAction, action.Name)
+	}
+	properties, err := newReader(action.Properties, "/action/properties", &s.settings).record(declared)
+	if ok {
+		into[contextAction] = properties
+	}
+	return err
 }

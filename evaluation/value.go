@@ -92,14 +92,15 @@ func missing(s *shape, values cedar.RecordMap, path string) error {
 }
 
 // member reads the value of a record's member. It is nil for a member that is
-// dropped.
+// dropped, which must be acceptable all the same.
 func (r *reader) member(s *shape, name string) (cedar.Value, error) {
 	declared, ok := s.member(name)
 	switch {
 	case ok:
 		return r.value(declared)
 	case r.drop:
-		return nil, nil
+		_, err := r.value(nil)
+		return nil, err
 	}
 	return nil, r.invalid("is not declared by the schema%s", parenthesized(didYouMean(name, s.names())))
 }

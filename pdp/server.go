@@ -18,13 +18,10 @@ import (
 func mainRoutes(e *echo.Echo, engine *evaluation.Engine, metadata authzen.Metadata, maxBody int64) {
 	e.POST(authzen.PathEvaluation, handle(maxBody, engine.Evaluate))
 	e.POST(authzen.PathEvaluations, handle(maxBody, engine.Evaluations))
-	e.POST(pathAuthorize, handle(maxBody, engine.Authorize))
+	e.POST(authzen.PathAuthorize, handle(maxBody, engine.Authorize))
 	e.GET(metadataPath(metadata), serveMetadata(metadata))
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }
-
-// pathAuthorize is where the tenant, actor, action, resource shape is served.
-const pathAuthorize = "/v1/authorize"
 
 // newEcho returns a router that echoes request ids on every status, answers
 // every error the same way, and survives a panic.

@@ -65,8 +65,6 @@ const (
 	DefaultMaxResponseBytes = 1 << 20
 )
 
-const pathAuthorize = "/v1/authorize"
-
 // A Client asks one PDP. It is safe for concurrent use.
 type Client struct {
 	base string
@@ -148,7 +146,7 @@ func (c *Client) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 // error.
 func (c *Client) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
 	var answer authorization
-	if err := c.post(ctx, pathAuthorize, req, &answer); err != nil {
+	if err := c.post(ctx, authzen.PathAuthorize, req, &answer); err != nil {
 		return nil, fmt.Errorf("authorize: %w", err)
 	}
 	return &answer.AuthorizeResponse, nil

@@ -20,4 +20,6 @@ const (
 	PathEvaluation  = "/access/v1/evaluation"
 	PathEvaluations = "/access/v1/evaluations"
 	PathMetadata    = "/.well-known/authzen-configuration"
+
+	PathAuthorize = "/v1/authorize" // the tenant, actor, action, resource shape
 )

@@ -1,0 +1,176 @@
+package conformance_test
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "github.com/policy-service/policy-service/"
+
+// A wall says what a package may see of the module.
+type wall struct {
+	pkg   string
+	floor int
+	sees  []string
+	why   string
+}
+
+// walls are the packages of the module, from the ground up.
+var walls = []wall{
+	{"schemas", 1, nil, "schemas are data for anyone, also for programs that are not ours"},
+	{"schemas/authzen", 1, nil, "the vocabulary is what all others speak; it depends on none of them"},
+	{"schemas/schematest", 1, []string{"schemas"}, "tests of any package may hold an answer against its schema"},
+	{"policies", 1, nil, "policies are data; what they mean is the engine's to say"},
+
+	{"obligations", 2, []string{"schemas/authzen"}, "what a policy asks for is read without knowing how policies are evaluated"},
+	{"obligations/approval", 2, []string{"schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
+
+	{"evaluation/decisionlog", 3, []string{"schemas/authzen"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
+	{"evaluation", 3, []string{"schemas/authzen", "obligations", "evaluation/decisionlog"}, "a decision is made of these and recorded; no network, no directory"},
+	{"evaluation/policystore", 3, []string{"evaluation"}, "a directory becomes an archive; what is right in it the engine says"},
+	{"evaluation/policytest", 3, []string{"evaluation", "schemas/authzen"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
+
+	{"pdp/client", 4, []string{"schemas/authzen"}, "a PEP imports it and must not import a PDP with it"},
+	{"pdp", 4, []string{
+		"schemas", "schemas/authzen", "policies", "obligations", "obligations/approval",
+		"evaluation", "evaluation/decisionlog", "evaluation/policystore",
+	}, "everything is joined here; it tests no policies and is no client of itself"},
+
+	{"cmd/policy-service", 5, []string{
+		"schemas", "schemas/authzen", "policies", "obligations", "obligations/approval",
+		"evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/policytest",
+		"pdp", "pdp/client",
+	}, "a command may use all there is"},
+	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
+}
+
+// A tenancy says which packages of the module may import from elsewhere.
+type tenancy struct {
+	path  string
+	users []string
+	why   string
+}
+
+var tenancies = []tenancy{
+	{"github.com/cedar-policy/cedar-go", []string{"evaluation"}, "a request changes form once; nobody else knows Cedar"},
+	{"go.etcd.io/bbolt", []string{"evaluation/decisionlog", "obligations/approval"}, "what is kept on disk is kept by two packages"},
+	{"golang.org/x/mod/sumdb", []string{"evaluation/decisionlog"}, "proofs about the log come from the log"},
+	{"github.com/fsnotify/fsnotify", []string{"evaluation/policystore"}, "only the policy store watches a directory"},
+	{"github.com/labstack/echo", []string{"pdp"}, "the router is a matter of the server"},
+	{"net/http", []string{"pdp", "pdp/client", "cmd/policy-service", "conformance"}, "below the top two floors nothing knows of HTTP"},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},
+	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},
+}
+
+func TestWalls(t *testing.T) {
+	for _, fault := range trespasses(imports(t)) {
+		t.Error(fault)
+	}
+}
+
+// A pkg is a package of the module and what it imports outside its tests.
+type pkg struct {
+	path    string
+	imports []string
+}
+
+func imports(t *testing.T) []pkg {
+	t.Helper()
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
+	list.Dir = ".."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		all = append(all, pkg{fields[0], fields[1:]})
+	}
+	return all
+}
+
+// trespasses lists every import that goes through a wall.
+func trespasses(all []pkg) []string {
+	var faults []string
+	for _, p := range all {
+		name := strings.TrimPrefix(p.path, module)
+		i := slices.IndexFunc(walls, func(w wall) bool { return w.pkg == name })
+		if i < 0 {
+			faults = append(faults, fmt.Sprintf("%s has no walls: say in this table what it may import, and why", name))
+			continue
+		}
+		for _, imported := range p.imports {
+			if fault := walls[i].trespass(imported); fault != "" {
+				faults = append(faults, fault)
+			}
+		}
+	}
+	return faults
+}
+
+// trespass says what is wrong with an import, or "".
+func (w wall) trespass(imported string) string {
+	if below, ok := strings.CutPrefix(imported, module); ok {
+		if !slices.Contains(w.sees, below) {
+			return fmt.Sprintf("%s imports %s: %s", w.pkg, below, w.why)
+		}
+		return ""
+	}
+	for _, tenancy := range tenancies {
+		if tenancy.has(imported) && !slices.Contains(tenancy.users, w.pkg) {
+			return fmt.Sprintf("%s imports %s: %s", w.pkg, imported, tenancy.why)
+		}
+	}
+	return ""
+}
+
+func (t tenancy) has(imported string) bool {
+	return imported == t.path || strings.HasPrefix(imported, t.path+"/")
+}
+
+// No wall lets an import run up.
+func TestWallsStand(t *testing.T) {
+	floors := make(map[string]int)
+	for _, w := range walls {
+		floors[w.pkg] = w.floor
+	}
+	for _, w := range walls {
+		for _, seen := range w.sees {
+			if floors[seen] == 0 || floors[seen] > w.floor {
+				t.Errorf("%s on floor %d sees %s on floor %d", w.pkg, w.floor, seen, floors[seen])
+			}
+		}
+	}
+}
+
+// An import that goes through a wall is seen.
+func TestTrespassesAreSeen(t *testing.T) {
+	got := trespasses([]pkg{
+		{module + "schemas/authzen", []string{"fmt", "github.com/go-json-experiment/json"}},
+		{module + "obligations", []string{module + "schemas/authzen", module + "pdp"}},
+		{module + "evaluation/policystore", []string{"github.com/cedar-policy/cedar-go/types"}},
+		{module + "evaluation", []string{"net/http", "net/httptrap"}},
+		{module + "pdp", []string{module + "pdp/client", "github.com/labstack/echo/v4", "go.opentelemetry.io/otel/sdk/metric"}},
+		{module + "helpers", []string{"fmt"}},
+	})
+	want := []string{
+		"obligations imports pdp: what a policy asks for is read without knowing how policies are evaluated",
+		"evaluation/policystore imports github.com/cedar-policy/cedar-go/types: a request changes form once; nobody else knows Cedar",
+		"evaluation imports net/http: below the top two floors nothing knows of HTTP",
+		"pdp imports pdp/client: everything is joined here; it tests no policies and is no client of itself",
+		"pdp imports go.opentelemetry.io/otel/sdk/metric: where telemetry goes is the operator's choice; the rest uses the API",
+		"helpers has no walls: say in this table what it may import, and why",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("trespasses (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,232 @@
+package policytest
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Test is a request and what is wanted of it.
+type Test struct {
+	Name    string
+	File    string // path from the root of the policy store
+	Line    int    // from 1
+	Request *authzen.EvaluationRequest
+	Time    time.Time // of the decision; zero when the test does not say
+	Want    Expectation
+}
+
+// An Expectation is what a test wants of an outcome, or what it got. Nil
+// policies or obligations are not wanted in particular.
+type Expectation struct {
+	Decision    bool
+	Policies    []string // ids of the determining policies, all of them
+	Obligations []string // types of the obligations, all of them
+}
+
+// Load reads the tests of the policy store at the root of fsys, in the order
+// of their files. The error is an [evaluation.Faults] with everything that is
+// wrong in them.
+func Load(fsys fs.FS) ([]Test, error) {
+	names, err := fs.Glob(fsys, "tests/*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list policy tests: %w", err)
+	}
+	var tests []Test
+	var faults evaluation.Faults
+	for _, name := range names {
+		src, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return nil, fmt.Errorf("read policy tests: %w", err)
+		}
+		found, wrong := parse(name, src)
+		tests = append(tests, found...)
+		faults = append(faults, wrong...)
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return tests, nil
+}
+
+// parse reads one file of tests. The rows are read by the decoder that read the
+// file, which knows the file's anchors.
+func parse(name string, src []byte) ([]Test, evaluation.Faults) {
+	dec := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict())
+	nodes, err := rows(dec)
+	if err != nil {
+		return nil, evaluation.Faults{fault(name, 1, err)}
+	}
+	var tests []Test
+	var faults evaluation.Faults
+	names := make(map[string]bool)
+	for _, node := range nodes {
+		test, err := read(dec, node)
+		if err == nil && names[test.Name] {
+			err = fmt.Errorf("%q names two tests", test.Name)
+		}
+		if err != nil {
+			faults = append(faults, fault(name, line(node), err))
+			continue
+		}
+		test.File, test.Line = name, line(node)
+		names[test.Name] = true
+		tests = append(tests, test)
+	}
+	return tests, faults
+}
+
+// rows reads the one document of a file.
+func rows(dec *yaml.Decoder) ([]ast.Node, error) {
+	var file struct {
+		Tests []ast.Node `yaml:"tests"`
+	}
+	switch err := dec.Decode(&file); {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("there is no list of tests")
+	case err != nil:
+		return nil, err
+	}
+	var more any
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one document")
+	}
+	return file.Tests, nil
+}
+
+func line(node ast.Node) int {
+	if node == nil || node.GetToken() == nil || node.GetToken().Position == nil {
+		return 1
+	}
+	return node.GetToken().Position.Line
+}
+
+// A row is a test as it is written. Pointers tell what is missing from what is
+// empty.
+type row struct {
+	Name        string    `yaml:"name"`
+	Time        string    `yaml:"time"`
+	Request     *request  `yaml:"request"`
+	Decision    *bool     `yaml:"decision"`
+	Policies    *[]string `yaml:"policies"`
+	Obligations *[]string `yaml:"obligations"`
+}
+
+// A request has the members of an authzen.EvaluationRequest and no others.
+// What their values must be, that package says.
+type request struct {
+	Subject  *entity        `yaml:"subject"  json:"subject,omitzero"`
+	Action   *action        `yaml:"action"   json:"action,omitzero"`
+	Resource *entity        `yaml:"resource" json:"resource,omitzero"`
+	Context  map[string]any `yaml:"context"  json:"context,omitzero"`
+}
+
+type entity struct {
+	Type       any            `yaml:"type"       json:"type"`
+	ID         any            `yaml:"id"         json:"id"`
+	Properties map[string]any `yaml:"properties" json:"properties,omitzero"`
+}
+
+type action struct {
+	Name       any            `yaml:"name"       json:"name"`
+	Properties map[string]any `yaml:"properties" json:"properties,omitzero"`
+}
+
+func read(dec *yaml.Decoder, node ast.Node) (Test, error) {
+	var row row
+	if node == nil {
+		return Test{}, errors.New("a test is empty")
+	}
+	if err := dec.DecodeFromNode(node, &row); err != nil {
+		return Test{}, err
+	}
+	if row.Name == "" {
+		return Test{}, errors.New("name is required")
+	}
+	test, err := row.test()
+	if err != nil {
+		return Test{}, fmt.Errorf("%q: %w", row.Name, err)
+	}
+	return test, nil
+}
+
+func (r *row) test() (Test, error) {
+	if r.Request == nil {
+		return Test{}, errors.New("request is required")
+	}
+	if r.Decision == nil {
+		return Test{}, errors.New("decision is required")
+	}
+	decided, err := r.time()
+	if err != nil {
+		return Test{}, err
+	}
+	sent, err := r.Request.evaluation()
+	if err != nil {
+		return Test{}, err
+	}
+	return Test{Name: r.Name, Time: decided, Request: sent, Want: r.want()}, nil
+}
+
+func (r *row) time() (time.Time, error) {
+	if r.Time == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, r.Time)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("time is %q, not of the form 2026-01-31T12:00:00Z", r.Time)
+	}
+	return t, nil
+}
+
+// evaluation returns the request as it would have come over the wire, by the
+// same reading.
+func (r *request) evaluation() (*authzen.EvaluationRequest, error) {
+	body, err := json.Marshal(r, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	var out authzen.EvaluationRequest
+	if err := authzen.Unmarshal(body, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+func (r *row) want() Expectation {
+	want := Expectation{Decision: *r.Decision}
+	if r.Policies != nil {
+		want.Policies = sorted(*r.Policies)
+	}
+	if r.Obligations != nil {
+		want.Obligations = sorted(*r.Obligations)
+	}
+	return want
+}
+
+// fault turns what is wrong with the test at that line into a fault, at a
+// better place where the YAML reader knows one.
+func fault(file string, line int, err error) evaluation.Fault {
+	out := evaluation.Fault{File: file, Line: line, Column: 1, Message: strings.TrimSpace(err.Error())}
+	var at yaml.Error
+	if errors.As(err, &at) {
+		out.Message = at.GetMessage()
+		if token := at.GetToken(); token != nil && token.Position != nil {
+			out.Line, out.Column = cmp.Or(token.Position.Line, line), token.Position.Column
+		}
+	}
+	return out
+}

@@ -1,0 +1,233 @@
+package policytest_test
+
+import (
+	"errors"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/policystore"
+	"github.com/policy-service/policy-service/evaluation/policytest"
+	"github.com/policy-service/policy-service/policies"
+)
+
+func TestEmbeddedSets(t *testing.T) {
+	for _, name := range policies.Names() {
+		t.Run(name, func(t *testing.T) {
+			set, err := policies.Set(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tests, err := policytest.Load(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(tests) == 0 {
+				t.Fatal("there are no tests")
+			}
+			archive, err := policystore.Read(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, result := range policytest.Run(compile(t, archive), tests).Failed() {
+				t.Error(result)
+			}
+		})
+	}
+}
+
+func compile(t *testing.T, archive evaluation.Archive) *evaluation.Snapshot {
+	t.Helper()
+	snapshot, err := evaluation.Compile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snapshot
+}
+
+// store has one test file.
+func store(src string) fstest.MapFS {
+	return fstest.MapFS{"tests/a.yaml": {Data: []byte(src)}}
+}
+
+// The snapshot that the tests below are about permits alice to read and asks
+// her to tell dora.
+var archive = evaluation.Archive{"a.cedar": []byte(`
+@id("alice-reads")
+@obligation_notification("{\"to\":\"dora\",\"body\":\"alice reads\"}")
+permit (principal == user::"alice", action == Action::"read", resource);
+
+@id("read-by-number")
+permit (principal == user::"7", action, resource) when { context.level == 7 && context.tags.contains("x") };
+`)}
+
+func TestRun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		wants string // what the test file wants of alice reading
+		fails string // what the result says, or ""
+	}{
+		"decision":        {"decision: true", ""},
+		"everything":      {"decision: true\n    policies: [alice-reads]\n    obligations: [notification]", ""},
+		"another":         {"decision: false", "decision is true, want false"},
+		"other policies":  {"decision: true\n    policies: [bob-reads]", `policies are ["alice-reads"], want ["bob-reads"]`},
+		"no policies":     {"decision: true\n    policies: []", `policies are ["alice-reads"], want []`},
+		"more policies":   {"decision: true\n    policies: [alice-reads, bob-reads]", `policies are ["alice-reads"], want ["alice-reads" "bob-reads"]`},
+		"no obligations":  {"decision: true\n    obligations: []", `obligations are ["notification"], want []`},
+		"all differences": {"decision: false\n    policies: []", `decision is true, want false; policies are ["alice-reads"], want []`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tests, err := policytest.Load(store(`
+tests:
+  - name: alice
+    request: {subject: {type: user, id: alice}, action: {name: read}, resource: {type: doc, id: d}}
+    ` + tt.wants + "\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			result := policytest.Run(compile(t, archive), tests).Results[0]
+			want := "tests/a.yaml:3: alice: " + tt.fails
+			if tt.fails == "" {
+				want += "pass"
+			}
+			if diff := cmp.Diff(want, result.String()); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			if result.Pass() != (tt.fails == "") {
+				t.Errorf("Pass is %v", result.Pass())
+			}
+		})
+	}
+}
+
+// What YAML knows of types is what JSON would have said, and anchors hold
+// throughout a file.
+func TestValues(t *testing.T) {
+	tests, err := policytest.Load(store(`
+tests:
+  - name: first
+    request:
+      subject: &seven {type: user, id: "7"}
+      action: &read {name: read}
+      resource: &doc {type: doc, id: d}
+      context: &context {level: 7, tags: [x, y], nothing: null, deep: {a: [1.5, true]}}
+    decision: true
+  - name: second
+    request: {subject: *seven, action: *read, resource: *doc, context: *context}
+    decision: true
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := policytest.Run(compile(t, archive), tests)
+	if len(report.Results) != 2 {
+		t.Errorf("there are %d results", len(report.Results))
+	}
+	for _, result := range report.Failed() {
+		t.Error(result)
+	}
+	want := `{"deep":{"a":[1.5,true]},"level":7,"nothing":null,"tags":["x","y"]}`
+	for _, test := range tests {
+		if diff := cmp.Diff(want, string(test.Request.Context)); diff != "" {
+			t.Errorf("%s: context (-want +got):\n%s", test.Name, diff)
+		}
+	}
+}
+
+// A policy that looks at the clock is tested at a time of the test's choice.
+func TestTime(t *testing.T) {
+	opening := evaluation.Archive{
+		"a.cedar":     []byte(`@id("from-nine") permit (principal, action, resource) when { context.now.toTime() >= duration("9h") };`),
+		"config.yaml": []byte("clock: now\n"),
+	}
+	tests, err := policytest.Load(store(`
+tests:
+  - name: before nine
+    request: &any {subject: {type: user, id: alice}, action: {name: read}, resource: {type: doc, id: d}}
+    time: 2026-01-31T08:59:59Z
+    decision: false
+  - name: at nine
+    request: *any
+    time: 2026-01-31T10:00:00+01:00
+    decision: true
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range policytest.Run(compile(t, opening), tests).Failed() {
+		t.Error(result)
+	}
+}
+
+// A request that the snapshot refuses is a failure, never a wanted denial.
+func TestRefusedRequestFails(t *testing.T) {
+	tests, err := policytest.Load(store(`
+tests:
+  - name: reserved
+    request: {subject: {type: user, id: alice}, action: {name: read}, resource: {type: doc, id: d}, context: {action: {}}}
+    decision: false
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := policytest.Run(compile(t, archive), tests).Results[0]
+	if result.Err == nil || result.Pass() {
+		t.Error(result)
+	}
+}
+
+func TestLoadFaults(t *testing.T) {
+	const request = "request: {subject: {type: user, id: a}, action: {name: b}, resource: {type: doc, id: c}}"
+	for name, tt := range map[string]struct{ src, want string }{
+		"unknown top":     {"tests: []\ntest: []\n", `tests/a.yaml:2:1: unknown field "test"`},
+		"unknown key":     {"tests:\n- name: a\n  " + request + "\n  decison: true\n", `tests/a.yaml:4:3: unknown field "decison"`},
+		"unknown member":  {"tests:\n- name: a\n  request:\n    subjet: {}\n  decision: true\n", `tests/a.yaml:4:5: unknown field "subjet"`},
+		"unknown in part": {"tests:\n- name: a\n  request:\n    subject:\n      typ: user\n  decision: true\n", `tests/a.yaml:5:7: unknown field "typ"`},
+		"key twice":       {"tests:\n- name: a\n  name: b\n", `tests/a.yaml:3:3: mapping key "name" already defined at [2:3]`},
+		"no name":         {"tests:\n- " + request + "\n  decision: true\n", `tests/a.yaml:2:1: name is required`},
+		"no request":      {"tests:\n- name: a\n  decision: true\n", `tests/a.yaml:2:1: "a": request is required`},
+		"no decision":     {"tests:\n- name: a\n  " + request + "\n", `tests/a.yaml:2:1: "a": decision is required`},
+		"no subject":      {"tests:\n- name: a\n  request: {action: {name: b}, resource: {type: doc, id: c}}\n  decision: true\n", `tests/a.yaml:2:1: "a": /subject is required`},
+		"no id":           {"tests:\n- name: a\n  request: {subject: {type: user}, action: {name: b}, resource: {type: doc, id: c}}\n  decision: true\n", `tests/a.yaml:2:1: "a": /subject/id is required`},
+		"number for id":   {"tests:\n- name: a\n  request: {subject: {type: user, id: 1}, action: {name: b}, resource: {type: doc, id: c}}\n  decision: true\n", `tests/a.yaml:2:1: "a": /subject/id must be a string, not a number`},
+		"text for truth":  {"tests:\n- name: a\n  " + request + "\n  decision: yes\n", `tests/a.yaml:4:13: cannot unmarshal string into Go struct field row.Decision of type bool`},
+		"no time":         {"tests:\n- name: a\n  " + request + "\n  decision: true\n  time: noon\n", `tests/a.yaml:2:1: "a": time is "noon", not of the form 2026-01-31T12:00:00Z`},
+		"no test":         {"tests:\n- \n", `tests/a.yaml:1:1: a test is empty`},
+		"nothing":         {"", `tests/a.yaml:1:1: there is no list of tests`},
+		"two documents":   {"tests: []\n---\ntests: []\n", `tests/a.yaml:1:1: there is more than one document`},
+		"name twice":      {"tests:\n- name: a\n  " + request + "\n  decision: true\n- name: a\n  " + request + "\n  decision: false\n", `tests/a.yaml:5:1: "a" names two tests`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := policytest.Load(store(tt.src))
+			var faults evaluation.Faults
+			if !errors.As(err, &faults) {
+				t.Fatalf("%v is no Faults", err)
+			}
+			if diff := cmp.Diff(tt.want, faults.Error()); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Every file has its say before Load fails.
+func TestLoadReportsAll(t *testing.T) {
+	_, err := policytest.Load(fstest.MapFS{
+		"tests/a.yaml": {Data: []byte("tests: 7\n")},
+		"tests/b.yaml": {Data: []byte("tests:\n- name: one\n- name: two\n")},
+		"tests/c.yaml": {Data: []byte("tests: [\n")},
+		"other.yaml":   {Data: []byte("tests: 7\n")},
+	})
+	var faults evaluation.Faults
+	if !errors.As(err, &faults) {
+		t.Fatalf("%v is no Faults", err)
+	}
+	var files []string
+	for _, fault := range faults {
+		files = append(files, fault.File)
+	}
+	if diff := cmp.Diff([]string{"tests/a.yaml", "tests/b.yaml", "tests/b.yaml", "tests/c.yaml"}, files); diff != "" {
+		t.Errorf("files (-want +got):\n%s\n%v", diff, err)
+	}
+}
