@@ -160,7 +160,7 @@ func limited(dir string) error {
 		return err
 	}
 	for err == nil {
-		err = l.Append(context.Background(), bulky(50_000))
+		err = l.Append(context.Background(), bulky(200_000))
 	}
 	if !errors.Is(err, decisionlog.ErrUnavailable) {
 		return err
@@ -168,7 +168,7 @@ func limited(dir string) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &unlimited); err != nil {
 		return err
 	}
-	return errors.Join(l.Append(context.Background(), bulky(50_000)), l.Close())
+	return errors.Join(l.Append(context.Background(), bulky(200_000)), l.Close())
 }
 
 func TestFileLimit(t *testing.T) {
@@ -177,7 +177,7 @@ func TestFileLimit(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if report := verifyLog(t, dir); report.Entries < 100 {
+	if report := verifyLog(t, dir); report.Entries < 50 {
 		t.Errorf("%d entries, want more", report.Entries)
 	}
 }

@@ -141,12 +141,13 @@ func openSegment(path string, maxSize int64) (*segment, error) {
 	if maxSize == 0 {
 		maxSize = defaultMaxSize
 	}
+	size := int(min(maxSize, math.MaxInt-pageSize))
 	s := &segment{path: path}
 	s.DB, err = openBolt(path, &bbolt.Options{
 		NoFreelistSync:  true,
 		FreelistType:    bbolt.FreelistMapType,
-		MaxSize:         int(min(maxSize, math.MaxInt-pageSize)),
-		InitialMmapSize: int(min(maxSize, math.MaxInt-pageSize)) + pageSize, // larger: the map never has to grow
+		MaxSize:         size,
+		InitialMmapSize: size + pageSize, // larger, so that the map never has to grow
 		OpenFile:        s.open,
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 func makeLog(t testing.TB, size int) (dir, revision string) {
 	t.Helper()
 	dir = t.TempDir()
-	l, err := decisionlog.Open(dir, decisionlog.Config{})
+	l, err := decisionlog.Open(dir, decisionlog.Config{Durability: decisionlog.Batched})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestEveryByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for i := 0; i < len(file); i += 1 + i%211 {
+	for i := 0; i < len(file); i += 1 + i%499 {
 		damaged := bytes.Clone(file)
 		damaged[i] ^= 1 << (i % 8)
 		if err := os.WriteFile(segmentPath(dir), damaged, 0o600); err != nil {
