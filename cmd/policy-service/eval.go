@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+type evalCmd struct {
+	Policies string `help:"Directory of the policy store. Without it the embedded example agent-tools decides." placeholder:"DIR"`
+	Request  string `help:"File of an AuthZEN evaluation request, - for standard input." default:"-" placeholder:"FILE"`
+	JSON     bool   `name:"json" help:"Print the outcome as JSON."`
+}
+
+func (c *evalCmd) Run() error {
+	snapshot, err := compile(c.Policies)
+	if err != nil {
+		return err
+	}
+	request, err := readRequest(c.Request)
+	if err != nil {
+		return err
+	}
+	outcome, err := snapshot.Decide(request, evaluation.Environment{Time: time.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = printJSON(result{snapshot.Revision(), outcome.Result, outcome.Context})
+	} else {
+		err = printOutcome(outcome)
+	}
+	if err == nil && !outcome.Decision {
+		return exitError(exitDeny)
+	}
+	return err
+}
+
+// A result is what eval prints as JSON: what the log would have, and the
+// context that the PEP would get.
+type result struct {
+	Revision string `json:"revision"`
+	decisionlog.Result
+	Context *authzen.DecisionContext `json:"context,omitempty"`
+}
+
+func readRequest(file string) (*authzen.EvaluationRequest, error) {
+	in := os.Stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("read request: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	body, err := io.ReadAll(in)
+	if err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	var request authzen.EvaluationRequest
+	return &request, authzen.Unmarshal(body, &request)
+}
+
+func printOutcome(o *evaluation.Outcome) error {
+	var out strings.Builder
+	line := func(name string, values ...string) {
+		fmt.Fprintf(&out, "  %-11s%s\n", name, strings.Join(values, " "))
+	}
+	word := "deny"
+	if o.Decision {
+		word = "allow"
+	}
+	fmt.Fprintln(&out, word)
+	for _, id := range o.Policies {
+		line("policy", id)
+	}
+	for _, e := range o.Errors {
+		line("error", strings.TrimSpace(e.Policy+" "+e.Message))
+	}
+	for _, obligation := range o.Obligations {
+		line("obligation", obligation.Type, string(obligation.Properties))
+	}
+	if o.Context != nil {
+		for _, reason := range []authzen.Reason{o.Context.ReasonUser, o.Context.ReasonAdmin} {
+			for _, language := range slices.Sorted(maps.Keys(reason)) {
+				line("reason", reason[language])
+			}
+		}
+	}
+	_, err := fmt.Print(out.String())
+	return err
+}

@@ -1,0 +1,125 @@
+// Policy-service is an AuthZEN policy decision point on Cedar policies: every
+// answer is a pure function of a named policy revision, and is on disk before
+// it is given.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+// Exit codes, the same for every command.
+const (
+	exitOK        = 0  // done, or allow
+	exitFailure   = 1  // usage, or something went wrong
+	exitInvalid   = 2  // policies that do not compile
+	exitDeny      = 3  // eval: deny
+	exitIntegrity = 4  // log verify: the log was tampered with or damaged
+	exitStorage   = 74 // serve: the decision log can no longer record (EX_IOERR)
+)
+
+// An exitError ends the program with its code. What there is to say has been
+// said.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+type cli struct {
+	Serve    serveCmd    `cmd:"" help:"Answer AuthZEN requests over HTTP."`
+	Validate validateCmd `cmd:"" help:"Check a policy store and report every fault at once."`
+	Eval     evalCmd     `cmd:"" help:"Decide one request without a server."`
+	Log      logCmd      `cmd:"" help:"Export and verify the decision log."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal does not wait
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// run carries out one command line and returns its exit code.
+func run(ctx context.Context, args []string) int {
+	command, err := newParser(ctx).Parse(args)
+	if err != nil {
+		return reportUsage(err)
+	}
+	return report(command.Run())
+}
+
+func newParser(ctx context.Context) *kong.Kong {
+	return kong.Must(new(cli),
+		kong.Name("policy-service"),
+		kong.Description("An AuthZEN policy decision point on Cedar policies. Every answer is on disk before it is given."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.DefaultEnvars("POLICY_SERVICE"),
+		kong.Configuration(yamlFile),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+}
+
+// reportUsage prints what is wrong with a command line, its environment or its
+// configuration file.
+func reportUsage(err error) int {
+	help := "policy-service --help"
+	var usage *kong.ParseError
+	if errors.As(err, &usage) {
+		if command := usage.Context.Selected(); command != nil {
+			help = command.FullPath() + " --help"
+		}
+	}
+	say(err, "see "+help)
+	return exitFailure
+}
+
+// report prints an error and returns the exit code it stands for.
+func report(err error) int {
+	var silent exitError
+	var faults evaluation.Faults
+	var damage *decisionlog.IntegrityError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &silent):
+		return int(silent)
+	case errors.As(err, &faults):
+		fmt.Fprintln(os.Stderr, faults)
+		return exitInvalid
+	case errors.As(err, &damage):
+		say(err, "")
+		return exitIntegrity
+	case errors.Is(err, decisionlog.ErrFailed):
+		say(err, "what is on disk is known after a restart; policy-service log verify checks it")
+		return exitStorage
+	}
+	say(err, hint(err))
+	return exitFailure
+}
+
+// say prints an error and, if there is one, what to do about it.
+func say(err error, hint string) {
+	fmt.Fprintln(os.Stderr, "policy-service:", err)
+	if hint != "" {
+		fmt.Fprintln(os.Stderr, "hint:", hint)
+	}
+}
+
+// hint says what to do about an error, or "".
+func hint(err error) string {
+	switch {
+	case errors.Is(err, decisionlog.ErrLocked):
+		return "a server runs on this state directory, or its log is being read: wait, or name another with --state"
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "name another address with --listen or --admin-listen; port 0 picks a free one"
+	}
+	return ""
+}
