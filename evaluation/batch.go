@@ -19,7 +19,7 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 	if len(req.Evaluations) > e.config.MaxItems {
 		return nil, fmt.Errorf("%w: %d, at most %d", ErrTooManyItems, len(req.Evaluations), e.config.MaxItems)
 	}
-	s, start, err := e.begin()
+	s, start, err := e.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 		}
 	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluations, Evaluations: b.results}
-	if err := e.record(ctx, &entry, s, start, req); err != nil {
+	if err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
 		return nil, err
 	}
 	return &authzen.EvaluationsResponse{Evaluations: b.decisions}, nil

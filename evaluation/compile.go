@@ -2,8 +2,8 @@ package evaluation
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
@@ -11,9 +11,11 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // Compile makes a snapshot of a policy store. It is all or nothing: with
@@ -22,6 +24,9 @@ import (
 func Compile(a Archive) (*Snapshot, error) {
 	c := compiler{archive: a}
 	snapshot := c.compile()
+	if len(c.faults) == 0 {
+		c.selfTest(snapshot)
+	}
 	if err := c.faults.sorted(); err != nil {
 		return nil, err
 	}
@@ -40,53 +45,75 @@ func (c *compiler) compile() *Snapshot {
 		c.fault(".", 0, 0, err.Error(), "")
 	}
 	s := &Snapshot{archive: c.archive, revision: decisionlog.Revision(manifest)}
-	var faults Faults
-	s.settings, faults = readSettings(c.archive[fileConfig])
-	c.faults = append(c.faults, faults...)
-
+	s.settings = c.readSettings()
 	c.schema = c.readSchema()
 	s.schema = c.schema
 	s.shapes = c.readShapes(s.settings)
-
-	s.store, faults = readEntities(c.archive[fileEntities], c.schema)
-	c.faults = append(c.faults, faults...)
-
+	s.store = c.readEntities()
 	s.policies = c.readPolicies()
 	s.subjectTypes = c.readSubjectTypes(s.settings)
 	return s
 }
 
-// readSchema reads the schema, in either of its two forms. There may be none.
+// readSettings reads config.yaml, a tenant's over the root's.
+func (c *compiler) readSettings() settings {
+	var all settings
+	for _, file := range c.archive.files(fileConfig) {
+		own, faults := readSettings(file, c.archive[file])
+		c.faults = append(c.faults, faults...)
+		if err := all.add(own); err != nil {
+			c.fault(file, 0, 0, err.Error(), "")
+		}
+	}
+	all.fillDefaults()
+	return all
+}
+
+// readSchema reads the schema, in either of its two forms. A tenant's is added
+// to the root's. There may be none.
 func (c *compiler) readSchema() *resolved.Schema {
-	text, cedarForm := c.archive[fileCedarSchema]
-	source, jsonForm := c.archive[fileJSONSchema]
-	var parsed schema.Schema
-	var file string
-	var err error
-	switch {
-	case cedarForm && jsonForm:
-		c.fault(fileJSONSchema, 0, 0, "there is "+fileCedarSchema+" as well", "keep one of them")
-		return nil
-	case cedarForm:
-		file = fileCedarSchema
-		parsed.SetFilename(file)
-		err = parsed.UnmarshalCedar(text)
-	case jsonForm:
-		file = fileJSONSchema
-		err = parsed.UnmarshalJSON(source)
-	default:
+	var text []byte
+	var last string
+	for _, file := range slices.Concat(c.archive.files(fileCedarSchema), c.archive.files(fileJSONSchema)) {
+		if other := path.Join(path.Dir(file), fileCedarSchema); path.Base(file) == fileJSONSchema && c.archive[other] != nil {
+			c.fault(file, 0, 0, "there is "+other+" as well", "keep one of them")
+			continue
+		}
+		part, err := c.parseSchema(file)
+		if err != nil {
+			c.parseFault(file, statement{line: 1, column: 1}, err)
+			return nil
+		}
+		text, last = append(append(text, part...), '\n'), file
+	}
+	if last == "" {
 		return nil
 	}
+	var parsed schema.Schema
+	err := parsed.UnmarshalCedar(text)
 	if err != nil {
-		c.parseFault(file, statement{line: 1, column: 1}, err)
+		c.fault(last, 0, 0, err.Error(), "")
 		return nil
 	}
 	out, err := parsed.Resolve()
 	if err != nil {
-		c.fault(file, 0, 0, err.Error(), "")
+		c.fault(last, 0, 0, err.Error(), "")
 		return nil
 	}
 	return out
+}
+
+// parseSchema reads one schema file and returns it as Cedar text.
+func (c *compiler) parseSchema(file string) ([]byte, error) {
+	var parsed schema.Schema
+	parsed.SetFilename(file)
+	if path.Base(file) == fileCedarSchema {
+		return c.archive[file], parsed.UnmarshalCedar(c.archive[file])
+	}
+	if err := parsed.UnmarshalJSON(c.archive[file]); err != nil {
+		return nil, err
+	}
+	return parsed.MarshalCedar()
 }
 
 func (c *compiler) readShapes(set settings) shapes {
@@ -220,22 +247,34 @@ func mergeConditions(p *xast.Policy) *xast.Policy {
 	return &merged
 }
 
-func (c *compiler) fault(file string, line, column int, message, hint string) {
-	c.faults = append(c.faults, Fault{File: file, Line: line, Column: column, Message: message, Hint: hint})
+// selfTest has the snapshot decide the requests of its self_test.
+func (c *compiler) selfTest(s *Snapshot) {
+	for i, test := range s.settings.SelfTest {
+		if err := test.run(s); err != nil {
+			c.fault(fileConfig, 0, 0, fmt.Sprintf("self_test %d: %v", i+1, err), "")
+		}
+	}
 }
 
-// parsePlace finds the line and column in what cedar-go's parsers say, which
-// is all they give.
-var parsePlace = regexp.MustCompile(`^(?:parser error: )?(?:parse error at )?(?:<input>|[\w.]*):(\d+):(\d+):? ?`)
-
-// parseFault reports what a parser says about a statement.
-func (c *compiler) parseFault(file string, st statement, err error) {
-	message, line, column := err.Error(), st.line, st.column
-	if m := parsePlace.FindStringSubmatch(message); m != nil {
-		atLine, _ := strconv.Atoi(m[1])
-		atColumn, _ := strconv.Atoi(m[2])
-		line, column = st.position(atLine, atColumn)
-		message = message[len(m[0]):]
+func (t selfTest) run(s *Snapshot) error {
+	body, err := json.Marshal(t.Request)
+	if err != nil {
+		return err
 	}
-	c.fault(file, line, column, "does not parse: "+message, "")
+	var request authzen.EvaluationRequest
+	if err := authzen.Unmarshal(body, &request); err != nil {
+		return err
+	}
+	outcome, err := s.Decide(&request, Environment{})
+	if err != nil {
+		return err
+	}
+	if outcome.Decision != t.Decision {
+		return fmt.Errorf("the decision is %t, not %t", outcome.Decision, t.Decision)
+	}
+	return nil
+}
+
+func (c *compiler) fault(file string, line, column int, message, hint string) {
+	c.faults = append(c.faults, Fault{File: file, Line: line, Column: column, Message: message, Hint: hint})
 }

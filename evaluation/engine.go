@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,8 @@ type Config struct {
 	Now func() time.Time
 	// MaxItems bounds a batch. The default is 1000.
 	MaxItems int
+	// GuardShrink refuses a reload that loses all forbids or half the policies.
+	GuardShrink bool
 	// ItemError says how an error of one item of a batch is shown in that
 	// item's answer. Without it the answer is a bare denial.
 	ItemError func(error) *authzen.Error
@@ -35,13 +38,15 @@ type Config struct {
 // An Engine answers requests: it gathers what counts, decides, records the
 // decision, and only then gives it. Its methods have the shape of the wire.
 type Engine struct {
-	log     *decisionlog.Log
-	config  Config
-	current atomic.Pointer[Snapshot]
+	log       *decisionlog.Log
+	config    Config
+	current   atomic.Pointer[Snapshots]
+	status    atomic.Pointer[Status]
+	reloading sync.Mutex
 }
 
 // NewEngine returns an engine that records in log. It decides nothing until
-// [Engine.Install].
+// [Engine.Reload].
 func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -55,18 +60,18 @@ func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	return &Engine{log: log, config: c}
 }
 
-// Install makes s what later requests are decided by. Its archive is in the
-// log before the first of them is.
-func (e *Engine) Install(s *Snapshot) error {
-	if _, err := e.log.KeepArchive(s.Archive()); err != nil {
-		return fmt.Errorf("keep policies %s: %w", s.Revision(), err)
-	}
-	e.current.Store(s)
-	return nil
-}
+// Snapshots returns what requests are decided by, or nil.
+func (e *Engine) Snapshots() *Snapshots { return e.current.Load() }
 
-// Snapshot returns what requests are decided by, or nil.
-func (e *Engine) Snapshot() *Snapshot { return e.current.Load() }
+// HasTenant reports whether there are policies for a tenant's requests.
+func (e *Engine) HasTenant(name string) bool {
+	all := e.current.Load()
+	if all == nil || !ValidTenant(name) {
+		return false
+	}
+	_, err := all.For(name)
+	return err == nil
+}
 
 // A Call is what the edge knows of a request beside its body.
 type Call struct {
@@ -92,7 +97,7 @@ func callFrom(ctx context.Context) Call {
 // Evaluate answers one AuthZEN request. An *[authzen.ValidationError] means
 // that it could not be read; any other error that there is no decision.
 func (e *Engine) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
-	s, start, err := e.begin()
+	s, start, err := e.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +106,7 @@ func (e *Engine) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (
 		return nil, err
 	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &outcome.Result}
-	if err := e.record(ctx, &entry, s, start, req); err != nil {
+	if err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
 		return nil, err
 	}
 	return outcome.Response(), nil
@@ -116,23 +121,37 @@ func (e *Engine) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (
 	call := callFrom(ctx)
 	call.Tenant = req.TenantID
 	decision, err := e.Evaluate(WithCall(ctx, call), evaluation)
+	if errors.Is(err, ErrUnknownTenant) {
+		decision, err = e.denyTenant(WithCall(ctx, call), evaluation, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return authzen.Authorize(decision)
 }
 
+// denyTenant denies a request because of its tenant.
+func (e *Engine) denyTenant(ctx context.Context, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
+	denied := decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: why.Error()}}}
+	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &denied}
+	if err := e.record(ctx, &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
+		return nil, err
+	}
+	return &authzen.Decision{}, nil
+}
+
 // begin fixes what a request is decided by, and when.
-func (e *Engine) begin() (*Snapshot, time.Time, error) {
-	s := e.current.Load()
-	if s == nil {
+func (e *Engine) begin(ctx context.Context) (*Snapshot, time.Time, error) {
+	all := e.current.Load()
+	if all == nil {
 		return nil, time.Time{}, ErrNoSnapshot
 	}
-	return s, e.config.Now().UTC(), nil
+	s, err := all.For(callFrom(ctx).Tenant)
+	return s, e.config.Now().UTC(), err
 }
 
 // record puts a decision on disk. Nothing may be answered unless it succeeds.
-func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, s *Snapshot, start time.Time, req any) error {
+func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision string, start time.Time, req any) error {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
@@ -142,7 +161,7 @@ func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, s *Snapsh
 		call.ID = NewDecisionID()
 	}
 	entry.ID, entry.Time, entry.Tenant, entry.Request = call.ID, start, call.Tenant, body
-	entry.Revision, entry.Caller = s.Revision(), call.Caller
+	entry.Revision, entry.Caller = revision, call.Caller
 	entry.RequestID, entry.TraceID = call.RequestID, call.TraceID
 	entry.LatencyMicros = e.config.Now().Sub(start).Microseconds()
 	if err := e.log.Append(ctx, entry); err != nil {

@@ -26,41 +26,48 @@ type entity struct {
 	ancestors []cedar.EntityUID
 }
 
-// readEntities reads entities.json, which may be missing, and adds the
-// schema's actions with their groups.
-func readEntities(src []byte, schema *resolved.Schema) (*store, Faults) {
+// A place is where an entity is written.
+type place struct {
+	file   string
+	offset int64
+}
+
+// readEntities reads entities.json, a tenant's with the root's, and adds the
+// schema's actions with their groups. There may be no file.
+func (c *compiler) readEntities() *store {
 	s := &store{entities: map[cedar.EntityUID]entity{}, parents: map[cedar.EntityType]bool{}}
-	places := map[cedar.EntityUID]int64{}
-	var faults Faults
-	fault := func(offset int64, format string, args ...any) {
-		line, column := lineAndColumn(src, offset)
-		faults = append(faults, Fault{File: fileEntities, Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
-	}
-	err := eachElement(src, func(raw jsontext.Value, offset int64) {
-		e, err := readEntity(raw, schema)
+	places := map[cedar.EntityUID]place{}
+	for _, file := range c.archive.files(fileEntities) {
+		err := eachElement(c.archive[file], func(raw jsontext.Value, offset int64) {
+			e, err := readEntity(raw, c.schema)
+			if _, taken := places[e.UID]; err == nil && taken {
+				err = fmt.Errorf("%s is there twice", e.UID)
+			}
+			if err != nil {
+				c.entityFault(place{file, offset}, err.Error())
+				return
+			}
+			places[e.UID] = place{file, offset}
+			s.entities[e.UID] = entity{Entity: e}
+		})
 		if err != nil {
-			fault(offset, "%v", err)
-			return
+			c.entityFault(place{file, 0}, err.Error())
 		}
-		if _, ok := places[e.UID]; ok {
-			fault(offset, "%s is there twice", e.UID)
-			return
-		}
-		places[e.UID] = offset
-		s.entities[e.UID] = entity{Entity: e}
-	})
-	if err != nil {
-		fault(0, "%v", err)
 	}
-	if schema != nil {
-		for uid, action := range schema.Actions {
+	if c.schema != nil {
+		for uid, action := range c.schema.Actions {
 			s.entities[uid] = entity{Entity: action.Entity}
 		}
 	}
 	for _, uid := range s.flatten() {
-		fault(places[uid], "%s is its own ancestor", uid)
+		c.entityFault(places[uid], uid.String()+" is its own ancestor")
 	}
-	return s, faults
+	return s
+}
+
+func (c *compiler) entityFault(at place, message string) {
+	line, column := lineAndColumn(c.archive[at.file], at.offset)
+	c.fault(at.file, line, column, message, "")
 }
 
 // eachElement calls visit with every element of a JSON array and where it

@@ -43,6 +43,18 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// unique returns the faults, each once: what is wrong with a guardrail is wrong
+// for every tenant.
+func (f Faults) unique() Faults {
+	var once Faults
+	for _, fault := range f {
+		if !slices.Contains(once, fault) {
+			once = append(once, fault)
+		}
+	}
+	return once
+}
+
 // sorted returns the faults in the order a reader goes through the files, or
 // nil when there are none.
 func (f Faults) sorted() error {

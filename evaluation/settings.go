@@ -1,7 +1,9 @@
 package evaluation
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -39,8 +41,17 @@ type settings struct {
 	// Clock names the context attribute at which policies find the time of the
 	// decision, as a datetime. Without it they find none.
 	Clock string `yaml:"clock"`
+	// SelfTest are requests and the decisions they must have. A store that
+	// decides one of them otherwise does not load.
+	SelfTest []selfTest `yaml:"self_test"`
 	// Limits bound what a request may send.
 	Limits limits `yaml:"limits"`
+}
+
+// A selfTest is an AuthZEN evaluation request and its decision.
+type selfTest struct {
+	Request  map[string]any `yaml:"request"`
+	Decision bool           `yaml:"decision"`
 }
 
 // limits bound the values of a request. A zero is the default.
@@ -60,41 +71,68 @@ const (
 	onErrorSkip    = "skip"
 )
 
-// readSettings reads config.yaml, which may be missing, and fills in defaults.
-func readSettings(src []byte) (settings, Faults) {
+// readSettings reads a config.yaml.
+func readSettings(file string, src []byte) (settings, Faults) {
 	var s settings
 	if err := yaml.UnmarshalWithOptions(src, &s, yaml.Strict()); err != nil {
-		return s, Faults{yamlFault(fileConfig, err)}
+		return s, Faults{yamlFault(file, err)}
 	}
-	s.fillDefaults()
-	return s, s.check()
+	return s, s.check(file)
+}
+
+// strictness orders the values of on_policy_error.
+var strictness = []string{"", onErrorSkip, onErrorDeny, onErrorDenyAny}
+
+// add lays a tenant's settings over those of the root. They may not weaken
+// what happens when a policy errors.
+func (s *settings) add(own settings) error {
+	s.TypeAliases = joined(s.TypeAliases, own.TypeAliases)
+	s.Parents = joined(s.Parents, own.Parents)
+	s.Attributes = joined(s.Attributes, own.Attributes)
+	s.SubjectTypes = append(s.SubjectTypes, own.SubjectTypes...)
+	s.PEPAuthoritative = append(s.PEPAuthoritative, own.PEPAuthoritative...)
+	s.SelfTest = append(s.SelfTest, own.SelfTest...)
+	s.UndeclaredAttributes = cmp.Or(own.UndeclaredAttributes, s.UndeclaredAttributes)
+	s.Clock = cmp.Or(own.Clock, s.Clock)
+	s.Limits.ArrayElements = cmp.Or(own.Limits.ArrayElements, s.Limits.ArrayElements)
+	s.Limits.NestedArrayElements = cmp.Or(own.Limits.NestedArrayElements, s.Limits.NestedArrayElements)
+	s.Limits.StringBytes = cmp.Or(own.Limits.StringBytes, s.Limits.StringBytes)
+	if own.OnPolicyError != "" && slices.Index(strictness, own.OnPolicyError) < slices.Index(strictness, s.OnPolicyError) {
+		return fmt.Errorf("on_policy_error: %s is laxer than the guardrails' %s", own.OnPolicyError, s.OnPolicyError)
+	}
+	s.OnPolicyError = cmp.Or(own.OnPolicyError, s.OnPolicyError)
+	return nil
+}
+
+func joined(a, b map[string]string) map[string]string {
+	if len(b) == 0 {
+		return a
+	}
+	both := maps.Clone(b)
+	for key, value := range a {
+		if _, ok := both[key]; !ok {
+			both[key] = value
+		}
+	}
+	return both
 }
 
 func (s *settings) fillDefaults() {
-	if s.UndeclaredAttributes == "" {
-		s.UndeclaredAttributes = undeclaredRefuse
-	}
-	if s.OnPolicyError == "" {
-		s.OnPolicyError = onErrorDeny
-	}
-	s.Limits.ArrayElements = orDefault(s.Limits.ArrayElements, 1024)
-	s.Limits.NestedArrayElements = orDefault(s.Limits.NestedArrayElements, 64)
-	s.Limits.StringBytes = orDefault(s.Limits.StringBytes, 8192)
+	s.UndeclaredAttributes = cmp.Or(s.UndeclaredAttributes, undeclaredRefuse)
+	s.OnPolicyError = cmp.Or(s.OnPolicyError, onErrorDeny)
+	s.Limits.ArrayElements = cmp.Or(s.Limits.ArrayElements, 1024)
+	s.Limits.NestedArrayElements = cmp.Or(s.Limits.NestedArrayElements, 64)
+	s.Limits.StringBytes = cmp.Or(s.Limits.StringBytes, 8192)
 }
 
-func orDefault(n, standard int) int {
-	if n == 0 {
-		return standard
-	}
-	return n
-}
-
-func (s *settings) check() Faults {
+func (s *settings) check(file string) Faults {
 	var faults Faults
+	fault := func(message, hint string) {
+		faults = append(faults, Fault{File: file, Message: message, Hint: hint})
+	}
 	oneOf := func(key, value string, allowed ...string) {
-		if !slices.Contains(allowed, value) {
-			faults = append(faults, Fault{File: fileConfig,
-				Message: key + ": " + value + " is not one of " + strings.Join(allowed, ", "), Hint: didYouMean(value, allowed)})
+		if value != "" && !slices.Contains(allowed, value) {
+			fault(key+": "+value+" is not one of "+strings.Join(allowed, ", "), didYouMean(value, allowed))
 		}
 	}
 	oneOf("undeclared_attributes", s.UndeclaredAttributes, undeclaredRefuse, undeclaredDrop)
@@ -102,11 +140,11 @@ func (s *settings) check() Faults {
 	typeNames := slices.Concat(s.SubjectTypes, slices.Collect(maps.Values(s.TypeAliases)), slices.Collect(maps.Values(s.Parents)))
 	for _, name := range slices.Sorted(slices.Values(typeNames)) {
 		if _, err := types.NewEntityType(name); err != nil {
-			faults = append(faults, Fault{File: fileConfig, Message: name + " is not the name of a Cedar entity type"})
+			fault(name+" is not the name of a Cedar entity type", "")
 		}
 	}
 	if s.Limits.ArrayElements < 0 || s.Limits.NestedArrayElements < 0 || s.Limits.StringBytes < 0 {
-		faults = append(faults, Fault{File: fileConfig, Message: "limits must not be negative"})
+		fault("limits must not be negative", "")
 	}
 	return faults
 }
@@ -148,7 +186,7 @@ func yamlFault(file string, err error) Fault {
 // settingsKeys lists the keys of config.yaml, for hints.
 func settingsKeys() []string {
 	var keys []string
-	for _, t := range []reflect.Type{reflect.TypeFor[settings](), reflect.TypeFor[limits]()} {
+	for _, t := range []reflect.Type{reflect.TypeFor[settings](), reflect.TypeFor[limits](), reflect.TypeFor[selfTest]()} {
 		for field := range t.Fields() {
 			keys = append(keys, field.Tag.Get("yaml"))
 		}

@@ -1,9 +1,12 @@
 package pdp
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -16,31 +19,73 @@ import (
 const (
 	PathLogExport     = "/admin/v1/log/export"
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
+	PathReload        = "/admin/v1/reload"
 )
 
 // adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, log *decisionlog.Log) {
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, policies *supply, log *decisionlog.Log) {
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
 	e.GET(PathLogExport, serveExport(log))
 	e.GET(PathLogCheckpoint, serveCheckpoint(log))
+	e.POST(PathReload, serveReload(engine, policies))
 }
 
-// serveReady says whether decisions can be made and recorded.
+// serveReady says whether decisions can be made and recorded. A policy store
+// whose last change was refused leaves the service ready and stale: the last
+// good policies go on answering.
 func serveReady(engine *evaluation.Engine, log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		s := engine.Snapshot()
+		verbose := c.QueryParams().Has("verbose")
+		code, word := http.StatusOK, "ok"
 		switch {
-		case s == nil:
-			return c.String(http.StatusServiceUnavailable, evaluation.ErrNoSnapshot.Error()+"\n")
+		case engine.Snapshots() == nil:
+			code, word = http.StatusServiceUnavailable, evaluation.ErrNoSnapshot.Error()
 		case log.Err() != nil:
-			return c.String(http.StatusServiceUnavailable, "the decision log has failed\n")
-		case !c.QueryParams().Has("verbose"):
-			return c.String(http.StatusOK, "ok\n")
+			code, word = http.StatusServiceUnavailable, "the decision log has failed"
+		case verbose && engine.Status().Stale:
+			word = "stale"
 		}
-		policies, entities := s.Size()
-		return c.String(http.StatusOK, fmt.Sprintf("ok\nrevision %s\npolicies %d\nentities %d\nlog entries %d\n",
-			s.Revision(), policies, entities, log.Head().Size))
+		if verbose {
+			word += "\n" + describeStatus(engine.Status()) + fmt.Sprintf("log entries %d", log.Head().Size)
+		}
+		return c.String(code, word+"\n")
+	}
+}
+
+// describeStatus is a status in lines of name and value.
+func describeStatus(s evaluation.Status) string {
+	text := fmt.Sprintf("revision %s\nsince %s\npolicies %d\nentities %d\n",
+		s.Revision, s.Since.Format(time.RFC3339), s.Policies, s.Entities)
+	if len(s.Tenants) > 0 {
+		text += fmt.Sprintf("tenants %s\n", strings.Join(s.Tenants, " "))
+	}
+	if s.Stale {
+		text += fmt.Sprintf("refused %s\n  %s\n", s.Attempt.Format(time.RFC3339), strings.ReplaceAll(s.Problem, "\n", "\n  "))
+	}
+	return text
+}
+
+// A ReloadReport answers a request to read the policy store now.
+type ReloadReport struct {
+	Loaded bool              `json:"loaded"`
+	Status evaluation.Status `json:"status"`
+	Faults evaluation.Faults `json:"faults,omitempty"`
+}
+
+// serveReload reads the policy store now and tells how that went.
+func serveReload(engine *evaluation.Engine, policies *supply) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		err := policies.reload(c.Request().Context())
+		report := ReloadReport{Loaded: err == nil, Status: engine.Status()}
+		code := http.StatusOK
+		if err != nil {
+			code = http.StatusUnprocessableEntity
+			if !errors.As(err, &report.Faults) {
+				report.Faults = evaluation.Faults{{File: ".", Message: err.Error()}}
+			}
+		}
+		return writeJSON(c, code, report)
 	}
 }
 

@@ -44,6 +44,8 @@ func describe(err error) *authzen.Error {
 		return &authzen.Error{Status: http.StatusBadRequest, Message: errBody.Error()}
 	case errors.As(err, &routing):
 		return &authzen.Error{Status: routing.Code, Message: http.StatusText(routing.Code)}
+	case errors.Is(err, evaluation.ErrUnknownTenant):
+		return &authzen.Error{Status: http.StatusNotFound, Message: evaluation.ErrUnknownTenant.Error()}
 	case errors.Is(err, evaluation.ErrNoSnapshot):
 		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: "no policies are loaded"}
 	case errors.Is(err, decisionlog.ErrUnavailable), errors.Is(err, decisionlog.ErrFailed), errors.Is(err, context.DeadlineExceeded):

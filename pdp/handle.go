@@ -32,6 +32,7 @@ func handle[Request, Response any](maxBody int64, call func(context.Context, *Re
 		id := evaluation.NewDecisionID()
 		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
 			ID:        id,
+			Tenant:    c.Param(paramTenant),
 			RequestID: requestID(c),
 		})
 		response, err := call(ctx, &request)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
+	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -28,12 +29,16 @@ func newMetadata(publicURL string, insecure bool) (authzen.Metadata, error) {
 	if u.Scheme == "http" && !insecure && !isThisHost(u.Hostname()) {
 		return authzen.Metadata{}, fmt.Errorf("public URL %q: PEPs on other hosts need https (or say --insecure)", publicURL)
 	}
+	return metadataFor(publicURL), nil
+}
+
+func metadataFor(base string) authzen.Metadata {
 	return authzen.Metadata{
-		PolicyDecisionPoint:       publicURL,
-		AccessEvaluationEndpoint:  publicURL + authzen.PathEvaluation,
-		AccessEvaluationsEndpoint: publicURL + authzen.PathEvaluations,
+		PolicyDecisionPoint:       base,
+		AccessEvaluationEndpoint:  base + authzen.PathEvaluation,
+		AccessEvaluationsEndpoint: base + authzen.PathEvaluations,
 		SupportedObligations:      authzen.ObligationTypes(),
-	}, nil
+	}
 }
 
 // isBase reports whether paths can be put behind the URL. Its own path must
@@ -58,9 +63,17 @@ func metadataPath(m authzen.Metadata) string {
 	return authzen.PathMetadata + u.Path
 }
 
-func serveMetadata(m authzen.Metadata) echo.HandlerFunc {
+// serveMetadata describes the PDP, or the PDP that a tenant has below it.
+func serveMetadata(engine *evaluation.Engine, m authzen.Metadata) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		body, err := json.Marshal(m)
+		described := m
+		if tenant := c.Param(paramTenant); tenant != "" {
+			if !engine.HasTenant(tenant) {
+				return evaluation.ErrUnknownTenant
+			}
+			described = metadataFor(m.PolicyDecisionPoint + "/tenants/" + tenant)
+		}
+		body, err := json.Marshal(described)
 		if err != nil {
 			return fmt.Errorf("encode metadata: %w", err)
 		}

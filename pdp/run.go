@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -17,13 +18,18 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
-	"github.com/policy-service/policy-service/evaluation/policystore"
 )
 
-// Config configures the service. Policies, State, Listen, AdminListen and Log
-// are required.
+// Config configures the service. PolicyDir or Policies, State, Listen,
+// AdminListen and Log are required.
 type Config struct {
-	Policies    fs.FS  // the policy store
+	PolicyDir       string            // directory of the policy store, which is followed as it changes
+	RequireManifest bool              // the store must have a manifest
+	ManifestKey     ed25519.PublicKey // that signs the manifest; nil for none
+	GuardShrink     bool              // refuse a reload that loses all forbids or half the policies
+	Reload          <-chan os.Signal  // reads the store at once
+	Policies        fs.FS             // a policy store that does not change, without PolicyDir
+
 	State       string // directory of the decision log
 	Listen      string // address of the main listener, host:port
 	AdminListen string // address of the admin listener, host:port
@@ -50,13 +56,10 @@ var noDeadline time.Time
 var ErrInsecure = errors.New("refusing to listen beyond this host without caller authentication and TLS")
 
 // Run serves until ctx ends, then lets running requests finish. It returns nil
-// after such an end, an [evaluation.Faults] for policies that do not compile,
+// after such an end, an [evaluation.Faults] for Policies that do not compile,
 // and decisionlog.ErrFailed when the log can no longer be trusted to record.
+// Policies of a PolicyDir that do not compile leave it not ready until they do.
 func Run(ctx context.Context, c Config) (err error) {
-	snapshot, err := load(c.Policies)
-	if err != nil {
-		return err
-	}
 	listeners, err := listen(c)
 	if err != nil {
 		return err
@@ -71,24 +74,17 @@ func Run(ctx context.Context, c Config) (err error) {
 			err = errors.Join(err, closing)
 		}
 	}()
-	engine := evaluation.NewEngine(log, evaluation.Config{ItemError: describe})
-	if err := engine.Install(snapshot); err != nil {
+	engine := evaluation.NewEngine(log, evaluation.Config{ItemError: describe, GuardShrink: c.GuardShrink})
+	policies, err := supplyPolicies(ctx, engine, c)
+	if err != nil {
 		return err
 	}
-	return serve(ctx, c, listeners, engine, log)
-}
-
-func load(store fs.FS) (*evaluation.Snapshot, error) {
-	archive, err := policystore.Read(store)
-	if err != nil {
-		return nil, err
-	}
-	return evaluation.Compile(archive)
+	return serve(ctx, c, listeners, engine, policies, log)
 }
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engine, log *decisionlog.Log) error {
+func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engine, policies *supply, log *decisionlog.Log) error {
 	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
 	if err != nil {
 		return err
@@ -96,7 +92,7 @@ func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engin
 	main := newEcho(c.Log)
 	mainRoutes(main, engine, metadata, orDefault(c.MaxBody, defaultMaxBody))
 	admin := newEcho(c.Log)
-	adminRoutes(admin, engine, log)
+	adminRoutes(admin, engine, policies, log)
 
 	unpublish, err := publishAdmin(c.State, l.adminURL())
 	if err != nil {
@@ -108,6 +104,8 @@ func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engin
 	mainServer, adminServer := newServer(main, c.Log), newServer(admin, c.Log)
 	group.Go(func() error { return serveOn(mainServer, l.main, l.tls) })
 	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
+	group.Go(func() error { return policies.follow(ctx) })
+	group.Go(func() error { return policies.reloadOn(ctx, c.Reload) })
 	group.Go(func() error { return watchLog(ctx, log) })
 	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
 	if c.Ready != nil {

@@ -14,14 +14,23 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// routes of the main listener.
+// mainRoutes of the main listener. What is below a tenant's path is decided by
+// the tenant's policies.
 func mainRoutes(e *echo.Echo, engine *evaluation.Engine, metadata authzen.Metadata, maxBody int64) {
-	e.POST(authzen.PathEvaluation, handle(maxBody, engine.Evaluate))
-	e.POST(authzen.PathEvaluations, handle(maxBody, engine.Evaluations))
+	for _, base := range []string{"", pathTenant} {
+		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate))
+		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations))
+		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata))
+	}
 	e.POST(authzen.PathAuthorize, handle(maxBody, engine.Authorize))
-	e.GET(metadataPath(metadata), serveMetadata(metadata))
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }
+
+// The base path of a tenant, and the parameter that names it.
+const (
+	paramTenant = "tenant"
+	pathTenant  = "/tenants/:" + paramTenant
+)
 
 // newEcho returns a router that echoes request ids on every status, answers
 // every error the same way, and survives a panic.

@@ -16,12 +16,13 @@ import (
 
 type evalCmd struct {
 	Policies string `help:"Directory of the policy store. Without it the embedded example agent-tools decides." placeholder:"DIR"`
+	Tenant   string `help:"Tenant whose policies decide, where the store has tenants." placeholder:"NAME"`
 	Request  string `help:"File of an AuthZEN evaluation request, - for standard input." default:"-" placeholder:"FILE"`
 	JSON     bool   `name:"json" help:"Print the outcome as JSON."`
 }
 
 func (c *evalCmd) Run() error {
-	snapshot, err := compile(c.Policies)
+	snapshot, err := compile(c.Policies, c.Tenant)
 	if err != nil {
 		return err
 	}

@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 type logCmd struct {
@@ -112,29 +108,4 @@ func exportRunning(ctx context.Context, state string, w io.Writer, from, until i
 	defer body.Close()
 	_, err = io.Copy(w, body)
 	return err
-}
-
-// getAdmin asks the admin listener of the server that runs on state.
-func getAdmin(ctx context.Context, state, path string) (io.ReadCloser, error) {
-	url, err := os.ReadFile(filepath.Join(state, pdp.AdminURLFile))
-	if err != nil {
-		return nil, fmt.Errorf("%w, and no admin listener is known: %w", decisionlog.ErrLocked, err)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSpace(string(url))+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("ask the running server: %w", err)
-	}
-	if response.StatusCode != http.StatusOK {
-		defer response.Body.Close()
-		var answer authzen.ErrorResponse
-		if err := json.UnmarshalRead(response.Body, &answer); err != nil {
-			return nil, fmt.Errorf("ask the running server: %s", response.Status)
-		}
-		return nil, fmt.Errorf("ask the running server: %s", answer.Error.Message)
-	}
-	return response.Body, nil
 }

@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -15,27 +20,43 @@ import (
 )
 
 type serveCmd struct {
-	Policies    string                 `help:"Directory of the policy store. Without it the embedded example agent-tools is served." placeholder:"DIR"`
-	State       string                 `help:"Directory of the decision log; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
-	Listen      string                 `help:"Address PEPs connect to; ${default} without it; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	AdminListen string                 `help:"Address of health checks and administration; ${default} without it." default:"127.0.0.1:8081" placeholder:"HOST:PORT"`
-	PublicURL   string                 `help:"URL by which PEPs know the service, for its metadata." placeholder:"URL"`
-	TLSCert     string                 `help:"PEM certificate chain of the main listener." placeholder:"FILE"`
-	TLSKey      string                 `help:"PEM key of the main listener." placeholder:"FILE"`
-	Insecure    bool                   `help:"Listen beyond this host although callers are not authenticated."`
-	Durability  decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
-	MaxBody     int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
-	LogFormat   string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
-	Config      kong.ConfigFlag        `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
+	Policies        string                 `help:"Directory of the policy store. Without it the embedded example agent-tools is served." placeholder:"DIR"`
+	RequireManifest bool                   `help:"Load no policy store without a manifest.json."`
+	ManifestKey     string                 `help:"File of the ed25519 public key, in base64, that must have signed the manifest." placeholder:"FILE"`
+	ReloadGuards    string                 `help:"Reloads to refuse: ${enum}. Basic refuses a store that has lost all its policies; strict also one that has lost all its forbids or half its policies." enum:"basic,strict" default:"basic"`
+	State           string                 `help:"Directory of the decision log; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
+	Listen          string                 `help:"Address PEPs connect to; ${default} without it; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	AdminListen     string                 `help:"Address of health checks and administration; ${default} without it." default:"127.0.0.1:8081" placeholder:"HOST:PORT"`
+	PublicURL       string                 `help:"URL by which PEPs know the service, for its metadata." placeholder:"URL"`
+	TLSCert         string                 `help:"PEM certificate chain of the main listener." placeholder:"FILE"`
+	TLSKey          string                 `help:"PEM key of the main listener." placeholder:"FILE"`
+	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated."`
+	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
+	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
+	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
+	Config          kong.ConfigFlag        `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
 }
 
 func (c *serveCmd) Run(ctx context.Context) error {
-	store, err := policyStore(c.Policies)
+	example, err := policies.Set("agent-tools")
 	if err != nil {
 		return err
 	}
+	key, err := readManifestKey(c.ManifestKey)
+	if err != nil {
+		return err
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	return pdp.Run(ctx, pdp.Config{
-		Policies:    store,
+		PolicyDir:       c.Policies,
+		RequireManifest: c.RequireManifest,
+		ManifestKey:     key,
+		GuardShrink:     c.ReloadGuards == "strict",
+		Reload:          hangups,
+		Policies:        example,
+
 		State:       c.State,
 		Listen:      c.Listen,
 		AdminListen: c.AdminListen,
@@ -62,6 +83,22 @@ func policyStore(dir string) (fs.FS, error) {
 		return nil, fmt.Errorf("open policy store: %w", err)
 	}
 	return root.FS(), nil
+}
+
+// readManifestKey reads a public key; without a file there is none.
+func readManifestKey(file string) (ed25519.PublicKey, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("manifest key: %w", err)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		return nil, fmt.Errorf("manifest key: %s does not hold %d bytes in base64", file, ed25519.PublicKeySize)
+	}
+	return key, nil
 }
 
 func newLogger(format string) *slog.Logger {

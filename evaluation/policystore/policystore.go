@@ -1,100 +1,103 @@
-// Package policystore reads a policy store from a directory.
-//
-// The law it keeps: what is read is one state of the directory. A file that is
-// rewritten while it is read can be cut off and still be valid Cedar, so the
-// directory is listed before and after, and read again until both lists agree.
-//
-// Reading stays below the directory: a symbolic link may point anywhere inside
-// it, as Kubernetes' ..data does, and nowhere else.
 package policystore
 
 import (
+	"crypto/ed25519"
+	"crypto/sha256"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"slices"
+	"log/slog"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/policy-service/policy-service/evaluation"
 )
 
-// ErrUnstable means that the directory kept changing while it was read.
-var ErrUnstable = errors.New("the policy store keeps changing")
+var (
+	// ErrUnstable means that the store kept changing while it was read.
+	ErrUnstable = errors.New("the policy store keeps changing")
 
-const (
-	maxAttempts = 10
-	maxFile     = 64 << 20 // bytes of one file
+	// ErrEmpty means that there is no file that counts, and no manifest that
+	// allows it.
+	ErrEmpty = errors.New("the policy store is empty")
+
+	// ErrManifest means that the files are not those of the manifest, or that
+	// there is no manifest that can be read although there has to be one.
+	ErrManifest = errors.New("the policy store is not what its manifest says")
+
+	// ErrUnsigned means that the manifest has no signature by Config.ManifestKey.
+	ErrUnsigned = errors.New("the manifest of the policy store is not signed with the configured key")
+
+	// ErrRollback means that the manifest's version is too low.
+	ErrRollback = errors.New("the manifest of the policy store is older than what is in force")
+
+	// ErrRetry is for the function that [Store.Watch] calls: an error that wraps
+	// it is not the content's fault, and the content is handed over again with
+	// the next poll.
+	ErrRetry = errors.New("the policy store could not be applied for now")
+
+	// ErrStopped means that the store is no longer watched.
+	ErrStopped = errors.New("the policy store is no longer watched")
 )
 
-// Load reads the policy store in dir.
-func Load(dir string) (evaluation.Archive, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open policy store: %w", err)
-	}
-	defer root.Close()
-	return Read(root.FS())
+// Config says on what terms a directory is read and how it is watched. Its zero
+// value works.
+type Config struct {
+	// RequireManifest makes a store without a manifest ErrManifest.
+	RequireManifest bool
+	// ManifestKey makes a store whose manifest it has not signed ErrUnsigned.
+	// The signature is in manifest.json.sig, in base64, and is one of the exact
+	// bytes of manifest.json. Without a key that file is not looked at.
+	ManifestKey ed25519.PublicKey
+	// MinVersion makes a manifest of a lower version ErrRollback. While a store
+	// is watched, the version last applied does as well.
+	MinVersion int64
+
+	// Poll is the time between looks that nothing has hinted at. The default of
+	// 1.5 seconds leaves time for the rest where an edit has to be in force
+	// within two.
+	Poll time.Duration
+	// Failed is called, while the store is watched, with the error of reading it
+	// when that begins to fail, and again when it fails for another reason.
+	Failed func(error)
+	// Log is told when the file system reports no changes. The default discards.
+	Log *slog.Logger
 }
 
-// Read reads the policy store at the root of fsys.
-func Read(fsys fs.FS) (evaluation.Archive, error) {
-	before, err := list(fsys)
-	for range maxAttempts {
-		if err != nil {
-			return nil, fmt.Errorf("list policy store: %w", err)
-		}
-		archive, readErr := readAll(fsys, before)
-		var after []file
-		if after, err = list(fsys); err == nil && slices.Equal(before, after) {
-			return archive, readErr
-		}
-		before = after
-	}
-	return nil, ErrUnstable
+// A Store is a policy store in a directory. Its methods may be called
+// concurrently.
+type Store struct {
+	dir     string
+	config  Config
+	reloads chan chan<- error
+	ended   chan struct{}
+	notify  func() (*fsnotify.Watcher, error)
 }
 
-// A file is what tells one state of a file from another.
-type file struct {
-	name     string
-	size     int64
-	modified time.Time
+// A State is one state of a policy store.
+type State struct {
+	Archive  evaluation.Archive
+	Manifest *Manifest // nil when there is none
+
+	digest  [sha256.Size]byte // of the archive and the manifest
+	listing *listing
 }
 
-// list returns the files that count, in order of their names.
-func list(fsys fs.FS) ([]file, error) {
-	entries, err := fs.ReadDir(fsys, ".")
-	if err != nil {
-		return nil, err
+// New returns the policy store in dir. It does not look at it yet.
+func New(dir string, c Config) *Store {
+	if c.Poll == 0 {
+		c.Poll = 1500 * time.Millisecond
 	}
-	var files []file
-	for _, entry := range entries {
-		if !evaluation.Counts(entry.Name()) {
-			continue
-		}
-		info, err := fs.Stat(fsys, entry.Name())
-		if err != nil {
-			return nil, err
-		}
-		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is not a regular file", entry.Name())
-		}
-		if info.Size() > maxFile {
-			return nil, fmt.Errorf("%s is larger than %d bytes", entry.Name(), maxFile)
-		}
-		files = append(files, file{entry.Name(), info.Size(), info.ModTime()})
+	if c.Failed == nil {
+		c.Failed = func(error) {}
 	}
-	return files, nil
-}
-
-func readAll(fsys fs.FS, files []file) (evaluation.Archive, error) {
-	archive := evaluation.Archive{}
-	for _, f := range files {
-		text, err := fs.ReadFile(fsys, f.name)
-		if err != nil {
-			return nil, fmt.Errorf("read policy store: %w", err)
-		}
-		archive[f.name] = text
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return archive, nil
+	return &Store{
+		dir:     dir,
+		config:  c,
+		reloads: make(chan chan<- error),
+		ended:   make(chan struct{}),
+		notify:  fsnotify.NewWatcher,
+	}
 }

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// askAdmin asks the admin listener of the server that runs on state.
+func askAdmin(ctx context.Context, state, method, path string) (*http.Response, error) {
+	url, err := os.ReadFile(filepath.Join(state, pdp.AdminURLFile))
+	if err != nil {
+		return nil, fmt.Errorf("no server is known to run on %s: %w", state, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSpace(string(url))+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the running server: %w", err)
+	}
+	return response, nil
+}
+
+// getAdmin reads something from the server that runs on state and holds its
+// log.
+func getAdmin(ctx context.Context, state, path string) (io.ReadCloser, error) {
+	response, err := askAdmin(ctx, state, http.MethodGet, path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", decisionlog.ErrLocked, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
+	defer response.Body.Close()
+	var answer authzen.ErrorResponse
+	if err := json.UnmarshalRead(response.Body, &answer); err != nil {
+		return nil, fmt.Errorf("ask the running server: %s", response.Status)
+	}
+	return nil, fmt.Errorf("ask the running server: %s", answer.Error.Message)
+}

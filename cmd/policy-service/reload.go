@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/pdp"
+)
+
+type reloadCmd struct {
+	State string `help:"State directory of the running server; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
+	JSON  bool   `name:"json" help:"Print the report as JSON."`
+}
+
+func (c *reloadCmd) Run(ctx context.Context) error {
+	response, err := askAdmin(ctx, c.State, http.MethodPost, pdp.PathReload)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var report pdp.ReloadReport
+	if err := json.UnmarshalRead(response.Body, &report); err != nil {
+		return fmt.Errorf("read report: %s: %w", response.Status, err)
+	}
+	if c.JSON {
+		err = printJSON(report)
+	} else if report.Loaded {
+		_, err = fmt.Printf("loaded: %d policies, %d entities\nrevision %s\n", report.Status.Policies, report.Status.Entities, report.Status.Revision)
+	}
+	switch {
+	case err != nil || report.Loaded:
+		return err
+	case c.JSON:
+		return exitError(exitInvalid)
+	}
+	return report.Faults
+}

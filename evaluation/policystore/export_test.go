@@ -1,0 +1,35 @@
+package policystore
+
+import "github.com/fsnotify/fsnotify"
+
+// Blind makes the file system report nothing to s.
+func (s *Store) Blind(why error) {
+	s.notify = func() (*fsnotify.Watcher, error) { return nil, why }
+}
+
+// Tap tells the watcher by which the file system reports to s.
+func (s *Store) Tap() <-chan *fsnotify.Watcher {
+	tapped := make(chan *fsnotify.Watcher, 1)
+	s.notify = func() (*fsnotify.Watcher, error) {
+		w, err := fsnotify.NewWatcher()
+		tapped <- w
+		return w, err
+	}
+	return tapped
+}
+
+// The times of a watch.
+const (
+	Quiet       = quiet
+	MaxDelay    = maxDelay
+	Granularity = granularity
+	Rereads     = rereads
+)
+
+// A Delay is a delay.
+type Delay struct{ *delay }
+
+func NewDelay() Delay      { return Delay{newDelay()} }
+func (d Delay) Hint()      { d.hint() }
+func (d Delay) Over() bool { return d.over() }
+func (d Delay) Done()      { d.done() }

@@ -1,0 +1,173 @@
+package evaluation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+var (
+	// ErrEmptied means that a policy store without policies would have replaced
+	// one that has some: a file cut off, a mount that vanished.
+	ErrEmptied = errors.New("the policy store has no policies any more")
+	// ErrShrunk means that a policy store would have lost all its forbids or
+	// half its policies, which Config.GuardShrink does not allow.
+	ErrShrunk = errors.New("the policy store has lost too many policies")
+)
+
+// A Change is a policy store that is to come into force.
+type Change struct {
+	Archive Archive
+	Cause   string // why now: start, change, signal, admin
+	Shrink  bool   // the operator says that policies may go
+}
+
+// A Status says what requests are decided by and whether that is what the
+// policy store holds now.
+type Status struct {
+	Revision string    `json:"revision,omitzero"` // in force; "" before the first
+	Since    time.Time `json:"since,omitzero"`
+	Tenants  []string  `json:"tenants,omitempty"`
+	Policies int       `json:"policies"`
+	Entities int       `json:"entities"`
+	Stale    bool      `json:"stale"`              // the last attempt failed
+	Problem  string    `json:"problem,omitzero"`   // why
+	Attempt  time.Time `json:"attempted,omitzero"` // the last one
+	TookUS   int64     `json:"took_us,omitzero"`   // microseconds
+}
+
+// Status returns the engine's status.
+func (e *Engine) Status() Status {
+	if s := e.status.Load(); s != nil {
+		return *s
+	}
+	return Status{}
+}
+
+// Reload compiles a policy store and puts it into force, or leaves in force
+// what is. Either way the attempt is an entry of the log, and it is there
+// before the first request is decided by the new policies.
+func (e *Engine) Reload(ctx context.Context, c Change) (Status, error) {
+	e.reloading.Lock()
+	defer e.reloading.Unlock()
+	start := e.config.Now().UTC()
+	s, err := CompileStore(c.Archive)
+	if err == nil {
+		err = e.guard(s, c.Shrink)
+	}
+	if err == nil {
+		err = e.keep(s)
+	}
+	if err != nil {
+		return e.refuse(ctx, c.Cause, start, err)
+	}
+	if err := e.recordReload(ctx, c.Cause, start, s.Revision(), nil); err != nil {
+		return e.refuse(ctx, c.Cause, start, err)
+	}
+	e.current.Store(s)
+	status := Status{Revision: s.Revision(), Since: start, Tenants: s.Tenants(), Attempt: start, TookUS: e.config.Now().Sub(start).Microseconds()}
+	status.Policies, status.Entities = s.Size()
+	e.status.Store(&status)
+	return status, nil
+}
+
+// ReloadFailed notes that the policy store could not even be read.
+func (e *Engine) ReloadFailed(ctx context.Context, cause string, err error) {
+	e.reloading.Lock()
+	defer e.reloading.Unlock()
+	_, _ = e.refuse(ctx, cause, e.config.Now().UTC(), err)
+}
+
+// refuse leaves in force what is and says why in status and log.
+func (e *Engine) refuse(ctx context.Context, cause string, start time.Time, why error) (Status, error) {
+	status := e.Status()
+	status.Stale, status.Problem = true, why.Error()
+	status.Attempt, status.TookUS = start, e.config.Now().Sub(start).Microseconds()
+	e.status.Store(&status)
+	if err := e.recordReload(ctx, cause, start, status.Revision, why); err != nil {
+		return status, errors.Join(why, err)
+	}
+	return status, why
+}
+
+// guard refuses a store that an accident could have made.
+func (e *Engine) guard(s *Snapshots, mayShrink bool) error {
+	old := e.current.Load()
+	if old == nil || mayShrink {
+		return nil
+	}
+	before, _ := old.Size()
+	after, _ := s.Size()
+	switch {
+	case before > 0 && after == 0:
+		return ErrEmptied
+	case !e.config.GuardShrink:
+		return nil
+	case 2*after < before || old.forbids() > 0 && s.forbids() == 0:
+		return fmt.Errorf("%w: %d policies (%d forbid), before %d (%d forbid)", ErrShrunk, after, s.forbids(), before, old.forbids())
+	}
+	return nil
+}
+
+func (s *Snapshots) forbids() int {
+	n := 0
+	for _, snapshot := range s.all() {
+		for _, p := range snapshot.policies.ordered {
+			if !p.permits() {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// keep puts the archive of every snapshot into the log.
+func (e *Engine) keep(s *Snapshots) error {
+	archives := []Archive{s.archive}
+	for _, snapshot := range s.all() {
+		archives = append(archives, snapshot.archive)
+	}
+	for _, archive := range archives {
+		if _, err := e.log.KeepArchive(archive); err != nil {
+			return fmt.Errorf("keep policies: %w", err)
+		}
+	}
+	return nil
+}
+
+// recordReload records an attempt. Decision says whether the store came into
+// force, revision what is in force now.
+func (e *Engine) recordReload(ctx context.Context, cause string, start time.Time, revision string, why error) error {
+	request, err := json.Marshal(map[string]string{"cause": cause})
+	if err != nil {
+		return err
+	}
+	result := decisionlog.Result{Decision: why == nil}
+	var faults Faults
+	switch {
+	case errors.As(why, &faults):
+		for _, fault := range faults {
+			result.Errors = append(result.Errors, decisionlog.PolicyError{Message: fault.Error()})
+		}
+	case why != nil:
+		result.Errors = []decisionlog.PolicyError{{Message: why.Error()}}
+	}
+	entry := decisionlog.Entry{
+		ID:            NewDecisionID(),
+		Time:          start,
+		Kind:          decisionlog.KindReload,
+		Request:       request,
+		Result:        &result,
+		Revision:      revision,
+		LatencyMicros: e.config.Now().Sub(start).Microseconds(),
+	}
+	if err := e.log.Append(ctx, &entry); err != nil {
+		return fmt.Errorf("record reload: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package evaluation
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+// ErrUnknownTenant means that a policy store with tenants has none of that
+// name, or that a request to it named none.
+var ErrUnknownTenant = errors.New("unknown tenant")
+
+// Snapshots are a policy store, compiled: one snapshot that answers everybody
+// or, where the store has tenants, one for each, of the guardrails in the
+// store's root and what the tenant adds. They share nothing that a request
+// could change, so no request of one tenant changes an answer of another.
+type Snapshots struct {
+	archive  Archive
+	revision string
+	everyone *Snapshot // nil with tenants
+	tenants  map[string]*Snapshot
+}
+
+// CompileStore makes the snapshots of a policy store. Like [Compile] it is all
+// or nothing, over all tenants.
+func CompileStore(a Archive) (*Snapshots, error) {
+	manifest, err := decisionlog.Manifest(a)
+	if err != nil {
+		return nil, Faults{{File: ".", Message: err.Error()}}
+	}
+	s := &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}
+	names := a.tenants()
+	if len(names) == 0 {
+		s.everyone, err = Compile(a)
+		return s, err
+	}
+	var faults Faults
+	s.tenants = make(map[string]*Snapshot, len(names))
+	for _, tenant := range names {
+		snapshot, err := Compile(a.of(tenant))
+		var own Faults
+		if errors.As(err, &own) {
+			faults = append(faults, own...)
+		}
+		s.tenants[tenant] = snapshot
+	}
+	if err := faults.unique().sorted(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Revision names the whole store: "sha256:" and the hash of its files. Without
+// tenants it is the snapshot's.
+func (s *Snapshots) Revision() string { return s.revision }
+
+// For returns the snapshot that answers a tenant's requests.
+func (s *Snapshots) For(tenant string) (*Snapshot, error) {
+	if s.everyone != nil {
+		return s.everyone, nil
+	}
+	if snapshot, ok := s.tenants[tenant]; ok {
+		return snapshot, nil
+	}
+	return nil, fmt.Errorf("%w %q", ErrUnknownTenant, tenant)
+}
+
+// Tenants lists the tenants; none when the store answers everybody.
+func (s *Snapshots) Tenants() []string { return slices.Sorted(maps.Keys(s.tenants)) }
+
+// all lists the snapshots.
+func (s *Snapshots) all() []*Snapshot {
+	if s.everyone != nil {
+		return []*Snapshot{s.everyone}
+	}
+	return slices.Collect(maps.Values(s.tenants))
+}
+
+// Size counts what is in the store, guardrails once for each tenant.
+func (s *Snapshots) Size() (policies, entities int) {
+	for _, snapshot := range s.all() {
+		p, e := snapshot.Size()
+		policies, entities = policies+p, entities+e
+	}
+	return policies, entities
+}
+
+// Warnings lists the warnings of every snapshot, each once.
+func (s *Snapshots) Warnings() Faults {
+	var all Faults
+	for _, snapshot := range s.all() {
+		all = append(all, snapshot.Warnings()...)
+	}
+	all = all.unique()
+	_ = all.sorted()
+	return all
+}
