@@ -2,13 +2,16 @@
 # make test     every test, with the race detector
 # make check    formatting, vet, staticcheck, tidiness, then every test
 # make interop DIR=…   the public AuthZEN interop fixtures in DIR, against the binary
+# make differential N=…  N random cases against the official Cedar engine (needs node)
+# make prove    the index, the corpus and the planted bugs, at full length
 # make fuzz     every fuzz target for FUZZTIME each
 
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME   ?= 10m
+N          ?= 100000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run test check interop fuzz bench clean
+.PHONY: build run test check interop differential prove fuzz bench clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
@@ -28,6 +31,12 @@ check:
 
 interop:
 	go test ./conformance -count=1 -v -run 'TestInterop' -interop '$(abspath $(DIR))'
+
+differential:
+	go test ./evaluation -count=1 -v -timeout 4h -run 'TestDifferential$$' -differential.n $(N)
+
+prove:
+	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestMutants' -corpus.all -index.n 1000000 -mutants
 
 # go test fuzzes one target at a time.
 fuzz:
