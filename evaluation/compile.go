@@ -61,7 +61,7 @@ func (c *compiler) readSettings() settings {
 	for _, file := range c.archive.files(fileConfig) {
 		own, faults := readSettings(file, c.archive[file])
 		c.faults = append(c.faults, faults...)
-		if err := all.add(own); err != nil {
+		if err := all.add(own, tenantOf(file) != ""); err != nil {
 			c.fault(file, 0, 0, err.Error(), "")
 		}
 	}
@@ -81,7 +81,7 @@ func (c *compiler) readSchema() *resolved.Schema {
 		}
 		part, err := c.parseSchema(file)
 		if err != nil {
-			c.parseFault(file, statement{line: 1, column: 1}, err)
+			c.schemaFault(file, err)
 			return nil
 		}
 		text, last = append(append(text, part...), '\n'), file
@@ -101,6 +101,16 @@ func (c *compiler) readSchema() *resolved.Schema {
 		return nil
 	}
 	return out
+}
+
+// schemaFault reports what a parser says about a schema file.
+func (c *compiler) schemaFault(file string, err error) {
+	if offset := jsonOffset(err); offset > 0 {
+		line, column := lineAndColumn(c.archive[file], offset)
+		c.fault(file, line, column, jsonMessage(err), "")
+		return
+	}
+	c.parseFault(file, statement{text: c.archive[file], line: 1, column: 1}, err)
 }
 
 // parseSchema reads one schema file and returns it as Cedar text.
@@ -219,7 +229,14 @@ func (c *compiler) validate(p *policy) {
 	}
 	merged := mergeConditions(p.syntax)
 	if err := validate.New(c.schema).Policy(string(p.id), merged); err != nil {
-		c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+err.Error(), "")
+		for _, line := range slices.Sorted(strings.Lines(err.Error())) {
+			c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+strings.TrimSpace(line), "")
+		}
+	}
+	for _, uid := range literals(p.syntax) {
+		if err := checkEnum(c.schema, uid); err != nil {
+			c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+err.Error(), "")
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -152,7 +153,7 @@ func (e *Engine) begin(ctx context.Context) (*Snapshot, time.Time, error) {
 
 // record puts a decision on disk. Nothing may be answered unless it succeeds.
 func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision string, start time.Time, req any) error {
-	body, err := json.Marshal(req)
+	body, err := json.Marshal(req, jsontext.PreserveRawStrings(true))
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}

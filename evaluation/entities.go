@@ -2,8 +2,12 @@ package evaluation
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
@@ -44,14 +48,14 @@ func (c *compiler) readEntities() *store {
 				err = fmt.Errorf("%s is there twice", e.UID)
 			}
 			if err != nil {
-				c.entityFault(place{file, offset}, err.Error())
+				c.entityFault(place{file, offset + jsonOffset(err)}, jsonMessage(err))
 				return
 			}
 			places[e.UID] = place{file, offset}
 			s.entities[e.UID] = entity{Entity: e}
 		})
 		if err != nil {
-			c.entityFault(place{file, 0}, err.Error())
+			c.entityFault(place{file, jsonOffset(err)}, jsonMessage(err))
 		}
 	}
 	if c.schema != nil {
@@ -59,8 +63,12 @@ func (c *compiler) readEntities() *store {
 			s.entities[uid] = entity{Entity: action.Entity}
 		}
 	}
-	for _, uid := range s.flatten() {
+	cyclic, crowded := s.flatten()
+	for _, uid := range cyclic {
 		c.entityFault(places[uid], uid.String()+" is its own ancestor")
+	}
+	for _, uid := range crowded {
+		c.entityFault(places[uid], fmt.Sprintf("%s has more than %d ancestors", uid, maxAncestors))
 	}
 	return s
 }
@@ -68,6 +76,31 @@ func (c *compiler) readEntities() *store {
 func (c *compiler) entityFault(at place, message string) {
 	line, column := lineAndColumn(c.archive[at.file], at.offset)
 	c.fault(at.file, line, column, message, "")
+}
+
+// jsonOffset returns where in its text a JSON reader's error is, or 0.
+func jsonOffset(err error) int64 {
+	var syntax *jsontext.SyntacticError
+	var semantic *json.SemanticError
+	switch {
+	case errors.As(err, &syntax):
+		return syntax.ByteOffset
+	case errors.As(err, &semantic):
+		return semantic.ByteOffset
+	}
+	return 0
+}
+
+// jsonMessage is what an error says beside where it is.
+func jsonMessage(err error) string {
+	var syntax *jsontext.SyntacticError
+	switch {
+	case !errors.As(err, &syntax) || syntax.Err == nil:
+		return err.Error()
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return string(syntax.JSONPointer) + " is named twice"
+	}
+	return "is not valid JSON: " + syntax.Err.Error()
 }
 
 // eachElement calls visit with every element of a JSON array and where it
@@ -90,8 +123,13 @@ func eachElement(src []byte, visit func(raw jsontext.Value, offset int64)) error
 		}
 		visit(raw, dec.InputOffset()-int64(len(raw)))
 	}
-	_, err := dec.ReadToken()
-	return err
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), Err: errors.New("there is something behind the array")}
+	}
+	return nil
 }
 
 // readEntity reads one entity in Cedar's JSON form, which the operator wrote,
@@ -118,8 +156,10 @@ func readEntity(raw jsontext.Value, schema *resolved.Schema) (cedar.Entity, erro
 // escapes it does not know, which it leaves as data, and an action in a group
 // that is no action.
 func checkEntity(e cedar.Entity) error {
-	if name := reservedName(e.Attributes); name != "" {
-		return fmt.Errorf("%s: %s is not understood here", e.UID, name)
+	for _, values := range []cedar.Record{e.Attributes, e.Tags} {
+		if name := reservedName(values); name != "" {
+			return fmt.Errorf("%s: %s is not understood here", e.UID, name)
+		}
 	}
 	for parent := range e.Parents.All() {
 		if isActionType(e.UID.Type) && !isActionType(parent.Type) {
@@ -156,7 +196,33 @@ func checkDeclared(schema *resolved.Schema, e cedar.Entity) error {
 	if err := validate.New(schema).Entity(e); err != nil {
 		return fmt.Errorf("%s: %w", e.UID, err)
 	}
-	return checkEnum(schema, e.UID)
+	named := append(slices.SortedFunc(e.Parents.All(), compareUID), e.UID)
+	named = append(append(named, entitiesIn(e.Attributes)...), entitiesIn(e.Tags)...)
+	for _, uid := range named {
+		if err := checkEnum(schema, uid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entitiesIn lists the entities that a value names.
+func entitiesIn(v cedar.Value) []cedar.EntityUID {
+	var all []cedar.EntityUID
+	switch v := v.(type) {
+	case cedar.EntityUID:
+		all = append(all, v)
+	case cedar.Record:
+		for _, value := range v.All() {
+			all = append(all, entitiesIn(value)...)
+		}
+	case cedar.Set:
+		for value := range v.All() {
+			all = append(all, entitiesIn(value)...)
+		}
+	}
+	slices.SortFunc(all, compareUID)
+	return all
 }
 
 // checkEnum reports an entity of an enumerated type that the schema does not
@@ -169,16 +235,16 @@ func checkEnum(schema *resolved.Schema, uid cedar.EntityUID) error {
 	return nil
 }
 
-// flatten gives every entity all its ancestors as parents and returns the
-// entities that are their own, in a fixed order.
-func (s *store) flatten() []cedar.EntityUID {
-	f := flattener{store: s, done: make(map[cedar.EntityUID][]cedar.EntityUID, len(s.entities))}
-	uids := make([]cedar.EntityUID, 0, len(s.entities))
-	for uid := range s.entities {
-		uids = append(uids, uid)
-	}
-	slices.SortFunc(uids, compareUID)
-	for _, uid := range uids {
+// maxAncestors is how many ancestors an entity may have: every one is kept with
+// it.
+const maxAncestors = 1000
+
+// flatten gives every entity all its ancestors as parents. It returns, in a
+// fixed order, the entities that are their own ancestors and those that have
+// too many.
+func (s *store) flatten() (cyclic, crowded []cedar.EntityUID) {
+	f := flattener{store: s, done: make(map[cedar.EntityUID][]cedar.EntityUID, len(s.entities)), open: map[cedar.EntityUID]bool{}}
+	for _, uid := range slices.SortedFunc(maps.Keys(s.entities), compareUID) {
 		f.visit(uid)
 	}
 	for uid, above := range f.done {
@@ -190,27 +256,28 @@ func (s *store) flatten() []cedar.EntityUID {
 			s.parents[ancestor.Type] = true
 		}
 	}
-	return f.cyclic
+	return f.cyclic, f.crowded
 }
 
 // A flattener finds ancestors depth first. An entity that is open is below
 // the one being visited.
 type flattener struct {
-	store  *store
-	done   map[cedar.EntityUID][]cedar.EntityUID // ancestors, each once
-	open   []cedar.EntityUID
-	cyclic []cedar.EntityUID
+	store   *store
+	done    map[cedar.EntityUID][]cedar.EntityUID // ancestors, each once
+	open    map[cedar.EntityUID]bool
+	cyclic  []cedar.EntityUID
+	crowded []cedar.EntityUID
 }
 
 func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
 	if above, ok := f.done[uid]; ok {
 		return above
 	}
-	if slices.Contains(f.open, uid) {
+	if f.open[uid] {
 		f.cyclic = append(f.cyclic, uid)
 		return nil
 	}
-	f.open = append(f.open, uid)
+	f.open[uid] = true
 	seen := map[cedar.EntityUID]bool{}
 	for parent := range f.store.entities[uid].Parents.All() {
 		seen[parent] = true
@@ -218,11 +285,12 @@ func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
 			seen[ancestor] = true
 		}
 	}
-	f.open = f.open[:len(f.open)-1]
-	above := make([]cedar.EntityUID, 0, len(seen))
-	for ancestor := range seen {
-		above = append(above, ancestor)
+	delete(f.open, uid)
+	if len(seen) > maxAncestors { // a fault; what is above does not matter any more
+		f.crowded = append(f.crowded, uid)
+		seen = nil
 	}
+	above := slices.Collect(maps.Keys(seen))
 	f.done[uid] = above
 	return above
 }
@@ -237,9 +305,10 @@ func compareUID(a, b cedar.EntityUID) int {
 	return bytes.Compare([]byte(a.ID), []byte(b.ID))
 }
 
-// lineAndColumn returns where in src a byte offset is, both from 1.
+// lineAndColumn returns where in src a byte offset is, both from 1; columns
+// count characters.
 func lineAndColumn(src []byte, offset int64) (line, column int) {
 	before := src[:min(int(offset), len(src))]
 	line = bytes.Count(before, []byte{'\n'}) + 1
-	return line, len(before) - bytes.LastIndexByte(before, '\n')
+	return line, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
 }

@@ -16,19 +16,21 @@ import (
 //	d.toDate()  drops the time of day toward 1970, not toward the past
 //	d.toTime()  is negative before 1970
 //	decimal(s)  reads a plus sign
+//
+// The first two move d by half of all time, so that it is after 1970. Dates
+// more than 146 million years from then, which are an error here, are all that
+// they are not right for.
 var repairs = map[types.Path]func(xast.Node) xast.Node{
 	"toDate": func(d xast.Node) xast.Node {
-		return xast.IfThenElse(d.LessThan(epoch()), d.Offset(duration("-86399999ms")), d)
+		return d.Offset(duration("53375995583d")).ToDate().Offset(duration("-53375995583d"))
 	},
-	"toTime": func(d xast.Node) xast.Node { // later by as many days as there can be
-		return xast.IfThenElse(d.LessThan(epoch()), d.Offset(duration("106751991167d")), d)
+	"toTime": func(d xast.Node) xast.Node {
+		return d.Offset(duration("53375995583d"))
 	},
 	"decimal": func(s xast.Node) xast.Node {
 		return xast.IfThenElse(s.Like(types.NewPattern("+", types.Wildcard{})), xast.String(""), s)
 	},
 }
-
-func epoch() xast.Node { return xast.ExtensionCall("datetime", xast.String("1970-01-01")) }
 
 func duration(d types.String) xast.Node { return xast.ExtensionCall("duration", xast.String(d)) }
 
@@ -41,7 +43,7 @@ func repair(p *xast.Policy) {
 }
 
 // repairCall repairs the innermost calls first and goes no further below a
-// call it has repaired, because what stands there now has the argument twice.
+// call it has repaired, because what stands there now has calls of its own.
 func repairCall(n xast.IsNode) bool {
 	call, ok := n.(xast.NodeTypeExtensionCall)
 	if !ok {
@@ -74,7 +76,35 @@ func refused(p *xast.Policy) string {
 			return uid.String() + " is not an action: its type must be Action"
 		}
 	}
+	if nestsDecimal(p) {
+		return "decimal() inside the argument of decimal()"
+	}
 	return ""
+}
+
+// nestsDecimal reports whether a policy has a decimal() in the argument of
+// another, which nobody writes; each would double what the repair makes of it.
+func nestsDecimal(p *xast.Policy) bool {
+	nested := false
+	isDecimal := func(n xast.IsNode) bool {
+		call, ok := n.(xast.NodeTypeExtensionCall)
+		return ok && call.Name == "decimal"
+	}
+	for _, condition := range p.Conditions {
+		xast.Inspect(xast.NewNode(condition.Body), func(n xast.IsNode) bool {
+			if !isDecimal(n) {
+				return !nested
+			}
+			for _, argument := range n.(xast.NodeTypeExtensionCall).Args {
+				xast.Inspect(xast.NewNode(argument), func(inner xast.IsNode) bool {
+					nested = nested || isDecimal(inner)
+					return !nested
+				})
+			}
+			return false
+		})
+	}
+	return nested
 }
 
 func isActionType(t cedar.EntityType) bool {

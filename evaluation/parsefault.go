@@ -9,6 +9,9 @@ import (
 // parseFault reports what a parser says about a statement.
 func (c *compiler) parseFault(file string, st statement, err error) {
 	said := readParseError(err.Error())
+	if said.isPastIt() {
+		said.stepBack(st.text)
+	}
 	line, column := st.line, st.column
 	if said.line > 0 {
 		line, column = st.position(said.line, said.column)
@@ -20,7 +23,8 @@ func (c *compiler) parseFault(file string, st statement, err error) {
 // all that cedar-go gives.
 type parseError struct {
 	line, column int    // in the statement; 0 when it does not say
-	token        string // where it stopped, quoted; "" when it does not say
+	token        string // at that place; "" when it does not say
+	atEnd        bool   // that place is behind the last token
 	message      string
 }
 
@@ -33,18 +37,50 @@ func readParseError(text string) parseError {
 	}
 	line, _ := strconv.Atoi(m[1]) // digits, by the expression
 	column, _ := strconv.Atoi(m[2])
-	return parseError{line: line, column: column, token: m[3], message: text[len(m[0]):]}
+	token, _ := strconv.Unquote(m[3])
+	return parseError{line: line, column: column, token: token, atEnd: m[3] == `""`, message: text[len(m[0]):]}
+}
+
+// isPastIt reports whether the place is that of the token behind the one that
+// is wrong, as it is where the parser has taken that one already.
+func (e parseError) isPastIt() bool {
+	got, exact := strings.CutPrefix(e.message, "exact got ")
+	if exact {
+		return !strings.HasPrefix(got, " want ")
+	}
+	return strings.HasPrefix(e.message, "unexpected effect") || e.token != "" && !strings.HasPrefix(e.message, "got ")
+}
+
+// stepBack moves the place to the token before it.
+func (e *parseError) stepBack(text []byte) {
+	line, column := 1, 1
+	before := *e
+	for len(text) > 0 && (line < e.line || line == e.line && column < e.column) {
+		length, blank := element(text)
+		if !blank {
+			before.line, before.column, before.token, before.atEnd = line, column, string(text[:length]), false
+		}
+		for _, r := range string(text[:length]) {
+			if r == '\n' {
+				line, column = line+1, 1
+			} else {
+				column++
+			}
+		}
+		text = text[length:]
+	}
+	*e = before
 }
 
 // why says what is wrong, in words of its own for the parser's commonest.
 func (e parseError) why() string {
-	found := e.token
-	if found == `""` {
+	found := strconv.Quote(e.token)
+	if e.atEnd {
 		found = "the end of the policy"
 	}
 	_, wanted, exact := strings.Cut(e.message, " want ")
 	switch {
-	case found == "":
+	case e.token == "" && !e.atEnd:
 		return e.message
 	case exact:
 		return "expected " + wanted + ", found " + found

@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cedar-policy/cedar-go"
@@ -93,7 +94,7 @@ func (s *Snapshot) refuse(r cedar.Request) string {
 		return notSubject
 	}
 	if s.schema == nil {
-		if s.subjectTypes == nil && s.store.parents[r.Principal.Type] {
+		if s.subjectTypes == nil && (s.store.parents[r.Principal.Type] || s.settings.isParentType(r.Principal.Type)) {
 			return notSubject
 		}
 		return ""
@@ -149,9 +150,9 @@ func (q *query) lay(e entity) {
 // describes resources could give the subject attributes.
 func (q *query) sameEntity(said claims) error {
 	known, _ := q.Get(q.request.Principal)
-	for name, value := range said.attributes {
-		if own, ok := known.Attributes.Get(name); !ok || !own.Equal(value) {
-			return authzen.Invalid("/resource/properties/"+string(name), "must equal what is known of the subject, which the resource is")
+	for _, name := range slices.Sorted(maps.Keys(said.attributes)) {
+		if own, ok := known.Attributes.Get(name); !ok || !own.Equal(said.attributes[name]) {
+			return authzen.Invalid(below("/resource/properties", string(name)), "must equal what is known of the subject, which the resource is")
 		}
 	}
 	return nil
@@ -270,7 +271,10 @@ func (s *Snapshot) context(q *query, req *authzen.EvaluationRequest, env Environ
 		values[cedar.String(s.settings.Clock)] = types.NewDatetime(env.Time)
 	}
 	q.request.Context = cedar.NewRecord(values)
-	return missing(shape, values, "/context")
+	if name := missing(shape, values); name != "" {
+		return authzen.Invalid(below("/context", name), "is required by the schema")
+	}
+	return nil
 }
 
 func (s *Snapshot) readContext(q *query, shape *shape, raw jsontext.Value, into cedar.RecordMap) error {
@@ -303,8 +307,8 @@ func (s *Snapshot) readContext(q *query, shape *shape, raw jsontext.Value, into 
 // readAction reads the action's properties, which policies find in the context.
 func (s *Snapshot) readAction(shape *shape, action authzen.Action, into cedar.RecordMap) error {
 	declared, ok := shape.member(contextAction)
-	if !ok && s.settings.UndeclaredAttributes == undeclaredRefuse {
-		return authzen.Invalid("/action/properties", "are not declared by the schema: it has no context.%s for %q", contextAction, action.Name)
+	if !ok {
+		declared = &noMembers
 	}
 	properties, err := newReader(action.Properties, "/action/properties", &s.settings).record(declared)
 	if ok {
@@ -312,3 +316,6 @@ func (s *Snapshot) readAction(shape *shape, action authzen.Action, into cedar.Re
 	}
 	return err
 }
+
+// noMembers is the shape of a record for which nothing is declared.
+var noMembers = shape{kind: kindRecord, declared: true}

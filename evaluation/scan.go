@@ -3,6 +3,7 @@ package evaluation
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -45,6 +46,7 @@ type scanner struct {
 	unary     int
 	hasPath   int  // attributes so far in a has path; 0 outside one
 	like      bool // the next string is a pattern
+	previous  byte // that the previous element began with
 
 	file       string
 	statements []statement
@@ -80,37 +82,59 @@ func invalidUTF8(src []byte) int {
 
 // next consumes one lexical element.
 func (s *scanner) next() {
-	c := s.src[s.at]
+	rest := s.src[s.at:]
+	length, blank := element(rest)
+	unclosed := rest[0] == '"' && !isClosed(rest[:length])
 	switch {
-	case c == ' ', c == '\t', c == '\n', c == '\r':
-		s.advance(1)
-	case bytes.HasPrefix(s.src[s.at:], []byte("//")):
-		s.advance(lineLength(s.src[s.at:]))
-	case bytes.HasPrefix(s.src[s.at:], []byte("/*")):
+	case bytes.HasPrefix(rest, []byte("/*")):
 		s.fault("block comments are not Cedar", "use // on each line")
-		s.advance(2)
+	case blank:
 	default:
 		s.begin()
-		s.element(c)
+		s.visit(rest[:length])
+	}
+	s.advance(length)
+	if !blank && rest[0] == ';' || unclosed { // no semicolon of Cedar stands in brackets
+		s.end()
 	}
 }
 
-func (s *scanner) element(c byte) {
-	word := wordLength(s.src[s.at:])
-	switch {
+// element returns the length of the lexical element that src begins with, and
+// whether it is white space or a comment.
+func element(src []byte) (length int, blank bool) {
+	switch c := src[0]; {
+	case c == ' ', c == '\t', c == '\n', c == '\r':
+		return 1, true
+	case bytes.HasPrefix(src, []byte("//")):
+		return lineLength(src), true
+	case bytes.HasPrefix(src, []byte("/*")):
+		return commentLength(src), true
 	case c == '"':
-		s.quoted()
-	case word > 0:
-		s.word(string(s.src[s.at : s.at+word]))
-		s.advance(word)
-	case c == ';' && s.nesting == 0:
-		s.advance(1)
-		s.end()
-	default:
-		s.punctuation(c)
-		_, size := utf8.DecodeRune(s.src[s.at:])
-		s.advance(size)
+		return quotedLength(src), false
+	case len(src) > 1 && slices.Contains(pairs, string(src[:2])):
+		return 2, false
 	}
+	if n := wordLength(src); n > 0 {
+		return n, false
+	}
+	_, size := utf8.DecodeRune(src)
+	return size, false
+}
+
+// pairs are the punctuation of two characters.
+var pairs = []string{"==", "!=", "<=", ">=", "&&", "||", "::"}
+
+// visit takes account of an element that is not blank.
+func (s *scanner) visit(text []byte) {
+	switch {
+	case text[0] == '"':
+		s.quoted(text)
+	case wordLength(text) > 0:
+		s.word(string(text))
+	default:
+		s.punctuation(text)
+	}
+	s.previous = text[0]
 }
 
 func (s *scanner) begin() {
@@ -129,7 +153,7 @@ func (s *scanner) end() {
 	} else if !s.faultSince(st) {
 		s.statements = append(s.statements, st)
 	}
-	s.startedAt, s.nesting, s.unary, s.hasPath, s.like = -1, 0, 0, 0, false
+	s.startedAt, s.nesting, s.unary, s.hasPath, s.like, s.previous = -1, 0, 0, 0, false, 0
 }
 
 // faultSince reports whether the statement that began at st has a fault.
@@ -141,39 +165,36 @@ func (s *scanner) faultSince(st statement) bool {
 	return last.Line > st.line || last.Line == st.line && last.Column >= st.column
 }
 
-// quoted consumes a string literal.
-func (s *scanner) quoted() {
-	end := s.at + 1
-	for end < len(s.src) && s.src[end] != '"' {
-		if s.src[end] == '\\' {
-			end++
-		}
-		end++
-	}
-	end = min(end+1, len(s.src))
-	if s.like && end-s.at-2 > maxLikeString {
+func (s *scanner) quoted(text []byte) {
+	if s.like && len(text)-2 > maxLikeString {
 		s.fault(fmt.Sprintf("this pattern is longer than %d bytes", maxLikeString), "")
 	}
 	s.unary, s.hasPath, s.like = 0, 0, false
-	s.advance(end - s.at)
 }
 
+// word counts the attributes of a has path: the word behind has and those that
+// follow it behind a dot each.
 func (s *scanner) word(w string) {
-	s.unary, s.like = 0, w == "like"
+	s.unary, s.like = 0, w == "like" && s.previous != '@'
 	switch {
-	case w == "has":
-		s.hasPath = 1
-	case s.hasPath > 0:
+	case s.hasPath == 1 || s.hasPath > 1 && s.previous == '.':
 		s.hasPath++
 		if s.hasPath == maxHasPath+2 {
 			s.fault(fmt.Sprintf("this has path names more than %d attributes", maxHasPath), "")
 		}
+	case w == "has" && s.previous != '@':
+		s.hasPath = 1
+	default:
+		s.hasPath = 0
 	}
 }
 
-func (s *scanner) punctuation(c byte) {
-	switch c {
+func (s *scanner) punctuation(text []byte) {
+	switch text[0] {
 	case '!', '-':
+		if len(text) > 1 {
+			break
+		}
 		s.unary++
 		if s.unary == maxUnary+1 {
 			s.fault(fmt.Sprintf("more than %d ! or - in a row", maxUnary), "")
@@ -188,7 +209,7 @@ func (s *scanner) punctuation(c byte) {
 		s.nesting = max(0, s.nesting-1)
 	}
 	s.unary = 0
-	if c != '.' {
+	if text[0] != '.' {
 		s.hasPath = 0
 	}
 }
@@ -215,6 +236,42 @@ func lineLength(src []byte) int {
 		return i
 	}
 	return len(src)
+}
+
+// commentLength is that of a block comment, or what there is of one.
+func commentLength(src []byte) int {
+	if i := bytes.Index(src, []byte("*/")); i >= 0 {
+		return i + 2
+	}
+	return len(src)
+}
+
+// quotedLength is that of a string literal; one that is not closed ends with
+// its line.
+func quotedLength(src []byte) int {
+	for i := 1; i < len(src); i++ {
+		switch src[i] {
+		case '"':
+			return i + 1
+		case '\n':
+			return i
+		case '\\':
+			i++
+		}
+	}
+	return len(src)
+}
+
+// isClosed reports whether a string literal ends with its quote.
+func isClosed(quoted []byte) bool {
+	escaped := false
+	for _, c := range quoted[1:] {
+		if c == '"' && !escaped {
+			return true
+		}
+		escaped = c == '\\' && !escaped
+	}
+	return false
 }
 
 func wordLength(src []byte) int {

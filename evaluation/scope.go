@@ -195,3 +195,28 @@ func cannotError(n xast.IsNode) bool {
 	variable, _ := entityTests(n)
 	return variable != ""
 }
+
+// literals lists the entities that a policy names.
+func literals(p *xast.Policy) []cedar.EntityUID {
+	var all []cedar.EntityUID
+	tests := append(actionTests(p.Action), p.Principal, p.Resource)
+	for _, test := range tests {
+		switch t := test.(type) {
+		case xast.ScopeTypeEq:
+			all = append(all, t.Entity)
+		case xast.ScopeTypeIn:
+			all = append(all, t.Entity)
+		case xast.ScopeTypeIsIn:
+			all = append(all, t.Entity)
+		}
+	}
+	for _, condition := range p.Conditions {
+		xast.Inspect(xast.NewNode(condition.Body), func(n xast.IsNode) bool {
+			if entity, ok := entityLiteral(n); ok {
+				all = append(all, entity)
+			}
+			return true
+		})
+	}
+	return all
+}

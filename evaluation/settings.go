@@ -1,9 +1,11 @@
 package evaluation
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -74,22 +76,24 @@ const (
 // readSettings reads a config.yaml.
 func readSettings(file string, src []byte) (settings, Faults) {
 	var s settings
-	if err := yaml.UnmarshalWithOptions(src, &s, yaml.Strict()); err != nil {
+	if err := decodeYAML(src, &s); err != nil {
 		return s, Faults{yamlFault(file, err)}
 	}
 	return s, s.check(file)
 }
 
 // strictness orders the values of on_policy_error.
-var strictness = []string{"", onErrorSkip, onErrorDeny, onErrorDenyAny}
+var strictness = []string{onErrorSkip, onErrorDeny, onErrorDenyAny}
 
-// add lays a tenant's settings over those of the root. They may not weaken
-// what happens when a policy errors.
-func (s *settings) add(own settings) error {
+// add lays settings over those that are there. A tenant's may not weaken what
+// happens when a policy errors.
+func (s *settings) add(own settings, tenant bool) error {
 	s.TypeAliases = joined(s.TypeAliases, own.TypeAliases)
 	s.Parents = joined(s.Parents, own.Parents)
 	s.Attributes = joined(s.Attributes, own.Attributes)
-	s.SubjectTypes = append(s.SubjectTypes, own.SubjectTypes...)
+	if own.SubjectTypes != nil { // an empty list lets nobody in
+		s.SubjectTypes = append([]string{}, slices.Concat(s.SubjectTypes, own.SubjectTypes)...)
+	}
 	s.PEPAuthoritative = append(s.PEPAuthoritative, own.PEPAuthoritative...)
 	s.SelfTest = append(s.SelfTest, own.SelfTest...)
 	s.UndeclaredAttributes = cmp.Or(own.UndeclaredAttributes, s.UndeclaredAttributes)
@@ -97,8 +101,9 @@ func (s *settings) add(own settings) error {
 	s.Limits.ArrayElements = cmp.Or(own.Limits.ArrayElements, s.Limits.ArrayElements)
 	s.Limits.NestedArrayElements = cmp.Or(own.Limits.NestedArrayElements, s.Limits.NestedArrayElements)
 	s.Limits.StringBytes = cmp.Or(own.Limits.StringBytes, s.Limits.StringBytes)
-	if own.OnPolicyError != "" && slices.Index(strictness, own.OnPolicyError) < slices.Index(strictness, s.OnPolicyError) {
-		return fmt.Errorf("on_policy_error: %s is laxer than the guardrails' %s", own.OnPolicyError, s.OnPolicyError)
+	guard := cmp.Or(s.OnPolicyError, onErrorDeny)
+	if strict := slices.Index(strictness, own.OnPolicyError); tenant && strict >= 0 && strict < slices.Index(strictness, guard) {
+		return fmt.Errorf("on_policy_error: %s is laxer than the guardrails' %s", own.OnPolicyError, guard)
 	}
 	s.OnPolicyError = cmp.Or(own.OnPolicyError, s.OnPolicyError)
 	return nil
@@ -143,6 +148,15 @@ func (s *settings) check(file string) Faults {
 			fault(name+" is not the name of a Cedar entity type", "")
 		}
 	}
+	for _, name := range s.PEPAuthoritative {
+		entityType, _, _ := strings.Cut(name, ".")
+		if _, err := types.NewEntityType(entityType); err != nil {
+			fault("pep_authoritative: "+name+" is neither an entity type nor an attribute of one", "")
+		}
+	}
+	if slices.Contains([]string{contextAction, contextApproval, contextSupport}, s.Clock) {
+		fault("clock: context."+s.Clock+" is taken", "")
+	}
 	if s.Limits.ArrayElements < 0 || s.Limits.NestedArrayElements < 0 || s.Limits.StringBytes < 0 {
 		fault("limits must not be negative", "")
 	}
@@ -157,6 +171,16 @@ func (s *settings) entityType(sent string) (cedar.EntityType, error) {
 	return types.NewEntityType(sent)
 }
 
+// isParentType reports whether subjects may be given parents of that type.
+func (s *settings) isParentType(t cedar.EntityType) bool {
+	for _, name := range s.Parents {
+		if name == string(t) {
+			return true
+		}
+	}
+	return false
+}
+
 // pepWins reports whether the PEP is the authority for an attribute.
 func (s *settings) pepWins(entity cedar.EntityType, attribute string) bool {
 	if len(s.PEPAuthoritative) == 0 {
@@ -164,6 +188,63 @@ func (s *settings) pepWins(entity cedar.EntityType, attribute string) bool {
 	}
 	return slices.Contains(s.PEPAuthoritative, string(entity)) ||
 		slices.Contains(s.PEPAuthoritative, string(entity)+"."+attribute)
+}
+
+// What config.yaml may be, before the YAML reader sees it: it takes quadratic
+// time on nested text.
+const (
+	maxYAML        = 1 << 20 // bytes
+	maxYAMLNesting = 64      // brackets open, or dashes in a row, at once
+)
+
+// decodeYAML reads one YAML document strictly. Whatever the reader does with
+// it, the error is an error.
+func decodeYAML(src []byte, into any) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("is not understood: %v", p)
+		}
+	}()
+	if len(src) > maxYAML || nestsYAML(src) {
+		return fmt.Errorf("the text is longer than %d bytes or nests deeper than %d levels", maxYAML, maxYAMLNesting)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict())
+	if err := dec.Decode(into); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return errors.New("there is more than one document")
+	}
+	return nil
+}
+
+// nestsYAML reports whether text nests too deep, whether or not it is YAML.
+func nestsYAML(src []byte) bool {
+	open, dashes := 0, 0
+	for _, c := range src {
+		switch c {
+		case '[', '{':
+			open++
+		case ']', '}':
+			open = max(0, open-1)
+		case '-', '?':
+			dashes++
+			if dashes > maxYAMLNesting {
+				return true
+			}
+			continue
+		case ' ':
+			continue
+		}
+		dashes = 0
+		if open > maxYAMLNesting {
+			return true
+		}
+	}
+	return false
 }
 
 // yamlFault turns what the YAML reader says into a Fault.

@@ -19,6 +19,7 @@ type shape struct {
 	element  *shape           // of kindSet
 	members  map[string]memberShape
 	declared bool // of kindRecord: members lists every member there may be
+	orArray  bool // an array of such values will do, too
 }
 
 type memberShape struct {
@@ -146,7 +147,8 @@ func shapesFrom(attributes map[string]string) (shapes, Faults) {
 	for _, path := range slices.Sorted(maps.Keys(attributes)) {
 		value, ok := namedShape(attributes[path])
 		owner, rest, dotted := strings.Cut(path, ".")
-		if !ok || !dotted {
+		_, err := types.NewEntityType(owner)
+		if !ok || !dotted || err != nil {
 			faults = append(faults, Fault{File: fileConfig,
 				Message: "attributes: " + path + ": " + attributes[path] + " is not understood",
 				Hint:    "write type.attribute: and the name of an entity type, or ipaddr, datetime, duration or decimal"})
@@ -160,32 +162,38 @@ func shapesFrom(attributes map[string]string) (shapes, Faults) {
 				out.entities[cedar.EntityType(owner)] = root
 			}
 		}
-		root.put(strings.Split(rest, "."), value)
+		if !root.put(strings.Split(rest, "."), value) {
+			faults = append(faults, Fault{File: fileConfig, Message: "attributes: " + path + " lies below an attribute that is no record"})
+		}
 	}
 	return out, faults
 }
 
 func namedShape(name string) (*shape, bool) {
 	if k, ok := extensions[name]; ok {
-		return &shape{kind: k}, true
+		return &shape{kind: k, orArray: true}, true
 	}
 	entity, err := types.NewEntityType(name)
-	return &shape{kind: kindEntity, entity: entity}, err == nil
+	return &shape{kind: kindEntity, entity: entity, orArray: true}, err == nil
 }
 
-// put declares the shape of the value at path below s.
-func (s *shape) put(path []string, value *shape) {
+// put declares the shape of the value at path below s. It reports false where
+// something on the way is no record.
+func (s *shape) put(path []string, value *shape) bool {
+	if s.kind != kindRecord {
+		return false
+	}
 	if s.members == nil {
 		s.members = map[string]memberShape{}
 	}
 	if len(path) == 1 {
 		s.members[path[0]] = memberShape{shape: value}
-		return
+		return true
 	}
 	next := s.members[path[0]].shape
 	if next == nil {
 		next = &shape{kind: kindRecord}
 		s.members[path[0]] = memberShape{shape: next}
 	}
-	next.put(path[1:], value)
+	return next.put(path[1:], value)
 }

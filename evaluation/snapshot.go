@@ -76,7 +76,9 @@ func (s *Snapshot) outcome(permitted bool, diagnostic cedar.Diagnostic, support 
 	}
 	if s.denyingError(diagnostic.Errors) {
 		out.Errors = append(out.Errors, decisionlog.PolicyError{Message: errorEvaluation})
-		return out
+		if permitted {
+			return out
+		}
 	}
 	terms := make([]*obligations.Terms, len(diagnostic.Reasons))
 	for i, reason := range diagnostic.Reasons {

@@ -64,7 +64,6 @@ func isReserved(name string) bool {
 // record reads an object, each member in its shape.
 func (r *reader) record(s *shape) (cedar.Record, error) {
 	values := cedar.RecordMap{}
-	path := r.here()
 	err := r.members(func(name string) error {
 		value, err := r.member(s, name)
 		if value != nil {
@@ -72,23 +71,36 @@ func (r *reader) record(s *shape) (cedar.Record, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return cedar.Record{}, err
+	if err == nil {
+		err = r.missing(s, values)
 	}
-	return cedar.NewRecord(values), missing(s, values, path)
+	return cedar.NewRecord(values), err
 }
 
-// missing reports a member that the shape requires and values lacks.
-func missing(s *shape, values cedar.RecordMap, path string) error {
+// missing reports a member that the shape requires and the values of the object
+// just read lack.
+func (r *reader) missing(s *shape, values cedar.RecordMap) error {
+	if name := missing(s, values); name != "" {
+		return authzen.Invalid(below(r.here(), name), "is required by the schema")
+	}
+	return nil
+}
+
+func missing(s *shape, values cedar.RecordMap) string {
 	if s == nil || !s.declared {
-		return nil
+		return ""
 	}
 	for _, name := range s.names() {
 		if _, ok := values[cedar.String(name)]; !ok && s.members[name].required {
-			return authzen.Invalid(path+"/"+name, "is required by the schema")
+			return name
 		}
 	}
-	return nil
+	return ""
+}
+
+// below is the JSON Pointer of a member of the object at path.
+func below(path, member string) string {
+	return string(jsontext.Pointer(path).AppendToken(member))
 }
 
 // member reads the value of a record's member. It is nil for a member that is
@@ -157,7 +169,6 @@ func (r *reader) object(s *shape) (cedar.Value, error) {
 // reference reads {"type":…,"id":…} where the shape is an entity.
 func (r *reader) reference(s *shape) (cedar.Value, error) {
 	sent := map[string]string{}
-	path := r.here()
 	err := r.members(func(name string) error {
 		token, err := r.dec.ReadToken()
 		if err != nil {
@@ -172,6 +183,7 @@ func (r *reader) reference(s *shape) (cedar.Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	path := r.here()
 	id, ok := sent["id"]
 	if !ok {
 		return nil, authzen.Invalid(path+"/id", "is required")
@@ -198,11 +210,11 @@ func (r *reader) array(s *shape) (cedar.Value, error) {
 		element = nil
 	case kindSet:
 		element = s.element
-	case kindEntity, kindDecimal, kindIPAddr, kindDatetime, kindDuration:
-		// In config.yaml a path's type is that of an array's elements as well.
 	default:
-		r.skip()
-		return nil, r.mismatch(s)
+		if !s.orArray {
+			r.skip()
+			return nil, r.mismatch(s)
+		}
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
 		return nil, r.syntax(err)

@@ -21,11 +21,18 @@ type Support struct {
 // ReadSupport reads context.supported_obligations. A value that is no array
 // of strings says nothing (the context is free-form), and so does nil.
 func ReadSupport(raw jsontext.Value) Support {
-	var types []string
+	var types []*string
 	if raw.Kind() != '[' || json.Unmarshal(raw, &types) != nil {
 		return Support{}
 	}
-	return Support{declared: true, types: types}
+	s := Support{declared: true}
+	for _, t := range types {
+		if t == nil {
+			return Support{}
+		}
+		s.types = append(s.types, *t)
+	}
+	return s
 }
 
 // Has reports whether the PEP declared the type.
@@ -83,7 +90,7 @@ func (d *Demand) add(o Obligation, support Support) {
 // approval returns the template of the first determining permit, or "" when
 // one of them permits without approval.
 func approval(permitted bool, determining []*Terms) string {
-	if !permitted || slices.ContainsFunc(determining, func(t *Terms) bool { return t.Approval == "" }) {
+	if !permitted || len(determining) == 0 || slices.ContainsFunc(determining, func(t *Terms) bool { return t.Approval == "" }) {
 		return ""
 	}
 	return determining[0].Approval

@@ -41,18 +41,46 @@ const (
 	keyReasonAdmin = "reason_admin"
 )
 
-// kinds are the obligation types by annotation.
+// kinds are the obligation types by annotation (Obligations Profile,
+// "Obligation Types").
 var kinds = map[string]kind{
-	"obligation_step_up":             {authzen.ObligationStepUp, true, []string{"acr_value"}},
-	"obligation_notification":        {authzen.ObligationNotification, false, []string{"to", "body"}},
-	"obligation_session_termination": {authzen.ObligationSessionTermination, false, []string{"subject"}},
+	"obligation_step_up":             {authzen.ObligationStepUp, true, []property{{name: "acr_value"}, {name: "amr_values", list: true, optional: true}}},
+	"obligation_notification":        {authzen.ObligationNotification, false, []property{{name: "to"}, {name: "body"}, {name: "topic", optional: true}}},
+	"obligation_session_termination": {authzen.ObligationSessionTermination, false, []property{{name: "subject"}}},
 	"obligation_custom":              {authzen.ObligationCustom, true, nil},
 }
 
 type kind struct {
+	name       string
+	withhold   bool // unless the annotation says otherwise
+	properties []property
+}
+
+// A property is a string, or a list of strings.
+type property struct {
 	name     string
-	withhold bool     // unless the annotation says otherwise
-	required []string // string members of the properties (Obligations Profile, "Obligation Types")
+	list     bool
+	optional bool
+}
+
+// check holds a property's value, nil where there is none, against its type.
+func (p property) check(value jsontext.Value) error {
+	strings, wanted := []jsontext.Value{value}, "the string"
+	switch {
+	case value == nil && p.optional:
+		return nil
+	case p.list:
+		wanted = "a list of strings as"
+		if json.Unmarshal(value, &strings) != nil || value.Kind() != '[' {
+			strings = []jsontext.Value{nil}
+		}
+	}
+	for _, s := range strings {
+		if s.Kind() != '"' {
+			return fmt.Errorf("needs %s %q", wanted, p.name)
+		}
+	}
+	return nil
 }
 
 // reserved are the beginnings of annotation keys that belong to this package:
@@ -124,9 +152,9 @@ func (k kind) parse(value string) (Obligation, error) {
 	if err := json.Unmarshal([]byte(value), &members); err != nil || members == nil {
 		return Obligation{}, fmt.Errorf("must be a JSON object: %q", value)
 	}
-	for _, name := range k.required {
-		if members[name].Kind() != '"' {
-			return Obligation{}, fmt.Errorf("needs the string %q", name)
+	for _, p := range k.properties {
+		if err := p.check(members[p.name]); err != nil {
+			return Obligation{}, err
 		}
 	}
 	withhold, err := k.withholds(members)

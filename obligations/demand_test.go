@@ -1,0 +1,208 @@
+package obligations_test
+
+import (
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/obligations"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// The terms of policies, by what they ask for.
+var (
+	plain     = &obligations.Terms{}
+	bySRE     = &obligations.Terms{Approval: "sre"}
+	byLawyers = &obligations.Terms{Approval: "lawyers"}
+	notifies  = asks("notification", `{"to":"soc","body":"b"}`, false)
+	stepsUp   = asks("step-up", `{"acr_value":"aal2"}`, true)
+	ends      = asks("session_termination", `{"subject":"alice"}`, false)
+	redacts   = asks("custom", `{"redact":"card"}`, true)
+)
+
+func asks(kind, properties string, withhold bool) *obligations.Terms {
+	return &obligations.Terms{Obligations: []obligations.Obligation{{Type: kind, Properties: jsontext.Value(properties), Withhold: withhold}}}
+}
+
+// What the PEP is told, with ids in order.
+func obliges(all ...authzen.Obligation) []authzen.Obligation {
+	for i := range all {
+		all[i].ID = []string{"obligation-1", "obligation-2", "obligation-3", "obligation-4"}[i]
+	}
+	return all
+}
+
+func obligation(kind, properties string) authzen.Obligation {
+	return authzen.Obligation{Type: kind, Properties: jsontext.Value(properties)}
+}
+
+var (
+	notification = obligation("notification", `{"to":"soc","body":"b"}`)
+	stepUp       = obligation("step-up", `{"acr_value":"aal2"}`)
+	termination  = obligation("session_termination", `{"subject":"alice"}`)
+	redaction    = obligation("custom", `{"redact":"card"}`)
+	sreApproval  = obligation("custom", `{"action":"approval_required","template":"sre"}`)
+	lawApproval  = obligation("custom", `{"action":"approval_required","template":"lawyers"}`)
+)
+
+func TestCompose(t *testing.T) {
+	const (
+		silent  = ``
+		nothing = `[]`
+		every   = `["step-up","notification","session_termination","custom"]`
+	)
+	type terms = []*obligations.Terms
+	tests := []struct {
+		name        string
+		permitted   bool
+		determining terms
+		support     string
+		want        bool                 // what the PEP is told
+		obligations []authzen.Obligation // what is recorded
+		withheld    bool                 // and is not told
+	}{
+		{"a plain permit", permit, terms{plain}, silent, true, nil, false},
+		{"a plain forbid", forbid, terms{plain}, every, false, nil, false},
+		{"no policy at all", forbid, nil, silent, false, nil, false},
+
+		// Any type may be issued to a PEP that says nothing, but what must not be
+		// missed is denied instead: OB-8, OB-20, OB-28.
+		{"a notification to a silent PEP", permit, terms{notifies}, silent, true, obliges(notification), false},
+		{"a notification to a PEP that meets nothing", permit, terms{notifies}, nothing, true, obliges(notification), false},
+		{"a step-up for a silent PEP", permit, terms{stepsUp}, silent, false, obliges(stepUp), true},
+		{"a step-up for a PEP that meets nothing", permit, terms{stepsUp}, nothing, false, obliges(stepUp), true},
+		{"a step-up for a PEP that meets others", permit, terms{stepsUp}, `["custom","notification"]`, false, obliges(stepUp), true},
+		{"a step-up for a PEP that steps up", permit, terms{stepsUp}, `["custom","step-up"]`, true, obliges(stepUp), false},
+		{"a type in another case", permit, terms{stepsUp}, `["Step-Up","step_up"]`, false, obliges(stepUp), true},
+		{"a type nobody knows", permit, terms{redacts}, `["custom","telepathy"]`, true, obliges(redaction), false},
+		{"a notification that must not be missed", permit, terms{asks("notification", `{"to":"soc","body":"b"}`, true)}, silent, false, obliges(notification), true},
+		{"a custom one that may be", permit, terms{asks("custom", `{"redact":"card"}`, false)}, nothing, true, obliges(redaction), false},
+		{"one of two is not met", permit, terms{notifies, stepsUp}, `["notification"]`, false, obliges(notification, stepUp), true},
+		{"both are met", permit, terms{notifies, stepsUp}, every, true, obliges(notification, stepUp), false},
+
+		// A type that is declared in no way at all is as if not declared: OB-30.
+		{"support as a string", permit, terms{redacts}, `"custom"`, false, obliges(redaction), true},
+		{"support as an object", permit, terms{redacts}, `{"custom":true}`, false, obliges(redaction), true},
+		{"support as true", permit, terms{redacts}, `true`, false, obliges(redaction), true},
+		{"support as null", permit, terms{redacts}, `null`, false, obliges(redaction), true},
+		{"support with a number", permit, terms{redacts}, `["custom",1]`, false, obliges(redaction), true},
+		{"support with a null", permit, terms{redacts}, `["custom",null]`, false, obliges(redaction), true},
+		{"support in an array", permit, terms{redacts}, `[["custom"]]`, false, obliges(redaction), true},
+
+		// A denial carries its obligations: OB-2.
+		{"a forbid that ends sessions", forbid, terms{ends}, silent, false, obliges(termination), false},
+		{"a forbid that steps up", forbid, terms{stepsUp}, nothing, false, obliges(stepUp), false},
+		{"two forbids", forbid, terms{ends, notifies}, silent, false, obliges(termination, notification), false},
+
+		// An approval is asked for where no permit goes without.
+		{"an approval", permit, terms{bySRE}, every, true, obliges(sreApproval), false},
+		{"an approval for a silent PEP", permit, terms{bySRE}, silent, false, obliges(sreApproval), true},
+		{"an approval for a PEP that meets nothing", permit, terms{bySRE}, nothing, false, obliges(sreApproval), true},
+		{"an approval that one permit needs", permit, terms{bySRE, plain}, silent, true, nil, false},
+		{"an approval that another needs", permit, terms{plain, bySRE}, silent, true, nil, false},
+		{"an approval that all need", permit, terms{byLawyers, bySRE}, every, true, obliges(lawApproval), false},
+		{"an approval that all need, by the first", permit, terms{bySRE, byLawyers}, every, true, obliges(sreApproval), false},
+		{"an approval beside an obligation", permit, terms{bySRE, notifies}, silent, true, obliges(notification), false},
+		{"an approval behind obligations", permit, terms{{Approval: "sre", Obligations: notifies.Obligations}, {Approval: "lawyers", Obligations: stepsUp.Obligations}},
+			every, true, obliges(notification, stepUp, sreApproval), false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := obligations.Compose(test.permitted, test.determining, obligations.ReadSupport(jsontext.Value(test.support)))
+			want := obligations.Demand{Decision: test.want, Obligations: test.obligations}
+			if len(test.obligations) > 0 && !test.withheld {
+				want.Context = &authzen.DecisionContext{Obligations: test.obligations}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("demand (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Reasons are joined, each sentence once, in the order of the policies.
+func TestComposeReasons(t *testing.T) {
+	says := func(user, admin string) *obligations.Terms {
+		return &obligations.Terms{ReasonUser: user, ReasonAdmin: admin}
+	}
+	tests := []struct {
+		name        string
+		determining []*obligations.Terms
+		want        *authzen.DecisionContext
+	}{
+		{"none", []*obligations.Terms{says("", ""), plain}, nil},
+		{"one", []*obligations.Terms{plain, says("Closed.", "")}, &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Closed."}}},
+		{"for both", []*obligations.Terms{says("Closed.", "By hand.")},
+			&authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Closed."}, ReasonAdmin: authzen.Reason{"en": "By hand."}}},
+		{"several", []*obligations.Terms{says("B.", "x"), says("A.", ""), says("B.", "x"), says("C.", "y")},
+			&authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "B. A. C."}, ReasonAdmin: authzen.Reason{"en": "x y"}}},
+	}
+	for _, test := range tests {
+		for _, permitted := range []bool{permit, forbid} {
+			got := obligations.Compose(permitted, test.determining, obligations.Support{})
+			if diff := cmp.Diff(obligations.Demand{Decision: permitted, Context: test.want}, got); diff != "" {
+				t.Errorf("%s, permitted %v (-want +got):\n%s", test.name, permitted, diff)
+			}
+		}
+	}
+
+	// A permit that is withheld says why, and nothing of what it would oblige to.
+	got := obligations.Compose(permit, []*obligations.Terms{{ReasonUser: "Ask first.", Approval: "sre"}}, obligations.Support{})
+	want := obligations.Demand{Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Ask first."}}, Obligations: obliges(sreApproval)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("withheld (-want +got):\n%s", diff)
+	}
+}
+
+// Composing changes nothing of the terms, which every decision shares.
+func TestComposeKeepsTerms(t *testing.T) {
+	terms := []*obligations.Terms{asks("notification", `{"to":"soc","body":"b"}`, false), asks("custom", `{}`, false)}
+	first := obligations.Compose(permit, terms, obligations.Support{})
+	first.Obligations[0].ID, first.Obligations[1].Type = "changed", "changed"
+	want := obliges(notification, obligation("custom", `{}`))
+	if diff := cmp.Diff(want, obligations.Compose(permit, terms, obligations.Support{}).Obligations); diff != "" {
+		t.Errorf("obligations of the same terms (-want +got):\n%s", diff)
+	}
+}
+
+// A permit that no policy determined, which no engine gives, is no panic.
+func TestComposeOfNothing(t *testing.T) {
+	got := obligations.Compose(permit, nil, obligations.Support{})
+	if diff := cmp.Diff(obligations.Demand{Decision: true}, got); diff != "" {
+		t.Errorf("demand (-want +got):\n%s", diff)
+	}
+}
+
+// A template's name is a string of JSON, whatever is in it.
+func TestComposeTemplateNames(t *testing.T) {
+	for name, properties := range map[string]string{
+		`a"b\c`:  `{"action":"approval_required","template":"a\"b\\c"}`,
+		"ü\n":    `{"action":"approval_required","template":"ü\n"}`,
+		"\u2028": "{\"action\":\"approval_required\",\"template\":\"\u2028\"}",
+	} {
+		got := obligations.Compose(permit, []*obligations.Terms{{Approval: name}}, obligations.Support{})
+		if len(got.Obligations) != 1 || string(got.Obligations[0].Properties) != properties {
+			t.Errorf("%q is asked for by %s", name, got.Obligations)
+		}
+	}
+}
+
+func TestSupportHas(t *testing.T) {
+	has := func(raw string, want bool) {
+		t.Helper()
+		if got := obligations.ReadSupport(jsontext.Value(raw)).Has("custom"); got != want {
+			t.Errorf("%s has custom: %v", raw, got)
+		}
+	}
+	has(`["custom"]`, true)
+	has(`[ "step-up" , "cus\u0074om" ]`, true)
+	has(`["custom","custom"]`, true)
+	has(`[]`, false)
+	has(`["customs"]`, false)
+	has(`["custom"`, false)
+	has(``, false)
+	if (obligations.Support{}).Has("") || obligations.ReadSupport(nil).Has("custom") {
+		t.Error("a PEP that said nothing meets something")
+	}
+}

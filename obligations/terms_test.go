@@ -1,0 +1,164 @@
+package obligations_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/obligations"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+const (
+	permit = true
+	forbid = false
+)
+
+type annotations = map[string]string
+
+func TestParse(t *testing.T) {
+	one := func(kind, properties string, withhold bool) obligations.Terms {
+		return obligations.Terms{Obligations: []obligations.Obligation{{Type: kind, Properties: jsontext.Value(properties), Withhold: withhold}}}
+	}
+	tests := []struct {
+		name   string
+		permit bool
+		annotations
+		want obligations.Terms
+	}{
+		{"nothing", permit, nil, obligations.Terms{}},
+		{"what is not ours", forbid, annotations{"id": "a", "owner": "team", "": "", "Approval": "x", "an_obligation": "x"}, obligations.Terms{}},
+		{"an approval", permit, annotations{"approval": "sre"}, obligations.Terms{Approval: "sre"}},
+		{"a requestable denial", forbid, annotations{"requestable": "sre"}, obligations.Terms{Requestable: "sre"}},
+		{"reasons", forbid, annotations{"reason_user": "Closed.", "reason_admin": "By hand."},
+			obligations.Terms{ReasonUser: "Closed.", ReasonAdmin: "By hand."}},
+		{"no reasons", permit, annotations{"reason_user": "", "reason_admin": ""}, obligations.Terms{}},
+
+		// The required members of each type, and when it is withheld: OB-9 to
+		// OB-15, OB-28.
+		{"step-up", permit, annotations{"obligation_step_up": `{"acr_value":"aal2"}`},
+			one("step-up", `{"acr_value":"aal2"}`, true)},
+		{"step-up with methods", forbid, annotations{"obligation_step_up": `{"amr_values":["otp","hwk"],"acr_value":"aal2"}`},
+			one("step-up", `{"acr_value":"aal2","amr_values":["otp","hwk"]}`, true)},
+		{"notification", permit, annotations{"obligation_notification": `{"to":"soc@example.com","body":"b"}`},
+			one("notification", `{"body":"b","to":"soc@example.com"}`, false)},
+		{"notification with a topic", forbid, annotations{"obligation_notification": `{"topic":"t","to":"soc","body":""}`},
+			one("notification", `{"body":"","to":"soc","topic":"t"}`, false)},
+		{"session termination", forbid, annotations{"obligation_session_termination": `{"subject":"alice"}`},
+			one("session_termination", `{"subject":"alice"}`, false)},
+		{"custom", permit, annotations{"obligation_custom": `{}`}, one("custom", `{}`, true)},
+		{"custom with members", permit, annotations{"obligation_custom": ` { "b" : [1.0, null] , "a" : {"z":1,"y":2} } `},
+			one("custom", `{"a":{"z":1,"y":2},"b":[1.0,null]}`, true)},
+
+		// required_support overrides that, and is no property: OB-28.
+		{"support required", permit, annotations{"obligation_notification": `{"to":"a","body":"b","required_support":true}`},
+			one("notification", `{"body":"b","to":"a"}`, true)},
+		{"support not required", permit, annotations{"obligation_custom": `{"required_support":false,"a":1}`},
+			one("custom", `{"a":1}`, false)},
+
+		{"several, in the order of their names", permit, annotations{
+			"obligation_step_up": `{"acr_value":"a"}`, "obligation_custom": `{"a":1}`, "obligation_notification": `{"to":"a","body":"b"}`, "approval": "sre",
+		}, obligations.Terms{Approval: "sre", Obligations: []obligations.Obligation{
+			{Type: "custom", Properties: jsontext.Value(`{"a":1}`), Withhold: true},
+			{Type: "notification", Properties: jsontext.Value(`{"body":"b","to":"a"}`)},
+			{Type: "step-up", Properties: jsontext.Value(`{"acr_value":"a"}`), Withhold: true},
+		}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := obligations.Parse(test.permit, test.annotations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("terms (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A template of which an obligation could not be sent as the profile has it
+// is a fault: OB-27.
+func TestParseRefuses(t *testing.T) {
+	const known = "is not known; known are @approval, @obligation_custom, @obligation_notification, " +
+		"@obligation_session_termination, @obligation_step_up, @reason_admin, @reason_user, @requestable"
+	tests := []struct {
+		name   string
+		permit bool
+		annotations
+		want []string
+	}{
+		{"an approval of a forbid", forbid, annotations{"approval": "sre"}, []string{"@approval: stands only on a permit"}},
+		{"a requestable permit", permit, annotations{"requestable": "sre"}, []string{"@requestable: stands only on a forbid"}},
+		{"an approval by no template", permit, annotations{"approval": ""}, []string{"@approval: needs the name of a template"}},
+		{"requestable by no template", forbid, annotations{"requestable": ""}, []string{"@requestable: needs the name of a template"}},
+
+		{"a misspelt obligation", permit, annotations{"obligation_nofitication": `{}`}, []string{"@obligation_nofitication: " + known}},
+		{"an obligation of no type", permit, annotations{"obligation": `{}`}, []string{"@obligation: " + known}},
+		{"an obligation in hyphens", permit, annotations{"obligation-step-up": `{}`}, []string{"@obligation-step-up: " + known}},
+		{"misspelt others", permit, annotations{"approvals": "a", "requestable_by": "b", "reason": "c", "reason_users": "d"}, []string{
+			"@approvals: " + known, "@reason: " + known, "@reason_users: " + known, "@requestable_by: " + known,
+		}},
+
+		{"no JSON", permit, annotations{"obligation_custom": `{"a":`}, []string{`@obligation_custom: must be a JSON object: "{\"a\":"`}},
+		{"empty", permit, annotations{"obligation_custom": ``}, []string{`@obligation_custom: must be a JSON object: ""`}},
+		{"null", permit, annotations{"obligation_custom": `null`}, []string{`@obligation_custom: must be a JSON object: "null"`}},
+		{"an array", permit, annotations{"obligation_custom": `[{}]`}, []string{`@obligation_custom: must be a JSON object: "[{}]"`}},
+		{"two objects", permit, annotations{"obligation_custom": `{}{}`}, []string{`@obligation_custom: must be a JSON object: "{}{}"`}},
+		{"a member twice", permit, annotations{"obligation_custom": `{"a":1,"\u0061":2}`},
+			[]string{`@obligation_custom: must be a JSON object: "{\"a\":1,\"\\u0061\":2}"`}},
+
+		{"a required member missing", permit, annotations{"obligation_step_up": `{}`}, []string{`@obligation_step_up: needs the string "acr_value"`}},
+		{"a required member of another type", permit, annotations{"obligation_step_up": `{"acr_value":2}`}, []string{`@obligation_step_up: needs the string "acr_value"`}},
+		{"a required member in another case", permit, annotations{"obligation_session_termination": `{"Subject":"a"}`},
+			[]string{`@obligation_session_termination: needs the string "subject"`}},
+		{"support that is no boolean", permit, annotations{"obligation_custom": `{"required_support":"true"}`},
+			[]string{`@obligation_custom: required_support must be true or false, not "true"`}},
+
+		{"all at once", forbid, annotations{"approval": "a", "obligation_custom": `1`, "obligation_notification": `{"to":"a"}`, "reasons": ""}, []string{
+			"@approval: stands only on a permit",
+			`@obligation_custom: must be a JSON object: "1"`,
+			`@obligation_notification: needs the string "body"`,
+			"@reasons: " + known,
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := obligations.Parse(test.permit, test.annotations)
+			if err == nil {
+				t.Fatal("there is no fault")
+			}
+			if diff := cmp.Diff(test.want, strings.Split(err.Error(), "\n")); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An optional member has its type where it is there: OB-10, OB-13.
+func TestParseRefusesOptionalMembers(t *testing.T) {
+	for key, values := range map[string][]string{
+		"obligation_step_up":      {`{"acr_value":"a","amr_values":"otp hwk"}`, `{"acr_value":"a","amr_values":[1]}`, `{"acr_value":"a","amr_values":null}`},
+		"obligation_notification": {`{"to":"a","body":"b","topic":1}`, `{"to":"a","body":"b","topic":["t"]}`},
+	} {
+		for _, value := range values {
+			if terms, err := obligations.Parse(permit, annotations{key: value}); err == nil {
+				t.Errorf("@%s(%s) is read as %+v", key, value, terms.Obligations)
+			}
+		}
+	}
+}
+
+// Every type of the vocabulary can be asked for, and no other is: OB-4, OB-17.
+func TestParseKnowsEveryType(t *testing.T) {
+	const all = `{"acr_value":"a","to":"b","body":"c","subject":"d"}`
+	for _, name := range authzen.ObligationTypes() {
+		key := "obligation_" + strings.ReplaceAll(name, "-", "_")
+		terms, err := obligations.Parse(permit, annotations{key: all})
+		if err != nil || len(terms.Obligations) != 1 || terms.Obligations[0].Type != name {
+			t.Errorf("@%s is read as %+v, %v", key, terms.Obligations, err)
+		}
+	}
+}
