@@ -125,6 +125,10 @@ func (e *Engine) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (
 	if errors.Is(err, ErrUnknownTenant) {
 		decision, err = e.denyTenant(WithCall(ctx, call), evaluation, err)
 	}
+	var invalid *authzen.ValidationError
+	if errors.As(err, &invalid) {
+		return nil, req.Located(invalid)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -55,8 +55,11 @@ func serveReady(engine *evaluation.Engine, log *decisionlog.Log) echo.HandlerFun
 
 // describeStatus is a status in lines of name and value.
 func describeStatus(s evaluation.Status) string {
-	text := fmt.Sprintf("revision %s\nsince %s\npolicies %d\nentities %d\n",
-		s.Revision, s.Since.Format(time.RFC3339), s.Policies, s.Entities)
+	text := "revision none\n"
+	if s.Revision != "" {
+		text = fmt.Sprintf("revision %s\nsince %s\npolicies %d\nentities %d\n",
+			s.Revision, s.Since.Format(time.RFC3339), s.Policies, s.Entities)
+	}
 	if len(s.Tenants) > 0 {
 		text += fmt.Sprintf("tenants %s\n", strings.Join(s.Tenants, " "))
 	}

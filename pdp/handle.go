@@ -21,6 +21,10 @@ const headerDecisionID = "Decision-ID"
 // handle serves one method of the API.
 func handle[Request, Response any](maxBody int64, call func(context.Context, *Request) (*Response, error)) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		tenant := c.Param(paramTenant)
+		if tenant != "" && !evaluation.ValidTenant(tenant) {
+			return evaluation.ErrUnknownTenant
+		}
 		body, err := readBody(c, maxBody)
 		if err != nil {
 			return err
@@ -32,7 +36,7 @@ func handle[Request, Response any](maxBody int64, call func(context.Context, *Re
 		id := evaluation.NewDecisionID()
 		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
 			ID:        id,
-			Tenant:    c.Param(paramTenant),
+			Tenant:    tenant,
 			RequestID: requestID(c),
 		})
 		response, err := call(ctx, &request)

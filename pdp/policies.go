@@ -3,6 +3,7 @@ package pdp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -37,7 +38,7 @@ func supplyPolicies(ctx context.Context, engine *evaluation.Engine, c Config) (*
 	if c.PolicyDir == "" {
 		return loadEmbedded(ctx, engine, c.Policies)
 	}
-	return loadDirectory(ctx, engine, c), nil
+	return loadDirectory(ctx, engine, c)
 }
 
 // loadEmbedded puts a policy store into force that cannot change, and so has
@@ -52,8 +53,12 @@ func loadEmbedded(ctx context.Context, engine *evaluation.Engine, store fs.FS) (
 }
 
 // loadDirectory puts the policy store of a directory into force. Without a
-// valid one the service is not ready until there is.
-func loadDirectory(ctx context.Context, engine *evaluation.Engine, c Config) *supply {
+// valid one the service is not ready until there is; a directory that is not
+// there is a mistake.
+func loadDirectory(ctx context.Context, engine *evaluation.Engine, c Config) (*supply, error) {
+	if _, err := os.Stat(c.PolicyDir); err != nil {
+		return nil, fmt.Errorf("policy store: %w", err)
+	}
 	s := &supply{engine: engine, log: c.Log}
 	s.store = policystore.New(c.PolicyDir, policystore.Config{
 		RequireManifest: c.RequireManifest,
@@ -64,11 +69,11 @@ func loadDirectory(ctx context.Context, engine *evaluation.Engine, c Config) *su
 	state, err := s.store.Read()
 	if err != nil {
 		s.failed(ctx, causeStart, err)
-		return s
+		return s, nil
 	}
 	s.first = state
-	_ = s.apply(ctx, causeStart, state)
-	return s
+	_ = s.apply(ctx, causeStart, state) // it is in the log, and the status has it
+	return s, nil
 }
 
 // follow applies what changes in the store until ctx ends.

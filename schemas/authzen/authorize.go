@@ -3,6 +3,7 @@ package authzen
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -161,6 +162,30 @@ func (r *AuthorizeRequest) Evaluation() (*EvaluationRequest, error) {
 		Resource: Resource{Type: r.Resource.Type, ID: r.Resource.ID, Properties: r.Resource.Labels},
 		Context:  joined,
 	}, nil
+}
+
+// places are where an AuthZEN request made by [AuthorizeRequest.Evaluation] has
+// what stands elsewhere in the request it was made of.
+var places = []struct{ evaluation, authorize string }{
+	{"/subject/properties/roles", "/actor/roles"},
+	{"/subject/properties/department_id", "/actor/department_id"},
+	{"/subject/type", "/actor/actor_type"},
+	{"/subject/id", "/actor/actor_id"},
+	{"/subject", "/actor"},
+	{"/action/name", "/action"},
+	{"/resource/properties", "/resource/labels"},
+	{"/context/purpose", "/purpose"},
+}
+
+// Located returns a complaint about the AuthZEN request as one about the request
+// it was made of.
+func (r *AuthorizeRequest) Located(e *ValidationError) *ValidationError {
+	for _, p := range places {
+		if rest, ok := strings.CutPrefix(e.Path, p.evaluation); ok && (rest == "" || rest[0] == '/') {
+			return Invalid(p.authorize+rest, "%s", e.Reason)
+		}
+	}
+	return e
 }
 
 type field struct {

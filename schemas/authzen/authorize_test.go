@@ -285,3 +285,21 @@ func marshal(t testing.TB, v any) string {
 	}
 	return string(text)
 }
+
+func TestLocated(t *testing.T) {
+	for path, want := range map[string]string{
+		"/subject/type":                   "/actor/actor_type",
+		"/subject/properties/roles/1":     "/actor/roles/1",
+		"/resource/properties/impact":     "/resource/labels/impact",
+		"/resource/type":                  "/resource/type",
+		"/context/purpose":                "/purpose",
+		"/context/purposeful":             "/context/purposeful",
+		"/context/workflow_id":            "/context/workflow_id",
+		"/subject/properties/roles_extra": "/actor/properties/roles_extra",
+	} {
+		got := new(authzen.AuthorizeRequest).Located(authzen.Invalid(path, "is odd"))
+		if got.Path != want || got.Reason != "is odd" {
+			t.Errorf("%s is located at %s (%s), not at %s", path, got.Path, got.Reason, want)
+		}
+	}
+}

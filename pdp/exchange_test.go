@@ -1,0 +1,276 @@
+package pdp_test
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/schematest"
+)
+
+var update = flag.Bool("update", false, "write the wanted responses of testdata/*.txtar")
+
+// TestExchanges holds the responses of a running service, byte for byte,
+// against testdata/*.txtar.
+//
+// The comment of a file may set the service up, one "key: value" a line:
+// policies (an embedded set), listener (main or admin), public-url, max-body.
+// A case is two sections, "NAME/request" and "NAME/response". A request is a
+// line with method and target, header lines, and behind an empty line the body
+// without its last line feed. With the header "Body: assembled", which is not
+// sent, each line of the body is a Go string, and may be repeated: "[" x 33.
+// A response is its status, the headers, and the body with one line feed more.
+func TestExchanges(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no exchanges in testdata: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			testExchanges(t, file)
+		})
+	}
+}
+
+func testExchanges(t *testing.T, file string) {
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, base := serveFor(t, string(archive.Comment))
+	var decisions []string
+	for i := 0; i < len(archive.Files); i += 2 {
+		request := archive.Files[i]
+		name, ok := strings.CutSuffix(request.Name, "/request")
+		if !ok || i+1 == len(archive.Files) || archive.Files[i+1].Name != name+"/response" {
+			t.Fatalf("%s: section %q is not followed by its response", file, request.Name)
+		}
+		response := &archive.Files[i+1]
+		t.Run(name, func(t *testing.T) {
+			got := exchange(t, base, parseRequest(t, request.Data))
+			if got.decisionID != "" {
+				decisions = append(decisions, got.decisionID)
+			}
+			if *update {
+				response.Data = []byte(got.text)
+			}
+			if diff := cmp.Diff(string(response.Data), got.text); diff != "" {
+				t.Errorf("response (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if *update {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.stop(t)
+	if diff := cmp.Diff(decisions, ids(decided(t, s.state))); diff != "" {
+		t.Errorf("ids of the decisions (-answered +recorded):\n%s", diff)
+	}
+}
+
+// serveFor starts the service that a file's comment asks for, and returns the
+// address of the listener that the requests go to.
+func serveFor(t *testing.T, comment string) (s *service, address string) {
+	t.Helper()
+	settings := map[string]string{"policies": "certification", "listener": "main", "public-url": "https://pdp.example.com", "max-body": "0"}
+	for line := range strings.Lines(comment) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), ": "); settings[key] != "" {
+			settings[key] = value
+		}
+	}
+	maxBody, err := strconv.ParseInt(settings["max-body"], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = start(t, pdp.Config{Policies: policySet(t, settings["policies"]), PublicURL: settings["public-url"], MaxBody: maxBody})
+	if settings["listener"] == "admin" {
+		return s, strings.TrimPrefix(s.admin, "http://")
+	}
+	return s, strings.TrimPrefix(s.main, "http://")
+}
+
+// A rawRequest is sent as it is, valid or not.
+type rawRequest struct {
+	method, target string
+	headers        []string
+	id             string // its X-Request-ID
+	body           string
+}
+
+func parseRequest(t *testing.T, text []byte) rawRequest {
+	t.Helper()
+	head, body, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n\n")
+	first, rest, _ := strings.Cut(head, "\n")
+	method, target, ok := strings.Cut(first, " ")
+	if !ok {
+		t.Fatalf("%q is not a method and a target", first)
+	}
+	r := rawRequest{method: method, target: target, body: body}
+	for line := range strings.Lines(rest) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "Body: assembled" {
+			r.body = assemble(t, body)
+			continue
+		}
+		if id, ok := strings.CutPrefix(line, "X-Request-ID: "); ok {
+			r.id = id
+		}
+		r.headers = append(r.headers, line)
+	}
+	return r
+}
+
+var repeated = regexp.MustCompile(`^(.*["` + "`" + `]) x (\d+)$`)
+
+// assemble joins the Go strings of the lines of text.
+func assemble(t *testing.T, text string) string {
+	t.Helper()
+	var body strings.Builder
+	for line := range strings.Lines(text) {
+		line, times := strings.TrimSuffix(line, "\n"), 1
+		if m := repeated.FindStringSubmatch(line); m != nil {
+			line = m[1]
+			times, _ = strconv.Atoi(m[2])
+		}
+		part, err := strconv.Unquote(line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		body.WriteString(strings.Repeat(part, times))
+	}
+	return body.String()
+}
+
+// A rawResponse is what came back.
+type rawResponse struct {
+	text       string // as the files have it
+	decisionID string
+}
+
+// exchange sends a request over a connection of its own and checks what holds
+// for every response.
+func exchange(t *testing.T, address string, r rawRequest) rawResponse {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", r.method, r.target, address)
+	if r.method == http.MethodPost {
+		head += fmt.Sprintf("Content-Length: %d\r\n", len(r.body))
+	}
+	for _, header := range r.headers {
+		head += header + "\r\n"
+	}
+	go io.WriteString(conn, head+"\r\n"+r.body) // the server may answer before it has read all
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: r.method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkResponse(t, r, response, body)
+	return rawResponse{render(response, body), response.Header.Get("Decision-ID")}
+}
+
+// decisionBodies names the schemas of the answers that are decisions.
+var decisionBodies = map[string]string{
+	authzen.PathEvaluation:  "Decision",
+	authzen.PathEvaluations: "EvaluationsResponse",
+	"/v1/authorize":         "AuthorizeResponse",
+}
+
+var (
+	uuidV7     = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	tenantBase = regexp.MustCompile(`^/tenants/[^/]+`)
+	sayTrue    = regexp.MustCompile(`"(decision|allow)"\s*:\s*true`)
+)
+
+func checkResponse(t *testing.T, r rawRequest, response *http.Response, body []byte) {
+	t.Helper()
+	if got := response.Header.Get("X-Request-ID"); got != r.id {
+		t.Errorf("AZ-48: X-Request-ID is %q, the request's %q", got, r.id)
+	}
+	path, _, _ := strings.Cut(r.target, "?")
+	schema, decides := decisionBodies[tenantBase.ReplaceAllString(path, "")]
+	decided := decides && response.StatusCode == http.StatusOK
+	if id := response.Header.Get("Decision-ID"); decided != uuidV7.MatchString(id) || !decided && id != "" {
+		t.Errorf("Decision-ID is %q with status %d", id, response.StatusCode)
+	}
+	if decides && response.Header.Get("Cache-Control") != "no-store" && response.StatusCode != http.StatusNoContent {
+		t.Errorf("Cache-Control is %q", response.Header.Get("Cache-Control"))
+	}
+	if !decided && sayTrue.Match(body) {
+		t.Errorf("AZ-14: status %d with %s", response.StatusCode, body)
+	}
+	if response.Header.Get("Content-Type") != "application/json" || len(body) == 0 {
+		if decides && r.method != http.MethodHead && response.StatusCode != http.StatusNoContent {
+			t.Errorf("AZ-38, AZ-42: Content-Type %q, %d bytes", response.Header.Get("Content-Type"), len(body))
+		}
+		return
+	}
+	switch {
+	case decided:
+		schematest.Check(t, schema, body)
+	case response.StatusCode != http.StatusOK:
+		schematest.Check(t, "ErrorResponse", body)
+	case strings.HasPrefix(r.target, authzen.PathMetadata):
+		schematest.Check(t, "Metadata", body)
+	}
+}
+
+// variable are the parts of a response that are new each time.
+var variable = []struct {
+	pattern *regexp.Regexp
+	name    string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "<id>"},
+	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "<revision>"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
+}
+
+// render writes a response as the files have it, without the headers of the
+// connection.
+func render(response *http.Response, body []byte) string {
+	var out bytes.Buffer
+	fmt.Fprintln(&out, response.Status)
+	for _, name := range []string{"Date", "Connection", "Content-Length"} {
+		response.Header.Del(name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(response.Header)) {
+		fmt.Fprintf(&out, "%s: %s\n", name, strings.Join(response.Header[name], ", "))
+	}
+	fmt.Fprintf(&out, "\n%s\n", body)
+	text := out.String()
+	for _, v := range variable {
+		text = v.pattern.ReplaceAllString(text, v.name)
+	}
+	return text
+}

@@ -1,0 +1,37 @@
+package pdp
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net/http"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+// NewHandlers returns what the listeners serve, with a log that is the test's
+// to harm. Without a store there is no snapshot.
+func NewHandlers(store fs.FS, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
+	engine := evaluation.NewEngine(log, evaluation.Config{ItemError: describe})
+	policies := &supply{engine: engine}
+	if store != nil {
+		if policies, err = loadEmbedded(context.Background(), engine, store); err != nil {
+			return nil, nil, err
+		}
+	}
+	metadata, err := newMetadata("https://pdp.example.com", false)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, a := newEcho(program), newEcho(program)
+	mainRoutes(m, engine, metadata, defaultMaxBody)
+	adminRoutes(a, engine, policies, log)
+	return m, a, nil
+}
+
+// NewRouter is for routes that fail as no real one does.
+var NewRouter = newEcho
+
+// NewServer is for the deadlines of the listeners.
+var NewServer = newServer

@@ -1,0 +1,436 @@
+package pdp_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/schematest"
+)
+
+// permitted are requests that the certification policies would permit, by
+// their paths.
+var permitted = map[string]string{
+	authzen.PathEvaluation:  aliceReads,
+	authzen.PathEvaluations: strings.TrimSuffix(aliceReads, "}") + `,"evaluations":[{},{}]}`,
+	"/v1/authorize":         `{"tenant_id":"t","actor":{"actor_id":"alice","actor_type":"user"},"action":"read","resource":{"type":"record","id":"record-1"}}`,
+}
+
+// A harmed is a service in the test's own process whose log the test can harm.
+type harmed struct {
+	main, admin *httptest.Server
+	log         *decisionlog.Log
+	state       string
+	program     *output // the service's own log
+}
+
+// harm serves the store, nil for none, from a log that is configured so.
+func harm(t *testing.T, store fs.FS, c decisionlog.Config) *harmed {
+	t.Helper()
+	h := &harmed{state: t.TempDir(), program: new(output)}
+	var err error
+	h.log, err = decisionlog.Open(h.state, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.log.Close() }) // closed already, or failed, by the test
+	main, admin, err := pdp.NewHandlers(store, h.log, slog.New(slog.NewTextHandler(h.program, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.main, h.admin = httptest.NewServer(main), httptest.NewServer(admin)
+	t.Cleanup(h.main.Close)
+	t.Cleanup(h.admin.Close)
+	return h
+}
+
+// An output is a bytes.Buffer for several writers.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// wantUnavailable asks on every path and wants to be told to ask again.
+func (h *harmed) wantUnavailable(t *testing.T, message string) {
+	t.Helper()
+	for path, body := range permitted {
+		response, answer := post(t, h.main.Client(), h.main.URL+path, body)
+		if response.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%s: status %s", path, response.Status)
+		}
+		if want := fmt.Sprintf(`{"error":{"status":503,"message":%q}}`, message); answer != want {
+			t.Errorf("%s: %s, want %s", path, answer, want)
+		}
+		schematest.Check(t, "ErrorResponse", []byte(answer))
+		for name, want := range map[string]string{"Retry-After": "1", "Cache-Control": "no-store", "X-Request-ID": "request-1", "Decision-ID": ""} {
+			if got := response.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+	}
+}
+
+// mostAnswers is more than a log of these tests has room for.
+const mostAnswers = 2000
+
+// TestUnavailable holds the rows of the fail-closed table that end in a 503.
+func TestUnavailable(t *testing.T) {
+	const unrecorded = "the decision could not be recorded"
+
+	t.Run("no policies are loaded", func(t *testing.T) {
+		h := harm(t, nil, decisionlog.Config{})
+		h.wantUnavailable(t, "no policies are loaded")
+		h.wantUnready(t, "no policies are loaded\n")
+	})
+	t.Run("the log is closed", func(t *testing.T) {
+		h := harm(t, policySet(t, "certification"), decisionlog.Config{})
+		if err := h.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		h.wantUnavailable(t, unrecorded)
+	})
+	t.Run("the log is full", func(t *testing.T) {
+		h := harm(t, policySet(t, "certification"), decisionlog.Config{MaxSize: 1 << 16})
+		var given []string
+		for range mostAnswers {
+			response, _ := post(t, h.main.Client(), h.main.URL+authzen.PathEvaluation, aliceReads)
+			if response.StatusCode != http.StatusOK {
+				break
+			}
+			given = append(given, response.Header.Get("Decision-ID"))
+		}
+		h.wantUnavailable(t, unrecorded)
+		if err := h.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := ids(decided(t, h.state)); len(given) == 0 || !slices.Equal(got, given) {
+			t.Errorf("%d decisions were given and %d recorded, or others", len(given), len(got))
+		}
+	})
+	t.Run("the file of the log is gone", func(t *testing.T) {
+		h := harm(t, policySet(t, "certification"), decisionlog.Config{})
+		removeSegment(t, h.state)
+		h.wantUnavailable(t, unrecorded)
+		h.wantUnready(t, "the decision log has failed\n")
+		if !strings.Contains(h.program.String(), "request_id=request-1") {
+			t.Errorf("the service's own log does not say which request failed:\n%s", h.program)
+		}
+	})
+}
+
+func (h *harmed) wantUnready(t *testing.T, want string) {
+	t.Helper()
+	response, body := get(t, h.admin.URL+"/readyz")
+	if response.StatusCode != http.StatusServiceUnavailable || body != want {
+		t.Errorf("readyz: %s %q, want %q", response.Status, body, want)
+	}
+}
+
+func removeSegment(t testing.TB, state string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(state, "log", "*.db"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("segments %q, %v", files, err)
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRunEndsWhenTheLogFails holds that a service which cannot know what is on
+// disk does not live on.
+func TestRunEndsWhenTheLogFails(t *testing.T) {
+	s := start(t, pdp.Config{})
+	removeSegment(t, s.state)
+	response, body := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, aliceReads)
+	if response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("status %s, body %s", response.Status, body)
+	}
+	select {
+	case <-s.ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the service has not ended")
+	}
+	if !errors.Is(s.err, decisionlog.ErrFailed) {
+		t.Errorf("the service ended with %v", s.err)
+	}
+}
+
+// TestNoDecisionWithoutRecord closes the log while many ask. Whoever is told a
+// decision finds it there, and all others are told to ask again.
+func TestNoDecisionWithoutRecord(t *testing.T) {
+	rounds := 10
+	if testing.Short() {
+		rounds = 3
+	}
+	var total int
+	for round := range rounds {
+		h := harm(t, policySet(t, "certification"), decisionlog.Config{MaxSize: 1 << 20})
+		var answers atomic.Int64
+		var mu sync.Mutex
+		var given []string
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				for range mostAnswers {
+					response, body, err := send(t.Context(), h.main.Client(), http.MethodPost, h.main.URL+authzen.PathEvaluation, aliceReads)
+					switch {
+					case err != nil:
+						t.Error(err)
+						return
+					case response.StatusCode == http.StatusServiceUnavailable && !sayTrue.MatchString(body):
+						return
+					case response.StatusCode != http.StatusOK || body != `{"decision":true}`:
+						t.Errorf("%s %s", response.Status, body)
+						return
+					}
+					mu.Lock()
+					given = append(given, response.Header.Get("Decision-ID"))
+					mu.Unlock()
+					if answers.Add(1) == int64(10+7*round) {
+						_ = h.log.Close()
+					}
+				}
+			})
+		}
+		clients.Wait()
+		recorded := make(map[string]bool)
+		for _, e := range decided(t, h.state) {
+			recorded[e.ID] = true
+		}
+		for _, id := range given {
+			if !recorded[id] {
+				t.Errorf("round %d: %s was given and is not recorded", round, id)
+			}
+		}
+		total += len(given)
+	}
+	t.Logf("%d rounds, %d decisions given, each recorded", rounds, total)
+}
+
+// TestPanic holds that a bug is a 500 which says nothing of itself, whatever
+// is thrown.
+func TestPanic(t *testing.T) {
+	thrown := map[string]any{
+		"a string":                "secret",
+		"an error":                errors.New("secret"),
+		"an error of the request": authzen.Invalid("/secret", "is required"),
+		"an error of a router":    echo.NewHTTPError(http.StatusTeapot, "secret"),
+		"a runtime error":         nil,
+	}
+	for name, value := range thrown {
+		t.Run(name, func(t *testing.T) {
+			program := new(output)
+			router := pdp.NewRouter(slog.New(slog.NewTextHandler(program, nil)))
+			router.POST(authzen.PathEvaluation, func(c echo.Context) error {
+				if value == nil {
+					var none *http.Request
+					return errors.New(none.Proto)
+				}
+				panic(value)
+			})
+			server := httptest.NewServer(router)
+			defer server.Close()
+			response, body := post(t, server.Client(), server.URL+authzen.PathEvaluation, aliceReads)
+			if want := `{"error":{"status":500,"message":"internal error"}}`; response.StatusCode != http.StatusInternalServerError || body != want {
+				t.Errorf("%s %s", response.Status, body)
+			}
+			if id := response.Header.Get("X-Request-ID"); id != "request-1" {
+				t.Errorf("AZ-48: X-Request-ID is %q", id)
+			}
+			if !strings.Contains(program.String(), "msg=panic") || !strings.Contains(program.String(), "failclosed_test.go") {
+				t.Errorf("the service's own log does not say where:\n%s", program)
+			}
+		})
+	}
+}
+
+// TestBrokenOffAnswer holds that an answer which fails half way does not end
+// as one that is whole.
+func TestBrokenOffAnswer(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"an error": func() error { return errors.New("secret") },
+		"a panic":  func() error { panic("secret") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := new(output)
+			router := pdp.NewRouter(slog.New(slog.NewTextHandler(program, nil)))
+			router.GET("/half", func(c echo.Context) error {
+				if err := c.String(http.StatusOK, "half"); err != nil {
+					return err
+				}
+				c.Response().Flush()
+				return fail()
+			})
+			server := httptest.NewServer(router)
+			defer server.Close()
+			response, err := server.Client().Get(server.URL + "/half")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			if string(body) != "half" || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%q, %v", body, err)
+			}
+			if !strings.Contains(program.String(), "secret") {
+				t.Errorf("the service's own log does not say why:\n%s", program)
+			}
+		})
+	}
+}
+
+// TestBodyThatDoesNotArrive holds that what is wrong with the transport of a
+// body is the client's, and no failure of the service.
+func TestBodyThatDoesNotArrive(t *testing.T) {
+	const head = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nX-Request-ID: request-1\r\n"
+	for name, sent := range map[string]string{
+		"a chunk that has no length": head + "Transfer-Encoding: chunked\r\n\r\nsecret\r\n",
+		"chunks without an end":      head + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"sub",
+		"fewer bytes than announced": head + "Content-Length: 100\r\n\r\n" + `{"subject":`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := harm(t, policySet(t, "certification"), decisionlog.Config{})
+			conn, err := net.Dial("tcp", h.main.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, sent); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			wantBadBody(t, conn)
+			if h.program.String() != "" {
+				t.Errorf("the service's own log:\n%s", h.program)
+			}
+		})
+	}
+}
+
+func wantBadBody(t *testing.T, conn net.Conn) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"error":{"status":400,"message":"the body did not arrive whole and in time"}}`
+	if response.StatusCode != http.StatusBadRequest || string(body) != want || response.Header.Get("X-Request-ID") != "request-1" {
+		t.Errorf("%s %s", response.Status, body)
+	}
+}
+
+// TestSlowClients holds that a client which stalls is cut off.
+func TestSlowClients(t *testing.T) {
+	log, err := decisionlog.Open(t.TempDir(), decisionlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	program := slog.New(slog.NewTextHandler(t.Output(), nil))
+	handler, _, err := pdp.NewHandlers(policySet(t, "certification"), log, program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := pdp.NewServer(handler, program)
+	for name, deadline := range map[string]time.Duration{
+		"header": server.ReadHeaderTimeout, "request": server.ReadTimeout, "answer": server.WriteTimeout, "idle": server.IdleTimeout,
+	} {
+		if deadline <= 0 || deadline > time.Minute {
+			t.Errorf("the %s of a request may take %s", name, deadline)
+		}
+	}
+	if server.MaxHeaderBytes <= 0 || server.MaxHeaderBytes > 64<<10 {
+		t.Errorf("headers may have %d bytes", server.MaxHeaderBytes)
+	}
+
+	server.ReadHeaderTimeout, server.ReadTimeout, server.IdleTimeout = 50*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	dial := func(t *testing.T, sent string) net.Conn {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, sent); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	const head = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nX-Request-ID: request-1\r\n"
+	t.Run("half a header", func(t *testing.T) {
+		rest, err := io.ReadAll(dial(t, head))
+		if err != nil || bytes.Contains(rest, []byte(" 200 ")) {
+			t.Errorf("%q, %v", rest, err)
+		}
+	})
+	t.Run("nothing at all", func(t *testing.T) {
+		if rest, err := io.ReadAll(dial(t, "")); err != nil || bytes.Contains(rest, []byte(" 200 ")) {
+			t.Errorf("%q, %v", rest, err)
+		}
+	})
+	t.Run("half a body", func(t *testing.T) {
+		wantBadBody(t, dial(t, head+"Content-Length: 100\r\n\r\n{"))
+	})
+	t.Run("too long a header", func(t *testing.T) {
+		conn := dial(t, head+"X-Long: "+strings.Repeat("a", server.MaxHeaderBytes+(8<<10))+"\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%v, %v", response, err)
+		}
+	})
+	if err := server.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+}
