@@ -25,9 +25,10 @@ const (
 
 // Counts reports whether a file of a policy store is one that decisions depend
 // on, by its path from the root. An Archive holds these files and no others.
+// A hidden file is none of them.
 func Counts(name string) bool {
 	folder, file := path.Split(name)
-	if folder != "" && tenantOf(name) == "" {
+	if folder != "" && tenantOf(name) == "" || strings.HasPrefix(file, ".") {
 		return false
 	}
 	switch file {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,11 +68,6 @@ func manifestOf(t testing.TB, version int64, files texts) string {
 		sum := sha256.Sum256([]byte(text))
 		m.Files[name] = hex.EncodeToString(sum[:])
 	}
-	return encode(t, m)
-}
-
-func encode(t testing.TB, m policystore.Manifest) string {
-	t.Helper()
 	text, err := json.Marshal(m, json.Deterministic(true))
 	must(t, err)
 	return string(text)
@@ -105,6 +101,7 @@ type follower struct {
 }
 
 // follow has the store in dir watched, from what it holds, until the test ends.
+// When it returns, the watch has begun.
 func follow(t testing.TB, dir string, c policystore.Config, prepare ...func(*policystore.Store)) *follower {
 	t.Helper()
 	f := &follower{t: t, reports: make(chan report, 1000)}
@@ -127,6 +124,8 @@ func follow(t testing.TB, dir string, c policystore.Config, prepare ...func(*pol
 		cancel()
 		<-ended
 	})
+	must(t, f.store.Reload(ctx))
+	f.next()
 	return f
 }
 
@@ -184,4 +183,14 @@ func (f *follower) failed(want func(error) bool) {
 			return
 		}
 	}
+}
+
+// says returns what reports whether an error says so.
+func says(text string) func(error) bool {
+	return func(err error) bool { return strings.Contains(err.Error(), text) }
+}
+
+// is returns what reports whether an error is one.
+func is(want error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, want) }
 }

@@ -18,12 +18,12 @@ const (
 // Watch calls apply with every new content of the store until ctx ends. It may
 // be called once.
 //
-// The content of applied, a state that [Store.Read] returned, is not new; nil
-// means that nothing is in force. Any other content is, if it is not what apply
-// was last called with. What apply returned then makes no difference, unless it
-// was [ErrRetry]: content that was refused is not handed over again, and apply
-// is who reports it. After the store could not be read, which Config.Failed
-// hears, apply is called whatever the content is: that is how recovery shows.
+// What is in force at first is applied, a state that [Store.Read] returned, or
+// nothing if it is nil. Content is new if it is not what apply was last called
+// with, whatever apply returned: what it refuses it has to report, because it
+// does not see it again until something else was there. Only [ErrRetry] leaves
+// the question open. Once Config.Failed has been called, any content is new,
+// also what is in force: that is how recovery shows.
 //
 // One call of apply or Config.Failed ends before the next begins.
 func (s *Store) Watch(ctx context.Context, applied *State, apply func(context.Context, *State) error) {
