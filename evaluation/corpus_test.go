@@ -233,6 +233,7 @@ const (
 // AuthZEN's.
 type asking struct {
 	way     string
+	untyped []string // paths of what is plain JSON; those of arrays end in []
 	cedar   cedar.Request
 	request *authzen.EvaluationRequest
 }
@@ -246,6 +247,11 @@ func (test corpusTest) ask() (config []byte, asked []asking) {
 		subjects[quote(r.Principal.Type)] = true
 		asked = append(asked, p.ask(r))
 	}
+	for i, a := range asked {
+		if a.way == throughAuthZEN && slices.ContainsFunc(a.untyped, p.hasType) {
+			asked[i].way = foreignAttribute
+		}
+	}
 	lines := []string{"on_policy_error: skip", "subject_types: [" + strings.Join(slices.Sorted(maps.Keys(subjects)), ", ") + "]", "attributes:"}
 	for _, path := range slices.Sorted(maps.Keys(p.types)) {
 		lines = append(lines, fmt.Sprintf("  %s: %s", quote(path), quote(p.types[path])))
@@ -256,8 +262,21 @@ func (test corpusTest) ask() (config []byte, asked []asking) {
 // A plainer takes the escapes of Cedar's JSON form out of contexts, and
 // collects what types they gave.
 type plainer struct {
-	types map[string]string // by path
-	way   string
+	types   map[string]string // by path
+	way     string            // of the current request
+	untyped []string
+}
+
+// hasType reports whether a path of plain JSON has a type in some request of
+// the case, or what is in an array has one.
+func (p *plainer) hasType(path string) bool {
+	array, ok := strings.CutSuffix(path, "[]")
+	for typed := range p.types {
+		if typed == path || ok && strings.HasPrefix(typed, array+".") {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *plainer) ask(r corpusRequest) asking {
@@ -265,14 +284,15 @@ func (p *plainer) ask(r corpusRequest) asking {
 	if err := context.UnmarshalJSON(r.Context); err != nil {
 		panic(err)
 	}
-	p.way = throughAuthZEN
+	p.way, p.untyped = throughAuthZEN, nil
 	if r.Action.Type != "Action" {
 		p.way = foreignAction
 	}
 	plain := p.plain(r.Context, "context")
 	return asking{
-		way:   p.way,
-		cedar: cedar.Request{Principal: r.Principal.cedar(), Action: r.Action.cedar(), Resource: r.Resource.cedar(), Context: context},
+		way:     p.way,
+		untyped: p.untyped,
+		cedar:   cedar.Request{Principal: r.Principal.cedar(), Action: r.Action.cedar(), Resource: r.Resource.cedar(), Context: context},
 		request: &authzen.EvaluationRequest{
 			Subject:  authzen.Subject{Type: r.Principal.Type, ID: r.Principal.ID},
 			Action:   authzen.Action{Name: r.Action.ID},
@@ -308,8 +328,10 @@ func (p *plainer) plain(raw jsontext.Value, path string) jsontext.Value {
 		case escape.Extn != nil:
 			return p.typed(path, strings.Replace(escape.Extn.Constructor, "ip", "ipaddr", 1), escape.Extn.Argument)
 		}
+		p.untyped = append(p.untyped, path)
 		return p.members(raw, path)
 	}
+	p.untyped = append(p.untyped, path)
 	return raw
 }
 
@@ -318,6 +340,7 @@ func (p *plainer) elements(raw jsontext.Value, path string) jsontext.Value {
 	if err := json.Unmarshal(raw, &elements); err != nil {
 		panic(err)
 	}
+	p.untyped = append(p.untyped, path+"[]")
 	for i := range elements {
 		elements[i] = p.plain(elements[i], path)
 	}
@@ -372,12 +395,4 @@ func decideIn(s *evaluation.Snapshot, r *authzen.EvaluationRequest) (verdict, er
 		return verdict{}, errors.New(outcome.Errors[0].Message)
 	}
 	return verdictOf(outcome), nil
-}
-
-func verdictOf(o *evaluation.Outcome) verdict {
-	v := verdict{Allow: o.Decision, Reasons: o.Policies}
-	for _, e := range o.Errors {
-		v.Errors = append(v.Errors, e.Policy)
-	}
-	return v
 }

@@ -80,6 +80,9 @@ func didYouMean(name string, known []string) string {
 // so many, or "".
 func nearest(name string, known []string, edits int) string {
 	best := ""
+	if len(name) > 64 { // nobody means that
+		return best
+	}
 	for _, candidate := range slices.Sorted(slices.Values(known)) {
 		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate)); d <= edits {
 			best, edits = candidate, d-1

@@ -135,11 +135,15 @@ func decideIndexed(s *evaluation.Snapshot, r cedar.Request) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	v := verdict{Allow: outcome.Decision, Reasons: outcome.Policies}
-	for _, e := range outcome.Errors {
+	return verdictOf(outcome), nil
+}
+
+func verdictOf(o *evaluation.Outcome) verdict {
+	v := verdict{Allow: o.Decision, Reasons: o.Policies}
+	for _, e := range o.Errors {
 		v.Errors = append(v.Errors, e.Policy)
 	}
-	return v, nil
+	return v
 }
 
 // A linear decides as cedar-go does.

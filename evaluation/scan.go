@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -16,6 +17,8 @@ const (
 	maxUnary      = 4        // ! or - in a row, as in the official engine
 	maxHasPath    = 16       // attributes in one has a.b.c
 	maxLikeString = 256      // bytes of a pattern
+	maxInner      = 64       // sets and records in a set
+	maxPaths      = 3        // has paths within what stands before each other, which the parser repeats for each attribute
 )
 
 // A statement is one policy's text and where in its file it begins.
@@ -42,9 +45,11 @@ type scanner struct {
 
 	start     statement // where the current statement began
 	startedAt int
-	nesting   int
+	nesting   []bracket
 	unary     int
 	hasPath   int  // attributes so far in a has path; 0 outside one
+	hasBehind int  // operand before that has
+	operand   int  // has paths within each other in the brackets that the current operand begins with
 	like      bool // the next string is a pattern
 	previous  byte // that the previous element began with
 
@@ -134,7 +139,16 @@ func (s *scanner) visit(text []byte) {
 	default:
 		s.punctuation(text)
 	}
+	if !s.continues(text) {
+		s.operand = 0
+	}
 	s.previous = text[0]
+}
+
+// continues reports whether an element belongs to the operand that a bracket
+// closed: a dot or a word behind one, or another bracket.
+func (s *scanner) continues(text []byte) bool {
+	return strings.IndexByte(".()[]{}", text[0]) >= 0 || wordLength(text) > 0 && s.previous == '.'
 }
 
 func (s *scanner) begin() {
@@ -153,7 +167,7 @@ func (s *scanner) end() {
 	} else if !s.faultSince(st) {
 		s.statements = append(s.statements, st)
 	}
-	s.startedAt, s.nesting, s.unary, s.hasPath, s.like, s.previous = -1, 0, 0, 0, false, 0
+	s.startedAt, s.nesting, s.unary, s.hasPath, s.like, s.previous, s.operand = -1, nil, 0, 0, false, 0, 0
 }
 
 // faultSince reports whether the statement that began at st has a fault.
@@ -179,11 +193,14 @@ func (s *scanner) word(w string) {
 	switch {
 	case s.hasPath == 1 || s.hasPath > 1 && s.previous == '.':
 		s.hasPath++
+		if s.hasPath == 3 {
+			s.path()
+		}
 		if s.hasPath == maxHasPath+2 {
 			s.fault(fmt.Sprintf("this has path names more than %d attributes", maxHasPath), "")
 		}
 	case w == "has" && s.previous != '@':
-		s.hasPath = 1
+		s.hasPath, s.hasBehind = 1, s.operand
 	default:
 		s.hasPath = 0
 	}
@@ -201,17 +218,60 @@ func (s *scanner) punctuation(text []byte) {
 		}
 		return
 	case '(', '[', '{':
-		s.nesting++
-		if s.nesting == maxNesting+1 {
-			s.fault(fmt.Sprintf("brackets nest deeper than %d", maxNesting), "")
-		}
+		s.open(text[0])
 	case ')', ']', '}':
-		s.nesting = max(0, s.nesting-1)
+		s.close()
 	}
 	s.unary = 0
 	if text[0] != '.' {
 		s.hasPath = 0
 	}
+}
+
+// open takes account of an opening bracket.
+func (s *scanner) open(c byte) {
+	if around := len(s.nesting) - 1; around >= 0 && s.nesting[around].kind == '[' && c != '(' {
+		s.nesting[around].inner++
+		if s.nesting[around].inner == maxInner+1 {
+			s.fault(fmt.Sprintf("this set has more than %d sets or records in it", maxInner), "")
+		}
+	}
+	s.nesting = append(s.nesting, bracket{kind: c})
+	if len(s.nesting) == maxNesting+1 {
+		s.fault(fmt.Sprintf("brackets nest deeper than %d", maxNesting), "")
+	}
+}
+
+// close takes account of a closing bracket, with which an operand may begin.
+func (s *scanner) close() {
+	if last := len(s.nesting) - 1; last >= 0 {
+		s.operand = max(s.operand, s.nesting[last].paths)
+		s.nesting = s.nesting[:last]
+		s.within(s.operand)
+	}
+}
+
+// path takes account of a has path of two attributes or more.
+func (s *scanner) path() {
+	paths := s.hasBehind + 1
+	if paths == maxPaths+1 {
+		s.fault(fmt.Sprintf("more than %d has paths within each other", maxPaths), "write the has of each attribute")
+	}
+	s.within(paths)
+}
+
+// within notes in the open bracket how many has paths are within each other.
+func (s *scanner) within(paths int) {
+	if around := len(s.nesting) - 1; around >= 0 {
+		s.nesting[around].paths = max(s.nesting[around].paths, paths)
+	}
+}
+
+// A bracket is open. Inner counts the sets and records right inside it, paths
+// the has paths in it that are within each other.
+type bracket struct {
+	kind         byte
+	inner, paths int
 }
 
 func (s *scanner) advance(n int) {

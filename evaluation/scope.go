@@ -38,8 +38,14 @@ func scopeOf(p *xast.Policy) scope {
 			break
 		}
 	}
+	if len(s.principals)*len(s.actions)*len(s.resources) > maxTests {
+		s.principals, s.resources = []xast.IsScopeNode{p.Principal}, []xast.IsScopeNode{p.Resource}
+	}
 	return s
 }
+
+// maxTests bounds the combinations of tests that a policy is filed under.
+const maxTests = 256
 
 // actionTests takes "action in [a, b]" apart.
 func actionTests(scope xast.IsScopeNode) []xast.IsScopeNode {

@@ -22,7 +22,16 @@ type reader struct {
 	limits *limits
 	drop   bool // members that a declared record does not declare
 	sent   func(string) (cedar.EntityType, error)
+
+	elements, nested int // in arrays so far, and those that are arrays or objects
 }
+
+// What may stand in the arrays of one object, all together. A set takes time in
+// the square of the elements that collide, and sets of sets at every level.
+const (
+	maxElements = 16384
+	maxNested   = 2048
+)
 
 // members reads an object member by member. What visit does not read is
 // skipped. Nulls are members that are not there.
@@ -183,22 +192,21 @@ func (r *reader) reference(s *shape) (cedar.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := r.here()
 	id, ok := sent["id"]
 	if !ok {
-		return nil, authzen.Invalid(path+"/id", "is required")
+		return nil, authzen.Invalid(r.here()+"/id", "is required")
 	}
 	if named, ok := sent["type"]; ok {
 		if entity, err := r.sent(named); err != nil || entity != s.entity {
-			return nil, authzen.Invalid(path+"/type", "must be %s, not %q", s.entity, named)
+			return nil, authzen.Invalid(r.here()+"/type", "must be %s, not %q", s.entity, named)
 		}
 	}
-	return entityNamed(s, id, path)
+	return r.entityNamed(s, id)
 }
 
-func entityNamed(s *shape, id, path string) (cedar.Value, error) {
+func (r *reader) entityNamed(s *shape, id string) (cedar.Value, error) {
 	if s.ids != nil && !slices.Contains(s.ids, cedar.String(id)) {
-		return nil, authzen.Invalid(path, "must be one of the %s entities of the schema, not %q", s.entity, id)
+		return nil, r.invalid("must be one of the %s entities of the schema, not %q", s.entity, id)
 	}
 	return cedar.NewEntityUID(s.entity, cedar.String(id)), nil
 }
@@ -219,18 +227,23 @@ func (r *reader) array(s *shape) (cedar.Value, error) {
 	if _, err := r.dec.ReadToken(); err != nil {
 		return nil, r.syntax(err)
 	}
-	path, limit := r.here(), r.limits.ArrayElements
+	limit := r.limits.ArrayElements
 	var elements []cedar.Value
 	for r.dec.PeekKind() != ']' {
 		if k := r.dec.PeekKind(); k == '{' || k == '[' {
 			limit = min(limit, r.limits.NestedArrayElements)
+			r.nested++
 		}
 		value, err := r.value(element)
 		if err != nil {
 			return nil, err
 		}
+		r.elements++
 		if elements = append(elements, value); len(elements) > limit {
-			return nil, authzen.Invalid(path, "has more than %d elements", limit)
+			return nil, authzen.Invalid(r.path+string(r.dec.StackPointer().Parent()), "has more than %d elements", limit)
+		}
+		if r.nested > maxNested || r.elements > maxElements {
+			return nil, authzen.Invalid(r.path, "has more than %d elements in arrays, or %d that are arrays or objects", maxElements, maxNested)
 		}
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
@@ -249,7 +262,7 @@ func (r *reader) text(s *shape, text string) (cedar.Value, error) {
 	case kindAny, kindString:
 		return cedar.String(text), nil
 	case kindEntity:
-		return entityNamed(s, text, r.here())
+		return r.entityNamed(s, text)
 	case kindDecimal:
 		value, err = parseDecimal(text)
 	case kindIPAddr:

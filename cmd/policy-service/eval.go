@@ -18,6 +18,7 @@ type evalCmd struct {
 	Policies string `help:"Directory of the policy store. Without it the embedded example agent-tools decides." placeholder:"DIR"`
 	Tenant   string `help:"Tenant whose policies decide, where the store has tenants." placeholder:"NAME"`
 	Request  string `help:"File of an AuthZEN evaluation request, - for standard input." default:"-" placeholder:"FILE"`
+	Explain  bool   `help:"Tell how the decision came about and, of a denial, what would change it."`
 	JSON     bool   `name:"json" help:"Print the outcome as JSON."`
 }
 
@@ -30,19 +31,39 @@ func (c *evalCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	outcome, err := snapshot.Decide(request, evaluation.Environment{Time: time.Now().UTC()})
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		err = printJSON(result{snapshot.Revision(), outcome.Result, outcome.Context})
+	environment := evaluation.Environment{Time: time.Now().UTC()}
+	var allowed bool
+	if c.Explain {
+		allowed, err = c.explain(snapshot, request, environment)
 	} else {
-		err = printOutcome(outcome)
+		allowed, err = c.decide(snapshot, request, environment)
 	}
-	if err == nil && !outcome.Decision {
+	if err == nil && !allowed {
 		return exitError(exitDeny)
 	}
 	return err
+}
+
+func (c *evalCmd) decide(s *evaluation.Snapshot, request *authzen.EvaluationRequest, env evaluation.Environment) (allowed bool, err error) {
+	outcome, err := s.Decide(request, env)
+	if err != nil {
+		return false, err
+	}
+	if c.JSON {
+		return outcome.Decision, printJSON(result{s.Revision(), outcome.Result, outcome.Context})
+	}
+	return outcome.Decision, printOutcome(outcome)
+}
+
+func (c *evalCmd) explain(s *evaluation.Snapshot, request *authzen.EvaluationRequest, env evaluation.Environment) (allowed bool, err error) {
+	explanation, err := s.Explain(request, env)
+	if err != nil {
+		return false, err
+	}
+	if c.JSON {
+		return explanation.Decision, printJSON(explanation)
+	}
+	return explanation.Decision, explanation.Text(os.Stdout)
 }
 
 // A result is what eval prints as JSON: what the log would have, and the
@@ -54,21 +75,20 @@ type result struct {
 }
 
 func readRequest(file string) (*authzen.EvaluationRequest, error) {
-	in := os.Stdin
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, fmt.Errorf("read request: %w", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	body, err := io.ReadAll(in)
+	body, err := readInput(file)
 	if err != nil {
 		return nil, fmt.Errorf("read request: %w", err)
 	}
 	var request authzen.EvaluationRequest
 	return &request, authzen.Unmarshal(body, &request)
+}
+
+// readInput reads a file, or standard input for -.
+func readInput(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(file)
 }
 
 func printOutcome(o *evaluation.Outcome) error {

@@ -37,6 +37,7 @@ type cli struct {
 	Serve    serveCmd    `cmd:"" help:"Answer AuthZEN requests over HTTP."`
 	Init     initCmd     `cmd:"" help:"Start a policy store from an embedded one."`
 	Validate validateCmd `cmd:"" help:"Check a policy store and report every fault at once."`
+	Test     testCmd     `cmd:"" help:"Run the tests beside the policies, with coverage."`
 	Eval     evalCmd     `cmd:"" help:"Decide one request without a server."`
 	Reload   reloadCmd   `cmd:"" help:"Have the running server read its policy store now."`
 	Log      logCmd      `cmd:"" help:"Export and verify the decision log."`

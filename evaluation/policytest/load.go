@@ -32,9 +32,9 @@ type Test struct {
 // An Expectation is what a test wants of an outcome, or what it got. Nil
 // policies or obligations are not wanted in particular.
 type Expectation struct {
-	Decision    bool
-	Policies    []string // ids of the determining policies, all of them
-	Obligations []string // types of the obligations, all of them
+	Decision    bool     `json:"decision"`
+	Policies    []string `json:"policies,omitzero"`    // ids of the determining policies, all of them
+	Obligations []string `json:"obligations,omitzero"` // types of the obligations, all of them
 }
 
 // Load reads the tests of the policy store at the root of fsys, in the order
@@ -63,15 +63,19 @@ func Load(fsys fs.FS) ([]Test, error) {
 }
 
 // parse reads one file of tests. The rows are read by the decoder that read the
-// file, which knows the file's anchors.
-func parse(name string, src []byte) ([]Test, evaluation.Faults) {
+// file, which knows the file's anchors. What makes the decoder panic is a fault
+// like any other.
+func parse(name string, src []byte) (tests []Test, faults evaluation.Faults) {
+	defer func() {
+		if p := recover(); p != nil {
+			faults = append(faults, fault(name, 1, fmt.Errorf("is not understood: %v", p)))
+		}
+	}()
 	dec := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict())
 	nodes, err := rows(dec)
 	if err != nil {
 		return nil, evaluation.Faults{fault(name, 1, err)}
 	}
-	var tests []Test
-	var faults evaluation.Faults
 	names := make(map[string]bool)
 	for _, node := range nodes {
 		test, err := read(dec, node)
@@ -121,28 +125,28 @@ type row struct {
 	Time        string    `yaml:"time"`
 	Request     *request  `yaml:"request"`
 	Decision    *bool     `yaml:"decision"`
-	Policies    *[]string `yaml:"policies"`
-	Obligations *[]string `yaml:"obligations"`
+	Policies    *[]string `yaml:"policies,flow"`
+	Obligations *[]string `yaml:"obligations,flow"`
 }
 
 // A request has the members of an authzen.EvaluationRequest and no others.
 // What their values must be, that package says.
 type request struct {
-	Subject  *entity        `yaml:"subject"  json:"subject,omitzero"`
-	Action   *action        `yaml:"action"   json:"action,omitzero"`
-	Resource *entity        `yaml:"resource" json:"resource,omitzero"`
-	Context  map[string]any `yaml:"context"  json:"context,omitzero"`
+	Subject  *entity        `yaml:"subject,flow"          json:"subject,omitzero"`
+	Action   *action        `yaml:"action,flow"           json:"action,omitzero"`
+	Resource *entity        `yaml:"resource,flow"         json:"resource,omitzero"`
+	Context  map[string]any `yaml:"context,flow,omitzero" json:"context,omitzero"`
 }
 
 type entity struct {
-	Type       any            `yaml:"type"       json:"type"`
-	ID         any            `yaml:"id"         json:"id"`
-	Properties map[string]any `yaml:"properties" json:"properties,omitzero"`
+	Type       any            `yaml:"type"                json:"type"`
+	ID         any            `yaml:"id"                  json:"id"`
+	Properties map[string]any `yaml:"properties,omitzero" json:"properties,omitzero"`
 }
 
 type action struct {
-	Name       any            `yaml:"name"       json:"name"`
-	Properties map[string]any `yaml:"properties" json:"properties,omitzero"`
+	Name       any            `yaml:"name"                json:"name"`
+	Properties map[string]any `yaml:"properties,omitzero" json:"properties,omitzero"`
 }
 
 func read(dec *yaml.Decoder, node ast.Node) (Test, error) {

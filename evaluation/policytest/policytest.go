@@ -19,6 +19,10 @@
 //
 // Tests are in files tests/*.yaml of the store. They are no part of a snapshot:
 // a change of a test is no new revision.
+//
+// [Run] decides the requests and says what of the policies they have tried: a
+// [Report] is written as text, JSON or JUnit XML. [FromEntry] makes a test of
+// a decision in the log.
 package policytest
 
 import (
@@ -29,9 +33,11 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 )
 
-// A Report is what became of each test, in the order in which they were given.
+// A Report is what became of each test, in the order in which they were given,
+// and what of the policies they have tried. How it is written is in report.go.
 type Report struct {
-	Results []Result
+	Results  []Result
+	Coverage Coverage
 }
 
 // Failed returns the results of the tests that did not pass.
@@ -51,22 +57,39 @@ type Result struct {
 	Got    Expectation
 	Errors []string // of policies that could not be evaluated, and of names nobody knows
 	Err    error    // why there is no decision, or nil
+
+	// Explanation says how the decision of a test that did not pass came about.
+	Explanation *evaluation.Explanation
 }
 
 // Run decides every request by the snapshot and compares.
 func Run(s *evaluation.Snapshot, tests []Test) *Report {
-	report := &Report{Results: make([]Result, len(tests))}
+	report := &Report{Results: make([]Result, len(tests)), Coverage: newCoverage(s.Sources())}
 	for i, test := range tests {
-		report.Results[i] = run(s, test)
+		report.Results[i] = run(s, test, report.Coverage)
 	}
 	return report
 }
 
-func run(s *evaluation.Snapshot, test Test) Result {
-	outcome, err := s.Decide(test.Request, evaluation.Environment{Time: test.Time})
+func run(s *evaluation.Snapshot, test Test, c Coverage) Result {
+	env := evaluation.Environment{Time: test.Time}
+	outcome, err := s.Decide(test.Request, env)
 	if err != nil {
 		return Result{Test: test, Err: err}
 	}
+	traces, err := s.Traces(test.Request, env)
+	if err != nil {
+		return Result{Test: test, Err: err}
+	}
+	c.add(traces, outcome.Policies)
+	result := newResult(test, outcome)
+	if !result.Pass() {
+		result.Explanation, result.Err = s.Explain(test.Request, env)
+	}
+	return result
+}
+
+func newResult(test Test, outcome *evaluation.Outcome) Result {
 	result := Result{Test: test, Got: Expectation{Decision: outcome.Decision, Policies: sorted(outcome.Policies)}}
 	for _, o := range outcome.Obligations {
 		result.Got.Obligations = append(result.Got.Obligations, o.Type)
@@ -91,18 +114,21 @@ func (r Result) Pass() bool { return r.Err == nil && len(r.differences()) == 0 }
 // String says what became of the test in one line, after its place in the
 // file.
 func (r Result) String() string {
-	place := fmt.Sprintf("%s:%d: %s: ", r.Test.File, r.Test.Line, r.Test.Name)
+	return fmt.Sprintf("%s:%d: %s: %s", r.Test.File, r.Test.Line, r.Test.Name, r.verdict())
+}
+
+func (r Result) verdict() string {
 	switch {
 	case r.Err != nil:
-		return place + r.Err.Error()
+		return r.Err.Error()
 	case r.Pass():
-		return place + "pass"
+		return "pass"
 	}
 	lines := r.differences()
 	for _, e := range r.Errors {
 		lines = append(lines, "error "+e)
 	}
-	return place + strings.Join(lines, "; ")
+	return strings.Join(lines, "; ")
 }
 
 func (r Result) differences() []string {

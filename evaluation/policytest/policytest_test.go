@@ -194,6 +194,7 @@ func TestLoadFaults(t *testing.T) {
 		"text for truth":  {"tests:\n- name: a\n  " + request + "\n  decision: yes\n", `tests/a.yaml:4:13: cannot unmarshal string into Go struct field row.Decision of type bool`},
 		"no time":         {"tests:\n- name: a\n  " + request + "\n  decision: true\n  time: noon\n", `tests/a.yaml:2:1: "a": time is "noon", not of the form 2026-01-31T12:00:00Z`},
 		"no test":         {"tests:\n- \n", `tests/a.yaml:1:1: a test is empty`},
+		"not understood":  {"tests: !0 0\n", `tests/a.yaml:1:1: is not understood: runtime error: invalid memory address or nil pointer dereference`},
 		"nothing":         {"", `tests/a.yaml:1:1: there is no list of tests`},
 		"two documents":   {"tests: []\n---\ntests: []\n", `tests/a.yaml:1:1: there is more than one document`},
 		"name twice":      {"tests:\n- name: a\n  " + request + "\n  decision: true\n- name: a\n  " + request + "\n  decision: false\n", `tests/a.yaml:5:1: "a" names two tests`},
@@ -230,4 +231,29 @@ func TestLoadReportsAll(t *testing.T) {
 	if diff := cmp.Diff([]string{"tests/a.yaml", "tests/b.yaml", "tests/b.yaml", "tests/c.yaml"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s\n%v", diff, err)
 	}
+}
+
+// Whatever a file of tests holds, it is tests or it is faults.
+func FuzzLoad(f *testing.F) {
+	for _, src := range []string{
+		"", "tests: []", "tests: !0 0", "tests:\n- name: a\n", "tests: &a [*a]", "tests: [{name: a, request: {subject: {type: user, id: a}, action: {name: b}, resource: {type: c, id: d}}, decision: true}]",
+		"? tests\n: - a", "tests:\n- <<: {name: b}\n  decision: true\n", "tests: |\n  x\n---\n", "a: &x {b: 1}\ntests:\n- *x\n",
+	} {
+		f.Add(src)
+	}
+	f.Fuzz(func(t *testing.T, src string) {
+		if len(src) > 1<<10 {
+			t.Skip("longer than what is new in it")
+		}
+		tests, err := policytest.Load(store(src))
+		var faults evaluation.Faults
+		if err != nil && (!errors.As(err, &faults) || tests != nil) {
+			t.Errorf("%d tests and %v", len(tests), err)
+		}
+		for _, test := range tests {
+			if test.Name == "" || test.Request == nil || test.Line < 1 {
+				t.Errorf("%+v", test)
+			}
+		}
+	})
 }

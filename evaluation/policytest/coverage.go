@@ -1,0 +1,196 @@
+package policytest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/policy-service/policy-service/evaluation"
+)
+
+// ErrCoverage means that the tests try less of the policies than is wanted.
+var ErrCoverage = errors.New("the tests try too little of the policies")
+
+// Coverage says what of the policies the tests have tried. A policy has been
+// tried when it has determined a decision, a condition when it has been seen
+// to hold and when it has been seen not to: each of these counts alike.
+type Coverage struct {
+	Policies []PolicyCoverage `json:"policies"` // in the order of their ids
+}
+
+// A PolicyCoverage counts the tests that had to do with a policy.
+type PolicyCoverage struct {
+	evaluation.Citation
+	Reached     int                 `json:"reached"`     // its scope was satisfied
+	Determining int                 `json:"determining"` // it determined the decision
+	Conditions  []ConditionCoverage `json:"conditions,omitempty"`
+}
+
+// A ConditionCoverage counts what a condition came to in the tests that
+// reached it.
+type ConditionCoverage struct {
+	evaluation.Condition
+	True   int `json:"true"`
+	False  int `json:"false"`
+	Errors int `json:"errors,omitzero"`
+}
+
+// A Share is how many of so many things have been tried.
+type Share struct {
+	Tried int `json:"tried"`
+	Of    int `json:"of"`
+}
+
+// Percent returns the share in percent. All of nothing has been tried.
+func (s Share) Percent() float64 {
+	if s.Of == 0 {
+		return 100
+	}
+	return 100 * float64(s.Tried) / float64(s.Of)
+}
+
+func (s Share) String() string { return fmt.Sprintf("%d of %d", s.Tried, s.Of) }
+
+func (s Share) plus(other Share) Share { return Share{s.Tried + other.Tried, s.Of + other.Of} }
+
+func (s *Share) count(tried bool) {
+	s.Of++
+	if tried {
+		s.Tried++
+	}
+}
+
+// Determined is the share of policies that determined a decision.
+func (c Coverage) Determined() Share {
+	var s Share
+	for _, p := range c.Policies {
+		s.count(p.Determining > 0)
+	}
+	return s
+}
+
+// Conditions is the share of outcomes of conditions, two for each, that were
+// seen.
+func (c Coverage) Conditions() Share {
+	var s Share
+	for _, p := range c.Policies {
+		for _, condition := range p.Conditions {
+			s.count(condition.True > 0)
+			s.count(condition.False > 0)
+		}
+	}
+	return s
+}
+
+// Share is the share of all of it.
+func (c Coverage) Share() Share { return c.Determined().plus(c.Conditions()) }
+
+// A Gap is something of a policy that no test has tried.
+type Gap struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	What string `json:"what"`
+}
+
+func (g Gap) String() string { return fmt.Sprintf("%s:%d: %s", g.File, g.Line, g.What) }
+
+// Gaps lists what no test has tried, in the order in which a reader goes
+// through the files. Of a policy whose scope no test satisfies that is all.
+func (c Coverage) Gaps() []Gap {
+	var gaps []Gap
+	for _, p := range c.Policies {
+		gaps = append(gaps, p.gaps()...)
+	}
+	slices.SortStableFunc(gaps, func(a, b Gap) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return gaps
+}
+
+func (p PolicyCoverage) gaps() []Gap {
+	policy := p.Effect + " " + p.Policy
+	if p.Reached == 0 {
+		return []Gap{{p.File, p.Line, policy + " is never reached"}}
+	}
+	var gaps []Gap
+	if p.Determining == 0 {
+		gaps = append(gaps, Gap{p.File, p.Line, policy + " never determines a decision"})
+	}
+	for _, condition := range p.Conditions {
+		if missing := condition.missing(); missing != "" {
+			gaps = append(gaps, Gap{p.File, condition.Line, condition.Text + " " + missing})
+		}
+	}
+	return gaps
+}
+
+func (c ConditionCoverage) missing() string {
+	switch {
+	case c.True+c.False+c.Errors == 0:
+		return "is never reached"
+	case c.True+c.False == 0:
+		return "is always an error"
+	case c.True == 0:
+		return "never holds"
+	case c.False == 0:
+		return "always holds"
+	}
+	return ""
+}
+
+// newCoverage returns the coverage of no tests at all.
+func newCoverage(sources []evaluation.Source) Coverage {
+	c := Coverage{Policies: make([]PolicyCoverage, len(sources))}
+	for i, source := range sources {
+		c.Policies[i].Citation = source.Citation
+		for _, condition := range source.Conditions {
+			c.Policies[i].Conditions = append(c.Policies[i].Conditions, ConditionCoverage{Condition: condition})
+		}
+	}
+	return c
+}
+
+// add counts one decision, by the traces of its policies.
+func (c Coverage) add(traces []evaluation.Trace, determining []string) {
+	for _, trace := range traces {
+		p := c.policy(trace.Policy)
+		p.add(trace)
+		if slices.Contains(determining, trace.Policy) {
+			p.Determining++
+		}
+	}
+}
+
+func (c Coverage) policy(id string) *PolicyCoverage {
+	i, _ := slices.BinarySearchFunc(c.Policies, id, func(p PolicyCoverage, id string) int { return strings.Compare(p.Policy, id) })
+	return &c.Policies[i]
+}
+
+func (p *PolicyCoverage) add(trace evaluation.Trace) {
+	p.Reached++
+	for i, step := range trace.Conditions {
+		p.Conditions[i].add(step.Verdict)
+	}
+}
+
+func (c *ConditionCoverage) add(v evaluation.Verdict) {
+	switch v {
+	case evaluation.VerdictTrue:
+		c.True++
+	case evaluation.VerdictFalse:
+		c.False++
+	case evaluation.VerdictError:
+		c.Errors++
+	}
+}
+
+// FailUnder returns ErrCoverage when the tests have tried less than so many
+// percent of the policies.
+func (r *Report) FailUnder(percent float64) error {
+	if tried := r.Coverage.Share().Percent(); tried < percent {
+		return fmt.Errorf("%w: %.1f%%, less than %g%%", ErrCoverage, tried, percent)
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package evaluation
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Verdict is what a policy or one of its conditions came to.
+type Verdict string
+
+// The verdicts. A policy's verdict is that of the first of its conditions that
+// does not hold, or VerdictTrue.
+const (
+	VerdictTrue       Verdict = "true"
+	VerdictFalse      Verdict = "false"
+	VerdictError      Verdict = "error"
+	VerdictNotReached Verdict = "not reached" // one before it did not hold
+)
+
+// A Trace is a policy held against a request whose scope the request
+// satisfies, one condition after the other.
+type Trace struct {
+	Citation
+	Verdict    Verdict `json:"verdict"`
+	Conditions []Step  `json:"conditions,omitempty"`
+}
+
+// A Step is a condition held against a request. Its verdict is the clause's:
+// an unless whose expression is true is VerdictFalse.
+type Step struct {
+	Condition
+	Verdict Verdict   `json:"verdict"`
+	Error   string    `json:"error,omitzero"`
+	Read    []Reading `json:"read,omitempty"` // what it names, in the order of its text
+
+	conjunct conjunct
+	alone    Verdict // what it comes to, reached or not
+}
+
+// A Reading is what stands at a path of the request, such as
+// resource.owner.department: a Cedar value, or "absent". Of principal, action
+// and resource themselves In lists the ancestors.
+type Reading struct {
+	Path  string   `json:"path"`
+	Value string   `json:"value"`
+	In    []string `json:"in,omitempty"`
+}
+
+const absent = "absent"
+
+// Absent reports whether nothing stands at the path.
+func (r Reading) Absent() bool { return r.Value == absent }
+
+// Traces holds a request against every policy whose scope it satisfies, in the
+// order of their ids. The verdicts are those that [Snapshot.Decide] decides
+// by. There are none for a request that is denied before any policy is asked.
+func (s *Snapshot) Traces(req *authzen.EvaluationRequest, env Environment) ([]Trace, error) {
+	q, err := s.query(req, env)
+	if err != nil || q.refused != "" {
+		return nil, err
+	}
+	t := newTracer(s, q)
+	var traces []Trace
+	for _, p := range s.policies.ordered {
+		if len(t.misses(p)) == 0 {
+			traces = append(traces, t.trace(p))
+		}
+	}
+	return traces, nil
+}
+
+// A tracer holds policies against one query.
+type tracer struct {
+	snapshot                    *Snapshot
+	environment                 eval.Env
+	principal, action, resource node
+}
+
+func newTracer(s *Snapshot, q *query) *tracer {
+	r := q.request
+	return &tracer{
+		snapshot:    s,
+		environment: eval.Env{Entities: q, Principal: r.Principal, Action: r.Action, Resource: r.Resource, Context: r.Context},
+		principal:   q.node(r.Principal),
+		action:      q.node(r.Action),
+		resource:    q.node(r.Resource),
+	}
+}
+
+// trace evaluates the conditions of a policy as if its scope were satisfied.
+func (t *tracer) trace(p *policy) Trace {
+	w := t.snapshot.written(p)
+	out := Trace{Citation: w.Citation, Verdict: VerdictTrue}
+	for i, c := range conjunctsOf(p.syntax) {
+		step := Step{Condition: w.Conditions[i], Verdict: VerdictNotReached, conjunct: w.conjuncts[i]}
+		var err error
+		step.alone, err = t.evaluate(c)
+		if out.Verdict == VerdictTrue {
+			out.Verdict, step.Verdict = step.alone, step.alone
+			step.Read = t.readings(step.conjunct.body)
+			if err != nil {
+				step.Error = err.Error()
+			}
+		}
+		out.Conditions = append(out.Conditions, step)
+	}
+	return out
+}
+
+// verdicts returns what a policy comes to, and what each of its conditions
+// comes to by itself, as if its scope were satisfied.
+func (t *tracer) verdicts(p *policy) (Verdict, []Verdict) {
+	verdict := VerdictTrue
+	var alone []Verdict
+	for _, c := range conjunctsOf(p.syntax) {
+		v, _ := t.evaluate(c)
+		if verdict == VerdictTrue {
+			verdict = v
+		}
+		alone = append(alone, v)
+	}
+	return verdict, alone
+}
+
+func (t *tracer) evaluate(c conjunct) (Verdict, error) {
+	value, err := eval.Eval(c.body, t.environment)
+	if err != nil {
+		return VerdictError, err
+	}
+	holds, ok := value.(types.Boolean)
+	switch {
+	case !ok:
+		return VerdictError, fmt.Errorf("%w: expected bool, got %s", eval.ErrType, eval.TypeName(value))
+	case bool(holds) == c.unless:
+		return VerdictFalse, nil
+	}
+	return VerdictTrue, nil
+}
+
+// readings returns what stands at every path that an expression names.
+func (t *tracer) readings(n xast.IsNode) []Reading {
+	var all []Reading
+	for path := range paths(n) {
+		r := Reading{Path: render(path), Value: absent}
+		if slices.ContainsFunc(all, func(other Reading) bool { return other.Path == r.Path }) {
+			continue
+		}
+		if value, err := eval.Eval(path, t.environment); err == nil {
+			r.Value = string(value.MarshalCedar())
+		}
+		if of := t.node(entityVariable(path)); of != nil {
+			r.In = of.groups()
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// node returns the entity that is the value of a variable, or nil.
+func (t *tracer) node(variable types.String) *node {
+	switch variable {
+	case "principal":
+		return &t.principal
+	case "action":
+		return &t.action
+	case "resource":
+		return &t.resource
+	}
+	return nil
+}
+
+// paths yields the variables, attributes and tags that an expression reads,
+// the longest path of each, as expressions. The presence of an attribute is
+// read at the attribute.
+func paths(n xast.IsNode) func(yield func(xast.IsNode) bool) {
+	return func(yield func(xast.IsNode) bool) {
+		more := true
+		xast.Inspect(xast.NewNode(n), func(n xast.IsNode) bool {
+			path := pathOf(n)
+			if path != nil {
+				more = more && yield(path)
+			}
+			return more && path == nil
+		})
+	}
+}
+
+// pathOf returns the path that an expression is or asks for, or nil.
+func pathOf(n xast.IsNode) xast.IsNode {
+	switch n := n.(type) {
+	case xast.NodeTypeHas:
+		if isPath(n.Arg) {
+			return xast.NodeTypeAccess(n)
+		}
+	case xast.NodeTypeHasTag:
+		if isPath(n.Left) && isLiteral(n.Right) {
+			return xast.NodeTypeGetTag(n)
+		}
+	}
+	if isPath(n) {
+		return n
+	}
+	return nil
+}
+
+func isPath(n xast.IsNode) bool {
+	switch n := n.(type) {
+	case xast.NodeTypeVariable:
+		return true
+	case xast.NodeTypeAccess:
+		return isPath(n.Arg)
+	case xast.NodeTypeGetTag:
+		return isPath(n.Left) && isLiteral(n.Right)
+	}
+	return false
+}
+
+func isLiteral(n xast.IsNode) bool {
+	_, ok := n.(xast.NodeValue)
+	return ok
+}
+
+// A miss is a part of a policy's scope that a request does not satisfy.
+type miss struct {
+	part string // principal, action or resource
+	test xast.IsScopeNode
+	node *node
+}
+
+// misses returns what of a policy's scope the request does not satisfy.
+func (t *tracer) misses(p *policy) []miss {
+	var missed []miss
+	for _, m := range [...]miss{
+		{"principal", p.syntax.Principal, &t.principal},
+		{"action", p.syntax.Action, &t.action},
+		{"resource", p.syntax.Resource, &t.resource},
+	} {
+		if !m.node.passes(m.test) {
+			missed = append(missed, m)
+		}
+	}
+	return missed
+}
+
+// passes reports whether the entity passes a test of a scope.
+func (n *node) passes(test xast.IsScopeNode) bool {
+	switch t := test.(type) {
+	case xast.ScopeTypeEq:
+		return n.uid == t.Entity
+	case xast.ScopeTypeIn:
+		return n.in(t.Entity)
+	case xast.ScopeTypeInSet:
+		return slices.ContainsFunc(t.Entities, n.in)
+	case xast.ScopeTypeIs:
+		return n.uid.Type == t.Type
+	case xast.ScopeTypeIsIn:
+		return n.uid.Type == t.Type && n.in(t.Entity)
+	}
+	return true
+}
+
+func (n *node) in(group cedar.EntityUID) bool {
+	return n.uid == group || slices.Contains(n.ancestors, group)
+}
+
+// groups returns what the entity is in, as Cedar writes it.
+func (n *node) groups() []string {
+	var names []string
+	for _, group := range slices.SortedFunc(slices.Values(n.ancestors), compareUID) {
+		names = append(names, group.String())
+	}
+	return names
+}

@@ -1,0 +1,326 @@
+package evaluation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// meant is the hint for a name that is not one of the known ones but looks like
+// another spelling of one: ids are seldom alike by chance, but seldom unlike.
+func meant(name string, known []string) string {
+	if near := nearest(name, known, edits(name)); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return ""
+}
+
+// edits says by how many letters two spellings of a name differ at most.
+func edits(name string) int { return min(len(name)/2, 2) }
+
+// A vocabulary is every name that means something to a snapshot.
+type vocabulary struct {
+	types  map[cedar.EntityType]bool
+	ids    map[cedar.EntityType][]string // stored, or named by a policy
+	stored map[cedar.EntityType]bool     // types of which entities are stored
+	read   map[string]map[string]bool    // attributes that policies read, by what has them
+}
+
+func (s *Snapshot) vocabulary() vocabulary {
+	v := vocabulary{
+		types:  map[cedar.EntityType]bool{},
+		ids:    map[cedar.EntityType][]string{},
+		stored: map[cedar.EntityType]bool{},
+		read:   map[string]map[string]bool{},
+	}
+	for uid := range s.store.entities {
+		v.name(uid)
+		v.stored[uid.Type] = true
+	}
+	for _, p := range s.policies.ordered {
+		v.policy(p.syntax)
+	}
+	for name := range s.subjectTypes {
+		v.types[name] = true
+	}
+	if s.schema != nil {
+		v.types = map[cedar.EntityType]bool{}
+		for name := range s.shapes.entities {
+			v.types[name] = true
+		}
+	}
+	return v
+}
+
+func (v *vocabulary) name(uid cedar.EntityUID) {
+	v.types[uid.Type] = true
+	v.ids[uid.Type] = append(v.ids[uid.Type], string(uid.ID))
+}
+
+func (v *vocabulary) policy(p *xast.Policy) {
+	for _, uid := range literals(p) {
+		v.name(uid)
+	}
+	for _, test := range []xast.IsScopeNode{p.Principal, p.Resource} {
+		switch t := test.(type) {
+		case xast.ScopeTypeIs:
+			v.types[t.Type] = true
+		case xast.ScopeTypeIsIn:
+			v.types[t.Type] = true
+		}
+	}
+	for _, clause := range p.Conditions {
+		xast.Inspect(xast.NewNode(clause.Body), func(n xast.IsNode) bool {
+			v.expression(n)
+			return true
+		})
+	}
+}
+
+func (v *vocabulary) expression(n xast.IsNode) {
+	switch n := n.(type) {
+	case xast.NodeTypeIs:
+		v.types[n.EntityType] = true
+	case xast.NodeTypeIsIn:
+		v.types[n.EntityType] = true
+	}
+	if owner, name, ok := attributeRead(n); ok {
+		if v.read[owner] == nil {
+			v.read[owner] = map[string]bool{}
+		}
+		v.read[owner][name] = true
+	}
+}
+
+// attributeRead returns the attribute that an expression is part of or asks for,
+// and whose it is: a variable's or context.action's.
+func attributeRead(n xast.IsNode) (owner, name string, ok bool) {
+	variable, names := steps(pathOf(n))
+	switch {
+	case len(names) == 0:
+		return "", "", false
+	case variable == "context" && names[0] == contextAction && len(names) > 1:
+		return ownerAction, names[1], true
+	}
+	return string(variable), names[0], true
+}
+
+// ownerAction is where policies find the action's properties.
+const ownerAction = "context." + contextAction
+
+// steps returns the variable that a path begins with and the attributes that
+// lead on from there.
+func steps(path xast.IsNode) (variable types.String, names []string) {
+	switch n := path.(type) {
+	case xast.NodeTypeVariable:
+		return n.Name, nil
+	case xast.NodeTypeAccess:
+		variable, names = steps(n.Arg)
+		return variable, append(names, string(n.Value))
+	case xast.NodeTypeGetTag:
+		return steps(n.Left)
+	}
+	return "", nil
+}
+
+// unknown lists the names that mean nothing to the snapshot.
+func (e *explainer) unknown() {
+	v := e.snapshot.vocabulary()
+	r := e.query.request
+	e.unknownEntity(&v, r.Principal, e.request.Subject)
+	e.unknownAction(&v, r.Action)
+	e.unknownEntity(&v, r.Resource, e.request.Resource)
+	if e.query.refused != "" {
+		e.refusedTypes()
+		return
+	}
+	e.unreadAttributes(&v, "principal", e.request.Subject.Properties, e.attributes(r.Principal))
+	e.unreadAttributes(&v, "resource", e.request.Resource.Properties, e.attributes(r.Resource))
+	e.unreadAttributes(&v, "context", e.request.Context, r.Context)
+	properties, _ := r.Context.Get(contextAction)
+	action, _ := properties.(cedar.Record)
+	e.unreadAttributes(&v, ownerAction, e.request.Action.Properties, action)
+	if e.snapshot.schema == nil {
+		e.missingAttributes()
+	}
+}
+
+// refusedTypes notes types that the schema does not have for the action, or
+// that no subject may have.
+func (e *explainer) refusedTypes() {
+	s, r := e.snapshot, e.query.request
+	if s.schema == nil {
+		if s.subjectTypes != nil && !s.subjectTypes[r.Principal.Type] {
+			e.refusedType("subject", r.Principal.Type, slices.Collect(maps.Keys(s.subjectTypes)))
+		}
+		return
+	}
+	if action, ok := s.schema.Actions[r.Action]; ok && action.AppliesTo != nil {
+		e.refusedType("subject", r.Principal.Type, action.AppliesTo.Principals)
+		e.refusedType("resource", r.Resource.Type, action.AppliesTo.Resources)
+	}
+}
+
+func (e *explainer) refusedType(part string, is cedar.EntityType, may []cedar.EntityType) {
+	if slices.Contains(may, is) {
+		return
+	}
+	var names []string
+	for _, name := range slices.Sorted(slices.Values(may)) {
+		names = append(names, string(name))
+	}
+	e.unknownName(string(is), "it is no type of a "+part+" here", "a "+part+" may be: "+listed(names))
+}
+
+func (e *explainer) attributes(uid cedar.EntityUID) cedar.Record {
+	entity, _ := e.query.Get(uid)
+	return entity.Attributes
+}
+
+func (e *explainer) unknownName(name, what, hint string) {
+	if !slices.ContainsFunc(e.out.Unknown, func(u Unknown) bool { return u.Name == name }) {
+		e.out.Unknown = append(e.out.Unknown, Unknown{name, what, hint})
+	}
+}
+
+// unknownEntity notes a type that nothing has, or an entity that is not stored
+// where others of its type are and of which the request says nothing. Without
+// a schema a type may be one that only requests have.
+func (e *explainer) unknownEntity(v *vocabulary, uid cedar.EntityUID, sent authzen.Entity) {
+	switch {
+	case !v.types[uid.Type]:
+		known := slices.Sorted(maps.Keys(e.snapshot.settings.TypeAliases))
+		for name := range v.types {
+			known = append(known, string(name))
+		}
+		if hint := meant(sent.Type, known); hint != "" || e.snapshot.schema != nil {
+			e.unknownName(string(uid.Type), "nothing has this type", hint)
+		}
+	case v.stored[uid.Type] && !slices.Contains(v.ids[uid.Type], string(uid.ID)) && sent.Properties == nil:
+		e.unknownName(uid.String(), "it is not stored, and the request says nothing of it", meant(string(uid.ID), v.ids[uid.Type]))
+	}
+}
+
+// unknownAction notes an action that no policy names or, with a schema, that
+// the schema does not declare.
+func (e *explainer) unknownAction(v *vocabulary, action cedar.EntityUID) {
+	known, what := v.ids[action.Type], "no policy names this action"
+	if s := e.snapshot.schema; s != nil {
+		known, what = nil, "the schema does not declare this action"
+		for uid := range s.Actions {
+			if uid.Type == action.Type {
+				known = append(known, string(uid.ID))
+			}
+		}
+	}
+	if len(known) > 0 && !slices.Contains(known, string(action.ID)) {
+		e.unknownName(action.String(), what, meant(string(action.ID), known))
+	}
+}
+
+// unreadAttributes notes what the request says of an entity or the context and
+// was dropped, or looks like another spelling of what policies read in vain.
+func (e *explainer) unreadAttributes(v *vocabulary, owner string, raw jsontext.Value, got cedar.Record) {
+	var wanted []string
+	for name := range v.read[owner] {
+		if _, ok := got.Get(cedar.String(name)); !ok {
+			wanted = append(wanted, name)
+		}
+	}
+	for _, name := range e.sent(owner, raw) {
+		path := owner + "." + name
+		near := nearest(name, wanted, edits(name))
+		switch _, kept := got.Get(cedar.String(name)); {
+		case !kept:
+			e.unknownName(path, "the schema does not declare it, so it was dropped", meant(name, wanted))
+		case near != "" && !v.read[owner][name]:
+			e.unknownName(path, "no policy reads it", fmt.Sprintf("did you mean %q?", near))
+		}
+	}
+}
+
+// sent lists the members of an object of the request that are data.
+func (e *explainer) sent(owner string, raw jsontext.Value) []string {
+	var members map[string]jsontext.Value
+	if json.Unmarshal(raw, &members) != nil {
+		return nil
+	}
+	for name, value := range members {
+		_, parents := e.snapshot.settings.Parents[name]
+		service := owner == "context" && (name == contextSupport || name == contextApproval)
+		if value.Kind() == 'n' || owner == "principal" && parents || service {
+			delete(members, name)
+		}
+	}
+	return slices.Sorted(maps.Keys(members))
+}
+
+// missingAttributes notes attributes that the policies near the request read
+// and that no entity of the type has.
+func (e *explainer) missingAttributes() {
+	traces := slices.Clone(e.out.Errors)
+	for _, n := range e.out.Nearest {
+		traces = append(traces, n.Trace)
+	}
+	for _, t := range traces {
+		if step := t.stop(); step != nil {
+			for path := range paths(step.conjunct.body) {
+				e.missingAttribute(t.Policy, path)
+			}
+		}
+	}
+}
+
+func (e *explainer) missingAttribute(policy string, path xast.IsNode) {
+	owner, name, ok := attributeRead(path)
+	entity := e.tracer.node(types.String(owner))
+	if !ok || entity == nil {
+		return
+	}
+	uid := entity.uid
+	known := e.attributeNames(uid)
+	if slices.Contains(known, name) {
+		return
+	}
+	if hint := meant(name, known); hint != "" && !e.hinted(name) {
+		e.unknownName(owner+"."+name, fmt.Sprintf("%s reads it, and no %s has it", policy, uid.Type), hint)
+	}
+}
+
+// hinted reports whether a name is already known to have been misspelt in the
+// request.
+func (e *explainer) hinted(name string) bool {
+	return slices.ContainsFunc(e.out.Unknown, func(u Unknown) bool { return strings.Contains(u.Hint, fmt.Sprintf("%q", name)) })
+}
+
+// attributeNames lists the attributes that entities of the type have: stored,
+// declared, or in the request.
+func (e *explainer) attributeNames(uid cedar.EntityUID) []string {
+	names := map[string]bool{}
+	add := func(r cedar.Record) {
+		for name := range r.All() {
+			names[string(name)] = true
+		}
+	}
+	add(e.attributes(uid))
+	for _, entity := range e.snapshot.store.entities {
+		if entity.UID.Type == uid.Type {
+			add(entity.Attributes)
+		}
+	}
+	if shape := e.snapshot.shapes.entities[uid.Type]; shape != nil {
+		for _, name := range shape.names() {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
