@@ -227,10 +227,6 @@ type trial struct {
 	used     map[string]int // productions of the grammar
 }
 
-// distant is the divergence that changes answers: a date more than 146 million
-// years from 1970 has no toDate, which is an error.
-const distant = "toDate of a date more than 146 million years from 1970 is an error"
-
 type officialRequest struct {
 	Principal uid            `json:"principal"`
 	Action    uid            `json:"action"`
@@ -256,28 +252,6 @@ func (c *trial) ours() (answers, evaluation.Faults) {
 		out.Answers = append(out.Answers, decide(s, r))
 	}
 	return out, nil
-}
-
-// isDistant reports whether all that differs in the answers to a case is that
-// policies err in toDate here.
-func (c *trial) isDistant(ours, official answers) bool {
-	for i := range ours.Answers {
-		got, want := ours.Answers[i], official.Answers[i]
-		if cmp.Equal(want, got, sameAnswers) {
-			continue
-		}
-		more := without(got.Errors, want.Errors)
-		if len(more) == 0 || len(without(want.Errors, got.Errors)) > 0 ||
-			slices.ContainsFunc(more, func(id string) bool { return !got.overflowed[id] || !strings.Contains(c.Policies[id], ".toDate()") }) {
-			return false
-		}
-	}
-	return true
-}
-
-// without returns the ids that are not among others.
-func without(ids, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(others, id) })
 }
 
 func decide(s *evaluation.Snapshot, r *authzen.EvaluationRequest) answer {
@@ -334,7 +308,7 @@ var divergences = []divergence{
 		regexp.MustCompile(`^does not parse: `), regexp.MustCompile(`-\s*\d+\s*[.[]`),
 	},
 	{
-		"white space is space, tab, line feed and carriage return; the official engine takes what Unicode has",
+		"white space is space, tab, line feed and carriage return, not all that Unicode has",
 		regexp.MustCompile(`^does not parse: `), regexp.MustCompile("[\f\v\u00a0\u2028]"),
 	},
 	{
@@ -352,6 +326,10 @@ var divergences = []divergence{
 	{
 		"a policy that applies to no action of the schema, because it names none, is a fault",
 		regexp.MustCompile(`empty set literals are forbidden in policies$`), regexp.MustCompile(`action in \[\]`),
+	},
+	{
+		"few paths of has stand behind brackets",
+		regexp.MustCompile(`has paths? behind|paths of has`), regexp.MustCompile(`[)}]\S* has \w+\s*\.`),
 	},
 	{
 		"decimal() has no decimal() in its argument",
@@ -373,6 +351,38 @@ func (c *trial) explain(f evaluation.Fault) string {
 	return ""
 }
 
+// mixedTimes is the divergence that accepts more: with a schema, a datetime may be
+// compared with a duration, which is an error of every request then.
+const mixedTimes = "with a schema, a comparison of a datetime with a duration is accepted"
+
+var saysMixedTimes = regexp.MustCompile(`^(?:for policy .p\d., unexpected type: expected (?:datetime but saw duration|duration but saw datetime)(?:; |$))+$`)
+
+// distant is the divergence that changes answers: a date more than 146 million
+// years from 1970 has no toDate, which is an error.
+const distant = "toDate of a date more than 146 million years from 1970 is an error"
+
+// isDistant reports whether all that differs in the answers to a case is that
+// policies err in toDate here.
+func (c *trial) isDistant(ours, official answers) bool {
+	for i := range ours.Answers {
+		got, want := ours.Answers[i], official.Answers[i]
+		if cmp.Equal(want, got, sameAnswers) {
+			continue
+		}
+		more := without(got.Errors, want.Errors)
+		if len(more) == 0 || len(without(want.Errors, got.Errors)) > 0 ||
+			slices.ContainsFunc(more, func(id string) bool { return !got.overflowed[id] || !strings.Contains(c.Policies[id], ".toDate()") }) {
+			return false
+		}
+	}
+	return true
+}
+
+// without returns the ids that are not among others.
+func without(ids, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(others, id) })
+}
+
 // A report counts what a run has seen.
 type report struct {
 	counts map[string]int
@@ -390,6 +400,9 @@ func (r *report) add(t *testing.T, c *trial, official answers) {
 	}
 	switch {
 	case official.Fault == "" && len(faults) > 0 && r.explained(c, faults):
+		return
+	case ours.Fault == "" && saysMixedTimes.MatchString(official.Fault):
+		r.known[mixedTimes]++
 		return
 	case official.Fault == "" && ours.Fault == "" && c.isDistant(ours, official):
 		r.known[distant]++

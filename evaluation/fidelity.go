@@ -17,15 +17,15 @@ import (
 //	d.toTime()  is negative before 1970
 //	decimal(s)  reads a plus sign
 //
-// The first two move d by half of all time, so that it is after 1970. Dates
-// more than 146 million years from then, which are an error here, are all that
-// they are not right for.
+// The first moves d by half of all time, so that it is after 1970, and back.
+// Dates more than 146 million years from then, which are an error here, are all
+// that it is not right for.
 var repairs = map[types.Path]func(xast.Node) xast.Node{
 	"toDate": func(d xast.Node) xast.Node {
 		return d.Offset(duration("53375995583d")).ToDate().Offset(duration("-53375995583d"))
 	},
 	"toTime": func(d xast.Node) xast.Node {
-		return d.Offset(duration("53375995583d"))
+		return xast.ExtensionCall("datetime", xast.String("1970-01-01")).Offset(d.ToTime()).Offset(duration("1d"))
 	},
 	"decimal": func(s xast.Node) xast.Node {
 		return xast.IfThenElse(s.Like(types.NewPattern("+", types.Wildcard{})), xast.String(""), s)
@@ -37,14 +37,20 @@ func duration(d types.String) xast.Node { return xast.ExtensionCall("duration", 
 // repair changes, in place, the arguments that a policy gives to functions
 // with repairs. It must be called once.
 func repair(p *xast.Policy) {
+	r := repairer{}
 	for _, condition := range p.Conditions {
-		xast.Inspect(xast.NewNode(condition.Body), repairCall)
+		xast.Inspect(xast.NewNode(condition.Body), r.call)
 	}
 }
 
-// repairCall repairs the innermost calls first and goes no further below a
-// call it has repaired, because what stands there now has calls of its own.
-func repairCall(n xast.IsNode) bool {
+// A repairer knows which arguments it has repaired, by where they are: what
+// stands before a has path is in the tree once for each of its attributes, and
+// these share their arguments.
+type repairer map[*xast.IsNode]bool
+
+// call repairs the innermost calls first and goes no further below a call it
+// has repaired, because what stands there now has calls of its own.
+func (r repairer) call(n xast.IsNode) bool {
 	call, ok := n.(xast.NodeTypeExtensionCall)
 	if !ok {
 		return true
@@ -53,9 +59,13 @@ func repairCall(n xast.IsNode) bool {
 	if !ok || len(call.Args) != 1 {
 		return true
 	}
-	argument := xast.NewNode(call.Args[0])
-	xast.Inspect(argument, repairCall)
-	call.Args[0] = fix(argument).AsIsNode()
+	at := &call.Args[0]
+	if !r[at] {
+		argument := xast.NewNode(*at)
+		xast.Inspect(argument, r.call)
+		*at = fix(argument).AsIsNode()
+		r[at] = true
+	}
 	return false
 }
 

@@ -57,6 +57,9 @@ var atLimits = []burden{
 	{"1024 numbers", `context.a.containsAll(context.b)`, `{"a":` + numbers(0, 1024) + `,"b":` + numbers(1, 1024) + `}`},
 }
 
+// threeHas has paths of has as long as they may be before each other.
+var threeHas = nested(`(if `, `context`, ` has `+repeat("a", ".a", 15)+` then context else context)`, 3) + ` has a`
+
 // costly are made to cost more than they say. They may be refused.
 var costly = []burden{
 	{"a chain of &&", upTo(whole, `true`, ` && true`), `{}`},
@@ -74,11 +77,17 @@ var costly = []burden{
 	{"has in has", nested(`(if `, `context`, ` has a.a.a.a.a.a.a.a then context else context)`, 60) + ` has a`, `{}`},
 	{"has in has behind an attribute", nested(`(if `, `context`, ` has a.a.a.a.a.a.a.a then context else context).x`, 60) + ` has a`, `{}`},
 	{"has in has behind a record", nested(`{a: {a: `, `context`, ` has a.a} has a.a}`, 20) + ` has a`, `{}`},
+	{"has in has three deep", threeHas, nested(`{"a":`, `1`, `}`, 30)},
+	{"many has in has three deep", upTo(whole, threeHas, ` && `+threeHas), nested(`{"a":`, `1`, `}`, 30)},
+	{"a set of bracketed sets with a variable", `[context, ` + bracketed(collide(0, whole/20)) + `.contains(1)`, `{}`},
+	{"many sets of sets with a variable", upTo(whole, `false`, ` || [context, `+collide(0, 63)[1:]+`.contains(1)`), `{}`},
+	{"sets of sets of sets with a variable", `[[context], ` + allButOne(allButOne(collide(0, 17)))[1:] + `.contains(1)`, `{}`},
 	{"1 MB of members", `true`, members(80_000, `1`)},
 	{"numbers of two types", `context.a.containsAny(context.b)`, `{"a":` + mixed(1, 1024) + `,"b":` + mixed(513, 1024) + `}`},
 	{"1 MB of numbers of two types", `true`, members(190, mixed(1, 1024))},
 	{"1 MB of colliding arrays", `true`, members(1000, collide(0, 64))},
 	{"1 MB of colliding objects", `true`, members(700, inObjects(collide(0, 64)))},
+	{"arrays of colliding arrays", `true`, `{"a":` + allButOne(collide(0, 44)) + `}`},
 	{"arrays of arrays of colliding arrays", `true`, `{"a":` + allButOne(allButOne(collide(0, 20))) + `}`},
 	{"a long name over many objects", `true`, `{"` + strings.Repeat("a", 1<<19) + `":` + members(50_000, `{}`) + `}`},
 	{"a long name over many arrays", `true`, `{"` + strings.Repeat("a", 1<<19) + `":` + members(50_000, `[]`) + `}`},
@@ -312,6 +321,12 @@ func collide(from, n int) string {
 		elements[i] = fmt.Sprintf("[%d,%d]", from+i, 1_000_000-from-i)
 	}
 	return "[" + strings.Join(elements, ",") + "]"
+}
+
+// bracketed puts each array of an array into brackets, and leaves out the first
+// bracket of all.
+func bracketed(array string) string {
+	return strings.NewReplacer("[", "([", "]", "])").Replace(array[1:len(array)-1]) + "]"
 }
 
 // inObjects puts each array of an array into an object.
