@@ -5,6 +5,7 @@ package evaluation_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -93,8 +94,19 @@ var costly = []burden{
 	{"a long name over many arrays", `true`, `{"` + strings.Repeat("a", 1<<19) + `":` + members(50_000, `[]`) + `}`},
 }
 
+var timed = flag.Bool("limits", false, "hold what is accepted at every limit against its budget of processor time")
+
+// skipUntimed skips a test that measures where others use the machine, too.
+func skipUntimed(t *testing.T) {
+	t.Helper()
+	if !*timed {
+		t.Skip("skipped without -limits: it measures processor time")
+	}
+}
+
 // TestAtLimits holds what is accepted against the budget.
 func TestAtLimits(t *testing.T) {
+	skipUntimed(t)
 	for _, b := range atLimits {
 		t.Run(b.name, func(t *testing.T) {
 			if err := b.measure(t); err != nil {
@@ -106,6 +118,7 @@ func TestAtLimits(t *testing.T) {
 
 // TestCostly holds what tries to cost much against the budget or refusal.
 func TestCostly(t *testing.T) {
+	skipUntimed(t)
 	apart(t, costly, func(t *testing.T, b burden) {
 		if err := b.measure(t); err != nil {
 			expectRefusal(t, err)
@@ -250,7 +263,7 @@ func again(t *testing.T, timeout time.Duration) (said string, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout*slowdown())
 	defer cancel()
 	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^") + "$"
-	child := exec.CommandContext(ctx, os.Args[0], "-test.v", "-test.run="+pattern)
+	child := exec.CommandContext(ctx, os.Args[0], "-test.v", fmt.Sprintf("-limits=%t", *timed), "-test.run="+pattern)
 	child.Env = append(os.Environ(), limitsApart+"=1")
 	out, err := child.CombinedOutput()
 	var lines strings.Builder
