@@ -18,8 +18,8 @@ import (
 //	decimal(s)  reads a plus sign
 //
 // The first moves d by half of all time, so that it is after 1970, and back.
-// Dates more than 146 million years from then, which are an error here, are all
-// that it is not right for.
+// Dates more than 146 million years from then are all that it is not right for:
+// later ones are an error.
 var repairs = map[types.Path]func(xast.Node) xast.Node{
 	"toDate": func(d xast.Node) xast.Node {
 		return d.Offset(duration("53375995583d")).ToDate().Offset(duration("-53375995583d"))
