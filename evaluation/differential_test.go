@@ -328,8 +328,8 @@ var divergences = []divergence{
 		regexp.MustCompile(`empty set literals are forbidden in policies$`), regexp.MustCompile(`action in \[\]`),
 	},
 	{
-		"few paths of has stand behind brackets",
-		regexp.MustCompile(`has paths? behind|paths of has`), regexp.MustCompile(`[)}]\S* has \w+\s*\.`),
+		"no has path stands behind brackets that hold another",
+		regexp.MustCompile(`^a has path behind brackets`), regexp.MustCompile(`[)}]\S* has \w+\s*\.`),
 	},
 	{
 		"decimal() has no decimal() in its argument",
