@@ -233,6 +233,9 @@ func (c *compiler) validate(p *policy) {
 			c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+strings.TrimSpace(line), "")
 		}
 	}
+	if why := refusedTyped(c.schema, p.syntax); why != "" {
+		c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+why, "")
+	}
 	for _, uid := range literals(p.syntax) {
 		if err := checkEnum(c.schema, uid); err != nil {
 			c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+err.Error(), "")

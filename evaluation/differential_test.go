@@ -339,6 +339,14 @@ var divergences = []divergence{
 		"both branches of if must be of one type; the official engine leaves out one that its condition closes",
 		regexp.MustCompile(`the types .* are not compatible$`), regexp.MustCompile(`\bif\b`),
 	},
+	{
+		"what an extension cannot read is a fault also in a branch of if that is never taken",
+		regexp.MustCompile(`error during extension function argument validation: `), regexp.MustCompile(`\bif\b`),
+	},
+	{
+		"a comment has no carriage return within its line",
+		regexp.MustCompile(`^there is a carriage return in this comment$`), regexp.MustCompile("//[^\n]*\r[^\n]"),
+	},
 }
 
 // explain returns the divergence that a fault of the case is, or "".
@@ -351,11 +359,12 @@ func (c *trial) explain(f evaluation.Fault) string {
 	return ""
 }
 
-// mixedTimes is the divergence that accepts more: with a schema, a datetime may be
-// compared with a duration, which is an error of every request then.
-const mixedTimes = "with a schema, a comparison of a datetime with a duration is accepted"
+// mixedTimes is the divergence that accepts more: with a schema, a number, a
+// datetime and a duration may be compared, which is an error of every request
+// then.
+const mixedTimes = "with a schema, a comparison of a number, a datetime or a duration with another is accepted"
 
-var saysMixedTimes = regexp.MustCompile(`^(?:for policy .p\d., unexpected type: expected (?:datetime but saw duration|duration but saw datetime)(?:; |$))+$`)
+var saysMixedTimes = regexp.MustCompile(`^(?:for policy .p\d., unexpected type: expected (?:Long|datetime|duration) but saw (?:Long|datetime|duration)(?:; |$))+$`)
 
 // distant is the divergence that changes answers: a date more than 146 million
 // years from 1970 has no toDate, which is an error.

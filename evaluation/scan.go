@@ -94,6 +94,8 @@ func (s *scanner) next() {
 	switch {
 	case bytes.HasPrefix(rest, []byte("/*")):
 		s.fault("block comments are not Cedar", "use // on each line")
+	case bytes.HasPrefix(rest, []byte("//")) && bytes.ContainsRune(bytes.TrimSuffix(rest[:length], []byte("\r")), '\r'):
+		s.fault("there is a carriage return in this comment", "the official engine reads what follows it: end the line with a line feed")
 	case blank:
 	default:
 		s.begin()
