@@ -64,11 +64,17 @@ func (b *batch) decide(item authzen.Item) bool {
 		b.add(b.failed(err))
 		return false
 	}
-	for i := range outcome.Obligations {
-		outcome.Obligations[i].ID = fmt.Sprintf("%d.%s", len(b.decisions), outcome.Obligations[i].ID)
-	}
+	number(outcome.Obligations, len(b.decisions))
 	b.add(outcome)
 	return outcome.Decision
+}
+
+// number makes the ids of obligations unique in an answer that has several
+// decisions, of which theirs is the nth.
+func number(all []authzen.Obligation, n int) {
+	for i := range all {
+		all[i].ID = fmt.Sprintf("%d.%s", n, all[i].ID)
+	}
 }
 
 // outcome decides an item. What it says of the request says where in the batch.

@@ -51,6 +51,8 @@ func (c *compiler) compile() *Snapshot {
 	s.shapes = c.readShapes(s.settings)
 	s.store = c.readEntities()
 	s.policies = c.readPolicies()
+	s.populations = newPopulations(s.store, s.schema, s.policies.ordered)
+	s.actionNames = actionNamesOf(s)
 	s.subjectTypes = c.readSubjectTypes(s.settings)
 	return s
 }

@@ -37,6 +37,9 @@ func metadataFor(base string) authzen.Metadata {
 		PolicyDecisionPoint:       base,
 		AccessEvaluationEndpoint:  base + authzen.PathEvaluation,
 		AccessEvaluationsEndpoint: base + authzen.PathEvaluations,
+		SearchSubjectEndpoint:     base + authzen.PathSearchSubject,
+		SearchResourceEndpoint:    base + authzen.PathSearchResource,
+		SearchActionEndpoint:      base + authzen.PathSearchAction,
 		SupportedObligations:      authzen.ObligationTypes(),
 	}
 }

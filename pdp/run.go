@@ -36,8 +36,10 @@ type Config struct {
 	PublicURL   string // what PEPs call the service; the main listener's own address when empty
 	TLSCert     string // PEM files of the main listener; both or neither
 	TLSKey      string
-	Insecure    bool  // serve others than this host although callers are not authenticated
-	MaxBody     int64 // bytes of a request; 0 means 1 MiB
+	Insecure    bool   // serve others than this host although callers are not authenticated
+	MaxBody     int64  // bytes of a request; 0 means 1 MiB
+	MaxResults  int    // of a search in one answer; 0 means 10,000
+	PageKey     string // signs page tokens; "" is a random one
 	Durability  decisionlog.Durability
 	Log         *slog.Logger
 	Ready       func(main, admin string) // called with the listeners' URLs once they answer
@@ -74,7 +76,12 @@ func Run(ctx context.Context, c Config) (err error) {
 			err = errors.Join(err, closing)
 		}
 	}()
-	engine := evaluation.NewEngine(log, evaluation.Config{ItemError: describe, GuardShrink: c.GuardShrink})
+	engine := evaluation.NewEngine(log, evaluation.Config{
+		ItemError:   describe,
+		GuardShrink: c.GuardShrink,
+		MaxResults:  c.MaxResults,
+		PageKey:     []byte(c.PageKey),
+	})
 	policies, err := supplyPolicies(ctx, engine, c)
 	if err != nil {
 		return err

@@ -20,6 +20,9 @@ func mainRoutes(e *echo.Echo, engine *evaluation.Engine, metadata authzen.Metada
 	for _, base := range []string{"", pathTenant} {
 		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate))
 		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations))
+		e.POST(base+authzen.PathSearchSubject, handle(maxBody, engine.SearchSubjects))
+		e.POST(base+authzen.PathSearchResource, handle(maxBody, engine.SearchResources))
+		e.POST(base+authzen.PathSearchAction, handle(maxBody, engine.SearchActions))
 		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata))
 	}
 	e.POST(authzen.PathAuthorize, handle(maxBody, engine.Authorize))

@@ -142,7 +142,7 @@ func decided(t testing.TB, state string) []entry {
 	if _, err := reader.Export(context.Background(), &out, 0, -1); err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(readEntries(t, out.Bytes()), func(e entry) bool { return e.Kind != "evaluation" && e.Kind != "evaluations" })
+	return slices.DeleteFunc(readEntries(t, out.Bytes()), func(e entry) bool { return e.Kind == "reload" })
 }
 
 func ids(entries []entry) []string {

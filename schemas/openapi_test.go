@@ -96,11 +96,14 @@ var operations = map[string]struct {
 	method   string
 	decision bool
 }{
-	authzen.PathEvaluation:  {"post", true},
-	authzen.PathEvaluations: {"post", true},
-	"/v1/authorize":         {"post", true},
-	authzen.PathMetadata:    {"get", false},
-	"/openapi.yaml":         {"get", false},
+	authzen.PathEvaluation:     {"post", true},
+	authzen.PathEvaluations:    {"post", true},
+	authzen.PathSearchSubject:  {"post", true},
+	authzen.PathSearchResource: {"post", true},
+	authzen.PathSearchAction:   {"post", true},
+	"/v1/authorize":            {"post", true},
+	authzen.PathMetadata:       {"get", false},
+	"/openapi.yaml":            {"get", false},
 }
 
 func TestOpenAPIOperations(t *testing.T) {

@@ -33,6 +33,8 @@ type serveCmd struct {
 	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated."`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
+	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" placeholder:"N"`
+	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 	Config          kong.ConfigFlag        `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
 }
@@ -65,6 +67,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		TLSKey:      c.TLSKey,
 		Insecure:    c.Insecure,
 		MaxBody:     c.MaxBody,
+		MaxResults:  c.MaxResults,
+		PageKey:     c.PageKey,
 		Durability:  c.Durability,
 		Log:         newLogger(c.LogFormat),
 		Ready: func(main, admin string) {

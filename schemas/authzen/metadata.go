@@ -17,9 +17,12 @@ type Metadata struct {
 // Paths of the API below the PDP's base URL (AuthZEN 1.0, "HTTPS JSON
 // Binding"), and of its metadata, which stands before the base URL's path.
 const (
-	PathEvaluation  = "/access/v1/evaluation"
-	PathEvaluations = "/access/v1/evaluations"
-	PathMetadata    = "/.well-known/authzen-configuration"
+	PathEvaluation     = "/access/v1/evaluation"
+	PathEvaluations    = "/access/v1/evaluations"
+	PathSearchSubject  = "/access/v1/search/subject"
+	PathSearchResource = "/access/v1/search/resource"
+	PathSearchAction   = "/access/v1/search/action"
+	PathMetadata       = "/.well-known/authzen-configuration"
 
 	PathAuthorize = "/v1/authorize" // the tenant, actor, action, resource shape
 )
