@@ -3,7 +3,7 @@
 # make check    formatting, vet, staticcheck, tidiness, then every test
 # make interop DIR=…   the public AuthZEN interop fixtures in DIR, against the binary
 # make differential N=…  N random cases against the official Cedar engine (needs node)
-# make prove    the index, the corpus, the planted bugs and the limits, at full length
+# make prove    the index, searches, the corpus, the planted bugs and the limits, at full length
 # make fuzz     every fuzz target for FUZZTIME each
 
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -36,7 +36,7 @@ differential:
 	go test ./evaluation -count=1 -v -timeout 4h -run 'TestDifferential$$' -differential.n $(N)
 
 prove:
-	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestAtLimits|TestCostly' -corpus.all -index.n 1000000 -mutants -limits
+	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestSearchIsExact|TestSearchMutants|TestAtLimits|TestCostly' -corpus.all -index.n 1000000 -search.n 200000 -mutants -limits
 
 # go test fuzzes one target at a time.
 fuzz:

@@ -29,22 +29,23 @@ func both(a, b bound) bound {
 	return a
 }
 
-func either(a, b bound) bound {
-	switch {
-	case a.everyone || b.everyone:
-		return everyone
-	case len(a.ordinals) == 0:
-		return b
-	case len(b.ordinals) == 0:
-		return a
+// either bounds what holds in one of them.
+func either(bounds ...bound) bound {
+	var lists [][]int32
+	for _, b := range bounds {
+		if b.everyone {
+			return everyone
+		}
+		if len(b.ordinals) > 0 {
+			lists = append(lists, b.ordinals)
+		}
 	}
-	return bound{ordinals: merge(a.ordinals, b.ordinals)}
-}
-
-func merge(a, b []int32) []int32 {
-	all := slices.Concat(a, b)
+	if len(lists) == 1 {
+		return bound{ordinals: lists[0]}
+	}
+	all := slices.Concat(lists...)
 	slices.Sort(all)
-	return slices.Compact(all)
+	return bound{ordinals: slices.Compact(all)}
 }
 
 // A bounder bounds the entities for which the policies can permit a request
@@ -58,16 +59,17 @@ type bounder struct {
 
 // permitted bounds the entities that a permit can be found for.
 func (b *bounder) permitted(p *policies) bound {
-	all := nobody
+	var all []bound
 	for _, ordinal := range b.policies(p) {
-		if p.ordered[ordinal].permits() {
-			all = either(all, b.policy(p.ordered[ordinal]))
+		if !p.ordered[ordinal].permits() {
+			continue
 		}
-		if all.everyone {
+		satisfied := b.policy(p.ordered[ordinal])
+		if all = append(all, satisfied); satisfied.everyone {
 			break
 		}
 	}
-	return all
+	return either(all...)
 }
 
 // policies returns the ordinals of those whose scope some entity can satisfy.
@@ -130,11 +132,11 @@ func (b *bounder) scope(s scope) bound {
 	if b.open == "resource" {
 		tests = s.resources
 	}
-	all := nobody
-	for _, test := range tests {
-		all = either(all, b.test(test))
+	all := make([]bound, len(tests))
+	for i, test := range tests {
+		all[i] = b.test(test)
 	}
-	return all
+	return either(all...)
 }
 
 func (b *bounder) test(test xast.IsScopeNode) bound {
@@ -222,12 +224,11 @@ func (b *bounder) membership(left, right xast.IsNode) bound {
 	if !ok || !reads {
 		return everyone
 	}
-	above := b.query.node(member)
-	all := either(b.find(b.values, name, member), b.find(b.elements, name, member))
-	for _, group := range above.ancestors {
-		all = either(all, either(b.find(b.values, name, group), b.find(b.elements, name, group)))
+	var all []bound
+	for _, group := range slices.Concat(b.query.node(member).ancestors, []cedar.EntityUID{member}) {
+		all = append(all, b.find(b.values, name, group), b.find(b.elements, name, group))
 	}
-	return all
+	return either(all...)
 }
 
 // equal bounds a variable or an attribute that is equal to a literal.
@@ -288,11 +289,11 @@ func (b *bounder) anyOf(n xast.IsNode, holds func(cedar.Value) bound) bound {
 	if !ok {
 		return holds(literal.Value)
 	}
-	all := nobody
+	var all []bound
 	for element := range set.All() {
-		all = either(all, holds(element))
+		all = append(all, holds(element))
 	}
-	return all
+	return either(all...)
 }
 
 // find returns the entities of which an attribute was filed under a value.
