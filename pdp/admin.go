@@ -23,12 +23,13 @@ const (
 )
 
 // adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, policies *supply, log *decisionlog.Log) {
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, who *callers, policies *supply, log *decisionlog.Log) {
+	audit, admin := who.with(ScopeAudit), who.with(ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
-	e.GET(PathLogExport, serveExport(log))
-	e.GET(PathLogCheckpoint, serveCheckpoint(log))
-	e.POST(PathReload, serveReload(engine, policies))
+	e.GET(PathLogExport, serveExport(log), audit)
+	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
+	e.POST(PathReload, serveReload(engine, policies), admin)
 }
 
 // serveReady says whether decisions can be made and recorded. A policy store

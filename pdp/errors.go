@@ -44,6 +44,12 @@ func describe(err error) *authzen.Error {
 		return &authzen.Error{Status: http.StatusBadRequest, Message: errBody.Error()}
 	case errors.As(err, &routing):
 		return &authzen.Error{Status: routing.Code, Message: http.StatusText(routing.Code)}
+	case errors.Is(err, errIssuer):
+		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: errIssuer.Error()}
+	case errors.Is(err, errUnauthenticated):
+		return &authzen.Error{Status: http.StatusUnauthorized, Message: errUnauthenticated.Error()}
+	case errors.Is(err, errForbidden):
+		return &authzen.Error{Status: http.StatusForbidden, Message: errForbidden.Error()}
 	case errors.Is(err, evaluation.ErrUnknownTenant):
 		return &authzen.Error{Status: http.StatusNotFound, Message: evaluation.ErrUnknownTenant.Error()}
 	case errors.Is(err, evaluation.ErrNoSnapshot):

@@ -25,8 +25,8 @@ func NewHandlers(store fs.FS, log *decisionlog.Log, program *slog.Logger) (main,
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, metadata, defaultMaxBody)
-	adminRoutes(a, engine, policies, log)
+	mainRoutes(m, engine, &callers{}, metadata, defaultMaxBody)
+	adminRoutes(a, engine, &callers{}, policies, log)
 	return m, a, nil
 }
 

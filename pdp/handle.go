@@ -25,6 +25,10 @@ func handle[Request, Response any](maxBody int64, call func(context.Context, *Re
 		if tenant != "" && !evaluation.ValidTenant(tenant) {
 			return evaluation.ErrUnknownTenant
 		}
+		who := callerFrom(c.Request().Context())
+		if tenant == "" && len(who.Tenants) == 1 {
+			tenant = who.Tenants[0]
+		}
 		body, err := readBody(c, maxBody)
 		if err != nil {
 			return err
@@ -37,6 +41,7 @@ func handle[Request, Response any](maxBody int64, call func(context.Context, *Re
 		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
 			ID:        id,
 			Tenant:    tenant,
+			Caller:    who.id,
 			RequestID: requestID(c),
 		})
 		response, err := call(ctx, &request)

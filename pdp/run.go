@@ -36,6 +36,7 @@ type Config struct {
 	PublicURL   string // what PEPs call the service; the main listener's own address when empty
 	TLSCert     string // PEM files of the main listener; both or neither
 	TLSKey      string
+	Auth        Auth
 	Insecure    bool   // serve others than this host although callers are not authenticated
 	MaxBody     int64  // bytes of a request; 0 means 1 MiB
 	MaxResults  int    // of a search in one answer; 0 means 10,000
@@ -62,6 +63,10 @@ var ErrInsecure = errors.New("refusing to listen beyond this host without caller
 // and decisionlog.ErrFailed when the log can no longer be trusted to record.
 // Policies of a PolicyDir that do not compile leave it not ready until they do.
 func Run(ctx context.Context, c Config) (err error) {
+	who, err := newCallers(c.Auth)
+	if err != nil {
+		return err
+	}
 	listeners, err := listen(c)
 	if err != nil {
 		return err
@@ -86,20 +91,20 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, listeners, engine, policies, log)
+	return serve(ctx, c, listeners, who, engine, policies, log)
 }
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engine, policies *supply, log *decisionlog.Log) error {
+func serve(ctx context.Context, c Config, l *listeners, who *callers, engine *evaluation.Engine, policies *supply, log *decisionlog.Log) error {
 	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
 	if err != nil {
 		return err
 	}
 	main := newEcho(c.Log)
-	mainRoutes(main, engine, metadata, orDefault(c.MaxBody, defaultMaxBody))
+	mainRoutes(main, engine, who, metadata, orDefault(c.MaxBody, defaultMaxBody))
 	admin := newEcho(c.Log)
-	adminRoutes(admin, engine, policies, log)
+	adminRoutes(admin, engine, who, policies, log)
 
 	unpublish, err := publishAdmin(c.State, l.adminURL())
 	if err != nil {

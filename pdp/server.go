@@ -16,16 +16,17 @@ import (
 
 // mainRoutes of the main listener. What is below a tenant's path is decided by
 // the tenant's policies.
-func mainRoutes(e *echo.Echo, engine *evaluation.Engine, metadata authzen.Metadata, maxBody int64) {
+func mainRoutes(e *echo.Echo, engine *evaluation.Engine, who *callers, metadata authzen.Metadata, maxBody int64) {
+	evaluate, search := who.with(ScopeEvaluate), who.with(ScopeSearch)
 	for _, base := range []string{"", pathTenant} {
-		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate))
-		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations))
-		e.POST(base+authzen.PathSearchSubject, handle(maxBody, engine.SearchSubjects))
-		e.POST(base+authzen.PathSearchResource, handle(maxBody, engine.SearchResources))
-		e.POST(base+authzen.PathSearchAction, handle(maxBody, engine.SearchActions))
+		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate), evaluate)
+		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations), evaluate)
+		e.POST(base+authzen.PathSearchSubject, handle(maxBody, engine.SearchSubjects), search)
+		e.POST(base+authzen.PathSearchResource, handle(maxBody, engine.SearchResources), search)
+		e.POST(base+authzen.PathSearchAction, handle(maxBody, engine.SearchActions), search)
 		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata))
 	}
-	e.POST(authzen.PathAuthorize, handle(maxBody, engine.Authorize))
+	e.POST(authzen.PathAuthorize, handle(maxBody, authorize(engine)), evaluate)
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }
 
@@ -77,8 +78,11 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 		if told.Status >= http.StatusInternalServerError {
 			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "error", err)
 		}
-		if told.Status == http.StatusServiceUnavailable {
+		switch told.Status {
+		case http.StatusServiceUnavailable:
 			c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
+		case http.StatusUnauthorized:
+			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="policy-service"`)
 		}
 		if err := writeJSON(c, told.Status, authzen.ErrorResponse{Error: *told}); err != nil {
 			log.Error("answer an error", "error", err)

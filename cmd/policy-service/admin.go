@@ -16,6 +16,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
+// apiKeyVariable has the API key that a server with auth asks for.
+const apiKeyVariable = "POLICY_SERVICE_API_KEY"
+
 // askAdmin asks the admin listener of the server that runs on state.
 func askAdmin(ctx context.Context, state, method, path string) (*http.Response, error) {
 	url, err := os.ReadFile(filepath.Join(state, pdp.AdminURLFile))
@@ -25,6 +28,9 @@ func askAdmin(ctx context.Context, state, method, path string) (*http.Response, 
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSpace(string(url))+path, nil)
 	if err != nil {
 		return nil, err
+	}
+	if key := os.Getenv(apiKeyVariable); key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -44,9 +50,18 @@ func getAdmin(ctx context.Context, state, path string) (io.ReadCloser, error) {
 		return response.Body, nil
 	}
 	defer response.Body.Close()
+	return nil, refusal(response)
+}
+
+// refusal is the error that the server has answered.
+func refusal(response *http.Response) error {
 	var answer authzen.ErrorResponse
 	if err := json.UnmarshalRead(response.Body, &answer); err != nil {
-		return nil, fmt.Errorf("ask the running server: %s", response.Status)
+		return fmt.Errorf("ask the running server: %s", response.Status)
 	}
-	return nil, fmt.Errorf("ask the running server: %s", answer.Error.Message)
+	err := fmt.Errorf("ask the running server: %s", answer.Error.Message)
+	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+		err = fmt.Errorf("%w (%s has the API key)", err, apiKeyVariable)
+	}
+	return err
 }

@@ -41,6 +41,7 @@ type cli struct {
 	Eval     evalCmd     `cmd:"" help:"Decide one request without a server."`
 	Reload   reloadCmd   `cmd:"" help:"Have the running server read its policy store now."`
 	Log      logCmd      `cmd:"" help:"Export and verify the decision log."`
+	Keys     keysCmd     `cmd:"" help:"Make API keys."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/goccy/go-yaml"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
@@ -30,6 +31,7 @@ type serveCmd struct {
 	PublicURL       string                 `help:"URL by which PEPs know the service, for its metadata." placeholder:"URL"`
 	TLSCert         string                 `help:"PEM certificate chain of the main listener." placeholder:"FILE"`
 	TLSKey          string                 `help:"PEM key of the main listener." placeholder:"FILE"`
+	Auth            authFlag               `help:"Who may ask, and what, as YAML: see auth in the README. It belongs in the file of --config." placeholder:"YAML"`
 	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated."`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
@@ -65,6 +67,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		PublicURL:   c.PublicURL,
 		TLSCert:     c.TLSCert,
 		TLSKey:      c.TLSKey,
+		Auth:        c.Auth.Auth,
 		Insecure:    c.Insecure,
 		MaxBody:     c.MaxBody,
 		MaxResults:  c.MaxResults,
@@ -75,6 +78,23 @@ func (c *serveCmd) Run(ctx context.Context) error {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
 		},
 	})
+}
+
+// authFlag reads who may ask.
+type authFlag struct{ pdp.Auth }
+
+// Decode reads YAML, or what the configuration file has for it.
+func (a *authFlag) Decode(ctx *kong.DecodeContext) error {
+	token := ctx.Scan.Pop()
+	text, isText := token.Value.(string)
+	if !isText {
+		read, err := yaml.Marshal(token.Value)
+		if err != nil {
+			return err
+		}
+		text = string(read)
+	}
+	return yaml.UnmarshalWithOptions([]byte(text), &a.Auth, yaml.Strict())
 }
 
 // policyStore opens a policy store; without a directory, the embedded example.
