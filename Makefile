@@ -3,7 +3,7 @@
 # make check    formatting, vet, staticcheck, tidiness, then every test
 # make interop DIR=…   the public AuthZEN interop fixtures in DIR, against the binary
 # make differential N=…  N random cases against the official Cedar engine (needs node)
-# make prove    the index, the corpus, the planted bugs and the limits, at full length
+# make prove    the index, the corpus, the planted bugs, the limits and the tenants, at full length
 # make reload   10,000 reloads under load, every hardship of a store, 200 edits of each kind
 # make fuzz     every fuzz target for FUZZTIME each
 
@@ -37,7 +37,7 @@ differential:
 	go test ./evaluation -count=1 -v -timeout 4h -run 'TestDifferential$$' -differential.n $(N)
 
 prove:
-	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestAtLimits|TestCostly' -corpus.all -index.n 1000000 -mutants -limits
+	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestAtLimits|TestCostly|Isolat' -corpus.all -index.n 1000000 -mutants -limits -isolation.n 20000
 
 reload:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestReload|TestHardship|TestEdits' -reload.swaps 10000 -edits 200
