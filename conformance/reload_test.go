@@ -25,6 +25,13 @@ var reloadSwaps = flag.Int("reload.swaps", 60, "how often TestReload changes the
 // time of quiet after each.
 const reloadRounds = 4
 
+// Under reload the slowest hundredth of the answers may take this much longer,
+// where there are enough to tell.
+const (
+	maxFactor   = 1.5
+	enoughSwaps = 1000
+)
+
 // TestReload holds that policies are changed under load without a request that
 // is refused, an answer that is made of two versions, or one by an old version
 // after the reload has been answered. Every tenth reload is a signal's.
@@ -54,7 +61,11 @@ func TestReload(t *testing.T) {
 	t.Logf("%d swaps in %v", version, time.Since(begin).Round(time.Millisecond))
 	t.Logf("reloading: %v", busy)
 	t.Logf("quiet: %v", quiet)
-	t.Logf("p99 under reload is %.2f of the quiet one", slower(busy, quiet))
+	factor := slower(busy, quiet)
+	t.Logf("p99 under reload is %.2f of the quiet one", factor)
+	if factor > maxFactor && *reloadSwaps >= enoughSwaps {
+		t.Errorf("more than %.1f", maxFactor)
+	}
 	t.Logf("the log has %d answers by %d revisions, each of one version", decisions, revisions)
 }
 
