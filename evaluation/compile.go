@@ -185,7 +185,7 @@ func (c *compiler) readPolicy(file string, st statement) *policy {
 		c.fault(file, p.line, p.column, why, "")
 		return nil
 	}
-	c.validate(p)
+	c.validate(p, st)
 	repair(p.syntax)
 	p.conditions = withoutScope(p.syntax)
 	return p
@@ -225,15 +225,13 @@ func (c *compiler) checkUnique(all []*policy) {
 }
 
 // validate holds the policy against the schema.
-func (c *compiler) validate(p *policy) {
+func (c *compiler) validate(p *policy, st statement) {
 	if c.schema == nil {
 		return
 	}
 	merged := mergeConditions(p.syntax)
 	if err := validate.New(c.schema).Policy(string(p.id), merged); err != nil {
-		for _, line := range slices.Sorted(strings.Lines(err.Error())) {
-			c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+strings.TrimSpace(line), "")
-		}
+		c.typeFaults(p, st, err)
 	}
 	if why := refusedTyped(c.schema, p.syntax); why != "" {
 		c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+why, "")
