@@ -4,8 +4,6 @@ package conformance_test
 
 import (
 	"errors"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,20 +155,6 @@ func endure(t *testing.T, s *server, l *load, dir string, version int, h hardshi
 	if told := s.readiness(t); !strings.HasPrefix(told, "ok\n") {
 		t.Errorf("the server has recovered and says %s", told)
 	}
-}
-
-// readiness returns what a ready server says of itself.
-func (s *server) readiness(t *testing.T) string {
-	t.Helper()
-	response, err := http.Get(s.Admin + "/readyz?verbose")
-	must(t, err)
-	defer response.Body.Close()
-	told, err := io.ReadAll(response.Body)
-	must(t, err)
-	if response.StatusCode != http.StatusOK {
-		t.Errorf("the server is not ready: %s %s", response.Status, told)
-	}
-	return string(told)
 }
 
 // nobody is a user to whom permission can be refused, unlike root.

@@ -215,3 +215,17 @@ func (s *server) post(t *testing.T, path string, body []byte) (status int, answe
 	}
 	return response.StatusCode, string(read)
 }
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(patience); !so(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+	}
+}
