@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
@@ -35,6 +36,7 @@ func Compile(a Archive) (*Snapshot, error) {
 
 type compiler struct {
 	archive Archive
+	configs []*document // config.yaml, the root's first
 	faults  Faults
 	schema  *resolved.Schema
 }
@@ -61,14 +63,32 @@ func (c *compiler) compile() *Snapshot {
 func (c *compiler) readSettings() settings {
 	var all settings
 	for _, file := range c.archive.files(fileConfig) {
-		own, faults := readSettings(file, c.archive[file])
+		d, err := parseYAML(file, c.archive[file])
+		if err != nil {
+			c.faults = append(c.faults, yamlFault(file, err))
+			continue
+		}
+		c.configs = append(c.configs, d)
+		own, faults := readSettings(d)
 		c.faults = append(c.faults, faults...)
 		if err := all.add(own, tenantOf(file) != ""); err != nil {
-			c.fault(file, 0, 0, err.Error(), "")
+			c.faults = append(c.faults, d.fault(err.Error(), "", "on_policy_error"))
 		}
 	}
 	all.fillDefaults()
 	return all
+}
+
+// configFault reports a fault at its place in the first config.yaml that has the
+// path, if there is one: what came by way of an alias has no place.
+func (c *compiler) configFault(message, hint string, path ...string) {
+	for _, d := range c.configs {
+		if d.has(path...) {
+			c.faults = append(c.faults, d.fault(message, hint, path...))
+			return
+		}
+	}
+	c.fault(fileConfig, 0, 0, message, hint)
 }
 
 // readSchema reads the schema, in either of its two forms. A tenant's is added
@@ -130,12 +150,12 @@ func (c *compiler) parseSchema(file string) ([]byte, error) {
 
 func (c *compiler) readShapes(set settings) shapes {
 	if c.schema == nil {
-		out, faults := shapesFrom(set.Attributes)
-		c.faults = append(c.faults, faults...)
-		return out
+		return shapesFrom(set.Attributes, func(path, message, hint string) {
+			c.configFault("attributes: "+path+": "+message, hint, "attributes", path)
+		})
 	}
 	if len(set.Attributes) > 0 {
-		c.fault(fileConfig, 0, 0, "attributes: the schema types attributes already", "declare them there")
+		c.configFault("attributes: the schema types attributes already", "declare them there", "attributes")
 	}
 	return shapesOf(c.schema)
 }
@@ -271,9 +291,22 @@ func mergeConditions(p *xast.Policy) *xast.Policy {
 func (c *compiler) selfTest(s *Snapshot) {
 	for i, test := range s.settings.SelfTest {
 		if err := test.run(s); err != nil {
-			c.fault(fileConfig, 0, 0, fmt.Sprintf("self_test %d: %v", i+1, err), "")
+			c.selfTestFault(i, err)
 		}
 	}
+}
+
+// selfTestFault reports a fault of a self_test by its index among all.
+func (c *compiler) selfTestFault(i int, err error) {
+	for _, d := range c.configs {
+		n := d.elements("self_test")
+		if i < n {
+			c.faults = append(c.faults, d.fault(fmt.Sprintf("self_test %d: %v", i+1, err), "", "self_test", strconv.Itoa(i)))
+			return
+		}
+		i -= n
+	}
+	c.fault(fileConfig, 0, 0, fmt.Sprintf("self_test: %v", err), "")
 }
 
 func (t selfTest) run(s *Snapshot) error {
