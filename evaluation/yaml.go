@@ -35,6 +35,9 @@ func parseYAML(file string, src []byte) (d *document, err error) {
 	if len(src) > maxYAML || nestsYAML(src) {
 		return nil, fmt.Errorf("the text is longer than %d bytes or nests deeper than %d levels", maxYAML, maxYAMLNesting)
 	}
+	if bytes.ContainsRune(bytes.ReplaceAll(src, []byte("\r\n"), nil), '\r') { // which the reader counts as a line and an editor does not
+		return nil, errors.New("a carriage return stands alone: end lines with a line feed")
+	}
 	d = &document{file: file, dec: yaml.NewDecoder(bytes.NewReader(src), yaml.Strict())}
 	if err := d.dec.Decode(&d.root); errors.Is(err, io.EOF) {
 		return d, nil
