@@ -2,14 +2,11 @@ package evaluation
 
 import (
 	"fmt"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
-	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 	"github.com/go-json-experiment/json"
@@ -89,63 +86,6 @@ func (c *compiler) configFault(message, hint string, path ...string) {
 		}
 	}
 	c.fault(fileConfig, 0, 0, message, hint)
-}
-
-// readSchema reads the schema, in either of its two forms. A tenant's is added
-// to the root's. There may be none.
-func (c *compiler) readSchema() *resolved.Schema {
-	var text []byte
-	var last string
-	for _, file := range slices.Concat(c.archive.files(fileCedarSchema), c.archive.files(fileJSONSchema)) {
-		if other := path.Join(path.Dir(file), fileCedarSchema); path.Base(file) == fileJSONSchema && c.archive[other] != nil {
-			c.fault(file, 0, 0, "there is "+other+" as well", "keep one of them")
-			continue
-		}
-		part, err := c.parseSchema(file)
-		if err != nil {
-			c.schemaFault(file, err)
-			return nil
-		}
-		text, last = append(append(text, part...), '\n'), file
-	}
-	if last == "" {
-		return nil
-	}
-	var parsed schema.Schema
-	err := parsed.UnmarshalCedar(text)
-	if err != nil {
-		c.fault(last, 0, 0, err.Error(), "")
-		return nil
-	}
-	out, err := parsed.Resolve()
-	if err != nil {
-		c.fault(last, 0, 0, err.Error(), "")
-		return nil
-	}
-	return out
-}
-
-// schemaFault reports what a parser says about a schema file.
-func (c *compiler) schemaFault(file string, err error) {
-	if offset := jsonOffset(err); offset > 0 {
-		line, column := lineAndColumn(c.archive[file], offset)
-		c.fault(file, line, column, jsonMessage(err), "")
-		return
-	}
-	c.parseFault(file, statement{text: c.archive[file], line: 1, column: 1}, err)
-}
-
-// parseSchema reads one schema file and returns it as Cedar text.
-func (c *compiler) parseSchema(file string) ([]byte, error) {
-	var parsed schema.Schema
-	parsed.SetFilename(file)
-	if path.Base(file) == fileCedarSchema {
-		return c.archive[file], parsed.UnmarshalCedar(c.archive[file])
-	}
-	if err := parsed.UnmarshalJSON(c.archive[file]); err != nil {
-		return nil, err
-	}
-	return parsed.MarshalCedar()
 }
 
 func (c *compiler) readShapes(set settings) shapes {
