@@ -43,8 +43,8 @@ func (p passage) all() []string {
 
 // find returns where in the text the words stand one after the other, or -1.
 func (p passage) find(words ...string) int {
-	for i := range p.words[:max(0, len(p.words)-len(words)+1)] {
-		if slices.Equal(p.from(i, i+len(words)).all(), words) {
+	for i := range p.words {
+		if end := i + len(words); end <= len(p.words) && slices.Equal(p.from(i, end).all(), words) {
 			return p.words[i].start
 		}
 	}

@@ -145,11 +145,11 @@ func (s *settings) check(d *document) Faults {
 	for i, name := range s.SubjectTypes {
 		typeName(name, "subject_types", strconv.Itoa(i))
 	}
-	for sent, name := range s.TypeAliases {
-		typeName(name, "type_aliases", sent)
+	for _, sent := range slices.Sorted(maps.Keys(s.TypeAliases)) {
+		typeName(s.TypeAliases[sent], "type_aliases", sent)
 	}
-	for property, name := range s.Parents {
-		typeName(name, "parents", property)
+	for _, property := range slices.Sorted(maps.Keys(s.Parents)) {
+		typeName(s.Parents[property], "parents", property)
 	}
 	for i, name := range s.PEPAuthoritative {
 		entityType, _, _ := strings.Cut(name, ".")

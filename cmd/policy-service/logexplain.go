@@ -38,8 +38,8 @@ func (c *logExplainCmd) explain(logged *evaluation.Logged) (*evaluation.Explanat
 		return nil, err
 	}
 	snapshots, err := evaluation.CompileStore(archive)
-	if err != nil {
-		return nil, fmt.Errorf("the policies that decided do not compile: %w", err)
+	if err != nil { // not the fault of any store there is, so that it is no Faults
+		return nil, fmt.Errorf("the policies that decided do not compile in this version:\n%v", err)
 	}
 	snapshot, err := snapshots.For(logged.Tenant)
 	if err != nil {

@@ -22,7 +22,7 @@ func (c *testCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	snapshots, err := compileStore(c.Dir)
+	snapshots, err := compileIn(store)
 	if err != nil {
 		return err
 	}

@@ -60,12 +60,12 @@ func (c *validateCmd) Run() error {
 // test keeps no policies from coming into force and is a warning.
 func validate(store fs.FS) (*validation, error) {
 	var result validation
-	archive, err := policystore.Read(store)
-	if err != nil {
+	snapshots, err := compileIn(store)
+	switch {
+	case errors.As(err, &result.Faults):
+	case err != nil:
 		return nil, err
-	}
-	snapshots, err := evaluation.CompileStore(archive)
-	if !errors.As(err, &result.Faults) {
+	default:
 		result.Valid, result.Revision, result.Tenants = true, snapshots.Revision(), snapshots.Tenants()
 		result.Policies, result.Entities = snapshots.Size()
 		result.Warnings = snapshots.Warnings()
@@ -121,6 +121,11 @@ func compileStore(dir string) (*evaluation.Snapshots, error) {
 	if err != nil {
 		return nil, err
 	}
+	return compileIn(store)
+}
+
+// compileIn is compileStore for a store that is open.
+func compileIn(store fs.FS) (*evaluation.Snapshots, error) {
 	archive, err := policystore.Read(store)
 	if err != nil {
 		return nil, err

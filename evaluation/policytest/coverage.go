@@ -166,13 +166,16 @@ func (c Coverage) add(traces []evaluation.Trace, determining []string) {
 // merge adds what other tests have tried. The same policy is one, whoever it
 // was asked for.
 func (c *Coverage) merge(other Coverage) {
+	own := make(map[evaluation.Citation]int, len(c.Policies))
+	for i, p := range c.Policies {
+		own[p.Citation] = i
+	}
 	for _, p := range other.Policies {
-		i := slices.IndexFunc(c.Policies, func(own PolicyCoverage) bool { return own.Citation == p.Citation })
-		if i < 0 {
+		if i, found := own[p.Citation]; found {
+			c.Policies[i].merge(p)
+		} else {
 			c.Policies = append(c.Policies, p)
-			continue
 		}
-		c.Policies[i].merge(p)
 	}
 	slices.SortStableFunc(c.Policies, func(a, b PolicyCoverage) int {
 		return cmp.Or(strings.Compare(a.Policy, b.Policy), strings.Compare(a.File, b.File))
