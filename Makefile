@@ -40,7 +40,7 @@ prove:
 	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestAtLimits|TestCostly|Isolat' -corpus.all -index.n 1000000 -mutants -limits -isolation.n 20000
 
 reload:
-	go test ./conformance -count=1 -v -timeout 30m -run 'TestReload|TestHardship|TestEdits' -reload.swaps 10000 -edits 200
+	go test ./conformance -count=1 -v -timeout 30m -run 'TestReload|TestHardship|TestEdits' -reload.swaps 10000 -reload.mutant -edits 200
 
 # go test fuzzes one target at a time.
 fuzz:
