@@ -17,9 +17,9 @@ import (
 
 var reloadSwaps = flag.Int("reload.swaps", 60, "how often TestReload changes the policies")
 
-// reloadRounds is in how many parts the swaps are made, with a third as long a
-// time of quiet after each.
-const reloadRounds = 4
+// swapsOfARound are made at a time, with a third as long a time of quiet behind
+// them, so that what else the machine does slows down both alike.
+const swapsOfARound = 20
 
 // Under reload the slowest hundredth of the answers may take this much longer,
 // where there are enough to tell.
@@ -38,10 +38,10 @@ func TestReload(t *testing.T) {
 	busy, quiet := new(tally), new(tally)
 	version, opened := 0, 0
 	begin := time.Now()
-	for range reloadRounds {
+	for version < *reloadSwaps {
 		start := time.Now()
 		busy.add(*l.during(func() {
-			for range *reloadSwaps / reloadRounds {
+			for range swapsOfARound {
 				version++
 				publish(t, dir, version)
 				s.apply(t, l, version)
