@@ -15,6 +15,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 var (
@@ -23,8 +24,8 @@ var (
 )
 
 // TestTenantsAreIsolated holds that nothing of one tenant, neither its files
-// nor its requests, changes an answer that another gets, alone or in a batch,
-// or how the log explains it. The two use the same names for everything.
+// nor its requests, changes an answer that another gets, alone, in a batch or to
+// a search, or how the log explains it. The two use the same names for everything.
 func TestTenantsAreIsolated(t *testing.T) {
 	start := time.Now()
 	seen := map[string]int{}
@@ -36,7 +37,7 @@ func TestTenantsAreIsolated(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d, %d cases, %v in %v", *isolationSeed, *isolationCases, seen, time.Since(start).Round(time.Millisecond))
-	for _, what := range []string{"changes that show", "changes refused", "tenants gone", "answers allowed", "answers denied", "answers in error"} {
+	for _, what := range []string{"changes that show", "changes refused", "tenants gone", "answers allowed", "answers denied", "answers in error", "answers that find something"} {
 		if seen[what] < *isolationCases/50+1 {
 			t.Errorf("%s: only %d of %d cases", what, seen[what], *isolationCases)
 		}
@@ -121,6 +122,10 @@ func word(answer string) string {
 	switch {
 	case strings.Contains(answer, `"errors":[`) || strings.HasPrefix(answer, "error"):
 		return "in error"
+	case strings.Contains(answer, `"results":[{`):
+		return "that find something"
+	case strings.Contains(answer, `"results":`):
+		return "that find nothing"
 	case strings.Contains(answer, `"decision":true`):
 		return "allowed"
 	}
@@ -142,8 +147,8 @@ func install(t *testing.T, e *evaluation.Engine, store evaluation.Archive, leak 
 	return err
 }
 
-// answersTo asks a tenant's requests one by one and as a batch, and returns
-// what is answered, why, and by which revision.
+// answersTo asks a tenant's requests one by one, as searches and as a batch, and
+// returns what is answered, why, and by which revision.
 func answersTo(t *testing.T, e *evaluation.Engine, tenant string, bodies []string) []string {
 	t.Helper()
 	ctx := evaluation.WithCall(t.Context(), evaluation.Call{Tenant: tenant})
@@ -167,6 +172,10 @@ func answersTo(t *testing.T, e *evaluation.Engine, tenant string, bodies []strin
 	for _, body := range bodies {
 		add(e.Evaluate(ctx, request(t, body)))
 		add(s.Decide(request(t, body), environment))
+		r := request(t, body)
+		add(e.SearchSubjects(ctx, &authzen.SubjectSearchRequest{Subject: authzen.Searched{Type: r.Subject.Type}, Action: r.Action, Resource: r.Resource, Context: r.Context}))
+		add(e.SearchResources(ctx, &authzen.ResourceSearchRequest{Subject: r.Subject, Action: r.Action, Resource: authzen.Searched{Type: r.Resource.Type}, Context: r.Context}))
+		add(e.SearchActions(ctx, &authzen.ActionSearchRequest{Subject: r.Subject, Resource: r.Resource, Context: r.Context}))
 	}
 	add(e.Evaluations(ctx, batch(t, `{"evaluations":[`+strings.Join(bodies, ",")+`]}`)))
 	return out
