@@ -109,7 +109,7 @@ func eachElement(src []byte, visit func(raw jsontext.Value, offset int64)) error
 	if len(bytes.TrimSpace(src)) == 0 {
 		return nil
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(src))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(src)) // which it reads in place, and has the names of for errors
 	if dec.PeekKind() != '[' {
 		return fmt.Errorf("must be a JSON array of entities")
 	}

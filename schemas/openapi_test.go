@@ -99,14 +99,20 @@ var operations = map[string]struct {
 	method   string
 	decision bool
 }{
-	authzen.PathEvaluation:     {"post", true},
-	authzen.PathEvaluations:    {"post", true},
-	authzen.PathSearchSubject:  {"post", true},
-	authzen.PathSearchResource: {"post", true},
-	authzen.PathSearchAction:   {"post", true},
-	"/v1/authorize":            {"post", true},
-	authzen.PathMetadata:       {"get", false},
-	"/openapi.yaml":            {"get", false},
+	authzen.PathEvaluation:                           {"post", true},
+	"/tenants/{tenant}" + authzen.PathEvaluation:     {"post", true},
+	authzen.PathEvaluations:                          {"post", true},
+	"/tenants/{tenant}" + authzen.PathEvaluations:    {"post", true},
+	authzen.PathSearchSubject:                        {"post", true},
+	"/tenants/{tenant}" + authzen.PathSearchSubject:  {"post", true},
+	authzen.PathSearchResource:                       {"post", true},
+	"/tenants/{tenant}" + authzen.PathSearchResource: {"post", true},
+	authzen.PathSearchAction:                         {"post", true},
+	"/tenants/{tenant}" + authzen.PathSearchAction:   {"post", true},
+	"/v1/authorize":                                  {"post", true},
+	authzen.PathMetadata:                             {"get", false},
+	authzen.PathMetadata + "/tenants/{tenant}":       {"get", false},
+	"/openapi.yaml":                                  {"get", false},
 }
 
 func TestOpenAPIOperations(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 )
 
 type logCmd struct {
-	Export logExportCmd `cmd:"" help:"Write the entries as JSON, one a line."`
-	Verify logVerifyCmd `cmd:"" help:"Prove that no entry was changed, removed or reordered."`
+	Export  logExportCmd  `cmd:"" help:"Write the entries as JSON, one a line."`
+	Verify  logVerifyCmd  `cmd:"" help:"Prove that no entry was changed, removed or reordered."`
+	Explain logExplainCmd `cmd:"" help:"Tell how a logged decision came about."`
 }
 
 type logExportCmd struct {
@@ -34,15 +35,20 @@ func (c *logExportCmd) Validate() error {
 }
 
 func (c *logExportCmd) Run(ctx context.Context) error {
-	reader, err := decisionlog.OpenReadOnly(c.State)
+	return exportLog(ctx, c.State, os.Stdout, c.From, c.Until)
+}
+
+// exportLog exports the log in state, whether or not a server runs on it.
+func exportLog(ctx context.Context, state string, w io.Writer, from, until int64) error {
+	reader, err := decisionlog.OpenReadOnly(state)
 	if errors.Is(err, decisionlog.ErrLocked) {
-		return exportRunning(ctx, c.State, os.Stdout, c.From, c.Until)
+		return exportRunning(ctx, state, w, from, until)
 	}
 	if err != nil {
-		return explained(err, c.State)
+		return explained(err, state)
 	}
 	defer reader.Close()
-	_, err = reader.Export(ctx, os.Stdout, c.From, c.Until)
+	_, err = reader.Export(ctx, w, from, until)
 	return err
 }
 
