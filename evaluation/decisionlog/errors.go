@@ -16,6 +16,12 @@ var (
 	// ErrFailed means that the log cannot tell what is on disk. It takes no more
 	// entries and the process must end.
 	ErrFailed = errors.New("the decision log has failed")
+
+	// ErrPruned means that entries are gone because they were kept long enough.
+	ErrPruned = errors.New("these entries were pruned")
+
+	// ErrNoEntry means that the log has no entry of that id.
+	ErrNoEntry = errors.New("the log has no such entry")
 )
 
 // An IntegrityError says that a log or an archive is not what was written.

@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
 // A Report says what was verified.
 type Report struct {
 	Entries   int64     `json:"entries"`
+	Pruned    int64     `json:"pruned,omitzero"` // of them, as entries behind them say
 	Root      tlog.Hash `json:"root"`
 	Revisions []string  `json:"revisions"`           // that entries name, sorted
 	FirstTime time.Time `json:"first_time,omitzero"` // of the first entry
@@ -50,23 +52,54 @@ func (r *Reader) Verify(ctx context.Context) (*Report, error) {
 }
 
 func (r *Reader) verify(ctx context.Context) (*Report, error) {
-	head, count, err := r.extent()
+	parts := *r.parts.Load()
+	e, err := parts[len(parts)-1].extent()
 	if err != nil {
 		return nil, err
 	}
+	r.head.CompareAndSwap(nil, &e.head)
 	a := newAudit()
-	for value, err := range r.values(ctx, 0, head.Size) {
+	for page, err := range r.pages(ctx, 0, e.head.Size) {
+		if err == nil {
+			err = r.verifyPruned(a, page.first)
+		}
+		for i := 0; i < len(page.values) && a.tree.size == page.first+int64(i); i++ {
+			if err := r.verifyEntry(a, page.values[i]); err != nil {
+				return nil, err
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
-		if err := r.verifyEntry(a, value); err != nil {
-			return nil, err
-		}
 	}
-	if err := covers(head, count); err != nil {
+	if err := covers(e.head, e.count); err != nil {
 		return nil, err
 	}
-	return a.report(head)
+	if _, err := r.chain(parts, e, (*part).extent); err != nil {
+		return nil, err
+	}
+	report, err := a.report(e.head)
+	if err != nil {
+		return nil, err
+	}
+	return report, r.heldTo()
+}
+
+// verifyPruned takes over what pruned parts have left behind, up to entry n.
+func (r *Reader) verifyPruned(a *audit, n int64) error {
+	for a.tree.size < n {
+		p, until := partAt(*r.parts.Load(), a.tree.size)
+		indexes := upperHashes(p.first, until)
+		hashes, err := p.readHashes(indexes)
+		if err != nil {
+			return err
+		}
+		if err := a.tree.addBlocks(hashes); err != nil {
+			return err
+		}
+		a.gone = append(a.gone, span{p.first, until})
+	}
+	return nil
 }
 
 // verifyEntry verifies what is stored under the index that comes next.
@@ -154,9 +187,17 @@ type audit struct {
 	tree        tree
 	revisions   map[string]bool
 	first, last time.Time
+	gone        []span        // what is pruned
+	said        map[span]bool // what entries say is pruned
 }
 
-func newAudit() *audit { return &audit{revisions: make(map[string]bool)} }
+// A span is the entries [From, Until).
+type span struct {
+	From  int64 `json:"from"`
+	Until int64 `json:"until"`
+}
+
+func newAudit() *audit { return &audit{revisions: make(map[string]bool), said: make(map[span]bool)} }
 
 // line takes the next line. It returns the hashes of the nodes that the line
 // completes and the revision it names.
@@ -166,16 +207,25 @@ func (a *audit) line(line []byte) (hashes []tlog.Hash, revision string, err erro
 		return nil, "", damaged(n, "does not have its index")
 	}
 	var entry struct {
-		Time     time.Time `json:"time"`
-		Revision string    `json:"revision"`
+		Time     time.Time      `json:"time"`
+		Kind     Kind           `json:"kind"`
+		Request  jsontext.Value `json:"request"`
+		Revision string         `json:"revision"`
 	}
 	if err := json.Unmarshal(line, &entry); err != nil {
 		return nil, "", damaged(n, "is not a strict JSON entry: %v", err)
 	}
-	if n == 0 {
+	if a.first.IsZero() {
 		a.first = entry.Time
 	}
 	a.last = entry.Time
+	if entry.Kind == KindPruned {
+		var gone span
+		if err := json.Unmarshal(entry.Request, &gone); err != nil {
+			return nil, "", damaged(n, "does not say what was pruned: %v", err)
+		}
+		a.said[gone] = true
+	}
 	if entry.Revision != "" {
 		a.revisions[entry.Revision] = true
 	}
@@ -187,8 +237,16 @@ func (a *audit) report(head Head) (*Report, error) {
 	if got := a.tree.head(); got != head {
 		return nil, damaged(-1, "has the root %v, and its head %v", got.Root, head.Root)
 	}
+	var pruned int64
+	for _, gone := range a.gone {
+		if !a.said[gone] {
+			return nil, damaged(gone.From, "is gone, with all before entry %d, and no entry says that it was pruned", gone.Until)
+		}
+		pruned += gone.Until - gone.From
+	}
 	return &Report{
 		Entries:   head.Size,
+		Pruned:    pruned,
 		Root:      head.Root,
 		Revisions: slices.Sorted(maps.Keys(a.revisions)),
 		FirstTime: a.first,
