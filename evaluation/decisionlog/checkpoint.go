@@ -27,6 +27,10 @@ const (
 	publicFile    = "checkpoint/key.pub"
 )
 
+// PublicKeys is the file, in the log's directory, that has what [Reader.Keys]
+// returns, one key a line.
+const PublicKeys = publicFile
+
 // A Checkpoint is a head that the log has signed: a note in the sense of
 // golang.org/x/mod/sumdb/note whose text is a C2SP tlog-checkpoint, three
 // lines with the log's name, the size and the root.
@@ -184,12 +188,16 @@ func (r *Reader) heldTo() error {
 	}
 	last, err := r.LastCheckpoint()
 	if errors.Is(err, fs.ErrNotExist) {
-		return damaged(-1, "has lost its checkpoint: %v", err)
+		err = damaged(-1, "has lost its checkpoint: %v", err)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.Continues(last.Head)
 	}
-	return r.Continues(last.Head)
+	var integrity *IntegrityError
+	if errors.As(err, &integrity) {
+		return rollback{err}
+	}
+	return err
 }
 
 // Continues checks that the log has every entry under an earlier head of it,
@@ -228,6 +236,14 @@ func (l *Log) Checkpoint() (*Checkpoint, error) {
 	}
 	l.published = checkpoint
 	return checkpoint, nil
+}
+
+// Published returns the checkpoint that [Log.Checkpoint] published last, or nil
+// before the first.
+func (l *Log) Published() *Checkpoint {
+	l.checkpointMu.Lock()
+	defer l.checkpointMu.Unlock()
+	return l.published
 }
 
 // RotateKey gives the log a new key, which from then on signs alone, and

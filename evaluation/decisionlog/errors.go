@@ -17,6 +17,10 @@ var (
 	// entries and the process must end.
 	ErrFailed = errors.New("the decision log has failed")
 
+	// ErrRolledBack means that the log lacks what its last checkpoint has, or has
+	// lost the checkpoint. It comes with an [IntegrityError].
+	ErrRolledBack = errors.New("the decision log was rolled back")
+
 	// ErrPruned means that entries are gone because they were kept long enough.
 	ErrPruned = errors.New("these entries were pruned")
 
@@ -42,3 +46,8 @@ func (e *IntegrityError) Error() string {
 func damaged(index int64, format string, args ...any) error {
 	return &IntegrityError{Index: index, Reason: fmt.Sprintf(format, args...)}
 }
+
+// A rollback is an error that also is [ErrRolledBack].
+type rollback struct{ error }
+
+func (r rollback) Unwrap() []error { return []error{r.error, ErrRolledBack} }

@@ -143,8 +143,7 @@ func (l *Log) start(seg *segment, cfg Config) error {
 		return err
 	}
 	fault := l.heldTo()
-	var integrity *IntegrityError
-	if fault != nil && (cfg.AcceptRollback == "" || !errors.As(fault, &integrity)) {
+	if fault != nil && (cfg.AcceptRollback == "" || !errors.Is(fault, ErrRolledBack)) {
 		return fault
 	}
 	if l.notary, err = notaryOf(l.dir, l.Head()); err != nil {

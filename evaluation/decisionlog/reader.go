@@ -144,13 +144,21 @@ func (r *Reader) Export(ctx context.Context, w io.Writer, from, until int64) (n 
 	if size := r.Head().Size; until < 0 || until > size {
 		until = size
 	}
+	return exportLines(w, r.lines(ctx, max(from, 0), until))
+}
+
+// ExportSelected is Export for the entries that f selects.
+func (r *Reader) ExportSelected(ctx context.Context, w io.Writer, f Filter) (n int64, err error) {
+	return exportLines(w, r.Select(ctx, f))
+}
+
+func exportLines(w io.Writer, lines iter.Seq2[[]byte, error]) (n int64, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
-	for line, err := range r.lines(ctx, max(from, 0), until) {
-		if err != nil {
-			return n, fmt.Errorf("export: %w", err)
+	for line, err := range lines {
+		if err == nil {
+			err = writeLine(out, line)
 		}
-		out.Write(line) // an error stays until Flush
-		if err := out.WriteByte('\n'); err != nil {
+		if err != nil {
 			return n, fmt.Errorf("export: %w", err)
 		}
 		n++

@@ -187,8 +187,8 @@ type audit struct {
 	tree        tree
 	revisions   map[string]bool
 	first, last time.Time
-	gone        []span        // what is pruned
-	said        map[span]bool // what entries say is pruned
+	gone        []span          // what is pruned
+	said        map[int64]int64 // what entries say is pruned: until where, by where from
 }
 
 // A span is the entries [From, Until).
@@ -197,7 +197,7 @@ type span struct {
 	Until int64 `json:"until"`
 }
 
-func newAudit() *audit { return &audit{revisions: make(map[string]bool), said: make(map[span]bool)} }
+func newAudit() *audit { return &audit{revisions: make(map[string]bool), said: make(map[int64]int64)} }
 
 // line takes the next line. It returns the hashes of the nodes that the line
 // completes and the revision it names.
@@ -206,6 +206,14 @@ func (a *audit) line(line []byte) (hashes []tlog.Hash, revision string, err erro
 	if !bytes.HasPrefix(line, appendIndex(nil, n)) {
 		return nil, "", damaged(n, "does not have its index")
 	}
+	if revision, err = a.read(n, line); err != nil {
+		return nil, "", err
+	}
+	return a.tree.add(line), revision, nil
+}
+
+// read notes what line n says, and returns the revision it names.
+func (a *audit) read(n int64, line []byte) (revision string, err error) {
 	var entry struct {
 		Time     time.Time      `json:"time"`
 		Kind     Kind           `json:"kind"`
@@ -213,23 +221,40 @@ func (a *audit) line(line []byte) (hashes []tlog.Hash, revision string, err erro
 		Revision string         `json:"revision"`
 	}
 	if err := json.Unmarshal(line, &entry); err != nil {
-		return nil, "", damaged(n, "is not a strict JSON entry: %v", err)
+		return "", damaged(n, "is not a strict JSON entry: %v", err)
 	}
 	if a.first.IsZero() {
 		a.first = entry.Time
 	}
 	a.last = entry.Time
-	if entry.Kind == KindPruned {
-		var gone span
-		if err := json.Unmarshal(entry.Request, &gone); err != nil {
-			return nil, "", damaged(n, "does not say what was pruned: %v", err)
-		}
-		a.said[gone] = true
-	}
 	if entry.Revision != "" {
 		a.revisions[entry.Revision] = true
 	}
-	return a.tree.add(line), entry.Revision, nil
+	if entry.Kind != KindPruned {
+		return entry.Revision, nil
+	}
+	var gone span
+	if err := json.Unmarshal(entry.Request, &gone); err != nil {
+		return "", damaged(n, "does not say what was pruned: %v", err)
+	}
+	a.said[gone.From] = max(a.said[gone.From], gone.Until)
+	return entry.Revision, nil
+}
+
+// pruned returns how many entries are not there, if entries say of all of them
+// that they were pruned.
+func (a *audit) pruned() (n int64, err error) {
+	for _, gone := range a.gone {
+		n += gone.Until - gone.From
+		for at := gone.From; at < gone.Until; {
+			until := a.said[at]
+			if until <= at {
+				return 0, damaged(at, "is gone, with all before entry %d, and no entry says that it was pruned", gone.Until)
+			}
+			at = until
+		}
+	}
+	return n, nil
 }
 
 // report closes the audit of a log that should have this head.
@@ -237,12 +262,9 @@ func (a *audit) report(head Head) (*Report, error) {
 	if got := a.tree.head(); got != head {
 		return nil, damaged(-1, "has the root %v, and its head %v", got.Root, head.Root)
 	}
-	var pruned int64
-	for _, gone := range a.gone {
-		if !a.said[gone] {
-			return nil, damaged(gone.From, "is gone, with all before entry %d, and no entry says that it was pruned", gone.Until)
-		}
-		pruned += gone.Until - gone.From
+	pruned, err := a.pruned()
+	if err != nil {
+		return nil, err
 	}
 	return &Report{
 		Entries:   head.Size,
