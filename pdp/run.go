@@ -39,6 +39,7 @@ type Config struct {
 	Insecure    bool  // serve others than this host although callers are not authenticated
 	MaxBody     int64 // bytes of a request; 0 means 1 MiB
 	Durability  decisionlog.Durability
+	DecisionLog LogConfig
 	Log         *slog.Logger
 	Ready       func(main, admin string) // called with the listeners' URLs once they answer
 }
@@ -65,7 +66,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer listeners.close()
-	log, err := decisionlog.Open(c.State, decisionlog.Config{Durability: c.Durability})
+	log, err := openLog(c)
 	if err != nil {
 		return err
 	}
@@ -107,6 +108,11 @@ func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engin
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return policies.reloadOn(ctx, c.Reload) })
 	group.Go(func() error { return watchLog(ctx, log) })
+	group.Go(func() error { return signCheckpoints(ctx, log, c.Log) })
+	group.Go(func() error { return prune(ctx, log, c.DecisionLog.Retention, c.Log) })
+	for _, to := range c.DecisionLog.sinks() {
+		group.Go(func() error { return send(ctx, log, to, c.Log) })
+	}
 	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
 	if c.Ready != nil {
 		c.Ready(l.mainURL(), l.adminURL())
@@ -126,17 +132,6 @@ func serveOn(s *http.Server, l net.Listener, config *tls.Config) error {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)
-}
-
-// watchLog ends the service when a commit has failed in a way that leaves open
-// what is on disk.
-func watchLog(ctx context.Context, log *decisionlog.Log) error {
-	select {
-	case <-log.Failed():
-		return log.Err()
-	case <-ctx.Done():
-		return nil
-	}
 }
 
 // drain lets the requests that run when ctx ends come to their end.

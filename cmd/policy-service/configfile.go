@@ -15,7 +15,7 @@ import (
 )
 
 // yamlFile reads flags from a YAML file: a key is a flag's name with
-// underscores. Flags win over the environment, and that over the file.
+// underscores, and what is before a dot is a key with keys of its own. Flags win over the environment, and that over the file.
 func yamlFile(r io.Reader) (kong.Resolver, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -25,7 +25,20 @@ func yamlFile(r io.Reader) (kong.Resolver, error) {
 	if err := yaml.UnmarshalWithOptions(text, &values, yaml.Strict()); err != nil {
 		return nil, fmt.Errorf("configuration file: %w", err)
 	}
-	return fileResolver(values), nil
+	return fileResolver(dotted("", values)), nil
+}
+
+// dotted joins the keys of nested mappings.
+func dotted(prefix string, values map[string]any) map[string]any {
+	flat := make(map[string]any)
+	for key, value := range values {
+		if nested, ok := value.(map[string]any); ok {
+			maps.Copy(flat, dotted(prefix+key+".", nested))
+			continue
+		}
+		flat[prefix+key] = value
+	}
+	return flat
 }
 
 type fileResolver map[string]any

@@ -40,7 +40,7 @@ type cli struct {
 	Test     testCmd     `cmd:"" help:"Run the tests beside the policies, with coverage."`
 	Eval     evalCmd     `cmd:"" help:"Decide one request without a server."`
 	Reload   reloadCmd   `cmd:"" help:"Have the running server read its policy store now."`
-	Log      logCmd      `cmd:"" help:"Export and verify the decision log."`
+	Log      logCmd      `cmd:"" help:"Read, export and verify the decision log."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
@@ -98,7 +98,7 @@ func report(err error) int {
 		fmt.Fprintln(os.Stderr, faults)
 		return exitInvalid
 	case errors.As(err, &damage):
-		say(err, "")
+		say(err, hint(err))
 		return exitIntegrity
 	case errors.Is(err, decisionlog.ErrFailed):
 		say(err, "what is on disk is known after a restart; policy-service log verify checks it")
@@ -121,6 +121,8 @@ func hint(err error) string {
 	switch {
 	case errors.Is(err, decisionlog.ErrLocked):
 		return "a server runs on this state directory, or its log is being read: wait, or name another with --state"
+	case errors.Is(err, decisionlog.ErrRolledBack):
+		return "restore it, or go on from what is there with --log.accept-rollback REASON"
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "name another address with --listen or --admin-listen; port 0 picks a free one"
 	}

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -32,6 +33,7 @@ type serveCmd struct {
 	TLSKey          string                 `help:"PEM key of the main listener." placeholder:"FILE"`
 	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated."`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
+	Log             logFlags               `embed:"" prefix:"log."`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 	Config          kong.ConfigFlag        `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
@@ -66,11 +68,35 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		Insecure:    c.Insecure,
 		MaxBody:     c.MaxBody,
 		Durability:  c.Durability,
+		DecisionLog: c.Log.config(),
 		Log:         newLogger(c.LogFormat),
 		Ready: func(main, admin string) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
 		},
 	})
+}
+
+// logFlags say how the decision log is kept.
+type logFlags struct {
+	SegmentBytes   int64                `help:"Size, in bytes, at which a new segment of the log is begun; ${default} without it." default:"268435456" placeholder:"BYTES"`
+	SegmentAge     time.Duration        `help:"Age at which a new segment is begun; ${default} without it." default:"24h" placeholder:"DURATION"`
+	RetentionAge   time.Duration        `help:"Age at which a segment is removed, as in 2160h; never without it." placeholder:"DURATION"`
+	RetentionBytes int64                `help:"Size of all segments beyond which the oldest are removed; none without it." placeholder:"BYTES"`
+	Hold           []decisionlog.Period `help:"Times whose entries are not removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`
+	CheckpointFile string               `help:"File that checkpoints are appended to, on another host or where nothing is deleted." placeholder:"FILE"`
+	CheckpointURL  string               `name:"checkpoint-url" help:"URL that checkpoints are posted to." placeholder:"URL"`
+	AcceptRollback string               `help:"Start although the log lacks what its last checkpoint has, for this reason, which becomes an entry." placeholder:"REASON"`
+}
+
+func (f logFlags) config() pdp.LogConfig {
+	return pdp.LogConfig{
+		SegmentBytes:   f.SegmentBytes,
+		SegmentAge:     f.SegmentAge,
+		AcceptRollback: f.AcceptRollback,
+		Retention:      decisionlog.Retention{Age: f.RetentionAge, Bytes: f.RetentionBytes, Hold: f.Hold},
+		CheckpointFile: f.CheckpointFile,
+		CheckpointURL:  f.CheckpointURL,
+	}
 }
 
 // policyStore opens a policy store; without a directory, the embedded example.
