@@ -20,8 +20,9 @@ type LogConfig struct {
 	SegmentAge     time.Duration
 	AcceptRollback string // why to start although the log lacks what its checkpoint has
 	Retention      decisionlog.Retention
-	CheckpointFile string // file that checkpoints are appended to, one JSON object a line
-	CheckpointURL  string // URL that checkpoints are posted to
+	CheckpointFile string   // file that checkpoints are appended to, one JSON object a line
+	CheckpointURL  string   // URL that checkpoints are posted to
+	Mask, Unmask   []string // names of members of requests; see decisionlog.Config
 }
 
 // openLog opens the decision log.
@@ -31,6 +32,8 @@ func openLog(c Config) (*decisionlog.Log, error) {
 		SegmentBytes:   c.DecisionLog.SegmentBytes,
 		SegmentAge:     c.DecisionLog.SegmentAge,
 		AcceptRollback: c.DecisionLog.AcceptRollback,
+		Mask:           c.DecisionLog.Mask,
+		Unmask:         c.DecisionLog.Unmask,
 	})
 }
 

@@ -85,6 +85,8 @@ type logFlags struct {
 	Hold           []decisionlog.Period `help:"Times whose entries are not removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`
 	CheckpointFile string               `help:"File that checkpoints are appended to, on another host or where nothing is deleted." placeholder:"FILE"`
 	CheckpointURL  string               `name:"checkpoint-url" help:"URL that checkpoints are posted to." placeholder:"URL"`
+	Mask           []string             `help:"Names of members whose values are masked in logged requests, beside those that look like secrets." placeholder:"NAME"`
+	Unmask         []string             `help:"Names of members that look like secrets and are none." placeholder:"NAME"`
 	AcceptRollback string               `help:"Start although the log lacks what its last checkpoint has, for this reason, which becomes an entry." placeholder:"REASON"`
 }
 
@@ -96,6 +98,8 @@ func (f logFlags) config() pdp.LogConfig {
 		Retention:      decisionlog.Retention{Age: f.RetentionAge, Bytes: f.RetentionBytes, Hold: f.Hold},
 		CheckpointFile: f.CheckpointFile,
 		CheckpointURL:  f.CheckpointURL,
+		Mask:           f.Mask,
+		Unmask:         f.Unmask,
 	}
 }
 

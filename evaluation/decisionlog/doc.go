@@ -33,6 +33,7 @@
 //	DIR/log/<first>.pruned             what is left of a segment that was removed
 //	DIR/checkpoint/HEAD                the last checkpoint
 //	DIR/checkpoint/key, key.pub        the key that signs, and all public keys there were
+//	DIR/mask.key                       the key of the masks in requests
 //	DIR/archive/blobs/<sha256>         the files of policy revisions
 //	DIR/archive/revisions/<sha256>     the manifest of a revision
 //

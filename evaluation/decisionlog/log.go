@@ -67,6 +67,10 @@ type Config struct {
 	// has, or has lost the checkpoint. It becomes an entry. "" refuses to.
 	AcceptRollback string
 
+	// Mask lists names of members whose values are masked in requests, beside
+	// those that look like secrets; Unmask lists names that are not.
+	Mask, Unmask []string
+
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
 }
@@ -94,6 +98,7 @@ func (c Config) withDefaults() Config {
 type Log struct {
 	*Reader
 	committer *committer
+	masker    *masker
 
 	checkpointMu sync.Mutex // serializes Checkpoint, and guards what it uses
 	notary       *notary
@@ -149,6 +154,9 @@ func (l *Log) start(seg *segment, cfg Config) error {
 	if l.notary, err = notaryOf(l.dir, l.Head()); err != nil {
 		return err
 	}
+	if l.masker, err = newMasker(l.dir, cfg.Mask, cfg.Unmask); err != nil {
+		return err
+	}
 	l.committer = newCommitter(seg, t, l.Reader, cfg)
 	l.closeOnce = sync.OnceValue(l.close)
 	go l.committer.run()
@@ -200,13 +208,13 @@ func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 //   - [ErrFailed]: the log has failed for good; see [Log.Failed].
 //   - Any other error: e itself cannot be recorded.
 //
-// Append does not keep e.
+// What looks like a secret in the request is masked. Append does not keep e.
 func (l *Log) Append(ctx context.Context, e *Entry) error {
 	return l.append(ctx, e, !l.committer.batched)
 }
 
 func (l *Log) append(ctx context.Context, e *Entry, strict bool) error {
-	rest, err := encode(e)
+	rest, err := l.encode(e)
 	if err == nil {
 		err = l.committer.append(ctx, rest, strict)
 	}
@@ -214,6 +222,17 @@ func (l *Log) append(ctx context.Context, e *Entry, strict bool) error {
 		return fmt.Errorf("record entry: %w", err)
 	}
 	return nil
+}
+
+// encode returns the line of e without its beginning, and with what is masked.
+func (l *Log) encode(e *Entry) ([]byte, error) {
+	request, masked, err := l.masker.mask(e.Request)
+	if err != nil {
+		return nil, err
+	}
+	recorded := *e
+	recorded.Request, recorded.Masked = request, append(masked, e.Masked...)
+	return encode(&recorded)
 }
 
 // Failed is closed when the log fails. The process must end then: what is on
