@@ -68,7 +68,7 @@ func show(w io.Writer, lines [][]byte, raw, header bool) error {
 // row is a decision in the table. What callers chose is printed such that it
 // cannot do anything to a terminal.
 func row(d decisionlog.Decided) string {
-	subject, action, resource := name(d.Subject.Type, d.Subject.ID), d.Action, name(d.Resource.Type, d.Resource.ID)
+	subject, action, resource := d.Subject.String(), d.Action, d.Resource.String()
 	if subject == "" && action == "" {
 		action = string(d.Kind)
 	}
@@ -84,13 +84,6 @@ func row(d decisionlog.Decided) string {
 		cells[i] = strings.Map(visible, cell)
 	}
 	return strings.Join(cells, "\t")
-}
-
-func name(kind, id string) string {
-	if kind == "" && id == "" {
-		return ""
-	}
-	return kind + "::" + id
 }
 
 func visible(r rune) rune {

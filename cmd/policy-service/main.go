@@ -22,8 +22,8 @@ const (
 	exitOK        = 0  // done, or allow
 	exitFailure   = 1  // usage, or something went wrong
 	exitInvalid   = 2  // policies that do not compile
-	exitDeny      = 3  // eval: deny
-	exitIntegrity = 4  // log verify: the log was tampered with or damaged
+	exitDeny      = 3  // eval: deny; log replay: the candidate allows more
+	exitIntegrity = 4  // log: it was tampered with or damaged
 	exitStorage   = 74 // serve: the decision log can no longer record (EX_IOERR)
 )
 

@@ -96,9 +96,15 @@ type subject struct {
 	ID   string `json:"id"`
 }
 
-func (f Filter) isSubject(s subject) bool {
-	return f.Subject == s.ID || f.Subject == s.Type+"::"+s.ID
+// String returns type::id, or "" for nobody.
+func (s subject) String() string {
+	if s == (subject{}) {
+		return ""
+	}
+	return s.Type + "::" + s.ID
 }
+
+func (f Filter) isSubject(s subject) bool { return f.Subject == s.ID || f.Subject == s.String() }
 
 // subjects lists the subjects of the request and of its items. A request of
 // another form has none.
