@@ -73,6 +73,9 @@ func (r *Reader) Lookup(ctx context.Context, id string) (record *Record, item in
 // splitItem takes apart the id of an item; another has the item -1.
 func splitItem(id string) (whole string, item int, err error) {
 	whole, number, found := strings.Cut(id, ".")
+	if whole == "" {
+		return "", -1, ErrNoEntry
+	}
 	if !found {
 		return id, -1, nil
 	}
