@@ -4,6 +4,7 @@
 # make interop DIR=…   the public AuthZEN interop fixtures in DIR, against the binary
 # make differential N=…  N random cases against the official Cedar engine (needs node)
 # make prove    the index, the corpus, the planted bugs and the limits, at full length
+# make faults   kills, power cuts, I/O faults and tampering, at full length (needs strace)
 # make fuzz     every fuzz target for FUZZTIME each
 
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -11,7 +12,7 @@ FUZZTIME   ?= 10m
 N          ?= 100000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run test check interop differential prove fuzz bench clean
+.PHONY: build run test check interop differential prove faults fuzz bench clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
@@ -37,6 +38,10 @@ differential:
 
 prove:
 	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestAtLimits|TestCostly' -corpus.all -index.n 1000000 -mutants -limits
+
+faults:
+	go test ./evaluation/decisionlog -count=1 -v -timeout 8h -run 'TestKillAnywhere|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations|TestSlowReader' \
+		-kills 10000 -images 100000 -faults 200 -mutations 1000 -slow 60s
 
 # go test fuzzes one target at a time.
 fuzz:

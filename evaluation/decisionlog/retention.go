@@ -78,10 +78,13 @@ func (r Retention) reason(created, sealed, now time.Time, total int64) string {
 	return ""
 }
 
-// A pruning is the request of an entry that says what is removed.
+// A pruning is the request of an entry that says what is removed. It repeats
+// what was removed before it, for the entries that said so are removed one
+// day, too.
 type pruning struct {
 	span
 	Reason string `json:"reason"`
+	All    []span `json:"all"` // this and all that was removed before
 }
 
 // Prune removes what need not be kept any longer, and returns how many entries
@@ -104,13 +107,24 @@ func (l *Log) Prune(ctx context.Context, r Retention) (entries int64, err error)
 			return entries, fmt.Errorf("prune: %w", err)
 		}
 		gone := span{p.first, parts[i+1].first}
-		if err := l.prune(ctx, p, pruning{gone, reason}); err != nil {
+		if err := l.prune(ctx, p, pruning{gone, reason, goneWith(parts, i)}); err != nil {
 			return entries, fmt.Errorf("prune entries %d to %d: %w", gone.From, gone.Until-1, err)
 		}
 		total -= size
 		entries += gone.Until - gone.From
 	}
 	return entries, nil
+}
+
+// goneWith lists what is removed once part i is.
+func goneWith(parts []*part, i int) []span {
+	var all []span
+	for j, p := range parts[:len(parts)-1] {
+		if j == i || p.pruned() {
+			all = join(all, span{p.first, parts[j+1].first})
+		}
+	}
+	return all
 }
 
 // sealedBy returns a time at which the segment before these was sealed. When

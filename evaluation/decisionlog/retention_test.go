@@ -56,6 +56,7 @@ func TestPrune(t *testing.T) {
 		}
 		return []decisionlog.Period{p}
 	}
+	made, whole := aged(t)
 	for _, tt := range []struct {
 		name      string
 		retention decisionlog.Retention
@@ -71,7 +72,8 @@ func TestPrune(t *testing.T) {
 		{"held until", decisionlog.Retention{Age: time.Hour, Hold: hold("/2026-11-02T00:00:00Z")}, []int64{0, 256, 1280}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir, whole := aged(t)
+			dir := t.TempDir()
+			copyDir(t, made, dir)
 			l := openLog(t, dir, agedConfig(10))
 			for range 2 { // a second time has nothing to do
 				if _, err := l.Prune(t.Context(), tt.retention); err != nil {
@@ -147,6 +149,17 @@ func checkPruned(t *testing.T, r *decisionlog.Reader, whole []byte, left []int64
 // What is left of a pruned segment is held to the tree, and to an entry that
 // says it was pruned.
 func TestPrunedHarmed(t *testing.T) {
+	made, _ := aged(t)
+	l, err := decisionlog.Open(made, agedConfig(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Prune(t.Context(), decisionlog.Retention{Age: 8 * 24 * time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for name, harm := range map[string]func(dir string) error{
 		"the hashes are gone":    func(dir string) error { return os.Remove(prunedPath(dir, 256)) },
 		"the hashes are changed": func(dir string) error { return flipByte(prunedPath(dir, 256)) },
@@ -156,17 +169,8 @@ func TestPrunedHarmed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, _ := aged(t)
-			l, err := decisionlog.Open(dir, agedConfig(10))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := l.Prune(t.Context(), decisionlog.Retention{Age: 8 * 24 * time.Hour}); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			dir := t.TempDir()
+			copyDir(t, made, dir)
 			if err := harm(dir); err != nil {
 				t.Fatal(err)
 			}

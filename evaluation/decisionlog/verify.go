@@ -97,7 +97,7 @@ func (r *Reader) verifyPruned(a *audit, n int64) error {
 		if err := a.tree.addBlocks(hashes); err != nil {
 			return err
 		}
-		a.gone = append(a.gone, span{p.first, until})
+		a.gone = join(a.gone, span{p.first, until})
 	}
 	return nil
 }
@@ -187,8 +187,8 @@ type audit struct {
 	tree        tree
 	revisions   map[string]bool
 	first, last time.Time
-	gone        []span          // what is pruned
-	said        map[int64]int64 // what entries say is pruned: until where, by where from
+	gone        []span // what is not there
+	said        []span // what the last entry about it says was pruned
 }
 
 // A span is the entries [From, Until).
@@ -197,7 +197,18 @@ type span struct {
 	Until int64 `json:"until"`
 }
 
-func newAudit() *audit { return &audit{revisions: make(map[string]bool), said: make(map[int64]int64)} }
+func (s span) within(other span) bool { return other.From <= s.From && s.Until <= other.Until }
+
+// join appends a span to spans before it, in their order and as few as can be.
+func join(spans []span, s span) []span {
+	if n := len(spans); n > 0 && spans[n-1].Until == s.From {
+		spans[n-1].Until = s.Until
+		return spans
+	}
+	return append(spans, s)
+}
+
+func newAudit() *audit { return &audit{revisions: make(map[string]bool)} }
 
 // line takes the next line. It returns the hashes of the nodes that the line
 // completes and the revision it names.
@@ -233,26 +244,22 @@ func (a *audit) read(n int64, line []byte) (revision string, err error) {
 	if entry.Kind != KindPruned {
 		return entry.Revision, nil
 	}
-	var gone span
-	if err := json.Unmarshal(entry.Request, &gone); err != nil {
+	var what pruning
+	if err := json.Unmarshal(entry.Request, &what); err != nil {
 		return "", damaged(n, "does not say what was pruned: %v", err)
 	}
-	a.said[gone.From] = max(a.said[gone.From], gone.Until)
+	a.said = what.All
 	return entry.Revision, nil
 }
 
-// pruned returns how many entries are not there, if entries say of all of them
-// that they were pruned.
+// pruned returns how many entries are not there, if the last entry about it
+// says of all of them that they were pruned.
 func (a *audit) pruned() (n int64, err error) {
 	for _, gone := range a.gone {
-		n += gone.Until - gone.From
-		for at := gone.From; at < gone.Until; {
-			until := a.said[at]
-			if until <= at {
-				return 0, damaged(at, "is gone, with all before entry %d, and no entry says that it was pruned", gone.Until)
-			}
-			at = until
+		if !slices.ContainsFunc(a.said, gone.within) {
+			return 0, damaged(gone.From, "is gone, with all before entry %d, and no entry says that it was pruned", gone.Until)
 		}
+		n += gone.Until - gone.From
 	}
 	return n, nil
 }
