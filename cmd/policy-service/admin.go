@@ -48,5 +48,8 @@ func getAdmin(ctx context.Context, state, path string) (io.ReadCloser, error) {
 	if err := json.UnmarshalRead(response.Body, &answer); err != nil {
 		return nil, fmt.Errorf("ask the running server: %s", response.Status)
 	}
+	if response.StatusCode == http.StatusUnprocessableEntity {
+		return nil, &decisionlog.IntegrityError{Index: -1, Reason: "does not prove it: " + answer.Error.Message}
+	}
 	return nil, fmt.Errorf("ask the running server: %s", answer.Error.Message)
 }

@@ -41,12 +41,16 @@ func (r *Reader) WriteBundle(ctx context.Context, w io.Writer, f Filter) (entrie
 	if f.Until == 0 || f.Until > signed.Size {
 		f.Until = signed.Size
 	}
+	pruned := prunedParts(*r.parts.Load())
 	b := &bundleWriter{zip: zip.NewWriter(w), reader: r, size: signed.Size}
 	err = errors.Join(
 		b.member(bundleEntries, func(w io.Writer) error { return b.entries(ctx, w, f) }),
 		b.member(bundleHashes, func(w io.Writer) error { return b.hashes(w) }),
 		b.member(bundleCheckpoint, func(w io.Writer) error { _, err := io.WriteString(w, signed.Note); return err }),
 	)
+	if err == nil && prunedParts(*r.parts.Load()) != pruned {
+		err = fmt.Errorf("%w meanwhile: try again", ErrPruned)
+	}
 	if err == nil {
 		err = b.manifest(n, f)
 	}

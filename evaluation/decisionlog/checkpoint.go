@@ -180,24 +180,33 @@ func (r *Reader) LastCheckpoint() (*Checkpoint, error) {
 	return ParseCheckpoint(text, keys)
 }
 
-// heldTo checks that the log has what its last checkpoint has. A log from
-// before there were checkpoints has none.
+// heldTo checks that the log has what its last checkpoint has. A log that was
+// never signed has none.
 func (r *Reader) heldTo() error {
-	if _, err := os.Stat(filepath.Join(r.dir, checkpointDir)); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	last, err := r.LastCheckpoint()
-	if errors.Is(err, fs.ErrNotExist) {
-		err = damaged(-1, "has lost its checkpoint: %v", err)
-	}
 	if err == nil {
 		err = r.Continues(last.Head)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		var signed bool
+		if signed, err = r.everSigned(); signed {
+			err = damaged(-1, "has lost its checkpoint: there is no whole %s", filepath.Join(r.dir, checkpointDir))
+		}
 	}
 	var integrity *IntegrityError
 	if errors.As(err, &integrity) {
 		return rollback{err}
 	}
 	return err
+}
+
+// everSigned reports whether the log was ever signed.
+func (r *Reader) everSigned() (bool, error) {
+	if _, err := os.Stat(filepath.Join(r.dir, checkpointDir)); !errors.Is(err, fs.ErrNotExist) {
+		return true, err
+	}
+	e, err := r.last().extent()
+	return e.origin != "", err
 }
 
 // Continues checks that the log has every entry under an earlier head of it,

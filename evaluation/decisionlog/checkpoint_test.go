@@ -130,6 +130,7 @@ func TestRollback(t *testing.T) {
 			return errors.Join(restore(dir), forge(dir, 60))
 		}},
 		{"no checkpoint", 50, func(dir string) error { return os.Remove(headPath(dir)) }},
+		{"neither checkpoint nor key", 50, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "checkpoint")) }},
 		{"an empty checkpoint", 50, func(dir string) error { return os.Truncate(headPath(dir), 0) }},
 		{"a checkpoint that is not signed", 50, func(dir string) error {
 			return os.WriteFile(headPath(dir), []byte("policy-service/x\n1\nAAAA\n"), 0o600)
@@ -178,7 +179,7 @@ func forge(dir string, until int) error {
 	if err := os.Rename(filepath.Join(dir, "checkpoint"), aside); err != nil {
 		return err
 	}
-	l, err := decisionlog.Open(dir, decisionlog.Config{})
+	l, err := decisionlog.Open(dir, decisionlog.Config{AcceptRollback: "forged"})
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ const (
 // or half of the queue.
 type committer struct {
 	config  Config
+	origin  string // the name under which the log is signed
 	seg     *segment
 	tree    *tree // the committed one
 	reader  *Reader
@@ -54,7 +55,7 @@ type pending struct {
 	done chan error // receives the outcome; nil if nobody waits
 }
 
-func newCommitter(seg *segment, t *tree, r *Reader, cfg Config) *committer {
+func newCommitter(seg *segment, t *tree, r *Reader, origin string, cfg Config) *committer {
 	queue := cfg.Queue
 	switch {
 	case queue > 0:
@@ -65,6 +66,7 @@ func newCommitter(seg *segment, t *tree, r *Reader, cfg Config) *committer {
 	}
 	return &committer{
 		config:  cfg,
+		origin:  origin,
 		seg:     seg,
 		tree:    t,
 		reader:  r,

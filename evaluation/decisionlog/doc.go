@@ -43,6 +43,7 @@
 //	meta       "head"    → size, 8 bytes big-endian ‖ root, 32 bytes
 //	           "base"    → the same of the log before the segment
 //	           "created" → when it was begun, as in RFC 3339
+//	           "origin"  → the name under which the log is signed
 //	           "format"  → "decisionlog 1"
 //
 // The hashes before line n are those of the nodes that leaf n completes, the

@@ -154,10 +154,13 @@ func (l *Log) start(seg *segment, cfg Config) error {
 	if l.notary, err = notaryOf(l.dir, l.Head()); err != nil {
 		return err
 	}
+	if err := seg.setOrigin(l.notary.origin()); err != nil {
+		return err
+	}
 	if l.masker, err = newMasker(l.dir, cfg.Mask, cfg.Unmask); err != nil {
 		return err
 	}
-	l.committer = newCommitter(seg, t, l.Reader, cfg)
+	l.committer = newCommitter(seg, t, l.Reader, l.notary.origin(), cfg)
 	l.closeOnce = sync.OnceValue(l.close)
 	go l.committer.run()
 	if fault != nil {
@@ -177,7 +180,7 @@ func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 	}
 	if len(parts) == 0 {
 		first := &part{path: segmentFile(dir, 0, segmentExt)}
-		if err := createSegment(first.path, new(tree).head(), cfg.Now()); err != nil {
+		if err := createSegment(first.path, extent{base: new(tree).head(), created: cfg.Now()}); err != nil {
 			return nil, nil, fmt.Errorf("create segment: %w", err)
 		}
 		parts = []*part{first}

@@ -22,6 +22,8 @@ type part struct {
 	first   int64
 	created time.Time
 
+	opening sync.Mutex // held while the file is checked, which takes long
+
 	mu   sync.RWMutex
 	path string
 	seen fs.FileInfo
@@ -89,17 +91,29 @@ func (p *part) view(read func(entries, meta *bbolt.Bucket) error) error {
 }
 
 // open opens a segment that is not open, after a check of the file.
-func (p *part) open(check func(path string) error) (err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.db != nil {
+func (p *part) open(check func(path string) error) error {
+	p.opening.Lock()
+	defer p.opening.Unlock()
+	p.mu.RLock()
+	path, isOpen := p.path, p.db != nil
+	p.mu.RUnlock()
+	if isOpen {
 		return nil
 	}
-	if filepath.Ext(p.path) == prunedExt {
+	if filepath.Ext(path) == prunedExt {
 		return ErrPruned
 	}
-	p.db, err = openReadOnly(p.path, check)
-	return err
+	db, err := openReadOnly(path, check)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.path != path { // pruned meanwhile
+		return errors.Join(ErrPruned, db.Close())
+	}
+	p.db = db
+	return nil
 }
 
 // close closes the file. What reads it next opens it again.
@@ -158,7 +172,8 @@ func viewBuckets(db *bbolt.DB, read func(entries, meta *bbolt.Bucket) error) err
 type extent struct {
 	base, head Head // of the log before its first entry, and after its last
 	created    time.Time
-	count      int64 // index after its last key
+	origin     string // the name under which the log is signed; "" before it is
+	count      int64  // index after its last key
 }
 
 // extent reads what the segment says of itself.
@@ -191,6 +206,7 @@ func readExtent(first int64, entries, meta *bbolt.Bucket) (e extent, err error) 
 			return e, damaged(-1, "has a segment without a date")
 		}
 	}
+	e.origin = string(meta.Get(originKey))
 	e.count = first
 	if k, _ := entries.Cursor().Last(); k != nil {
 		last, err := index(k)

@@ -46,6 +46,16 @@ func (p *part) readPruned(indexes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
+// prunedParts is how many of the parts are pruned.
+func prunedParts(parts []*part) (n int) {
+	for _, p := range parts {
+		if p.pruned() {
+			n++
+		}
+	}
+	return n
+}
+
 // upperHashes lists the stored indexes of what a part with the entries
 // [first, until) leaves behind, in the order of its file.
 func upperHashes(first, until int64) []int64 {

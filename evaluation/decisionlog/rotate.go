@@ -38,7 +38,7 @@ func (c *committer) due() bool {
 func (c *committer) rotate() error {
 	head, now := c.tree.head(), c.config.Now()
 	path := segmentFile(c.reader.dir, head.Size, segmentExt)
-	if err := createSegment(path, head, now); err != nil {
+	if err := createSegment(path, extent{base: head, created: now, origin: c.origin}); err != nil {
 		if _, gone := os.Lstat(path); errors.Is(gone, fs.ErrNotExist) {
 			return nil
 		}

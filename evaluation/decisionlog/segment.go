@@ -37,6 +37,7 @@ var (
 	formatKey     = []byte("format")
 	baseKey       = []byte("base")
 	createdKey    = []byte("created")
+	originKey     = []byte("origin")
 )
 
 // A segment is a bbolt file that is open for writing.
@@ -53,9 +54,10 @@ func segmentFile(dir string, first int64, ext string) string {
 	return filepath.Join(dir, logDir, fmt.Sprintf("%020d%s", first, ext))
 }
 
-// createSegment puts an empty segment that continues base at path, whole or
-// not at all, and leaves one that is there alone.
-func createSegment(path string, base Head, created time.Time) (err error) {
+// createSegment puts an empty segment at path, whole or not at all, and leaves
+// one that is there alone. What e says of the segment is what it says of
+// itself.
+func createSegment(path string, e extent) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "*.tmp")
 	if err != nil {
 		return err
@@ -65,7 +67,7 @@ func createSegment(path string, base Head, created time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(db.Update(initialize(base, created)), db.Close(), tmp.Sync()); err != nil {
+	if err := errors.Join(db.Update(e.initialize), db.Close(), tmp.Sync()); err != nil {
 		return err
 	}
 	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -75,22 +77,21 @@ func createSegment(path string, base Head, created time.Time) (err error) {
 }
 
 // initialize makes the buckets of an empty segment.
-func initialize(base Head, created time.Time) func(*bbolt.Tx) error {
-	return func(tx *bbolt.Tx) error {
-		if _, err := tx.CreateBucket(entriesBucket); err != nil {
-			return err
-		}
-		meta, err := tx.CreateBucket(metaBucket)
-		if err != nil {
-			return err
-		}
-		return errors.Join(
-			meta.Put(formatKey, []byte(format)),
-			meta.Put(createdKey, []byte(created.UTC().Format(time.RFC3339Nano))),
-			meta.Put(baseKey, encodeHead(base)),
-			meta.Put(headKey, encodeHead(base)),
-		)
+func (e extent) initialize(tx *bbolt.Tx) error {
+	if _, err := tx.CreateBucket(entriesBucket); err != nil {
+		return err
 	}
+	meta, err := tx.CreateBucket(metaBucket)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		meta.Put(formatKey, []byte(format)),
+		meta.Put(createdKey, []byte(e.created.UTC().Format(time.RFC3339Nano))),
+		meta.Put(originKey, []byte(e.origin)),
+		meta.Put(baseKey, encodeHead(e.base)),
+		meta.Put(headKey, encodeHead(e.base)),
+	)
 }
 
 // openReadOnly opens a segment that nobody writes to, after a check of the
@@ -177,6 +178,19 @@ func (s *segment) open(path string, flag int, perm fs.FileMode) (*os.File, error
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+// setOrigin notes under which name the log is signed.
+func (s *segment) setOrigin(origin string) error {
+	var known string
+	err := s.View(func(tx *bbolt.Tx) error {
+		known = string(tx.Bucket(metaBucket).Get(originKey))
+		return nil
+	})
+	if err != nil || known == origin {
+		return err
+	}
+	return s.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(originKey, []byte(origin)) })
 }
 
 // inPlace checks that the file that is open still is the file at its path, and

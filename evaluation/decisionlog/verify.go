@@ -58,6 +58,7 @@ func (r *Reader) verify(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	r.head.CompareAndSwap(nil, &e.head)
+	pruned := prunedParts(parts)
 	a := newAudit()
 	for page, err := range r.pages(ctx, 0, e.head.Size) {
 		if err == nil {
@@ -77,6 +78,9 @@ func (r *Reader) verify(ctx context.Context) (*Report, error) {
 	}
 	if _, err := r.chain(parts, e, (*part).extent); err != nil {
 		return nil, err
+	}
+	if now := prunedParts(parts); now != pruned {
+		return nil, fmt.Errorf("%w meanwhile: verify again", ErrPruned)
 	}
 	report, err := a.report(e.head)
 	if err != nil {
