@@ -24,11 +24,7 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 		return nil, err
 	}
 	b := batch{snapshot: s, environment: Environment{Time: start}, describe: e.config.ItemError}
-	for _, item := range req.Items() {
-		if decision := b.decide(item); req.Options.Semantic.Stops(decision) {
-			break
-		}
-	}
+	b.decideAll(req)
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluations, Evaluations: b.results}
 	if err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
 		return nil, err
@@ -55,6 +51,15 @@ type batch struct {
 	describe    func(error) *authzen.Error
 	decisions   []authzen.Decision
 	results     []decisionlog.Result
+}
+
+// decideAll decides the items, up to the one that the semantic stops at.
+func (b *batch) decideAll(req *authzen.EvaluationsRequest) {
+	for _, item := range req.Items() {
+		if decision := b.decide(item); req.Options.Semantic.Stops(decision) {
+			return
+		}
+	}
 }
 
 // decide decides one item and returns the decision.

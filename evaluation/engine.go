@@ -151,12 +151,17 @@ func (e *Engine) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (
 
 // denyTenant denies a request because of its tenant.
 func (e *Engine) denyTenant(ctx context.Context, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
-	denied := decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: why.Error()}}}
-	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &denied}
+	result := denied(why)
+	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
 	if err := e.record(ctx, &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
 		return nil, err
 	}
 	return &authzen.Decision{}, nil
+}
+
+// denied is the result of a request that is denied before any policy is asked.
+func denied(why error) decisionlog.Result {
+	return decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: why.Error()}}}
 }
 
 // begin fixes what a request is decided by, and when.

@@ -18,8 +18,8 @@ const loggedStore = `
 clock: at
 `
 
-// logged returns the decisions of the log, after a single request and a batch.
-func logged(t *testing.T) (all []evaluation.Logged) {
+// loggedDecisions returns the decisions of the log, after a single request and a batch.
+func loggedDecisions(t *testing.T) (all []evaluation.Logged) {
 	t.Helper()
 	e, l := engine(t, loggedStore, evaluation.Config{})
 	if _, err := e.Evaluate(t.Context(), askedIn(t).single); err != nil {
@@ -52,7 +52,7 @@ func TestExplainLogged(t *testing.T) {
 		Err      string
 	}
 	var got []told
-	for _, l := range logged(t) {
+	for _, l := range loggedDecisions(t) {
 		explanation, err := s.ExplainLogged(&l)
 		if err != nil {
 			got = append(got, told{Err: err.Error()[len("decision ")+len(l.ID):]})
@@ -79,7 +79,7 @@ func TestExplainLoggedOtherwise(t *testing.T) {
 		"other policies":   func(l *evaluation.Logged) { l.Policies = []string{"other"} },
 		"another request":  func(l *evaluation.Logged) { l.Request = request(t, question("user alice", "erase", "doc 1")) },
 	} {
-		l := logged(t)[0]
+		l := loggedDecisions(t)[0]
 		change(&l)
 		if e, err := s.ExplainLogged(&l); e != nil || !errors.Is(err, evaluation.ErrOtherwise) {
 			t.Errorf("%s: explained %v, %v", what, e, err)

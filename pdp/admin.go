@@ -19,6 +19,7 @@ import (
 const (
 	PathLogExport     = "/admin/v1/log/export"
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
+	PathLogProof      = "/admin/v1/log/proof"
 	PathReload        = "/admin/v1/reload"
 )
 
@@ -29,6 +30,7 @@ func adminRoutes(e *echo.Echo, engine *evaluation.Engine, who *callers, policies
 	e.GET("/readyz", serveReady(engine, log))
 	e.GET(PathLogExport, serveExport(log), audit)
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
+	e.GET(PathLogProof, serveProof(log), audit)
 	e.POST(PathReload, serveReload(engine, policies), admin)
 }
 
@@ -93,28 +95,6 @@ func serveReload(engine *evaluation.Engine, policies *supply) echo.HandlerFunc {
 	}
 }
 
-// serveExport streams the log's entries from ?from= up to but without ?until=,
-// one JSON object a line.
-func serveExport(log *decisionlog.Log) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		size := log.Head().Size
-		from, err := indexParam(c, "from", 0)
-		if err != nil {
-			return err
-		}
-		until, err := indexParam(c, "until", size)
-		if err != nil {
-			return err
-		}
-		c.Response().Header().Set(echo.HeaderContentType, "application/jsonl")
-		if err := http.NewResponseController(c.Response()).SetWriteDeadline(noDeadline); err != nil {
-			return fmt.Errorf("lift write deadline: %w", err)
-		}
-		_, err = log.Export(c.Request().Context(), c.Response(), from, min(until, size))
-		return err
-	}
-}
-
 func indexParam(c echo.Context, name string, standard int64) (int64, error) {
 	text := c.QueryParam(name)
 	if text == "" {
@@ -125,10 +105,4 @@ func indexParam(c echo.Context, name string, standard int64) (int64, error) {
 		return 0, authzen.Invalid("", "has a %s that is not an index: %q", name, text)
 	}
 	return n, nil
-}
-
-// serveCheckpoint tells how many entries the log has and the root of their
-// tree.
-func serveCheckpoint(log *decisionlog.Log) echo.HandlerFunc {
-	return func(c echo.Context) error { return writeJSON(c, http.StatusOK, log.Head()) }
 }

@@ -42,6 +42,7 @@ type Config struct {
 	MaxResults  int    // of a search in one answer; 0 means 10,000
 	PageKey     string // signs page tokens; "" is a random one
 	Durability  decisionlog.Durability
+	DecisionLog LogConfig
 	Log         *slog.Logger
 	Ready       func(main, admin string) // called with the listeners' URLs once they answer
 }
@@ -72,7 +73,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer listeners.close()
-	log, err := decisionlog.Open(c.State, decisionlog.Config{Durability: c.Durability})
+	log, err := openLog(c)
 	if err != nil {
 		return err
 	}
@@ -119,6 +120,11 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, engine *ev
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return policies.reloadOn(ctx, c.Reload) })
 	group.Go(func() error { return watchLog(ctx, log) })
+	group.Go(func() error { return signCheckpoints(ctx, log, c.Log) })
+	group.Go(func() error { return prune(ctx, log, c.DecisionLog.Retention, c.Log) })
+	for _, to := range c.DecisionLog.sinks() {
+		group.Go(func() error { return send(ctx, log, to, c.Log) })
+	}
 	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
 	if c.Ready != nil {
 		c.Ready(l.mainURL(), l.adminURL())
@@ -138,17 +144,6 @@ func serveOn(s *http.Server, l net.Listener, config *tls.Config) error {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)
-}
-
-// watchLog ends the service when a commit has failed in a way that leaves open
-// what is on disk.
-func watchLog(ctx context.Context, log *decisionlog.Log) error {
-	select {
-	case <-log.Failed():
-		return log.Err()
-	case <-ctx.Done():
-		return nil
-	}
 }
 
 // drain lets the requests that run when ctx ends come to their end.

@@ -59,6 +59,9 @@ func refusal(response *http.Response) error {
 	if err := json.UnmarshalRead(response.Body, &answer); err != nil {
 		return fmt.Errorf("ask the running server: %s", response.Status)
 	}
+	if response.StatusCode == http.StatusUnprocessableEntity {
+		return &decisionlog.IntegrityError{Index: -1, Reason: "does not prove it: " + answer.Error.Message}
+	}
 	err := fmt.Errorf("ask the running server: %s", answer.Error.Message)
 	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
 		err = fmt.Errorf("%w (%s has the API key)", err, apiKeyVariable)

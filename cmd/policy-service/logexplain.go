@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/policy-service/policy-service/evaluation"
@@ -14,9 +10,9 @@ import (
 )
 
 type logExplainCmd struct {
-	ID    string `arg:"" help:"Decision-ID of the answer; of item n of a batch, with .n behind it."`
-	State string `help:"Directory of the decision log, on which a server may be running; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
-	JSON  bool   `name:"json" help:"Print the explanation as JSON."`
+	stateFlag
+	ID   string `arg:"" help:"Decision-ID of the answer; of item n of a batch, with .n behind it."`
+	JSON bool   `name:"json" help:"Print the explanation as JSON."`
 }
 
 func (c *logExplainCmd) Run(ctx context.Context) error {
@@ -51,7 +47,7 @@ func (c *logExplainCmd) explain(logged *evaluation.Logged) (*evaluation.Explanat
 // find returns the decision of that id.
 func (c *logExplainCmd) find(ctx context.Context) (*evaluation.Logged, error) {
 	entryID, _, _ := strings.Cut(c.ID, ".")
-	entry, err := findEntry(ctx, c.State, entryID)
+	entry, err := c.findEntry(ctx, entryID)
 	if err != nil {
 		return nil, err
 	}
@@ -71,23 +67,18 @@ func (c *logExplainCmd) find(ctx context.Context) (*evaluation.Logged, error) {
 }
 
 // findEntry returns the entry of a log that has the id.
-func findEntry(ctx context.Context, state, id string) (*decisionlog.Entry, error) {
-	r, w := io.Pipe()
-	defer r.Close()
-	go func() { w.CloseWithError(exportLog(ctx, state, w, 0, -1)) }()
-	for lines := bufio.NewReader(r); ; {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("there is no decision %s in %s", id, state)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !bytes.Contains(line, []byte(id)) {
-			continue // most lines need not be read
-		}
-		if entry, err := evaluation.ReadEntry(line); err != nil || entry.ID == id {
-			return entry, err
-		}
+func (c *logExplainCmd) findEntry(ctx context.Context, id string) (found *decisionlog.Entry, err error) {
+	log, err := c.open()
+	if err != nil {
+		return nil, err
 	}
+	defer log.Close()
+	err = eachLine(ctx, log, decisionlog.Filter{ID: id}, func(line []byte) (err error) {
+		found, err = evaluation.ReadEntry(line)
+		return err
+	})
+	if err == nil && found == nil {
+		err = fmt.Errorf("there is no decision %s in %s", id, c.State)
+	}
+	return found, err
 }

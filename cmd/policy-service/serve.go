@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
@@ -34,6 +35,7 @@ type serveCmd struct {
 	Auth            authFlag               `help:"Who may ask, and what, as YAML: see auth in the README. It belongs in the file of --config." placeholder:"YAML"`
 	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated."`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
+	Log             logFlags               `embed:"" prefix:"log."`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
 	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" placeholder:"N"`
 	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT"`
@@ -73,6 +75,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		MaxResults:  c.MaxResults,
 		PageKey:     c.PageKey,
 		Durability:  c.Durability,
+		DecisionLog: c.Log.config(),
 		Log:         newLogger(c.LogFormat),
 		Ready: func(main, admin string) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
@@ -95,6 +98,33 @@ func (a *authFlag) Decode(ctx *kong.DecodeContext) error {
 		text = string(read)
 	}
 	return yaml.UnmarshalWithOptions([]byte(text), &a.Auth, yaml.Strict())
+}
+
+// logFlags say how the decision log is kept.
+type logFlags struct {
+	SegmentBytes   int64                `help:"Size, in bytes, at which a new segment of the log is begun; ${default} without it." default:"268435456" placeholder:"BYTES"`
+	SegmentAge     time.Duration        `help:"Age at which a new segment is begun; ${default} without it." default:"24h" placeholder:"DURATION"`
+	RetentionAge   time.Duration        `help:"Age at which a segment is removed, as in 2160h; never without it." placeholder:"DURATION"`
+	RetentionBytes int64                `help:"Size of all segments beyond which the oldest are removed; none without it." placeholder:"BYTES"`
+	Hold           []decisionlog.Period `help:"Times whose entries are not removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`
+	CheckpointFile string               `help:"File that checkpoints are appended to, on another host or where nothing is deleted." placeholder:"FILE"`
+	CheckpointURL  string               `name:"checkpoint-url" help:"URL that checkpoints are posted to." placeholder:"URL"`
+	Mask           []string             `help:"Names of members whose values are masked in logged requests, beside those that look like secrets." placeholder:"NAME"`
+	Unmask         []string             `help:"Names of members that look like secrets and are none." placeholder:"NAME"`
+	AcceptRollback string               `help:"Start although the log lacks what its last checkpoint has, for this reason, which becomes an entry." placeholder:"REASON"`
+}
+
+func (f logFlags) config() pdp.LogConfig {
+	return pdp.LogConfig{
+		SegmentBytes:   f.SegmentBytes,
+		SegmentAge:     f.SegmentAge,
+		AcceptRollback: f.AcceptRollback,
+		Retention:      decisionlog.Retention{Age: f.RetentionAge, Bytes: f.RetentionBytes, Hold: f.Hold},
+		CheckpointFile: f.CheckpointFile,
+		CheckpointURL:  f.CheckpointURL,
+		Mask:           f.Mask,
+		Unmask:         f.Unmask,
+	}
 }
 
 // policyStore opens a policy store; without a directory, the embedded example.

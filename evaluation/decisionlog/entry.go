@@ -26,6 +26,7 @@ const (
 	KindRequest     Kind = "request"
 	KindApproval    Kind = "approval"
 	KindAdmin       Kind = "admin"
+	KindPruned      Kind = "pruned" // entries {"from", "until"} are gone, all but their hashes
 )
 
 // An Entry is one line of the log: what was asked, what was answered, and all
