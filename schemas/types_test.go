@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
@@ -29,10 +30,17 @@ var goTypes = map[string]struct {
 	value any
 	role  role
 }{
+	"AccessRequest":       {authzen.AccessRequest{}, response},
 	"Action":              {authzen.Action{}, request},
+	"Approval":            {authzen.Approval{}, response},
+	"ApprovalRequest":     {authzen.ApprovalRequest{}, request},
+	"ApprovalTerms":       {authzen.ApprovalTerms{}, request},
 	"AuthorizeRequest":    {authzen.AuthorizeRequest{}, request},
 	"AuthorizeResponse":   {authzen.AuthorizeResponse{}, response},
+	"Callback":            {authzen.Callback{}, request},
+	"Cancellation":        {authzen.Cancellation{}, request},
 	"Decision":            {authzen.Decision{}, response},
+	"Denial":              {authzen.Denial{}, request},
 	"Entity":              {authzen.Entity{}, request},
 	"Error":               {authzen.Error{}, response},
 	"ErrorResponse":       {authzen.ErrorResponse{}, response},
@@ -44,6 +52,15 @@ var goTypes = map[string]struct {
 	"Obligation":          {authzen.Obligation{}, response},
 	"PartialAction":       {authzen.Action{}, partial},
 	"PartialEntity":       {authzen.Entity{}, partial},
+	"Problem":             {authzen.Problem{}, response},
+	"ResponseAction":      {authzen.Action{}, response},
+	"ResponseEntity":      {authzen.Entity{}, response},
+	"Submission":          {authzen.Submission{}, request},
+	"SubmissionItem":      {authzen.SubmissionItem{}, request},
+	"Task":                {authzen.Task{}, response},
+	"TaskItem":            {authzen.TaskItem{}, response},
+	"TaskResponse":        {authzen.TaskResponse{}, response},
+	"TaskResult":          {authzen.TaskResult{}, response},
 }
 
 func TestSchemasMatchTypes(t *testing.T) {
@@ -84,7 +101,7 @@ func match(t *testing.T, path string, node map[string]any, typ reflect.Type, rol
 		return
 	}
 	switch {
-	case typ == reflect.TypeFor[jsontext.Value]():
+	case typ == reflect.TypeFor[jsontext.Value](), typ == reflect.TypeFor[time.Time]():
 	case typ.Kind() == reflect.Struct:
 		matchMembers(t, path, schema, typ, role)
 	case typ.Kind() == reflect.Slice:
@@ -145,6 +162,8 @@ func fieldsOf(typ reflect.Type) map[string]field {
 
 func jsonType(typ reflect.Type) string {
 	switch {
+	case typ == reflect.TypeFor[time.Time]():
+		return "string"
 	case typ == reflect.TypeFor[jsontext.Value](), typ.Kind() == reflect.Struct, typ.Kind() == reflect.Map:
 		return "object"
 	case typ.Kind() == reflect.Slice:
@@ -212,6 +231,10 @@ func (s *schema) readTypes(value any) {
 }
 
 func (s *schema) join(other schema, first bool) {
+	if other.nullable && len(other.types) == 0 {
+		s.nullable = true
+		return
+	}
 	if first {
 		s.required = other.required
 	}
