@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -23,7 +24,8 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 	if err != nil {
 		return nil, err
 	}
-	b := batch{snapshot: s, environment: Environment{Time: start}, describe: e.config.ItemError}
+	ctx = identified(ctx)
+	b := batch{ctx: ctx, engine: e, snapshot: s, time: start}
 	for _, item := range req.Items() {
 		if decision := b.decide(item); req.Options.Semantic.Stops(decision) {
 			break
@@ -50,11 +52,12 @@ func (e *Engine) evaluateSingle(ctx context.Context, req *authzen.EvaluationsReq
 
 // A batch collects the decisions of its items, for the PEP and for the log.
 type batch struct {
-	snapshot    *Snapshot
-	environment Environment
-	describe    func(error) *authzen.Error
-	decisions   []authzen.Decision
-	results     []decisionlog.Result
+	ctx       context.Context
+	engine    *Engine
+	snapshot  *Snapshot
+	time      time.Time
+	decisions []authzen.Decision
+	results   []decisionlog.Result
 }
 
 // decide decides one item and returns the decision.
@@ -63,9 +66,6 @@ func (b *batch) decide(item authzen.Item) bool {
 	if err != nil {
 		b.add(b.failed(err))
 		return false
-	}
-	for i := range outcome.Obligations {
-		outcome.Obligations[i].ID = fmt.Sprintf("%d.%s", len(b.decisions), outcome.Obligations[i].ID)
 	}
 	b.add(outcome)
 	return outcome.Decision
@@ -76,10 +76,13 @@ func (b *batch) outcome(item authzen.Item) (*Outcome, error) {
 	if item.Err != nil {
 		return nil, item.Err
 	}
-	outcome, err := b.snapshot.Decide(item.Request, b.environment)
+	n := len(b.decisions)
+	outcome, err := b.engine.decide(b.ctx, asked{
+		snapshot: b.snapshot, time: b.time, call: callFrom(b.ctx).item(n), item: fmt.Sprintf("%d.", n), request: item.Request,
+	})
 	var invalid *authzen.ValidationError
 	if errors.As(err, &invalid) {
-		err = invalid.Below(fmt.Sprintf("/evaluations/%d", len(b.decisions)))
+		err = invalid.Below(fmt.Sprintf("/evaluations/%d", n))
 	}
 	return outcome, err
 }
@@ -87,7 +90,7 @@ func (b *batch) outcome(item authzen.Item) (*Outcome, error) {
 // failed is the denial of an item that could not be decided.
 func (b *batch) failed(err error) *Outcome {
 	out := &Outcome{Result: decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
-	if shown := b.describe(err); shown != nil {
+	if shown := b.engine.config.ItemError(err); shown != nil {
 		out.Context = &authzen.DecisionContext{Error: shown}
 	}
 	return out

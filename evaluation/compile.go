@@ -52,6 +52,8 @@ func (c *compiler) compile() *Snapshot {
 	s.store = c.readEntities()
 	s.policies = c.readPolicies()
 	s.subjectTypes = c.readSubjectTypes(s.settings)
+	s.templates = c.readTemplates(s.settings)
+	c.checkApprovals(s.shapes)
 	return s
 }
 

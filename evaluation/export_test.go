@@ -2,8 +2,6 @@ package evaluation
 
 import (
 	"github.com/cedar-policy/cedar-go"
-
-	"github.com/policy-service/policy-service/obligations"
 )
 
 // DecideCedar decides a request that is in Cedar's form already, as some are
@@ -11,5 +9,5 @@ import (
 func (s *Snapshot) DecideCedar(r cedar.Request) *Outcome {
 	q := &query{request: r, store: s.store}
 	decision, diagnostic := cedar.Authorize(s.policies.candidates(q), q, q.request)
-	return s.outcome(bool(decision), diagnostic, obligations.Support{})
+	return s.outcome(bool(decision), diagnostic, &query{})
 }

@@ -18,14 +18,17 @@ const (
 	contextSupport  = "supported_obligations" // what the PEP says it can meet
 	contextApproval = "approval"              // a claim, which only the service can make a fact
 	contextAction   = "action"                // where policies find the action's properties
+
+	contextJustification = "justification" // as approved it is a claim, too
 )
 
 // A query is a request as Cedar sees it. It is the entity store of one
 // evaluation: what the request says of its own entities, over what is stored.
 type query struct {
-	request cedar.Request
-	support obligations.Support
-	refused string // why no policy needs to be asked, or ""
+	request  cedar.Request
+	support  obligations.Support
+	approved string // template of the approval that stands, or ""
+	refused  string // why no policy needs to be asked, or ""
 
 	store *store
 	own   [2]entity // subject and resource, where the request says something of them
@@ -170,6 +173,7 @@ type claims struct {
 func (s *Snapshot) properties(path string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) (claims, error) {
 	said := claims{attributes: cedar.RecordMap{}}
 	r := newReader(raw, path, &s.settings)
+	r.drop = r.drop || uid.Type == typeAccessRequest
 	shape := s.shapes.entities[uid.Type]
 	err := r.members(func(name string) error {
 		parentType, isParent := parents[name]
@@ -270,6 +274,7 @@ func (s *Snapshot) context(q *query, req *authzen.EvaluationRequest, env Environ
 	if s.settings.Clock != "" {
 		values[cedar.String(s.settings.Clock)] = types.NewDatetime(env.Time)
 	}
+	s.approve(q, shape, env.Approval, values)
 	q.request.Context = cedar.NewRecord(values)
 	if name := missing(shape, values); name != "" {
 		return authzen.Invalid(below("/context", name), "is required by the schema")
@@ -290,6 +295,8 @@ func (s *Snapshot) readContext(q *query, shape *shape, raw jsontext.Value, into 
 			return nil
 		case contextApproval:
 			return nil
+		case contextJustification:
+			return r.justification(shape, into)
 		case contextAction:
 			return r.invalid("is where policies find the action's properties: send those")
 		}

@@ -47,22 +47,24 @@ type Demand struct {
 	// Obligations are those in Context or, where policies permit and Decision
 	// is false, those for want of which it is.
 	Obligations []authzen.Obligation
+	// Template is by which a person could lift a denial, or has to approve what
+	// is permitted; "" where no person can.
+	Template string
 }
 
 // Compose says what follows from what the policies decided. determining are
-// the terms of the policies that determined it, in a fixed order. Every
-// obligation of every one of them holds; an approval is asked for only when no
-// determining permit goes without, and then by the first one's template.
-func Compose(permitted bool, determining []*Terms, support Support) Demand {
+// the terms of the policies that determined it, in a fixed order, and approved
+// is the template of the approval that stands, if any. Every obligation of
+// every one of them holds; an approval is asked for only when no determining
+// permit goes without, and then by the first one's template.
+func Compose(permitted bool, determining []*Terms, support Support, approved string) Demand {
 	d := Demand{Decision: permitted}
 	for _, t := range determining {
 		for _, o := range t.Obligations {
 			d.add(o, support)
 		}
 	}
-	if template := approval(permitted, determining); template != "" {
-		d.add(approvalObligation(template), support)
-	}
+	d.approve(permitted, determining, support, approved)
 	context := authzen.DecisionContext{
 		ReasonUser:  reason(determining, func(t *Terms) string { return t.ReasonUser }),
 		ReasonAdmin: reason(determining, func(t *Terms) string { return t.ReasonAdmin }),
@@ -74,6 +76,23 @@ func Compose(permitted bool, determining []*Terms, support Support) Demand {
 		d.Context = &context
 	}
 	return d
+}
+
+// approve adds what is left for a person to say. Where an obligation withholds
+// the permit anyway, a person could not help.
+func (d *Demand) approve(permitted bool, determining []*Terms, support Support, approved string) {
+	if !permitted {
+		d.Template = requestable(determining, approved)
+		return
+	}
+	template := approval(determining, approved)
+	if template == "" {
+		return
+	}
+	if d.Decision {
+		d.Template = template
+	}
+	d.add(approvalObligation(template), support)
 }
 
 func (d *Demand) add(o Obligation, support Support) {
@@ -88,12 +107,23 @@ func (d *Demand) add(o Obligation, support Support) {
 }
 
 // approval returns the template of the first determining permit, or "" when
-// one of them permits without approval.
-func approval(permitted bool, determining []*Terms) string {
-	if !permitted || len(determining) == 0 || slices.ContainsFunc(determining, func(t *Terms) bool { return t.Approval == "" }) {
+// one of them permits without an approval other than the one that stands.
+func approval(determining []*Terms, approved string) string {
+	without := func(t *Terms) bool { return t.Approval == "" || t.Approval == approved }
+	if len(determining) == 0 || slices.ContainsFunc(determining, without) {
 		return ""
 	}
 	return determining[0].Approval
+}
+
+// requestable returns the template of the first determining forbid, or "" when
+// one of them is not to be lifted, or not by the approval that stands.
+func requestable(determining []*Terms, approved string) string {
+	final := func(t *Terms) bool { return t.Requestable == "" || t.Requestable == approved }
+	if len(determining) == 0 || slices.ContainsFunc(determining, final) {
+		return ""
+	}
+	return determining[0].Requestable
 }
 
 func approvalObligation(template string) Obligation {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -20,15 +21,21 @@ const (
 	PathLogExport     = "/admin/v1/log/export"
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
 	PathReload        = "/admin/v1/reload"
+	PathRequests      = "/admin/v1/requests"
+	PathApprovals     = "/admin/v1/approvals"
 )
 
 // adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, policies *supply, log *decisionlog.Log) {
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, policies *supply, log *decisionlog.Log) {
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
 	e.GET(PathLogExport, serveExport(log))
 	e.GET(PathLogCheckpoint, serveCheckpoint(log))
 	e.POST(PathReload, serveReload(engine, policies))
+	e.GET(PathRequests, serveRequests(approvals))
+	e.GET(PathRequests+"/:"+paramID, serveRequest(approvals))
+	e.POST(PathRequests+"/:"+paramID+"/decision", serveDecision(approvals))
+	e.POST(PathApprovals+"/:"+paramID+"/revoke", serveRevocation(approvals))
 }
 
 // serveReady says whether decisions can be made and recorded. A policy store

@@ -252,6 +252,7 @@ var variable = []struct {
 	name    string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "<id>"},
+	{regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`), "<jws>"},
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "<revision>"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
 }

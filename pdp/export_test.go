@@ -6,14 +6,16 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
 // NewHandlers returns what the listeners serve, with a log that is the test's
 // to harm. Without a store there is no snapshot.
-func NewHandlers(store fs.FS, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
-	engine := evaluation.NewEngine(log, evaluation.Config{ItemError: describe})
+func NewHandlers(state string, store fs.FS, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
+	engine, approvals, err := join(Config{State: state, Log: program}, "https://pdp.example.com", log)
+	if err != nil {
+		return nil, nil, err
+	}
 	policies := &supply{engine: engine}
 	if store != nil {
 		if policies, err = loadEmbedded(context.Background(), engine, store); err != nil {
@@ -25,8 +27,8 @@ func NewHandlers(store fs.FS, log *decisionlog.Log, program *slog.Logger) (main,
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, metadata, defaultMaxBody)
-	adminRoutes(a, engine, policies, log)
+	mainRoutes(m, engine, approvals, metadata, defaultMaxBody)
+	adminRoutes(a, engine, approvals, policies, log)
 	return m, a, nil
 }
 

@@ -18,6 +18,8 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // Config configures the service. PolicyDir or Policies, State, Listen,
@@ -74,25 +76,61 @@ func Run(ctx context.Context, c Config) (err error) {
 			err = errors.Join(err, closing)
 		}
 	}()
-	engine := evaluation.NewEngine(log, evaluation.Config{ItemError: describe, GuardShrink: c.GuardShrink})
+	engine, approvals, err := join(c, orDefault(c.PublicURL, listeners.mainURL()), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, approvals.Close()) }()
 	policies, err := supplyPolicies(ctx, engine, c)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, listeners, engine, policies, log)
+	return serve(ctx, c, listeners, engine, approvals, policies, log)
+}
+
+// join makes the engine and the Access Request Service, who ask each other:
+// which approval stands, and who may give one.
+func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *approval.Service, error) {
+	var engine *evaluation.Engine
+	approvals, err := approval.Open(c.State, approval.Config{
+		BaseURL: baseURL,
+		Template: func(tenant, name string) (authzen.ApprovalTemplate, error) {
+			return engine.ApprovalTemplate(tenant, name)
+		},
+		May: func(ctx context.Context, tenant string, req *authzen.EvaluationRequest) (bool, error) {
+			return engine.MayDecide(ctx, tenant, req)
+		},
+		Record: func(ctx context.Context, r approval.Record) error { return log.Append(ctx, entryOf(r)) },
+		Failed: func(err error) { c.Log.Error("access requests not swept", "error", err) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	engine = evaluation.NewEngine(log, evaluation.Config{
+		ItemError: describe, GuardShrink: c.GuardShrink, Approvals: approvals, Offer: approvals.Offer,
+	})
+	return engine, approvals, nil
+}
+
+// entryOf is the log entry of a transition.
+func entryOf(r approval.Record) *decisionlog.Entry {
+	return &decisionlog.Entry{
+		ID: r.ID, Time: r.Time, Tenant: r.Tenant, Kind: decisionlog.Kind(r.Kind),
+		Request: r.Body, Caller: r.Caller, RequestID: r.RequestID,
+	}
 }
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engine, policies *supply, log *decisionlog.Log) error {
+func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engine, approvals *approval.Service, policies *supply, log *decisionlog.Log) error {
 	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
 	if err != nil {
 		return err
 	}
 	main := newEcho(c.Log)
-	mainRoutes(main, engine, metadata, orDefault(c.MaxBody, defaultMaxBody))
+	mainRoutes(main, engine, approvals, metadata, orDefault(c.MaxBody, defaultMaxBody))
 	admin := newEcho(c.Log)
-	adminRoutes(admin, engine, policies, log)
+	adminRoutes(admin, engine, approvals, policies, log)
 
 	unpublish, err := publishAdmin(c.State, l.adminURL())
 	if err != nil {
@@ -106,6 +144,7 @@ func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engin
 	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return policies.reloadOn(ctx, c.Reload) })
+	group.Go(func() error { return approvals.Run(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })
 	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
 	if c.Ready != nil {

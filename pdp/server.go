@@ -10,19 +10,29 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // mainRoutes of the main listener. What is below a tenant's path is decided by
 // the tenant's policies.
-func mainRoutes(e *echo.Echo, engine *evaluation.Engine, metadata authzen.Metadata, maxBody int64) {
+func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, metadata authzen.Metadata, maxBody int64) {
 	for _, base := range []string{"", pathTenant} {
+		e.POST(base+authzen.PathRequests, serveSubmit(approvals, maxBody))
+		e.GET(base+authzen.PathRequests+"/:"+paramID, serveTask(approvals))
+		for _, method := range []string{http.MethodPost, http.MethodDelete} {
+			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, maxBody))
+		}
+		e.GET(base+authzen.PathRequestSchemas+"/:"+paramID, serveRequestSchema(engine))
+		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
+
 		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate))
 		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations))
 		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata))
 	}
 	e.POST(authzen.PathAuthorize, handle(maxBody, engine.Authorize))
+	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, maxBody))
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }
 
@@ -74,10 +84,14 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 		if told.Status >= http.StatusInternalServerError {
 			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "error", err)
 		}
-		if told.Status == http.StatusServiceUnavailable {
+		if told.Status == http.StatusServiceUnavailable || told.Status == http.StatusTooManyRequests {
 			c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
 		}
-		if err := writeJSON(c, told.Status, authzen.ErrorResponse{Error: *told}); err != nil {
+		answer := func() error { return writeJSON(c, told.Status, authzen.ErrorResponse{Error: *told}) }
+		if hasProblems(c.Request().URL.Path) {
+			answer = func() error { return writeBody(c, told.Status, mimeProblem, problem(err, told)) }
+		}
+		if err := answer(); err != nil {
 			log.Error("answer an error", "error", err)
 		}
 	}
