@@ -65,6 +65,9 @@ func Compose(permitted bool, determining []*Terms, support Support, approved str
 		}
 	}
 	d.approve(permitted, determining, support, approved)
+	if permitted && approved != "" { // why one had to wait is no reason any more
+		determining = slices.DeleteFunc(slices.Clone(determining), func(t *Terms) bool { return t.Approval == approved })
+	}
 	context := authzen.DecisionContext{
 		ReasonUser:  reason(determining, func(t *Terms) string { return t.ReasonUser }),
 		ReasonAdmin: reason(determining, func(t *Terms) string { return t.ReasonAdmin }),

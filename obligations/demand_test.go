@@ -195,6 +195,16 @@ func TestComposeTemplate(t *testing.T) {
 	}
 }
 
+// Once it is approved, a permit no longer says what it waited for.
+func TestComposeApprovedReason(t *testing.T) {
+	waits := &obligations.Terms{ReasonUser: "Ask first.", Approval: "sre"}
+	got := obligations.Compose(permit, []*obligations.Terms{waits, {ReasonUser: "Mind the gap."}}, obligations.Support{}, "sre")
+	want := obligations.Demand{Decision: true, Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Mind the gap."}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("demand (-want +got):\n%s", diff)
+	}
+}
+
 // Composing changes nothing of the terms, which every decision shares.
 func TestComposeKeepsTerms(t *testing.T) {
 	terms := []*obligations.Terms{asks("notification", `{"to":"soc","body":"b"}`, false), asks("custom", `{}`, false)}

@@ -68,7 +68,7 @@ type Approval struct {
 	ID     string    `json:"id"`
 	At     time.Time `json:"at"`
 	Until  time.Time `json:"until"`
-	Uses   []string  `json:"uses,omitempty"`  // request id of each; "" for none
+	Uses   []string  `json:"uses,omitempty"`  // where they are counted, the request id of each; "" for none
 	Ended  string    `json:"ended,omitzero"`  // revoked or superseded
 	Reason string    `json:"reason,omitzero"` // why it ended
 }
@@ -104,7 +104,8 @@ const (
 )
 
 // next returns the request after the event. It is the whole state machine. An
-// event that changes nothing is an error, and r is never changed.
+// event that the request is in no state for is an ErrTaskState, and r is never
+// changed.
 func next(r Request, e event, now time.Time) (Request, error) {
 	r.Items = slices.Clone(r.Items)
 	if e.kind == eventEscalate {
@@ -192,10 +193,11 @@ func (a *Approval) next(e event, uses int, now time.Time) (*Approval, error) {
 	case eventSupersede:
 		changed.Ended, changed.Reason = endSuperseded, e.reason
 	case eventUse:
-		if left, counted := a.left(uses, e.requestID); counted && left == 0 {
+		left, counted := a.left(uses, e.requestID)
+		switch {
+		case counted && left == 0:
 			return a, fmt.Errorf("%w: the approval is used up", ErrTaskState)
-		}
-		if !a.usedFor(e.requestID) {
+		case counted && !a.usedFor(e.requestID):
 			changed.Uses = append(slices.Clone(a.Uses), e.requestID)
 		}
 	}
