@@ -4,6 +4,7 @@
 # make interop DIR=…   the public AuthZEN interop fixtures in DIR, against the binary
 # make differential N=…  N random cases against the official Cedar engine (needs node)
 # make prove    the index, the corpus, the planted bugs and the limits, at full length
+# make crash    kill the program many times, with decisions and approvals in flight
 # make fuzz     every fuzz target for FUZZTIME each
 
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -11,7 +12,7 @@ FUZZTIME   ?= 10m
 N          ?= 100000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run test check interop differential prove fuzz bench clean
+.PHONY: build run test check interop differential prove crash fuzz bench clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
@@ -37,6 +38,9 @@ differential:
 
 prove:
 	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestAtLimits|TestCostly' -corpus.all -index.n 1000000 -mutants -limits
+
+crash:
+	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50
 
 # go test fuzzes one target at a time.
 fuzz:

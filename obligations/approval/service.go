@@ -31,6 +31,9 @@ type Config struct {
 	May func(ctx context.Context, tenant string, req *authzen.EvaluationRequest) (bool, error)
 	// Record records a transition, and returns when the record is durable.
 	Record func(context.Context, Record) error
+	// Recorded reports whether a record that may have been recorded was. Without
+	// it such a record is recorded again, under the same id.
+	Recorded func(ctx context.Context, id string) (bool, error)
 	// Denials resolves a denial that is named by its evaluation alone. Without
 	// it such a denial proves nothing.
 	Denials Denials
@@ -125,14 +128,14 @@ func (s *Service) JWKS() jose.JSONWebKeySet { return s.ring().jwks() }
 func (s *Service) transact(ctx context.Context, f func(txn) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.flush(ctx); err != nil {
+	if err := s.recover(ctx); err != nil {
 		return err
 	}
 	s.behind = true
 	if err := s.db.Update(func(tx *bolt.Tx) error { return f(txn{tx}) }); err != nil {
 		return err
 	}
-	if err := s.flush(ctx); err != nil {
+	if err := s.flush(ctx, s.config.Record); err != nil {
 		return err
 	}
 	close(s.changed)
@@ -144,18 +147,30 @@ func (s *Service) transact(ctx context.Context, f func(txn) error) error {
 func (s *Service) view(ctx context.Context, f func(txn) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.flush(ctx); err != nil {
+	if err := s.recover(ctx); err != nil {
 		return err
 	}
 	return s.db.View(func(tx *bolt.Tx) error { return f(txn{tx}) })
 }
 
-// flush moves the records of the outbox into the log. A record may get there
-// twice when the process ends in between; both then have one id.
-func (s *Service) flush(ctx context.Context) error {
+// recover moves records into the log that an earlier attempt has left in the
+// outbox. It may have got them into the log all the same.
+func (s *Service) recover(ctx context.Context) error {
 	if !s.behind {
 		return nil
 	}
+	return s.flush(ctx, func(ctx context.Context, r Record) error {
+		if s.config.Recorded != nil {
+			if done, err := s.config.Recorded(ctx, r.ID); done || err != nil {
+				return err
+			}
+		}
+		return s.config.Record(ctx, r)
+	})
+}
+
+// flush moves the records of the outbox into the log.
+func (s *Service) flush(ctx context.Context, record func(context.Context, Record) error) error {
 	var sent [][]byte
 	err := s.db.View(func(tx *bolt.Tx) error {
 		return tx.Bucket(bucketOutbox).ForEach(func(key, value []byte) error {
@@ -164,7 +179,7 @@ func (s *Service) flush(ctx context.Context) error {
 				return fmt.Errorf("read record: %w", err)
 			}
 			sent = append(sent, append([]byte{}, key...))
-			return s.config.Record(ctx, r)
+			return record(ctx, r)
 		})
 	})
 	if err != nil {
