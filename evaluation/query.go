@@ -25,10 +25,11 @@ const (
 // A query is a request as Cedar sees it. It is the entity store of one
 // evaluation: what the request says of its own entities, over what is stored.
 type query struct {
-	request  cedar.Request
-	support  obligations.Support
-	approved string // template of the approval that stands, or ""
-	refused  string // why no policy needs to be asked, or ""
+	evaluation *authzen.EvaluationRequest // as it was sent
+	request    cedar.Request
+	support    obligations.Support
+	approved   string // template of the approval that stands, or ""
+	refused    string // why no policy needs to be asked, or ""
 
 	store *store
 	own   [2]entity // subject and resource, where the request says something of them
@@ -68,7 +69,7 @@ func (s *Snapshot) query(req *authzen.EvaluationRequest, env Environment) (*quer
 		return nil, err
 	}
 	action := cedar.NewEntityUID("Action", cedar.String(req.Action.Name))
-	q := &query{store: s.store, request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
+	q := &query{store: s.store, evaluation: req, request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
 	if q.refused = s.refuse(q.request); q.refused != "" {
 		return q, nil
 	}

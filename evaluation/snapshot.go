@@ -88,7 +88,7 @@ func (s *Snapshot) outcome(permitted bool, diagnostic cedar.Diagnostic, q *query
 		out.Policies = append(out.Policies, string(reason.PolicyID))
 		terms[i] = s.policies.byID[reason.PolicyID].terms
 	}
-	demand := obligations.Compose(permitted, terms, q.support, q.approved)
+	demand := obligations.Compose(permitted, terms, obligations.Request{Support: q.support, Approved: q.approved, Evaluation: q.evaluation})
 	out.Decision, out.Context, out.Obligations, out.Template = demand.Decision, demand.Context, demand.Obligations, demand.Template
 	return out
 }

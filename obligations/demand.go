@@ -52,21 +52,27 @@ type Demand struct {
 	Template string
 }
 
+// A Request is what counts of a request beside the decision about it.
+type Request struct {
+	Support    Support
+	Approved   string                     // template of the approval that stands, or ""
+	Evaluation *authzen.EvaluationRequest // from which obligations are filled in; nil leaves them as they are
+}
+
 // Compose says what follows from what the policies decided. determining are
-// the terms of the policies that determined it, in a fixed order, and approved
-// is the template of the approval that stands, if any. Every obligation of
-// every one of them holds; an approval is asked for only when no determining
-// permit goes without, and then by the first one's template.
-func Compose(permitted bool, determining []*Terms, support Support, approved string) Demand {
+// the terms of the policies that determined it, in a fixed order. Every
+// obligation of every one of them holds; an approval is asked for only when no
+// determining permit goes without, and then by the first one's template.
+func Compose(permitted bool, determining []*Terms, r Request) Demand {
 	d := Demand{Decision: permitted}
 	for _, t := range determining {
 		for _, o := range t.Obligations {
-			d.add(o, support)
+			d.add(o, r)
 		}
 	}
-	d.approve(permitted, determining, support, approved)
-	if permitted && approved != "" { // why one had to wait is no reason any more
-		determining = slices.DeleteFunc(slices.Clone(determining), func(t *Terms) bool { return t.Approval == approved })
+	d.approve(permitted, determining, r)
+	if permitted && r.Approved != "" { // why one had to wait is no reason any more
+		determining = slices.DeleteFunc(slices.Clone(determining), func(t *Terms) bool { return t.Approval == r.Approved })
 	}
 	context := authzen.DecisionContext{
 		ReasonUser:  reason(determining, func(t *Terms) string { return t.ReasonUser }),
@@ -83,29 +89,29 @@ func Compose(permitted bool, determining []*Terms, support Support, approved str
 
 // approve adds what is left for a person to say. Where an obligation withholds
 // the permit anyway, a person could not help.
-func (d *Demand) approve(permitted bool, determining []*Terms, support Support, approved string) {
+func (d *Demand) approve(permitted bool, determining []*Terms, r Request) {
 	if !permitted {
-		d.Template = requestable(determining, approved)
+		d.Template = requestable(determining, r.Approved)
 		return
 	}
-	template := approval(determining, approved)
+	template := approval(determining, r.Approved)
 	if template == "" {
 		return
 	}
 	if d.Decision {
 		d.Template = template
 	}
-	d.add(approvalObligation(template), support)
+	d.add(approvalObligation(template), r)
 }
 
-func (d *Demand) add(o Obligation, support Support) {
-	if o.Withhold && !support.Has(o.Type) {
+func (d *Demand) add(o Obligation, r Request) {
+	if o.Withhold && !r.Support.Has(o.Type) {
 		d.Decision = false
 	}
 	d.Obligations = append(d.Obligations, authzen.Obligation{
 		ID:         fmt.Sprintf("obligation-%d", len(d.Obligations)+1),
 		Type:       o.Type,
-		Properties: o.Properties,
+		Properties: fill(o.Properties, r.Evaluation),
 	})
 }
 
