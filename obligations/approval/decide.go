@@ -127,6 +127,7 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 	properties, err := json.Marshal(map[string]any{
 		"template": i.Template, "requester": id{r.Subject.Type, r.Subject.ID}, "actor": actor,
 		"action": i.Action.Name, "resource_type": i.Resource.Type, "resource_id": i.Resource.ID,
+		"resource": id{i.Resource.Type, i.Resource.ID},
 		"context": i.Bound.Context,
 	}, json.Deterministic(true))
 	if err != nil {

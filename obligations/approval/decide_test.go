@@ -54,7 +54,7 @@ func TestQuestion(t *testing.T) {
 	if _, err := d.Decide(t.Context(), id, approves("carol")); err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"action":"tool.invoke","actor":"","context":{"workflow_id":"wf-1"},"requester":{"type":"agent","id":"agent-7"},"resource_id":"github.push_code","resource_type":"tool","template":"sre"}`
+	const want = `{"action":"tool.invoke","actor":"","context":{"workflow_id":"wf-1"},"requester":{"type":"agent","id":"agent-7"},"resource":{"type":"tool","id":"github.push_code"},"resource_id":"github.push_code","resource_type":"tool","template":"sre"}`
 	if asked.Action.Name != "approval.approve" || asked.Resource.Type != "access_request" || asked.Resource.ID != id || string(asked.Resource.Properties) != want {
 		t.Errorf("asked %+v", asked)
 	}
