@@ -37,3 +37,18 @@ var NewRouter = newEcho
 
 // NewServer is for the deadlines of the listeners.
 var NewServer = newServer
+
+// NewCall returns how PEPs are called back.
+func NewCall(allowed []string, secret []byte) (func(ctx context.Context, endpoint string, body []byte) error, error) {
+	c, err := newCaller(allowed, secret)
+	if err != nil {
+		return nil, err
+	}
+	return c.call, nil
+}
+
+// CheckAddress and ErrPrivate are for addresses that no test can have.
+var (
+	CheckAddress = checkAddress
+	ErrPrivate   = errPrivate
+)

@@ -33,17 +33,19 @@ type Config struct {
 	Reload          <-chan os.Signal  // reads the store at once
 	Policies        fs.FS             // a policy store that does not change, without PolicyDir
 
-	State       string // directory of the decision log
-	Listen      string // address of the main listener, host:port
-	AdminListen string // address of the admin listener, host:port
-	PublicURL   string // what PEPs call the service; the main listener's own address when empty
-	TLSCert     string // PEM files of the main listener; both or neither
-	TLSKey      string
-	Insecure    bool  // serve others than this host although callers are not authenticated
-	MaxBody     int64 // bytes of a request; 0 means 1 MiB
-	Durability  decisionlog.Durability
-	Log         *slog.Logger
-	Ready       func(main, admin string) // called with the listeners' URLs once they answer
+	State          string // directory of the decision log
+	Listen         string // address of the main listener, host:port
+	AdminListen    string // address of the admin listener, host:port
+	PublicURL      string // what PEPs call the service; the main listener's own address when empty
+	TLSCert        string // PEM files of the main listener; both or neither
+	TLSKey         string
+	Insecure       bool  // serve others than this host although callers are not authenticated
+	MaxBody        int64 // bytes of a request; 0 means 1 MiB
+	Durability     decisionlog.Durability
+	Callbacks      []string // URLs at or below which PEPs may be called back; none for no callbacks
+	CallbackSecret []byte   // by which callbacks are signed
+	Log            *slog.Logger
+	Ready          func(main, admin string) // called with the listeners' URLs once they answer
 }
 
 const (
@@ -92,6 +94,10 @@ func Run(ctx context.Context, c Config) (err error) {
 // join makes the engine and the Access Request Service, who ask each other:
 // which approval stands, and who may give one.
 func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *approval.Service, error) {
+	caller, err := newCaller(c.Callbacks, c.CallbackSecret)
+	if err != nil {
+		return nil, nil, err
+	}
 	var engine *evaluation.Engine
 	approvals, err := approval.Open(c.State, approval.Config{
 		BaseURL: baseURL,
@@ -104,6 +110,9 @@ func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *
 		Record:   func(ctx context.Context, r approval.Record) error { return log.Append(ctx, entryOf(r)) },
 		Recorded: func(ctx context.Context, id string) (bool, error) { return isRecent(ctx, log, id) },
 		Failed:   func(err error) { c.Log.Error("access requests not swept", "error", err) },
+
+		CallbackAllowed: c.Callbacks,
+		Call:            caller.call,
 	})
 	if err != nil {
 		return nil, nil, err

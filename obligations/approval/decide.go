@@ -128,7 +128,7 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 		"template": i.Template, "requester": id{r.Subject.Type, r.Subject.ID}, "actor": actor,
 		"action": i.Action.Name, "resource_type": i.Resource.Type, "resource_id": i.Resource.ID,
 		"resource": id{i.Resource.Type, i.Resource.ID},
-		"context": i.Bound.Context,
+		"context":  i.Bound.Context,
 	}, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("encode question: %w", err)

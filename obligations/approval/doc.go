@@ -25,6 +25,10 @@
 // than anything that came of it can matter, so that the PEP can learn how it
 // ended, and is then forgotten.
 //
+// A PEP that has asked for it is called back when its request is decided, at
+// least once if it can be reached. What it is told is how the task stands and
+// never the approval; the task is where the truth is.
+//
 // # What an approval is bound to
 //
 // To the tenant, to the caller that asked, to the subject with its properties
@@ -42,6 +46,7 @@
 //	approvals  approval id → task id ‖ 0 ‖ item
 //	pending    tenant ‖ 0 ‖ caller ‖ 0 ‖ task id → nothing
 //	due        seconds, 8 bytes big-endian ‖ task id → nothing
+//	notices    seconds, 8 bytes big-endian ‖ task id → nothing
 //	keys       SHA-256 of tenant, caller, Idempotency-Key → SHA-256 of the body ‖ task id
 //	tokens     jti of a binding token that was used → its expiry, in seconds
 //	outbox     sequence, 8 bytes big-endian → record that is not in the log yet

@@ -54,6 +54,9 @@ func submitted(r *Request, c Caller) Record {
 	return newRecord(RecordRequest, r, body, r.Submitted, c.RequestID)
 }
 
+// ofApprovals are the events that make or change an approval.
+var ofApprovals = []eventKind{eventVote, eventUse, eventRevoke, eventSupersede}
+
 // transition is the record of an event.
 func transition(r *Request, e event, now time.Time) Record {
 	body := change{
@@ -76,7 +79,10 @@ func transition(r *Request, e event, now time.Time) Record {
 		}
 		changed := changedItem{EvaluationID: i.EvaluationID, Template: i.Template, Status: i.Status}
 		if i.Approval != nil {
-			kind, changed.Approval, changed.Until = RecordApproval, i.Approval.ID, i.Approval.Until
+			changed.Approval, changed.Until = i.Approval.ID, i.Approval.Until
+			if slices.Contains(ofApprovals, e.kind) {
+				kind = RecordApproval
+			}
 		}
 		body.Items = append(body.Items, changed)
 	}

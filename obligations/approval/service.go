@@ -40,6 +40,8 @@ type Config struct {
 	// CallbackAllowed are the prefixes of URLs that PEPs may be called at;
 	// none, and no callback is accepted.
 	CallbackAllowed []string
+	// Call calls a PEP back. It is required where callbacks are allowed.
+	Call func(ctx context.Context, endpoint string, body []byte) error
 
 	// Failed hears of a sweep that failed; the next one tries again. It may be
 	// nil.

@@ -21,6 +21,7 @@ type Request struct {
 	Access      jsontext.Value    `json:"access,omitzero"`  // requested_access, as submitted
 	Client      jsontext.Value    `json:"client,omitzero"`  // as submitted; proves nothing
 	Callback    *authzen.Callback `json:"callback,omitempty"`
+	Notice      *Notice           `json:"notice,omitempty"` // that the PEP has yet to get
 	Submitted   time.Time         `json:"submitted"`
 	DecideBy    time.Time         `json:"decide_by"`
 	EscalateAt  time.Time         `json:"escalate_at,omitzero"`
@@ -31,6 +32,12 @@ type Request struct {
 	Items       []Item            `json:"items"`
 	Idempotency []byte            `json:"idempotency,omitzero"` // key in the bucket keys
 	Submission  []byte            `json:"submission,omitzero"`  // its fingerprint
+}
+
+// A Notice is how far the attempts to call a PEP back have come.
+type Notice struct {
+	Due      time.Time `json:"due"`
+	Attempts int       `json:"attempts"`
 }
 
 // An Actor acts on behalf of another.
@@ -101,6 +108,8 @@ const (
 	eventUse       eventKind = "use"
 	eventRevoke    eventKind = "revoke"
 	eventSupersede eventKind = "supersede"
+	eventNotify    eventKind = "notify"      // the PEP was called back
+	eventNotNotify eventKind = "notify_fail" // it was not
 )
 
 // next returns the request after the event. It is the whole state machine. An
@@ -108,9 +117,13 @@ const (
 // changed.
 func next(r Request, e event, now time.Time) (Request, error) {
 	r.Items = slices.Clone(r.Items)
-	if e.kind == eventEscalate {
+	switch e.kind {
+	case eventEscalate:
 		return r.escalated(now)
+	case eventNotify, eventNotNotify:
+		return r.notified(e.kind == eventNotify, now)
 	}
+	wasPending := r.Status() == authzen.TaskPending
 	concerned := e.items
 	if concerned == nil {
 		concerned = r.pending()
@@ -128,7 +141,31 @@ func next(r Request, e event, now time.Time) (Request, error) {
 		}
 		r.Items[i] = item
 	}
+	if wasPending && wants(r.Callback, r.Status()) {
+		r.Notice = &Notice{Due: now}
+	}
 	return r, nil
+}
+
+// maxAttempts is how often a PEP is called back; its task is where the truth is.
+const maxAttempts = 8
+
+// notified notes an attempt to call the PEP back. The next is due twice as long
+// after it as the one before.
+func (r Request) notified(delivered bool, now time.Time) (Request, error) {
+	if r.Notice == nil {
+		return r, ErrTaskState
+	}
+	attempts := r.Notice.Attempts + 1
+	if r.Notice = nil; !delivered && attempts < maxAttempts {
+		r.Notice = &Notice{Due: now.Add(time.Second << attempts), Attempts: attempts}
+	}
+	return r, nil
+}
+
+// wants reports whether a callback is for that status.
+func wants(c *authzen.Callback, status authzen.TaskStatus) bool {
+	return c != nil && status != authzen.TaskPending && (len(c.Events) == 0 || slices.Contains(c.Events, string(status)))
 }
 
 func (r Request) escalated(now time.Time) (Request, error) {

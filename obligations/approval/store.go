@@ -27,6 +27,7 @@ var (
 	bucketTokens    = []byte("tokens")
 	bucketOutbox    = []byte("outbox")
 	bucketSigning   = []byte("signing")
+	bucketNotices   = []byte("notices")
 )
 
 // openStore opens the file, with every bucket.
@@ -36,7 +37,7 @@ func openStore(path string) (*bolt.DB, error) {
 		return nil, err
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, bucketOutbox, bucketSigning} {
+		for _, name := range [][]byte{bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, bucketOutbox, bucketSigning, bucketNotices} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
@@ -116,6 +117,9 @@ func derived(r *Request) []indexEntry {
 	entries := []indexEntry{{bucketDue, dueKey(r.due(), r.ID), nil}}
 	if r.Status() == authzen.TaskPending {
 		entries = append(entries, indexEntry{bucketPending, append(pendingPrefix(r.Tenant, &r.Caller), r.ID...), nil})
+	}
+	if r.Notice != nil {
+		entries = append(entries, indexEntry{bucketNotices, dueKey(r.Notice.Due, r.ID), nil})
 	}
 	for i, item := range r.Items {
 		if item.Approval != nil {
@@ -214,10 +218,11 @@ func (t txn) forget(now time.Time) error {
 	return nil
 }
 
-// overdue lists the requests to which something happens now, at most so many.
-func (t txn) overdue(now time.Time, most int) ([]*Request, error) {
+// overdue lists the requests to which something happens now, by an index of
+// times, at most so many.
+func (t txn) overdue(index []byte, now time.Time, most int) ([]*Request, error) {
 	var found []*Request
-	c := t.Bucket(bucketDue).Cursor()
+	c := t.Bucket(index).Cursor()
 	until := dueKey(now.Add(time.Second), "")
 	for key, _ := c.First(); key != nil && bytes.Compare(key, until) < 0 && len(found) < most; key, _ = c.Next() {
 		r, err := t.request(string(key[8:]))

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -20,7 +21,7 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			if err := errors.Join(s.Sweep(ctx), s.Notify(ctx)); err != nil && ctx.Err() == nil {
 				s.config.Failed(err)
 			}
 		}
@@ -50,7 +51,7 @@ func (s *Service) idle(ctx context.Context) (idle bool, err error) {
 		return false, err
 	}
 	err = s.view(ctx, func(tx txn) error {
-		due, err := tx.overdue(s.now(), 1)
+		due, err := tx.overdue(bucketDue, s.now(), 1)
 		idle = len(due) == 0
 		return err
 	})
@@ -59,7 +60,7 @@ func (s *Service) idle(ctx context.Context) (idle bool, err error) {
 
 func (s *Service) sweep(tx txn) error {
 	now := s.now()
-	due, err := tx.overdue(now, sweepBatch)
+	due, err := tx.overdue(bucketDue, now, sweepBatch)
 	if err != nil {
 		return err
 	}

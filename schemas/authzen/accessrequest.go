@@ -79,6 +79,12 @@ type Callback struct {
 	Events   []string `json:"events,omitempty"` // statuses; none is all terminal ones
 }
 
+// A Notification is what a PEP is called back with. It is no approval.
+type Notification struct {
+	State string `json:"state,omitzero"` // that of the callback
+	Task  Task   `json:"task"`
+}
+
 // A Cancellation says why a PEP no longer waits ("Cancellation").
 type Cancellation struct {
 	Reason  string `json:"reason,omitzero"`
