@@ -44,7 +44,7 @@ var update = flag.Bool("update", false, "write the wanted responses of testdata/
 // A response is its status, the headers, and the body with one line feed more.
 //
 // ${NAME/pointer} in a request is the string at that JSON Pointer in the body of
-// the response to NAME. With the header "Listener: admin", which is not sent, a
+// the response to NAME, and ${NAME/@Decision-ID} that header. With the header "Listener: admin", which is not sent, a
 // request goes to the admin listener. A file may bring a policy store: sections
 // that begin with "store/".
 func TestExchanges(t *testing.T) {
@@ -82,7 +82,7 @@ func testExchanges(t *testing.T, file string) {
 				to, data = strings.TrimPrefix(s.admin, "http://"), head+body
 			}
 			got := exchange(t, to, parseRequest(t, []byte(data)))
-			answers[name] = got.body
+			answers[name], answers[name+"/@Decision-ID"] = got.body, got.decisionID
 			if got.decisionID != "" {
 				decisions = append(decisions, got.decisionID)
 			}
@@ -129,6 +129,9 @@ func filled(t *testing.T, request []byte, answers map[string]string) string {
 	t.Helper()
 	return reference.ReplaceAllStringFunc(string(request), func(text string) string {
 		m := reference.FindStringSubmatch(text)
+		if id, ok := answers[m[1]+m[2]]; ok {
+			return id
+		}
 		var value any
 		if err := json.Unmarshal([]byte(answers[m[1]]), &value); err != nil {
 			t.Fatalf("%s: %v", text, err)

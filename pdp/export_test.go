@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // NewHandlers returns what the listeners serve, with a log that is the test's
@@ -52,3 +53,6 @@ var (
 	CheckAddress = checkAddress
 	ErrPrivate   = errPrivate
 )
+
+// Problem is what a PEP is told of an error by the Access Request API.
+func Problem(err error) authzen.Problem { return problem(err, describe(err)) }

@@ -1,7 +1,6 @@
 package pdp
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
@@ -108,8 +107,11 @@ func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *
 			return engine.MayDecide(ctx, tenant, req)
 		},
 		Record:   func(ctx context.Context, r approval.Record) error { return log.Append(ctx, entryOf(r)) },
-		Recorded: func(ctx context.Context, id string) (bool, error) { return isRecent(ctx, log, id) },
-		Failed:   func(err error) { c.Log.Error("access requests not swept", "error", err) },
+		Recorded: func(ctx context.Context, id string) (bool, error) { return engine.Recorded(ctx, id) },
+		Denials: func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {
+			return engine.Denial(ctx, tenant, id)
+		},
+		Failed: func(err error) { c.Log.Error("access requests not swept", "error", err) },
 
 		CallbackAllowed: c.Callbacks,
 		Call:            caller.call,
@@ -121,20 +123,6 @@ func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *
 		ItemError: describe, GuardShrink: c.GuardShrink, Approvals: approvals, Offer: approvals.Offer,
 	})
 	return engine, approvals, nil
-}
-
-// recent is how many entries back a record is looked for that was being written
-// when the program was killed: more than are written in that time.
-const recent = 20_000
-
-// isRecent reports whether the log ends with an entry of that id, or nearly.
-func isRecent(ctx context.Context, log *decisionlog.Log, id string) (bool, error) {
-	var tail bytes.Buffer
-	size := log.Head().Size
-	if _, err := log.Export(ctx, &tail, max(0, size-recent), size); err != nil {
-		return false, fmt.Errorf("look for record %s: %w", id, err)
-	}
-	return bytes.Contains(tail.Bytes(), fmt.Appendf(nil, `,"id":%q,`, id)), nil
 }
 
 // entryOf is the log entry of a transition.

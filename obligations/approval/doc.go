@@ -48,7 +48,7 @@
 //	due        seconds, 8 bytes big-endian ‖ task id → nothing
 //	notices    seconds, 8 bytes big-endian ‖ task id → nothing
 //	keys       SHA-256 of tenant, caller, Idempotency-Key → SHA-256 of the body ‖ task id
-//	tokens     jti of a binding token that was used → its expiry, in seconds
+//	tokens     jti of a denial that was asked to be lifted → its expiry, in seconds
 //	outbox     sequence, 8 bytes big-endian → record that is not in the log yet
 //	signing    key id → Ed25519 key, as JSON
 //

@@ -17,7 +17,7 @@ func (s *Service) Offer(d *authzen.RequestableDenial) (*authzen.AccessRequest, e
 		return nil, fmt.Errorf("approval template %q: %w", d.Template, err)
 	}
 	expires := s.window(d.Time)
-	proof, err := newProof(d, terms.Context, expires, s.config.NewID(), s.base(d.Tenant))
+	proof, err := newProof(d, terms.Context, expires, s.base(d.Tenant))
 	var invalid *authzen.ValidationError
 	if errors.As(err, &invalid) {
 		return nil, nil

@@ -34,7 +34,7 @@ type Config struct {
 	// Recorded reports whether a record that may have been recorded was. Without
 	// it such a record is recorded again, under the same id.
 	Recorded func(ctx context.Context, id string) (bool, error)
-	// Denials resolves a denial that is named by its evaluation alone. Without
+	// Denials resolve a denial that is named by its evaluation alone. Without
 	// it such a denial proves nothing.
 	Denials Denials
 	// CallbackAllowed are the prefixes of URLs that PEPs may be called at;
@@ -55,11 +55,10 @@ type Config struct {
 	RotateKeys       time.Duration    // after which a new key signs; 0 means 30 days
 }
 
-// Denials resolves an evaluation to the denial that it was, if it was one that
-// is requestable and the log still has it.
-type Denials interface {
-	Denial(ctx context.Context, tenant, evaluationID string) (*authzen.RequestableDenial, error)
-}
+// Denials resolve an evaluation of a tenant to the denial that it was, nil for
+// one that was not requestable. One that is not known is
+// [authzen.ErrUnknownEvaluation].
+type Denials func(ctx context.Context, tenant, evaluationID string) (*authzen.RequestableDenial, error)
 
 // A Record is what the decision log keeps of a transition.
 type Record struct {

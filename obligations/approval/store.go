@@ -196,11 +196,11 @@ func (t txn) known(key, submission []byte) (string, error) {
 	return string(value[sha256.Size:]), nil
 }
 
-// spend notes that a binding token was used.
+// spend notes that a denial was asked to be lifted.
 func (t txn) spend(id string, expires int64) error {
 	tokens := t.Bucket(bucketTokens)
 	if tokens.Get([]byte(id)) != nil {
-		return fmt.Errorf("%w: the binding token was used before", ErrBinding)
+		return fmt.Errorf("%w: it was asked for before", ErrBinding)
 	}
 	return tokens.Put([]byte(id), binary.BigEndian.AppendUint64(nil, uint64(expires)))
 }

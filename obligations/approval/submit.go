@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -220,15 +221,20 @@ func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*
 
 // resolve returns the proof that the log is of a denial.
 func (s *Service) resolve(ctx context.Context, tenant, evaluationID string) (*proof, error) {
-	d, err := s.config.Denials.Denial(ctx, tenant, evaluationID)
-	if err != nil {
+	d, err := s.config.Denials(ctx, tenant, evaluationID)
+	switch {
+	case errors.Is(err, authzen.ErrUnknownEvaluation):
+		return nil, fmt.Errorf("%w: %w", ErrBinding, err)
+	case err != nil:
 		return nil, err
+	case d == nil:
+		return nil, ErrNotRequestable
 	}
 	terms, err := s.config.Template(d.Tenant, d.Template)
 	if err != nil {
 		return nil, fmt.Errorf("approval template %q: %w", d.Template, err)
 	}
-	p, err := newProof(d, terms.Context, s.window(d.Time), "evaluation "+evaluationID, s.base(tenant))
+	p, err := newProof(d, terms.Context, s.window(d.Time), s.base(tenant))
 	return &p, err
 }
 

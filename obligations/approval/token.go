@@ -12,7 +12,7 @@ type proof struct {
 	Audience     string           `json:"aud"`
 	IssuedAt     int64            `json:"iat"`
 	Expires      int64            `json:"exp"`
-	ID           string           `json:"jti"`
+	ID           string           `json:"jti"` // the evaluation: a denial is good for one task
 	ExpiresAt    string           `json:"denial_expires_at"`
 	EvaluationID string           `json:"evaluation_id"`
 	Tenant       string           `json:"tenant,omitzero"`
@@ -28,7 +28,7 @@ type proof struct {
 }
 
 // newProof returns the proof of a denial that is good until expires.
-func newProof(d *authzen.RequestableDenial, members []string, expires time.Time, id, issuer string) (proof, error) {
+func newProof(d *authzen.RequestableDenial, members []string, expires time.Time, issuer string) (proof, error) {
 	actors, err := actorsOf(d.Request.Subject)
 	if err != nil {
 		return proof{}, err
@@ -38,7 +38,7 @@ func newProof(d *authzen.RequestableDenial, members []string, expires time.Time,
 		return proof{}, err
 	}
 	return proof{
-		Issuer: issuer, Audience: issuer, IssuedAt: d.Time.Unix(), Expires: expires.Unix(), ID: id,
+		Issuer: issuer, Audience: issuer, IssuedAt: d.Time.Unix(), Expires: expires.Unix(), ID: d.EvaluationID,
 		ExpiresAt:    expires.Format(time.RFC3339),
 		EvaluationID: d.EvaluationID, Tenant: d.Tenant, Caller: d.Caller, Template: d.Template, Revision: d.Revision,
 		Subject: d.Request.Subject, Actors: actors, Resource: d.Request.Resource, Action: d.Request.Action,

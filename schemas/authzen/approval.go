@@ -11,6 +11,14 @@ import (
 // The types of this file are never sent. They are what the engine and the
 // Access Request Service say to each other, who do not know each other.
 
+var (
+	// ErrNotStanding means that an approval no longer stands.
+	ErrNotStanding = errors.New("the approval no longer stands")
+	// ErrUnknownEvaluation means that nothing is known of an evaluation, or not
+	// any more.
+	ErrUnknownEvaluation = errors.New("the evaluation is not known")
+)
+
 // An ApprovalTemplate says how a person approves.
 type ApprovalTemplate struct {
 	TTL          Duration      `json:"ttl"`                 // how long an approval stands
@@ -84,9 +92,6 @@ type Standing struct {
 	// ended since or another took the last use.
 	Spend func(context.Context) error
 }
-
-// ErrNotStanding means that an approval no longer stands.
-var ErrNotStanding = errors.New("the approval no longer stands")
 
 // A VerifiedApproval is an approval that stands, as policies see it.
 type VerifiedApproval struct {
