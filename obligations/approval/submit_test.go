@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -162,6 +163,42 @@ func TestPendingIsBounded(t *testing.T) {
 	}
 	if _, err := d.Decide(t.Context(), ids[0], approves("carol")); err != nil {
 		t.Fatal(err)
+	}
+	d.submit(t, push)
+}
+
+var pendingRequests = flag.Int("pending", 100, "how many requests TestManyPending has pending")
+
+// However many are pending, there are no more than may be, and each is listed,
+// decided and swept.
+func TestManyPending(t *testing.T) {
+	d := open(t, plain)
+	d.config.MaxPending, d.config.MaxPendingCaller = *pendingRequests, *pendingRequests
+	d.reopen(t)
+	start := time.Now()
+	for range *pendingRequests {
+		d.submit(t, push)
+	}
+	submitted := time.Since(start)
+	for range 10 {
+		if _, err := d.Submit(t.Context(), gateway, "", d.submission(t, push)); !errors.Is(err, approval.ErrTooMany) {
+			t.Fatalf("beyond the bound: %v", err)
+		}
+	}
+	start = time.Now()
+	list, err := d.Requests(t.Context(), authzen.TaskPending)
+	if err != nil || len(list) != min(*pendingRequests, 1000) {
+		t.Fatalf("%d are listed, %v", len(list), err)
+	}
+	listed := time.Since(start)
+	start = time.Now()
+	d.pass(time.Hour)
+	if err := d.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d submitted in %s (%s each), listed in %s, expired in %s", *pendingRequests, submitted, submitted/time.Duration(*pendingRequests), listed, time.Since(start))
+	if left, err := d.Requests(t.Context(), authzen.TaskPending); err != nil || len(left) > 0 {
+		t.Errorf("%d are left, %v", len(left), err)
 	}
 	d.submit(t, push)
 }
