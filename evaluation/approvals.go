@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (c Call) item(n int) Call {
 // and says what the PEP can do about a denial. A permit uses the approval; when
 // another request was faster, it is decided again without.
 func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
-	claim := claimOf(a.request.Context)
+	claim := e.claim(a.request.Context)
 	standing, err := e.standing(ctx, a, claim)
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
 	if err := e.offer(a, outcome); err != nil {
 		return nil, err
 	}
-	if claim != nil && e.config.Approvals != nil {
+	if claim != nil {
 		outcome.answerClaim(standing)
 	}
 	return outcome, nil
@@ -73,7 +74,7 @@ func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
 
 // standing asks how a claimed approval stands.
 func (e *Engine) standing(ctx context.Context, a asked, claim jsontext.Value) (authzen.Standing, error) {
-	if claim == nil || e.config.Approvals == nil {
+	if claim == nil {
 		return authzen.Standing{}, nil
 	}
 	standing, err := e.config.Approvals.Stands(ctx, &authzen.Reevaluation{
@@ -86,12 +87,17 @@ func (e *Engine) standing(ctx context.Context, a asked, claim jsontext.Value) (a
 	return standing, nil
 }
 
-// claimOf returns the approval that a request claims, nil for none.
-func claimOf(context jsontext.Value) jsontext.Value {
+// claim returns the approval that a request claims, nil for none. Most claim
+// none, which is seen without reading the context; a claim that is written so
+// that it is not seen does not stand.
+func (e *Engine) claim(context jsontext.Value) jsontext.Value {
+	if e.config.Approvals == nil || !bytes.Contains(context, []byte(`"`+contextApproval+`"`)) {
+		return nil
+	}
 	var claim struct {
 		Approval jsontext.Value `json:"approval"`
 	}
-	if context == nil || json.Unmarshal(context, &claim) != nil || claim.Approval.Kind() == 'n' {
+	if json.Unmarshal(context, &claim) != nil || claim.Approval.Kind() == 'n' {
 		return nil
 	}
 	return claim.Approval
