@@ -6,6 +6,7 @@
 # make prove    the index, searches, the corpus, the planted bugs, the limits and the tenants, at full length
 # make reload   10,000 reloads under load, every hardship of a store, 200 edits of each kind
 # make faults   kills, power cuts, I/O faults and tampering, at full length (needs strace)
+# make crash    kill the program many times, with decisions and approvals in flight
 # make fuzz     every fuzz target for FUZZTIME each
 
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -13,7 +14,7 @@ FUZZTIME   ?= 10m
 N          ?= 100000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run test check interop differential prove reload faults fuzz bench clean
+.PHONY: build run test check interop differential prove reload faults crash fuzz bench clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
@@ -46,6 +47,9 @@ reload:
 faults:
 	go test ./evaluation/decisionlog -count=1 -v -timeout 8h -run 'TestKillAnywhere|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations|TestSlowReader' \
 		-kills 10000 -images 100000 -faults 200 -mutations 1000 -slow 60s
+
+crash:
+	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50
 
 # go test fuzzes one target at a time.
 fuzz:

@@ -16,6 +16,7 @@ func TestReadme(t *testing.T) {
 		what, file, pattern string
 	}{
 		{"key of config.yaml", "../evaluation/settings.go", "`yaml:\"(\\w+)\"`"},
+		{"key of an approval template", "../evaluation/templates.go", "`yaml:\"(\\w+)\"`"},
 		{"field of the log", "../evaluation/decisionlog/entry.go", "`json:\"(\\w+)[,\"]"},
 		{"annotation", "../obligations/terms.go", `"(obligation_\w+|approval|requestable|reason_\w+)"`},
 		{"route of the admin listener", "../pdp/admin.go", `"(/(?:livez|readyz|metrics|admin/v1/[\w/]+))"`},

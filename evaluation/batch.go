@@ -23,7 +23,10 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 	if err != nil {
 		return nil, err
 	}
-	b := batch{snapshot: s, environment: Environment{Time: start}, describe: e.config.ItemError}
+	ctx = identified(ctx)
+	b := batch{describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
+		return e.decide(ctx, asked{snapshot: s, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), request: r})
+	}}
 	b.decideAll(req)
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluations, Evaluations: b.results}
 	if err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
@@ -46,11 +49,10 @@ func (e *Engine) evaluateSingle(ctx context.Context, req *authzen.EvaluationsReq
 
 // A batch collects the decisions of its items, for the PEP and for the log.
 type batch struct {
-	snapshot    *Snapshot
-	environment Environment
-	describe    func(error) *authzen.Error
-	decisions   []authzen.Decision
-	results     []decisionlog.Result
+	one       func(n int, r *authzen.EvaluationRequest) (*Outcome, error) // decides the request of item n
+	describe  func(error) *authzen.Error
+	decisions []authzen.Decision
+	results   []decisionlog.Result
 }
 
 // decideAll decides the items, up to the one that the semantic stops at.
@@ -69,16 +71,17 @@ func (b *batch) decide(item authzen.Item) bool {
 		b.add(b.failed(err))
 		return false
 	}
-	number(outcome.Obligations, len(b.decisions))
 	b.add(outcome)
 	return outcome.Decision
 }
 
-// number makes the ids of obligations unique in an answer that has several
-// decisions, of which theirs is the nth.
-func number(all []authzen.Obligation, n int) {
+// itemPrefix is what ids begin with in an answer that has several decisions,
+// where they belong to the nth.
+func itemPrefix(n int) string { return fmt.Sprintf("%d.", n) }
+
+func prefix(all []authzen.Obligation, with string) {
 	for i := range all {
-		all[i].ID = fmt.Sprintf("%d.%s", n, all[i].ID)
+		all[i].ID = with + all[i].ID
 	}
 }
 
@@ -87,10 +90,11 @@ func (b *batch) outcome(item authzen.Item) (*Outcome, error) {
 	if item.Err != nil {
 		return nil, item.Err
 	}
-	outcome, err := b.snapshot.Decide(item.Request, b.environment)
+	n := len(b.decisions)
+	outcome, err := b.one(n, item.Request)
 	var invalid *authzen.ValidationError
 	if errors.As(err, &invalid) {
-		err = invalid.Below(fmt.Sprintf("/evaluations/%d", len(b.decisions)))
+		err = invalid.Below(fmt.Sprintf("/evaluations/%d", n))
 	}
 	return outcome, err
 }

@@ -53,6 +53,8 @@ func (c *compiler) compile() *Snapshot {
 	s.populations = newPopulations(s.store, s.schema, s.policies.ordered)
 	s.actionNames = actionNamesOf(s)
 	s.subjectTypes = c.readSubjectTypes(s.settings)
+	s.templates = c.readTemplates(s.settings)
+	c.checkApprovals(s.shapes)
 	return s
 }
 

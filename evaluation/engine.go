@@ -45,6 +45,11 @@ type Config struct {
 	// ItemError says how an error of one item of a batch is shown in that
 	// item's answer. Without it the answer is a bare denial.
 	ItemError func(error) *authzen.Error
+	// Approvals says which claimed approvals stand. Without it none does.
+	Approvals Approvals
+	// Offer makes what a PEP is told of a denial that a person may lift; nil for
+	// one that cannot be asked for. Without it a PEP is told nothing.
+	Offer func(*authzen.RequestableDenial) (*authzen.AccessRequest, error)
 }
 
 // An Engine answers requests: it gathers what counts, decides, records the
@@ -116,7 +121,8 @@ func (e *Engine) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (
 	if err != nil {
 		return nil, err
 	}
-	outcome, err := s.Decide(req, Environment{Time: start})
+	ctx = identified(ctx)
+	outcome, err := e.decide(ctx, asked{snapshot: s, time: start, call: callFrom(ctx), request: req})
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +170,16 @@ func denied(why error) decisionlog.Result {
 	return decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: why.Error()}}}
 }
 
+// identified returns a context whose call has the id of its log entry.
+func identified(ctx context.Context) context.Context {
+	call := callFrom(ctx)
+	if call.ID != "" {
+		return ctx
+	}
+	call.ID = NewDecisionID()
+	return WithCall(ctx, call)
+}
+
 // begin fixes what a request is decided by, and when.
 func (e *Engine) begin(ctx context.Context) (*Snapshot, time.Time, error) {
 	all := e.current.Load()
@@ -180,10 +196,7 @@ func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision 
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	call := callFrom(ctx)
-	if call.ID == "" {
-		call.ID = NewDecisionID()
-	}
+	call := callFrom(identified(ctx))
 	entry.ID, entry.Time, entry.Tenant, entry.Request = call.ID, start, call.Tenant, body
 	entry.Revision, entry.Caller = revision, call.Caller
 	entry.RequestID, entry.TraceID = call.RequestID, call.TraceID

@@ -231,7 +231,7 @@ func (e *explainer) withhold() {
 	approved := true
 	for _, d := range determining {
 		terms := e.snapshot.policies.byID[cedar.PolicyID(d.Policy)].terms
-		approved = approved && terms.Approval != ""
+		approved = approved && terms.Approval != "" && terms.Approval != e.query.approved
 		for _, o := range terms.Obligations {
 			if o.Withhold && !e.query.support.Has(o.Type) {
 				e.out.Withheld = append(e.out.Withheld, withheld(d.Policy, o.Type, ""))

@@ -4,8 +4,6 @@ import (
 	"maps"
 
 	"github.com/cedar-policy/cedar-go"
-
-	"github.com/policy-service/policy-service/obligations"
 )
 
 // DecideCedar decides a request that is in Cedar's form already, as some are
@@ -13,7 +11,7 @@ import (
 func (s *Snapshot) DecideCedar(r cedar.Request) *Outcome {
 	q := &query{request: r, store: s.store}
 	decision, diagnostic := cedar.Authorize(s.policies.candidates(q), q, q.request)
-	return s.outcome(bool(decision), diagnostic, obligations.Support{})
+	return s.outcome(bool(decision), diagnostic, &query{})
 }
 
 // Leaks are mistakes by which one tenant's requests would be decided with

@@ -79,7 +79,7 @@ func logged(e *decisionlog.Entry, id string, request *authzen.EvaluationRequest,
 }
 
 // Environment is that in which the decision was made.
-func (l *Logged) Environment() Environment { return Environment{Time: l.Time} }
+func (l *Logged) Environment() Environment { return Environment{Time: l.Time, Approval: l.Approval} }
 
 // ExplainLogged explains a logged decision that the snapshot has made. It is
 // made again, and unless it comes out as it was, the error is [ErrOtherwise].

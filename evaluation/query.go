@@ -19,6 +19,8 @@ const (
 	contextSupport  = "supported_obligations" // what the PEP says it can meet
 	contextApproval = "approval"              // a claim, which only the service can make a fact
 	contextAction   = "action"                // where policies find the action's properties
+
+	contextJustification = "justification" // as approved it is a claim, too
 )
 
 // actionType is the type of the actions that requests name.
@@ -27,9 +29,11 @@ const actionType = "Action"
 // A query is a request as Cedar sees it. It is the entity store of one
 // evaluation: what the request says of its own entities, over what is stored.
 type query struct {
-	request cedar.Request
-	support obligations.Support
-	refused string // why no policy needs to be asked, or ""
+	evaluation *authzen.EvaluationRequest // as it was sent
+	request    cedar.Request
+	support    obligations.Support
+	approved   string // template of the approval that stands, or ""
+	refused    string // why no policy needs to be asked, or ""
 
 	store *store
 	own   [2]entity // subject and resource, where the request says something of them
@@ -69,7 +73,7 @@ func (s *Snapshot) query(req *authzen.EvaluationRequest, env Environment) (*quer
 		return nil, err
 	}
 	action := cedar.NewEntityUID(actionType, cedar.String(req.Action.Name))
-	q := &query{store: s.store, request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
+	q := &query{store: s.store, evaluation: req, request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
 	if q.refused = cmp.Or(s.refuse(q.request), s.refuseEntity(principal), s.refuseEntity(resource)); q.refused != "" {
 		return q, nil
 	}
@@ -184,6 +188,7 @@ type claims struct {
 func (s *Snapshot) properties(path string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) (claims, error) {
 	said := claims{attributes: cedar.RecordMap{}}
 	r := newReader(raw, path, &s.settings)
+	r.drop = r.drop || uid.Type == typeAccessRequest
 	shape := s.shapes.entities[uid.Type]
 	err := r.members(func(name string) error {
 		parentType, isParent := parents[name]
@@ -284,6 +289,7 @@ func (s *Snapshot) context(q *query, req *authzen.EvaluationRequest, env Environ
 	if s.settings.Clock != "" {
 		values[cedar.String(s.settings.Clock)] = types.NewDatetime(env.Time)
 	}
+	s.approve(q, shape, env.Approval, values)
 	q.request.Context = cedar.NewRecord(values)
 	if name := missing(shape, values); name != "" {
 		return authzen.Invalid(below("/context", name), "is required by the schema")
@@ -304,6 +310,8 @@ func (s *Snapshot) readContext(q *query, shape *shape, raw jsontext.Value, into 
 			return nil
 		case contextApproval:
 			return nil
+		case contextJustification:
+			return r.justification(shape, into)
 		case contextAction:
 			return r.invalid("is where policies find the action's properties: send those")
 		}

@@ -226,7 +226,7 @@ func (s *Snapshot) find(ctx context.Context, a *answers, from int32, results, wo
 			out.more, out.next = true, candidate
 			return out, nil
 		}
-		number(obligations, len(out.hits))
+		prefix(obligations, itemPrefix(len(out.hits)))
 		out.hits = append(out.hits, hit{a.name(candidate), obligations})
 	}
 	return out, nil

@@ -110,10 +110,11 @@ func redecideOne(s *Snapshots, logged *decisionlog.Record) ([]decisionlog.Result
 	if err != nil {
 		return []decisionlog.Result{denied(err)}, nil
 	}
-	outcome, err := snapshot.Decide(&request, environmentOf(logged))
+	outcome, err := snapshot.Decide(&request, environmentOf(logged, logged.Result))
 	if err != nil {
 		return nil, err
 	}
+	outcome.Approval = logged.Approval
 	return []decisionlog.Result{outcome.Result}, nil
 }
 
@@ -126,13 +127,26 @@ func redecideBatch(s *Snapshots, logged *decisionlog.Record) ([]decisionlog.Resu
 	if err != nil {
 		return nil, err
 	}
-	b := batch{snapshot: snapshot, environment: environmentOf(logged), describe: func(error) *authzen.Error { return nil }}
+	b := batch{describe: func(error) *authzen.Error { return nil }, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
+		var was decisionlog.Result // nothing, of an item behind the last that was decided
+		if n < len(logged.Evaluations) {
+			was = logged.Evaluations[n]
+		}
+		outcome, err := snapshot.Decide(r, environmentOf(logged, &was))
+		if err == nil {
+			outcome.Approval = was.Approval
+			prefix(outcome.Obligations, itemPrefix(n))
+		}
+		return outcome, err
+	}}
 	b.decideAll(&request)
 	return b.results, nil
 }
 
-// environmentOf returns the environment that an entry was decided in.
-func environmentOf(logged *decisionlog.Record) Environment { return Environment{Time: logged.Time} }
+// environmentOf returns the environment that a result of an entry was decided in.
+func environmentOf(logged *decisionlog.Record, r *decisionlog.Result) Environment {
+	return Environment{Time: logged.Time, Approval: r.Approval}
+}
 
 func loggedResults(logged *decisionlog.Record) []decisionlog.Result {
 	if logged.Result != nil {

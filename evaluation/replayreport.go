@@ -131,20 +131,20 @@ func effectOf(before, after *decisionlog.Result) Effect {
 	switch {
 	case !before.Decision && after.Decision:
 		return EffectAllows
-	case after.Decision && !asked(before.Obligations, after.Obligations):
+	case after.Decision && !contains(before.Obligations, after.Obligations):
 		return EffectLoses
 	case before.Decision && !after.Decision:
 		return EffectDenies
 	case !errorsWithin(after.Errors, before.Errors):
 		return EffectErrors
-	case !asked(after.Obligations, before.Obligations) || !asked(before.Obligations, after.Obligations):
+	case !contains(after.Obligations, before.Obligations) || !contains(before.Obligations, after.Obligations):
 		return EffectObliges
 	}
 	return ""
 }
 
-// asked reports whether all obligations of a are in b, whatever their ids.
-func asked(a, b []authzen.Obligation) bool {
+// contains reports whether all obligations of a are in b, whatever their ids.
+func contains(a, b []authzen.Obligation) bool {
 	return !slices.ContainsFunc(a, func(o authzen.Obligation) bool {
 		return !slices.ContainsFunc(b, func(other authzen.Obligation) bool {
 			return o.Type == other.Type && bytes.Equal(o.Properties, other.Properties)

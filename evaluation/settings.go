@@ -40,6 +40,8 @@ type settings struct {
 	// Clock names the context attribute at which policies find the time of the
 	// decision, as a datetime. Without it they find none.
 	Clock string `yaml:"clock"`
+	// ApprovalTemplates say how people approve, by the names that policies use.
+	ApprovalTemplates map[string]approvalTemplate `yaml:"approval_templates"`
 	// SelfTest are requests and the decisions they must have. A store that
 	// decides one of them otherwise does not load.
 	SelfTest []selfTest `yaml:"self_test"`
@@ -101,7 +103,7 @@ func (s *settings) add(own settings, tenant bool) error {
 		return fmt.Errorf("on_policy_error: %s is laxer than the guardrails' %s", own.OnPolicyError, guard)
 	}
 	s.OnPolicyError = cmp.Or(own.OnPolicyError, s.OnPolicyError)
-	return nil
+	return s.addTemplates(own.ApprovalTemplates)
 }
 
 func joined(a, b map[string]string) map[string]string {
@@ -157,7 +159,12 @@ func (s *settings) check(d *document) Faults {
 			fault("pep_authoritative: "+name+" is neither an entity type nor an attribute of one", "", "pep_authoritative", strconv.Itoa(i))
 		}
 	}
-	if slices.Contains([]string{contextAction, contextApproval, contextSupport}, s.Clock) {
+	for _, name := range slices.Sorted(maps.Keys(s.ApprovalTemplates)) {
+		if _, err := s.ApprovalTemplates[name].compile(); err != nil {
+			fault("approval_templates: "+name+": "+err.Error(), "", "approval_templates", name)
+		}
+	}
+	if slices.Contains([]string{contextAction, contextApproval, contextSupport, contextJustification}, s.Clock) {
 		fault("clock: context."+s.Clock+" is taken", "", "clock")
 	}
 	if s.Limits.ArrayElements < 0 || s.Limits.NestedArrayElements < 0 || s.Limits.StringBytes < 0 {
@@ -196,7 +203,7 @@ func (s *settings) pepWins(entity cedar.EntityType, attribute string) bool {
 // settingsKeys lists the keys of config.yaml, for hints.
 func settingsKeys() []string {
 	var keys []string
-	for _, t := range []reflect.Type{reflect.TypeFor[settings](), reflect.TypeFor[limits](), reflect.TypeFor[selfTest]()} {
+	for _, t := range []reflect.Type{reflect.TypeFor[settings](), reflect.TypeFor[limits](), reflect.TypeFor[selfTest](), reflect.TypeFor[approvalTemplate]()} {
 		for field := range t.Fields() {
 			keys = append(keys, field.Tag.Get("yaml"))
 		}

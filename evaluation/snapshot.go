@@ -27,6 +27,7 @@ type Snapshot struct {
 	actionNames  []string // the actions that a search can find, sorted
 	policies     policies
 	subjectTypes map[cedar.EntityType]bool // nil without an allow-list in config.yaml
+	templates    map[string]authzen.ApprovalTemplate
 }
 
 // Revision names the snapshot: "sha256:" and the hash of its files.
@@ -42,13 +43,15 @@ func (s *Snapshot) Size() (policies, entities int) {
 
 // An Environment is what a decision depends on beside snapshot and request.
 type Environment struct {
-	Time time.Time // when the decision is made
+	Time     time.Time                 // when the decision is made
+	Approval *authzen.VerifiedApproval // that stands for the request; nil for none
 }
 
 // An Outcome is a decision and how it came about.
 type Outcome struct {
 	decisionlog.Result
-	Context *authzen.DecisionContext // what the PEP is told beside; nil for nothing
+	Context  *authzen.DecisionContext // what the PEP is told beside; nil for nothing
+	Template string                   // by which a person could lift a denial or has yet to approve; "" for none
 }
 
 // Response returns the decision as the PEP gets it.
@@ -71,11 +74,11 @@ func (s *Snapshot) Decide(req *authzen.EvaluationRequest, env Environment) (*Out
 
 func (s *Snapshot) decide(q *query) *Outcome {
 	decision, diagnostic := cedar.Authorize(s.policies.candidates(q), q, q.request)
-	return s.outcome(bool(decision), diagnostic, q.support)
+	return s.outcome(bool(decision), diagnostic, q)
 }
 
 // outcome says what follows from the engine's answer.
-func (s *Snapshot) outcome(permitted bool, diagnostic cedar.Diagnostic, support obligations.Support) *Outcome {
+func (s *Snapshot) outcome(permitted bool, diagnostic cedar.Diagnostic, q *query) *Outcome {
 	out := &Outcome{}
 	for _, e := range diagnostic.Errors {
 		out.Errors = append(out.Errors, decisionlog.PolicyError{Policy: string(e.PolicyID), Message: e.Message})
@@ -91,8 +94,8 @@ func (s *Snapshot) outcome(permitted bool, diagnostic cedar.Diagnostic, support 
 		out.Policies = append(out.Policies, string(reason.PolicyID))
 		terms[i] = s.policies.byID[reason.PolicyID].terms
 	}
-	demand := obligations.Compose(permitted, terms, support)
-	out.Decision, out.Context, out.Obligations = demand.Decision, demand.Context, demand.Obligations
+	demand := obligations.Compose(permitted, terms, obligations.Request{Support: q.support, Approved: q.approved, Evaluation: q.evaluation})
+	out.Decision, out.Context, out.Obligations, out.Template = demand.Decision, demand.Context, demand.Obligations, demand.Template
 	return out
 }
 

@@ -47,21 +47,32 @@ type Demand struct {
 	// Obligations are those in Context or, where policies permit and Decision
 	// is false, those for want of which it is.
 	Obligations []authzen.Obligation
+	// Template is by which a person could lift a denial, or has to approve what
+	// is permitted; "" where no person can.
+	Template string
+}
+
+// A Request is what counts of a request beside the decision about it.
+type Request struct {
+	Support    Support
+	Approved   string                     // template of the approval that stands, or ""
+	Evaluation *authzen.EvaluationRequest // from which obligations are filled in; nil leaves them as they are
 }
 
 // Compose says what follows from what the policies decided. determining are
 // the terms of the policies that determined it, in a fixed order. Every
 // obligation of every one of them holds; an approval is asked for only when no
 // determining permit goes without, and then by the first one's template.
-func Compose(permitted bool, determining []*Terms, support Support) Demand {
+func Compose(permitted bool, determining []*Terms, r Request) Demand {
 	d := Demand{Decision: permitted}
 	for _, t := range determining {
 		for _, o := range t.Obligations {
-			d.add(o, support)
+			d.add(o, r)
 		}
 	}
-	if template := approval(permitted, determining); template != "" {
-		d.add(approvalObligation(template), support)
+	d.approve(permitted, determining, r)
+	if permitted && r.Approved != "" { // why one had to wait is no reason any more
+		determining = slices.DeleteFunc(slices.Clone(determining), func(t *Terms) bool { return t.Approval == r.Approved })
 	}
 	context := authzen.DecisionContext{
 		ReasonUser:  reason(determining, func(t *Terms) string { return t.ReasonUser }),
@@ -76,24 +87,52 @@ func Compose(permitted bool, determining []*Terms, support Support) Demand {
 	return d
 }
 
-func (d *Demand) add(o Obligation, support Support) {
-	if o.Withhold && !support.Has(o.Type) {
+// approve adds what is left for a person to say. Where an obligation withholds
+// the permit anyway, a person could not help.
+func (d *Demand) approve(permitted bool, determining []*Terms, r Request) {
+	if !permitted {
+		d.Template = requestable(determining, r.Approved)
+		return
+	}
+	template := approval(determining, r.Approved)
+	if template == "" {
+		return
+	}
+	if d.Decision {
+		d.Template = template
+	}
+	d.add(approvalObligation(template), r)
+}
+
+func (d *Demand) add(o Obligation, r Request) {
+	if o.Withhold && !r.Support.Has(o.Type) {
 		d.Decision = false
 	}
 	d.Obligations = append(d.Obligations, authzen.Obligation{
 		ID:         fmt.Sprintf("obligation-%d", len(d.Obligations)+1),
 		Type:       o.Type,
-		Properties: o.Properties,
+		Properties: fill(o.Properties, r.Evaluation),
 	})
 }
 
 // approval returns the template of the first determining permit, or "" when
-// one of them permits without approval.
-func approval(permitted bool, determining []*Terms) string {
-	if !permitted || len(determining) == 0 || slices.ContainsFunc(determining, func(t *Terms) bool { return t.Approval == "" }) {
+// one of them permits without an approval other than the one that stands.
+func approval(determining []*Terms, approved string) string {
+	without := func(t *Terms) bool { return t.Approval == "" || t.Approval == approved }
+	if len(determining) == 0 || slices.ContainsFunc(determining, without) {
 		return ""
 	}
 	return determining[0].Approval
+}
+
+// requestable returns the template of the first determining forbid, or "" when
+// one of them is not to be lifted, or not by the approval that stands.
+func requestable(determining []*Terms, approved string) string {
+	final := func(t *Terms) bool { return t.Requestable == "" || t.Requestable == approved }
+	if len(determining) == 0 || slices.ContainsFunc(determining, final) {
+		return ""
+	}
+	return determining[0].Requestable
 }
 
 func approvalObligation(template string) Obligation {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/policy-service/policy-service/obligations"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -109,12 +110,12 @@ func TestCompose(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := obligations.Compose(test.permitted, test.determining, obligations.ReadSupport(jsontext.Value(test.support)))
+			got := obligations.Compose(test.permitted, test.determining, obligations.Request{Support: obligations.ReadSupport(jsontext.Value(test.support))})
 			want := obligations.Demand{Decision: test.want, Obligations: test.obligations}
 			if len(test.obligations) > 0 && !test.withheld {
 				want.Context = &authzen.DecisionContext{Obligations: test.obligations}
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(obligations.Demand{}, "Template")); diff != "" {
 				t.Errorf("demand (-want +got):\n%s", diff)
 			}
 		})
@@ -140,7 +141,7 @@ func TestComposeReasons(t *testing.T) {
 	}
 	for _, test := range tests {
 		for _, permitted := range []bool{permit, forbid} {
-			got := obligations.Compose(permitted, test.determining, obligations.Support{})
+			got := obligations.Compose(permitted, test.determining, obligations.Request{})
 			if diff := cmp.Diff(obligations.Demand{Decision: permitted, Context: test.want}, got); diff != "" {
 				t.Errorf("%s, permitted %v (-want +got):\n%s", test.name, permitted, diff)
 			}
@@ -148,27 +149,76 @@ func TestComposeReasons(t *testing.T) {
 	}
 
 	// A permit that is withheld says why, and nothing of what it would oblige to.
-	got := obligations.Compose(permit, []*obligations.Terms{{ReasonUser: "Ask first.", Approval: "sre"}}, obligations.Support{})
-	want := obligations.Demand{Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Ask first."}}, Obligations: obliges(sreApproval)}
+	got := obligations.Compose(permit, []*obligations.Terms{{ReasonUser: "Ask first.", Approval: "sre"}}, obligations.Request{})
+	want := obligations.Demand{Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Ask first."}}, Obligations: obliges(sreApproval), Template: "sre"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("withheld (-want +got):\n%s", diff)
+	}
+}
+
+// A person can lift a denial when every policy that determines it says so, and
+// an approval that stands is not asked for again: AR-8, AR-116.
+func TestComposeTemplate(t *testing.T) {
+	type terms = []*obligations.Terms
+	liftedBy := func(template string) *obligations.Terms { return &obligations.Terms{Requestable: template} }
+	const every = `["step-up","notification","session_termination","custom"]`
+	tests := []struct {
+		name        string
+		permitted   bool
+		determining terms
+		support     string
+		approved    string
+		want        string
+		decision    bool
+	}{
+		{"a plain permit", permit, terms{plain}, "", "", "", true},
+		{"a plain forbid", forbid, terms{plain}, "", "", "", false},
+		{"no policy at all", forbid, nil, "", "", "", false},
+		{"a permit that waits", permit, terms{bySRE}, "", "", "sre", false},
+		{"a permit that waits, for a PEP that can", permit, terms{bySRE}, every, "", "sre", true},
+		{"a permit that is approved", permit, terms{bySRE}, "", "sre", "", true},
+		{"a permit that is approved otherwise", permit, terms{bySRE}, "", "lawyers", "sre", false},
+		{"two permits that wait, one approved", permit, terms{bySRE, byLawyers}, "", "lawyers", "", true},
+		{"a permit that waits, and is withheld anyway", permit, terms{{Approval: "sre", Obligations: stepsUp.Obligations}}, "", "", "", false},
+		{"a forbid that can be lifted", forbid, terms{liftedBy("sre")}, "", "", "sre", false},
+		{"two that can", forbid, terms{liftedBy("sre"), liftedBy("lawyers")}, "", "", "sre", false},
+		{"two, of which one cannot", forbid, terms{liftedBy("sre"), plain}, "", "", "", false},
+		{"one that the approval does not lift", forbid, terms{liftedBy("sre")}, "", "sre", "", false},
+		{"one that another approval would lift", forbid, terms{liftedBy("sre")}, "", "lawyers", "sre", false},
+		{"a forbid beside which permits wait", forbid, terms{{Approval: "sre"}}, "", "", "", false},
+	}
+	for _, test := range tests {
+		got := obligations.Compose(test.permitted, test.determining, obligations.Request{Support: obligations.ReadSupport(jsontext.Value(test.support)), Approved: test.approved})
+		if got.Template != test.want || got.Decision != test.decision {
+			t.Errorf("%s: template %q, decision %v", test.name, got.Template, got.Decision)
+		}
+	}
+}
+
+// Once it is approved, a permit no longer says what it waited for.
+func TestComposeApprovedReason(t *testing.T) {
+	waits := &obligations.Terms{ReasonUser: "Ask first.", Approval: "sre"}
+	got := obligations.Compose(permit, []*obligations.Terms{waits, {ReasonUser: "Mind the gap."}}, obligations.Request{Approved: "sre"})
+	want := obligations.Demand{Decision: true, Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Mind the gap."}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("demand (-want +got):\n%s", diff)
 	}
 }
 
 // Composing changes nothing of the terms, which every decision shares.
 func TestComposeKeepsTerms(t *testing.T) {
 	terms := []*obligations.Terms{asks("notification", `{"to":"soc","body":"b"}`, false), asks("custom", `{}`, false)}
-	first := obligations.Compose(permit, terms, obligations.Support{})
+	first := obligations.Compose(permit, terms, obligations.Request{})
 	first.Obligations[0].ID, first.Obligations[1].Type = "changed", "changed"
 	want := obliges(notification, obligation("custom", `{}`))
-	if diff := cmp.Diff(want, obligations.Compose(permit, terms, obligations.Support{}).Obligations); diff != "" {
+	if diff := cmp.Diff(want, obligations.Compose(permit, terms, obligations.Request{}).Obligations); diff != "" {
 		t.Errorf("obligations of the same terms (-want +got):\n%s", diff)
 	}
 }
 
 // A permit that no policy determined, which no engine gives, is no panic.
 func TestComposeOfNothing(t *testing.T) {
-	got := obligations.Compose(permit, nil, obligations.Support{})
+	got := obligations.Compose(permit, nil, obligations.Request{})
 	if diff := cmp.Diff(obligations.Demand{Decision: true}, got); diff != "" {
 		t.Errorf("demand (-want +got):\n%s", diff)
 	}
@@ -181,7 +231,7 @@ func TestComposeTemplateNames(t *testing.T) {
 		"ü\n":    `{"action":"approval_required","template":"ü\n"}`,
 		"\u2028": "{\"action\":\"approval_required\",\"template\":\"\u2028\"}",
 	} {
-		got := obligations.Compose(permit, []*obligations.Terms{{Approval: name}}, obligations.Support{})
+		got := obligations.Compose(permit, []*obligations.Terms{{Approval: name}}, obligations.Request{})
 		if len(got.Obligations) != 1 || string(got.Obligations[0].Properties) != properties {
 			t.Errorf("%q is asked for by %s", name, got.Obligations)
 		}

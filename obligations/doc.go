@@ -12,6 +12,9 @@
 //	@reason_user("…")                    a sentence for the person who asked
 //	@reason_admin("…")                   a sentence for the people who operate
 //
+// {{subject.id}} and its like in the strings of an obligation are filled in
+// from the request, see fields.
+//
 // The law it keeps: an annotation that would be misread is a fault when the
 // policies are loaded, never a surprise when a decision is made; and a PEP
 // that has not said it can meet a control is told no, because a PEP that does

@@ -26,7 +26,7 @@ type Terms struct {
 // An Obligation is what a policy obliges the PEP to, before it has an id.
 type Obligation struct {
 	Type       string
-	Properties jsontext.Value
+	Properties jsontext.Value // with {{…}} where the request is to be filled in
 	// Withhold: a PEP that has not declared the type is answered with a denial
 	// instead. It is set by the member required_support of the annotation and
 	// is true for step-up and custom where that is absent.
@@ -164,6 +164,9 @@ func (k kind) parse(value string) (Obligation, error) {
 	properties, err := json.Marshal(members, json.Deterministic(true))
 	if err != nil {
 		return Obligation{}, fmt.Errorf("encode properties: %w", err)
+	}
+	if err := checkFields(properties); err != nil {
+		return Obligation{}, err
 	}
 	return Obligation{Type: k.name, Properties: properties, Withhold: withhold}, nil
 }

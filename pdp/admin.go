@@ -12,6 +12,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -21,10 +22,12 @@ const (
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
 	PathLogProof      = "/admin/v1/log/proof"
 	PathReload        = "/admin/v1/reload"
+	PathRequests      = "/admin/v1/requests"
+	PathApprovals     = "/admin/v1/approvals"
 )
 
 // adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, who *callers, policies *supply, log *decisionlog.Log) {
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, who *callers, policies *supply, log *decisionlog.Log) {
 	audit, admin := who.with(ScopeAudit), who.with(ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
@@ -32,6 +35,10 @@ func adminRoutes(e *echo.Echo, engine *evaluation.Engine, who *callers, policies
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
 	e.GET(PathLogProof, serveProof(log), audit)
 	e.POST(PathReload, serveReload(engine, policies), admin)
+	e.GET(PathRequests, serveRequests(approvals), admin)
+	e.GET(PathRequests+"/:"+paramID, serveRequest(approvals), admin)
+	e.POST(PathRequests+"/:"+paramID+"/decision", serveDecision(approvals), admin)
+	e.POST(PathApprovals+"/:"+paramID+"/revoke", serveRevocation(approvals), admin)
 }
 
 // serveReady says whether decisions can be made and recorded. A policy store

@@ -6,9 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,8 +18,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -38,6 +42,11 @@ var update = flag.Bool("update", false, "write the wanted responses of testdata/
 // without its last line feed. With the header "Body: assembled", which is not
 // sent, each line of the body is a Go string, and may be repeated: "[" x 33.
 // A response is its status, the headers, and the body with one line feed more.
+//
+// ${NAME/pointer} in a request is the string at that JSON Pointer in the body of
+// the response to NAME, and ${NAME/@Decision-ID} that header. With the header "Listener: admin", which is not sent, a
+// request goes to the admin listener. A file may bring a policy store: sections
+// that begin with "store/".
 func TestExchanges(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -56,9 +65,11 @@ func testExchanges(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, base := serveFor(t, string(archive.Comment))
+	store, first := storeOf(archive)
+	s, base := serveFor(t, string(archive.Comment), store)
 	var decisions []string
-	for i := 0; i < len(archive.Files); i += 2 {
+	answers := make(map[string]string)
+	for i := first; i < len(archive.Files); i += 2 {
 		request := archive.Files[i]
 		name, ok := strings.CutSuffix(request.Name, "/request")
 		if !ok || i+1 == len(archive.Files) || archive.Files[i+1].Name != name+"/response" {
@@ -66,7 +77,12 @@ func testExchanges(t *testing.T, file string) {
 		}
 		response := &archive.Files[i+1]
 		t.Run(name, func(t *testing.T) {
-			got := exchange(t, base, parseRequest(t, request.Data))
+			to, data := base, filled(t, request.Data, answers)
+			if head, body, found := strings.Cut(data, "Listener: admin\n"); found {
+				to, data = strings.TrimPrefix(s.admin, "http://"), head+body
+			}
+			got := exchange(t, to, parseRequest(t, []byte(data)))
+			answers[name], answers[name+"/@Decision-ID"] = got.body, got.decisionID
 			if got.decisionID != "" {
 				decisions = append(decisions, got.decisionID)
 			}
@@ -89,9 +105,65 @@ func testExchanges(t *testing.T, file string) {
 	}
 }
 
-// serveFor starts the service that a file's comment asks for, and returns the
-// address of the listener that the requests go to.
-func serveFor(t *testing.T, comment string) (s *service, address string) {
+// storeOf returns the policy store that a file brings, nil for none, and where
+// its exchanges begin.
+func storeOf(archive *txtar.Archive) (store fs.FS, first int) {
+	files := fstest.MapFS{}
+	for _, file := range archive.Files {
+		name, ok := strings.CutPrefix(file.Name, "store/")
+		if !ok {
+			break
+		}
+		files[name] = &fstest.MapFile{Data: file.Data}
+	}
+	if len(files) == 0 {
+		return nil, 0
+	}
+	return files, len(files)
+}
+
+var reference = regexp.MustCompile(`\$\{([^/}]+)(/[^}]+)\}`)
+
+// filled puts into a request what earlier answers have.
+func filled(t *testing.T, request []byte, answers map[string]string) string {
+	t.Helper()
+	return reference.ReplaceAllStringFunc(string(request), func(text string) string {
+		m := reference.FindStringSubmatch(text)
+		if id, ok := answers[m[1]+m[2]]; ok {
+			return id
+		}
+		var value any
+		if err := json.Unmarshal([]byte(answers[m[1]]), &value); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		for name := range strings.SplitSeq(m[2][1:], "/") {
+			if list, ok := value.([]any); ok {
+				n, err := strconv.Atoi(name)
+				if err != nil || n >= len(list) {
+					t.Fatalf("%s leads nowhere", text)
+				}
+				value = list[n]
+				continue
+			}
+			object, _ := value.(map[string]any)
+			value = object[name]
+		}
+		found, ok := value.(string)
+		if !ok {
+			t.Fatalf("%s is %v", text, value)
+		}
+		u, err := url.Parse(found)
+		if err == nil && u.Host == "pdp.example.com" { // a link, in the place of a target
+			return u.Path
+		}
+		return found
+	})
+}
+
+// serveFor starts the service that a file's comment asks for, with the store if
+// there is one, and returns the address of the listener that the requests go
+// to.
+func serveFor(t *testing.T, comment string, store fs.FS) (s *service, address string) {
 	t.Helper()
 	settings := map[string]string{"policies": "certification", "listener": "main", "public-url": "https://pdp.example.com", "max-body": "0"}
 	for line := range strings.Lines(comment) {
@@ -103,7 +175,10 @@ func serveFor(t *testing.T, comment string) (s *service, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = start(t, pdp.Config{Policies: policySet(t, settings["policies"]), PublicURL: settings["public-url"], MaxBody: maxBody})
+	if store == nil {
+		store = policySet(t, settings["policies"])
+	}
+	s = start(t, pdp.Config{Policies: store, PublicURL: settings["public-url"], MaxBody: maxBody})
 	if settings["listener"] == "admin" {
 		return s, strings.TrimPrefix(s.admin, "http://")
 	}
@@ -165,6 +240,7 @@ func assemble(t *testing.T, text string) string {
 // A rawResponse is what came back.
 type rawResponse struct {
 	text       string // as the files have it
+	body       string
 	decisionID string
 }
 
@@ -197,7 +273,7 @@ func exchange(t *testing.T, address string, r rawRequest) rawResponse {
 		t.Fatal(err)
 	}
 	checkResponse(t, r, response, body)
-	return rawResponse{render(response, body), response.Header.Get("Decision-ID")}
+	return rawResponse{render(response, body), string(body), response.Header.Get("Decision-ID")}
 }
 
 // decisionBodies names the schemas of the answers that are decisions.
@@ -233,15 +309,22 @@ func checkResponse(t *testing.T, r rawRequest, response *http.Response, body []b
 	if !decided && sayTrue.Match(body) {
 		t.Errorf("AZ-14: status %d with %s", response.StatusCode, body)
 	}
+	if response.Header.Get("Content-Type") == "application/problem+json" {
+		schematest.Check(t, "Problem", body)
+		return
+	}
 	if response.Header.Get("Content-Type") != "application/json" || len(body) == 0 {
 		if decides && r.method != http.MethodHead && response.StatusCode != http.StatusNoContent {
 			t.Errorf("AZ-38, AZ-42: Content-Type %q, %d bytes", response.Header.Get("Content-Type"), len(body))
 		}
 		return
 	}
+	task := strings.Contains(path, authzen.PathRequests) || path == authzen.PathApprovals
 	switch {
 	case decided:
 		schematest.Check(t, schema, body)
+	case task && response.StatusCode < http.StatusBadRequest && !strings.HasPrefix(path, "/admin/"):
+		schematest.Check(t, "TaskResponse", body)
 	case response.StatusCode != http.StatusOK:
 		schematest.Check(t, "ErrorResponse", body)
 	case strings.HasPrefix(r.target, authzen.PathMetadata):
@@ -255,6 +338,9 @@ var variable = []struct {
 	name    string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "<id>"},
+	{regexp.MustCompile(`arq_[A-Z2-7]{26}`), "<task>"},
+	{regexp.MustCompile(`apr_[A-Z2-7]{26}`), "<approval>"},
+	{regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`), "<jws>"},
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "<revision>"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
 }

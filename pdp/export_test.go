@@ -6,14 +6,17 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // NewHandlers returns what the listeners serve, with a log that is the test's
 // to harm. Without a store there is no snapshot.
-func NewHandlers(store fs.FS, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
-	engine := evaluation.NewEngine(log, evaluation.Config{ItemError: describe})
+func NewHandlers(state string, store fs.FS, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
+	engine, approvals, err := join(Config{State: state, Log: program}, "https://pdp.example.com", log)
+	if err != nil {
+		return nil, nil, err
+	}
 	policies := &supply{engine: engine}
 	if store != nil {
 		if policies, err = loadEmbedded(context.Background(), engine, store); err != nil {
@@ -25,8 +28,8 @@ func NewHandlers(store fs.FS, log *decisionlog.Log, program *slog.Logger) (main,
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, &callers{}, metadata, defaultMaxBody)
-	adminRoutes(a, engine, &callers{}, policies, log)
+	mainRoutes(m, engine, approvals, &callers{}, metadata, defaultMaxBody)
+	adminRoutes(a, engine, approvals, &callers{}, policies, log)
 	return m, a, nil
 }
 
@@ -35,3 +38,21 @@ var NewRouter = newEcho
 
 // NewServer is for the deadlines of the listeners.
 var NewServer = newServer
+
+// NewCall returns how PEPs are called back.
+func NewCall(allowed []string, secret []byte) (func(ctx context.Context, endpoint string, body []byte) error, error) {
+	c, err := newNotifier(allowed, secret)
+	if err != nil {
+		return nil, err
+	}
+	return c.call, nil
+}
+
+// CheckAddress and ErrPrivate are for addresses that no test can have.
+var (
+	CheckAddress = checkAddress
+	ErrPrivate   = errPrivate
+)
+
+// Problem is what a PEP is told of an error by the Access Request API.
+func Problem(err error) authzen.Problem { return problem(err, describe(err)) }

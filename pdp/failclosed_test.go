@@ -55,7 +55,7 @@ func harm(t *testing.T, store fs.FS, c decisionlog.Config) *harmed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.log.Close() }) // closed already, or failed, by the test
-	main, admin, err := pdp.NewHandlers(store, h.log, slog.New(slog.NewTextHandler(h.program, nil)))
+	main, admin, err := pdp.NewHandlers(h.state, store, h.log, slog.New(slog.NewTextHandler(h.program, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,13 +362,14 @@ func wantBadBody(t *testing.T, conn net.Conn) {
 
 // TestSlowClients holds that a client which stalls is cut off.
 func TestSlowClients(t *testing.T) {
-	log, err := decisionlog.Open(t.TempDir(), decisionlog.Config{})
+	state := t.TempDir()
+	log, err := decisionlog.Open(state, decisionlog.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	program := slog.New(slog.NewTextHandler(t.Output(), nil))
-	handler, _, err := pdp.NewHandlers(policySet(t, "certification"), log, program)
+	handler, _, err := pdp.NewHandlers(state, policySet(t, "certification"), log, program)
 	if err != nil {
 		t.Fatal(err)
 	}

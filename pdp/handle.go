@@ -21,27 +21,19 @@ const headerDecisionID = "Decision-ID"
 // handle serves one method of the API.
 func handle[Request, Response any](maxBody int64, call func(context.Context, *Request) (*Response, error)) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		tenant := c.Param(paramTenant)
-		if tenant != "" && !evaluation.ValidTenant(tenant) {
-			return evaluation.ErrUnknownTenant
-		}
-		who := callerFrom(c.Request().Context())
-		if tenant == "" && len(who.Tenants) == 1 {
-			tenant = who.Tenants[0]
-		}
-		body, err := readBody(c, maxBody)
+		tenant, err := tenantOf(c)
 		if err != nil {
 			return err
 		}
 		var request Request
-		if err := authzen.Unmarshal(body, &request); err != nil {
+		if err := decodeBody(c, maxBody, &request); err != nil {
 			return err
 		}
 		id := evaluation.NewDecisionID()
 		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
 			ID:        id,
 			Tenant:    tenant,
-			Caller:    who.id,
+			Caller:    callerFrom(c.Request().Context()).id,
 			RequestID: requestID(c),
 		})
 		response, err := call(ctx, &request)
@@ -51,6 +43,28 @@ func handle[Request, Response any](maxBody int64, call func(context.Context, *Re
 		c.Response().Header().Set(headerDecisionID, id)
 		return writeJSON(c, http.StatusOK, response)
 	}
+}
+
+// tenantOf returns the tenant that the path names or, without one, the caller's
+// only one; "" is none.
+func tenantOf(c echo.Context) (string, error) {
+	tenant := c.Param(paramTenant)
+	if tenant != "" && !evaluation.ValidTenant(tenant) {
+		return "", evaluation.ErrUnknownTenant
+	}
+	if who := callerFrom(c.Request().Context()); tenant == "" && len(who.Tenants) == 1 {
+		tenant = who.Tenants[0]
+	}
+	return tenant, nil
+}
+
+// decodeBody reads a JSON body of at most maxBody bytes into v, strictly.
+func decodeBody(c echo.Context, maxBody int64, v any) error {
+	body, err := readBody(c, maxBody)
+	if err != nil {
+		return err
+	}
+	return authzen.Unmarshal(body, v)
 }
 
 // requestID is the PEP's identifier as the log has it. A header may hold any
@@ -77,10 +91,18 @@ func readBody(c echo.Context, limit int64) ([]byte, error) {
 
 // writeJSON writes an answer that nobody may keep: the next one may differ.
 func writeJSON(c echo.Context, status int, v any) error {
+	return writeBody(c, status, echo.MIMEApplicationJSON, v)
+}
+
+// mimeProblem is the media type of a problem (RFC 9457).
+const mimeProblem = "application/problem+json"
+
+// writeBody writes JSON of that media type that nobody may keep.
+func writeBody(c echo.Context, status int, mediaType string, v any) error {
 	body, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
-	return c.Blob(status, echo.MIMEApplicationJSON, body)
+	return c.Blob(status, mediaType, body)
 }

@@ -40,6 +40,9 @@ func metadataFor(base string) authzen.Metadata {
 		SearchSubjectEndpoint:     base + authzen.PathSearchSubject,
 		SearchResourceEndpoint:    base + authzen.PathSearchResource,
 		SearchActionEndpoint:      base + authzen.PathSearchAction,
+		AccessRequestEndpoint:     base + authzen.PathRequests,
+		JWKSURI:                   base + authzen.PathJWKS,
+		Capabilities:              []string{authzen.CapabilityAccessRequest},
 		SupportedObligations:      authzen.ObligationTypes(),
 	}
 }
@@ -80,7 +83,10 @@ func serveMetadata(engine *evaluation.Engine, m authzen.Metadata) echo.HandlerFu
 		if err != nil {
 			return fmt.Errorf("encode metadata: %w", err)
 		}
-		c.Response().Header().Set(echo.HeaderCacheControl, "max-age=300")
+		c.Response().Header().Set(echo.HeaderCacheControl, maxAge)
 		return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 	}
 }
+
+// maxAge is how long what the service says of itself may be kept.
+const maxAge = "max-age=300"

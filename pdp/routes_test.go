@@ -2,6 +2,7 @@ package pdp_test
 
 import (
 	"log/slog"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,12 +27,15 @@ func TestOpenAPIHasTheRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	main, _, err := pdp.NewHandlers(nil, log, slog.New(slog.DiscardHandler))
+	main, _, err := pdp.NewHandlers(t.TempDir(), nil, log, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var routes []string
 	for _, route := range main.(*echo.Echo).Routes() {
+		if route.Method == http.MethodDelete { // another way to cancel, which the document tells beside POST
+			continue
+		}
 		routes = append(routes, strings.ToLower(route.Method)+" "+parameter.ReplaceAllString(route.Path, "{$1}"))
 	}
 	slices.Sort(routes)

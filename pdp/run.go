@@ -18,6 +18,8 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // Config configures the service. PolicyDir or Policies, State, Listen,
@@ -30,21 +32,23 @@ type Config struct {
 	Reload          <-chan os.Signal  // reads the store at once
 	Policies        fs.FS             // a policy store that does not change, without PolicyDir
 
-	State       string // directory of the decision log
-	Listen      string // address of the main listener, host:port
-	AdminListen string // address of the admin listener, host:port
-	PublicURL   string // what PEPs call the service; the main listener's own address when empty
-	TLSCert     string // PEM files of the main listener; both or neither
-	TLSKey      string
-	Auth        Auth
-	Insecure    bool   // serve others than this host although callers are not authenticated
-	MaxBody     int64  // bytes of a request; 0 means 1 MiB
-	MaxResults  int    // of a search in one answer; 0 means 10,000
-	PageKey     string // signs page tokens; "" is a random one
-	Durability  decisionlog.Durability
-	DecisionLog LogConfig
-	Log         *slog.Logger
-	Ready       func(main, admin string) // called with the listeners' URLs once they answer
+	State          string // directory of the decision log
+	Listen         string // address of the main listener, host:port
+	AdminListen    string // address of the admin listener, host:port
+	PublicURL      string // what PEPs call the service; the main listener's own address when empty
+	TLSCert        string // PEM files of the main listener; both or neither
+	TLSKey         string
+	Auth           Auth
+	Insecure       bool   // serve others than this host although callers are not authenticated
+	MaxBody        int64  // bytes of a request; 0 means 1 MiB
+	MaxResults     int    // of a search in one answer; 0 means 10,000
+	PageKey        string // signs page tokens; "" is a random one
+	Durability     decisionlog.Durability
+	DecisionLog    LogConfig
+	Callbacks      []string // URLs at or below which PEPs may be called back; none for no callbacks
+	CallbackSecret []byte   // by which callbacks are signed
+	Log            *slog.Logger
+	Ready          func(main, admin string) // called with the listeners' URLs once they answer
 }
 
 const (
@@ -82,30 +86,77 @@ func Run(ctx context.Context, c Config) (err error) {
 			err = errors.Join(err, closing)
 		}
 	}()
-	engine := evaluation.NewEngine(log, evaluation.Config{
-		ItemError:   describe,
-		GuardShrink: c.GuardShrink,
-		MaxResults:  c.MaxResults,
-		PageKey:     []byte(c.PageKey),
-	})
+	engine, approvals, err := join(c, orDefault(c.PublicURL, listeners.mainURL()), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, approvals.Close()) }()
 	policies, err := supplyPolicies(ctx, engine, c)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, listeners, who, engine, policies, log)
+	return serve(ctx, c, listeners, who, engine, approvals, policies, log)
+}
+
+// join makes the engine and the Access Request Service, who ask each other:
+// which approval stands, and who may give one.
+func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *approval.Service, error) {
+	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret)
+	if err != nil {
+		return nil, nil, err
+	}
+	var engine *evaluation.Engine
+	approvals, err := approval.Open(c.State, approval.Config{
+		BaseURL: baseURL,
+		Template: func(tenant, name string) (authzen.ApprovalTemplate, error) {
+			return engine.ApprovalTemplate(tenant, name)
+		},
+		May: func(ctx context.Context, tenant string, req *authzen.EvaluationRequest) (bool, error) {
+			return engine.MayDecide(ctx, tenant, req)
+		},
+		Record:   func(ctx context.Context, r approval.Record) error { return log.Append(ctx, entryOf(r)) },
+		Recorded: func(ctx context.Context, id string) (bool, error) { return engine.Recorded(ctx, id) },
+		Denials: func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {
+			return engine.Denial(ctx, tenant, id)
+		},
+		Failed: func(err error) { c.Log.Error("access requests not swept", "error", err) },
+
+		CallbackAllowed: c.Callbacks,
+		Call:            callbacks.call,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	engine = evaluation.NewEngine(log, evaluation.Config{
+		ItemError:   describe,
+		GuardShrink: c.GuardShrink,
+		MaxResults:  c.MaxResults,
+		PageKey:     []byte(c.PageKey),
+		Approvals:   approvals,
+		Offer:       approvals.Offer,
+	})
+	return engine, approvals, nil
+}
+
+// entryOf is the log entry of a transition.
+func entryOf(r approval.Record) *decisionlog.Entry {
+	return &decisionlog.Entry{
+		ID: r.ID, Time: r.Time, Tenant: r.Tenant, Kind: decisionlog.Kind(r.Kind),
+		Request: r.Body, Caller: r.Caller, RequestID: r.RequestID,
+	}
 }
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, who *callers, engine *evaluation.Engine, policies *supply, log *decisionlog.Log) error {
+func serve(ctx context.Context, c Config, l *listeners, who *callers, engine *evaluation.Engine, approvals *approval.Service, policies *supply, log *decisionlog.Log) error {
 	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
 	if err != nil {
 		return err
 	}
 	main := newEcho(c.Log)
-	mainRoutes(main, engine, who, metadata, orDefault(c.MaxBody, defaultMaxBody))
+	mainRoutes(main, engine, approvals, who, metadata, orDefault(c.MaxBody, defaultMaxBody))
 	admin := newEcho(c.Log)
-	adminRoutes(admin, engine, who, policies, log)
+	adminRoutes(admin, engine, approvals, who, policies, log)
 
 	unpublish, err := publishAdmin(c.State, l.adminURL())
 	if err != nil {
@@ -119,6 +170,7 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, engine *ev
 	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return policies.reloadOn(ctx, c.Reload) })
+	group.Go(func() error { return approvals.Run(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })
 	group.Go(func() error { return signCheckpoints(ctx, log, c.Log) })
 	group.Go(func() error { return prune(ctx, log, c.DecisionLog.Retention, c.Log) })

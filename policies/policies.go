@@ -7,6 +7,8 @@
 //	gateways        the AuthZEN interop scenario of API gateways
 //	search          the AuthZEN interop scenarios of search and of the IdP
 //	todo            the AuthZEN interop scenario of the todo application
+//	tool-owners     tools whose owners say how calls are authorized: always,
+//	                after a prompt, selectively, or by a delegate
 //
 // The law it keeps: every set has a schema, passes strict validation against
 // it, and carries tests that say what it is for. The interop scenarios use the

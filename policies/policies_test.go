@@ -24,7 +24,7 @@ func TestEverySetIsAPolicyStore(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	names := policies.Names()
-	for _, name := range []string{"certification", "gateways", "search", "todo"} {
+	for _, name := range []string{"certification", "gateways", "search", "todo", "tool-owners"} {
 		if !slices.Contains(names, name) {
 			t.Errorf("%q is not among %q", name, names)
 		}

@@ -98,21 +98,34 @@ func TestOpenAPIReferences(t *testing.T) {
 var operations = map[string]struct {
 	method   string
 	decision bool
+	statuses []string // where they are not those of the others; "default" is any other, a problem
 }{
-	authzen.PathEvaluation:                           {"post", true},
-	"/tenants/{tenant}" + authzen.PathEvaluation:     {"post", true},
-	authzen.PathEvaluations:                          {"post", true},
-	"/tenants/{tenant}" + authzen.PathEvaluations:    {"post", true},
-	authzen.PathSearchSubject:                        {"post", true},
-	"/tenants/{tenant}" + authzen.PathSearchSubject:  {"post", true},
-	authzen.PathSearchResource:                       {"post", true},
-	"/tenants/{tenant}" + authzen.PathSearchResource: {"post", true},
-	authzen.PathSearchAction:                         {"post", true},
-	"/tenants/{tenant}" + authzen.PathSearchAction:   {"post", true},
-	"/v1/authorize":                                  {"post", true},
-	authzen.PathMetadata:                             {"get", false},
-	authzen.PathMetadata + "/tenants/{tenant}":       {"get", false},
-	"/openapi.yaml":                                  {"get", false},
+	authzen.PathEvaluation:                           {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathEvaluation:     {"post", true, nil},
+	authzen.PathEvaluations:                          {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathEvaluations:    {"post", true, nil},
+	authzen.PathSearchSubject:                        {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathSearchSubject:  {"post", true, nil},
+	authzen.PathSearchResource:                       {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathSearchResource: {"post", true, nil},
+	authzen.PathSearchAction:                         {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathSearchAction:   {"post", true, nil},
+	authzen.PathAuthorize:                            {"post", true, nil},
+	authzen.PathMetadata:                             {"get", false, nil},
+	authzen.PathMetadata + "/tenants/{tenant}":       {"get", false, nil},
+	"/openapi.yaml":                                  {"get", false, nil},
+
+	authzen.PathApprovals:                                            {"post", false, []string{"201", "202", "default"}},
+	authzen.PathRequests:                                             {"post", false, []string{"201", "202", "default"}},
+	authzen.PathRequests + "/{id}":                                   {"get", false, []string{"200", "default"}},
+	authzen.PathRequests + "/{id}/cancel":                            {"post", false, []string{"200", "default"}},
+	authzen.PathRequestSchemas + "/{template}":                       {"get", false, []string{"200", "default"}},
+	authzen.PathJWKS:                                                 {"get", false, []string{"200", "default"}},
+	"/tenants/{tenant}" + authzen.PathRequests:                       {"post", false, []string{"201", "202", "default"}},
+	"/tenants/{tenant}" + authzen.PathRequests + "/{id}":             {"get", false, []string{"200", "default"}},
+	"/tenants/{tenant}" + authzen.PathRequests + "/{id}/cancel":      {"post", false, []string{"200", "default"}},
+	"/tenants/{tenant}" + authzen.PathRequestSchemas + "/{template}": {"get", false, []string{"200", "default"}},
+	"/tenants/{tenant}" + authzen.PathJWKS:                           {"get", false, []string{"200", "default"}},
 }
 
 func TestOpenAPIOperations(t *testing.T) {
@@ -130,7 +143,11 @@ func TestOpenAPIOperations(t *testing.T) {
 			continue
 		}
 		operation := methods[want.method].(map[string]any)
-		checkStatuses(t, path, document, operation, want.decision)
+		if want.statuses == nil {
+			checkStatuses(t, path, document, operation, want.decision)
+		} else if diff := cmp.Diff(want.statuses, slices.Sorted(maps.Keys(operation["responses"].(map[string]any)))); diff != "" {
+			t.Errorf("%s: statuses (-want +got):\n%s", path, diff)
+		}
 		id := operation["operationId"].(string)
 		if other, taken := ids[id]; taken {
 			t.Errorf("%s and %s are both called %q", path, other, id)
@@ -253,7 +270,10 @@ func checkAnswers(t *testing.T, path string, operation map[string]any) {
 	if !ok {
 		return
 	}
-	answered := lookup(operation, "#/responses/200/content/application~1json").(map[string]any)
+	answered, ok := lookup(operation, "#/responses/200/content/application~1json").(map[string]any)
+	if !ok {
+		return
+	}
 	want, got := slices.Sorted(maps.Keys(examplesOf(asked))), slices.Sorted(maps.Keys(examplesOf(answered)))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: examples (-request +answer):\n%s", path, diff)
@@ -262,7 +282,7 @@ func checkAnswers(t *testing.T, path string, operation map[string]any) {
 
 func checkErrorExamples(t *testing.T, status string, response map[string]any) {
 	t.Helper()
-	if status == "200" {
+	if status < "400" || status == "default" {
 		return
 	}
 	content := lookup(response, "#/content/application~1json").(map[string]any)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
@@ -29,31 +30,47 @@ var goTypes = map[string]struct {
 	value any
 	role  role
 }{
+	"AccessRequest":         {authzen.AccessRequest{}, response},
 	"Action":                {authzen.Action{}, request},
 	"ActionSearchRequest":   {authzen.ActionSearchRequest{}, request},
 	"ActionSearchResponse":  {authzen.ActionSearchResponse{}, response},
-	"EntitySearchResponse":  {authzen.EntitySearchResponse{}, response},
-	"FoundAction":           {authzen.FoundAction{}, response},
-	"FoundEntity":           {authzen.FoundEntity{}, response},
-	"Page":                  {authzen.Page{}, response},
-	"PageRequest":           {authzen.PageRequest{}, partial},
-	"ResourceSearchRequest": {authzen.ResourceSearchRequest{}, request},
-	"Searched":              {authzen.Searched{}, request},
-	"SubjectSearchRequest":  {authzen.SubjectSearchRequest{}, request},
+	"Approval":              {authzen.Approval{}, response},
+	"ApprovalRequest":       {authzen.ApprovalRequest{}, request},
+	"ApprovalTerms":         {authzen.ApprovalTerms{}, request},
 	"AuthorizeRequest":      {authzen.AuthorizeRequest{}, request},
 	"AuthorizeResponse":     {authzen.AuthorizeResponse{}, response},
+	"Callback":              {authzen.Callback{}, request},
+	"Cancellation":          {authzen.Cancellation{}, request},
 	"Decision":              {authzen.Decision{}, response},
+	"Denial":                {authzen.Denial{}, request},
 	"Entity":                {authzen.Entity{}, request},
+	"EntitySearchResponse":  {authzen.EntitySearchResponse{}, response},
 	"Error":                 {authzen.Error{}, response},
 	"ErrorResponse":         {authzen.ErrorResponse{}, response},
 	"EvaluationRequest":     {authzen.EvaluationRequest{}, request},
 	"EvaluationsItem":       {authzen.EvaluationRequest{}, partial},
 	"EvaluationsRequest":    {authzen.EvaluationsRequest{}, request},
 	"EvaluationsResponse":   {authzen.EvaluationsResponse{}, response},
+	"FoundAction":           {authzen.FoundAction{}, response},
+	"FoundEntity":           {authzen.FoundEntity{}, response},
 	"Metadata":              {authzen.Metadata{}, response},
 	"Obligation":            {authzen.Obligation{}, response},
+	"Page":                  {authzen.Page{}, response},
+	"PageRequest":           {authzen.PageRequest{}, partial},
 	"PartialAction":         {authzen.Action{}, partial},
 	"PartialEntity":         {authzen.Entity{}, partial},
+	"Problem":               {authzen.Problem{}, response},
+	"ResourceSearchRequest": {authzen.ResourceSearchRequest{}, request},
+	"ResponseAction":        {authzen.Action{}, response},
+	"ResponseEntity":        {authzen.Entity{}, response},
+	"Searched":              {authzen.Searched{}, request},
+	"SubjectSearchRequest":  {authzen.SubjectSearchRequest{}, request},
+	"Submission":            {authzen.Submission{}, request},
+	"SubmissionItem":        {authzen.SubmissionItem{}, request},
+	"Task":                  {authzen.Task{}, response},
+	"TaskItem":              {authzen.TaskItem{}, response},
+	"TaskResponse":          {authzen.TaskResponse{}, response},
+	"TaskResult":            {authzen.TaskResult{}, response},
 }
 
 func TestSchemasMatchTypes(t *testing.T) {
@@ -94,7 +111,7 @@ func match(t *testing.T, path string, node map[string]any, typ reflect.Type, rol
 		return
 	}
 	switch {
-	case typ == reflect.TypeFor[jsontext.Value]():
+	case typ == reflect.TypeFor[jsontext.Value](), typ == reflect.TypeFor[time.Time]():
 	case typ.Kind() == reflect.Struct:
 		matchMembers(t, path, schema, typ, role)
 	case typ.Kind() == reflect.Slice:
@@ -155,6 +172,8 @@ func fieldsOf(typ reflect.Type) map[string]field {
 
 func jsonType(typ reflect.Type) string {
 	switch {
+	case typ == reflect.TypeFor[time.Time]():
+		return "string"
 	case typ == reflect.TypeFor[jsontext.Value](), typ.Kind() == reflect.Struct, typ.Kind() == reflect.Map:
 		return "object"
 	case typ.Kind() == reflect.Slice:
@@ -222,6 +241,10 @@ func (s *schema) readTypes(value any) {
 }
 
 func (s *schema) join(other schema, first bool) {
+	if other.nullable && len(other.types) == 0 {
+		s.nullable = true
+		return
+	}
 	if first {
 		s.required = other.required
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/schematest"
 )
 
+const wholeDenial = `{"evaluation_id": "e-1", "expires_at": "2026-10-26T09:30:00Z", "binding_token": "a.b.c",
+	"evaluated_at": "2026-10-26T09:20:00Z", "reason": "approval_required", "template": "sre"}`
+
 // requests says how the body that a schema describes is read. The complete
 // body has every member the schema names.
 var requests = []struct {
@@ -99,6 +102,49 @@ var requests = []struct {
 		}`,
 		read:   unmarshal[authzen.AuthorizeRequest],
 		faults: only(unmarshal[authzen.AuthorizeRequest]),
+	},
+	{
+		schema: "Submission",
+		complete: `{
+			"subject": {"type": "user", "id": "alice", "properties": {"role": "admin"}},
+			"action": {"name": "read", "properties": {"soft": true}},
+			"resource": {"type": "record", "id": "record-1", "properties": {"status": "active"}},
+			"items": [{
+				"action": {"name": "read", "properties": {"soft": true}},
+				"resource": {"type": "record", "id": "record-1", "properties": {"status": "active"}},
+				"requested_access": {"emergency": true},
+				"denial": ` + wholeDenial + `
+			}],
+			"context": {"ticket": "T-1"},
+			"denial": ` + wholeDenial + `,
+			"requested_access": {"requested_until": "2026-10-26T09:30:00Z"},
+			"callback": {"endpoint": "https://pep.example.com/done", "state": "s-1", "events": ["approved"]},
+			"client": {"id": "gateway"}
+		}`,
+		read:   unmarshal[authzen.Submission],
+		faults: only(unmarshal[authzen.Submission]),
+	},
+	{
+		schema:   "Cancellation",
+		complete: `{"reason": "superseded", "comment": "asked again"}`,
+		read:     unmarshal[authzen.Cancellation],
+		faults:   only(unmarshal[authzen.Cancellation]),
+	},
+	{
+		schema: "ApprovalRequest",
+		complete: `{
+			"request": {
+				"tenant_id": "tenant-xyz",
+				"actor": {"actor_id": "agent-1", "actor_type": "agent", "roles": ["orchestrator"], "department_id": "dept-eng"},
+				"action": "tool.invoke",
+				"resource": {"type": "tool", "id": "jira:create_ticket", "labels": {"impact": "write"}},
+				"purpose": "resolve an issue",
+				"context": {"workflow_id": "wf-abc"}
+			},
+			"approval": {"template": "sre", "evaluation_id": "e-1", "expires_at": "2026-10-26T09:30:00Z", "binding_token": "a.b.c"}
+		}`,
+		read:   unmarshal[authzen.ApprovalRequest],
+		faults: only(unmarshal[authzen.ApprovalRequest]),
 	},
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -19,18 +20,35 @@ import (
 // apiKeyVariable has the API key that a server with auth asks for.
 const apiKeyVariable = "POLICY_SERVICE_API_KEY"
 
-// askAdmin asks the admin listener of the server that runs on state.
-func askAdmin(ctx context.Context, state, method, path string) (*http.Response, error) {
+// adminURL is the admin listener of the server that runs on state.
+func adminURL(state string) (string, error) {
 	url, err := os.ReadFile(filepath.Join(state, pdp.AdminURLFile))
 	if err != nil {
-		return nil, fmt.Errorf("no server is known to run on %s: %w", state, err)
+		return "", fmt.Errorf("no server is known to run on %s: %w", state, err)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSpace(string(url))+path, nil)
+	return strings.TrimSpace(string(url)), nil
+}
+
+// askAdmin asks the admin listener of the server that runs on state.
+func askAdmin(ctx context.Context, state, method, path string) (*http.Response, error) {
+	url, err := adminURL(state)
+	if err != nil {
+		return nil, err
+	}
+	return askURL(ctx, method, url+path, nil)
+}
+
+// askURL asks a running server. A body is JSON.
+func askURL(ctx context.Context, method, url string, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if key := os.Getenv(apiKeyVariable); key != "" {
 		request.Header.Set("Authorization", "Bearer "+key)
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -63,7 +81,7 @@ func refusal(response *http.Response) error {
 		return &decisionlog.IntegrityError{Index: -1, Reason: "does not prove it: " + answer.Error.Message}
 	}
 	err := fmt.Errorf("ask the running server: %s", answer.Error.Message)
-	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+	if response.StatusCode == http.StatusUnauthorized {
 		err = fmt.Errorf("%w (%s has the API key)", err, apiKeyVariable)
 	}
 	return err

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,8 +19,11 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 var update = flag.Bool("update", false, "write the wanted output of testdata/script/*.txtar")
@@ -29,6 +33,9 @@ func TestMain(m *testing.M) {
 		"policy-service": main,
 		"request":        request,
 		"tamper":         tamper,
+		"approval":       requestApproval,
+		"task":           aboutTask,
+		"revoke":         revokeApproval,
 	})
 }
 
@@ -49,6 +56,10 @@ const hurry = "atexit_sleep_ms=0"
 //	isjson FILE                 FILE, or stdout, is one strict JSON value
 //	exec request METHOD URL [FILE]
 //	                            print status and body of the answer
+//	exec approval URL FILE      ask to authorize, and for the approval that the
+//	                            answer requires; prints the task
+//	exec task FILE VERB …       policy-service approvals VERB about that task
+//	exec revoke FILE …          policy-service approvals revoke what came of it
 //	exec tamper FILE OLD NEW    change bytes in place, wherever they are
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -205,6 +216,42 @@ func request() {
 	_, err = io.Copy(os.Stdout, response.Body)
 	check(err)
 	fmt.Println()
+}
+
+// requestApproval is a program that is a tool gateway whose call has to wait.
+func requestApproval() {
+	call, err := os.ReadFile(os.Args[2])
+	check(err)
+	var answer struct {
+		Approval jsontext.Value `json:"approval"`
+	}
+	send(os.Args[1]+"/v1/authorize", call, &answer)
+	var task authzen.TaskResponse
+	send(os.Args[1]+"/v1/approvals", fmt.Appendf(nil, `{"request":%s,"approval":%s}`, call, answer.Approval), &task)
+	fmt.Print(task.Task.ID)
+}
+
+func send(url string, body []byte, answer any) {
+	response, err := http.Post(url, "application/json", bytes.NewReader(body))
+	check(err)
+	check(json.UnmarshalRead(response.Body, answer))
+}
+
+// aboutTask is a program that runs a verb of approvals on the task in a file.
+func aboutTask() {
+	id, err := os.ReadFile(os.Args[1])
+	check(err)
+	os.Exit(run(context.Background(), append([]string{"approvals", os.Args[2], string(id)}, os.Args[3:]...)))
+}
+
+// revokeApproval is a program that revokes what came of the task in a file.
+func revokeApproval() {
+	id, err := os.ReadFile(os.Args[1])
+	check(err)
+	shown, err := exec.Command("policy-service", append([]string{"approvals", "show", string(id), "--json"}, os.Args[2:4]...)...).Output()
+	check(err)
+	approval := regexp.MustCompile(`apr_[A-Z2-7]{26}`).Find(shown)
+	os.Exit(run(context.Background(), append([]string{"approvals", "revoke", string(approval)}, os.Args[2:]...)))
 }
 
 // tamper is a program that replaces bytes of a file by as many others, wherever

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
@@ -39,6 +40,8 @@ type serveCmd struct {
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
 	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" placeholder:"N"`
 	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT"`
+	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
+	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 	Config          kong.ConfigFlag        `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
 }
@@ -49,6 +52,10 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	key, err := readManifestKey(c.ManifestKey)
+	if err != nil {
+		return err
+	}
+	secret, err := readSecret(c.CallbackSecret)
 	if err != nil {
 		return err
 	}
@@ -76,7 +83,10 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		PageKey:     c.PageKey,
 		Durability:  c.Durability,
 		DecisionLog: c.Log.config(),
-		Log:         newLogger(c.LogFormat),
+
+		Callbacks:      c.CallbackAllow,
+		CallbackSecret: secret,
+		Log:            newLogger(c.LogFormat),
 		Ready: func(main, admin string) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
 		},
@@ -153,6 +163,22 @@ func readManifestKey(file string) (ed25519.PublicKey, error) {
 		return nil, fmt.Errorf("manifest key: %s does not hold %d bytes in base64", file, ed25519.PublicKeySize)
 	}
 	return key, nil
+}
+
+// readSecret reads a secret; without a file there is none.
+func readSecret(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("callback secret: %w", err)
+	}
+	secret := bytes.TrimSpace(text)
+	if len(secret) < 32 {
+		return nil, fmt.Errorf("callback secret: %s holds less than 32 bytes", file)
+	}
+	return secret, nil
 }
 
 func newLogger(format string) *slog.Logger {

@@ -55,6 +55,8 @@ type Result struct {
 	Policies    []string             `json:"policies,omitempty"` // the determining policies, sorted
 	Errors      []PolicyError        `json:"errors,omitempty"`
 	Obligations []authzen.Obligation `json:"obligations,omitempty"`
+	// Approval is that which stood for the request, a part of the environment.
+	Approval *authzen.VerifiedApproval `json:"approval,omitzero"`
 }
 
 // A Search is what came of one. What was found follows from the request and the

@@ -21,13 +21,14 @@ import (
 
 // A Test is a request and what is wanted of it.
 type Test struct {
-	Name    string
-	Tenant  string // whose test it is; "" for one of the store's root
-	File    string // path from the root of the policy store
-	Line    int    // from 1
-	Request *authzen.EvaluationRequest
-	Time    time.Time // of the decision; zero when the test does not say
-	Want    Expectation
+	Name     string
+	Tenant   string // whose test it is; "" for one of the store's root
+	File     string // path from the root of the policy store
+	Line     int    // from 1
+	Request  *authzen.EvaluationRequest
+	Time     time.Time                 // of the decision; zero when the test does not say
+	Approval *authzen.VerifiedApproval // that stands; nil for none
+	Want     Expectation
 }
 
 // An Expectation is what a test wants of an outcome, or what it got. Nil
@@ -139,6 +140,7 @@ type row struct {
 	Name        string    `yaml:"name"`
 	Time        string    `yaml:"time"`
 	Request     *request  `yaml:"request"`
+	Approval    *approval `yaml:"approval,omitempty"`
 	Decision    *bool     `yaml:"decision"`
 	Policies    *[]string `yaml:"policies,flow"`
 	Obligations *[]string `yaml:"obligations,flow"`
@@ -162,6 +164,39 @@ type entity struct {
 type action struct {
 	Name       any            `yaml:"name"                json:"name"`
 	Properties map[string]any `yaml:"properties,omitzero" json:"properties,omitzero"`
+}
+
+// An approval is one that stands for the request.
+type approval struct {
+	Template  string     `yaml:"template"`
+	Approvers []approver `yaml:"approvers,omitempty"`
+	Until     string     `yaml:"until,omitempty"`
+	Channel   string     `yaml:"channel,omitempty"`
+	UsesLeft  int        `yaml:"uses_left,omitempty"`
+}
+
+type approver struct {
+	Type string `yaml:"type"`
+	ID   string `yaml:"id"`
+}
+
+// verified returns the approval as the service would have verified it.
+func (a *approval) verified() (*authzen.VerifiedApproval, error) {
+	if a == nil {
+		return nil, nil
+	}
+	if a.Template == "" {
+		return nil, errors.New("approval: template is required")
+	}
+	until, err := moment("approval: until", a.Until)
+	if err != nil {
+		return nil, err
+	}
+	out := &authzen.VerifiedApproval{Template: a.Template, Until: until, Channel: a.Channel, UsesLeft: a.UsesLeft}
+	for _, by := range a.Approvers {
+		out.Approvers = append(out.Approvers, authzen.Subject{Type: by.Type, ID: by.ID})
+	}
+	return out, nil
 }
 
 func read(dec *yaml.Decoder, node ast.Node) (Test, error) {
@@ -189,7 +224,11 @@ func (r *row) test() (Test, error) {
 	if r.Decision == nil {
 		return Test{}, errors.New("decision is required")
 	}
-	decided, err := r.time()
+	decided, err := moment("time", r.Time)
+	if err != nil {
+		return Test{}, err
+	}
+	approval, err := r.Approval.verified()
 	if err != nil {
 		return Test{}, err
 	}
@@ -197,16 +236,17 @@ func (r *row) test() (Test, error) {
 	if err != nil {
 		return Test{}, err
 	}
-	return Test{Name: r.Name, Time: decided, Request: sent, Want: r.want()}, nil
+	return Test{Name: r.Name, Time: decided, Request: sent, Approval: approval, Want: r.want()}, nil
 }
 
-func (r *row) time() (time.Time, error) {
-	if r.Time == "" {
+// moment reads a time; "" is zero.
+func moment(name, text string) (time.Time, error) {
+	if text == "" {
 		return time.Time{}, nil
 	}
-	t, err := time.Parse(time.RFC3339, r.Time)
+	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("time is %q, not of the form 2026-01-31T12:00:00Z", r.Time)
+		return time.Time{}, fmt.Errorf("%s is %q, not of the form 2026-01-31T12:00:00Z", name, text)
 	}
 	return t, nil
 }

@@ -12,6 +12,8 @@
 //	    policies: [owners-write]     # optional: the determining policies, exactly
 //	    obligations: [notification]  # optional: the types of the obligations, exactly
 //	    time: 2026-01-31T12:00:00Z   # optional: when the decision is made
+//	    approval: {template: sre}    # optional: the approval that stands, with
+//	                                 # approvers, until, channel and uses_left
 //
 // The law it keeps: a test that would be misread is a fault, not a test that
 // passes. Keys that are not known are faults, a name stands for one test of its
@@ -73,7 +75,7 @@ func Run(s *evaluation.Snapshot, tests []Test) *Report {
 }
 
 func run(s *evaluation.Snapshot, test Test, c Coverage) Result {
-	env := evaluation.Environment{Time: test.Time}
+	env := evaluation.Environment{Time: test.Time, Approval: test.Approval}
 	outcome, err := s.Decide(test.Request, env)
 	if err != nil {
 		return Result{Test: test, Err: err}

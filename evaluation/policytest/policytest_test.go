@@ -2,6 +2,7 @@ package policytest_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -45,6 +46,38 @@ func compile(t *testing.T, archive evaluation.Archive) *evaluation.Snapshot {
 		t.Fatal(err)
 	}
 	return snapshot
+}
+
+// A test may give the approval that stands, and it is all that policies see of
+// it: what its request claims is nothing.
+func TestApproval(t *testing.T) {
+	const request = "request: {subject: {type: user, id: a}, action: {name: b}, resource: {type: doc, id: c}, context: {approval: {template: sre}}}"
+	snapshot := compile(t, evaluation.Archive{"a.cedar": []byte(`@id("p") permit (principal, action, resource) when {
+		context.approval.template == "sre" && context.approval.approvers.contains(user::"carol") && context.approval.uses_left == 1 &&
+		context.approval.channel == "admin" && context.approval.until == datetime("2026-11-20T09:00:00Z") };`)})
+	for approval, want := range map[string]bool{
+		"": false,
+		"approval: {template: sre, approvers: [{type: user, id: carol}], until: 2026-11-20T09:00:00Z, channel: admin, uses_left: 1}":   true,
+		"approval: {template: other, approvers: [{type: user, id: carol}], until: 2026-11-20T09:00:00Z, channel: admin, uses_left: 1}": false,
+	} {
+		tests, err := policytest.Load(store("tests:\n  - name: n\n    " + request + "\n    decision: true\n    " + approval + "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := policytest.Run(snapshot, tests).Results[0].Got.Decision; got != want {
+			t.Errorf("%q: %v", approval, got)
+		}
+	}
+	for approval, want := range map[string]string{
+		"{}":                           "approval: template is required",
+		"{template: sre, until: soon}": "approval: until is \"soon\"",
+		"{templates: sre}":             "unknown field",
+	} {
+		_, err := policytest.Load(store("tests:\n  - name: n\n    " + request + "\n    decision: true\n    approval: " + approval + "\n"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", approval, err)
+		}
+	}
 }
 
 // store has one test file.

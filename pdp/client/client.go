@@ -18,18 +18,24 @@
 // them must treat the decision as a denial (AuthZEN Obligations Profile, draft
 // 1, "Non-Compliance and Partial Compliance").
 //
+// A denial may come with an access request: a person can lift it. [Submission],
+// [Client.Submit], [Client.Await] and [Approved] are the way from there to the
+// same request with an approval. A denial stays one until that is permitted.
+//
 // It never repeats a request and never follows a redirect: a decision is asked
 // for once, where the PEP was told to ask.
 package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -164,20 +170,35 @@ func (c *Client) Metadata(ctx context.Context) (*authzen.Metadata, error) {
 }
 
 func (c *Client) post(ctx context.Context, path string, req, answer any) error {
-	body, err := json.Marshal(req)
+	r, err := c.request(ctx, http.MethodPost, strings.TrimSuffix(c.base, "/")+path, req)
 	if err != nil {
-		return fmt.Errorf("encode request: %w", err)
+		return err
 	}
-	url := strings.TrimSuffix(c.base, "/") + path
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	_, err = c.do(r, answer, http.StatusOK)
+	return err
+}
+
+// request makes a request with the Client's credential. A body, if there is
+// one, is JSON.
+func (c *Client) request(ctx context.Context, method, url string, body any) (*http.Request, error) {
+	var content []byte
+	if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			return nil, fmt.Errorf("encode request: %w", err)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(content))
 	if err != nil {
-		return fmt.Errorf("make request: %w", err)
+		return nil, fmt.Errorf("make request: %w", err)
 	}
-	r.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	if c.cfg.Bearer != "" {
 		r.Header.Set("Authorization", "Bearer "+c.cfg.Bearer)
 	}
-	return c.do(r, answer)
+	return r, nil
 }
 
 func (c *Client) get(ctx context.Context, answer any) error {
@@ -189,33 +210,35 @@ func (c *Client) get(ctx context.Context, answer any) error {
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
-	return c.do(r, answer)
+	_, err = c.do(r, answer, http.StatusOK)
+	return err
 }
 
-// do sends the request and reads a whole, valid answer or fails.
-func (c *Client) do(r *http.Request, answer any) error {
+// do sends the request and reads a whole, valid answer of one of the statuses,
+// or fails. It returns the header of the answer.
+func (c *Client) do(r *http.Request, answer any, statuses ...int) (http.Header, error) {
 	if err := c.prepare(r); err != nil {
-		return err
+		return nil, err
 	}
 	response, err := c.http.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
 	body, err := c.read(response)
-	if response.StatusCode != http.StatusOK {
-		return &StatusError{Status: response.StatusCode, Message: message(body)}
+	if !slices.Contains(statuses, response.StatusCode) {
+		return nil, &StatusError{Status: response.StatusCode, Message: message(body)}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := answers(response, r); err != nil {
-		return err
+		return nil, err
 	}
 	if err := json.Unmarshal(body, answer); err != nil {
-		return fmt.Errorf("read answer: %w", err)
+		return nil, fmt.Errorf("read answer: %w", err)
 	}
-	return nil
+	return response.Header, nil
 }
 
 func (c *Client) prepare(r *http.Request) error {
@@ -261,9 +284,12 @@ func answers(response *http.Response, r *http.Request) error {
 
 // message returns what the PDP wrote in an error body, if it did.
 func message(body []byte) string {
-	var failure authzen.ErrorResponse
+	var failure struct {
+		authzen.Problem
+		Error authzen.Error `json:"error"`
+	}
 	if err := json.Unmarshal(body, &failure); err != nil {
 		return ""
 	}
-	return failure.Error.Message
+	return cmp.Or(failure.Error.Message, failure.Detail)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -57,9 +58,20 @@ type AuthorizeObligations struct {
 	Custom             []jsontext.Value `json:"custom,omitempty"`
 }
 
-// ApprovalTerms say by which template a person approves.
+// ApprovalTerms say by which template a person approves, and prove that an
+// approval was asked for. A gateway sends them back as they are.
 type ApprovalTerms struct {
-	Template string `json:"template"`
+	Template     string `json:"template"`
+	EvaluationID string `json:"evaluation_id,omitzero"`
+	ExpiresAt    string `json:"expires_at,omitzero"`
+	BindingToken string `json:"binding_token,omitzero"`
+}
+
+// An ApprovalRequest asks for the approval that an answer to an
+// [AuthorizeRequest] requires. It is another face of a [Submission].
+type ApprovalRequest struct {
+	Request  AuthorizeRequest `json:"request"`
+	Approval ApprovalTerms    `json:"approval"`
 }
 
 // UnmarshalJSONFrom reads a complete request.
@@ -87,6 +99,58 @@ func (r *AuthorizeRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	return required(dec, member{"tenant_id", tenant}, member{"actor", actor},
 		member{"action", action}, member{"resource", resource})
+}
+
+// UnmarshalJSONFrom reads a request with its required members.
+func (r *ApprovalRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var request, approval bool
+	err := members(dec, func(name string) error {
+		switch name {
+		case "request":
+			return present(dec, &request, r.Request.UnmarshalJSONFrom)
+		case "approval":
+			return present(dec, &approval, r.Approval.UnmarshalJSONFrom)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return required(dec, member{"request", request}, member{"approval", approval})
+}
+
+// UnmarshalJSONFrom reads terms with their required template.
+func (t *ApprovalTerms) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var template, other bool
+	err := members(dec, func(name string) error {
+		switch name {
+		case "template":
+			return text(dec, &t.Template, &template)
+		case "evaluation_id":
+			return text(dec, &t.EvaluationID, &other)
+		case "expires_at":
+			return text(dec, &t.ExpiresAt, &other)
+		case "binding_token":
+			return text(dec, &t.BindingToken, &other)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return required(dec, member{"template", template})
+}
+
+// Submission returns the submission that r stands for.
+func (r *ApprovalRequest) Submission() (*Submission, error) {
+	e, err := r.Request.Evaluation()
+	if err != nil {
+		return nil, err
+	}
+	return &Submission{
+		Subject: e.Subject, Resource: &e.Resource, Action: &e.Action, Context: e.Context,
+		Denial: &Denial{EvaluationID: r.Approval.EvaluationID, ExpiresAt: r.Approval.ExpiresAt, BindingToken: r.Approval.BindingToken, Template: r.Approval.Template},
+	}, nil
 }
 
 // UnmarshalJSONFrom reads an actor with its required id and type.
@@ -268,7 +332,10 @@ func (r *AuthorizeResponse) obligeCustom(o Obligation) error {
 		return fmt.Errorf("obligation %s: %w", o.ID, err)
 	}
 	r.Obligations.ApprovalRequired = true
-	r.Approval = &ApprovalTerms{Template: approval.Template}
+	r.Approval = &ApprovalTerms{Template: approval.Template, EvaluationID: approval.EvaluationID}
+	if offer := approval.AccessRequest; offer != nil {
+		r.Approval.ExpiresAt, r.Approval.BindingToken = offer.ExpiresAt.Format(time.RFC3339), offer.BindingToken
+	}
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package authzen
 
 import (
+	"time"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,6 +22,17 @@ type DecisionContext struct {
 	ReasonAdmin Reason       `json:"reason_admin,omitempty"`
 	Obligations []Obligation `json:"obligations,omitempty"`
 	Error       *Error       `json:"error,omitempty"`
+
+	// Of a denial that a person may lift.
+	EvaluationID  string         `json:"evaluation_id,omitzero"`
+	EvaluatedAt   time.Time      `json:"evaluated_at,omitzero"`
+	Reason        string         `json:"reason,omitzero"` // for programs, see ReasonApprovalRequired
+	AccessRequest *AccessRequest `json:"access_request,omitempty"`
+
+	// Of a request that claimed an approval.
+	Approval   *Approval `json:"approval,omitempty"`   // that stands
+	NextAction string    `json:"next_action,omitzero"` // of a denial
+	RetryAfter int       `json:"retry_after,omitzero"` // seconds, with NextRetry
 }
 
 // A Reason is a sentence for people, by language tag (BCP 47).
@@ -73,6 +86,8 @@ const ActionApprovalRequired = "approval_required"
 
 // ApprovalRequired are the properties of that obligation.
 type ApprovalRequired struct {
-	Action   string `json:"action"` // ActionApprovalRequired
-	Template string `json:"template"`
+	Action        string         `json:"action"` // ActionApprovalRequired
+	Template      string         `json:"template"`
+	EvaluationID  string         `json:"evaluation_id,omitzero"`
+	AccessRequest *AccessRequest `json:"access_request,omitempty"` // by which the approval is asked for
 }

@@ -55,6 +55,7 @@ func asValidationError(err error) error {
 		return invalid
 	}
 	var syntax *jsontext.SyntacticError
+	var semantic *json.SemanticError
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
 		return Invalid(string(syntax.JSONPointer), "is named twice")
@@ -62,6 +63,8 @@ func asValidationError(err error) error {
 		return Invalid("", "is not valid JSON: it ends too early")
 	case errors.As(err, &syntax):
 		return Invalid(string(syntax.JSONPointer), "is not valid JSON at byte %d: %v", syntax.ByteOffset, syntax.Err)
+	case errors.As(err, &semantic):
+		return Invalid(string(semantic.JSONPointer), "is not of the type it must be")
 	}
 	return Invalid("", "is not valid JSON")
 }
@@ -179,4 +182,33 @@ func required(dec *jsontext.Decoder, members ...member) error {
 type member struct {
 	name    string
 	present bool
+}
+
+// optional reads a member that may be missing. Null is absence.
+func optional[T any](dec *jsontext.Decoder, into **T, read func(*T, *jsontext.Decoder) error) error {
+	if null(dec) {
+		return nil
+	}
+	*into = new(T)
+	return read(*into, dec)
+}
+
+// array calls read for each element of an array. Null is absence.
+func array(dec *jsontext.Decoder, read func() error) error {
+	if null(dec) {
+		return nil
+	}
+	if err := expect(dec, '[', "an array"); err != nil {
+		return err
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	for dec.PeekKind() != ']' {
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	_, err := dec.ReadToken()
+	return err
 }

@@ -10,6 +10,8 @@ type Metadata struct {
 	SearchSubjectEndpoint     string   `json:"search_subject_endpoint,omitzero"`
 	SearchResourceEndpoint    string   `json:"search_resource_endpoint,omitzero"`
 	SearchActionEndpoint      string   `json:"search_action_endpoint,omitzero"`
+	AccessRequestEndpoint     string   `json:"access_request_endpoint,omitzero"` // Access Request Profile, "Discovery"
+	JWKSURI                   string   `json:"jwks_uri,omitzero"`                // keys of binding tokens and approvals
 	Capabilities              []string `json:"capabilities,omitempty"`
 	SupportedObligations      []string `json:"supported_obligations,omitempty"` // Obligations Profile, "Discovery"
 }
@@ -23,6 +25,10 @@ const (
 	PathSearchResource = "/access/v1/search/resource"
 	PathSearchAction   = "/access/v1/search/action"
 	PathMetadata       = "/.well-known/authzen-configuration"
+	PathRequests       = "/access/v1/requests"
+	PathRequestSchemas = "/access/v1/schemas"
+	PathJWKS           = "/access/v1/jwks"
 
 	PathAuthorize = "/v1/authorize" // the tenant, actor, action, resource shape
+	PathApprovals = "/v1/approvals" // the approval that such an answer asks for
 )

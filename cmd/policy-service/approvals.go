@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+type approvalsCmd struct {
+	List    approvalsListCmd    `cmd:"" help:"List the requests that wait for a person, or others."`
+	Show    approvalsShowCmd    `cmd:"" help:"Show who asks for what."`
+	Approve approvalsApproveCmd `cmd:"" help:"Approve a request."`
+	Deny    approvalsDenyCmd    `cmd:"" help:"Deny a request."`
+	Revoke  approvalsRevokeCmd  `cmd:"" help:"End an approval at once."`
+	Watch   approvalsWatchCmd   `cmd:"" help:"Print the requests that wait, and each new one as it comes."`
+}
+
+// approvalsDesk is the server that is asked, and how its answers are printed.
+type approvalsDesk struct {
+	Admin string `help:"URL of the server's admin listener; without it, that of the server on --state." placeholder:"URL"`
+	State string `help:"State directory of the running server; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
+	JSON  bool   `name:"json" help:"Print JSON."`
+}
+
+// An approverID is an entity, written TYPE:ID.
+type approverID authzen.Subject
+
+// UnmarshalText reads TYPE:ID. The type may have colons of its own: A::B:id.
+func (a *approverID) UnmarshalText(text []byte) error {
+	i := bytes.LastIndexByte(text, ':')
+	if i < 1 || i == len(text)-1 || text[i-1] == ':' {
+		return fmt.Errorf("%q is not TYPE:ID", text)
+	}
+	a.Type, a.ID = string(text[:i]), string(text[i+1:])
+	return nil
+}
+
+type approvalsListCmd struct {
+	approvalsDesk
+	Status string `help:"Of that status: ${enum}." enum:"pending,approved,denied,expired,cancelled,partial,all" default:"pending"`
+}
+
+func (c *approvalsListCmd) Run(ctx context.Context) error {
+	list, err := c.list(ctx, c.Status)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(list)
+	}
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, r := range list.Requests {
+		fmt.Fprintln(out, requestRow(&r))
+	}
+	return out.Flush()
+}
+
+// requestRow is a request on one line.
+func requestRow(r *pdp.AccessRequest) string {
+	mark := ""
+	if r.Escalated {
+		mark = " (escalated)"
+	}
+	item := r.Items[0]
+	what := fmt.Sprintf("%s %s", item.Action.Name, named(item.Resource))
+	if more := len(r.Items) - 1; more > 0 {
+		what += fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join([]string{r.ID, string(r.Status) + mark, r.Submitted.Format(time.RFC3339), item.Template, named(r.Subject), what}, "\t")
+}
+
+func named(e authzen.Entity) string { return fmt.Sprintf("%s::%q", e.Type, e.ID) }
+
+type approvalsShowCmd struct {
+	approvalsDesk
+	ID string `arg:"" help:"Task of the request."`
+}
+
+func (c *approvalsShowCmd) Run(ctx context.Context) error {
+	return c.print(c.request(ctx, http.MethodGet, pdp.PathRequests+"/"+url.PathEscape(c.ID), nil))
+}
+
+type approvalsApproveCmd struct {
+	approvalsDesk
+	ID      string     `arg:"" help:"Task of the request."`
+	As      approverID `help:"Who approves, as policies know them." required:"" placeholder:"TYPE:ID"`
+	Comment string     `help:"Why."`
+	Item    []int      `help:"Item of a request for several, from 0; all without it." placeholder:"N"`
+	Until   time.Time  `help:"Until when the approval stands, if sooner than the template says." placeholder:"TIME"`
+}
+
+func (c *approvalsApproveCmd) Run(ctx context.Context) error {
+	return c.decide(ctx, c.ID, approval.Decision{Decision: "approve", Approver: authzen.Subject(c.As), Comment: c.Comment, Items: c.Item, Until: c.Until})
+}
+
+type approvalsDenyCmd struct {
+	approvalsDesk
+	ID      string     `arg:"" help:"Task of the request."`
+	As      approverID `help:"Who denies, as policies know them." required:"" placeholder:"TYPE:ID"`
+	Comment string     `help:"Why."`
+	Item    []int      `help:"Item of a request for several, from 0; all without it." placeholder:"N"`
+}
+
+func (c *approvalsDenyCmd) Run(ctx context.Context) error {
+	return c.decide(ctx, c.ID, approval.Decision{Decision: "deny", Approver: authzen.Subject(c.As), Comment: c.Comment, Items: c.Item})
+}
+
+type approvalsRevokeCmd struct {
+	approvalsDesk
+	ID     string     `arg:"" help:"The approval."`
+	As     approverID `help:"Who revokes, as policies know them." required:"" placeholder:"TYPE:ID"`
+	Reason string     `help:"Why."`
+}
+
+func (c *approvalsRevokeCmd) Run(ctx context.Context) error {
+	path := pdp.PathApprovals + "/" + url.PathEscape(c.ID) + "/revoke"
+	return c.print(c.request(ctx, http.MethodPost, path, approval.Revocation{Approver: authzen.Subject(c.As), Reason: c.Reason}))
+}
+
+type approvalsWatchCmd struct {
+	approvalsDesk
+	Count int           `help:"End after so many requests; without it never." placeholder:"N"`
+	Every time.Duration `help:"How often to ask; ${default} without it." default:"2s"`
+}
+
+// Run prints every request once. That there is none to be asked for a while is
+// no reason to end.
+func (c *approvalsWatchCmd) Run(ctx context.Context) error {
+	seen := make(map[string]bool)
+	for {
+		list, err := c.list(ctx, string(authzen.TaskPending))
+		if err != nil && len(seen) == 0 {
+			return err
+		}
+		if err == nil {
+			for _, r := range list.Requests {
+				if seen[r.ID] {
+					continue
+				}
+				seen[r.ID] = true
+				if err := c.printRow(&r); err != nil {
+					return err
+				}
+				if len(seen) == c.Count {
+					return nil
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(c.Every):
+		}
+	}
+}
+
+func (c *approvalsDesk) printRow(r *pdp.AccessRequest) error {
+	if c.JSON {
+		return printJSON(r)
+	}
+	_, err := fmt.Println(strings.ReplaceAll(requestRow(r), "\t", "  "))
+	return err
+}
+
+func (c *approvalsDesk) decide(ctx context.Context, id string, d approval.Decision) error {
+	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", d))
+}
+
+// print prints a request, or returns the error in its place.
+func (c *approvalsDesk) print(r *pdp.AccessRequest, err error) error {
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(r)
+	}
+	_, err = fmt.Print(describeRequest(r))
+	return err
+}
+
+// describeRequest says of a request what an approver needs to know.
+func describeRequest(r *pdp.AccessRequest) string {
+	var out strings.Builder
+	line := func(name string, value any) { fmt.Fprintf(&out, "%-10s %v\n", name, value) }
+	raw := func(name string, value jsontext.Value) {
+		if value != nil {
+			line(name, string(value))
+		}
+	}
+	line("request", r.ID)
+	line("status", r.Status)
+	line("subject", named(r.Subject))
+	raw("  with", r.Subject.Properties)
+	for _, a := range r.Actors {
+		line("actor", strings.TrimSpace(a.ID+" "+a.Issuer))
+	}
+	line("decide by", r.DecideBy.Format(time.RFC3339))
+	raw("context", r.Context)
+	raw("asks for", r.Access)
+	for i, item := range r.Items {
+		line(fmt.Sprintf("item %d", i), item.Status)
+		line("  action", item.Action.Name)
+		raw("    with", item.Action.Properties)
+		line("  resource", named(item.Resource))
+		raw("    with", item.Resource.Properties)
+		line("  template", fmt.Sprintf("%s (%d of %d)", item.Template, len(item.Votes), max(item.Terms.Quorum, 1)))
+		line("  denied", item.EvaluationID)
+		for _, v := range item.Votes {
+			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+v.Comment))
+		}
+		if a := item.Approval; a != nil {
+			line("  approval", strings.TrimSpace(fmt.Sprintf("%s until %s %s", a.ID, a.Until.Format(time.RFC3339), a.Ended)))
+		}
+	}
+	return out.String()
+}
+
+func (c *approvalsDesk) list(ctx context.Context, status string) (*pdp.AccessRequests, error) {
+	path := pdp.PathRequests
+	if status != "all" {
+		path += "?status=" + url.QueryEscape(status)
+	}
+	list := new(pdp.AccessRequests)
+	return list, c.ask(ctx, http.MethodGet, path, nil, list)
+}
+
+func (c *approvalsDesk) request(ctx context.Context, method, path string, body any) (*pdp.AccessRequest, error) {
+	r := new(pdp.AccessRequest)
+	return r, c.ask(ctx, method, path, body, r)
+}
+
+// ask asks the admin listener and reads its answer.
+func (c *approvalsDesk) ask(ctx context.Context, method, path string, body, answer any) error {
+	base := c.Admin
+	if base == "" {
+		found, err := adminURL(c.State)
+		if err != nil {
+			return err
+		}
+		base = found
+	}
+	var content []byte
+	if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			return fmt.Errorf("encode: %w", err)
+		}
+	}
+	response, err := askURL(ctx, method, strings.TrimSuffix(base, "/")+path, content)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return refusal(response)
+	}
+	if err := json.UnmarshalRead(response.Body, answer); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package evaluation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Approvals says whether the approval that a request claims stands for it.
+type Approvals interface {
+	Stands(context.Context, *authzen.Reevaluation) (authzen.Standing, error)
+}
+
+// asked is one request to decide, and what it is decided by.
+type asked struct {
+	snapshot *Snapshot
+	time     time.Time
+	call     Call
+	item     string // what the ids of its obligations begin with, in a batch
+	request  *authzen.EvaluationRequest
+}
+
+// item is the call of item n of a batch.
+func (c Call) item(n int) Call {
+	c.ID = fmt.Sprintf("%s.%d", c.ID, n)
+	if c.RequestID != "" {
+		c.RequestID = fmt.Sprintf("%s.%d", c.RequestID, n)
+	}
+	return c
+}
+
+// decide decides one request with the standing of the approval that it claims,
+// and says what the PEP can do about a denial. A permit uses the approval; when
+// another request was faster, it is decided again without.
+func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
+	claim := e.claim(a.request.Context)
+	standing, err := e.standing(ctx, a, claim)
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := a.snapshot.Decide(a.request, Environment{Time: a.time, Approval: standing.Approval})
+	if err != nil {
+		return nil, err
+	}
+	if outcome.Decision && outcome.Template == "" && standing.Spend != nil {
+		err = standing.Spend(ctx)
+	}
+	if errors.Is(err, authzen.ErrNotStanding) {
+		standing = authzen.Standing{Reason: authzen.ReasonApprovalExpired}
+		outcome, err = a.snapshot.Decide(a.request, Environment{Time: a.time})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("use approval: %w", err)
+	}
+	outcome.Approval = standing.Approval
+	prefix(outcome.Obligations, a.item)
+	if err := e.offer(a, outcome); err != nil {
+		return nil, err
+	}
+	if claim != nil {
+		outcome.answerClaim(standing)
+	}
+	return outcome, nil
+}
+
+// standing asks how a claimed approval stands.
+func (e *Engine) standing(ctx context.Context, a asked, claim jsontext.Value) (authzen.Standing, error) {
+	if claim == nil {
+		return authzen.Standing{}, nil
+	}
+	standing, err := e.config.Approvals.Stands(ctx, &authzen.Reevaluation{
+		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, RequestID: a.call.RequestID,
+		Time: a.time, Revision: a.snapshot.revision, Claim: claim, Request: a.request,
+	})
+	if err != nil {
+		return standing, fmt.Errorf("verify approval: %w", err)
+	}
+	return standing, nil
+}
+
+// claim returns the approval that a request claims, nil for none. Most claim
+// none, which is seen without reading the context; a claim that is written so
+// that it is not seen does not stand.
+func (e *Engine) claim(context jsontext.Value) jsontext.Value {
+	if e.config.Approvals == nil || !bytes.Contains(context, []byte(`"`+contextApproval+`"`)) {
+		return nil
+	}
+	var claim struct {
+		Approval jsontext.Value `json:"approval"`
+	}
+	if json.Unmarshal(context, &claim) != nil || claim.Approval.Kind() == 'n' {
+		return nil
+	}
+	return claim.Approval
+}
+
+// offer tells the PEP how a person is asked: in a denial, or in the obligation
+// to wait for one.
+func (e *Engine) offer(a asked, out *Outcome) error {
+	if out.Template == "" || e.config.Offer == nil {
+		return nil
+	}
+	offer, err := e.config.Offer(&authzen.RequestableDenial{
+		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, Time: a.time,
+		Revision: a.snapshot.revision, Template: out.Template, Request: a.request,
+	})
+	if err != nil {
+		return fmt.Errorf("offer approval: %w", err)
+	}
+	if offer == nil {
+		return nil
+	}
+	if out.Decision {
+		return out.offerObligation(a.call.ID, offer)
+	}
+	context := out.context()
+	context.EvaluationID, context.EvaluatedAt = a.call.ID, a.time.Truncate(time.Second)
+	context.Reason, context.AccessRequest = authzen.ReasonApprovalRequired, offer
+	return nil
+}
+
+// context returns what the PEP is told beside the decision, to add to it.
+func (o *Outcome) context() *authzen.DecisionContext {
+	if o.Context == nil {
+		o.Context = &authzen.DecisionContext{}
+	}
+	return o.Context
+}
+
+// offerObligation puts the offer into the obligation to wait for a person, the
+// last one. What is recorded stays without: the offer is good for whoever has
+// it.
+func (o *Outcome) offerObligation(evaluationID string, offer *authzen.AccessRequest) error {
+	properties, err := json.Marshal(authzen.ApprovalRequired{
+		Action: authzen.ActionApprovalRequired, Template: o.Template, EvaluationID: evaluationID, AccessRequest: offer,
+	})
+	if err != nil {
+		return fmt.Errorf("encode obligation: %w", err)
+	}
+	told := slices.Clone(o.Context.Obligations)
+	told[len(told)-1].Properties = properties
+	o.Context.Obligations = told
+	return nil
+}
+
+// retryAfter is when a PEP may claim again, in seconds, what is not approved
+// yet.
+const retryAfter = 5
+
+// answerClaim tells the PEP what became of the approval that it claimed
+// (Access Request Profile, "Completion Semantics").
+func (o *Outcome) answerClaim(s authzen.Standing) {
+	if o.Decision {
+		if s.Approval != nil && o.Template == "" {
+			o.context().Approval = &authzen.Approval{ID: s.Approval.ID, ApprovedUntil: s.Approval.Until}
+		}
+		return
+	}
+	context := o.context()
+	offered := context.AccessRequest != nil
+	context.Reason, context.NextAction = s.Reason, authzen.NextNone
+	switch {
+	case s.Approval != nil && offered:
+		context.Reason, context.NextAction = authzen.ReasonOutOfScope, authzen.NextRequest
+	case s.Approval != nil:
+		context.Reason = authzen.ReasonPolicyDenied
+	case s.Reason == authzen.ReasonGrantPending:
+		context.NextAction, context.RetryAfter = authzen.NextRetry, retryAfter
+	case s.Reason != authzen.ReasonApprovalUnverifiable && offered:
+		context.NextAction = authzen.NextRequest
+	}
+	if context.NextAction != authzen.NextRequest {
+		context.AccessRequest = nil
+	}
+}
+
+// MayDecide decides whether an approver may decide an Access Request, and
+// records that. A permit with obligations is none: nobody is there to meet them.
+func (e *Engine) MayDecide(ctx context.Context, tenant string, req *authzen.EvaluationRequest) (bool, error) {
+	call := callFrom(ctx)
+	call.ID, call.Tenant = "", tenant
+	decision, err := e.Evaluate(WithCall(ctx, call), req)
+	if err != nil {
+		return false, err
+	}
+	return decision.Decision && (decision.Context == nil || len(decision.Context.Obligations) == 0), nil
+}
+
+// ApprovalTemplate returns the terms by which people approve for a tenant. A
+// template that config.yaml does not name has the default terms.
+func (e *Engine) ApprovalTemplate(tenant, name string) (authzen.ApprovalTemplate, error) {
+	all := e.current.Load()
+	if all == nil {
+		return authzen.ApprovalTemplate{}, ErrNoSnapshot
+	}
+	s, err := all.For(tenant)
+	if err != nil {
+		return authzen.ApprovalTemplate{}, err
+	}
+	if terms, ok := s.templates[name]; ok {
+		return terms, nil
+	}
+	return approvalTemplate{}.compile()
+}

@@ -1,0 +1,55 @@
+package approval
+
+import (
+	"maps"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// merged lays what is requested of an item over what is requested of all.
+func merged(all, own jsontext.Value) jsontext.Value {
+	values, errAll := object(all)
+	over, errOwn := object(own)
+	if errAll != nil || errOwn != nil {
+		return own
+	}
+	maps.Copy(values, over)
+	joined, err := json.Marshal(values, json.Deterministic(true))
+	if err != nil { // it has been read as JSON
+		panic(err)
+	}
+	return joined
+}
+
+// checkCallback reports a callback that the configuration does not allow.
+func (s *Service) checkCallback(c *authzen.Callback) error {
+	if c == nil {
+		return nil
+	}
+	u, err := url.Parse(c.Endpoint)
+	if err != nil || u.User != nil || u.Fragment != "" {
+		return ErrCallback
+	}
+	for _, prefix := range s.config.CallbackAllowed {
+		if under(u, prefix) {
+			return nil
+		}
+	}
+	return ErrCallback
+}
+
+// under reports whether a URL is the allowed one or below it. Paths are
+// compared as they are written, without dots to climb by.
+func under(u *url.URL, allowed string) bool {
+	a, err := url.Parse(allowed)
+	if err != nil || u.Scheme != a.Scheme || u.Host != a.Host || strings.Contains(u.EscapedPath(), "..") || strings.Contains(u.EscapedPath(), "%") {
+		return false
+	}
+	base := strings.TrimSuffix(a.EscapedPath(), "/")
+	return u.EscapedPath() == base || strings.HasPrefix(u.EscapedPath(), base+"/")
+}

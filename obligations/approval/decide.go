@@ -1,0 +1,188 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// What an approver may do with a request, as policies know it.
+const (
+	actionApprove = "approval.approve"
+	actionDeny    = "approval.deny"
+	actionRevoke  = "approval.revoke"
+
+	// typeRequest is the type of the resource that is decided about.
+	typeRequest = "access_request"
+)
+
+// A Decision is what an approver says of a request.
+type Decision struct {
+	Decision string          `json:"decision"` // approve or deny
+	Approver authzen.Subject `json:"approver"`
+	Comment  string          `json:"comment,omitzero"`
+	Items    []int           `json:"items,omitempty"`         // of a bulk request, from 0; none is all
+	Until    time.Time       `json:"approved_until,omitzero"` // sooner than the template says
+}
+
+// A Revocation ends an approval.
+type Revocation struct {
+	Approver authzen.Subject `json:"approver"`
+	Reason   string          `json:"reason,omitzero"`
+}
+
+// Channels by which a request is decided.
+const (
+	channelAdmin  = "admin"  // by a person
+	channelPolicy = "policy" // at submission, by the template's auto approver
+)
+
+// Decide carries out what an approver says of a pending request, if policies
+// let this approver.
+func (s *Service) Decide(ctx context.Context, id string, d Decision) (*Request, error) {
+	if d.Decision != "approve" && d.Decision != "deny" {
+		return nil, authzen.Invalid("/decision", "must be approve or deny")
+	}
+	r, err := s.Request(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	vote := Vote{Approver: authzen.Subject{Type: d.Approver.Type, ID: d.Approver.ID}, Approve: d.Decision == "approve", Comment: d.Comment, Channel: channelAdmin}
+	return s.vote(ctx, r, event{kind: eventVote, items: d.Items, vote: vote, until: d.Until.UTC()})
+}
+
+// askAtOnce asks the approvers that templates name for that. They are held to
+// the same policies as people, and what they do not approve waits for a person.
+func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
+	for i, item := range r.Items {
+		if item.Terms.AutoApprover == nil {
+			continue
+		}
+		vote := Vote{Approver: *item.Terms.AutoApprover, Approve: true, Channel: channelPolicy}
+		_, err := s.vote(ctx, r, event{kind: eventVote, items: []int{i}, vote: vote})
+		if err != nil && !errors.Is(err, ErrIneligible) {
+			return err
+		}
+	}
+	return nil
+}
+
+// vote counts a vote on every item that it concerns, or on none.
+func (s *Service) vote(ctx context.Context, r *Request, e event) (*Request, error) {
+	action := actionDeny
+	if e.vote.Approve {
+		action = actionApprove
+	}
+	concerned := e.items
+	if concerned == nil {
+		concerned = r.pending()
+	}
+	for _, i := range concerned {
+		if i < 0 || i >= len(r.Items) {
+			return nil, authzen.Invalid("/items", "has no element %d", i)
+		}
+		if err := s.may(ctx, action, e.vote.Approver, r, &r.Items[i]); err != nil {
+			return nil, err
+		}
+	}
+	e.newID = func() string { return "apr_" + s.config.NewID() }
+	return s.apply(ctx, r.ID, e)
+}
+
+// may reports ErrIneligible unless policies let the approver do that, and the
+// approver is neither who asked nor who acted. It asks policies first, so that
+// their answer is in the log either way.
+func (s *Service) may(ctx context.Context, action string, approver authzen.Subject, r *Request, i *Item) error {
+	question, err := r.question(action, approver, i)
+	if err != nil {
+		return err
+	}
+	permitted, err := s.config.May(ctx, r.Tenant, question)
+	switch {
+	case err != nil:
+		return fmt.Errorf("ask who may decide: %w", err)
+	case !permitted:
+		return ErrIneligible
+	case action != actionRevoke && r.involves(approver):
+		return fmt.Errorf("%w: it is the requester's own", ErrIneligible)
+	}
+	return nil
+}
+
+// question asks policies whether an approver may do that to an item.
+func (r *Request) question(action string, approver authzen.Subject, i *Item) (*authzen.EvaluationRequest, error) {
+	type id struct {
+		Type string `json:"type"`
+		ID   string `json:"id"`
+	}
+	actor := ""
+	if len(r.Actors) > 0 {
+		actor = r.Actors[0].ID
+	}
+	properties, err := json.Marshal(map[string]any{
+		"template": i.Template, "requester": id{r.Subject.Type, r.Subject.ID}, "actor": actor,
+		"action": i.Action.Name, "resource_type": i.Resource.Type, "resource_id": i.Resource.ID,
+		"resource": id{i.Resource.Type, i.Resource.ID},
+		"context":  i.Bound.Context,
+	}, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode question: %w", err)
+	}
+	return &authzen.EvaluationRequest{
+		Subject:  authzen.Subject{Type: approver.Type, ID: approver.ID},
+		Action:   authzen.Action{Name: action},
+		Resource: authzen.Resource{Type: typeRequest, ID: r.ID, Properties: properties},
+	}, nil
+}
+
+// Revoke ends an approval at once.
+func (s *Service) Revoke(ctx context.Context, approvalID string, v Revocation) (*Request, error) {
+	r, i, err := s.approved(ctx, approvalID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.may(ctx, actionRevoke, v.Approver, r, &r.Items[i]); err != nil {
+		return nil, err
+	}
+	by := Vote{Approver: authzen.Subject{Type: v.Approver.Type, ID: v.Approver.ID}, Channel: channelAdmin}
+	return s.apply(ctx, r.ID, event{kind: eventRevoke, items: []int{i}, vote: by, reason: v.Reason})
+}
+
+// Cancel ends what of a request is pending, for the caller that made it.
+func (s *Service) Cancel(ctx context.Context, c Caller, id string, why authzen.Cancellation) (*authzen.TaskResponse, error) {
+	if _, err := s.own(ctx, c, id); err != nil {
+		return nil, err
+	}
+	if _, err := s.apply(ctx, id, event{kind: eventCancel, reason: why.Reason, vote: Vote{Comment: why.Comment}}); err != nil {
+		return nil, err
+	}
+	return s.Status(ctx, c, id)
+}
+
+// apply carries out an event, in one transaction with its record.
+func (s *Service) apply(ctx context.Context, id string, e event) (*Request, error) {
+	var after Request
+	err := s.transact(ctx, func(tx txn) error {
+		before, err := tx.request(id)
+		if err != nil {
+			return err
+		}
+		now := s.now()
+		if after, err = next(*before, e, now); err != nil {
+			return err
+		}
+		if err := tx.put(before, &after); err != nil {
+			return err
+		}
+		return tx.record(transition(&after, e, now))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &after, nil
+}

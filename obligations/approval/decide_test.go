@@ -1,0 +1,348 @@
+package approval_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// AR-95: policies say who decides, and nobody decides what is their own.
+func TestWhoDecides(t *testing.T) {
+	text := edit(t, `"roles"`, `"act": {"sub": "planner", "act": {"sub": "root-agent"}}, "roles"`)
+	for _, test := range []struct {
+		kind, id string
+		want     error
+	}{
+		{"approver", "carol", nil},
+		{"user", "carol", approval.ErrIneligible},
+		{"approver", "agent-7", approval.ErrIneligible},    // the requester, of whatever type
+		{"approver", "planner", approval.ErrIneligible},    // who acted
+		{"approver", "root-agent", approval.ErrIneligible}, // for whom
+		{"approver", "gateway-1", approval.ErrIneligible},  // who submitted
+	} {
+		for _, decision := range []string{"approve", "deny"} {
+			d := open(t, plain)
+			id := d.submit(t, text).Task.ID
+			_, err := d.Decide(t.Context(), id, approval.Decision{Decision: decision, Approver: authzen.Subject{Type: test.kind, ID: test.id}})
+			if !errors.Is(err, test.want) {
+				t.Errorf("%s by %s %s: %v", decision, test.kind, test.id, err)
+			}
+		}
+	}
+}
+
+// What policies are asked is who asked what, for which resource.
+func TestQuestion(t *testing.T) {
+	d := open(t, plain)
+	var asked authzen.EvaluationRequest
+	d.config.May = func(_ context.Context, tenant string, req *authzen.EvaluationRequest) (bool, error) {
+		asked = *req
+		return true, nil
+	}
+	d.reopen(t)
+	id := d.submit(t, push).Task.ID
+	if _, err := d.Decide(t.Context(), id, approves("carol")); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"action":"tool.invoke","actor":"","context":{"workflow_id":"wf-1"},"requester":{"type":"agent","id":"agent-7"},"resource":{"type":"tool","id":"github.push_code"},"resource_id":"github.push_code","resource_type":"tool","template":"sre"}`
+	if asked.Action.Name != "approval.approve" || asked.Resource.Type != "access_request" || asked.Resource.ID != id || string(asked.Resource.Properties) != want {
+		t.Errorf("asked %+v", asked)
+	}
+}
+
+// A quorum is of different people, and one denial is enough.
+func TestQuorum(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 3 }))
+	id := d.submit(t, push).Task.ID
+	for i, step := range []struct {
+		by     string
+		want   error
+		status authzen.TaskStatus
+	}{
+		{"ann", nil, authzen.TaskPending},
+		{"ann", approval.ErrTaskState, authzen.TaskPending},
+		{"ben", nil, authzen.TaskPending},
+		{"cid", nil, authzen.TaskApproved},
+		{"dan", approval.ErrTaskState, authzen.TaskApproved},
+	} {
+		if _, err := d.Decide(t.Context(), id, approves(step.by)); !errors.Is(err, step.want) {
+			t.Errorf("step %d: %v", i, err)
+		}
+		if task, err := d.Status(t.Context(), gateway, id); err != nil || task.Task.Status != step.status {
+			t.Errorf("step %d: %+v, %v", i, task, err)
+		}
+	}
+	id = d.submit(t, push).Task.ID
+	refusal := approves("ben")
+	refusal.Decision = "deny"
+	for _, choice := range []approval.Decision{approves("ann"), refusal} {
+		if _, err := d.Decide(t.Context(), id, choice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if task, err := d.Status(t.Context(), gateway, id); err != nil || task.Task.Status != authzen.TaskDenied || task.Result != nil {
+		t.Errorf("after a denial: %+v, %v", task, err)
+	}
+}
+
+// R-16: an approval stands until the earliest of what the template, the
+// requester and the approver say.
+func TestApprovedUntil(t *testing.T) {
+	for _, test := range []struct{ requested, approver, want time.Duration }{
+		{0, 0, 15 * time.Minute},
+		{5 * time.Minute, 0, 5 * time.Minute},
+		{time.Hour, 0, 15 * time.Minute},
+		{0, time.Minute, time.Minute},
+		{5 * time.Minute, 7 * time.Minute, 5 * time.Minute},
+	} {
+		d := open(t, plain)
+		s := d.submission(t, push)
+		if test.requested > 0 {
+			s.RequestedAccess = jsontext.Value(fmt.Sprintf(`{"requested_until":%q}`, morning.Add(test.requested).Format(time.RFC3339)))
+		}
+		task, err := d.Submit(t.Context(), gateway, "", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		choice := approves("carol")
+		if test.approver > 0 {
+			choice.Until = morning.Add(test.approver)
+		}
+		r, err := d.Decide(t.Context(), task.Task.ID, choice)
+		if err != nil || !r.Items[0].Approval.Until.Equal(morning.Add(test.want)) {
+			t.Errorf("%+v: %+v, %v", test, r, err)
+		}
+	}
+}
+
+// Of a hundred that decide one task at once exactly one does.
+func TestConcurrentDecisions(t *testing.T) {
+	d := open(t, plain)
+	id := d.submit(t, push).Task.ID
+	var won, lost atomic.Int32
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			choice := approves(fmt.Sprintf("approver-%d", i))
+			if i%2 == 1 {
+				choice.Decision = "deny"
+			}
+			switch _, err := d.Decide(t.Context(), id, choice); {
+			case err == nil:
+				won.Add(1)
+			case errors.Is(err, approval.ErrTaskState):
+				lost.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if won.Load() != 1 || lost.Load() != 99 {
+		t.Errorf("%d decided it, %d came too late", won.Load(), lost.Load())
+	}
+}
+
+// Of a hundred that use an approval for one use exactly one does.
+func TestConcurrentUses(t *testing.T) {
+	d := open(t, plain)
+	approved := d.approve(t, push)
+	var won atomic.Int32
+	var all sync.WaitGroup
+	var standings []authzen.Standing
+	for range 100 {
+		standings = append(standings, d.again(t, push, approved))
+	}
+	for _, standing := range standings {
+		all.Go(func() {
+			if standing.Spend(t.Context()) == nil {
+				won.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d used it", won.Load())
+	}
+}
+
+// AR-90, AR-93, AR-96, R-1: what nobody decides escalates, expires, can be
+// asked about, and is forgotten.
+func TestTimes(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Escalation = lasting(10 * time.Minute) }))
+	id := d.submit(t, push).Task.ID
+	for _, step := range []struct {
+		pass   time.Duration
+		status authzen.TaskStatus
+		err    error
+		events string
+	}{
+		{9 * time.Minute, authzen.TaskPending, nil, "request/submit"},
+		{time.Minute, authzen.TaskPending, nil, "request/submit request/escalate"},
+		{49 * time.Minute, authzen.TaskPending, nil, "request/submit request/escalate"},
+		{time.Minute, authzen.TaskExpired, nil, "request/submit request/escalate request/expire"},
+		{24*time.Hour + 14*time.Minute, authzen.TaskExpired, nil, "request/submit request/escalate request/expire"},
+		{time.Minute, "", approval.ErrUnknownTask, "request/submit request/escalate request/expire"},
+	} {
+		d.pass(step.pass)
+		if step.status == authzen.TaskExpired { // whether or not the sweep has seen it
+			if _, err := d.Decide(t.Context(), id, approves("carol")); !errors.Is(err, approval.ErrTaskState) {
+				t.Errorf("decided when it had expired: %v", err)
+			}
+		}
+		if err := d.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		task, err := d.Status(t.Context(), gateway, id)
+		if !errors.Is(err, step.err) || err == nil && task.Task.Status != step.status {
+			t.Errorf("after %s: %+v, %v", step.pass, task, err)
+		}
+		if got := d.events(t); got != step.events {
+			t.Errorf("after %s the log has %s, want %s", step.pass, got, step.events)
+		}
+	}
+}
+
+// Whoever waits is told when the task is decided, and not before.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, plain)
+		id := d.submit(t, push).Task.ID
+		start := time.Now()
+		task, err := d.Wait(t.Context(), gateway, id, time.Minute)
+		if err != nil || task.Task.Status != authzen.TaskPending || time.Since(start) != time.Minute {
+			t.Errorf("after %s: %+v, %v", time.Since(start), task, err)
+		}
+		go func() {
+			time.Sleep(10 * time.Second)
+			d.submit(t, push) // wakes, and is nothing to wait for
+			time.Sleep(10 * time.Second)
+			if _, err := d.Decide(t.Context(), id, approves("carol")); err != nil {
+				t.Error(err)
+			}
+		}()
+		start = time.Now()
+		task, err = d.Wait(t.Context(), gateway, id, time.Minute)
+		if err != nil || task.Task.Status != authzen.TaskApproved || time.Since(start) != 20*time.Second {
+			t.Errorf("after %s: %+v, %v", time.Since(start), task, err)
+		}
+	})
+}
+
+// AR-83, AR-87, R-19: to anybody else there is no such task.
+func TestTasksOfOthers(t *testing.T) {
+	d := open(t, plain)
+	id := d.submit(t, push).Task.ID
+	for _, other := range []approval.Caller{{Tenant: "globex", ID: "gateway-1"}, {Tenant: "acme", ID: "gateway-2"}, {}} {
+		if _, err := d.Status(t.Context(), other, id); !errors.Is(err, approval.ErrUnknownTask) {
+			t.Errorf("%+v sees it: %v", other, err)
+		}
+		if _, err := d.Cancel(t.Context(), other, id, authzen.Cancellation{}); !errors.Is(err, approval.ErrUnknownTask) {
+			t.Errorf("%+v cancels it: %v", other, err)
+		}
+	}
+}
+
+// AR-75: an approver that the template names is asked at once, by the same
+// policies.
+func TestAutoApproval(t *testing.T) {
+	for kind, want := range map[string]authzen.TaskStatus{"approver": authzen.TaskApproved, "user": authzen.TaskPending} {
+		d := open(t, with(func(terms *authzen.ApprovalTemplate) {
+			terms.AutoApprover = &authzen.Subject{Type: kind, ID: "policy"}
+		}))
+		if task := d.submit(t, push); task.Task.Status != want || (task.Result != nil) != (want == authzen.TaskApproved) {
+			t.Errorf("%s: %+v", kind, task)
+		}
+	}
+}
+
+// Nothing is told of a transition whose record is not in the log; it stands,
+// and is recorded as soon as the log takes it.
+func TestRecordFirst(t *testing.T) {
+	d := open(t, plain)
+	id := d.submit(t, push).Task.ID
+	d.broken = errors.New("disk full")
+	if _, err := d.Decide(t.Context(), id, approves("carol")); !errors.Is(err, d.broken) {
+		t.Errorf("decided without a record: %v", err)
+	}
+	if _, err := d.Status(t.Context(), gateway, id); !errors.Is(err, d.broken) {
+		t.Errorf("told without a record: %v", err)
+	}
+	d.broken = nil
+	d.reopen(t)
+	if task, err := d.Status(t.Context(), gateway, id); err != nil || task.Task.Status != authzen.TaskApproved {
+		t.Errorf("afterwards: %+v, %v", task, err)
+	}
+	if got := d.events(t); got != "request/submit approval/approve" {
+		t.Errorf("the log has %s", got)
+	}
+}
+
+// AR-141, AR-124: what is recorded leads from the evaluation to the task to the
+// approval to the evaluation that used it.
+func TestRecords(t *testing.T) {
+	d := open(t, plain)
+	approved := d.approve(t, push)
+	if err := d.again(t, push, approved).Spend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := d.events(t), "request/submit approval/approve approval/use"; got != want {
+		t.Fatalf("the log has %s, want %s", got, want)
+	}
+	var bodies [3]struct {
+		Task   string `json:"task"`
+		UsedBy string `json:"used_by"`
+		Items  []struct {
+			EvaluationID string `json:"evaluation_id"`
+			Approval     string `json:"approval"`
+		} `json:"items"`
+	}
+	for i, r := range d.records {
+		if err := authzen.Unmarshal(r.Body, &bodies[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if bodies[0].Items[0].EvaluationID == "" || bodies[0].Items[0].EvaluationID != bodies[2].Items[0].EvaluationID ||
+		bodies[0].Task == "" || bodies[0].Task != bodies[2].Task ||
+		bodies[1].Items[0].Approval != approved.ID || bodies[2].Items[0].Approval != approved.ID || bodies[2].UsedBy != "again" {
+		t.Errorf("the records are %+v", bodies)
+	}
+}
+
+// AR-4, AR-5: a new key signs, and the old one verifies what it has signed.
+func TestRotation(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.TTL = lasting(40 * 24 * time.Hour) }))
+	approved := d.approve(t, push)
+	d.pass(31 * 24 * time.Hour)
+	if err := d.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keys := d.JWKS().Keys
+	if len(keys) != 2 || keys[0].Use != "sig" || keys[0].KeyID == keys[1].KeyID || !keys[0].IsPublic() {
+		t.Errorf("keys: %+v", keys)
+	}
+	if got := d.again(t, push, approved); got.Approval == nil {
+		t.Errorf("after a rotation it does not stand: %s", got.Reason)
+	}
+	d.reopen(t)
+	if got := d.JWKS().Keys; len(got) != 2 || got[0].KeyID != keys[0].KeyID {
+		t.Errorf("reopened, the keys are %+v", got)
+	}
+	d.pass(100 * 24 * time.Hour)
+	if err := d.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.JWKS().Keys; len(got) != 2 || got[1].KeyID != keys[0].KeyID {
+		t.Errorf("AR-5: the oldest key is kept: %+v", got)
+	}
+}

@@ -1,0 +1,31 @@
+package approval
+
+import "errors"
+
+var (
+	// ErrNotRequestable means that the denial is not one that a person may lift.
+	ErrNotRequestable = errors.New("the denial is not requestable")
+	// ErrBinding means that nothing proves that there was such a denial.
+	ErrBinding = errors.New("the denial does not cover what is asked for")
+	// ErrExpiredDenial means that the denial is too old.
+	ErrExpiredDenial = errors.New("the denial has expired; evaluate again")
+	// ErrDuplicate means that the idempotency key stands for another request.
+	ErrDuplicate = errors.New("the Idempotency-Key was used for another request")
+	// ErrUnknownTask means that there is no such task, or not for this caller.
+	ErrUnknownTask = errors.New("unknown task")
+	// ErrTaskExpired means that the handle of the task is no longer good.
+	ErrTaskExpired = errors.New("the task has expired")
+	// ErrTaskState means that the task is in no state for that.
+	ErrTaskState = errors.New("the task is not in a state for that")
+	// ErrUnknownApproval means that there is no such approval.
+	ErrUnknownApproval = errors.New("unknown approval")
+	// ErrIneligible means that this approver may not decide this request.
+	ErrIneligible = errors.New("the approver may not decide this request")
+	// ErrActor means that the actors of a submission are not those that were
+	// denied.
+	ErrActor = errors.New("the actor is not the one that was denied")
+	// ErrTooMany means that too many requests are pending.
+	ErrTooMany = errors.New("too many requests are pending")
+	// ErrCallback means that the PEP may not be called there.
+	ErrCallback = errors.New("the callback endpoint is not allowed")
+)

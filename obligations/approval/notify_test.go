@@ -1,0 +1,81 @@
+package approval_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A PEP that cannot be reached is called again, each time later, and at last no
+// more: AR-132.
+func TestNotify(t *testing.T) {
+	d := open(t, plain)
+	unreachable := errors.New("connection refused")
+	var calls []time.Duration
+	var decided time.Time
+	answer := func() error { return unreachable }
+	d.config.CallbackAllowed = []string{"https://pep.example.com"}
+	d.config.Call = func(_ context.Context, endpoint string, body []byte) error {
+		calls = append(calls, d.time().Sub(decided))
+		if endpoint != "https://pep.example.com/done" || !strings.Contains(string(body), `"status":"approved"`) {
+			t.Errorf("called %s with %s", endpoint, body)
+		}
+		return answer()
+	}
+	d.reopen(t)
+	ask := func(events ...string) {
+		t.Helper()
+		s := d.submission(t, push)
+		s.Callback = &authzen.Callback{Endpoint: "https://pep.example.com/done", Events: events}
+		task, err := d.Submit(t.Context(), gateway, "", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Decide(t.Context(), task.Task.ID, approves("carol")); err != nil {
+			t.Fatal(err)
+		}
+		decided = d.time()
+	}
+	pass := func(by time.Duration) {
+		t.Helper()
+		for range by / time.Second {
+			if err := d.Notify(t.Context()); err != nil && !errors.Is(err, unreachable) {
+				t.Fatal(err)
+			}
+			d.pass(time.Second)
+		}
+	}
+	ask("denied", "expired")
+	pass(time.Minute)
+	if len(calls) > 0 {
+		t.Errorf("R-20: called for what it did not ask: %v", calls)
+	}
+	ask()
+	pass(10 * time.Minute)
+	want := []time.Duration{0, 2, 6, 14, 30, 62, 126, 254}
+	for i := range want {
+		want[i] *= time.Second
+	}
+	if len(calls) != len(want) {
+		t.Fatalf("called after %v", calls)
+	}
+	for i := range want {
+		if calls[i] != want[i] {
+			t.Errorf("called after %v, want %v", calls, want)
+			break
+		}
+	}
+	calls, answer = nil, func() error { return nil }
+	ask()
+	pass(time.Minute)
+	if len(calls) != 1 {
+		t.Errorf("a PEP that was reached is called after %v", calls)
+	}
+	if got := d.events(t); !strings.HasSuffix(got, "approval/approve request/notify") || strings.Count(got, "notify_fail") != 8 {
+		t.Errorf("the log has %s", got)
+	}
+}

@@ -1,0 +1,68 @@
+package approval
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	bolt "go.etcd.io/bbolt"
+)
+
+// keyGrace is how long a key that no longer signs still verifies: longer than
+// anything that it may have signed.
+const keyGrace = 90 * 24 * time.Hour
+
+// rotate reads the signing keys, makes a new one when the newest is old, and
+// drops those whose every signature has expired.
+func (s *Service) rotate() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if len(s.keys) > 0 && now.Before(s.keys[0].Made.Add(s.config.RotateKeys)) {
+		return nil
+	}
+	return s.db.Update(func(tx *bolt.Tx) error {
+		ring, err := readKeys(tx)
+		if err != nil {
+			return err
+		}
+		if len(ring) == 0 || !now.Before(ring[0].Made.Add(s.config.RotateKeys)) {
+			key, err := newSigningKey(now)
+			if err != nil {
+				return err
+			}
+			if err := putKey(tx, key); err != nil {
+				return err
+			}
+			ring = append(keyRing{key}, ring...)
+		}
+		s.keys = slices.DeleteFunc(ring, func(k signingKey) bool {
+			return now.After(k.Made.Add(s.config.RotateKeys + keyGrace))
+		})
+		return nil
+	})
+}
+
+// readKeys returns the keys, newest first.
+func readKeys(tx *bolt.Tx) (keyRing, error) {
+	var ring keyRing
+	err := tx.Bucket(bucketSigning).ForEach(func(id, value []byte) error {
+		var key signingKey
+		if err := json.Unmarshal(value, &key); err != nil {
+			return fmt.Errorf("read signing key %s: %w", id, err)
+		}
+		ring = append(ring, key)
+		return nil
+	})
+	slices.SortFunc(ring, func(a, b signingKey) int { return b.Made.Compare(a.Made) })
+	return ring, err
+}
+
+func putKey(tx *bolt.Tx, key signingKey) error {
+	value, err := json.Marshal(key)
+	if err != nil {
+		return fmt.Errorf("encode signing key: %w", err)
+	}
+	return tx.Bucket(bucketSigning).Put([]byte(key.ID), value)
+}

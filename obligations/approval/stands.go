@@ -1,0 +1,141 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Stands says whether the approval that a request claims is one of ours, and
+// for this request. It never fails because of the claim: whatever is wrong
+// with that, it does not stand.
+func (s *Service) Stands(ctx context.Context, v *authzen.Reevaluation) (authzen.Standing, error) {
+	id, ok := s.claimed(v)
+	if !ok {
+		return authzen.Standing{Reason: authzen.ReasonApprovalUnverifiable}, nil
+	}
+	r, i, err := s.approved(ctx, id)
+	if errors.Is(err, ErrUnknownApproval) {
+		return s.unknown(ctx, v, id)
+	}
+	if err != nil {
+		return authzen.Standing{}, err
+	}
+	if reason := r.refuses(i, v); reason != "" {
+		return authzen.Standing{Reason: reason}, nil
+	}
+	if item := r.Items[i]; item.Terms.PinRevision && item.Revision != v.Revision {
+		return authzen.Standing{Reason: authzen.ReasonApprovalExpired}, s.supersede(ctx, r, i, v.Revision)
+	}
+	return authzen.Standing{Approval: r.verified(i, v.RequestID), Spend: func(ctx context.Context) error { return s.use(ctx, r.ID, i, v) }}, nil
+}
+
+// claimed returns the id of the approval that is claimed, if the claim could
+// be true: a state that comes with it must be ours, and of that approval.
+func (s *Service) claimed(v *authzen.Reevaluation) (string, bool) {
+	var claim struct {
+		ID    string         `json:"id"`
+		State jsontext.Value `json:"state"`
+	}
+	if err := json.Unmarshal(v.Claim, &claim); err != nil || claim.ID == "" {
+		return "", false
+	}
+	if claim.State == nil {
+		return claim.ID, true
+	}
+	var token string
+	var said state
+	if json.Unmarshal(claim.State, &token) != nil || s.ring().verify(typeApproval, token, &said) != nil {
+		return "", false
+	}
+	base := s.base(v.Tenant)
+	return claim.ID, said.ID == claim.ID && said.Issuer == base && said.Audience == base
+}
+
+// unknown says why an approval that is not there does not stand: a PEP that
+// sends the id of its task instead has only to wait.
+func (s *Service) unknown(ctx context.Context, v *authzen.Reevaluation, id string) (authzen.Standing, error) {
+	r, err := s.Request(ctx, id)
+	switch {
+	case errors.Is(err, ErrUnknownTask):
+	case err != nil:
+		return authzen.Standing{}, err
+	case r.Tenant == v.Tenant && r.Caller == v.Caller && r.Status() == authzen.TaskPending:
+		return authzen.Standing{Reason: authzen.ReasonGrantPending}, nil
+	}
+	return authzen.Standing{Reason: authzen.ReasonApprovalUnverifiable}, nil
+}
+
+// refuses says why the approval of an item does not stand for a request, or
+// "". To another tenant it does not exist.
+func (r *Request) refuses(i int, v *authzen.Reevaluation) string {
+	item := &r.Items[i]
+	left, counted := item.Approval.left(item.Terms.Uses, v.RequestID)
+	switch {
+	case r.Tenant != v.Tenant:
+		return authzen.ReasonApprovalUnverifiable
+	case r.Caller != v.Caller, !r.covers(item, v.Request):
+		return authzen.ReasonOutOfScope
+	case !item.Approval.stands(v.Time), counted && left == 0:
+		return authzen.ReasonApprovalExpired
+	}
+	return ""
+}
+
+// covers reports whether a request is in the scope of an item.
+func (r *Request) covers(i *Item, of *authzen.EvaluationRequest) bool {
+	actors, err := actorsOf(of.Subject)
+	if err != nil || !slices.Equal(actors, r.Actors) {
+		return false
+	}
+	if i.Terms.Scope == authzen.ScopeResourceType {
+		return sameSubject(r.Subject, of.Subject) && i.Resource.Type == of.Resource.Type && i.Action.Name == of.Action.Name
+	}
+	return i.sameCall(r.Subject, of) && i.Bound.covers(of.Context, false)
+}
+
+// verified is what policies learn of the approval of an item.
+func (r *Request) verified(i int, requestID string) *authzen.VerifiedApproval {
+	item := &r.Items[i]
+	v := &authzen.VerifiedApproval{ID: item.Approval.ID, Template: item.Template, Until: item.Approval.Until}
+	if left, counted := item.Approval.left(item.Terms.Uses, requestID); counted {
+		v.UsesLeft = left
+	}
+	for _, vote := range item.Votes {
+		v.Approvers = append(v.Approvers, vote.Approver)
+		v.Channel = vote.Channel
+	}
+	return v
+}
+
+// use counts a use of an approval.
+func (s *Service) use(ctx context.Context, id string, i int, v *authzen.Reevaluation) error {
+	_, err := s.apply(ctx, id, event{kind: eventUse, items: []int{i}, requestID: v.RequestID, usedBy: v.EvaluationID})
+	if errors.Is(err, ErrTaskState) {
+		return authzen.ErrNotStanding
+	}
+	return err
+}
+
+// supersede ends an approval that was given under other policies.
+func (s *Service) supersede(ctx context.Context, r *Request, i int, revision string) error {
+	_, err := s.apply(ctx, r.ID, event{kind: eventSupersede, items: []int{i}, reason: "the policies are now " + revision})
+	if errors.Is(err, ErrTaskState) { // somebody else ended it
+		return nil
+	}
+	return err
+}
+
+// approved returns the request that an approval came of, and its item.
+func (s *Service) approved(ctx context.Context, id string) (r *Request, i int, err error) {
+	err = s.view(ctx, func(tx txn) (err error) {
+		r, i, err = tx.approved(id)
+		return err
+	})
+	return r, i, err
+}

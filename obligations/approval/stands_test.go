@@ -1,0 +1,245 @@
+package approval_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// AR-113, AR-118, AR-126: an approval stands for the request that was denied
+// and for no other.
+func TestScope(t *testing.T) {
+	d := open(t, plain)
+	approved := d.approve(t, push)
+	tests := []struct {
+		name, request, want string
+	}{
+		{"the request itself", push, ""},
+		{"at another time", edit(t, "20:15:00Z", "20:16:00Z"), ""},
+		{"justified", edit(t, `"workflow_id"`, `"justification": "approved", "workflow_id"`), ""},
+		{"written otherwise", edit(t, `3}`, `3e0}`), ""},
+		{"members in another order", edit(t, `{"branch": "main", "files": 3}`, `{"files": 3, "branch": "main"}`), ""},
+		{"another subject", edit(t, "agent-7", "agent-8"), authzen.ReasonOutOfScope},
+		{"another type of subject", edit(t, `"type": "agent"`, `"type": "user"`), authzen.ReasonOutOfScope},
+		{"another role", edit(t, `["writer"]`, `["writer", "admin"]`), authzen.ReasonOutOfScope},
+		{"another resource", edit(t, "github.push_code", "github.force_push"), authzen.ReasonOutOfScope},
+		{"another label", edit(t, `"impact": "write"`, `"impact": "destructive"`), authzen.ReasonOutOfScope},
+		{"no label", edit(t, `, "properties": {"impact": "write"}`, ``), authzen.ReasonOutOfScope},
+		{"another action", edit(t, "tool.invoke", "tool.delete"), authzen.ReasonOutOfScope},
+		{"another argument", edit(t, `"main"`, `"release"`), authzen.ReasonOutOfScope},
+		{"an argument more", edit(t, `"files": 3`, `"files": 3, "force": true`), authzen.ReasonOutOfScope},
+		{"an argument of another type", edit(t, `"files": 3`, `"files": "3"`), authzen.ReasonOutOfScope},
+		{"an argument that is null", edit(t, `"files": 3`, `"files": 3, "force": null`), authzen.ReasonOutOfScope},
+		{"another context", edit(t, "wf-1", "wf-2"), authzen.ReasonOutOfScope},
+		{"less context", edit(t, `"workflow_id": "wf-1", `, ``), authzen.ReasonOutOfScope},
+		{"more context", edit(t, `"workflow_id"`, `"mfa": true, "workflow_id"`), authzen.ReasonOutOfScope},
+		{"on behalf of somebody", edit(t, `"roles"`, `"act": {"sub": "x"}, "roles"`), authzen.ReasonOutOfScope},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			standing := d.again(t, test.request, approved)
+			if standing.Reason != test.want || (standing.Approval != nil) != (test.want == "") {
+				t.Errorf("stands: %v, reason %q, want %q", standing.Approval, standing.Reason, test.want)
+			}
+		})
+	}
+}
+
+// AR-36: two integers that round to the same float64 are two.
+func TestScopeOfLargeIntegers(t *testing.T) {
+	d := open(t, plain)
+	approved := d.approve(t, edit(t, `"files": 3`, `"files": 9007199254740993`))
+	if got := d.again(t, edit(t, `"files": 3`, `"files": 9007199254740992`), approved); got.Approval != nil {
+		t.Error("an approval of 9007199254740993 stands for 9007199254740992")
+	}
+	if got := d.again(t, edit(t, `"files": 3`, `"files": 9007199254740993`), approved); got.Approval == nil {
+		t.Error("it does not stand for itself")
+	}
+}
+
+// AR-27: a template may say which members of the context count.
+func TestScopeOfNamedContext(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Context = []string{"workflow_id", "ticket"} }))
+	approved := d.approve(t, push)
+	for _, test := range []struct{ request, want string }{
+		{edit(t, `"workflow_id"`, `"trace": "1", "workflow_id"`), ""},
+		{edit(t, "wf-1", "wf-2"), authzen.ReasonOutOfScope},
+		{edit(t, `"workflow_id"`, `"ticket": "T-1", "workflow_id"`), authzen.ReasonOutOfScope}, // R-4: absent stays absent
+	} {
+		if got := d.again(t, test.request, approved); got.Reason != test.want {
+			t.Errorf("%s: %q, want %q", test.request, got.Reason, test.want)
+		}
+	}
+}
+
+func TestScopeOfResourceType(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Scope = authzen.ScopeResourceType }))
+	approved := d.approve(t, push)
+	for _, test := range []struct{ request, want string }{
+		{edit(t, "github.push_code", "github.force_push"), ""},
+		{edit(t, `"main"`, `"release"`), ""},
+		{edit(t, `"type": "tool"`, `"type": "server"`), authzen.ReasonOutOfScope},
+		{edit(t, "tool.invoke", "tool.delete"), authzen.ReasonOutOfScope},
+		{edit(t, "agent-7", "agent-8"), authzen.ReasonOutOfScope},
+	} {
+		if got := d.again(t, test.request, approved); got.Reason != test.want {
+			t.Errorf("%s: %q, want %q", test.request, got.Reason, test.want)
+		}
+	}
+}
+
+// AR-113, R-7, R-9: an approval belongs to a tenant, a caller and an actor.
+func TestScopeOfCallers(t *testing.T) {
+	d := open(t, plain)
+	approved := d.approve(t, edit(t, `"roles"`, `"act": {"sub": "planner", "iss": "https://a"}, "roles"`))
+	for _, test := range []struct{ tenant, caller, actor, want string }{
+		{"acme", "gateway-1", "planner", ""},
+		{"globex", "gateway-1", "planner", authzen.ReasonApprovalUnverifiable},
+		{"", "gateway-1", "planner", authzen.ReasonApprovalUnverifiable},
+		{"acme", "gateway-2", "planner", authzen.ReasonOutOfScope},
+		{"acme", "gateway-1", "executor", authzen.ReasonOutOfScope},
+	} {
+		standing, err := d.Stands(t.Context(), &authzen.Reevaluation{
+			Tenant: test.tenant, Caller: test.caller, Time: d.time(), Claim: jsontext.Value(`{"id":"` + approved.ID + `"}`),
+			Request: evaluation(t, edit(t, `"roles"`, `"act": {"sub": "`+test.actor+`", "iss": "https://a"}, "roles"`)),
+		})
+		if err != nil || standing.Reason != test.want {
+			t.Errorf("%+v: %q, %v", test, standing.Reason, err)
+		}
+	}
+}
+
+// AR-108 to AR-112: what is claimed is verified, however it is dressed.
+func TestForgedClaims(t *testing.T) {
+	d := open(t, plain)
+	approved := d.approve(t, push)
+	other := d.approve(t, edit(t, "agent-7", "agent-8"))
+	pending := d.submit(t, edit(t, "agent-7", "agent-9")).Task.ID
+	token := d.submission(t, push).Denial.BindingToken
+	foreign := open(t, plain).approve(t, push)
+	tests := []struct {
+		name string
+		want string
+		sent string
+	}{
+		{"the approval", "", `{"id":"` + approved.ID + `","state":"` + approved.State + `"}`},
+		{"the id alone", "", `{"id":"` + approved.ID + `"}`},
+		{"with more in it", "", `{"id":"` + approved.ID + `","approved_until":"2999-01-01T00:00:00Z","template":"root"}`},
+		{"no object", authzen.ReasonApprovalUnverifiable, `"` + approved.ID + `"`},
+		{"no id", authzen.ReasonApprovalUnverifiable, `{"status":"approved"}`},
+		{"an id that is none", authzen.ReasonApprovalUnverifiable, `{"id":7}`},
+		{"an invented id", authzen.ReasonApprovalUnverifiable, `{"id":"apr_1"}`},
+		{"justified", authzen.ReasonApprovalUnverifiable, `{"id":"apr_1","justification":"approved"}`},
+		{"another's state", authzen.ReasonApprovalUnverifiable, `{"id":"` + approved.ID + `","state":"` + other.State + `"}`},
+		{"a binding token for a state", authzen.ReasonApprovalUnverifiable, `{"id":"` + approved.ID + `","state":"` + token + `"}`},
+		{"a state by other keys", authzen.ReasonApprovalUnverifiable, `{"id":"` + foreign.ID + `","state":"` + foreign.State + `"}`},
+		{"a state without signature", authzen.ReasonApprovalUnverifiable, `{"id":"` + approved.ID + `","state":"` + unsigned(approved.State) + `"}`},
+		{"a state that is no string", authzen.ReasonApprovalUnverifiable, `{"id":"` + approved.ID + `","state":{}}`},
+		{"the task before it is decided", authzen.ReasonGrantPending, `{"id":"` + pending + `"}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if got := d.again(t, push, jsontext.Value(test.sent)); got.Reason != test.want || (got.Approval != nil) != (test.want == "") {
+				t.Errorf("reason %q, want %q", got.Reason, test.want)
+			}
+		})
+	}
+}
+
+// unsigned says of a token that nobody needs to sign it.
+func unsigned(token string) string {
+	const none = "eyJhbGciOiJub25lIn0" // {"alg":"none"}
+	parts := strings.Split(token, ".")
+	return none + "." + parts[1] + "."
+}
+
+// AR-96, AR-117: an approval ends at its time, when it is used up, and when it
+// is revoked.
+func TestApprovalEnds(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Uses = 2 }))
+	stands := func(claim authzen.Approval, want bool) {
+		t.Helper()
+		got := d.again(t, push, claim)
+		if (got.Approval != nil) != want || !want && got.Reason != authzen.ReasonApprovalExpired {
+			t.Errorf("stands: %v (%s), want %v", got.Approval != nil, got.Reason, want)
+		}
+	}
+	late := d.approve(t, push)
+	d.pass(15*time.Minute - time.Second)
+	stands(late, true)
+	d.pass(time.Second)
+	stands(late, false)
+
+	used := d.approve(t, push)
+	for left := 2; left > 0; left-- {
+		standing := d.again(t, push, used)
+		if standing.Approval == nil || standing.Approval.UsesLeft != left {
+			t.Fatalf("with %d uses left it is %+v", left, standing)
+		}
+		if err := standing.Spend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stands(used, false)
+
+	revoked := d.approve(t, push)
+	before := d.again(t, push, revoked)
+	if _, err := d.Revoke(t.Context(), revoked.ID, revocation("carol")); err != nil {
+		t.Fatal(err)
+	}
+	stands(revoked, false)
+	if err := before.Spend(t.Context()); !errors.Is(err, authzen.ErrNotStanding) {
+		t.Errorf("it is used after it was revoked: %v", err)
+	}
+}
+
+// A request that is repeated uses the approval once.
+func TestRepeatedUse(t *testing.T) {
+	d := open(t, plain)
+	approved := d.approve(t, push)
+	use := func(requestID string) error {
+		t.Helper()
+		standing, err := d.Stands(t.Context(), &authzen.Reevaluation{
+			EvaluationID: "e", Tenant: gateway.Tenant, Caller: gateway.ID, RequestID: requestID, Time: d.time(),
+			Claim: jsontext.Value(`{"id":"` + approved.ID + `"}`), Request: evaluation(t, push),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if standing.Spend == nil {
+			return errors.New(standing.Reason)
+		}
+		return standing.Spend(t.Context())
+	}
+	for range 3 {
+		if err := use("call-1"); err != nil {
+			t.Errorf("the same request again: %v", err)
+		}
+	}
+	for _, other := range []string{"call-2", ""} {
+		if err := use(other); err == nil || err.Error() != authzen.ReasonApprovalExpired {
+			t.Errorf("the request %q uses it again: %v", other, err)
+		}
+	}
+}
+
+// A template may pin the policies.
+func TestSupersede(t *testing.T) {
+	for _, pinned := range []bool{false, true} {
+		d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.PinRevision = pinned }))
+		approved := d.approve(t, push)
+		d.revision = "sha256:2"
+		if got := d.again(t, push, approved); (got.Approval != nil) == pinned {
+			t.Errorf("pinned %v: under other policies it stands: %v", pinned, got.Approval != nil)
+		}
+		d.revision = "sha256:1"
+		if got := d.again(t, push, approved); (got.Approval != nil) == pinned {
+			t.Errorf("pinned %v: it stands again: %v", pinned, got.Approval != nil)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package approval
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Request is an Access Request as it is kept.
+type Request struct {
+	ID          string            `json:"id"`
+	Tenant      string            `json:"tenant,omitzero"`
+	Caller      string            `json:"caller,omitzero"` // the PEP
+	Subject     authzen.Subject   `json:"subject"`
+	Actors      []Actor           `json:"actors,omitempty"` // who acts for the subject, nearest first
+	Context     jsontext.Value    `json:"context,omitzero"` // as submitted
+	Access      jsontext.Value    `json:"access,omitzero"`  // requested_access, as submitted
+	Client      jsontext.Value    `json:"client,omitzero"`  // as submitted; proves nothing
+	Callback    *authzen.Callback `json:"callback,omitempty"`
+	Notice      *Notice           `json:"notice,omitempty"` // that the PEP has yet to get
+	Submitted   time.Time         `json:"submitted"`
+	DecideBy    time.Time         `json:"decide_by"`
+	EscalateAt  time.Time         `json:"escalate_at,omitzero"`
+	Escalated   bool              `json:"escalated,omitzero"`
+	ExpiresAt   time.Time         `json:"expires_at"`     // of the handle
+	Until       time.Time         `json:"until,omitzero"` // requested_until
+	Bulk        bool              `json:"bulk,omitzero"`
+	Items       []Item            `json:"items"`
+	Idempotency []byte            `json:"idempotency,omitzero"` // key in the bucket keys
+	Submission  []byte            `json:"submission,omitzero"`  // its fingerprint
+}
+
+// A Notice is how far the attempts to call a PEP back have come.
+type Notice struct {
+	Due      time.Time `json:"due"`
+	Attempts int       `json:"attempts"`
+}
+
+// An Actor acts on behalf of another.
+type Actor struct {
+	Issuer string `json:"iss,omitzero"`
+	ID     string `json:"sub"`
+}
+
+// An Item is one denial that a person is asked to lift.
+type Item struct {
+	EvaluationID string                   `json:"evaluation_id"`
+	Revision     string                   `json:"revision"` // of the policies that denied
+	Template     string                   `json:"template"`
+	Terms        authzen.ApprovalTemplate `json:"terms"`
+	Resource     authzen.Resource         `json:"resource"`
+	Action       authzen.Action           `json:"action"`
+	Access       jsontext.Value           `json:"access,omitzero"` // requested_access of this item alone
+	Bound        bound                    `json:"bound"`
+	Status       authzen.TaskStatus       `json:"status"`
+	Votes        []Vote                   `json:"votes,omitempty"`
+	Approval     *Approval                `json:"approval,omitempty"`
+}
+
+// A Vote is what one approver says.
+type Vote struct {
+	Approver authzen.Subject `json:"approver"`
+	Approve  bool            `json:"approve"`
+	Comment  string          `json:"comment,omitzero"`
+	Channel  string          `json:"channel,omitzero"`
+	Time     time.Time       `json:"time"`
+}
+
+// An Approval is what came of an item that was approved.
+type Approval struct {
+	ID     string    `json:"id"`
+	At     time.Time `json:"at"`
+	Until  time.Time `json:"until"`
+	Uses   []string  `json:"uses,omitempty"`  // where they are counted, the request id of each; "" for none
+	Ended  string    `json:"ended,omitzero"`  // revoked or superseded
+	Reason string    `json:"reason,omitzero"` // why it ended
+}
+
+// How an approval ends before its time.
+const (
+	endRevoked    = "revoked"
+	endSuperseded = "superseded"
+)
+
+// An event is something that happens to a request.
+type event struct {
+	kind      eventKind
+	items     []int         // those concerned; nil is every pending one
+	vote      Vote          // of a vote
+	until     time.Time     // of a vote: the approver's bound on the approval, or zero
+	newID     func() string // of a vote
+	requestID string        // of a use: the PEP\'s
+	usedBy    string        // of a use: the evaluation
+	reason    string        // of a revocation or a supersession
+}
+
+type eventKind string
+
+const (
+	eventVote      eventKind = "vote"
+	eventCancel    eventKind = "cancel"
+	eventExpire    eventKind = "expire"
+	eventEscalate  eventKind = "escalate"
+	eventUse       eventKind = "use"
+	eventRevoke    eventKind = "revoke"
+	eventSupersede eventKind = "supersede"
+	eventNotify    eventKind = "notify"      // the PEP was called back
+	eventNotNotify eventKind = "notify_fail" // it was not
+)
+
+// next returns the request after the event. It is the whole state machine. An
+// event that the request is in no state for is an ErrTaskState, and r is never
+// changed.
+func next(r Request, e event, now time.Time) (Request, error) {
+	r.Items = slices.Clone(r.Items)
+	switch e.kind {
+	case eventEscalate:
+		return r.escalated(now)
+	case eventNotify, eventNotNotify:
+		return r.notified(e.kind == eventNotify, now)
+	}
+	wasPending := r.Status() == authzen.TaskPending
+	concerned := e.items
+	if concerned == nil {
+		concerned = r.pending()
+	}
+	if len(concerned) == 0 {
+		return r, fmt.Errorf("%w: it is %s", ErrTaskState, r.Status())
+	}
+	for _, i := range concerned {
+		if i < 0 || i >= len(r.Items) {
+			return r, fmt.Errorf("%w: there is no item %d", ErrTaskState, i)
+		}
+		item, err := r.Items[i].next(&r, e, now)
+		if err != nil {
+			return r, err
+		}
+		r.Items[i] = item
+	}
+	if wasPending && wants(r.Callback, r.Status()) {
+		r.Notice = &Notice{Due: now}
+	}
+	return r, nil
+}
+
+// maxAttempts is how often a PEP is called back; its task is where the truth is.
+const maxAttempts = 8
+
+// notified notes an attempt to call the PEP back. The next is due twice as long
+// after it as the one before.
+func (r Request) notified(delivered bool, now time.Time) (Request, error) {
+	if r.Notice == nil {
+		return r, ErrTaskState
+	}
+	attempts := r.Notice.Attempts + 1
+	if r.Notice = nil; !delivered && attempts < maxAttempts {
+		r.Notice = &Notice{Due: now.Add(time.Second << attempts), Attempts: attempts}
+	}
+	return r, nil
+}
+
+// wants reports whether a callback is for that status.
+func wants(c *authzen.Callback, status authzen.TaskStatus) bool {
+	return c != nil && status != authzen.TaskPending && (len(c.Events) == 0 || slices.Contains(c.Events, string(status)))
+}
+
+func (r Request) escalated(now time.Time) (Request, error) {
+	if r.Escalated || r.EscalateAt.IsZero() || now.Before(r.EscalateAt) || r.Status() != authzen.TaskPending {
+		return r, ErrTaskState
+	}
+	r.Escalated = true
+	return r, nil
+}
+
+func (i Item) next(r *Request, e event, now time.Time) (Item, error) {
+	switch e.kind {
+	case eventUse, eventRevoke, eventSupersede:
+		approval, err := i.Approval.next(e, i.Terms.Uses, now)
+		i.Approval = approval
+		return i, err
+	}
+	overdue := !now.Before(r.DecideBy)
+	if i.Status != authzen.TaskPending || overdue != (e.kind == eventExpire) {
+		return i, fmt.Errorf("%w: it is %s", ErrTaskState, i.Status)
+	}
+	switch e.kind {
+	case eventVote:
+		return i.voted(r, e, now)
+	case eventCancel:
+		i.Status = authzen.TaskCancelled
+	case eventExpire:
+		i.Status = authzen.TaskExpired
+	}
+	return i, nil
+}
+
+// voted counts a vote. One denial is enough; approvals are enough when they
+// are a quorum of different people.
+func (i Item) voted(r *Request, e event, now time.Time) (Item, error) {
+	for _, v := range i.Votes {
+		if sameEntity(v.Approver, e.vote.Approver) {
+			return i, fmt.Errorf("%w: this approver has decided already", ErrTaskState)
+		}
+	}
+	e.vote.Time = now
+	i.Votes = append(slices.Clone(i.Votes), e.vote)
+	switch {
+	case !e.vote.Approve:
+		i.Status = authzen.TaskDenied
+	case len(i.Votes) >= max(i.Terms.Quorum, 1):
+		i.Status = authzen.TaskApproved
+		i.Approval = &Approval{ID: e.newID(), At: now, Until: earliest(now.Add(i.Terms.TTL.Duration), r.Until, e.until)}
+	}
+	return i, nil
+}
+
+// next is what becomes of an approval.
+func (a *Approval) next(e event, uses int, now time.Time) (*Approval, error) {
+	if !a.stands(now) {
+		return a, fmt.Errorf("%w: the approval has ended", ErrTaskState)
+	}
+	changed := *a
+	switch e.kind {
+	case eventRevoke:
+		changed.Ended, changed.Reason = endRevoked, e.reason
+	case eventSupersede:
+		changed.Ended, changed.Reason = endSuperseded, e.reason
+	case eventUse:
+		left, counted := a.left(uses, e.requestID)
+		switch {
+		case counted && left == 0:
+			return a, fmt.Errorf("%w: the approval is used up", ErrTaskState)
+		case counted && !a.usedFor(e.requestID):
+			changed.Uses = append(slices.Clone(a.Uses), e.requestID)
+		}
+	}
+	return &changed, nil
+}
+
+// stands reports whether an approval is one, uses aside.
+func (a *Approval) stands(now time.Time) bool {
+	return a != nil && a.Ended == "" && now.Before(a.Until)
+}
+
+// left returns how often the approval may still be used, of so many uses; it
+// is not counted for 0. A request that is repeated uses the approval once.
+func (a *Approval) left(uses int, requestID string) (left int, counted bool) {
+	left = max(uses-len(a.Uses), 0)
+	if a.usedFor(requestID) {
+		left++
+	}
+	return left, uses > 0
+}
+
+func (a *Approval) usedFor(requestID string) bool {
+	return requestID != "" && slices.Contains(a.Uses, requestID)
+}
+
+// Status is that of the whole: pending while an item is, what all are, or
+// partial.
+func (r *Request) Status() authzen.TaskStatus {
+	status := r.Items[0].Status
+	for _, item := range r.Items {
+		switch {
+		case item.Status == authzen.TaskPending:
+			return authzen.TaskPending
+		case item.Status != status:
+			status = authzen.TaskPartial
+		}
+	}
+	return status
+}
+
+// pending lists the items that are.
+func (r *Request) pending() []int {
+	var found []int
+	for i, item := range r.Items {
+		if item.Status == authzen.TaskPending {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// due is when something happens to the request if nobody does anything.
+func (r *Request) due() time.Time {
+	switch {
+	case r.Status() != authzen.TaskPending:
+		return r.ExpiresAt
+	case r.Escalated:
+		return r.DecideBy
+	}
+	return earliest(r.DecideBy, r.EscalateAt)
+}
+
+// earliest returns the earliest of the times that are not zero, first among
+// them.
+func earliest(first time.Time, others ...time.Time) time.Time {
+	for _, t := range others {
+		if !t.IsZero() && t.Before(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+func sameEntity(a, b authzen.Entity) bool { return a.Type == b.Type && a.ID == b.ID }

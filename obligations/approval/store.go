@@ -1,0 +1,254 @@
+package approval
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// The buckets, see the package comment.
+var (
+	bucketTasks     = []byte("tasks")
+	bucketApprovals = []byte("approvals")
+	bucketPending   = []byte("pending")
+	bucketDue       = []byte("due")
+	bucketKeys      = []byte("keys")
+	bucketTokens    = []byte("tokens")
+	bucketOutbox    = []byte("outbox")
+	bucketSigning   = []byte("signing")
+	bucketNotices   = []byte("notices")
+)
+
+// openStore opens the file, with every bucket.
+func openStore(path string) (*bolt.DB, error) {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return nil, err
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		for _, name := range [][]byte{bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, bucketOutbox, bucketSigning, bucketNotices} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// A txn is a transaction over the buckets.
+type txn struct{ *bolt.Tx }
+
+// request returns the request of a task.
+func (t txn) request(id string) (*Request, error) {
+	value := t.Bucket(bucketTasks).Get([]byte(id))
+	if value == nil {
+		return nil, ErrUnknownTask
+	}
+	return decodeRequest(value)
+}
+
+func decodeRequest(value []byte) (*Request, error) {
+	var r Request
+	if err := json.Unmarshal(value, &r); err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	return &r, nil
+}
+
+// approved returns the request of an approval, and the item that carries it.
+func (t txn) approved(id string) (*Request, int, error) {
+	task, index, found := bytes.Cut(t.Bucket(bucketApprovals).Get([]byte(id)), []byte{0})
+	if !found {
+		return nil, 0, ErrUnknownApproval
+	}
+	i, err := strconv.Atoi(string(index))
+	if err != nil {
+		return nil, 0, fmt.Errorf("read approval: %w", err)
+	}
+	r, err := t.request(string(task))
+	return r, i, err
+}
+
+// put stores a request in the place of what it was, nil for nothing, and with
+// it all that is derived from it.
+func (t txn) put(was, is *Request) error {
+	for _, e := range derived(was) {
+		if err := t.Bucket(e.bucket).Delete(e.key); err != nil {
+			return err
+		}
+	}
+	for _, e := range derived(is) {
+		if err := t.Bucket(e.bucket).Put(e.key, e.value); err != nil {
+			return err
+		}
+	}
+	if is == nil {
+		return t.Bucket(bucketTasks).Delete([]byte(was.ID))
+	}
+	value, err := json.Marshal(is)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	return t.Bucket(bucketTasks).Put([]byte(is.ID), value)
+}
+
+type indexEntry struct{ bucket, key, value []byte }
+
+// derived are the index entries of a request.
+func derived(r *Request) []indexEntry {
+	if r == nil {
+		return nil
+	}
+	entries := []indexEntry{{bucketDue, dueKey(r.due(), r.ID), nil}}
+	if r.Status() == authzen.TaskPending {
+		entries = append(entries, indexEntry{bucketPending, append(pendingPrefix(r.Tenant, &r.Caller), r.ID...), nil})
+	}
+	if r.Notice != nil {
+		entries = append(entries, indexEntry{bucketNotices, dueKey(r.Notice.Due, r.ID), nil})
+	}
+	for i, item := range r.Items {
+		if item.Approval != nil {
+			entries = append(entries, indexEntry{bucketApprovals, []byte(item.Approval.ID), fmt.Appendf(nil, "%s\x00%d", r.ID, i)})
+		}
+	}
+	if r.Idempotency != nil {
+		entries = append(entries, indexEntry{bucketKeys, r.Idempotency, append(slices.Clone(r.Submission), r.ID...)})
+	}
+	return entries
+}
+
+func dueKey(at time.Time, id string) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(at.Unix())), id...)
+}
+
+// pendingPrefix begins the pending keys of a tenant or, with a caller, of one
+// of its callers.
+func pendingPrefix(tenant string, caller *string) []byte {
+	prefix := append([]byte(tenant), 0)
+	if caller != nil {
+		prefix = append(append(prefix, *caller...), 0)
+	}
+	return prefix
+}
+
+// count counts pending requests, to most at most.
+func (t txn) count(prefix []byte, most int) int {
+	return len(t.ids(prefix, most))
+}
+
+// ids lists the ids of pending requests, at most so many.
+func (t txn) ids(prefix []byte, most int) []string {
+	var ids []string
+	c := t.Bucket(bucketPending).Cursor()
+	for key, _ := c.Seek(prefix); bytes.HasPrefix(key, prefix) && len(ids) < most; key, _ = c.Next() {
+		ids = append(ids, string(key[bytes.LastIndexByte(key, 0)+1:]))
+	}
+	return ids
+}
+
+// requests lists requests of a status, the escalated first, then the oldest;
+// every one for "".
+func (t txn) requests(status authzen.TaskStatus) ([]*Request, error) {
+	list := []*Request{}
+	err := t.Bucket(bucketTasks).ForEach(func(_, value []byte) error {
+		r, err := decodeRequest(value)
+		if err == nil && (status == "" || r.Status() == status) {
+			list = append(list, r)
+		}
+		return err
+	})
+	slices.SortFunc(list, func(a, b *Request) int {
+		if a.Escalated != b.Escalated {
+			return map[bool]int{true: -1, false: 1}[a.Escalated]
+		}
+		return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
+	})
+	return list[:min(len(list), maxListed)], err
+}
+
+// known returns the task that an idempotency key stands for, "" for none.
+func (t txn) known(key, submission []byte) (string, error) {
+	if key == nil {
+		return "", nil
+	}
+	value := t.Bucket(bucketKeys).Get(key)
+	if value == nil {
+		return "", nil
+	}
+	if !bytes.Equal(value[:sha256.Size], submission) {
+		return "", ErrDuplicate
+	}
+	return string(value[sha256.Size:]), nil
+}
+
+// spend notes that a denial was asked to be lifted.
+func (t txn) spend(id string, expires int64) error {
+	tokens := t.Bucket(bucketTokens)
+	if tokens.Get([]byte(id)) != nil {
+		return fmt.Errorf("%w: it was asked for before", ErrBinding)
+	}
+	return tokens.Put([]byte(id), binary.BigEndian.AppendUint64(nil, uint64(expires)))
+}
+
+// forget removes the tokens that have expired: they prove nothing any more.
+func (t txn) forget(now time.Time) error {
+	c := t.Bucket(bucketTokens).Cursor()
+	for id, expires := c.First(); id != nil; id, expires = c.Next() {
+		if binary.BigEndian.Uint64(expires) <= uint64(now.Unix()) {
+			if err := c.Delete(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// overdue lists the requests to which something happens now, by an index of
+// times, at most so many.
+func (t txn) overdue(index []byte, now time.Time, most int) ([]*Request, error) {
+	var found []*Request
+	c := t.Bucket(index).Cursor()
+	until := dueKey(now.Add(time.Second), "")
+	for key, _ := c.First(); key != nil && bytes.Compare(key, until) < 0 && len(found) < most; key, _ = c.Next() {
+		r, err := t.request(string(key[8:]))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, r)
+	}
+	return found, nil
+}
+
+// record puts a record into the outbox.
+func (t txn) record(records ...Record) error {
+	outbox := t.Bucket(bucketOutbox)
+	for _, r := range records {
+		sequence, err := outbox.NextSequence()
+		if err != nil {
+			return err
+		}
+		value, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("encode record: %w", err)
+		}
+		if err := outbox.Put(binary.BigEndian.AppendUint64(nil, sequence), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+package approval
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Caller is who asks: a PEP of a tenant.
+type Caller struct {
+	Tenant    string
+	ID        string // as authenticated; "" where callers are not
+	RequestID string
+}
+
+// retention is how long a task can be asked about when nothing that came of
+// it can matter any more.
+const retention = 24 * time.Hour
+
+// Submit takes an Access Request and returns its task. The same submission
+// under the same idempotency key is answered with the task as it is by then,
+// before anything else is looked at: a late repetition is neither expired nor
+// replayed. A template may name an approver that is asked at once; the task
+// may then be decided already.
+func (s *Service) Submit(ctx context.Context, c Caller, key string, sub *authzen.Submission) (*authzen.TaskResponse, error) {
+	r, denials, err := s.draft(c, key, sub)
+	if err != nil {
+		return nil, err
+	}
+	known := ""
+	err = s.transact(ctx, func(tx txn) (err error) {
+		if known, err = tx.known(r.Idempotency, r.Submission); err != nil || known != "" {
+			return err
+		}
+		proofs, err := s.prove(ctx, r, sub, denials)
+		if err != nil {
+			return err
+		}
+		return s.admit(tx, r, proofs, c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if known == "" {
+		known, err = r.ID, s.askAtOnce(ctx, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.Status(ctx, c, known)
+}
+
+// draft makes the request that a submission asks for, as yet unproved, and
+// lists the denials it rests on.
+func (s *Service) draft(c Caller, key string, sub *authzen.Submission) (*Request, []*authzen.Denial, error) {
+	items, denials, err := itemsOf(sub)
+	if err != nil {
+		return nil, nil, err
+	}
+	actors, err := submittedActors(sub)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.checkCallback(sub.Callback); err != nil {
+		return nil, nil, err
+	}
+	now := s.now()
+	until, err := requestedUntil(sub.RequestedAccess, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	fingerprint, err := fingerprint(sub)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Request{
+		ID: "arq_" + s.config.NewID(), Tenant: c.Tenant, Caller: c.ID, Subject: sub.Subject, Actors: actors,
+		Context: sub.Context, Access: sub.RequestedAccess, Client: sub.Client, Callback: sub.Callback,
+		Submitted: now, Until: until, Bulk: len(sub.Items) > 0, Items: items,
+		Idempotency: idempotencyKey(c, key), Submission: fingerprint,
+	}, denials, nil
+}
+
+// maxItems bounds what is asked for at once.
+const maxItems = 100
+
+// itemsOf returns what a submission is about, and for each of it the denial.
+func itemsOf(sub *authzen.Submission) (items []Item, denials []*authzen.Denial, err error) {
+	switch {
+	case len(sub.Items) > maxItems:
+		return nil, nil, authzen.Invalid("/items", "has more than %d elements", maxItems)
+	case len(sub.Items) > 0 && (sub.Resource != nil || sub.Action != nil):
+		return nil, nil, authzen.Invalid("", "must not have resource or action beside items")
+	case len(sub.Items) == 0 && (sub.Resource == nil || sub.Action == nil):
+		return nil, nil, authzen.Invalid("", "must have resource and action, or items")
+	case len(sub.Items) == 0:
+		return []Item{{Resource: *sub.Resource, Action: *sub.Action}}, []*authzen.Denial{sub.Denial}, nil
+	}
+	for _, i := range sub.Items {
+		items = append(items, Item{Resource: i.Resource, Action: i.Action, Access: i.RequestedAccess})
+		denials = append(denials, cmp.Or(i.Denial, sub.Denial))
+	}
+	return items, denials, nil
+}
+
+// requestedUntil reads until when the requester wants the approval to stand;
+// zero where it does not say.
+func requestedUntil(access jsontext.Value, now time.Time) (time.Time, error) {
+	var wanted struct {
+		Until *time.Time `json:"requested_until"`
+	}
+	if access == nil {
+		return time.Time{}, nil
+	}
+	if err := json.Unmarshal(access, &wanted); err != nil {
+		return time.Time{}, authzen.Invalid("/requested_access/requested_until", "must be a time (RFC 3339)")
+	}
+	if wanted.Until == nil {
+		return time.Time{}, nil
+	}
+	if !wanted.Until.After(now) {
+		return time.Time{}, authzen.Invalid("/requested_access/requested_until", "has passed")
+	}
+	return wanted.Until.UTC(), nil
+}
+
+// idempotencyKey is what a key of a caller is stored under. RFC 8941 would
+// have it quoted, the profile does not.
+func idempotencyKey(c Caller, key string) []byte {
+	if len(key) > 1 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
+		key = key[1 : len(key)-1]
+	}
+	if key == "" {
+		return nil
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", c.Tenant, c.ID, key))
+	return sum[:]
+}
+
+// fingerprint is the same for the same submission, however it was written.
+func fingerprint(sub *authzen.Submission) ([]byte, error) {
+	body, err := json.Marshal(sub)
+	if err == nil {
+		body, err = canonical(body)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode submission: %w", err)
+	}
+	sum := sha256.Sum256(body)
+	return sum[:], nil
+}
+
+// prove holds every item against its denial, and takes from there what the
+// request is bound to.
+func (s *Service) prove(ctx context.Context, r *Request, sub *authzen.Submission, denials []*authzen.Denial) ([]*proof, error) {
+	var proofs []*proof
+	for i := range r.Items {
+		p, err := s.proofOf(ctx, r, denials[i])
+		if err != nil {
+			return nil, err
+		}
+		if !p.covers(sub, r.Items[i].Resource, r.Items[i].Action) || denials[i].ExpiresAt != p.ExpiresAt {
+			return nil, ErrBinding
+		}
+		proofs = append(proofs, p)
+	}
+	for i, p := range proofs {
+		if r.Submitted.Unix() >= p.Expires {
+			return nil, ErrExpiredDenial
+		}
+		if !slices.Equal(r.Actors, p.Actors) {
+			return nil, ErrActor
+		}
+		if err := s.bind(r, &r.Items[i], p); err != nil {
+			return nil, err
+		}
+	}
+	r.schedule()
+	return proofs, nil
+}
+
+// proofOf returns what a denial proves to this tenant and caller. A token is
+// proof by itself; an evaluation is when it can be resolved.
+func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*proof, error) {
+	if d == nil {
+		return nil, fmt.Errorf("%w: there is no denial", ErrBinding)
+	}
+	p := new(proof)
+	switch {
+	case d.BindingToken != "":
+		if err := s.keys.verify(typeBinding, d.BindingToken, p); err != nil {
+			return nil, fmt.Errorf("%w: the binding token is not valid", ErrBinding)
+		}
+		if base := s.base(r.Tenant); p.Issuer != base || p.Audience != base {
+			return nil, fmt.Errorf("%w: the binding token is for another service", ErrBinding)
+		}
+	case d.EvaluationID != "" && s.config.Denials != nil:
+		resolved, err := s.resolve(ctx, r.Tenant, d.EvaluationID)
+		if err != nil {
+			return nil, err
+		}
+		p = resolved
+	default:
+		return nil, fmt.Errorf("%w: there is no binding_token", ErrBinding)
+	}
+	if p.Tenant != r.Tenant || p.Caller != r.Caller || d.EvaluationID != "" && d.EvaluationID != p.EvaluationID {
+		return nil, ErrBinding
+	}
+	return p, nil
+}
+
+// resolve returns the proof that the log is of a denial.
+func (s *Service) resolve(ctx context.Context, tenant, evaluationID string) (*proof, error) {
+	d, err := s.config.Denials(ctx, tenant, evaluationID)
+	switch {
+	case errors.Is(err, authzen.ErrUnknownEvaluation):
+		return nil, fmt.Errorf("%w: %w", ErrBinding, err)
+	case err != nil:
+		return nil, err
+	case d == nil:
+		return nil, ErrNotRequestable
+	}
+	terms, err := s.config.Template(d.Tenant, d.Template)
+	if err != nil {
+		return nil, fmt.Errorf("approval template %q: %w", d.Template, err)
+	}
+	p, err := newProof(d, terms.Context, s.window(d.Time), s.base(tenant))
+	return &p, err
+}
+
+// bind gives an item the terms it is decided by.
+func (s *Service) bind(r *Request, i *Item, p *proof) error {
+	terms, err := s.config.Template(r.Tenant, p.Template)
+	if err != nil {
+		return fmt.Errorf("approval template %q: %w", p.Template, err)
+	}
+	access := r.Access
+	if i.Access != nil {
+		access = merged(r.Access, i.Access)
+	}
+	if terms.CheckAccess != nil {
+		if err := terms.CheckAccess(access); err != nil {
+			return err
+		}
+	}
+	i.Status, i.Template, i.Terms = authzen.TaskPending, p.Template, terms
+	i.EvaluationID, i.Revision, i.Bound = p.EvaluationID, p.Revision, p.Bound
+	return nil
+}
+
+// schedule says when the request escalates, expires and is forgotten: by the
+// shortest of the terms of its items, but for the last.
+func (r *Request) schedule() {
+	var longest time.Duration
+	for _, i := range r.Items {
+		r.DecideBy = earliest(r.Submitted.Add(i.Terms.DecideWithin.Duration), r.DecideBy)
+		if i.Terms.Escalation.Duration > 0 {
+			r.EscalateAt = earliest(r.Submitted.Add(i.Terms.Escalation.Duration), r.EscalateAt)
+		}
+		longest = max(longest, i.Terms.TTL.Duration)
+	}
+	r.ExpiresAt = r.DecideBy.Add(longest + retention)
+}
+
+// admit stores a request that is proved, unless too many are pending. Its
+// binding tokens are used up by that and not by a submission that failed.
+func (s *Service) admit(tx txn, r *Request, proofs []*proof, c Caller) error {
+	if tx.count(pendingPrefix(r.Tenant, nil), s.config.MaxPending) == s.config.MaxPending ||
+		tx.count(pendingPrefix(r.Tenant, &r.Caller), s.config.MaxPendingCaller) == s.config.MaxPendingCaller {
+		return ErrTooMany
+	}
+	for _, p := range proofs {
+		if err := tx.spend(p.ID, p.Expires); err != nil {
+			return err
+		}
+	}
+	if err := tx.put(nil, r); err != nil {
+		return err
+	}
+	return tx.record(submitted(r, c))
+}

@@ -1,0 +1,272 @@
+package approval_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+func revocation(by string) approval.Revocation {
+	return approval.Revocation{Approver: authzen.Subject{Type: "approver", ID: by}, Reason: "a mistake"}
+}
+
+// AR-46 to AR-50, AR-63 to AR-70: a submission rests on a denial, and the
+// denial covers it.
+func TestSubmitProof(t *testing.T) {
+	tests := []struct {
+		name   string
+		want   error
+		change func(d *desk, s *authzen.Submission)
+	}{
+		{"as it was denied", nil, func(*desk, *authzen.Submission) {}},
+		{"without the id", nil, func(_ *desk, s *authzen.Submission) { s.Denial.EvaluationID = "" }},
+		{"with more context", nil, func(_ *desk, s *authzen.Submission) {
+			s.Context = jsontext.Value(`{"workflow_id":"wf-1","business_justification":"renewal"}`)
+		}},
+		{"another template named", nil, func(_ *desk, s *authzen.Submission) { s.Denial.Template = "root" }}, // AR-71
+		{"no denial", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Denial = nil }},
+		{"no token", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Denial.BindingToken = "" }},
+		{"a token that is none", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Denial.BindingToken = "x" }},
+		{"a token without signature", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Denial.BindingToken = unsigned(s.Denial.BindingToken) }},
+		{"another evaluation", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Denial.EvaluationID = "evaluation-0" }},
+		{"another expiry", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Denial.ExpiresAt = "2999-01-01T00:00:00Z" }},
+		{"another subject", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Subject.ID = "root" }},
+		{"another resource", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Resource.ID = "root" }},
+		{"another action", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Action.Name = "root" }},
+		{"other arguments", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Action.Properties = jsontext.Value(`{}`) }},
+		{"another context", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Context = jsontext.Value(`{"workflow_id":"wf-2"}`) }},
+		{"no context", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Context = nil }},
+		{"another actor", approval.ErrActor, func(_ *desk, s *authzen.Submission) { s.Client = jsontext.Value(`{"actor":{"id":"x"}}`) }}, // AR-55
+		{"at the last moment", nil, func(d *desk, _ *authzen.Submission) { d.pass(10*time.Minute - time.Second) }},
+		{"too late", approval.ErrExpiredDenial, func(d *desk, _ *authzen.Submission) { d.pass(10 * time.Minute) }},
+		{"too late and for another", approval.ErrBinding, func(d *desk, s *authzen.Submission) { // R-12
+			d.pass(time.Hour)
+			s.Subject.ID = "root"
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			d := open(t, plain)
+			s := d.submission(t, push)
+			test.change(d, s)
+			_, err := d.Submit(t.Context(), gateway, "", s)
+			if !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+// A denial to one tenant or caller is none to another.
+func TestSubmitByAnother(t *testing.T) {
+	d := open(t, plain)
+	for _, other := range []approval.Caller{{Tenant: "globex", ID: "gateway-1"}, {Tenant: "acme", ID: "gateway-2"}, {}} {
+		if _, err := d.Submit(t.Context(), other, "", d.submission(t, push)); !errors.Is(err, approval.ErrBinding) {
+			t.Errorf("%+v: %v", other, err)
+		}
+	}
+}
+
+// AR-42, AR-51: what is no submission at all.
+func TestSubmitShape(t *testing.T) {
+	tests := map[string]func(*authzen.Submission){
+		"no resource":          func(s *authzen.Submission) { s.Resource = nil },
+		"no action":            func(s *authzen.Submission) { s.Action = nil },
+		"items and a resource": func(s *authzen.Submission) { s.Items = []authzen.SubmissionItem{{}} },
+		"a time that is none":  func(s *authzen.Submission) { s.RequestedAccess = jsontext.Value(`{"requested_until":"soon"}`) },
+		"a time that has passed": func(s *authzen.Submission) {
+			s.RequestedAccess = jsontext.Value(`{"requested_until":"2020-01-01T00:00:00Z"}`)
+		},
+		"an endless chain":    func(s *authzen.Submission) { s.Client = jsontext.Value(`{"actor":` + actors(9) + `}`) },
+		"an actor without id": func(s *authzen.Submission) { s.Client = jsontext.Value(`{"actor":{}}`) },
+	}
+	for name, change := range tests {
+		d := open(t, plain)
+		s := d.submission(t, push)
+		change(s)
+		var invalid *authzen.ValidationError
+		if _, err := d.Submit(t.Context(), gateway, "", s); !errors.As(err, &invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// actors is a chain of so many.
+func actors(n int) string {
+	if n == 0 {
+		return `null`
+	}
+	return fmt.Sprintf(`{"sub":"a%d","act":%s}`, n, actors(n-1))
+}
+
+// AR-57 to AR-59, R-11: a submission that is repeated under its key is answered
+// with its task, even when its denial has expired and its token is used.
+func TestIdempotency(t *testing.T) {
+	d := open(t, plain)
+	s := d.submission(t, push)
+	first, err := d.Submit(t.Context(), gateway, "key-1", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.pass(30 * time.Minute)
+	again, err := d.Submit(t.Context(), gateway, `"key-1"`, s) // R-10
+	if err != nil || again.Task.ID != first.Task.ID {
+		t.Errorf("repeated: %+v, %v", again, err)
+	}
+	other := *s
+	other.Context = jsontext.Value(`{"workflow_id":"wf-1","note":"x"}`)
+	if _, err := d.Submit(t.Context(), gateway, "key-1", &other); !errors.Is(err, approval.ErrDuplicate) {
+		t.Errorf("AR-58: another body under the key: %v", err)
+	}
+	if _, err := d.Submit(t.Context(), approval.Caller{Tenant: "acme", ID: "gateway-2"}, "key-1", s); !errors.Is(err, approval.ErrBinding) {
+		t.Errorf("AR-61: another caller's key: %v", err)
+	}
+}
+
+// AR-68: without a key the token is good for one task, and a submission that
+// failed does not use it up.
+func TestReplayedToken(t *testing.T) {
+	d := open(t, plain)
+	s := d.submission(t, push)
+	wrong := *s
+	wrong.Context = jsontext.Value(`{}`)
+	if _, err := d.Submit(t.Context(), gateway, "", &wrong); !errors.Is(err, approval.ErrBinding) {
+		t.Fatal(err)
+	}
+	if _, err := d.Submit(t.Context(), gateway, "", s); err != nil {
+		t.Fatalf("after one that failed: %v", err)
+	}
+	if _, err := d.Submit(t.Context(), gateway, "", s); !errors.Is(err, approval.ErrBinding) {
+		t.Errorf("replayed: %v", err)
+	}
+}
+
+// A flood of requests is bounded, for a caller and for a tenant, and what is
+// decided makes room.
+func TestPendingIsBounded(t *testing.T) {
+	d := open(t, plain)
+	d.config.MaxPending, d.config.MaxPendingCaller = 5, 3
+	d.reopen(t)
+	var ids []string
+	for range 3 {
+		ids = append(ids, d.submit(t, push).Task.ID)
+	}
+	if _, err := d.Submit(t.Context(), gateway, "", d.submission(t, push)); !errors.Is(err, approval.ErrTooMany) {
+		t.Errorf("a fourth: %v", err)
+	}
+	if _, err := d.Decide(t.Context(), ids[0], approves("carol")); err != nil {
+		t.Fatal(err)
+	}
+	d.submit(t, push)
+}
+
+var pendingRequests = flag.Int("pending", 100, "how many requests TestManyPending has pending")
+
+// However many are pending, there are no more than may be, and each is listed,
+// decided and swept.
+func TestManyPending(t *testing.T) {
+	d := open(t, plain)
+	d.config.MaxPending, d.config.MaxPendingCaller = *pendingRequests, *pendingRequests
+	d.reopen(t)
+	start := time.Now()
+	for range *pendingRequests {
+		d.submit(t, push)
+	}
+	submitted := time.Since(start)
+	for range 10 {
+		if _, err := d.Submit(t.Context(), gateway, "", d.submission(t, push)); !errors.Is(err, approval.ErrTooMany) {
+			t.Fatalf("beyond the bound: %v", err)
+		}
+	}
+	start = time.Now()
+	list, err := d.Requests(t.Context(), authzen.TaskPending)
+	if err != nil || len(list) != min(*pendingRequests, 1000) {
+		t.Fatalf("%d are listed, %v", len(list), err)
+	}
+	listed := time.Since(start)
+	start = time.Now()
+	d.pass(time.Hour)
+	if err := d.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d submitted in %s (%s each), listed in %s, expired in %s", *pendingRequests, submitted, submitted/time.Duration(*pendingRequests), listed, time.Since(start))
+	if left, err := d.Requests(t.Context(), authzen.TaskPending); err != nil || len(left) > 0 {
+		t.Errorf("%d are left, %v", len(left), err)
+	}
+	d.submit(t, push)
+}
+
+// AR-80, AR-81, AR-105: several at once, each with its own denial and its own
+// end.
+func TestBulk(t *testing.T) {
+	d := open(t, plain)
+	s := &authzen.Submission{}
+	for _, tool := range []string{"one", "two", "three"} {
+		r := evaluation(t, edit(t, "github.push_code", tool))
+		s.Subject, s.Context = r.Subject, r.Context
+		s.Items = append(s.Items, authzen.SubmissionItem{Resource: r.Resource, Action: r.Action, Denial: d.denied(t, r)})
+	}
+	swapped := *s
+	swapped.Items = append([]authzen.SubmissionItem{}, s.Items...)
+	swapped.Items[0].Denial, swapped.Items[1].Denial = s.Items[1].Denial, s.Items[0].Denial
+	if _, err := d.Submit(t.Context(), gateway, "", &swapped); !errors.Is(err, approval.ErrBinding) {
+		t.Errorf("AR-46: denials of the others: %v", err)
+	}
+	task, err := d.Submit(t.Context(), gateway, "", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide := func(decision string, item int) {
+		t.Helper()
+		choice := approves("carol")
+		choice.Decision, choice.Items = decision, []int{item}
+		if _, err := d.Decide(t.Context(), task.Task.ID, choice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	statuses := func() string {
+		t.Helper()
+		now, err := d.Status(t.Context(), gateway, task.Task.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Result != nil {
+			t.Error("AR-82: there is a result for the whole")
+		}
+		text := string(now.Task.Status)
+		for _, item := range now.Task.Items {
+			text += " " + string(item.Status)
+			if (item.Result != nil) != (item.Status == authzen.TaskApproved) {
+				t.Errorf("AR-91: %s item with result %v", item.Status, item.Result)
+			}
+		}
+		return text
+	}
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() {}, "pending pending pending pending"},
+		{func() { decide("approve", 1) }, "pending pending approved pending"},
+		{func() { decide("deny", 2) }, "pending pending approved denied"},
+		{func() {
+			if _, err := d.Cancel(t.Context(), gateway, task.Task.ID, authzen.Cancellation{}); err != nil {
+				t.Fatal(err)
+			}
+		}, "partial cancelled approved denied"},
+	} {
+		if step.do(); statuses() != step.want {
+			t.Errorf("got %s, want %s", statuses(), step.want)
+		}
+	}
+	if _, err := d.Cancel(t.Context(), gateway, task.Task.ID, authzen.Cancellation{}); !errors.Is(err, approval.ErrTaskState) {
+		t.Errorf("AR-105: cancelled again: %v", err)
+	}
+}

@@ -1,0 +1,92 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// sweepEvery is how late an expiry may be.
+const sweepEvery = 2 * time.Second
+
+// Run sweeps until ctx ends, and then lets nobody wait any longer.
+func (s *Service) Run(ctx context.Context) error {
+	defer close(s.stopped)
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := errors.Join(s.Sweep(ctx), s.Notify(ctx)); err != nil && ctx.Err() == nil {
+				s.config.Failed(err)
+			}
+		}
+	}
+}
+
+// sweepBatch is how many requests change in one transaction of a sweep.
+const sweepBatch = 200
+
+// Sweep carries out what has become due: it escalates, expires and forgets
+// requests, forgets binding tokens, and rotates keys.
+func (s *Service) Sweep(ctx context.Context) error {
+	for {
+		idle, err := s.idle(ctx)
+		if err != nil || idle {
+			return err
+		}
+		if err := s.transact(ctx, s.sweep); err != nil {
+			return err
+		}
+	}
+}
+
+// idle reports whether nothing is due, which costs no commit to find out.
+func (s *Service) idle(ctx context.Context) (idle bool, err error) {
+	if err := s.rotate(); err != nil {
+		return false, err
+	}
+	err = s.view(ctx, func(tx txn) error {
+		due, err := tx.overdue(bucketDue, s.now(), 1)
+		idle = len(due) == 0
+		return err
+	})
+	return idle, err
+}
+
+func (s *Service) sweep(tx txn) error {
+	now := s.now()
+	due, err := tx.overdue(bucketDue, now, sweepBatch)
+	if err != nil {
+		return err
+	}
+	for _, r := range due {
+		if err := s.sweepOne(tx, r, now); err != nil {
+			return err
+		}
+	}
+	return tx.forget(now)
+}
+
+// sweepOne does what is due to a request.
+func (s *Service) sweepOne(tx txn, r *Request, now time.Time) error {
+	if r.Status() != authzen.TaskPending {
+		return tx.put(r, nil)
+	}
+	e := event{kind: eventExpire}
+	if now.Before(r.DecideBy) {
+		e.kind = eventEscalate
+	}
+	after, err := next(*r, e, now)
+	if err != nil {
+		return err
+	}
+	if err := tx.put(r, &after); err != nil {
+		return err
+	}
+	return tx.record(transition(&after, e, now))
+}

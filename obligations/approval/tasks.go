@@ -1,0 +1,133 @@
+package approval
+
+import (
+	"context"
+	"time"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Status returns the task as its caller sees it. To another caller there is no
+// such task.
+func (s *Service) Status(ctx context.Context, c Caller, id string) (*authzen.TaskResponse, error) {
+	r, err := s.own(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.response(r)
+}
+
+// Wait returns the task when it is decided, or as it is when so much time has
+// passed, ctx has ended or the service stops.
+func (s *Service) Wait(ctx context.Context, c Caller, id string, most time.Duration) (*authzen.TaskResponse, error) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		task, err := s.Status(ctx, c, id)
+		if err != nil || task.Task.Status != authzen.TaskPending {
+			return task, err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return task, nil
+		case <-s.stopped:
+			return task, nil
+		case <-ctx.Done():
+			return task, nil
+		}
+	}
+}
+
+// own returns a request of that caller.
+func (s *Service) own(ctx context.Context, c Caller, id string) (*Request, error) {
+	r, err := s.Request(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Tenant != c.Tenant || r.Caller != c.ID {
+		return nil, ErrUnknownTask
+	}
+	if !s.now().Before(r.ExpiresAt) {
+		return nil, ErrTaskExpired
+	}
+	return r, nil
+}
+
+// Request returns a request, to people who operate the service.
+func (s *Service) Request(ctx context.Context, id string) (r *Request, err error) {
+	err = s.view(ctx, func(tx txn) (err error) {
+		r, err = tx.request(id)
+		return err
+	})
+	return r, err
+}
+
+// maxListed bounds a list of requests.
+const maxListed = 1000
+
+// Requests lists the requests of that status, the oldest first, at most 1,000;
+// of every status for "". Those that are escalated come first.
+func (s *Service) Requests(ctx context.Context, status authzen.TaskStatus) (list []*Request, err error) {
+	err = s.view(ctx, func(tx txn) (err error) {
+		list, err = tx.requests(status)
+		return err
+	})
+	return list, err
+}
+
+// response is a request as the PEP sees it: no approvers, no policies.
+func (s *Service) response(r *Request) (*authzen.TaskResponse, error) {
+	endpoint := s.base(r.Tenant) + authzen.PathRequests + "/" + r.ID
+	out := &authzen.TaskResponse{Task: authzen.Task{
+		ID: r.ID, Status: r.Status(), StatusEndpoint: endpoint, ExpiresAt: r.ExpiresAt, Display: r.Items[0].Terms.Display,
+	}}
+	if out.Task.Status == authzen.TaskPending {
+		out.Task.Links = &authzen.TaskLinks{Cancel: endpoint + "/cancel"}
+		out.Task.Progress = r.progress()
+	}
+	for i := range r.Items {
+		result, err := s.result(r, &r.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		if !r.Bulk {
+			out.Result = result
+			break
+		}
+		out.Task.Items = append(out.Task.Items, authzen.TaskItem{
+			Resource: r.Items[i].Resource, Action: r.Items[i].Action, Status: r.Items[i].Status, Result: result,
+		})
+	}
+	return out, nil
+}
+
+// progress counts the approvals of a request that needs more than one.
+func (r *Request) progress() *authzen.TaskProgress {
+	have, need := 0, 0
+	for _, i := range r.Items {
+		need += max(i.Terms.Quorum, 1)
+		have += len(i.Votes)
+	}
+	if need == 1 {
+		return nil
+	}
+	return &authzen.TaskProgress{CurrentStep: min(have+1, need), TotalSteps: need}
+}
+
+// result is what came of an item that was approved, nil for any other.
+func (s *Service) result(r *Request, i *Item) (*authzen.TaskResult, error) {
+	if i.Approval == nil {
+		return nil, nil
+	}
+	signed, err := s.ring().sign(typeApproval, newState(r, i, s.base(r.Tenant)))
+	if err != nil {
+		return nil, err
+	}
+	return &authzen.TaskResult{Mode: authzen.ModeReevaluate, Approval: authzen.Approval{
+		ID: i.Approval.ID, ApprovedUntil: i.Approval.Until, ApprovedAt: i.Approval.At, State: signed,
+	}}, nil
+}

@@ -1,0 +1,80 @@
+package approval
+
+import (
+	"time"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A proof is the payload of a binding token: which denial there was, to whom.
+type proof struct {
+	Issuer       string           `json:"iss"`
+	Audience     string           `json:"aud"`
+	IssuedAt     int64            `json:"iat"`
+	Expires      int64            `json:"exp"`
+	ID           string           `json:"jti"` // the evaluation: a denial is good for one task
+	ExpiresAt    string           `json:"denial_expires_at"`
+	EvaluationID string           `json:"evaluation_id"`
+	Tenant       string           `json:"tenant,omitzero"`
+	Caller       string           `json:"client_id,omitzero"`
+	Template     string           `json:"template"`
+	Revision     string           `json:"policy_revision"`
+	Subject      authzen.Subject  `json:"subject"`
+	Actors       []Actor          `json:"actors,omitempty"`
+	Resource     authzen.Resource `json:"resource"`
+	Action       authzen.Action   `json:"action"`
+	Members      []string         `json:"binding_context_members"`
+	Bound        bound            `json:"bound_context"`
+}
+
+// newProof returns the proof of a denial that is good until expires.
+func newProof(d *authzen.RequestableDenial, members []string, expires time.Time, issuer string) (proof, error) {
+	actors, err := actorsOf(d.Request.Subject)
+	if err != nil {
+		return proof{}, err
+	}
+	bound, err := bind(d.Request.Context, members)
+	if err != nil {
+		return proof{}, err
+	}
+	return proof{
+		Issuer: issuer, Audience: issuer, IssuedAt: d.Time.Unix(), Expires: expires.Unix(), ID: d.EvaluationID,
+		ExpiresAt:    expires.Format(time.RFC3339),
+		EvaluationID: d.EvaluationID, Tenant: d.Tenant, Caller: d.Caller, Template: d.Template, Revision: d.Revision,
+		Subject: d.Request.Subject, Actors: actors, Resource: d.Request.Resource, Action: d.Request.Action,
+		Members: append([]string{}, bound.Members...), Bound: bound,
+	}, nil
+}
+
+// covers reports whether the denial is the one that a submission is about.
+func (p *proof) covers(sub *authzen.Submission, resource authzen.Resource, action authzen.Action) bool {
+	item := Item{Resource: p.Resource, Action: p.Action}
+	return item.sameCall(p.Subject, &authzen.EvaluationRequest{Subject: sub.Subject, Resource: resource, Action: action}) &&
+		p.Bound.covers(sub.Context, true)
+}
+
+// A state is the payload of approval.state: what was approved.
+type state struct {
+	Issuer       string                `json:"iss"`
+	Audience     string                `json:"aud"`
+	IssuedAt     int64                 `json:"iat"`
+	Expires      int64                 `json:"exp"`
+	ID           string                `json:"approval_id"`
+	Task         string                `json:"task_id"`
+	EvaluationID string                `json:"evaluation_id"`
+	Tenant       string                `json:"tenant,omitzero"`
+	Scope        authzen.ApprovalScope `json:"scope"`
+	Subject      authzen.Subject       `json:"subject"`
+	Resource     authzen.Resource      `json:"resource"`
+	Action       authzen.Action        `json:"action"`
+	Members      []string              `json:"binding_context_members"`
+}
+
+// newState returns what the approval of an item says of itself.
+func newState(r *Request, i *Item, issuer string) state {
+	return state{
+		Issuer: issuer, Audience: issuer, IssuedAt: i.Approval.At.Unix(), Expires: i.Approval.Until.Unix(),
+		ID: i.Approval.ID, Task: r.ID, EvaluationID: i.EvaluationID, Tenant: r.Tenant, Scope: i.Terms.Scope,
+		Subject: r.Subject, Resource: i.Resource, Action: i.Action, Members: append([]string{}, i.Bound.Members...),
+	}
+}

@@ -1,0 +1,134 @@
+package pdp
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// Headers of a callback. The signature is "sha256=" and the HMAC-SHA-256, in
+// hex, of the timestamp, a dot and the body.
+const (
+	headerCallbackTimestamp = "Callback-Timestamp"
+	headerCallbackSignature = "Callback-Signature"
+)
+
+// callbackTime bounds a call to a PEP.
+const callbackTime = 10 * time.Second
+
+// errPrivate means that a name leads to an address that is not public.
+var errPrivate = errors.New("the address is not public")
+
+// A notifier calls PEPs back. Where a name leads is looked at when the connection
+// is made, and not before: a name may lead elsewhere the next time.
+type notifier struct {
+	client http.Client
+	secret []byte
+	now    func() time.Time
+}
+
+// newNotifier returns a notifier for URLs below the allowed ones. An address that
+// is not public is called only where an allowed URL names it as it is.
+func newNotifier(allowed []string, secret []byte) (*notifier, error) {
+	if len(allowed) > 0 && len(secret) == 0 {
+		return nil, errors.New("callbacks need a secret to be signed with: name its file with --callback-secret")
+	}
+	var private []netip.Addr
+	for _, text := range allowed {
+		u, err := url.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("callback URL: %w", err)
+		}
+		address, err := netip.ParseAddr(u.Hostname())
+		if err == nil {
+			private = append(private, address.Unmap())
+		}
+		if u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !isThisHost(u.Hostname())) {
+			return nil, fmt.Errorf("callback URL %q: write https://host or https://host/path", text)
+		}
+	}
+	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return checkAddress(address, private) }}
+	return &notifier{secret: secret, now: time.Now, client: http.Client{
+		Timeout:       callbackTime,
+		Transport:     &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// checkAddress refuses an address that is not public, unless it is allowed.
+func checkAddress(address string, allowed []netip.Addr) error {
+	found, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("address %q: %w", address, err)
+	}
+	ip := found.Addr().Unmap()
+	for _, a := range allowed {
+		if a == ip {
+			return nil
+		}
+	}
+	if !isPublic(ip) {
+		return fmt.Errorf("%w: %s", errPrivate, ip)
+	}
+	return nil
+}
+
+// special are the addresses for special purposes that netip has no name for
+// (RFC 6890): shared, protocol, benchmarking and reserved ones, and those that
+// carry an IPv4 address.
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("100::/64"),
+}
+
+func isPublic(ip netip.Addr) bool {
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Zone() != "" {
+		return false
+	}
+	for _, p := range special {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	return true
+}
+
+// call posts a body to a PEP, signed. Anything but a success is an error.
+func (c *notifier) call(ctx context.Context, endpoint string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("call back: %w", err)
+	}
+	timestamp := fmt.Sprint(c.now().Unix())
+	request.Header.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+	request.Header.Set(headerCallbackTimestamp, timestamp)
+	request.Header.Set(headerCallbackSignature, c.sign(timestamp, body))
+	response, err := c.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("call back: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("call back: the PEP answered %s", response.Status)
+	}
+	return nil
+}
+
+func (c *notifier) sign(timestamp string, body []byte) string {
+	mac := hmac.New(sha256.New, c.secret)
+	fmt.Fprintf(mac, "%s.%s", timestamp, body)
+	return fmt.Sprintf("sha256=%x", mac.Sum(nil))
+}

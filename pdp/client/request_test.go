@@ -1,0 +1,164 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// AR-145, AR-146, AR-150: only a denial that says so is submitted, and its
+// proof goes back as it came.
+func TestSubmission(t *testing.T) {
+	expires := time.Date(2026, 4, 30, 20, 25, 0, 0, time.UTC)
+	denied := &authzen.Decision{Context: &authzen.DecisionContext{
+		EvaluationID: "e-1", Reason: "approval_required",
+		AccessRequest: &authzen.AccessRequest{Template: "sre", ExpiresAt: expires, BindingToken: "a.b.c"},
+	}}
+	got, err := client.Submission(request, denied)
+	if err != nil || *got.Denial != (authzen.Denial{EvaluationID: "e-1", ExpiresAt: "2026-04-30T20:25:00Z", BindingToken: "a.b.c", Reason: "approval_required", Template: "sre"}) ||
+		got.Resource.ID != "record-1" || got.Action.Name != "read" || got.Subject.ID != "alice" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	permitted := *denied
+	permitted.Decision = true
+	for name, d := range map[string]*authzen.Decision{
+		"a permit": &permitted, "a bare denial": {}, "a denial with a reason": {Context: &authzen.DecisionContext{Reason: "approval_required"}},
+	} {
+		if _, err := client.Submission(request, d); !errors.Is(err, client.ErrNotRequestable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// AR-56, AR-153: a task may be decided already, and an error is no task.
+func TestSubmit(t *testing.T) {
+	var key, path string
+	for _, test := range []struct {
+		status int
+		kind   string
+		body   string
+		want   string
+	}{
+		{201, "application/json", `{"task":{"id":"t","status":"approved","status_endpoint":"https://x","expires_at":"2026-04-30T20:25:00Z"}}`, ""},
+		{202, "application/json", `{"task":{"id":"t","status":"pending","status_endpoint":"https://x","expires_at":"2026-04-30T20:25:00Z"}}`, ""},
+		{200, "application/json", `{"task":{"id":"t","status":"approved"}}`, "the PDP answered 200"},
+		{410, "application/problem+json", `{"type":"urn:x","title":"Gone","status":410,"detail":"the denial has expired"}`, "the denial has expired"},
+	} {
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			key, path = r.Header.Get("Idempotency-Key"), r.URL.Path
+			answers(test.status, test.kind, test.body)(w, r)
+		})
+		task, err := client.New(url+"/tenants/acme", client.Config{}).Submit(t.Context(), "key-1", &authzen.Submission{})
+		if test.want == "" && (err != nil || task.Task.ID != "t") || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%d: %+v, %v", test.status, task, err)
+		}
+		if key != "key-1" || path != "/tenants/acme/access/v1/requests" {
+			t.Errorf("asked %s with the key %q", path, key)
+		}
+	}
+}
+
+// polled answers the polls of a task in turn, without a network, and notes when
+// they came.
+type polled struct {
+	answers []string // a status, and behind a space the Retry-After
+	at      []time.Duration
+	start   time.Time
+}
+
+func (p *polled) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.at = append(p.at, time.Since(p.start))
+	status, after, _ := strings.Cut(p.answers[min(len(p.at), len(p.answers))-1], " ")
+	result := ""
+	if status == "approved" {
+		result = `,"result":{"mode":"reevaluate","approval":{"id":"apr_1","approved_until":"2026-04-30T20:25:00Z"}}`
+	}
+	if status == "approved-somehow" {
+		status, result = "approved", `,"result":{"mode":"trust-me","approval":{"id":"apr_1","approved_until":"2026-04-30T20:25:00Z"}}`
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if after != "" {
+		header.Set("Retry-After", after)
+	}
+	body := fmt.Sprintf(`{"task":{"id":"t","status":%q,"status_endpoint":"https://pdp.example.com/t","expires_at":"2026-04-30T20:25:00Z"}%s}`, status, result)
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// AR-151, AR-152: a task is asked about less and less often, as it says, until
+// it has ended or expired; what is not understood is no approval.
+func TestAwait(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		answers []string
+		expires time.Duration
+		want    error
+		polls   int
+		last    time.Duration // when it asks for the last time, but for a quarter more
+	}{
+		{"approved", []string{"pending", "pending", "approved"}, time.Hour, nil, 3, 7 * time.Second},
+		{"as it says", []string{"pending 30", "approved"}, time.Hour, nil, 2, 31 * time.Second},
+		{"a status that is not known", []string{"reviewing", "approved"}, time.Hour, nil, 2, 3 * time.Second},
+		{"denied", []string{"denied"}, time.Hour, client.ErrNotApproved, 1, time.Second},
+		{"partial", []string{"partial"}, time.Hour, client.ErrNotApproved, 1, time.Second},
+		{"by a mode that is not known", []string{"approved-somehow"}, time.Hour, client.ErrNotApproved, 1, time.Second},
+		{"never", []string{"pending"}, time.Minute, client.ErrNotApproved, 5, 31 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &polled{answers: test.answers, start: time.Now()}
+				pdp := client.New("https://pdp.example.com/tenants/acme", client.Config{Transport: p})
+				task := &authzen.TaskResponse{Task: authzen.Task{ID: "t", Status: authzen.TaskPending, StatusEndpoint: "https://pdp.example.com/t", ExpiresAt: time.Now().Add(test.expires)}}
+				approval, err := pdp.Await(t.Context(), task)
+				if !errors.Is(err, test.want) || (approval != nil) != (test.want == nil) {
+					t.Errorf("%+v, %v", approval, err)
+				}
+				if len(p.at) != test.polls || p.at[len(p.at)-1] < test.last || p.at[len(p.at)-1] > test.last*5/4 {
+					t.Errorf("asked after %v", p.at)
+				}
+			})
+		})
+	}
+}
+
+// AR-147: nothing is sent to another origin, and a wait ends with its context.
+func TestAwaitBounds(t *testing.T) {
+	pdp := client.New("https://pdp.example.com", client.Config{Bearer: "key"})
+	for _, endpoint := range []string{"https://evil.example.com/t", "http://pdp.example.com/t", "https://pdp.example.com:8443/t", "https://x@pdp.example.com/t", "/t", "::"} {
+		task := &authzen.TaskResponse{Task: authzen.Task{ID: "t", Status: authzen.TaskPending, StatusEndpoint: endpoint, ExpiresAt: time.Now().Add(time.Hour)}}
+		if _, err := pdp.Await(t.Context(), task); !errors.Is(err, client.ErrForeign) {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	task := &authzen.TaskResponse{Task: authzen.Task{ID: "t", Status: authzen.TaskPending, StatusEndpoint: "https://pdp.example.com/t", ExpiresAt: time.Now().Add(time.Hour)}}
+	if _, err := pdp.Await(ctx, task); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// AR-154: the approval goes where the PDP looks for it, and the request stays
+// what it is.
+func TestApproved(t *testing.T) {
+	until := time.Date(2026, 4, 30, 20, 25, 0, 0, time.UTC)
+	asked := *request
+	asked.Context = jsontext.Value(`{"ticket":"T-1","n":1.50}`)
+	got, err := client.Approved(&asked, &authzen.Approval{ID: "apr_1", ApprovedUntil: until, State: "a.b.c"})
+	if err != nil || string(got.Context) != `{"approval":{"id":"apr_1","approved_until":"2026-04-30T20:25:00Z","state":"a.b.c"},"n":1.50,"ticket":"T-1"}` {
+		t.Errorf("%s, %v", got.Context, err)
+	}
+	if string(asked.Context) != `{"ticket":"T-1","n":1.50}` {
+		t.Errorf("the request itself has changed: %s", asked.Context)
+	}
+}

@@ -1,0 +1,182 @@
+package pdp
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// What stands in a path: a task or an approval; a template.
+const (
+	paramID       = "id"
+	paramTemplate = "template"
+)
+
+const (
+	headerIdempotencyKey = "Idempotency-Key"
+	headerPrefer         = "Prefer"
+
+	// pollAfter is the Retry-After of a task that is pending, in seconds.
+	pollAfter = "5"
+	// maxWait bounds how long a request waits for a person.
+	maxWait = time.Minute
+)
+
+// callerOf is who asks, as the Access Request Service knows it.
+func callerOf(c echo.Context, tenant string) approval.Caller {
+	return approval.Caller{Tenant: tenant, ID: callerFrom(c.Request().Context()).id, RequestID: requestID(c)}
+}
+
+// serveSubmit takes an Access Request.
+func serveSubmit(approvals *approval.Service, maxBody int64) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		tenant, err := tenantOf(c)
+		if err != nil {
+			return err
+		}
+		var submission authzen.Submission
+		if err := decodeBody(c, maxBody, &submission); err != nil {
+			return err
+		}
+		return submit(c, approvals, tenant, &submission)
+	}
+}
+
+// serveApprovalRequest takes one in the tenant, actor, action, resource shape.
+func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service, maxBody int64) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		var request authzen.ApprovalRequest
+		if err := decodeBody(c, maxBody, &request); err != nil {
+			return err
+		}
+		if !engine.HasTenant(request.Request.TenantID) {
+			return evaluation.ErrUnknownTenant
+		}
+		submission, err := request.Submission()
+		if err != nil {
+			return err
+		}
+		return submit(c, approvals, request.Request.TenantID, submission)
+	}
+}
+
+// submit answers with the task: 201 when it is decided already, else 202.
+func submit(c echo.Context, approvals *approval.Service, tenant string, submission *authzen.Submission) error {
+	key := c.Request().Header.Get(headerIdempotencyKey)
+	task, err := approvals.Submit(c.Request().Context(), callerOf(c, tenant), key, submission)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, task.Task.StatusEndpoint)
+	if task.Task.Status == authzen.TaskPending {
+		return writeTask(c, http.StatusAccepted, task)
+	}
+	return writeTask(c, http.StatusCreated, task)
+}
+
+func writeTask(c echo.Context, status int, task *authzen.TaskResponse) error {
+	if task.Task.Status == authzen.TaskPending {
+		c.Response().Header().Set(echo.HeaderRetryAfter, pollAfter)
+	}
+	return writeJSON(c, status, task)
+}
+
+// serveTask tells how a task stands; with Prefer: wait=N it waits that long
+// for a person (RFC 7240).
+func serveTask(approvals *approval.Service) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		tenant, err := tenantOf(c)
+		if err != nil {
+			return err
+		}
+		wait := preferredWait(c.Request().Header.Values(headerPrefer))
+		if wait > 0 {
+			if err := liftDeadlines(c); err != nil {
+				return err
+			}
+		}
+		task, err := approvals.Wait(c.Request().Context(), callerOf(c, tenant), c.Param(paramID), wait)
+		if err != nil {
+			return err
+		}
+		return writeTask(c, http.StatusOK, task)
+	}
+}
+
+// preferredWait reads the preference wait, 0 where there is none.
+func preferredWait(headers []string) time.Duration {
+	for preference := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
+		if seconds, err := strconv.Atoi(value); err == nil && strings.EqualFold(name, "wait") && seconds > 0 {
+			return min(time.Duration(seconds)*time.Second, maxWait)
+		}
+	}
+	return 0
+}
+
+// liftDeadlines lets an answer take longer than those of the listener.
+func liftDeadlines(c echo.Context) error {
+	controller := http.NewResponseController(c.Response())
+	if err := controller.SetReadDeadline(noDeadline); err != nil {
+		return fmt.Errorf("lift read deadline: %w", err)
+	}
+	if err := controller.SetWriteDeadline(noDeadline); err != nil {
+		return fmt.Errorf("lift write deadline: %w", err)
+	}
+	return nil
+}
+
+// serveCancel ends a task for the PEP that made it. The body is optional.
+func serveCancel(approvals *approval.Service, maxBody int64) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		tenant, err := tenantOf(c)
+		if err != nil {
+			return err
+		}
+		var why authzen.Cancellation
+		if c.Request().ContentLength != 0 {
+			if err := decodeBody(c, maxBody, &why); err != nil {
+				return err
+			}
+		}
+		task, err := approvals.Cancel(c.Request().Context(), callerOf(c, tenant), c.Param(paramID), why)
+		if err != nil {
+			return err
+		}
+		return writeTask(c, http.StatusOK, task)
+	}
+}
+
+// serveRequestSchema tells what a submission has to say by a template.
+func serveRequestSchema(engine *evaluation.Engine) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		tenant, err := tenantOf(c)
+		if err != nil {
+			return err
+		}
+		template, err := engine.ApprovalTemplate(tenant, c.Param(paramTemplate))
+		switch {
+		case err != nil:
+			return err
+		case template.Schema == nil:
+			return echo.ErrNotFound
+		}
+		return writeBody(c, http.StatusOK, "application/schema+json", template.Schema)
+	}
+}
+
+// serveJWKS tells the keys that sign binding tokens and approvals.
+func serveJWKS(approvals *approval.Service) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		c.Response().Header().Set(echo.HeaderCacheControl, maxAge)
+		return c.JSON(http.StatusOK, approvals.JWKS())
+	}
+}

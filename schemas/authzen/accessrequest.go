@@ -1,0 +1,303 @@
+package authzen
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// This file is the AuthZEN Access Request and Approval Profile, draft 1.
+
+// An AccessRequest in a decision says that a person may lift the denial, and
+// how that is asked for ("Requestable Denial Context").
+type AccessRequest struct {
+	Endpoint         string         `json:"endpoint,omitzero"`
+	Template         string         `json:"template,omitzero"` // opaque to the PEP
+	ExpiresAt        time.Time      `json:"expires_at"`
+	BindingToken     string         `json:"binding_token,omitzero"` // sent back byte for byte
+	Display          jsontext.Value `json:"display,omitzero"`
+	RequestSchemaURL string         `json:"request_schema_url,omitzero"`
+}
+
+// Reasons of a requestable denial, and of one that a claimed approval did not
+// prevent ("Re-evaluation Denial Reason Registry").
+const (
+	ReasonApprovalRequired     = "approval_required"
+	ReasonApprovalExpired      = "approval_expired"
+	ReasonOutOfScope           = "out_of_scope"
+	ReasonGrantPending         = "grant_pending"
+	ReasonPolicyDenied         = "policy_denied"
+	ReasonApprovalUnverifiable = "approval_unverifiable"
+)
+
+// What a PEP does next after a re-evaluation that was denied ("Completion
+// Semantics").
+const (
+	NextRequest = "request"
+	NextRetry   = "retry"
+	NextNone    = "none"
+)
+
+// A Submission asks that a person lift a denial ("Access Request Submission").
+// It is about Resource and Action, or about Items.
+type Submission struct {
+	Subject         Subject          `json:"subject"`
+	Resource        *Resource        `json:"resource,omitempty"`
+	Action          *Action          `json:"action,omitempty"`
+	Items           []SubmissionItem `json:"items,omitempty"`
+	Context         jsontext.Value   `json:"context,omitzero"`
+	Denial          *Denial          `json:"denial,omitempty"`
+	RequestedAccess jsontext.Value   `json:"requested_access,omitzero"` // requested_until, emergency, and what the template asks
+	Callback        *Callback        `json:"callback,omitempty"`
+	Client          jsontext.Value   `json:"client,omitzero"` // id, name, actor, source: audit metadata
+}
+
+// A SubmissionItem is one of several things asked for at once.
+type SubmissionItem struct {
+	Resource        Resource       `json:"resource"`
+	Action          Action         `json:"action"`
+	RequestedAccess jsontext.Value `json:"requested_access,omitzero"`
+	Denial          *Denial        `json:"denial,omitempty"`
+}
+
+// A Denial says again which denial is to be lifted. It proves that there was
+// one by BindingToken or by EvaluationID.
+type Denial struct {
+	EvaluationID string `json:"evaluation_id,omitzero"`
+	ExpiresAt    string `json:"expires_at"` // as it was sent
+	BindingToken string `json:"binding_token,omitzero"`
+	EvaluatedAt  string `json:"evaluated_at,omitzero"`
+	Reason       string `json:"reason,omitzero"`
+	Template     string `json:"template,omitzero"`
+}
+
+// A Callback is where the PEP wants to be told of the outcome ("Callback
+// Completion").
+type Callback struct {
+	Endpoint string   `json:"endpoint"`
+	State    string   `json:"state,omitzero"`   // returned unmodified
+	Events   []string `json:"events,omitempty"` // statuses; none is all terminal ones
+}
+
+// A Notification is what a PEP is called back with. It is no approval.
+type Notification struct {
+	State string `json:"state,omitzero"` // that of the callback
+	Task  Task   `json:"task"`
+}
+
+// A Cancellation says why a PEP no longer waits ("Cancellation").
+type Cancellation struct {
+	Reason  string `json:"reason,omitzero"`
+	Comment string `json:"comment,omitzero"`
+}
+
+// A TaskStatus is where a task stands ("Task Status Values"). Every one but
+// TaskPending is terminal.
+type TaskStatus string
+
+const (
+	TaskPending   TaskStatus = "pending"
+	TaskApproved  TaskStatus = "approved"
+	TaskDenied    TaskStatus = "denied"
+	TaskExpired   TaskStatus = "expired"
+	TaskCancelled TaskStatus = "cancelled"
+	TaskFailed    TaskStatus = "failed"
+	TaskPartial   TaskStatus = "partial" // items ended differently
+)
+
+// A TaskResponse is the answer to a submission and to every question about its
+// task. Result is there when a task without items is approved.
+type TaskResponse struct {
+	Task   Task        `json:"task"`
+	Result *TaskResult `json:"result,omitempty"`
+}
+
+// A Task is the handle of an Access Request ("Access Request Response"). The
+// StatusEndpoint is authoritative.
+type Task struct {
+	ID             string         `json:"id"`
+	Status         TaskStatus     `json:"status"`
+	StatusEndpoint string         `json:"status_endpoint"`
+	ExpiresAt      time.Time      `json:"expires_at"` // of the handle
+	Progress       *TaskProgress  `json:"progress,omitempty"`
+	Display        jsontext.Value `json:"display,omitzero"`
+	Links          *TaskLinks     `json:"links,omitempty"`
+	Items          []TaskItem     `json:"items,omitempty"` // in the order of the submission's
+}
+
+// TaskProgress counts the approvals that a pending task has and needs.
+type TaskProgress struct {
+	CurrentStep int `json:"current_step"`
+	TotalSteps  int `json:"total_steps"`
+}
+
+// TaskLinks are there while they work.
+type TaskLinks struct {
+	Cancel string `json:"cancel,omitzero"`
+}
+
+// A TaskItem is how one of the items stands.
+type TaskItem struct {
+	Resource Resource    `json:"resource"`
+	Action   Action      `json:"action"`
+	Status   TaskStatus  `json:"status"`
+	Result   *TaskResult `json:"result,omitempty"`
+}
+
+// A TaskResult says what an approval is good for: an evaluation, again.
+type TaskResult struct {
+	Mode     string   `json:"mode"` // ModeReevaluate
+	Approval Approval `json:"approval"`
+}
+
+// ModeReevaluate is the only completion mode of the profile.
+const ModeReevaluate = "reevaluate"
+
+// An Approval is what a PEP puts, unchanged, at context.approval. It is never
+// access by itself.
+type Approval struct {
+	ID            string    `json:"id"`
+	ApprovedUntil time.Time `json:"approved_until"`
+	ApprovedAt    time.Time `json:"approved_at,omitzero"`
+	State         string    `json:"state,omitzero"` // a compact JWS
+}
+
+// A Problem is the body of an error of the Access Request API (RFC 9457).
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"` // HTTP
+	Detail string `json:"detail,omitzero"`
+}
+
+// Problem types ("Error Responses"); every other problem is about:blank.
+const (
+	ProblemNotRequestable       = "urn:openid:authzen:access-request:error:not_requestable"
+	ProblemInvalidDenialBinding = "urn:openid:authzen:access-request:error:invalid_denial_binding"
+	ProblemExpiredDenial        = "urn:openid:authzen:access-request:error:expired_denial"
+	ProblemDuplicateRequest     = "urn:openid:authzen:access-request:error:duplicate_request"
+	ProblemUnknownTask          = "urn:openid:authzen:access-request:error:unknown_task"
+	ProblemTaskExpired          = "urn:openid:authzen:access-request:error:task_expired"
+	ProblemInvalidTaskState     = "urn:openid:authzen:access-request:error:invalid_task_state"
+)
+
+// CapabilityAccessRequest in a PDP's metadata says that it has this profile.
+const CapabilityAccessRequest = "urn:openid:authzen:capability:access-request"
+
+// UnmarshalJSONFrom reads a submission with its required subject. How its
+// members go together is the service's to say.
+func (s *Submission) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var subject bool
+	err := members(dec, func(name string) error {
+		switch name {
+		case "subject":
+			return present(dec, &subject, s.Subject.UnmarshalJSONFrom)
+		case "resource":
+			return optional(dec, &s.Resource, (*Entity).UnmarshalJSONFrom)
+		case "action":
+			return optional(dec, &s.Action, (*Action).UnmarshalJSONFrom)
+		case "items":
+			return array(dec, func() error {
+				s.Items = append(s.Items, SubmissionItem{})
+				return s.Items[len(s.Items)-1].UnmarshalJSONFrom(dec)
+			})
+		case "context":
+			return object(dec, &s.Context)
+		case "denial":
+			return optional(dec, &s.Denial, (*Denial).UnmarshalJSONFrom)
+		case "requested_access":
+			return object(dec, &s.RequestedAccess)
+		case "callback":
+			return optional(dec, &s.Callback, (*Callback).UnmarshalJSONFrom)
+		case "client":
+			return object(dec, &s.Client)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return required(dec, member{"subject", subject})
+}
+
+// UnmarshalJSONFrom reads an item with its required resource and action.
+func (i *SubmissionItem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var resource, action bool
+	err := members(dec, func(name string) error {
+		switch name {
+		case "resource":
+			return present(dec, &resource, i.Resource.UnmarshalJSONFrom)
+		case "action":
+			return present(dec, &action, i.Action.UnmarshalJSONFrom)
+		case "requested_access":
+			return object(dec, &i.RequestedAccess)
+		case "denial":
+			return optional(dec, &i.Denial, (*Denial).UnmarshalJSONFrom)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return required(dec, member{"resource", resource}, member{"action", action})
+}
+
+// UnmarshalJSONFrom reads a denial with its required expiry.
+func (d *Denial) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var expires, other bool
+	err := members(dec, func(name string) error {
+		switch name {
+		case "evaluation_id":
+			return text(dec, &d.EvaluationID, &other)
+		case "expires_at":
+			return text(dec, &d.ExpiresAt, &expires)
+		case "binding_token":
+			return text(dec, &d.BindingToken, &other)
+		case "evaluated_at":
+			return text(dec, &d.EvaluatedAt, &other)
+		case "reason":
+			return text(dec, &d.Reason, &other)
+		case "template":
+			return text(dec, &d.Template, &other)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return required(dec, member{"expires_at", expires})
+}
+
+// UnmarshalJSONFrom reads a callback with its required endpoint.
+func (c *Callback) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var endpoint, state bool
+	err := members(dec, func(name string) error {
+		switch name {
+		case "endpoint":
+			return text(dec, &c.Endpoint, &endpoint)
+		case "state":
+			return text(dec, &c.State, &state)
+		case "events":
+			return texts(dec, &c.Events)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return required(dec, member{"endpoint", endpoint})
+}
+
+// UnmarshalJSONFrom reads a cancellation. Nothing of it is required.
+func (c *Cancellation) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var set bool
+	return members(dec, func(name string) error {
+		switch name {
+		case "reason":
+			return text(dec, &c.Reason, &set)
+		case "comment":
+			return text(dec, &c.Comment, &set)
+		}
+		return nil
+	})
+}
