@@ -57,6 +57,9 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 		if err := decodeBody(c, maxBody, &request); err != nil {
 			return err
 		}
+		if !callerFrom(c.Request().Context()).mayAsk(request.Request.TenantID) {
+			return errForbidden
+		}
 		if !engine.HasTenant(request.Request.TenantID) {
 			return evaluation.ErrUnknownTenant
 		}

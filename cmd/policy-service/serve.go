@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -42,11 +43,13 @@ type serveCmd struct {
 	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT"`
 	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
 	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
+	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to a second, and are then answered 503." default:"1024" placeholder:"N"`
+	TenantRate      float64                `help:"Requests of one tenant a second; any number without it. More are answered 429." placeholder:"N"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 	Config          kong.ConfigFlag        `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
 }
 
-func (c *serveCmd) Run(ctx context.Context) error {
+func (c *serveCmd) Run(ctx context.Context) (err error) {
 	example, err := policies.Set("agent-tools")
 	if err != nil {
 		return err
@@ -59,6 +62,11 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	telemetry, end, err := newTelemetry(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end(context.WithoutCancel(ctx))) }()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -86,6 +94,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 
 		Callbacks:      c.CallbackAllow,
 		CallbackSecret: secret,
+		Limits:         pdp.Limits{InFlight: c.MaxInFlight, TenantRate: c.TenantRate},
+		Telemetry:      telemetry,
 		Log:            newLogger(c.LogFormat),
 		Ready: func(main, admin string) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
