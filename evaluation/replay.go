@@ -40,9 +40,6 @@ func NewReplay(candidate *Snapshots, archive func(revision string) (map[string][
 // mostRevisions is how many revisions are kept compiled.
 const mostRevisions = 16
 
-// errNoReplay means that an entry records no decision.
-var errNoReplay = errors.New("this entry records no decision")
-
 // Add decides the entry of a line of the log again, if it records a decision.
 // An error means that the line or the archive could not be read.
 func (r *Replay) Add(line []byte) error {
@@ -59,7 +56,7 @@ func (r *Replay) Add(line []byte) error {
 		return fmt.Errorf("replay entry %d: %w", logged.Index, err)
 	}
 	before, err := redecide(was, &logged)
-	if errors.Is(err, errNoReplay) {
+	if errors.Is(err, ErrNoDecision) {
 		return nil
 	}
 	if err != nil || !sameResults(before, loggedResults(&logged)) {
@@ -98,19 +95,19 @@ func redecide(s *Snapshots, logged *decisionlog.Record) ([]decisionlog.Result, e
 	case decisionlog.KindEvaluations:
 		return redecideBatch(s, logged)
 	}
-	return nil, errNoReplay
+	return nil, ErrNoDecision
 }
 
 func redecideOne(s *Snapshots, logged *decisionlog.Record) ([]decisionlog.Result, error) {
-	var request authzen.EvaluationRequest
-	if err := authzen.Unmarshal(logged.Request, &request); err != nil {
+	request, err := loggedRequest(logged, -1)
+	if err != nil {
 		return nil, err
 	}
 	snapshot, err := s.For(logged.Tenant)
 	if err != nil {
 		return []decisionlog.Result{denied(err)}, nil
 	}
-	outcome, err := snapshot.Decide(&request, environmentOf(logged))
+	outcome, err := snapshot.Decide(request, environmentOf(logged))
 	if err != nil {
 		return nil, err
 	}

@@ -2,12 +2,14 @@ package evaluation_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/evaluation"
@@ -212,6 +214,40 @@ func TestReplayUnfaithful(t *testing.T) {
 				t.Error("it is not noticed")
 			}
 		})
+	}
+}
+
+func TestExplainLogged(t *testing.T) {
+	l := newLogged(t, replayed)
+	l.decisions()
+	l.ask(question("user alice", "read", "doc 1", `{"password":"x"}`))
+	explain := func(index, item int) (*evaluation.Explanation, error) {
+		var record decisionlog.Record
+		if err := json.Unmarshal(l.lines("", "")[index], &record); err != nil {
+			t.Fatal(err)
+		}
+		files, err := l.log.ReadArchive(record.Revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return evaluation.ExplainLogged(files, &record, item)
+	}
+	for _, tt := range []struct {
+		index, item int
+		want        bool
+		action      string
+	}{{1, -1, true, "read"}, {2, -1, false, "read"}, {4, -1, true, "open"}, {11, -1, false, "open"}, {7, 0, true, "read"}, {7, 1, false, "erase"}} {
+		if got, err := explain(tt.index, tt.item); err != nil || got.Decision != tt.want || !strings.Contains(got.Action, tt.action) {
+			t.Errorf("entry %d, item %d: %+v, %v", tt.index, tt.item, got, err)
+		}
+	}
+	for index, want := range map[int]error{0: evaluation.ErrNoDecision, 7: evaluation.ErrNoDecision, 15: evaluation.ErrMasked} {
+		if _, err := explain(index, -1); !errors.Is(err, want) {
+			t.Errorf("entry %d: %v, want %v", index, err, want)
+		}
+	}
+	if _, err := explain(7, 2); err == nil {
+		t.Error("an item that could not be read is explained")
 	}
 }
 

@@ -20,6 +20,7 @@ type logCmd struct {
 	Export     logExportCmd     `cmd:"" help:"Write entries as JSON, CSV, OCSF events or a bundle that can be verified."`
 	Query      logQueryCmd      `cmd:"" help:"Show entries in a table."`
 	Tail       logTailCmd       `cmd:"" help:"Show entries as they are recorded."`
+	Explain    logExplainCmd    `cmd:"" help:"Explain a decision by the policies that made it."`
 	Replay     logReplayCmd     `cmd:"" help:"Decide again what was logged, by other policies, and tell what would change."`
 	Verify     logVerifyCmd     `cmd:"" help:"Prove that no entry was changed, removed or reordered."`
 	Prove      logProveCmd      `cmd:"" help:"Prove to others that an entry is in the log, or that the log continues a checkpoint."`

@@ -45,6 +45,7 @@ const hurry = "atexit_sleep_ms=0"
 //	                            standard error is stderr
 //	ended N                     the same, for one that ends by itself
 //	code N program …            run a program that ends with exit code N
+//	capture NAME REGEXP         set NAME to the submatch in stdout
 //	isjson FILE                 FILE, or stdout, is one strict JSON value
 //	exec request METHOD URL [FILE]
 //	                            print status and body of the answer
@@ -61,11 +62,12 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"up":     up,
-			"down":   func(ts *testscript.TestScript, _ bool, args []string) { serverOf(ts).end(ts, args, syscall.SIGTERM) },
-			"ended":  func(ts *testscript.TestScript, _ bool, args []string) { serverOf(ts).end(ts, args, nil) },
-			"code":   code,
-			"isjson": isJSON,
+			"up":      up,
+			"down":    func(ts *testscript.TestScript, _ bool, args []string) { serverOf(ts).end(ts, args, syscall.SIGTERM) },
+			"ended":   func(ts *testscript.TestScript, _ bool, args []string) { serverOf(ts).end(ts, args, nil) },
+			"code":    code,
+			"capture": capture,
+			"isjson":  isJSON,
 		},
 	})
 }
@@ -168,6 +170,14 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	found := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if found == nil {
+		ts.Fatalf("no match for %s in stdout", args[1])
+	}
+	ts.Setenv(args[0], found[1])
 }
 
 func isJSON(ts *testscript.TestScript, _ bool, args []string) {
