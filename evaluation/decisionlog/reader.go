@@ -22,6 +22,7 @@ const (
 	pageBytes   = 1 << 20
 )
 
+// maxIndex is behind every entry.
 const maxIndex = math.MaxInt64
 
 // A Reader reads a log. Its methods are safe for concurrent use, and none of
@@ -87,7 +88,7 @@ func stillLast(dir string, last *part) error {
 func (r *Reader) Close() error {
 	var errs []error
 	for _, p := range *r.parts.Load() {
-		errs = append(errs, p.close())
+		errs = append(errs, p.finish())
 	}
 	return errors.Join(errs...)
 }
