@@ -165,7 +165,7 @@ func TestPrunedHarmed(t *testing.T) {
 		"the hashes are changed": func(dir string) error { return flipByte(prunedPath(dir, 256)) },
 		"the hashes are cut off": func(dir string) error { return os.Truncate(prunedPath(dir, 256), 3) },
 		"a segment is gone, its hashes are there": func(dir string) error {
-			return errors.Join(os.WriteFile(prunedPath(dir, 1024), leafless(t, dir), 0o600), os.Remove(segments(t, dir)[2]))
+			return errors.Join(os.WriteFile(prunedPath(dir, 1024), leftOf(t, dir, 1024), 0o600), os.Remove(segmentOf(dir, 1024)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,18 +195,28 @@ func flipByte(path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// leafless returns the hashes that a segment of the entries 1024 to 1279 would
-// leave behind.
-func leafless(t *testing.T, dir string) []byte {
+func segmentOf(dir string, first int) string {
+	return filepath.Join(dir, "log", fmt.Sprintf("%020d.db", first))
+}
+
+// leftOf returns the hashes that the segment of a block would leave behind.
+func leftOf(t *testing.T, dir string, first int) (left []byte) {
 	t.Helper()
 	r, err := decisionlog.OpenReadOnly(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	hashes, err := r.ReadHashes([]int64{tlog.StoredHashIndex(8, 4)})
+	var indexes []int64
+	for level := 8; (first+256)%(1<<level) == 0; level++ {
+		indexes = append(indexes, tlog.StoredHashIndex(level, int64(first>>level)))
+	}
+	hashes, err := r.ReadHashes(indexes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hashes[0][:]
+	for _, hash := range hashes {
+		left = append(left, hash[:]...)
+	}
+	return left
 }
