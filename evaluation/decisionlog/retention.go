@@ -169,7 +169,7 @@ func (l *Log) prune(ctx context.Context, p *part, what pruning) error {
 	if err := replaceFile(left, joinHashes(hashes)); err != nil {
 		return err
 	}
-	if err := l.note(ctx, KindPruned, what); err != nil {
+	if err := l.recordOwn(ctx, KindPruned, what); err != nil {
 		return err
 	}
 	if _, err := l.Checkpoint(); err != nil {
