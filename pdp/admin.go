@@ -18,6 +18,7 @@ import (
 // Paths of the admin listener that the command line uses.
 const (
 	PathLogExport     = "/admin/v1/log/export"
+	PathLogQuery      = "/admin/v1/log/query"
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
 	PathLogProof      = "/admin/v1/log/proof"
 	PathReload        = "/admin/v1/reload"
@@ -28,6 +29,7 @@ func adminRoutes(e *echo.Echo, engine *evaluation.Engine, policies *supply, log 
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
 	e.GET(PathLogExport, serveExport(log))
+	e.GET(PathLogQuery, serveQuery(log))
 	e.GET(PathLogCheckpoint, serveCheckpoint(log))
 	e.GET(PathLogProof, serveProof(log))
 	e.POST(PathReload, serveReload(engine, policies))
