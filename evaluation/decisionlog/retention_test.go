@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -143,6 +144,32 @@ func checkPruned(t *testing.T, r *decisionlog.Reader, whole []byte, left []int64
 	}
 	if got := export(t, r); !bytes.HasPrefix(got, want) {
 		t.Error("what is left is not what it was")
+	}
+}
+
+// A segment whose hashes do not lead to the next is not pruned: it is what is
+// left to find out what happened.
+func TestPruneRefuses(t *testing.T) {
+	dir, _ := aged(t)
+	before := tlog.Hash(leftOf(t, dir, 0))
+	editFile(t, segmentOf(dir, 256), func(entries, _ *bbolt.Bucket) error {
+		value := bytes.Clone(entries.Get(key(511)))
+		for i := range tlog.HashSize { // of the block, and of the two blocks: they agree
+			value[8*tlog.HashSize+i] ^= 1
+		}
+		above := tlog.NodeHash(before, tlog.Hash(value[8*tlog.HashSize:][:tlog.HashSize]))
+		copy(value[9*tlog.HashSize:], above[:])
+		return entries.Put(key(511), value)
+	})
+	l, err := decisionlog.Open(dir, agedConfig(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = l.Prune(t.Context(), decisionlog.Retention{Age: 8 * 24 * time.Hour})
+	checkIntegrity(t, err, 256)
+	if _, err := os.Stat(segmentOf(dir, 256)); err != nil {
+		t.Errorf("the segment is gone: %v", err)
 	}
 }
 
