@@ -48,6 +48,9 @@ func (s *Service) Decide(ctx context.Context, id string, d Decision) (*Request, 
 	if d.Decision != "approve" && d.Decision != "deny" {
 		return nil, authzen.Invalid("/decision", "must be approve or deny")
 	}
+	if !d.Until.IsZero() && !d.Until.After(s.now()) {
+		return nil, authzen.Invalid("/approved_until", "has passed")
+	}
 	r, err := s.Request(ctx, id)
 	if err != nil {
 		return nil, err
@@ -57,7 +60,8 @@ func (s *Service) Decide(ctx context.Context, id string, d Decision) (*Request, 
 }
 
 // askAtOnce asks the approvers that templates name for that. They are held to
-// the same policies as people, and what they do not approve waits for a person.
+// the same policies as people, and what they do not approve waits for a person,
+// also where policies cannot even be asked about them.
 func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 	for i, item := range r.Items {
 		if item.Terms.AutoApprover == nil {
@@ -65,7 +69,8 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 		}
 		vote := Vote{Approver: *item.Terms.AutoApprover, Approve: true, Channel: channelPolicy}
 		_, err := s.vote(ctx, r, event{kind: eventVote, items: []int{i}, vote: vote})
-		if err != nil && !errors.Is(err, ErrIneligible) {
+		var invalid *authzen.ValidationError
+		if err != nil && !errors.Is(err, ErrIneligible) && !errors.Is(err, ErrTaskState) && !errors.As(err, &invalid) {
 			return err
 		}
 	}

@@ -71,11 +71,16 @@ func TestQuorum(t *testing.T) {
 	}{
 		{"ann", nil, authzen.TaskPending},
 		{"ann", approval.ErrTaskState, authzen.TaskPending},
+		{"also ann", approval.ErrTaskState, authzen.TaskPending},
 		{"ben", nil, authzen.TaskPending},
 		{"cid", nil, authzen.TaskApproved},
 		{"dan", approval.ErrTaskState, authzen.TaskApproved},
 	} {
-		if _, err := d.Decide(t.Context(), id, approves(step.by)); !errors.Is(err, step.want) {
+		choice := approves(step.by)
+		if step.by == "also ann" { // under an alias of her type
+			choice.Approver = authzen.Subject{Type: "approver_alias", ID: "ann"}
+		}
+		if _, err := d.Decide(t.Context(), id, choice); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v", i, err)
 		}
 		if task, err := d.Status(t.Context(), gateway, id); err != nil || task.Task.Status != step.status {
@@ -122,6 +127,17 @@ func TestApprovedUntil(t *testing.T) {
 		if err != nil || !r.Items[0].Approval.Until.Equal(morning.Add(test.want)) {
 			t.Errorf("%+v: %+v, %v", test, r, err)
 		}
+	}
+}
+
+// An approver cannot have an approval end before it begins.
+func TestApprovedUntilThePast(t *testing.T) {
+	d := open(t, plain)
+	choice := approves("carol")
+	choice.Until = morning
+	var invalid *authzen.ValidationError
+	if _, err := d.Decide(t.Context(), d.submit(t, push).Task.ID, choice); !errors.As(err, &invalid) || invalid.Path != "/approved_until" {
+		t.Errorf("approved until now: %v", err)
 	}
 }
 
