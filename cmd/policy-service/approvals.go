@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,13 +41,15 @@ type approvalsDesk struct {
 // An approverID is an entity, written TYPE:ID.
 type approverID authzen.Subject
 
-// UnmarshalText reads TYPE:ID. The type may have colons of its own: A::B:id.
+var typeAndID = regexp.MustCompile(`^([^:]+(?:::[^:]+)*):([^:].*)$`)
+
+// UnmarshalText reads TYPE:ID. The type may be in a namespace: A::B:id.
 func (a *approverID) UnmarshalText(text []byte) error {
-	i := bytes.LastIndexByte(text, ':')
-	if i < 1 || i == len(text)-1 || text[i-1] == ':' {
+	parts := typeAndID.FindSubmatch(text)
+	if parts == nil {
 		return fmt.Errorf("%q is not TYPE:ID", text)
 	}
-	a.Type, a.ID = string(text[:i]), string(text[i+1:])
+	a.Type, a.ID = string(parts[1]), string(parts[2])
 	return nil
 }
 
@@ -77,14 +80,17 @@ func row(r *pdp.AccessRequest) string {
 		mark = " (escalated)"
 	}
 	item := r.Items[0]
-	what := fmt.Sprintf("%s %s", item.Action.Name, named(item.Resource))
+	what := fmt.Sprintf("%s %s", visible(item.Action.Name), named(item.Resource))
 	if more := len(r.Items) - 1; more > 0 {
 		what += fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join([]string{r.ID, string(r.Status) + mark, r.Submitted.Format(time.RFC3339), item.Template, named(r.Subject), what}, "\t")
 }
 
-func named(e authzen.Entity) string { return fmt.Sprintf("%s::%q", e.Type, e.ID) }
+// visible is text that somebody else wrote, without what a terminal would obey.
+func visible(text string) string { return strings.Trim(strconv.Quote(text), `"`) }
+
+func named(e authzen.Entity) string { return fmt.Sprintf("%s::%q", visible(e.Type), e.ID) }
 
 type approvalsShowCmd struct {
 	approvalsDesk
@@ -207,21 +213,21 @@ func describeRequest(r *pdp.AccessRequest) string {
 	line("subject", named(r.Subject))
 	raw("  with", r.Subject.Properties)
 	for _, a := range r.Actors {
-		line("actor", strings.TrimSpace(a.ID+" "+a.Issuer))
+		line("actor", strings.TrimSpace(visible(a.ID)+" "+visible(a.Issuer)))
 	}
 	line("decide by", r.DecideBy.Format(time.RFC3339))
 	raw("context", r.Context)
 	raw("asks for", r.Access)
 	for i, item := range r.Items {
 		line(fmt.Sprintf("item %d", i), item.Status)
-		line("  action", item.Action.Name)
+		line("  action", visible(item.Action.Name))
 		raw("    with", item.Action.Properties)
 		line("  resource", named(item.Resource))
 		raw("    with", item.Resource.Properties)
 		line("  template", fmt.Sprintf("%s (%d of %d)", item.Template, len(item.Votes), max(item.Terms.Quorum, 1)))
 		line("  denied", item.EvaluationID)
 		for _, v := range item.Votes {
-			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+v.Comment))
+			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+visible(v.Comment)))
 		}
 		if a := item.Approval; a != nil {
 			line("  approval", strings.TrimSpace(fmt.Sprintf("%s until %s %s", a.ID, a.Until.Format(time.RFC3339), a.Ended)))
