@@ -30,17 +30,17 @@ const callbackTime = 10 * time.Second
 // errPrivate means that a name leads to an address that is not public.
 var errPrivate = errors.New("the address is not public")
 
-// A caller calls PEPs back. Where a name leads is looked at when the connection
+// A callback calls PEPs back. Where a name leads is looked at when the connection
 // is made, and not before: a name may lead elsewhere the next time.
-type caller struct {
+type callback struct {
 	client http.Client
 	secret []byte
 	now    func() time.Time
 }
 
-// newCaller returns a caller for URLs below the allowed ones. An address that
+// newCallback returns one for URLs below the allowed ones. An address that
 // is not public is called only where an allowed URL names it as it is.
-func newCaller(allowed []string, secret []byte) (*caller, error) {
+func newCallback(allowed []string, secret []byte) (*callback, error) {
 	if len(allowed) > 0 && len(secret) == 0 {
 		return nil, errors.New("callbacks need a secret to be signed with: name its file with --callback-secret")
 	}
@@ -59,7 +59,7 @@ func newCaller(allowed []string, secret []byte) (*caller, error) {
 		}
 	}
 	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return checkAddress(address, private) }}
-	return &caller{secret: secret, now: time.Now, client: http.Client{
+	return &callback{secret: secret, now: time.Now, client: http.Client{
 		Timeout:       callbackTime,
 		Transport:     &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -107,7 +107,7 @@ func isPublic(ip netip.Addr) bool {
 }
 
 // call posts a body to a PEP, signed. Anything but a success is an error.
-func (c *caller) call(ctx context.Context, endpoint string, body []byte) error {
+func (c *callback) call(ctx context.Context, endpoint string, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("call back: %w", err)
@@ -127,7 +127,7 @@ func (c *caller) call(ctx context.Context, endpoint string, body []byte) error {
 	return nil
 }
 
-func (c *caller) sign(timestamp string, body []byte) string {
+func (c *callback) sign(timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, c.secret)
 	fmt.Fprintf(mac, "%s.%s", timestamp, body)
 	return fmt.Sprintf("sha256=%x", mac.Sum(nil))

@@ -41,7 +41,7 @@ var NewServer = newServer
 
 // NewCall returns how PEPs are called back.
 func NewCall(allowed []string, secret []byte) (func(ctx context.Context, endpoint string, body []byte) error, error) {
-	c, err := newCaller(allowed, secret)
+	c, err := newCallback(allowed, secret)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func Run(ctx context.Context, c Config) (err error) {
 // join makes the engine and the Access Request Service, who ask each other:
 // which approval stands, and who may give one.
 func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *approval.Service, error) {
-	caller, err := newCaller(c.Callbacks, c.CallbackSecret)
+	callback, err := newCallback(c.Callbacks, c.CallbackSecret)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -111,10 +111,10 @@ func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *
 		Denials: func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {
 			return engine.Denial(ctx, tenant, id)
 		},
-		Failed: func(err error) { c.Log.Error("access requests not swept", "error", err) },
+		Failed: func(err error) { c.Log.Error("access requests", "error", err) },
 
 		CallbackAllowed: c.Callbacks,
-		Call:            caller.call,
+		Call:            callback.call,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -158,6 +158,7 @@ func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engin
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return policies.reloadOn(ctx, c.Reload) })
 	group.Go(func() error { return approvals.Run(ctx) })
+	group.Go(func() error { return approvals.RunCallbacks(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })
 	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
 	if c.Ready != nil {

@@ -44,8 +44,8 @@ type Config struct {
 	// Call calls a PEP back. It is required where callbacks are allowed.
 	Call func(ctx context.Context, endpoint string, body []byte) error
 
-	// Failed hears of a sweep that failed; the next one tries again. It may be
-	// nil.
+	// Failed hears of a sweep or a callback that failed; the next one tries
+	// again. It may be nil.
 	Failed func(error)
 
 	Now              func() time.Time // time.Now when nil
