@@ -3,7 +3,9 @@
 # make check    formatting, vet, staticcheck, tidiness, then every test
 # make interop DIR=…   the public AuthZEN interop fixtures in DIR, against the binary
 # make differential N=…  N random cases against the official Cedar engine (needs node)
-# make prove    the index, the corpus, the planted bugs and the limits, at full length
+# make prove    the index, searches, the corpus, the planted bugs, the limits and the tenants, at full length
+# make reload   10,000 reloads under load, every hardship of a store, 200 edits of each kind
+# make faults   kills, power cuts, I/O faults and tampering, at full length (needs strace)
 # make crash    kill the program many times, with decisions and approvals in flight
 # make fuzz     every fuzz target for FUZZTIME each
 
@@ -12,7 +14,7 @@ FUZZTIME   ?= 10m
 N          ?= 100000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run test check interop differential prove crash fuzz bench clean
+.PHONY: build run test check interop differential prove reload faults crash fuzz bench clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
@@ -37,7 +39,14 @@ differential:
 	go test ./evaluation -count=1 -v -timeout 4h -run 'TestDifferential$$' -differential.n $(N)
 
 prove:
-	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestAtLimits|TestCostly' -corpus.all -index.n 1000000 -mutants -limits
+	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestSearchIsExact|TestSearchMutants|TestAtLimits|TestCostly|Isolat' -corpus.all -index.n 1000000 -search.n 200000 -mutants -limits -isolation.n 20000
+
+reload:
+	go test ./conformance -count=1 -v -timeout 30m -run 'TestReload|TestHardship|TestEdits' -reload.swaps 10000 -reload.mutant -edits 200
+
+faults:
+	go test ./evaluation/decisionlog -count=1 -v -timeout 8h -run 'TestKillAnywhere|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations|TestSlowReader' \
+		-kills 10000 -images 100000 -faults 200 -mutations 1000 -slow 60s
 
 crash:
 	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 )
@@ -145,8 +146,29 @@ var typeInherited = join(alice, write, `"resource":{"type":"record"}`, items(
 
 // transport is what every API must do, asked of each.
 var transport = []row{
-	{"c-5-2", evaluation.post(aliceReads).and(evaluations.post(aliceReads)), decides(true)},
-	{"c-5-3", evaluation.post(join(read, record1)).and(evaluations.post(join(read, record1))), status(badRequest)},
-	{"c-5-4", evaluation.post(aliceReads, `{}`).and(evaluations.post(bobReadsAndWrites, `{}`)).tagged(), echoes},
-	{"c-5-5", evaluation.post(join(unknown, alice, read, record1)).and(evaluations.post(join(unknown, alice, read, record1))), decides(true)},
+	{"c-5-2", everywhere(aliceReads, readers, aliceReadable, aliceActions), asInFixture},
+	{"c-5-3", everywhere(join(read, record1), join(read, record1), join(read, records), join(record1)), status(badRequest)},
+	{"c-5-4", everywhere(aliceReads, readers, aliceReadable, aliceActions).and(everywhere(`{}`, `{}`, `{}`, `{}`)).tagged(), echoes},
+	{"c-5-5", everywhere(join(unknown, alice, read, record1), join(unknown, users, read, record1),
+		join(unknown, alice, read, records), join(unknown, alice, record1)), asInFixture},
+}
+
+// everywhere sends an evaluation, also as a batch, and a search of each kind.
+func everywhere(evaluated, subjects, resources, actions string) requests {
+	return evaluation.post(evaluated).and(evaluations.post(evaluated)).
+		and(searchSubject.post(subjects)).and(searchResource.post(resources)).and(searchAction.post(actions))
+}
+
+// asInFixture demands what the fixture says to alice reading record-1, and to
+// searches that start from it.
+func asInFixture(answers []answer) error {
+	wanted := map[api]demand{
+		evaluation: decides(true), evaluations: decides(true),
+		searchSubject: findsReaders, searchResource: findsReadable, searchAction: findsActions,
+	}
+	var errs []error
+	for _, a := range answers {
+		errs = append(errs, wanted[a.request.api]([]answer{a}))
+	}
+	return errors.Join(errs...)
 }

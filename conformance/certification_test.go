@@ -1,13 +1,16 @@
 package conformance_test
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/policy-service/policy-service/conformance"
@@ -18,6 +21,13 @@ import (
 func TestCertification(t *testing.T) {
 	s := serve(t, "certification", "--public-url", identifier)
 	conformance.Run(t, conformance.Target{BaseURL: s.URL, Identifier: identifier})
+}
+
+// The service that knows its callers passes the modules about credentials, too.
+func TestCertificationWithCredentials(t *testing.T) {
+	digest := sha256.Sum256([]byte(strings.TrimPrefix(bearer, "Bearer ")))
+	s := serve(t, "certification", "--public-url", identifier, "--auth", fmt.Sprintf("api_keys: [{id: pep, sha256: %x}]", digest))
+	conformance.Run(t, conformance.Target{BaseURL: s.URL, Identifier: identifier, Authorization: bearer})
 }
 
 // Without a proxy, the service is what it says it is.

@@ -87,6 +87,8 @@ func Levels(target Target) []Level {
 		{"basic-properties", static.checks(basicProperties)},
 		{"batch-core", static.checks(batchCore)},
 		{"batch-properties", static.checks(batchProperties)},
+		{"search-core", static.checks(searchCore)},
+		{"search-properties", static.checks(searchProperties)},
 		{"transport", append(static.checks(transport), c.conditions(transportConditions)...)},
 		{"discovery", c.conditions(discoveryConditions)},
 		{"metadata-static", c.conditions(staticConditions)},
@@ -95,5 +97,11 @@ func Levels(target Target) []Level {
 		{"authzen-pdp-evaluation-test-plan/discovery", discovery.checks(evaluationModules(target))},
 		{"authzen-pdp-evaluations-test-plan/static", static.checks(evaluationsModules())},
 		{"authzen-pdp-evaluations-test-plan/discovery", discovery.checks(evaluationsModules())},
+		{"authzen-pdp-subject-search-test-plan/static", static.checks(subjectSearchModules())},
+		{"authzen-pdp-subject-search-test-plan/discovery", discovery.checks(subjectSearchModules())},
+		{"authzen-pdp-resource-search-test-plan/static", static.checks(resourceSearchModules())},
+		{"authzen-pdp-resource-search-test-plan/discovery", discovery.checks(resourceSearchModules())},
+		{"authzen-pdp-action-search-test-plan/static", static.checks(actionSearchModules())},
+		{"authzen-pdp-action-search-test-plan/discovery", discovery.checks(actionSearchModules())},
 	}
 }

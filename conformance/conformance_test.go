@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"bytes"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -39,10 +40,14 @@ func TestLevelsAreComplete(t *testing.T) {
 		return counts
 	}
 	want := map[string]int{
-		"basic-core": 16, "basic-properties": 4, "batch-core": 11, "batch-properties": 3, "transport": 5, "discovery": 6,
+		"basic-core": 16, "basic-properties": 4, "batch-core": 11, "batch-properties": 3,
+		"search-core": 16, "search-properties": 3, "transport": 5, "discovery": 6,
 		"metadata-static": 3, "metadata-discovery": 8,
 		"authzen-pdp-evaluation-test-plan/static": 31, "authzen-pdp-evaluation-test-plan/discovery": 31,
 		"authzen-pdp-evaluations-test-plan/static": 27, "authzen-pdp-evaluations-test-plan/discovery": 27,
+		"authzen-pdp-subject-search-test-plan/static": 25, "authzen-pdp-subject-search-test-plan/discovery": 25,
+		"authzen-pdp-resource-search-test-plan/static": 20, "authzen-pdp-resource-search-test-plan/discovery": 20,
+		"authzen-pdp-action-search-test-plan/static": 22, "authzen-pdp-action-search-test-plan/discovery": 22,
 	}
 	if diff := cmp.Diff(want, count(conformance.Target{BaseURL: identifier})); diff != "" {
 		t.Errorf("checks without credentials (-want +got):\n%s", diff)
@@ -94,6 +99,15 @@ func TestChecksCanFail(t *testing.T) {
 		"empty in metadata":    {metadata(`"capabilities":\[.*\]`, `"capabilities":[]`), []string{"EnsureDiscoveryMetadataParamsNotEmpty"}},
 		"odd capability":       {metadata(`"urn:example:capability"`, `null`), []string{"c-6-4", "EnsureMetadataCapabilitiesValid"}},
 		"signed":               {metadata(`^{`, `{"signed_metadata":"a.b.c",`), []string{"c-6-5", "ExtractPDPSignedMetadata"}},
+		"nobody is found":      {edit(`"results":\[.*\]`, `"results":[]`), []string{"c-4-2-1", "c-4-3-1", "c-4-4-1", "c-4-5-2", "authzen-pdp-subject-search-request-with-page-limit"}},
+		"another type":         {replace(`"type":"user","id":"bob"`, `"type":"team","id":"bob"`), []string{"c-4-2-1", "authzen-pdp-subject-search-unknown-page-fields-ignored"}},
+		"results say more":     {replace(`"id":"bob"`, `"id":"bob","properties":{}`), []string{"c-4-2-1", "authzen-pdp-subject-search-subject-search-with-context"}},
+		"no results":           {replace(`"results"`, `"found"`), []string{"c-4-5-1", "c-4-6-1", "authzen-pdp-action-search-unknown-entity-identifier"}},
+		"one page for ever":    {edit(`"next_token":"[^"]*"`, `"next_token":"alice"`), []string{"c-4-5-2", "c-4-5-3"}},
+		"page is behind":       {edit(`\{("page":\{[^}]*\}),("results":\[.*\])\}`, `{$2,$1}`), []string{"c-4-5-1"}},
+		"no next token":        {edit(`"next_token":"[^"]*",`, ``), []string{"c-4-5-1"}},
+		"strangers are found":  {edit(`"results":\[\]`, `"results":[{"type":"user","id":"eve"}]`), []string{"c-4-6-1", "c-4-6-2"}},
+		"an id is a filter":    {filtered, []string{"c-4-2-3", "authzen-pdp-subject-search-extra-subject-id-ignored"}},
 		"endpoints elsewhere":  {metadata(`/access/v1/`, `/elsewhere/v1/`), []string{"authzen-pdp-evaluation-fixture-request-permit-decision"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,6 +237,27 @@ func instead(of, status int) func(http.Handler) http.Handler {
 		if w.Code == of {
 			w.Code = status
 		}
+	})
+}
+
+// filtered finds no subject for a search that has a subject's id.
+func filtered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if r.URL.Path == authzen.PathSearchSubject && bytes.HasPrefix(body, []byte(`{"subject":{"type":"user","id"`)) {
+			write(w, http.StatusOK, authzen.EntitySearchResponse{Results: []authzen.FoundEntity{}})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// edit changes every answer.
+func edit(pattern, with string) func(http.Handler) http.Handler {
+	expression := regexp.MustCompile(pattern)
+	return tamper(func(_ *http.Request, w *httptest.ResponseRecorder) {
+		w.Body = bytes.NewBuffer(expression.ReplaceAll(w.Body.Bytes(), []byte(with)))
 	})
 }
 

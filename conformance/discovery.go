@@ -96,6 +96,9 @@ func staticEndpointsAreValid(c *caller) error {
 	return errors.Join(
 		isEndpoint(c.target.Identifier+evaluation.path),
 		isEndpoint(c.target.Identifier+evaluations.path),
+		isEndpoint(c.target.Identifier+searchSubject.path),
+		isEndpoint(c.target.Identifier+searchResource.path),
+		isEndpoint(c.target.Identifier+searchAction.path),
 	)
 }
 
@@ -191,7 +194,7 @@ func hasRequired(d *document) error {
 func hasOptional(d *document) error {
 	var errs []error
 	for _, name := range []string{
-		evaluations.metadata, "search_subject_endpoint", "search_resource_endpoint", "search_action_endpoint",
+		evaluations.metadata, searchSubject.metadata, searchResource.metadata, searchAction.metadata,
 	} {
 		errs = append(errs, d.hasEndpoint(name, false))
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -29,6 +31,10 @@ type api struct {
 var (
 	evaluation  = api{"evaluation", authzen.PathEvaluation, "access_evaluation_endpoint"}
 	evaluations = api{"evaluations", authzen.PathEvaluations, "access_evaluations_endpoint"}
+
+	searchSubject  = api{"subject-search", authzen.PathSearchSubject, "search_subject_endpoint"}
+	searchResource = api{"resource-search", authzen.PathSearchResource, "search_resource_endpoint"}
+	searchAction   = api{"action-search", authzen.PathSearchAction, "search_action_endpoint"}
 )
 
 // A request is sent as it stands. An empty header is not sent.
@@ -39,7 +45,17 @@ type request struct {
 	body          string
 	id            string // X-Request-ID
 	authorization credentials
+	follow        follow
 }
+
+// follow says whether the pages behind an answer are asked for, too.
+type follow int
+
+const (
+	alone     follow = iota
+	byToken          // with the token alone
+	repeating        // with the rest of the page as it was
+)
 
 // credentials say what a request has for Authorization.
 type credentials int
@@ -94,6 +110,17 @@ func (r requests) tagged() requests {
 
 func (r requests) authorized(c credentials) requests {
 	return r.with(func(r *request) { r.authorization = c })
+}
+
+// followed asks for all pages of a search, each with what the page before was
+// asked for or with the token alone.
+func (r requests) followed(repeat bool) requests {
+	return r.with(func(r *request) {
+		r.follow = byToken
+		if repeat {
+			r.follow = repeating
+		}
+	})
 }
 
 // times sends the requests over and over.
@@ -172,16 +199,65 @@ func (s *session) run(row row) error {
 		if err != nil {
 			return err
 		}
-		a, err := s.call(url, r)
-		if err != nil {
-			return err
+		for pages := 0; pages < maxPages; pages++ {
+			a, err := s.call(url, r)
+			if err != nil {
+				return err
+			}
+			answers = append(answers, a)
+			token := a.nextToken()
+			if r.follow == alone || token == "" {
+				break
+			}
+			if r.body, err = r.next(token); err != nil {
+				return err
+			}
 		}
-		answers = append(answers, a)
 	}
 	if len(answers) == 0 {
 		return errors.New("there is nothing to ask")
 	}
 	return row.want(answers)
+}
+
+// maxPages is how many pages of one search are asked for.
+const maxPages = 100
+
+// nextToken is the token of the page behind an answer, or "".
+func (a answer) nextToken() string {
+	var body struct {
+		Page struct {
+			Token string `json:"next_token"`
+		} `json:"page"`
+	}
+	if json.Unmarshal(a.body, &body) != nil { // what is wrong with it is for the demand to say
+		return ""
+	}
+	return body.Page.Token
+}
+
+// next returns the body that asks for the page of a token.
+func (r request) next(token string) (string, error) {
+	var search, page object
+	if err := json.Unmarshal([]byte(r.body), &search); err != nil {
+		return "", err
+	}
+	if r.follow == repeating {
+		if err := json.Unmarshal(search["page"], &page); err != nil {
+			return "", err
+		}
+	} else {
+		page = object{}
+	}
+	var err error
+	if page["token"], err = json.Marshal(token); err != nil {
+		return "", err
+	}
+	if search["page"], err = json.Marshal(page); err != nil {
+		return "", err
+	}
+	body, err := json.Marshal(search)
+	return string(body), err
 }
 
 func (c *caller) call(url string, r request) (answer, error) {

@@ -80,9 +80,10 @@ func raceEnabled() bool {
 // How long a server may take to be ready, and to end.
 const patience = 30 * time.Second
 
-// A server is the program, serving an embedded policy set.
+// A server is the program, serving a policy store.
 type server struct {
-	URL string // of the main listener
+	URL   string // of the main listener
+	Admin string // of the admin listener
 
 	process *exec.Cmd
 	ready   chan string   // gets URL
@@ -92,19 +93,37 @@ type server struct {
 	stderr strings.Builder
 }
 
-// serve starts the program on the set with further arguments. It is ended with
-// the test and must end in order.
+// serve starts the program on an embedded policy set with further arguments.
+// It is ended with the test and must end in order.
 func serve(t *testing.T, set string, args ...string) *server {
+	t.Helper()
+	return serveDir(t, unpack(t, set), args...)
+}
+
+// serveDir is serve for the policy store in a directory.
+func serveDir(t *testing.T, dir string, args ...string) *server {
+	t.Helper()
+	return launch(t, serveCommand(t, dir, t.TempDir(), args...))
+}
+
+// serveCommand is the program, serving a policy store with its state in a
+// directory.
+func serveCommand(t *testing.T, dir, state string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{ready: make(chan string, 1), done: make(chan struct{})}
-	s.process = exec.Command(path, append([]string{
-		"serve", "--policies", unpack(t, set), "--state", t.TempDir(),
+	return exec.Command(path, append([]string{
+		"serve", "--policies", dir, "--state", state,
 		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 	}, args...)...)
+}
+
+// launch starts a server, and ends it with the test.
+func launch(t *testing.T, process *exec.Cmd) *server {
+	t.Helper()
+	s := &server{process: process, ready: make(chan string, 1), done: make(chan struct{})}
 	stderr, err := s.process.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -138,9 +157,9 @@ func unpack(t *testing.T, set string) string {
 	return dir
 }
 
-var listening = regexp.MustCompile(`^listening on (https?://\S+) \(admin http://\S+\)$`)
+var listening = regexp.MustCompile(`^listening on (https?://\S+) \(admin (http://\S+)\)$`)
 
-// watch keeps what the program writes until it ends, and tells its URL.
+// watch keeps what the program writes until it ends, and tells its URLs.
 func (s *server) watch(stderr io.Reader) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
@@ -148,6 +167,7 @@ func (s *server) watch(stderr io.Reader) {
 		s.stderr.WriteString(lines.Text() + "\n")
 		s.mu.Unlock()
 		if found := listening.FindStringSubmatch(lines.Text()); found != nil {
+			s.Admin = found[2]
 			s.ready <- found[1]
 		}
 	}
@@ -194,4 +214,18 @@ func (s *server) post(t *testing.T, path string, body []byte) (status int, answe
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(read)
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(patience); !so(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+	}
 }

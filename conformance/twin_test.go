@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -29,11 +30,17 @@ func twin() http.Handler {
 		return decide(&r), nil
 	}))
 	mux.HandleFunc("POST "+authzen.PathEvaluations, answer(evaluations))
+	mux.HandleFunc("POST "+authzen.PathSearchSubject, answer(searchSubjects))
+	mux.HandleFunc("POST "+authzen.PathSearchResource, answer(searchResources))
+	mux.HandleFunc("POST "+authzen.PathSearchAction, answer(searchActions))
 	mux.HandleFunc("GET "+authzen.PathMetadata, func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, authzen.Metadata{
 			PolicyDecisionPoint:       identifier,
 			AccessEvaluationEndpoint:  identifier + authzen.PathEvaluation,
 			AccessEvaluationsEndpoint: identifier + authzen.PathEvaluations,
+			SearchSubjectEndpoint:     identifier + authzen.PathSearchSubject,
+			SearchResourceEndpoint:    identifier + authzen.PathSearchResource,
+			SearchActionEndpoint:      identifier + authzen.PathSearchAction,
 			Capabilities:              []string{"urn:example:capability"},
 		})
 	})
@@ -112,6 +119,87 @@ func evaluations(body []byte) (any, error) {
 		}
 	}
 	return out, nil
+}
+
+func searchSubjects(body []byte) (any, error) {
+	var r authzen.SubjectSearchRequest
+	if err := authzen.Unmarshal(body, &r); err != nil {
+		return nil, err
+	}
+	return search(r.Subject.Type, []string{"alice", "bob"}, r.Page, func(id string) authzen.EvaluationRequest {
+		return authzen.EvaluationRequest{Subject: authzen.Subject{Type: r.Subject.Type, ID: id}, Action: r.Action, Resource: r.Resource}
+	})
+}
+
+func searchResources(body []byte) (any, error) {
+	var r authzen.ResourceSearchRequest
+	if err := authzen.Unmarshal(body, &r); err != nil {
+		return nil, err
+	}
+	return search(r.Resource.Type, []string{"record-1", "record-2"}, r.Page, func(id string) authzen.EvaluationRequest {
+		return authzen.EvaluationRequest{Subject: r.Subject, Action: r.Action, Resource: authzen.Resource{Type: r.Resource.Type, ID: id}}
+	})
+}
+
+// search asks for each of the ids. Its tokens are the ids that come next.
+func search(entityType string, ids []string, page *authzen.PageRequest, about func(id string) authzen.EvaluationRequest) (any, error) {
+	out := authzen.EntitySearchResponse{Results: []authzen.FoundEntity{}}
+	limit := len(ids)
+	if page != nil && page.Token != "" {
+		limit = 1
+	}
+	if page != nil && page.Limit != nil {
+		limit = *page.Limit
+	}
+	for _, id := range ids {
+		if page != nil && id < page.Token {
+			continue
+		}
+		r := about(id)
+		if !known(&r) || !decide(&r).Decision {
+			continue
+		}
+		if len(out.Results) == limit {
+			out.Page = &authzen.Page{NextToken: id}
+			break
+		}
+		out.Results = append(out.Results, authzen.FoundEntity{Type: entityType, ID: id})
+	}
+	if page != nil && out.Page == nil {
+		out.Page = &authzen.Page{}
+	}
+	if out.Page != nil {
+		out.Page.Count = len(out.Results)
+	}
+	return out, nil
+}
+
+func searchActions(body []byte) (any, error) {
+	var r authzen.ActionSearchRequest
+	if err := authzen.Unmarshal(body, &r); err != nil {
+		return nil, err
+	}
+	out := authzen.ActionSearchResponse{Results: []authzen.FoundAction{}}
+	for _, name := range []string{"delete", "read", "write"} {
+		one := authzen.EvaluationRequest{Subject: r.Subject, Action: authzen.Action{Name: name}, Resource: r.Resource}
+		if known(&one) && decide(&one).Decision {
+			out.Results = append(out.Results, authzen.FoundAction{Name: name})
+		}
+	}
+	return out, nil
+}
+
+// known reports whether a request is about what the fixture has. Of record-2 a
+// search finds stored what an evaluation is told.
+func known(r *authzen.EvaluationRequest) bool {
+	if r.Resource.ID == "record-2" && r.Resource.Properties == nil {
+		r.Resource.Properties = []byte(`{"status":"archived"}`)
+	}
+	if r.Subject.ID == "bob" && r.Subject.Properties == nil {
+		r.Subject.Properties = []byte(`{"role":"admin"}`)
+	}
+	return r.Subject.Type == "user" && r.Resource.Type == "record" &&
+		slices.Contains([]string{"alice", "bob"}, r.Subject.ID) && slices.Contains([]string{"record-1", "record-2"}, r.Resource.ID)
 }
 
 // decide decides as the certification scenario says.

@@ -46,6 +46,7 @@ var walls = []wall{
 		"evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/policytest",
 		"pdp", "pdp/client",
 	}, "a command may use all there is"},
+	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
 }
 

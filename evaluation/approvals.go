@@ -60,9 +60,8 @@ func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use approval: %w", err)
 	}
-	for i := range outcome.Obligations {
-		outcome.Obligations[i].ID = a.item + outcome.Obligations[i].ID
-	}
+	outcome.Approval = standing.Approval
+	prefix(outcome.Obligations, a.item)
 	if err := e.offer(a, outcome); err != nil {
 		return nil, err
 	}

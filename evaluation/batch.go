@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -25,12 +24,10 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 		return nil, err
 	}
 	ctx = identified(ctx)
-	b := batch{ctx: ctx, engine: e, snapshot: s, time: start}
-	for _, item := range req.Items() {
-		if decision := b.decide(item); req.Options.Semantic.Stops(decision) {
-			break
-		}
-	}
+	b := batch{describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
+		return e.decide(ctx, asked{snapshot: s, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), request: r})
+	}}
+	b.decideAll(req)
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluations, Evaluations: b.results}
 	if err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
 		return nil, err
@@ -52,12 +49,19 @@ func (e *Engine) evaluateSingle(ctx context.Context, req *authzen.EvaluationsReq
 
 // A batch collects the decisions of its items, for the PEP and for the log.
 type batch struct {
-	ctx       context.Context
-	engine    *Engine
-	snapshot  *Snapshot
-	time      time.Time
+	one       func(n int, r *authzen.EvaluationRequest) (*Outcome, error) // decides the request of item n
+	describe  func(error) *authzen.Error
 	decisions []authzen.Decision
 	results   []decisionlog.Result
+}
+
+// decideAll decides the items, up to the one that the semantic stops at.
+func (b *batch) decideAll(req *authzen.EvaluationsRequest) {
+	for _, item := range req.Items() {
+		if decision := b.decide(item); req.Options.Semantic.Stops(decision) {
+			return
+		}
+	}
 }
 
 // decide decides one item and returns the decision.
@@ -71,15 +75,23 @@ func (b *batch) decide(item authzen.Item) bool {
 	return outcome.Decision
 }
 
+// itemPrefix is what ids begin with in an answer that has several decisions,
+// where they belong to the nth.
+func itemPrefix(n int) string { return fmt.Sprintf("%d.", n) }
+
+func prefix(all []authzen.Obligation, with string) {
+	for i := range all {
+		all[i].ID = with + all[i].ID
+	}
+}
+
 // outcome decides an item. What it says of the request says where in the batch.
 func (b *batch) outcome(item authzen.Item) (*Outcome, error) {
 	if item.Err != nil {
 		return nil, item.Err
 	}
 	n := len(b.decisions)
-	outcome, err := b.engine.decide(b.ctx, asked{
-		snapshot: b.snapshot, time: b.time, call: callFrom(b.ctx).item(n), item: fmt.Sprintf("%d.", n), request: item.Request,
-	})
+	outcome, err := b.one(n, item.Request)
 	var invalid *authzen.ValidationError
 	if errors.As(err, &invalid) {
 		err = invalid.Below(fmt.Sprintf("/evaluations/%d", n))
@@ -90,7 +102,7 @@ func (b *batch) outcome(item authzen.Item) (*Outcome, error) {
 // failed is the denial of an item that could not be decided.
 func (b *batch) failed(err error) *Outcome {
 	out := &Outcome{Result: decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
-	if shown := b.engine.config.ItemError(err); shown != nil {
+	if shown := b.describe(err); shown != nil {
 		out.Context = &authzen.DecisionContext{Error: shown}
 	}
 	return out

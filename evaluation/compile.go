@@ -2,13 +2,11 @@ package evaluation
 
 import (
 	"fmt"
-	"path"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
-	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 	"github.com/go-json-experiment/json"
@@ -35,6 +33,7 @@ func Compile(a Archive) (*Snapshot, error) {
 
 type compiler struct {
 	archive Archive
+	configs []*document // config.yaml, the root's first
 	faults  Faults
 	schema  *resolved.Schema
 }
@@ -51,6 +50,8 @@ func (c *compiler) compile() *Snapshot {
 	s.shapes = c.readShapes(s.settings)
 	s.store = c.readEntities()
 	s.policies = c.readPolicies()
+	s.populations = newPopulations(s.store, s.schema, s.policies.ordered)
+	s.actionNames = actionNamesOf(s)
 	s.subjectTypes = c.readSubjectTypes(s.settings)
 	s.templates = c.readTemplates(s.settings)
 	c.checkApprovals(s.shapes)
@@ -61,81 +62,42 @@ func (c *compiler) compile() *Snapshot {
 func (c *compiler) readSettings() settings {
 	var all settings
 	for _, file := range c.archive.files(fileConfig) {
-		own, faults := readSettings(file, c.archive[file])
+		d, err := parseYAML(file, c.archive[file])
+		if err != nil {
+			c.faults = append(c.faults, yamlFault(file, err))
+			continue
+		}
+		c.configs = append(c.configs, d)
+		own, faults := readSettings(d)
 		c.faults = append(c.faults, faults...)
 		if err := all.add(own, tenantOf(file) != ""); err != nil {
-			c.fault(file, 0, 0, err.Error(), "")
+			c.faults = append(c.faults, d.fault(err.Error(), "", "on_policy_error"))
 		}
 	}
 	all.fillDefaults()
 	return all
 }
 
-// readSchema reads the schema, in either of its two forms. A tenant's is added
-// to the root's. There may be none.
-func (c *compiler) readSchema() *resolved.Schema {
-	var text []byte
-	var last string
-	for _, file := range slices.Concat(c.archive.files(fileCedarSchema), c.archive.files(fileJSONSchema)) {
-		if other := path.Join(path.Dir(file), fileCedarSchema); path.Base(file) == fileJSONSchema && c.archive[other] != nil {
-			c.fault(file, 0, 0, "there is "+other+" as well", "keep one of them")
-			continue
+// configFault reports a fault at its place in the first config.yaml that has the
+// path, if there is one: what came by way of an alias has no place.
+func (c *compiler) configFault(message, hint string, path ...string) {
+	for _, d := range c.configs {
+		if d.has(path...) {
+			c.faults = append(c.faults, d.fault(message, hint, path...))
+			return
 		}
-		part, err := c.parseSchema(file)
-		if err != nil {
-			c.schemaFault(file, err)
-			return nil
-		}
-		text, last = append(append(text, part...), '\n'), file
 	}
-	if last == "" {
-		return nil
-	}
-	var parsed schema.Schema
-	err := parsed.UnmarshalCedar(text)
-	if err != nil {
-		c.fault(last, 0, 0, err.Error(), "")
-		return nil
-	}
-	out, err := parsed.Resolve()
-	if err != nil {
-		c.fault(last, 0, 0, err.Error(), "")
-		return nil
-	}
-	return out
-}
-
-// schemaFault reports what a parser says about a schema file.
-func (c *compiler) schemaFault(file string, err error) {
-	if offset := jsonOffset(err); offset > 0 {
-		line, column := lineAndColumn(c.archive[file], offset)
-		c.fault(file, line, column, jsonMessage(err), "")
-		return
-	}
-	c.parseFault(file, statement{text: c.archive[file], line: 1, column: 1}, err)
-}
-
-// parseSchema reads one schema file and returns it as Cedar text.
-func (c *compiler) parseSchema(file string) ([]byte, error) {
-	var parsed schema.Schema
-	parsed.SetFilename(file)
-	if path.Base(file) == fileCedarSchema {
-		return c.archive[file], parsed.UnmarshalCedar(c.archive[file])
-	}
-	if err := parsed.UnmarshalJSON(c.archive[file]); err != nil {
-		return nil, err
-	}
-	return parsed.MarshalCedar()
+	c.fault(fileConfig, 0, 0, message, hint)
 }
 
 func (c *compiler) readShapes(set settings) shapes {
 	if c.schema == nil {
-		out, faults := shapesFrom(set.Attributes)
-		c.faults = append(c.faults, faults...)
-		return out
+		return shapesFrom(set.Attributes, func(path, message, hint string) {
+			c.configFault("attributes: "+path+": "+message, hint, "attributes", path)
+		})
 	}
 	if len(set.Attributes) > 0 {
-		c.fault(fileConfig, 0, 0, "attributes: the schema types attributes already", "declare them there")
+		c.configFault("attributes: the schema types attributes already", "declare them there", "attributes")
 	}
 	return shapesOf(c.schema)
 }
@@ -185,7 +147,7 @@ func (c *compiler) readPolicy(file string, st statement) *policy {
 		c.fault(file, p.line, p.column, why, "")
 		return nil
 	}
-	c.validate(p)
+	c.validate(p, st)
 	repair(p.syntax)
 	p.conditions = withoutScope(p.syntax)
 	return p
@@ -225,15 +187,16 @@ func (c *compiler) checkUnique(all []*policy) {
 }
 
 // validate holds the policy against the schema.
-func (c *compiler) validate(p *policy) {
+func (c *compiler) validate(p *policy, st statement) {
 	if c.schema == nil {
 		return
 	}
 	merged := mergeConditions(p.syntax)
 	if err := validate.New(c.schema).Policy(string(p.id), merged); err != nil {
-		for _, line := range slices.Sorted(strings.Lines(err.Error())) {
-			c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+strings.TrimSpace(line), "")
-		}
+		c.typeFaults(p, st, err)
+	}
+	if why := refusedTyped(c.schema, p.syntax); why != "" {
+		c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+why, "")
 	}
 	for _, uid := range literals(p.syntax) {
 		if err := checkEnum(c.schema, uid); err != nil {
@@ -270,9 +233,22 @@ func mergeConditions(p *xast.Policy) *xast.Policy {
 func (c *compiler) selfTest(s *Snapshot) {
 	for i, test := range s.settings.SelfTest {
 		if err := test.run(s); err != nil {
-			c.fault(fileConfig, 0, 0, fmt.Sprintf("self_test %d: %v", i+1, err), "")
+			c.selfTestFault(i, err)
 		}
 	}
+}
+
+// selfTestFault reports a fault of a self_test by its index among all.
+func (c *compiler) selfTestFault(i int, err error) {
+	for _, d := range c.configs {
+		n := d.elements("self_test")
+		if i < n {
+			c.faults = append(c.faults, d.fault(fmt.Sprintf("self_test %d: %v", i+1, err), "", "self_test", strconv.Itoa(i)))
+			return
+		}
+		i -= n
+	}
+	c.fault(fileConfig, 0, 0, fmt.Sprintf("self_test: %v", err), "")
 }
 
 func (t selfTest) run(s *Snapshot) error {

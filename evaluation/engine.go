@@ -1,7 +1,9 @@
 package evaluation
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -31,6 +33,15 @@ type Config struct {
 	MaxItems int
 	// GuardShrink refuses a reload that loses all forbids or half the policies.
 	GuardShrink bool
+	// MaxResults bounds the results in one answer to a search; those beyond it
+	// are on further pages. The default is 10,000.
+	MaxResults int
+	// MaxCandidates bounds the entities that are decided on for one answer to a
+	// search. The default is 250,000.
+	MaxCandidates int
+	// PageKey signs the tokens that lead to further pages. Engines that share a
+	// key continue each other's searches. The default is a random one.
+	PageKey []byte
 	// ItemError says how an error of one item of a batch is shown in that
 	// item's answer. Without it the answer is a bare denial.
 	ItemError func(error) *authzen.Error
@@ -57,8 +68,11 @@ func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.MaxItems == 0 {
-		c.MaxItems = 1000
+	c.MaxItems = cmp.Or(c.MaxItems, 1000)
+	c.MaxResults = cmp.Or(c.MaxResults, 10_000)
+	c.MaxCandidates = cmp.Or(c.MaxCandidates, 250_000)
+	if len(c.PageKey) == 0 {
+		c.PageKey = []byte(rand.Text())
 	}
 	if c.ItemError == nil {
 		c.ItemError = func(error) *authzen.Error { return nil }
@@ -143,12 +157,17 @@ func (e *Engine) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (
 
 // denyTenant denies a request because of its tenant.
 func (e *Engine) denyTenant(ctx context.Context, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
-	denied := decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: why.Error()}}}
-	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &denied}
+	result := denied(why)
+	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
 	if err := e.record(ctx, &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
 		return nil, err
 	}
 	return &authzen.Decision{}, nil
+}
+
+// denied is the result of a request that is denied before any policy is asked.
+func denied(why error) decisionlog.Result {
+	return decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: why.Error()}}}
 }
 
 // identified returns a context whose call has the id of its log entry.

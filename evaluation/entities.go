@@ -109,7 +109,7 @@ func eachElement(src []byte, visit func(raw jsontext.Value, offset int64)) error
 	if len(bytes.TrimSpace(src)) == 0 {
 		return nil
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(src))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(src)) // which it reads in place, and has the names of for errors
 	if dec.PeekKind() != '[' {
 		return fmt.Errorf("must be a JSON array of entities")
 	}
@@ -146,10 +146,32 @@ func readEntity(raw jsontext.Value, schema *resolved.Schema) (cedar.Entity, erro
 	if err == nil {
 		err = checkEntity(out)
 	}
+	if err == nil {
+		err = checkDecimals(raw, out)
+	}
 	if err == nil && schema != nil {
 		err = checkDeclared(schema, out)
 	}
 	return out, err
+}
+
+// checkDecimals reports a decimal written with a plus sign, which the official
+// engine does not read.
+func checkDecimals(raw jsontext.Value, e cedar.Entity) error {
+	var written struct {
+		Attributes jsontext.Value `json:"attrs"`
+		Tags       jsontext.Value `json:"tags"`
+	}
+	if !bytes.ContainsAny(raw, `+\`) { // there is none, plain or escaped
+		return nil
+	}
+	if err := json.Unmarshal(raw, &written); err != nil {
+		return err
+	}
+	if writesPlus(e.Attributes, written.Attributes) || writesPlus(e.Tags, written.Tags) {
+		return fmt.Errorf("%s: a decimal has no plus sign", e.UID)
+	}
+	return nil
 }
 
 // checkEntity reports what the official engine refuses and cedar-go takes:

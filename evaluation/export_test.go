@@ -1,6 +1,8 @@
 package evaluation
 
 import (
+	"maps"
+
 	"github.com/cedar-policy/cedar-go"
 )
 
@@ -10,4 +12,25 @@ func (s *Snapshot) DecideCedar(r cedar.Request) *Outcome {
 	q := &query{request: r, store: s.store}
 	decision, diagnostic := cedar.Authorize(s.policies.candidates(q), q, q.request)
 	return s.outcome(bool(decision), diagnostic, &query{})
+}
+
+// Leaks are mistakes by which one tenant's requests would be decided with
+// something of another's.
+var Leaks = map[string]func(own, other Snapshot) Snapshot{
+	"the wrong snapshot":  func(_, other Snapshot) Snapshot { return other },
+	"the entities shared": func(own, other Snapshot) Snapshot { own.store = other.store; return own },
+	"the policies shared": func(own, other Snapshot) Snapshot { own.policies = other.policies; return own },
+	"the settings shared": func(own, other Snapshot) Snapshot { own.settings = other.settings; return own },
+}
+
+// Leak plants a mistake into what is in force, if it has both tenants.
+func (e *Engine) Leak(leak func(own, other Snapshot) Snapshot, tenant, other string) {
+	leaky := *e.current.Load()
+	if leaky.tenants[tenant] == nil || leaky.tenants[other] == nil {
+		return
+	}
+	snapshot := leak(*leaky.tenants[tenant], *leaky.tenants[other])
+	leaky.tenants = maps.Clone(leaky.tenants)
+	leaky.tenants[tenant] = &snapshot
+	e.current.Store(&leaky)
 }

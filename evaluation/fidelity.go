@@ -1,11 +1,17 @@
 package evaluation
 
 import (
+	"bytes"
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // The functions that cedar-go computes otherwise than the official engine
@@ -18,11 +24,11 @@ import (
 //	decimal(s)  reads a plus sign
 //
 // The first moves d by half of all time, so that it is after 1970, and back.
-// Dates more than 146 million years from then are all that it is not right for:
-// later ones are an error.
+// Dates more than 146 million years from then have no place to go: there it is
+// an error, before 1970 because d is moved back first.
 var repairs = map[types.Path]func(xast.Node) xast.Node{
 	"toDate": func(d xast.Node) xast.Node {
-		return d.Offset(duration("53375995583d")).ToDate().Offset(duration("-53375995583d"))
+		return d.Offset(duration("-53375995583d")).Offset(duration("106751991166d")).ToDate().Offset(duration("-53375995583d"))
 	},
 	"toTime": func(d xast.Node) xast.Node {
 		return xast.ExtensionCall("datetime", xast.String("1970-01-01")).Offset(d.ToTime()).Offset(duration("1d"))
@@ -115,6 +121,80 @@ func nestsDecimal(p *xast.Policy) bool {
 		})
 	}
 	return nested
+}
+
+// refusedTyped says why, with a schema, the official engine does not accept a
+// policy that cedar-go's validator does, or "".
+func refusedTyped(schema *resolved.Schema, p *xast.Policy) (why string) {
+	for _, condition := range p.Conditions {
+		xast.Inspect(xast.NewNode(condition.Body), func(n xast.IsNode) bool {
+			switch n := n.(type) {
+			case xast.NodeTypeIs:
+				why = cmp.Or(why, unknownType(schema, n.EntityType))
+			case xast.NodeTypeIsIn:
+				why = cmp.Or(why, unknownType(schema, n.EntityType))
+			case xast.NodeTypeExtensionCall:
+				if plusDecimal(n) {
+					why = cmp.Or(why, "a decimal has no plus sign")
+				}
+			}
+			return why == ""
+		})
+	}
+	return why
+}
+
+func unknownType(schema *resolved.Schema, t cedar.EntityType) string {
+	_, entity := schema.Entities[t]
+	_, enum := schema.Enums[t]
+	if entity || enum || isActionType(t) {
+		return ""
+	}
+	return "the schema has no entity type " + string(t)
+}
+
+// writesPlus reports whether a decimal in the value has a plus sign where it is
+// written, as JSON.
+func writesPlus(v cedar.Value, raw jsontext.Value) bool {
+	switch v := v.(type) {
+	case cedar.Decimal:
+		plain := raw.Clone()
+		return plain.Canonicalize() == nil && bytes.Contains(plain, []byte(`"+`))
+	case cedar.Record:
+		var members map[string]jsontext.Value
+		if json.Unmarshal(raw, &members) != nil {
+			return false
+		}
+		for name, member := range members {
+			if value, ok := v.Get(cedar.String(name)); ok && writesPlus(value, member) {
+				return true
+			}
+		}
+	case cedar.Set:
+		var elements []jsontext.Value
+		if json.Unmarshal(raw, &elements) != nil {
+			return false
+		}
+		for value := range v.All() {
+			if slices.ContainsFunc(elements, func(element jsontext.Value) bool { return writesPlus(value, element) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// plusDecimal reports whether a call makes a decimal of a text with a plus sign.
+func plusDecimal(call xast.NodeTypeExtensionCall) bool {
+	if call.Name != "decimal" || len(call.Args) != 1 {
+		return false
+	}
+	literal, ok := call.Args[0].(xast.NodeValue)
+	if !ok {
+		return false
+	}
+	text, ok := literal.Value.(types.String)
+	return ok && strings.HasPrefix(string(text), "+")
 }
 
 func isActionType(t cedar.EntityType) bool {

@@ -37,10 +37,15 @@ type node struct {
 	ancestors []cedar.EntityUID
 }
 
-// each calls visit for every test of the level that n passes.
+// each calls visit for every test of the level that n passes. A nil node is
+// one that is not known: it may pass any.
 func (l *level[T]) each(n *node, visit func(*T)) {
 	if l.any != nil {
 		visit(l.any)
+	}
+	if n == nil {
+		l.tests(visit)
+		return
 	}
 	look(l.equal, n.uid, visit)
 	look(l.is, n.uid.Type, visit)
@@ -55,6 +60,20 @@ func (l *level[T]) each(n *node, visit func(*T)) {
 		for _, group := range n.ancestors {
 			look(l.isIn, typedGroup{n.uid.Type, group}, visit)
 		}
+	}
+}
+
+// tests calls visit for every test of the level that names something.
+func (l *level[T]) tests(visit func(*T)) {
+	every(l.equal, visit)
+	every(l.in, visit)
+	every(l.is, visit)
+	every(l.isIn, visit)
+}
+
+func every[K comparable, T any](m map[K]*T, visit func(*T)) {
+	for _, below := range m {
+		visit(below)
 	}
 }
 
@@ -110,7 +129,8 @@ func (x *index) add(ordinal int32, s scope) {
 }
 
 // find appends to into the ordinals of the policies whose scope the request
-// satisfies, each once, in order.
+// satisfies, each once, in order. Of a request that is not known whole, a nil
+// node stands for what is not.
 func (x *index) find(action, principal, resource *node, into []int32) []int32 {
 	x.actions.each(action, func(principals *level[level[[]int32]]) {
 		principals.each(principal, func(resources *level[[]int32]) {

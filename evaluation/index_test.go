@@ -59,7 +59,7 @@ const requestsAScene = 25
 func newScene(r *rand.Rand) scene {
 	var s scene
 	for i := range 1 + r.IntN(60) {
-		s.policies += fmt.Sprintf("@id(\"p%02d\") %s\n", i, write(r, "policy"))
+		s.policies += fmt.Sprintf("@id(\"p%02d\") %s\n", i, sceneGrammar.write(r, "policy"))
 	}
 	s.entities = sceneEntities(r)
 	for range requestsAScene {
@@ -183,7 +183,7 @@ func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
 // sceneGrammar makes policies of every kind of scope and of conditions that
 // narrow it, or seem to: $ stands before what is put in.
-var sceneGrammar = map[string][]string{
+var sceneGrammar = phrases{
 	"policy": {
 		`$effect (principal$scope, action$actions, resource$scope);`,
 		`$effect (principal$scope, action$actions, resource$scope) $clause;`,
@@ -214,10 +214,13 @@ var sceneGrammar = map[string][]string{
 	"action":   {`Action::"0"`, `Action::"1"`, `Action::"2"`, `Action::"3"`, `Action::"absent"`},
 }
 
+// Phrases are the ways to write each kind of thing.
+type phrases map[string][]string
+
 var placeholder = regexp.MustCompile(`\$[a-z]+`)
 
-func write(r *rand.Rand, kind string) string {
-	return placeholder.ReplaceAllStringFunc(pick(r, sceneGrammar[kind]...), func(kind string) string { return write(r, kind[1:]) })
+func (g phrases) write(r *rand.Rand, kind string) string {
+	return placeholder.ReplaceAllStringFunc(pick(r, g[kind]...), func(kind string) string { return g.write(r, kind[1:]) })
 }
 
 var (
@@ -280,6 +283,8 @@ func sceneAttributes(r *rand.Rand) cedar.RecordMap {
 	add("n", cedar.Long(r.IntN(3)))
 	add("b", cedar.Boolean(r.IntN(2) == 0))
 	add("r", cedar.NewRecord(cedar.RecordMap{"b": cedar.Boolean(r.IntN(2) == 0)}))
+	add("kind", pick(r, cedar.String("x"), "y", "z"))
+	add("tags", pick(r, cedar.NewSet(), cedar.NewSet(cedar.String("x")), cedar.NewSet(cedar.String("x"), cedar.String("y")), cedar.NewSet(cedar.Long(1), cedar.String("z"))))
 	return attributes
 }
 

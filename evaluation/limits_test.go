@@ -58,8 +58,8 @@ var atLimits = []burden{
 	{"1024 numbers", `context.a.containsAll(context.b)`, `{"a":` + numbers(0, 1024) + `,"b":` + numbers(1, 1024) + `}`},
 }
 
-// threeHas has paths of has as long as they may be before each other.
-var threeHas = nested(`(if `, `context`, ` has `+repeat("a", ".a", 15)+` then context else context)`, 3) + ` has a`
+// hasInHas has a path of has as long as it may be within another one's operand.
+var hasInHas = nested(`(if `, `context`, ` has `+repeat("a", ".a", 15)+` then context else context)`, 2) + ` has a`
 
 // costly are made to cost more than they say. They may be refused.
 var costly = []burden{
@@ -78,8 +78,9 @@ var costly = []burden{
 	{"has in has", nested(`(if `, `context`, ` has a.a.a.a.a.a.a.a then context else context)`, 60) + ` has a`, `{}`},
 	{"has in has behind an attribute", nested(`(if `, `context`, ` has a.a.a.a.a.a.a.a then context else context).x`, 60) + ` has a`, `{}`},
 	{"has in has behind a record", nested(`{a: {a: `, `context`, ` has a.a} has a.a}`, 20) + ` has a`, `{}`},
-	{"has in has three deep", threeHas, nested(`{"a":`, `1`, `}`, 30)},
-	{"many has in has three deep", upTo(whole, threeHas, ` && `+threeHas), nested(`{"a":`, `1`, `}`, 30)},
+	{"long has in long has", hasInHas, nested(`{"a":`, `1`, `}`, 30)},
+	{"has of a bracket of many has", `(if ` + upTo(whole-200, `true`, ` && context has a.a`) + ` then context else context) has ` + repeat("a", ".a", 15), `{"a":{"a":1}}`},
+	{"has of a bracket of many attributes", `(if ` + upTo(whole-200, `true`, ` && context.a`) + ` then context else context) has ` + repeat("a", ".a", 15), nested(`{"a":`, `1`, `}`, 30)},
 	{"a set of bracketed sets with a variable", `[context, ` + bracketed(collide(0, whole/20)) + `.contains(1)`, `{}`},
 	{"many sets of sets with a variable", upTo(whole, `false`, ` || [context, `+collide(0, 63)[1:]+`.contains(1)`), `{}`},
 	{"sets of sets of sets with a variable", `[[context], ` + allButOne(allButOne(collide(0, 17)))[1:] + `.contains(1)`, `{}`},

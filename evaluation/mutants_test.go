@@ -13,9 +13,11 @@ import (
 
 var mutants = flag.Bool("mutants", false, "plant bugs in the index and see each of them caught")
 
-// plantedBugs are what TestIndexIsLinear must catch, each as a change of text
-// that the named file has once.
-var plantedBugs = []struct{ name, file, from, to string }{
+// A plantedBug is a change of text that the named file has once.
+type plantedBug struct{ name, file, from, to string }
+
+// indexBugs are what TestIndexIsLinear must catch.
+var indexBugs = []plantedBug{
 	{"ancestors are ignored", "index.go", `look(l.in, group, visit)`, `_ = group`},
 	{"ancestors are ignored behind a type", "index.go", `look(l.isIn, typedGroup{n.uid.Type, group}, visit)`, `_ = group`},
 	{"an entity is not in itself", "index.go", `look(l.in, n.uid, visit)`, ``},
@@ -35,21 +37,55 @@ var plantedBugs = []struct{ name, file, from, to string }{
 	{"a condition replaces a scope", "scope.go", `if len(condition) == 0 || len(tests) != 1 {`, "if len(condition) > 0 {\n\t\treturn condition\n\t}\n\tif len(tests) != 1 {"},
 }
 
-// TestIndexMutants plants each bug in the index and runs TestIndexIsLinear on
-// the result, which must fail.
 func TestIndexMutants(t *testing.T) {
+	testCaught(t, indexBugs, "TestIndexIsLinear", "(-linear +index)")
+}
+
+func TestSearchMutants(t *testing.T) {
+	testCaught(t, searchBugs, "TestSearchIsExact", "(-loop +search)", "-search.n=100000")
+}
+
+// searchBugs are what TestSearchIsExact must catch.
+var searchBugs = []plantedBug{
+	{"an entity is not in itself", "bound.go", `return either(b.itself(group), bound{ordinals: b.below[group]})`, `return bound{ordinals: b.below[group]}`},
+	{"what is below a group is missed", "bound.go", `return either(b.itself(group), bound{ordinals: b.below[group]})`, `return b.itself(group)`},
+	{"an alternative is dropped", "bound.go", `return either(b.condition(n.Left), b.condition(n.Right))`, `return b.condition(n.Left)`},
+	{"one condition is enough", "bound.go", `if all = append(all, satisfied); satisfied.everyone {`, `if all = []bound{satisfied}; satisfied.everyone {`},
+	{"what reads nothing bounds nobody", "bound.go", "	case xast.NodeTypeExtensionCall:\n", "	case xast.NodeTypeHas:\n\t\treturn nobody\n	case xast.NodeTypeExtensionCall:\n"},
+	{"forbids permit", "bound.go", `if !p.ordered[ordinal].permits() {`, `if p.ordered[ordinal].permits() {`},
+	{"the groups of a member are missed", "bound.go", `slices.Concat(b.query.node(member).ancestors, []cedar.EntityUID{member})`, `[]cedar.EntityUID{member}`},
+	{"a member of a list is missed", "bound.go", `if _, reads := b.attribute(n); !reads && !b.isOpen(n) {`, `if _, reads := b.attribute(n); reads {
+		return nobody
+	} else if !b.isOpen(n) {`},
+	{"elements are not filed", "population.go", `p.elements[name][key] = append(p.elements[name][key], ordinal)`, `_ = key`},
+	{"a set is filed by its first element", "population.go", "p.elements[name][key] = append(p.elements[name][key], ordinal)\n\t\t\t}", "p.elements[name][key] = append(p.elements[name][key], ordinal)\n\t\t\t}\n\t\t\tbreak"},
+	{"a group that is not written out is known", "bound.go", `if computesGroup(p.syntax) {`, `if false {`},
+	{"the other entity is missed", "question.go", `permitted := either(b.permitted(&s.policies), b.itself(other))`, `permitted := b.permitted(&s.policies)`},
+	{"what is said of the other entity is forgotten", "question.go", `if uid == other {`, `if false {`},
+	{"an answer needs no decision", "question.go", `return out.Obligations, out.Decision && !unmet, nil`, `return out.Obligations, !unmet, nil`},
+	{"an obligation nobody can meet", "question.go", `return !q.support.Has(o.Type)`, `return false`},
+	{"a page begins one late", "search.go", `token.From = part.next`, `token.From = part.next + 1`},
+	{"a page has one too many", "question.go", `case len(out.hits) == results:`, `case len(out.hits) > results:`},
+	{"the principal is looked for among resources", "bound.go", `return p.reverse.find(&action, &resource, nil, nil)`, `return p.index.find(&action, &resource, nil, nil)`},
+	{"tests that name something are skipped", "index.go", "		l.tests(visit)\n", ""},
+}
+
+// testCaught plants each bug and runs a test on the result, which must fail and
+// say that what it compares differs.
+func testCaught(t *testing.T, bugs []plantedBug, test, differs string, args ...string) {
+	t.Helper()
 	if !*mutants {
 		t.Skip("skipped without -mutants: it builds this test once for every bug")
 	}
-	for _, bug := range plantedBugs {
+	for _, bug := range bugs {
 		t.Run(strings.ReplaceAll(bug.name, " ", "-"), func(t *testing.T) {
 			overlay := plant(t, bug.file, bug.from, bug.to)
-			run := exec.Command("go", "test", "-count=1", "-vet=off", "-overlay", overlay, "-run", "^TestIndexIsLinear$", ".")
+			run := exec.Command("go", append([]string{"test", "-count=1", "-vet=off", "-overlay", overlay, "-run", "^" + test + "$", "."}, args...)...)
 			out, err := run.CombinedOutput()
 			switch {
 			case err == nil:
 				t.Error("not caught")
-			case !bytes.Contains(out, []byte("(-linear +index)")):
+			case !bytes.Contains(out, []byte(differs)):
 				t.Errorf("fails otherwise: %s", out)
 			}
 		})

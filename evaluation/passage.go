@@ -32,6 +32,25 @@ func (p passage) text() string {
 	return b.String()
 }
 
+// all lists the words.
+func (p passage) all() []string {
+	out := make([]string, len(p.words))
+	for i := range p.words {
+		out[i] = p.at(i)
+	}
+	return out
+}
+
+// find returns where in the text the words stand one after the other, or -1.
+func (p passage) find(words ...string) int {
+	for i := range p.words {
+		if end := i + len(words); end <= len(p.words) && slices.Equal(p.from(i, end).all(), words) {
+			return p.words[i].start
+		}
+	}
+	return -1
+}
+
 // firstLine returns where in the file the passage begins.
 func (p passage) firstLine() int {
 	if len(p.words) == 0 {

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +22,9 @@ const (
 
 	contextJustification = "justification" // as approved it is a claim, too
 )
+
+// actionType is the type of the actions that requests name.
+const actionType = "Action"
 
 // A query is a request as Cedar sees it. It is the entity store of one
 // evaluation: what the request says of its own entities, over what is stored.
@@ -68,9 +72,9 @@ func (s *Snapshot) query(req *authzen.EvaluationRequest, env Environment) (*quer
 	if err != nil {
 		return nil, err
 	}
-	action := cedar.NewEntityUID("Action", cedar.String(req.Action.Name))
+	action := cedar.NewEntityUID(actionType, cedar.String(req.Action.Name))
 	q := &query{store: s.store, evaluation: req, request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
-	if q.refused = s.refuse(q.request); q.refused != "" {
+	if q.refused = cmp.Or(s.refuse(q.request), s.refuseEntity(principal), s.refuseEntity(resource)); q.refused != "" {
 		return q, nil
 	}
 	if err := s.describe(q, req); err != nil {
@@ -89,8 +93,8 @@ func (s *Snapshot) uid(path string, e authzen.Entity) (cedar.EntityUID, error) {
 	return cedar.NewEntityUID(name, cedar.String(e.ID)), nil
 }
 
-// refuse says why a request is denied before any policy is asked, or "". The
-// types that may be subjects are an allow-list, because Cedar's "in" is
+// refuse says why a request between such types is denied before any policy is
+// asked, or "". The types that may be subjects are an allow-list, because Cedar's "in" is
 // reflexive: a subject of type Role would be in every role it names itself.
 func (s *Snapshot) refuse(r cedar.Request) string {
 	notSubject := fmt.Sprintf("the type %s is not a subject's", r.Principal.Type)
@@ -112,10 +116,16 @@ func (s *Snapshot) refuse(r cedar.Request) string {
 	case !slices.Contains(action.AppliesTo.Resources, r.Resource.Type):
 		return fmt.Sprintf("the schema has no %s as resource of %q", r.Resource.Type, string(r.Action.ID))
 	}
-	for _, uid := range []cedar.EntityUID{r.Principal, r.Resource} {
-		if err := checkEnum(s.schema, uid); err != nil {
-			return err.Error()
-		}
+	return ""
+}
+
+// refuseEntity says why an entity cannot be part of a request, or "".
+func (s *Snapshot) refuseEntity(uid cedar.EntityUID) string {
+	if s.schema == nil {
+		return ""
+	}
+	if err := checkEnum(s.schema, uid); err != nil {
+		return err.Error()
 	}
 	return ""
 }
@@ -123,36 +133,40 @@ func (s *Snapshot) refuse(r cedar.Request) string {
 // describe lays what the request says of its subject and resource over what
 // is stored of them.
 func (s *Snapshot) describe(q *query, req *authzen.EvaluationRequest) error {
-	if req.Subject.Properties != nil {
-		said, err := s.properties("/subject/properties", q.request.Principal, req.Subject.Properties, s.settings.Parents)
-		if err != nil {
-			return err
-		}
-		q.lay(s.merge(q.request.Principal, said))
-	}
-	if req.Resource.Properties == nil {
-		return nil
-	}
-	said, err := s.properties("/resource/properties", q.request.Resource, req.Resource.Properties, nil)
-	if err != nil {
+	if err := s.overlay(q, "/subject/properties", q.request.Principal, req.Subject.Properties, s.settings.Parents); err != nil {
 		return err
 	}
 	if q.request.Resource == q.request.Principal {
-		return q.sameEntity(said)
+		return s.sameEntity(q, req.Resource.Properties)
 	}
-	q.lay(s.merge(q.request.Resource, said))
-	return nil
+	return s.overlay(q, "/resource/properties", q.request.Resource, req.Resource.Properties, nil)
 }
 
-func (q *query) lay(e entity) {
-	q.own[q.owned] = e
-	q.owned++
+// overlay lays properties over what is stored of an entity. Those that parents
+// names may give it parents.
+func (s *Snapshot) overlay(q *query, path string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) error {
+	if raw == nil {
+		return nil
+	}
+	said, err := s.properties(path, uid, raw, parents)
+	if err == nil {
+		q.own[q.owned] = s.merge(uid, said)
+		q.owned++
+	}
+	return err
 }
 
 // sameEntity accepts what a request says of a resource that is the subject
 // itself only where it is known of the subject already. Otherwise whoever
 // describes resources could give the subject attributes.
-func (q *query) sameEntity(said claims) error {
+func (s *Snapshot) sameEntity(q *query, raw jsontext.Value) error {
+	if raw == nil {
+		return nil
+	}
+	said, err := s.properties("/resource/properties", q.request.Resource, raw, nil)
+	if err != nil {
+		return err
+	}
 	known, _ := q.Get(q.request.Principal)
 	for _, name := range slices.Sorted(maps.Keys(said.attributes)) {
 		if own, ok := known.Attributes.Get(name); !ok || !own.Equal(said.attributes[name]) {

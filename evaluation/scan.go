@@ -17,8 +17,7 @@ const (
 	maxUnary      = 4        // ! or - in a row, as in the official engine
 	maxHasPath    = 16       // attributes in one has a.b.c
 	maxLikeString = 256      // bytes of a pattern
-	maxInner      = 64       // sets and records in a set
-	maxPaths      = 3        // has paths within what stands before each other, which the parser repeats for each attribute
+	maxInner      = 64       // sets and records in sets, in one policy
 )
 
 // A statement is one policy's text and where in its file it begins.
@@ -46,10 +45,12 @@ type scanner struct {
 	start     statement // where the current statement began
 	startedAt int
 	nesting   []bracket
+	sets      int // open
+	inner     int // sets and records in sets
 	unary     int
 	hasPath   int  // attributes so far in a has path; 0 outside one
-	hasBehind int  // operand before that has
-	operand   int  // has paths within each other in the brackets that the current operand begins with
+	hasBehind bool // operand before that has
+	operand   bool // the current operand begins with brackets that hold a has path
 	like      bool // the next string is a pattern
 	previous  byte // that the previous element began with
 
@@ -93,6 +94,8 @@ func (s *scanner) next() {
 	switch {
 	case bytes.HasPrefix(rest, []byte("/*")):
 		s.fault("block comments are not Cedar", "use // on each line")
+	case bytes.HasPrefix(rest, []byte("//")) && bytes.ContainsRune(bytes.TrimSuffix(rest[:length], []byte("\r")), '\r'):
+		s.fault("there is a carriage return in this comment", "the official engine reads what follows it: end the line with a line feed")
 	case blank:
 	default:
 		s.begin()
@@ -140,7 +143,7 @@ func (s *scanner) visit(text []byte) {
 		s.punctuation(text)
 	}
 	if !s.continues(text) {
-		s.operand = 0
+		s.operand = false
 	}
 	s.previous = text[0]
 }
@@ -167,7 +170,7 @@ func (s *scanner) end() {
 	} else if !s.faultSince(st) {
 		s.statements = append(s.statements, st)
 	}
-	s.startedAt, s.nesting, s.unary, s.hasPath, s.like, s.previous, s.operand = -1, nil, 0, 0, false, 0, 0
+	s.startedAt, s.nesting, s.sets, s.inner, s.unary, s.hasPath, s.like, s.previous, s.operand = -1, nil, 0, 0, 0, 0, false, 0, false
 }
 
 // faultSince reports whether the statement that began at st has a fault.
@@ -230,11 +233,14 @@ func (s *scanner) punctuation(text []byte) {
 
 // open takes account of an opening bracket.
 func (s *scanner) open(c byte) {
-	if around := len(s.nesting) - 1; around >= 0 && s.nesting[around].kind == '[' && c != '(' {
-		s.nesting[around].inner++
-		if s.nesting[around].inner == maxInner+1 {
-			s.fault(fmt.Sprintf("this set has more than %d sets or records in it", maxInner), "")
+	if s.sets > 0 && c != '(' {
+		s.inner++
+		if s.inner == maxInner+1 {
+			s.fault(fmt.Sprintf("more than %d sets and records in sets", maxInner), "")
 		}
+	}
+	if c == '[' {
+		s.sets++
 	}
 	s.nesting = append(s.nesting, bracket{kind: c})
 	if len(s.nesting) == maxNesting+1 {
@@ -245,33 +251,38 @@ func (s *scanner) open(c byte) {
 // close takes account of a closing bracket, with which an operand may begin.
 func (s *scanner) close() {
 	if last := len(s.nesting) - 1; last >= 0 {
-		s.operand = max(s.operand, s.nesting[last].paths)
+		s.operand = s.operand || s.nesting[last].path
+		if s.nesting[last].kind == '[' {
+			s.sets--
+		}
 		s.nesting = s.nesting[:last]
-		s.within(s.operand)
+		if s.operand {
+			s.holdsPath()
+		}
 	}
 }
 
-// path takes account of a has path of two attributes or more.
+// path takes account of a has path of two attributes or more. The parser writes
+// what stands before it once for each attribute, and so would make a power of
+// them of paths within each other.
 func (s *scanner) path() {
-	paths := s.hasBehind + 1
-	if paths == maxPaths+1 {
-		s.fault(fmt.Sprintf("more than %d has paths within each other", maxPaths), "write the has of each attribute")
+	if s.hasBehind {
+		s.fault("a has path behind brackets that hold another", "write the has of each attribute")
 	}
-	s.within(paths)
+	s.holdsPath()
 }
 
-// within notes in the open bracket how many has paths are within each other.
-func (s *scanner) within(paths int) {
+// holdsPath notes in the open bracket that it holds a has path.
+func (s *scanner) holdsPath() {
 	if around := len(s.nesting) - 1; around >= 0 {
-		s.nesting[around].paths = max(s.nesting[around].paths, paths)
+		s.nesting[around].path = true
 	}
 }
 
-// A bracket is open. Inner counts the sets and records right inside it, paths
-// the has paths in it that are within each other.
+// A bracket is open.
 type bracket struct {
-	kind         byte
-	inner, paths int
+	kind byte
+	path bool // it holds a has path
 }
 
 func (s *scanner) advance(n int) {

@@ -44,6 +44,11 @@ func scopeOf(p *xast.Policy) scope {
 	return s
 }
 
+// reversed swaps principals and resources.
+func (s scope) reversed() scope {
+	return scope{principals: s.resources, actions: s.actions, resources: s.principals}
+}
+
 // maxTests bounds the combinations of tests that a policy is filed under.
 const maxTests = 256
 

@@ -1,19 +1,16 @@
 package evaluation
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
-	"github.com/goccy/go-yaml"
 )
 
 // settings are config.yaml of a policy store: how requests become Cedar. They are
@@ -76,12 +73,10 @@ const (
 )
 
 // readSettings reads a config.yaml.
-func readSettings(file string, src []byte) (settings, Faults) {
+func readSettings(d *document) (settings, Faults) {
 	var s settings
-	if err := decodeYAML(src, &s); err != nil {
-		return s, Faults{yamlFault(file, err)}
-	}
-	return s, s.check(file)
+	faults := d.decode(&s)
+	return s, append(faults, s.check(d)...)
 }
 
 // strictness orders the values of on_policy_error.
@@ -132,40 +127,48 @@ func (s *settings) fillDefaults() {
 	s.Limits.StringBytes = cmp.Or(s.Limits.StringBytes, 8192)
 }
 
-func (s *settings) check(file string) Faults {
+func (s *settings) check(d *document) Faults {
 	var faults Faults
-	fault := func(message, hint string) {
-		faults = append(faults, Fault{File: file, Message: message, Hint: hint})
+	fault := func(message, hint string, path ...string) {
+		faults = append(faults, d.fault(message, hint, path...))
 	}
 	oneOf := func(key, value string, allowed ...string) {
 		if value != "" && !slices.Contains(allowed, value) {
-			fault(key+": "+value+" is not one of "+strings.Join(allowed, ", "), didYouMean(value, allowed))
+			fault(key+": "+value+" is not one of "+strings.Join(allowed, ", "), didYouMean(value, allowed), key)
+		}
+	}
+	typeName := func(name string, path ...string) {
+		if _, err := types.NewEntityType(name); err != nil {
+			fault(name+" is not the name of a Cedar entity type", "", path...)
 		}
 	}
 	oneOf("undeclared_attributes", s.UndeclaredAttributes, undeclaredRefuse, undeclaredDrop)
 	oneOf("on_policy_error", s.OnPolicyError, onErrorDeny, onErrorDenyAny, onErrorSkip)
-	typeNames := slices.Concat(s.SubjectTypes, slices.Collect(maps.Values(s.TypeAliases)), slices.Collect(maps.Values(s.Parents)))
-	for _, name := range slices.Sorted(slices.Values(typeNames)) {
-		if _, err := types.NewEntityType(name); err != nil {
-			fault(name+" is not the name of a Cedar entity type", "")
-		}
+	for i, name := range s.SubjectTypes {
+		typeName(name, "subject_types", strconv.Itoa(i))
 	}
-	for _, name := range s.PEPAuthoritative {
+	for _, sent := range slices.Sorted(maps.Keys(s.TypeAliases)) {
+		typeName(s.TypeAliases[sent], "type_aliases", sent)
+	}
+	for _, property := range slices.Sorted(maps.Keys(s.Parents)) {
+		typeName(s.Parents[property], "parents", property)
+	}
+	for i, name := range s.PEPAuthoritative {
 		entityType, _, _ := strings.Cut(name, ".")
 		if _, err := types.NewEntityType(entityType); err != nil {
-			fault("pep_authoritative: "+name+" is neither an entity type nor an attribute of one", "")
+			fault("pep_authoritative: "+name+" is neither an entity type nor an attribute of one", "", "pep_authoritative", strconv.Itoa(i))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.ApprovalTemplates)) {
 		if _, err := s.ApprovalTemplates[name].compile(); err != nil {
-			fault("approval_templates: "+name+": "+err.Error(), "")
+			fault("approval_templates: "+name+": "+err.Error(), "", "approval_templates", name)
 		}
 	}
 	if slices.Contains([]string{contextAction, contextApproval, contextSupport, contextJustification}, s.Clock) {
-		fault("clock: context."+s.Clock+" is taken", "")
+		fault("clock: context."+s.Clock+" is taken", "", "clock")
 	}
 	if s.Limits.ArrayElements < 0 || s.Limits.NestedArrayElements < 0 || s.Limits.StringBytes < 0 {
-		fault("limits must not be negative", "")
+		fault("limits must not be negative", "", "limits")
 	}
 	return faults
 }
@@ -195,80 +198,6 @@ func (s *settings) pepWins(entity cedar.EntityType, attribute string) bool {
 	}
 	return slices.Contains(s.PEPAuthoritative, string(entity)) ||
 		slices.Contains(s.PEPAuthoritative, string(entity)+"."+attribute)
-}
-
-// What config.yaml may be, before the YAML reader sees it: it takes quadratic
-// time on nested text.
-const (
-	maxYAML        = 1 << 20 // bytes
-	maxYAMLNesting = 64      // brackets open, or dashes in a row, at once
-)
-
-// decodeYAML reads one YAML document strictly. Whatever the reader does with
-// it, the error is an error.
-func decodeYAML(src []byte, into any) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("is not understood: %v", p)
-		}
-	}()
-	if len(src) > maxYAML || nestsYAML(src) {
-		return fmt.Errorf("the text is longer than %d bytes or nests deeper than %d levels", maxYAML, maxYAMLNesting)
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict())
-	if err := dec.Decode(into); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		return err
-	}
-	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return errors.New("there is more than one document")
-	}
-	return nil
-}
-
-// nestsYAML reports whether text nests too deep, whether or not it is YAML.
-func nestsYAML(src []byte) bool {
-	open, dashes := 0, 0
-	for _, c := range src {
-		switch c {
-		case '[', '{':
-			open++
-		case ']', '}':
-			open = max(0, open-1)
-		case '-', '?':
-			dashes++
-			if dashes > maxYAMLNesting {
-				return true
-			}
-			continue
-		case ' ':
-			continue
-		}
-		dashes = 0
-		if open > maxYAMLNesting {
-			return true
-		}
-	}
-	return false
-}
-
-// yamlFault turns what the YAML reader says into a Fault.
-func yamlFault(file string, err error) Fault {
-	fault := Fault{File: file, Message: strings.TrimSpace(err.Error())}
-	var at yaml.Error
-	if errors.As(err, &at) {
-		fault.Message = at.GetMessage()
-		if token := at.GetToken(); token != nil && token.Position != nil {
-			fault.Line, fault.Column = token.Position.Line, token.Position.Column
-		}
-	}
-	var unknown *yaml.UnknownFieldError
-	if errors.As(err, &unknown) && unknown.Token != nil {
-		fault.Hint = didYouMean(unknown.Token.Value, settingsKeys())
-	}
-	return fault
 }
 
 // settingsKeys lists the keys of config.yaml, for hints.

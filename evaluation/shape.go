@@ -140,18 +140,16 @@ func entityShape(s *resolved.Schema, name cedar.EntityType) *shape {
 // shapesFrom returns the shapes that config.yaml's attributes declare, where
 // there is no schema. A path is type.attribute or context.attribute, with
 // further attributes of records behind it; the elements of an array are what
-// the path says.
-func shapesFrom(attributes map[string]string) (shapes, Faults) {
+// the path says. What is wrong with a path is told to fault.
+func shapesFrom(attributes map[string]string, fault func(path, message, hint string)) shapes {
 	out := shapes{entities: map[cedar.EntityType]*shape{}, context: &shape{kind: kindRecord}}
-	var faults Faults
 	for _, path := range slices.Sorted(maps.Keys(attributes)) {
 		value, ok := namedShape(attributes[path])
 		owner, rest, dotted := strings.Cut(path, ".")
 		_, err := types.NewEntityType(owner)
 		if !ok || !dotted || err != nil {
-			faults = append(faults, Fault{File: fileConfig,
-				Message: "attributes: " + path + ": " + attributes[path] + " is not understood",
-				Hint:    "write type.attribute: and the name of an entity type, or ipaddr, datetime, duration or decimal"})
+			fault(path, attributes[path]+" is not understood",
+				"write type.attribute: and the name of an entity type, or ipaddr, datetime, duration or decimal")
 			continue
 		}
 		root := out.context
@@ -163,10 +161,10 @@ func shapesFrom(attributes map[string]string) (shapes, Faults) {
 			}
 		}
 		if !root.put(strings.Split(rest, "."), value) {
-			faults = append(faults, Fault{File: fileConfig, Message: "attributes: " + path + " lies below an attribute that is no record"})
+			fault(path, "lies below an attribute that is no record", "")
 		}
 	}
-	return out, faults
+	return out
 }
 
 func namedShape(name string) (*shape, bool) {

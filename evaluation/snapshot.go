@@ -23,6 +23,8 @@ type Snapshot struct {
 	schema       *resolved.Schema // nil without one
 	shapes       shapes
 	store        *store
+	populations  map[cedar.EntityType]*population
+	actionNames  []string // the actions that a search can find, sorted
 	policies     policies
 	subjectTypes map[cedar.EntityType]bool // nil without an allow-list in config.yaml
 	templates    map[string]authzen.ApprovalTemplate
@@ -67,8 +69,12 @@ func (s *Snapshot) Decide(req *authzen.EvaluationRequest, env Environment) (*Out
 	if q.refused != "" {
 		return &Outcome{Result: decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: q.refused}}}}, nil
 	}
+	return s.decide(q), nil
+}
+
+func (s *Snapshot) decide(q *query) *Outcome {
 	decision, diagnostic := cedar.Authorize(s.policies.candidates(q), q, q.request)
-	return s.outcome(bool(decision), diagnostic, q), nil
+	return s.outcome(bool(decision), diagnostic, q)
 }
 
 // outcome says what follows from the engine's answer.
@@ -117,6 +123,7 @@ type policy struct {
 	id           cedar.PolicyID
 	effect       cedar.Effect
 	syntax       *xast.Policy
+	scope        scope
 	conditions   *cedar.Policy // without the scope, which the index has tested
 	terms        *obligations.Terms
 	file         string
@@ -131,6 +138,7 @@ type policies struct {
 	ordered []*policy
 	byID    map[cedar.PolicyID]*policy
 	index   index
+	reverse index // by action, then resource, then principal
 }
 
 func newPolicies(all []*policy) policies {
@@ -138,7 +146,9 @@ func newPolicies(all []*policy) policies {
 	out := policies{ordered: all, byID: make(map[cedar.PolicyID]*policy, len(all))}
 	for i, p := range all {
 		out.byID[p.id] = p
-		out.index.add(int32(i), scopeOf(p.syntax))
+		p.scope = scopeOf(p.syntax)
+		out.index.add(int32(i), p.scope)
+		out.reverse.add(int32(i), p.scope.reversed())
 	}
 	return out
 }

@@ -68,6 +68,15 @@ func (s *Snapshots) For(tenant string) (*Snapshot, error) {
 	return nil, fmt.Errorf("%w %q", ErrUnknownTenant, tenant)
 }
 
+// Guardrails returns the snapshot of the store's root alone: what answers
+// everybody or, with tenants, what holds for each of them and answers none.
+func (s *Snapshots) Guardrails() (*Snapshot, error) {
+	if s.everyone != nil {
+		return s.everyone, nil
+	}
+	return Compile(s.archive.of(""))
+}
+
 // Tenants lists the tenants; none when the store answers everybody.
 func (s *Snapshots) Tenants() []string { return slices.Sorted(maps.Keys(s.tenants)) }
 

@@ -24,10 +24,14 @@ type reader struct {
 	sent   func(string) (cedar.EntityType, error)
 
 	elements, nested int // in arrays so far, and those that are arrays or objects
+	arrays           int // open at once
+	inner            int // arrays and objects so far in arrays that are in arrays
 }
 
 // What may stand in the arrays of one object, all together. A set takes time in
-// the square of the elements that collide, and sets of sets at every level.
+// the square of the elements that collide, and a set of sets of sets in the
+// square of its elements' squares: of arrays and objects in arrays in arrays
+// there may be as many in all as in one array.
 const (
 	maxElements = 16384
 	maxNested   = 2048
@@ -227,12 +231,16 @@ func (r *reader) array(s *shape) (cedar.Value, error) {
 	if _, err := r.dec.ReadToken(); err != nil {
 		return nil, r.syntax(err)
 	}
+	r.arrays++
 	limit := r.limits.ArrayElements
 	var elements []cedar.Value
 	for r.dec.PeekKind() != ']' {
 		if k := r.dec.PeekKind(); k == '{' || k == '[' {
 			limit = min(limit, r.limits.NestedArrayElements)
 			r.nested++
+			if r.arrays > 1 {
+				r.inner++
+			}
 		}
 		value, err := r.value(element)
 		if err != nil {
@@ -242,14 +250,26 @@ func (r *reader) array(s *shape) (cedar.Value, error) {
 		if elements = append(elements, value); len(elements) > limit {
 			return nil, authzen.Invalid(r.path+string(r.dec.StackPointer().Parent()), "has more than %d elements", limit)
 		}
-		if r.nested > maxNested || r.elements > maxElements {
-			return nil, authzen.Invalid(r.path, "has more than %d elements in arrays, or %d that are arrays or objects", maxElements, maxNested)
+		if err := r.crowded(); err != nil {
+			return nil, err
 		}
 	}
+	r.arrays--
 	if _, err := r.dec.ReadToken(); err != nil {
 		return nil, r.syntax(err)
 	}
 	return cedar.NewSet(elements...), nil
+}
+
+// crowded reports arrays that are too much together.
+func (r *reader) crowded() error {
+	switch {
+	case r.nested > maxNested || r.elements > maxElements:
+		return authzen.Invalid(r.path, "has more than %d elements in arrays, or %d that are arrays or objects", maxElements, maxNested)
+	case r.inner > r.limits.NestedArrayElements:
+		return authzen.Invalid(r.path, "has more than %d arrays or objects in arrays that are in arrays", r.limits.NestedArrayElements)
+	}
+	return nil
 }
 
 func (r *reader) text(s *shape, text string) (cedar.Value, error) {

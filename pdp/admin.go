@@ -12,7 +12,6 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
-	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -20,22 +19,25 @@ import (
 const (
 	PathLogExport     = "/admin/v1/log/export"
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
+	PathLogProof      = "/admin/v1/log/proof"
 	PathReload        = "/admin/v1/reload"
 	PathRequests      = "/admin/v1/requests"
 	PathApprovals     = "/admin/v1/approvals"
 )
 
 // adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, policies *supply, log *decisionlog.Log) {
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *callers, policies *supply, log *decisionlog.Log) {
+	audit, admin := who.with(ScopeAudit), who.with(ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
-	e.GET(PathLogExport, serveExport(log))
-	e.GET(PathLogCheckpoint, serveCheckpoint(log))
-	e.POST(PathReload, serveReload(engine, policies))
-	e.GET(PathRequests, serveRequests(approvals))
-	e.GET(PathRequests+"/:"+paramID, serveRequest(approvals))
-	e.POST(PathRequests+"/:"+paramID+"/decision", serveDecision(approvals))
-	e.POST(PathApprovals+"/:"+paramID+"/revoke", serveRevocation(approvals))
+	e.GET(PathLogExport, serveExport(log), audit)
+	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
+	e.GET(PathLogProof, serveProof(log), audit)
+	e.POST(PathReload, serveReload(engine, policies), admin)
+	e.GET(PathRequests, people.list, admin)
+	e.GET(PathRequests+"/:"+paramID, people.show, admin)
+	e.POST(PathRequests+"/:"+paramID+"/decision", people.decide, admin)
+	e.POST(PathApprovals+"/:"+paramID+"/revoke", people.revoke, admin)
 }
 
 // serveReady says whether decisions can be made and recorded. A policy store
@@ -99,28 +101,6 @@ func serveReload(engine *evaluation.Engine, policies *supply) echo.HandlerFunc {
 	}
 }
 
-// serveExport streams the log's entries from ?from= up to but without ?until=,
-// one JSON object a line.
-func serveExport(log *decisionlog.Log) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		size := log.Head().Size
-		from, err := indexParam(c, "from", 0)
-		if err != nil {
-			return err
-		}
-		until, err := indexParam(c, "until", size)
-		if err != nil {
-			return err
-		}
-		c.Response().Header().Set(echo.HeaderContentType, "application/jsonl")
-		if err := http.NewResponseController(c.Response()).SetWriteDeadline(noDeadline); err != nil {
-			return fmt.Errorf("lift write deadline: %w", err)
-		}
-		_, err = log.Export(c.Request().Context(), c.Response(), from, min(until, size))
-		return err
-	}
-}
-
 func indexParam(c echo.Context, name string, standard int64) (int64, error) {
 	text := c.QueryParam(name)
 	if text == "" {
@@ -131,10 +111,4 @@ func indexParam(c echo.Context, name string, standard int64) (int64, error) {
 		return 0, authzen.Invalid("", "has a %s that is not an index: %q", name, text)
 	}
 	return n, nil
-}
-
-// serveCheckpoint tells how many entries the log has and the root of their
-// tree.
-func serveCheckpoint(log *decisionlog.Log) echo.HandlerFunc {
-	return func(c echo.Context) error { return writeJSON(c, http.StatusOK, log.Head()) }
 }

@@ -30,17 +30,17 @@ const callbackTime = 10 * time.Second
 // errPrivate means that a name leads to an address that is not public.
 var errPrivate = errors.New("the address is not public")
 
-// A callback calls PEPs back. Where a name leads is looked at when the connection
+// A notifier calls PEPs back. Where a name leads is looked at when the connection
 // is made, and not before: a name may lead elsewhere the next time.
-type callback struct {
+type notifier struct {
 	client http.Client
 	secret []byte
 	now    func() time.Time
 }
 
-// newCallback returns one for URLs below the allowed ones. An address that
+// newNotifier returns a notifier for URLs below the allowed ones. An address that
 // is not public is called only where an allowed URL names it as it is.
-func newCallback(allowed []string, secret []byte) (*callback, error) {
+func newNotifier(allowed []string, secret []byte) (*notifier, error) {
 	if len(allowed) > 0 && len(secret) == 0 {
 		return nil, errors.New("callbacks need a secret to be signed with: name its file with --callback-secret")
 	}
@@ -59,7 +59,7 @@ func newCallback(allowed []string, secret []byte) (*callback, error) {
 		}
 	}
 	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return checkAddress(address, private) }}
-	return &callback{secret: secret, now: time.Now, client: http.Client{
+	return &notifier{secret: secret, now: time.Now, client: http.Client{
 		Timeout:       callbackTime,
 		Transport:     &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -107,7 +107,7 @@ func isPublic(ip netip.Addr) bool {
 }
 
 // call posts a body to a PEP, signed. Anything but a success is an error.
-func (c *callback) call(ctx context.Context, endpoint string, body []byte) error {
+func (c *notifier) call(ctx context.Context, endpoint string, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("call back: %w", err)
@@ -127,7 +127,7 @@ func (c *callback) call(ctx context.Context, endpoint string, body []byte) error
 	return nil
 }
 
-func (c *callback) sign(timestamp string, body []byte) string {
+func (c *notifier) sign(timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, c.secret)
 	fmt.Fprintf(mac, "%s.%s", timestamp, body)
 	return fmt.Sprintf("sha256=%x", mac.Sum(nil))

@@ -46,6 +46,12 @@ func describe(err error) *authzen.Error {
 		return &authzen.Error{Status: http.StatusBadRequest, Message: errBody.Error()}
 	case errors.As(err, &routing):
 		return &authzen.Error{Status: routing.Code, Message: http.StatusText(routing.Code)}
+	case errors.Is(err, errIssuer):
+		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: errIssuer.Error()}
+	case errors.Is(err, errUnauthenticated):
+		return &authzen.Error{Status: http.StatusUnauthorized, Message: errUnauthenticated.Error()}
+	case errors.Is(err, errForbidden):
+		return &authzen.Error{Status: http.StatusForbidden, Message: errForbidden.Error()}
 	case errors.Is(err, approval.ErrNotRequestable), errors.Is(err, approval.ErrBinding), errors.Is(err, approval.ErrCallback):
 		return &authzen.Error{Status: http.StatusBadRequest, Message: err.Error()}
 	case errors.Is(err, approval.ErrActor), errors.Is(err, approval.ErrIneligible):

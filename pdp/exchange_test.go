@@ -278,9 +278,12 @@ func exchange(t *testing.T, address string, r rawRequest) rawResponse {
 
 // decisionBodies names the schemas of the answers that are decisions.
 var decisionBodies = map[string]string{
-	authzen.PathEvaluation:  "Decision",
-	authzen.PathEvaluations: "EvaluationsResponse",
-	"/v1/authorize":         "AuthorizeResponse",
+	authzen.PathEvaluation:     "Decision",
+	authzen.PathEvaluations:    "EvaluationsResponse",
+	"/v1/authorize":            "AuthorizeResponse",
+	authzen.PathSearchSubject:  "EntitySearchResponse",
+	authzen.PathSearchResource: "EntitySearchResponse",
+	authzen.PathSearchAction:   "ActionSearchResponse",
 }
 
 var (

@@ -28,8 +28,8 @@ func NewHandlers(state string, store fs.FS, log *decisionlog.Log, program *slog.
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, approvals, metadata, defaultMaxBody)
-	adminRoutes(a, engine, approvals, policies, log)
+	mainRoutes(m, engine, approvals, &callers{}, metadata, defaultMaxBody)
+	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, &callers{}, policies, log)
 	return m, a, nil
 }
 
@@ -41,7 +41,7 @@ var NewServer = newServer
 
 // NewCall returns how PEPs are called back.
 func NewCall(allowed []string, secret []byte) (func(ctx context.Context, endpoint string, body []byte) error, error) {
-	c, err := newCallback(allowed, secret)
+	c, err := newNotifier(allowed, secret)
 	if err != nil {
 		return nil, err
 	}

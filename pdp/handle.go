@@ -33,6 +33,7 @@ func handle[Request, Response any](maxBody int64, call func(context.Context, *Re
 		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
 			ID:        id,
 			Tenant:    tenant,
+			Caller:    callerFrom(c.Request().Context()).id,
 			RequestID: requestID(c),
 		})
 		response, err := call(ctx, &request)
@@ -44,11 +45,15 @@ func handle[Request, Response any](maxBody int64, call func(context.Context, *Re
 	}
 }
 
-// tenantOf returns the tenant that the path names, "" for none.
+// tenantOf returns the tenant that the path names or, without one, the caller's
+// only one; "" is none.
 func tenantOf(c echo.Context) (string, error) {
 	tenant := c.Param(paramTenant)
 	if tenant != "" && !evaluation.ValidTenant(tenant) {
 		return "", evaluation.ErrUnknownTenant
+	}
+	if who := callerFrom(c.Request().Context()); tenant == "" && len(who.Tenants) == 1 {
+		tenant = who.Tenants[0]
 	}
 	return tenant, nil
 }

@@ -2,10 +2,12 @@ package pdp
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 )
 
 type listeners struct {
@@ -16,7 +18,7 @@ type listeners struct {
 // listen opens both listeners. It refuses to answer other hosts unless the
 // configuration says that this is meant.
 func listen(c Config) (*listeners, error) {
-	config, err := loadTLS(c.TLSCert, c.TLSKey)
+	config, err := loadTLS(c)
 	if err != nil {
 		return nil, err
 	}
@@ -29,27 +31,61 @@ func listen(c Config) (*listeners, error) {
 		return nil, errors.Join(fmt.Errorf("admin listener: %w", err), main.Close())
 	}
 	l := &listeners{main, admin, config}
-	for _, listener := range []net.Listener{main, admin} {
-		if !c.Insecure && !isLoopback(listener.Addr()) {
-			l.close()
-			return nil, fmt.Errorf("%w: %s (use a loopback address behind a proxy that authenticates, or say --insecure)", ErrInsecure, listener.Addr())
-		}
+	if err := l.check(c); err != nil {
+		l.close()
+		return nil, err
 	}
 	return l, nil
 }
 
-func loadTLS(cert, key string) (*tls.Config, error) {
+// check refuses to let others than this host ask without TLS and without saying
+// who they are. The admin listener has no TLS.
+func (l *listeners) check(c Config) error {
+	safe := l.tls != nil && c.Auth.known()
 	switch {
-	case cert == "" && key == "":
+	case c.Insecure:
+		return nil
+	case !safe && !isLoopback(l.main.Addr()):
+		return fmt.Errorf("%w: %s (configure auth and a TLS certificate, use a loopback address behind a proxy that authenticates, or say --insecure)", ErrInsecure, l.main.Addr())
+	case !isLoopback(l.admin.Addr()):
+		return fmt.Errorf("%w: %s (use a loopback address for administration, or say --insecure)", ErrInsecure, l.admin.Addr())
+	}
+	return nil
+}
+
+// loadTLS reads the certificate of the main listener and, where callers have
+// certificates, those that issue theirs.
+func loadTLS(c Config) (*tls.Config, error) {
+	switch {
+	case c.TLSCert == "" && c.TLSKey == "" && c.Auth.MTLS == nil:
 		return nil, nil
-	case cert == "" || key == "":
+	case c.TLSCert == "" && c.TLSKey == "":
+		return nil, errors.New("auth: mtls: callers' certificates are a part of TLS: give a TLS certificate and its key, too")
+	case c.TLSCert == "" || c.TLSKey == "":
 		return nil, errors.New("a TLS certificate and its key go together: give both or neither")
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 	if err != nil {
 		return nil, fmt.Errorf("TLS certificate: %w", err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if c.Auth.MTLS != nil {
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+		config.ClientCAs, err = readCertificates(c.Auth.MTLS.CA)
+	}
+	return config, err
+}
+
+func readCertificates(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("auth: mtls: ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("auth: mtls: ca: %s has no certificate in PEM", file)
+	}
+	return pool, nil
 }
 
 func (l *listeners) close() {

@@ -14,8 +14,11 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// paramID names a task, an approval or a template in a path.
-const paramID = "id"
+// What stands in a path: a task or an approval; a template.
+const (
+	paramID       = "id"
+	paramTemplate = "template"
+)
 
 const (
 	headerIdempotencyKey = "Idempotency-Key"
@@ -29,7 +32,7 @@ const (
 
 // callerOf is who asks, as the Access Request Service knows it.
 func callerOf(c echo.Context, tenant string) approval.Caller {
-	return approval.Caller{Tenant: tenant, RequestID: requestID(c)}
+	return approval.Caller{Tenant: tenant, ID: callerFrom(c.Request().Context()).id, RequestID: requestID(c)}
 }
 
 // serveSubmit takes an Access Request.
@@ -53,6 +56,9 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 		var request authzen.ApprovalRequest
 		if err := decodeBody(c, maxBody, &request); err != nil {
 			return err
+		}
+		if !callerFrom(c.Request().Context()).mayAsk(request.Request.TenantID) {
+			return errForbidden
 		}
 		if !engine.HasTenant(request.Request.TenantID) {
 			return evaluation.ErrUnknownTenant
@@ -159,7 +165,7 @@ func serveRequestSchema(engine *evaluation.Engine) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		template, err := engine.ApprovalTemplate(tenant, c.Param(paramID))
+		template, err := engine.ApprovalTemplate(tenant, c.Param(paramTemplate))
 		switch {
 		case err != nil:
 			return err

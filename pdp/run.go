@@ -38,18 +38,24 @@ type Config struct {
 	PublicURL      string // what PEPs call the service; the main listener's own address when empty
 	TLSCert        string // PEM files of the main listener; both or neither
 	TLSKey         string
-	Insecure       bool  // serve others than this host although callers are not authenticated
-	MaxBody        int64 // bytes of a request; 0 means 1 MiB
+	Auth           Auth
+	Insecure       bool   // serve others than this host although callers are not authenticated
+	MaxBody        int64  // bytes of a request; 0 means 1 MiB
+	MaxResults     int    // of a search in one answer; 0 means 10,000
+	PageKey        string // signs page tokens; "" is a random one
 	Durability     decisionlog.Durability
+	DecisionLog    LogConfig
 	Callbacks      []string // URLs at or below which PEPs may be called back; none for no callbacks
 	CallbackSecret []byte   // by which callbacks are signed
+	ApproverType   string   // entity type of the people who decide, where callers are authenticated; user when empty
 	Log            *slog.Logger
 	Ready          func(main, admin string) // called with the listeners' URLs once they answer
 }
 
 const (
-	defaultMaxBody = 1 << 20
-	drainTime      = 20 * time.Second
+	defaultMaxBody      = 1 << 20
+	defaultApproverType = "user"
+	drainTime           = 20 * time.Second
 )
 
 // noDeadline lifts a deadline from an answer that may take long.
@@ -64,12 +70,16 @@ var ErrInsecure = errors.New("refusing to listen beyond this host without caller
 // and decisionlog.ErrFailed when the log can no longer be trusted to record.
 // Policies of a PolicyDir that do not compile leave it not ready until they do.
 func Run(ctx context.Context, c Config) (err error) {
+	who, err := newCallers(c.Auth)
+	if err != nil {
+		return err
+	}
 	listeners, err := listen(c)
 	if err != nil {
 		return err
 	}
 	defer listeners.close()
-	log, err := decisionlog.Open(c.State, decisionlog.Config{Durability: c.Durability})
+	log, err := openLog(c)
 	if err != nil {
 		return err
 	}
@@ -87,13 +97,13 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, listeners, engine, approvals, policies, log)
+	return serve(ctx, c, listeners, who, engine, approvals, policies, log)
 }
 
 // join makes the engine and the Access Request Service, who ask each other:
 // which approval stands, and who may give one.
 func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *approval.Service, error) {
-	callback, err := newCallback(c.Callbacks, c.CallbackSecret)
+	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,13 +124,18 @@ func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *
 		Failed: func(err error) { c.Log.Error("access requests", "error", err) },
 
 		CallbackAllowed: c.Callbacks,
-		Call:            callback.call,
+		Call:            callbacks.call,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	engine = evaluation.NewEngine(log, evaluation.Config{
-		ItemError: describe, GuardShrink: c.GuardShrink, Approvals: approvals, Offer: approvals.Offer,
+		ItemError:   describe,
+		GuardShrink: c.GuardShrink,
+		MaxResults:  c.MaxResults,
+		PageKey:     []byte(c.PageKey),
+		Approvals:   approvals,
+		Offer:       approvals.Offer,
 	})
 	return engine, approvals, nil
 }
@@ -135,15 +150,15 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engine, approvals *approval.Service, policies *supply, log *decisionlog.Log) error {
+func serve(ctx context.Context, c Config, l *listeners, who *callers, engine *evaluation.Engine, approvals *approval.Service, policies *supply, log *decisionlog.Log) error {
 	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
 	if err != nil {
 		return err
 	}
 	main := newEcho(c.Log)
-	mainRoutes(main, engine, approvals, metadata, orDefault(c.MaxBody, defaultMaxBody))
+	mainRoutes(main, engine, approvals, who, metadata, orDefault(c.MaxBody, defaultMaxBody))
 	admin := newEcho(c.Log)
-	adminRoutes(admin, engine, approvals, policies, log)
+	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, policies, log)
 
 	unpublish, err := publishAdmin(c.State, l.adminURL())
 	if err != nil {
@@ -160,6 +175,11 @@ func serve(ctx context.Context, c Config, l *listeners, engine *evaluation.Engin
 	group.Go(func() error { return approvals.Run(ctx) })
 	group.Go(func() error { return approvals.RunCallbacks(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })
+	group.Go(func() error { return signCheckpoints(ctx, log, c.Log) })
+	group.Go(func() error { return prune(ctx, log, c.DecisionLog.Retention, c.Log) })
+	for _, to := range c.DecisionLog.sinks() {
+		group.Go(func() error { return send(ctx, log, to, c.Log) })
+	}
 	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
 	if c.Ready != nil {
 		c.Ready(l.mainURL(), l.adminURL())
@@ -179,17 +199,6 @@ func serveOn(s *http.Server, l net.Listener, config *tls.Config) error {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)
-}
-
-// watchLog ends the service when a commit has failed in a way that leaves open
-// what is on disk.
-func watchLog(ctx context.Context, log *decisionlog.Log) error {
-	select {
-	case <-log.Failed():
-		return log.Err()
-	case <-ctx.Done():
-		return nil
-	}
 }
 
 // drain lets the requests that run when ctx ends come to their end.

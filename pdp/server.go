@@ -17,22 +17,26 @@ import (
 
 // mainRoutes of the main listener. What is below a tenant's path is decided by
 // the tenant's policies.
-func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, metadata authzen.Metadata, maxBody int64) {
+func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, who *callers, metadata authzen.Metadata, maxBody int64) {
+	evaluate, search, request := who.with(ScopeEvaluate), who.with(ScopeSearch), who.with(ScopeRequest)
 	for _, base := range []string{"", pathTenant} {
-		e.POST(base+authzen.PathRequests, serveSubmit(approvals, maxBody))
-		e.GET(base+authzen.PathRequests+"/:"+paramID, serveTask(approvals))
-		for _, method := range []string{http.MethodPost, http.MethodDelete} {
-			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, maxBody))
-		}
-		e.GET(base+authzen.PathRequestSchemas+"/:"+paramID, serveRequestSchema(engine))
-		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
+		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate), evaluate)
+		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations), evaluate)
+		e.POST(base+authzen.PathSearchSubject, handle(maxBody, engine.SearchSubjects), search)
+		e.POST(base+authzen.PathSearchResource, handle(maxBody, engine.SearchResources), search)
+		e.POST(base+authzen.PathSearchAction, handle(maxBody, engine.SearchActions), search)
 
-		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate))
-		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations))
+		e.POST(base+authzen.PathRequests, serveSubmit(approvals, maxBody), request)
+		e.GET(base+authzen.PathRequests+"/:"+paramID, serveTask(approvals), request)
+		for _, method := range []string{http.MethodPost, http.MethodDelete} {
+			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, maxBody), request)
+		}
+		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine))
+		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
 		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata))
 	}
-	e.POST(authzen.PathAuthorize, handle(maxBody, engine.Authorize))
-	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, maxBody))
+	e.POST(authzen.PathAuthorize, handle(maxBody, authorize(engine)), evaluate)
+	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, maxBody), request)
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }
 
@@ -84,8 +88,11 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 		if told.Status >= http.StatusInternalServerError {
 			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "error", err)
 		}
-		if told.Status == http.StatusServiceUnavailable || told.Status == http.StatusTooManyRequests {
+		switch told.Status {
+		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 			c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
+		case http.StatusUnauthorized:
+			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="policy-service"`)
 		}
 		answer := func() error { return writeJSON(c, told.Status, authzen.ErrorResponse{Error: *told}) }
 		if hasProblems(c.Request().URL.Path) {

@@ -148,7 +148,8 @@ func decided(t testing.TB, state string) []entry {
 			lines = append(lines, line...)
 		}
 	}
-	return slices.DeleteFunc(readEntries(t, lines), func(e entry) bool { return e.Kind != "evaluation" && e.Kind != "evaluations" })
+	kinds := []string{"evaluation", "evaluations", "search"}
+	return slices.DeleteFunc(readEntries(t, lines), func(e entry) bool { return !slices.Contains(kinds, e.Kind) })
 }
 
 func ids(entries []entry) []string {

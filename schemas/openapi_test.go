@@ -82,6 +82,9 @@ func TestOpenAPIReferences(t *testing.T) {
 		}
 	})
 	for kind, components := range document["components"].(map[string]any) {
+		if kind == "securitySchemes" { // named, not referred to
+			continue
+		}
 		for name := range components.(map[string]any) {
 			if ref := "#/components/" + kind + "/" + name; !used[ref] {
 				t.Errorf("nothing refers to %s", ref)
@@ -97,18 +100,32 @@ var operations = map[string]struct {
 	decision bool
 	statuses []string // where they are not those of the others; "default" is any other, a problem
 }{
-	authzen.PathEvaluation:  {"post", true, nil},
-	authzen.PathEvaluations: {"post", true, nil},
-	authzen.PathAuthorize:   {"post", true, nil},
-	authzen.PathMetadata:    {"get", false, nil},
-	"/openapi.yaml":         {"get", false, nil},
+	authzen.PathEvaluation:                           {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathEvaluation:     {"post", true, nil},
+	authzen.PathEvaluations:                          {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathEvaluations:    {"post", true, nil},
+	authzen.PathSearchSubject:                        {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathSearchSubject:  {"post", true, nil},
+	authzen.PathSearchResource:                       {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathSearchResource: {"post", true, nil},
+	authzen.PathSearchAction:                         {"post", true, nil},
+	"/tenants/{tenant}" + authzen.PathSearchAction:   {"post", true, nil},
+	authzen.PathAuthorize:                            {"post", true, nil},
+	authzen.PathMetadata:                             {"get", false, nil},
+	authzen.PathMetadata + "/tenants/{tenant}":       {"get", false, nil},
+	"/openapi.yaml":                                  {"get", false, nil},
 
-	authzen.PathApprovals:                      {"post", false, []string{"201", "202", "default"}},
-	authzen.PathRequests:                       {"post", false, []string{"201", "202", "default"}},
-	authzen.PathRequests + "/{id}":             {"get", false, []string{"200", "default"}},
-	authzen.PathRequests + "/{id}/cancel":      {"post", false, []string{"200", "default"}},
-	authzen.PathRequestSchemas + "/{template}": {"get", false, []string{"200", "default"}},
-	authzen.PathJWKS:                           {"get", false, []string{"200", "default"}},
+	authzen.PathApprovals:                                            {"post", false, []string{"201", "202", "default"}},
+	authzen.PathRequests:                                             {"post", false, []string{"201", "202", "default"}},
+	authzen.PathRequests + "/{id}":                                   {"get", false, []string{"200", "default"}},
+	authzen.PathRequests + "/{id}/cancel":                            {"post", false, []string{"200", "default"}},
+	authzen.PathRequestSchemas + "/{template}":                       {"get", false, []string{"200", "default"}},
+	authzen.PathJWKS:                                                 {"get", false, []string{"200", "default"}},
+	"/tenants/{tenant}" + authzen.PathRequests:                       {"post", false, []string{"201", "202", "default"}},
+	"/tenants/{tenant}" + authzen.PathRequests + "/{id}":             {"get", false, []string{"200", "default"}},
+	"/tenants/{tenant}" + authzen.PathRequests + "/{id}/cancel":      {"post", false, []string{"200", "default"}},
+	"/tenants/{tenant}" + authzen.PathRequestSchemas + "/{template}": {"get", false, []string{"200", "default"}},
+	"/tenants/{tenant}" + authzen.PathJWKS:                           {"get", false, []string{"200", "default"}},
 }
 
 func TestOpenAPIOperations(t *testing.T) {
@@ -152,7 +169,7 @@ func checkStatuses(t *testing.T, path string, document, operation map[string]any
 	t.Helper()
 	statuses := []string{"200", "404", "405", "500"}
 	if decision {
-		statuses = []string{"200", "400", "404", "405", "413", "500", "503"}
+		statuses = []string{"200", "400", "401", "403", "404", "405", "413", "500", "503"}
 	}
 	responses := operation["responses"].(map[string]any)
 	if diff := cmp.Diff(statuses, slices.Sorted(maps.Keys(responses))); diff != "" {
@@ -166,6 +183,8 @@ func checkStatuses(t *testing.T, path string, document, operation map[string]any
 		switch {
 		case status == "200" && decision:
 			headers = append(headers, "Decision-ID")
+		case status == "401":
+			headers = append(headers, "WWW-Authenticate")
 		case status == "405":
 			headers = append(headers, "Allow")
 		case status == "503":

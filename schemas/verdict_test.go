@@ -56,6 +56,41 @@ var requests = []struct {
 		faults: batchFaults,
 	},
 	{
+		schema: "SubjectSearchRequest",
+		complete: `{
+			"subject": {"type": "user"},
+			"action": {"name": "read", "properties": {"soft": true}},
+			"resource": {"type": "record", "id": "record-1", "properties": {"status": "active"}},
+			"context": {"time": "2026-10-26T09:30:00Z"},
+			"page": {"token": "AAEC", "limit": 10, "properties": {"sort": "id"}}
+		}`,
+		read:   unmarshal[authzen.SubjectSearchRequest],
+		faults: only(unmarshal[authzen.SubjectSearchRequest]),
+	},
+	{
+		schema: "ResourceSearchRequest",
+		complete: `{
+			"subject": {"type": "user", "id": "alice", "properties": {"role": "admin"}},
+			"action": {"name": "read", "properties": {"soft": true}},
+			"resource": {"type": "record"},
+			"context": {"time": "2026-10-26T09:30:00Z"},
+			"page": {"token": "AAEC", "limit": 10, "properties": {"sort": "id"}}
+		}`,
+		read:   unmarshal[authzen.ResourceSearchRequest],
+		faults: only(unmarshal[authzen.ResourceSearchRequest]),
+	},
+	{
+		schema: "ActionSearchRequest",
+		complete: `{
+			"subject": {"type": "user", "id": "alice", "properties": {"role": "admin"}},
+			"resource": {"type": "record", "id": "record-1", "properties": {"status": "active"}},
+			"context": {"time": "2026-10-26T09:30:00Z"},
+			"page": {"token": "AAEC", "limit": 10, "properties": {"sort": "id"}}
+		}`,
+		read:   unmarshal[authzen.ActionSearchRequest],
+		faults: only(unmarshal[authzen.ActionSearchRequest]),
+	},
+	{
 		schema: "AuthorizeRequest",
 		complete: `{
 			"tenant_id": "tenant-xyz",

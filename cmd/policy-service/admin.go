@@ -17,6 +17,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
+// apiKeyVariable has the API key that a server with auth asks for.
+const apiKeyVariable = "POLICY_SERVICE_API_KEY"
+
 // adminURL is the admin listener of the server that runs on state.
 func adminURL(state string) (string, error) {
 	url, err := os.ReadFile(filepath.Join(state, pdp.AdminURLFile))
@@ -41,6 +44,9 @@ func askURL(ctx context.Context, method, url string, body []byte) (*http.Respons
 	if err != nil {
 		return nil, err
 	}
+	if key := os.Getenv(apiKeyVariable); key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
+	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -62,9 +68,21 @@ func getAdmin(ctx context.Context, state, path string) (io.ReadCloser, error) {
 		return response.Body, nil
 	}
 	defer response.Body.Close()
+	return nil, refusal(response)
+}
+
+// refusal is the error that the server has answered.
+func refusal(response *http.Response) error {
 	var answer authzen.ErrorResponse
 	if err := json.UnmarshalRead(response.Body, &answer); err != nil {
-		return nil, fmt.Errorf("ask the running server: %s", response.Status)
+		return fmt.Errorf("ask the running server: %s", response.Status)
 	}
-	return nil, fmt.Errorf("ask the running server: %s", answer.Error.Message)
+	if response.StatusCode == http.StatusUnprocessableEntity {
+		return &decisionlog.IntegrityError{Index: -1, Reason: "does not prove it: " + answer.Error.Message}
+	}
+	err := fmt.Errorf("ask the running server: %s", answer.Error.Message)
+	if response.StatusCode == http.StatusUnauthorized {
+		err = fmt.Errorf("%w (%s has the API key)", err, apiKeyVariable)
+	}
+	return err
 }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -43,6 +40,15 @@ type approverID authzen.Subject
 
 var typeAndID = regexp.MustCompile(`^([^:]+(?:::[^:]+)*):([^:].*)$`)
 
+// subject returns the approver, nil for one that was not named.
+func (a approverID) subject() *authzen.Subject {
+	if a.ID == "" {
+		return nil
+	}
+	named := authzen.Subject(a)
+	return &named
+}
+
 // UnmarshalText reads TYPE:ID. The type may be in a namespace: A::B:id.
 func (a *approverID) UnmarshalText(text []byte) error {
 	parts := typeAndID.FindSubmatch(text)
@@ -68,29 +74,29 @@ func (c *approvalsListCmd) Run(ctx context.Context) error {
 	}
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, r := range list.Requests {
-		fmt.Fprintln(out, row(&r))
+		fmt.Fprintln(out, requestRow(&r))
 	}
 	return out.Flush()
 }
 
-// row is a request on one line.
-func row(r *pdp.AccessRequest) string {
+// requestRow is a request on one line.
+func requestRow(r *pdp.AccessRequest) string {
 	mark := ""
 	if r.Escalated {
 		mark = " (escalated)"
 	}
 	item := r.Items[0]
-	what := fmt.Sprintf("%s %s", visible(item.Action.Name), named(item.Resource))
+	what := fmt.Sprintf("%s %s", plain(item.Action.Name), named(item.Resource))
 	if more := len(r.Items) - 1; more > 0 {
 		what += fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join([]string{r.ID, string(r.Status) + mark, r.Submitted.Format(time.RFC3339), item.Template, named(r.Subject), what}, "\t")
 }
 
-// visible is text that somebody else wrote, without what a terminal would obey.
-func visible(text string) string { return strings.Trim(strconv.Quote(text), `"`) }
+// plain is text that somebody else wrote, without what a terminal would obey.
+func plain(text string) string { return strings.Map(visible, text) }
 
-func named(e authzen.Entity) string { return fmt.Sprintf("%s::%q", visible(e.Type), e.ID) }
+func named(e authzen.Entity) string { return fmt.Sprintf("%s::%q", plain(e.Type), e.ID) }
 
 type approvalsShowCmd struct {
 	approvalsDesk
@@ -104,38 +110,38 @@ func (c *approvalsShowCmd) Run(ctx context.Context) error {
 type approvalsApproveCmd struct {
 	approvalsDesk
 	ID      string     `arg:"" help:"Task of the request."`
-	As      approverID `help:"Who approves, as policies know them." required:"" placeholder:"TYPE:ID"`
+	As      approverID `help:"Who approves, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
 	Comment string     `help:"Why."`
 	Item    []int      `help:"Item of a request for several, from 0; all without it." placeholder:"N"`
 	Until   time.Time  `help:"Until when the approval stands, if sooner than the template says." placeholder:"TIME"`
 }
 
 func (c *approvalsApproveCmd) Run(ctx context.Context) error {
-	return c.decide(ctx, c.ID, approval.Decision{Decision: "approve", Approver: authzen.Subject(c.As), Comment: c.Comment, Items: c.Item, Until: c.Until})
+	return c.decide(ctx, c.ID, c.As, approval.Decision{Decision: "approve", Comment: c.Comment, Items: c.Item, Until: c.Until})
 }
 
 type approvalsDenyCmd struct {
 	approvalsDesk
 	ID      string     `arg:"" help:"Task of the request."`
-	As      approverID `help:"Who denies, as policies know them." required:"" placeholder:"TYPE:ID"`
+	As      approverID `help:"Who denies, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
 	Comment string     `help:"Why."`
 	Item    []int      `help:"Item of a request for several, from 0; all without it." placeholder:"N"`
 }
 
 func (c *approvalsDenyCmd) Run(ctx context.Context) error {
-	return c.decide(ctx, c.ID, approval.Decision{Decision: "deny", Approver: authzen.Subject(c.As), Comment: c.Comment, Items: c.Item})
+	return c.decide(ctx, c.ID, c.As, approval.Decision{Decision: "deny", Comment: c.Comment, Items: c.Item})
 }
 
 type approvalsRevokeCmd struct {
 	approvalsDesk
 	ID     string     `arg:"" help:"The approval."`
-	As     approverID `help:"Who revokes, as policies know them." required:"" placeholder:"TYPE:ID"`
+	As     approverID `help:"Who revokes, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
 	Reason string     `help:"Why."`
 }
 
 func (c *approvalsRevokeCmd) Run(ctx context.Context) error {
 	path := pdp.PathApprovals + "/" + url.PathEscape(c.ID) + "/revoke"
-	return c.print(c.request(ctx, http.MethodPost, path, approval.Revocation{Approver: authzen.Subject(c.As), Reason: c.Reason}))
+	return c.print(c.request(ctx, http.MethodPost, path, pdp.Revocation{Approver: c.As.subject(), Reason: c.Reason}))
 }
 
 type approvalsWatchCmd struct {
@@ -179,12 +185,12 @@ func (c *approvalsDesk) printRow(r *pdp.AccessRequest) error {
 	if c.JSON {
 		return printJSON(r)
 	}
-	_, err := fmt.Println(strings.ReplaceAll(row(r), "\t", "  "))
+	_, err := fmt.Println(strings.ReplaceAll(requestRow(r), "\t", "  "))
 	return err
 }
 
-func (c *approvalsDesk) decide(ctx context.Context, id string, d approval.Decision) error {
-	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", d))
+func (c *approvalsDesk) decide(ctx context.Context, id string, by approverID, d approval.Decision) error {
+	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", pdp.Verdict{Approver: by.subject(), Decision: d}))
 }
 
 // print prints a request, or returns the error in its place.
@@ -213,21 +219,21 @@ func describeRequest(r *pdp.AccessRequest) string {
 	line("subject", named(r.Subject))
 	raw("  with", r.Subject.Properties)
 	for _, a := range r.Actors {
-		line("actor", strings.TrimSpace(visible(a.ID)+" "+visible(a.Issuer)))
+		line("actor", strings.TrimSpace(plain(a.ID)+" "+plain(a.Issuer)))
 	}
 	line("decide by", r.DecideBy.Format(time.RFC3339))
 	raw("context", r.Context)
 	raw("asks for", r.Access)
 	for i, item := range r.Items {
 		line(fmt.Sprintf("item %d", i), item.Status)
-		line("  action", visible(item.Action.Name))
+		line("  action", plain(item.Action.Name))
 		raw("    with", item.Action.Properties)
 		line("  resource", named(item.Resource))
 		raw("    with", item.Resource.Properties)
 		line("  template", fmt.Sprintf("%s (%d of %d)", item.Template, len(item.Votes), max(item.Terms.Quorum, 1)))
 		line("  denied", item.EvaluationID)
 		for _, v := range item.Votes {
-			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+visible(v.Comment)))
+			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+plain(v.Comment)))
 		}
 		if a := item.Approval; a != nil {
 			line("  approval", strings.TrimSpace(fmt.Sprintf("%s until %s %s", a.ID, a.Until.Format(time.RFC3339), a.Ended)))
@@ -272,24 +278,11 @@ func (c *approvalsDesk) ask(ctx context.Context, method, path string, body, answ
 		return err
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return fmt.Errorf("read answer: %w", err)
-	}
 	if response.StatusCode != http.StatusOK {
-		return refusal(response.Status, text)
+		return refusal(response)
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
+	if err := json.UnmarshalRead(response.Body, answer); err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
 	return nil
-}
-
-// refusal is the error that an answer is.
-func refusal(status string, body []byte) error {
-	var answer authzen.ErrorResponse
-	if err := json.Unmarshal(body, &answer); err != nil || answer.Error.Message == "" {
-		return errors.New(status)
-	}
-	return errors.New(answer.Error.Message)
 }

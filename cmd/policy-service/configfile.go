@@ -15,7 +15,8 @@ import (
 )
 
 // yamlFile reads flags from a YAML file: a key is a flag's name with
-// underscores. Flags win over the environment, and that over the file.
+// underscores, and what is before a dot is a key with keys of its own. Flags win
+// over the environment, and that over the file.
 func yamlFile(r io.Reader) (kong.Resolver, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -34,15 +35,30 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 	if slices.ContainsFunc(flag.Envs, func(name string) bool { _, set := os.LookupEnv(name); return set }) {
 		return nil, nil
 	}
-	return f[configKey(flag)], nil
+	var value any = map[string]any(f)
+	for _, key := range strings.Split(configKey(flag), ".") {
+		nested, _ := value.(map[string]any)
+		value = nested[key]
+	}
+	return value, nil
 }
 
 // Validate reports every key that is no setting.
 func (f fileResolver) Validate(app *kong.Application) error {
-	known := configKeys(app)
+	return unknownKeys("", f, configKeys(app))
+}
+
+// unknownKeys reports the keys below a prefix that are no settings.
+func unknownKeys(prefix string, values map[string]any, known []string) error {
 	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(f)) {
-		if !slices.Contains(known, key) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		key := prefix + name
+		nested, isMap := values[name].(map[string]any)
+		switch {
+		case slices.Contains(known, key):
+		case isMap && slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, key+".") }):
+			errs = append(errs, unknownKeys(key+".", nested, known))
+		default:
 			errs = append(errs, fmt.Errorf("configuration file: %q is not a key%s", key, nearest(key, known)))
 		}
 	}

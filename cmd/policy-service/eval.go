@@ -60,10 +60,14 @@ func (c *evalCmd) explain(s *evaluation.Snapshot, request *authzen.EvaluationReq
 	if err != nil {
 		return false, err
 	}
-	if c.JSON {
-		return explanation.Decision, printJSON(explanation)
+	return explanation.Decision, printExplanation(explanation, c.JSON)
+}
+
+func printExplanation(e *evaluation.Explanation, asJSON bool) error {
+	if asJSON {
+		return printJSON(e)
 	}
-	return explanation.Decision, explanation.Text(os.Stdout)
+	return e.Text(os.Stdout)
 }
 
 // A result is what eval prints as JSON: what the log would have, and the

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
+	"net/url"
+	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -15,58 +17,94 @@ import (
 )
 
 type logCmd struct {
-	Export logExportCmd `cmd:"" help:"Write the entries as JSON, one a line."`
-	Verify logVerifyCmd `cmd:"" help:"Prove that no entry was changed, removed or reordered."`
+	Export     logExportCmd     `cmd:"" help:"Write entries as JSON, CSV, OCSF events or a bundle that can be verified."`
+	Query      logQueryCmd      `cmd:"" help:"Show entries in a table."`
+	Tail       logTailCmd       `cmd:"" help:"Show entries as they are recorded."`
+	Explain    logExplainCmd    `cmd:"" help:"Tell how a logged decision came about."`
+	Replay     logReplayCmd     `cmd:"" help:"Decide again what was logged, by other policies, and tell what would change."`
+	Verify     logVerifyCmd     `cmd:"" help:"Prove that no entry was changed, removed or reordered."`
+	Prove      logProveCmd      `cmd:"" help:"Prove to others that an entry is in the log, or that the log continues a checkpoint."`
+	Checkpoint logCheckpointCmd `cmd:"" help:"Print the signed head of the log."`
+	Keys       logKeysCmd       `cmd:"" help:"Print the public keys that verify the log, the newest last."`
+	RotateKey  logRotateKeyCmd  `cmd:"" help:"Have a new key sign the log, which no server may be running on."`
 }
 
-type logExportCmd struct {
+// A stateFlag names the log.
+type stateFlag struct {
 	State string `help:"Directory of the decision log, on which a server may be running; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
-	From  int64  `help:"Index of the first entry." default:"0" placeholder:"INDEX"`
-	Until int64  `help:"Index after the last entry; all without it." default:"-1" placeholder:"INDEX"`
+}
+
+// filterFlags select entries.
+type filterFlags struct {
+	From     int64            `help:"Index of the first entry." default:"0" placeholder:"INDEX"`
+	Until    int64            `help:"Index after the last entry; all without it." default:"-1" placeholder:"INDEX"`
+	Since    moment           `help:"Time of the first entry: RFC 3339, a day, or how long ago, as in 24h." placeholder:"TIME"`
+	Before   moment           `help:"Time before which the last entry is." placeholder:"TIME"`
+	Tenant   string           `help:"Tenant whose request it was." placeholder:"NAME"`
+	Subject  string           `help:"Subject of the request: an id, or TYPE::ID." placeholder:"SUBJECT"`
+	Decision string           `help:"What was answered: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
+	Policy   string           `help:"Policy that determined the decision." placeholder:"ID"`
+	ID       string           `name:"id" help:"Decision-ID of the entry." placeholder:"ID"`
+	Kind     decisionlog.Kind `help:"What it records, as in evaluation, reload or approval." placeholder:"KIND"`
 }
 
 // Validate is called before Run.
-func (c *logExportCmd) Validate() error {
-	if c.From < 0 {
-		return fmt.Errorf("--from must not be negative: %d", c.From)
+func (f *filterFlags) Validate() error {
+	if f.From < 0 {
+		return fmt.Errorf("--from must not be negative: %d", f.From)
 	}
 	return nil
 }
 
-func (c *logExportCmd) Run(ctx context.Context) error {
-	reader, err := decisionlog.OpenReadOnly(c.State)
+func (f *filterFlags) filter() decisionlog.Filter {
+	out := decisionlog.Filter{
+		From: f.From, Until: max(0, f.Until), Since: f.Since.Time, Before: f.Before.Time,
+		Tenant: f.Tenant, Subject: f.Subject, Policy: f.Policy, ID: f.ID, Kind: f.Kind,
+	}
+	if f.Decision != "" {
+		allow := f.Decision == "allow"
+		out.Decision = &allow
+	}
+	return out
+}
+
+// A moment is a time as people say it.
+type moment struct{ time.Time }
+
+func (m *moment) UnmarshalText(text []byte) (err error) {
+	if ago, err := time.ParseDuration(string(text)); err == nil {
+		m.Time = time.Now().Add(-ago)
+		return nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if m.Time, err = time.Parse(layout, string(text)); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no time: want 2026-11-20T09:00:00Z, 2026-11-20 or 24h", text)
+}
+
+// A logSource is a log: its files, or the server that has them open.
+type logSource interface {
+	// export writes the entries that f selects, one a line.
+	export(ctx context.Context, w io.Writer, f decisionlog.Filter) error
+	bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error
+	checkpoint(ctx context.Context) (*decisionlog.Checkpoint, error)
+	proveEntry(ctx context.Context, index int64) (*decisionlog.Proof, error)
+	proveSince(ctx context.Context, earlier []byte) (*decisionlog.Proof, error)
+	Close() error
+}
+
+// open opens the files of the log or, where a server runs on them, asks that.
+func (s stateFlag) open() (logSource, error) {
+	reader, err := decisionlog.OpenReadOnly(s.State)
 	if errors.Is(err, decisionlog.ErrLocked) {
-		return exportRunning(ctx, c.State, os.Stdout, c.From, c.Until)
+		return logServer(s.State), nil
 	}
 	if err != nil {
-		return explained(err, c.State)
+		return nil, explained(err, s.State)
 	}
-	defer reader.Close()
-	_, err = reader.Export(ctx, os.Stdout, c.From, c.Until)
-	return err
-}
-
-type logVerifyCmd struct {
-	State string `help:"Directory of the decision log, on which a server may be running; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
-	JSON  bool   `name:"json" help:"Print the report as JSON."`
-}
-
-func (c *logVerifyCmd) Run(ctx context.Context) error {
-	report, err := decisionlog.Verify(ctx, c.State)
-	switch {
-	case errors.Is(err, decisionlog.ErrLocked):
-		report, err = verifyRunning(ctx, c.State)
-	case err != nil:
-		err = explained(err, c.State)
-	}
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return printJSON(report)
-	}
-	_, err = fmt.Printf("verified: %d entries, %d revisions, no gap\nroot %s\n", report.Entries, len(report.Revisions), report.Root)
-	return err
+	return logFiles{reader}, nil
 }
 
 // explained says of a missing file what is missing.
@@ -77,35 +115,74 @@ func explained(err error, state string) error {
 	return err
 }
 
-// verifyRunning verifies the log of the server that runs on state: it asks for
-// the head, and recomputes the root from the entries alone.
-func verifyRunning(ctx context.Context, state string) (*decisionlog.Report, error) {
-	body, err := getAdmin(ctx, state, pdp.PathLogCheckpoint)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	var head decisionlog.Head
-	if err := json.UnmarshalRead(body, &head); err != nil {
-		return nil, fmt.Errorf("read checkpoint: %w", err)
-	}
-	r, w := io.Pipe()
-	defer r.Close()
-	go func() { w.CloseWithError(exportRunning(ctx, state, w, 0, head.Size)) }()
-	return decisionlog.VerifyExport(r, head)
+// logFiles are the files of a log that no server has open.
+type logFiles struct{ *decisionlog.Reader }
+
+func (l logFiles) export(ctx context.Context, w io.Writer, f decisionlog.Filter) error {
+	_, err := l.ExportSelected(ctx, w, f)
+	return err
 }
 
-// exportRunning exports the log of the server that runs on state.
-func exportRunning(ctx context.Context, state string, w io.Writer, from, until int64) error {
-	path := fmt.Sprintf("%s?from=%d", pdp.PathLogExport, from)
-	if until >= 0 {
-		path += fmt.Sprintf("&until=%d", until)
-	}
-	body, err := getAdmin(ctx, state, path)
+func (l logFiles) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error {
+	_, err := l.WriteBundle(ctx, w, f)
+	return err
+}
+
+func (l logFiles) checkpoint(context.Context) (*decisionlog.Checkpoint, error) { return l.Sign() }
+
+func (l logFiles) proveEntry(ctx context.Context, index int64) (*decisionlog.Proof, error) {
+	return l.ProveEntry(ctx, index)
+}
+
+func (l logFiles) proveSince(_ context.Context, earlier []byte) (*decisionlog.Proof, error) {
+	return l.ProveSince(earlier)
+}
+
+// A logServer is the server that runs on a state directory.
+type logServer string
+
+func (s logServer) export(ctx context.Context, w io.Writer, f decisionlog.Filter) error {
+	return s.copy(ctx, w, pdp.LogQuery(f, false))
+}
+
+func (s logServer) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error {
+	return s.copy(ctx, w, pdp.LogQuery(f, true))
+}
+
+func (s logServer) copy(ctx context.Context, w io.Writer, query url.Values) error {
+	body, err := getAdmin(ctx, string(s), pdp.PathLogExport+"?"+query.Encode())
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	_, err = io.Copy(w, body)
 	return err
+}
+
+func (s logServer) checkpoint(ctx context.Context) (*decisionlog.Checkpoint, error) {
+	return fetch[decisionlog.Checkpoint](ctx, s, pdp.PathLogCheckpoint)
+}
+
+func (s logServer) proveEntry(ctx context.Context, index int64) (*decisionlog.Proof, error) {
+	return fetch[decisionlog.Proof](ctx, s, pdp.PathLogProof+"?index="+strconv.FormatInt(index, 10))
+}
+
+func (s logServer) proveSince(ctx context.Context, earlier []byte) (*decisionlog.Proof, error) {
+	return fetch[decisionlog.Proof](ctx, s, pdp.PathLogProof+"?"+url.Values{"earlier": {string(earlier)}}.Encode())
+}
+
+func (logServer) Close() error { return nil }
+
+// fetch reads a JSON answer.
+func fetch[T any](ctx context.Context, s logServer, path string) (*T, error) {
+	body, err := getAdmin(ctx, string(s), path)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	out := new(T)
+	if err := json.UnmarshalRead(body, out); err != nil {
+		return nil, fmt.Errorf("read the answer of the running server: %w", err)
+	}
+	return out, nil
 }

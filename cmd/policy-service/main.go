@@ -22,8 +22,8 @@ const (
 	exitOK        = 0  // done, or allow
 	exitFailure   = 1  // usage, or something went wrong
 	exitInvalid   = 2  // policies that do not compile
-	exitDeny      = 3  // eval: deny
-	exitIntegrity = 4  // log verify: the log was tampered with or damaged
+	exitDeny      = 3  // eval: deny; log replay: the candidate allows more
+	exitIntegrity = 4  // log: it was tampered with or damaged
 	exitStorage   = 74 // serve: the decision log can no longer record (EX_IOERR)
 )
 
@@ -40,8 +40,9 @@ type cli struct {
 	Test      testCmd      `cmd:"" help:"Run the tests beside the policies, with coverage."`
 	Eval      evalCmd      `cmd:"" help:"Decide one request without a server."`
 	Reload    reloadCmd    `cmd:"" help:"Have the running server read its policy store now."`
-	Log       logCmd       `cmd:"" help:"Export and verify the decision log."`
+	Log       logCmd       `cmd:"" help:"Read, export and verify the decision log."`
 	Approvals approvalsCmd `cmd:"" help:"Decide what waits for a person."`
+	Keys      keysCmd      `cmd:"" help:"Make API keys."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
@@ -99,7 +100,7 @@ func report(err error) int {
 		fmt.Fprintln(os.Stderr, faults)
 		return exitInvalid
 	case errors.As(err, &damage):
-		say(err, "")
+		say(err, hint(err))
 		return exitIntegrity
 	case errors.Is(err, decisionlog.ErrFailed):
 		say(err, "what is on disk is known after a restart; policy-service log verify checks it")
@@ -122,6 +123,8 @@ func hint(err error) string {
 	switch {
 	case errors.Is(err, decisionlog.ErrLocked):
 		return "a server runs on this state directory, or its log is being read: wait, or name another with --state"
+	case errors.Is(err, decisionlog.ErrRolledBack):
+		return "restore it, or go on from what is there with --log.accept-rollback REASON"
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "name another address with --listen or --admin-listen; port 0 picks a free one"
 	}

@@ -21,6 +21,9 @@ func (c *reloadCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusUnprocessableEntity {
+		return refusal(response)
+	}
 	var report pdp.ReloadReport
 	if err := json.UnmarshalRead(response.Body, &report); err != nil {
 		return fmt.Errorf("read report: %s: %w", response.Status, err)

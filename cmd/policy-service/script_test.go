@@ -52,6 +52,7 @@ const hurry = "atexit_sleep_ms=0"
 //	                            standard error is stderr
 //	ended N                     the same, for one that ends by itself
 //	code N program …            run a program that ends with exit code N
+//	lastid                      set ID to the id in the last line of stdout
 //	isjson FILE                 FILE, or stdout, is one strict JSON value
 //	exec request METHOD URL [FILE]
 //	                            print status and body of the answer
@@ -77,6 +78,7 @@ func TestScripts(t *testing.T) {
 			"ended":  func(ts *testscript.TestScript, _ bool, args []string) { serverOf(ts).end(ts, args, nil) },
 			"code":   code,
 			"isjson": isJSON,
+			"lastid": lastID,
 		},
 	})
 }
@@ -179,6 +181,16 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+var entryID = regexp.MustCompile(`"id":"([^"]+)".*\n$`)
+
+func lastID(ts *testscript.TestScript, _ bool, _ []string) {
+	found := entryID.FindStringSubmatch(ts.ReadFile("stdout"))
+	if found == nil {
+		ts.Fatalf("the last line has no id")
+	}
+	ts.Setenv("ID", found[1])
 }
 
 func isJSON(ts *testscript.TestScript, _ bool, args []string) {

@@ -12,8 +12,10 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/goccy/go-yaml"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
@@ -31,10 +33,15 @@ type serveCmd struct {
 	PublicURL       string                 `help:"URL by which PEPs know the service, for its metadata." placeholder:"URL"`
 	TLSCert         string                 `help:"PEM certificate chain of the main listener." placeholder:"FILE"`
 	TLSKey          string                 `help:"PEM key of the main listener." placeholder:"FILE"`
+	Auth            authFlag               `help:"Who may ask, and what, as YAML: see auth in the README. It belongs in the file of --config." placeholder:"YAML"`
 	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated."`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
+	Log             logFlags               `embed:"" prefix:"log."`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
+	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" placeholder:"N"`
+	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT"`
 	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
+	ApproverType    string                 `help:"Entity type of the people who decide on requests, where callers are authenticated; ${default} without it." default:"user" placeholder:"TYPE"`
 	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 	Config          kong.ConfigFlag        `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
@@ -70,17 +77,66 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		PublicURL:   c.PublicURL,
 		TLSCert:     c.TLSCert,
 		TLSKey:      c.TLSKey,
+		Auth:        c.Auth.Auth,
 		Insecure:    c.Insecure,
 		MaxBody:     c.MaxBody,
+		MaxResults:  c.MaxResults,
+		PageKey:     c.PageKey,
 		Durability:  c.Durability,
+		DecisionLog: c.Log.config(),
 
 		Callbacks:      c.CallbackAllow,
 		CallbackSecret: secret,
+		ApproverType:   c.ApproverType,
 		Log:            newLogger(c.LogFormat),
 		Ready: func(main, admin string) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
 		},
 	})
+}
+
+// authFlag reads who may ask.
+type authFlag struct{ pdp.Auth }
+
+// Decode reads YAML, or what the configuration file has for it.
+func (a *authFlag) Decode(ctx *kong.DecodeContext) error {
+	token := ctx.Scan.Pop()
+	text, isText := token.Value.(string)
+	if !isText {
+		read, err := yaml.Marshal(token.Value)
+		if err != nil {
+			return err
+		}
+		text = string(read)
+	}
+	return yaml.UnmarshalWithOptions([]byte(text), &a.Auth, yaml.Strict())
+}
+
+// logFlags say how the decision log is kept.
+type logFlags struct {
+	SegmentBytes   int64                `help:"Size, in bytes, at which a new segment of the log is begun; ${default} without it." default:"268435456" placeholder:"BYTES"`
+	SegmentAge     time.Duration        `help:"Age at which a new segment is begun; ${default} without it." default:"24h" placeholder:"DURATION"`
+	RetentionAge   time.Duration        `help:"Age at which a segment is removed, as in 2160h; never without it." placeholder:"DURATION"`
+	RetentionBytes int64                `help:"Size of all segments beyond which the oldest are removed; none without it." placeholder:"BYTES"`
+	Hold           []decisionlog.Period `help:"Times whose entries are not removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`
+	CheckpointFile string               `help:"File that checkpoints are appended to, on another host or where nothing is deleted." placeholder:"FILE"`
+	CheckpointURL  string               `name:"checkpoint-url" help:"URL that checkpoints are posted to." placeholder:"URL"`
+	Mask           []string             `help:"Names of members whose values are masked in logged requests, beside those that look like secrets." placeholder:"NAME"`
+	Unmask         []string             `help:"Names of members that look like secrets and are none." placeholder:"NAME"`
+	AcceptRollback string               `help:"Start although the log lacks what its last checkpoint has, for this reason, which becomes an entry." placeholder:"REASON"`
+}
+
+func (f logFlags) config() pdp.LogConfig {
+	return pdp.LogConfig{
+		SegmentBytes:   f.SegmentBytes,
+		SegmentAge:     f.SegmentAge,
+		AcceptRollback: f.AcceptRollback,
+		Retention:      decisionlog.Retention{Age: f.RetentionAge, Bytes: f.RetentionBytes, Hold: f.Hold},
+		CheckpointFile: f.CheckpointFile,
+		CheckpointURL:  f.CheckpointURL,
+		Mask:           f.Mask,
+		Unmask:         f.Unmask,
+	}
 }
 
 // policyStore opens a policy store; without a directory, the embedded example.

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"fmt"
-	"io/fs"
 	"os"
-	"path"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/policytest"
 )
 
@@ -26,66 +22,37 @@ func (c *testCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	snapshots, err := compileStore(c.Dir)
+	snapshots, err := compileIn(store)
 	if err != nil {
 		return err
 	}
-	passed := true
-	for _, tenant := range tenantsOrOne(snapshots) {
-		report, err := runTests(store, snapshots, tenant)
-		if err == nil {
-			err = c.print(tenant, report)
-		}
-		if err != nil {
-			return err
-		}
-		if err := report.FailUnder(c.FailUnder); err != nil {
-			say(err, "")
-			passed = false
-		}
-		passed = passed && len(report.Failed()) == 0
+	tests, err := policytest.Load(store)
+	if err != nil {
+		return err
 	}
-	if !passed {
+	report, err := policytest.RunStore(snapshots, tests)
+	if err != nil {
+		return err
+	}
+	if err := c.print(report); err != nil {
+		return err
+	}
+	tooLittle := report.FailUnder(c.FailUnder)
+	if tooLittle != nil {
+		say(tooLittle, "")
+	}
+	if tooLittle != nil || len(report.Failed()) > 0 {
 		return exitError(exitInvalid)
 	}
 	return nil
 }
 
-// tenantsOrOne lists the tenants of a store, or the one nobody of a store that
-// answers everybody.
-func tenantsOrOne(s *evaluation.Snapshots) []string {
-	if tenants := s.Tenants(); len(tenants) > 0 {
-		return tenants
-	}
-	return []string{""}
-}
-
-// runTests runs the tests of a tenant, or those of the store's root.
-func runTests(store fs.FS, snapshots *evaluation.Snapshots, tenant string) (*policytest.Report, error) {
-	snapshot, err := snapshots.For(tenant)
-	if err != nil {
-		return nil, err
-	}
-	if tenant != "" {
-		if store, err = fs.Sub(store, path.Join("tenants", tenant)); err != nil {
-			return nil, err
-		}
-	}
-	tests, err := policytest.Load(store)
-	if err != nil {
-		return nil, err
-	}
-	return policytest.Run(snapshot, tests), nil
-}
-
-func (c *testCmd) print(tenant string, report *policytest.Report) error {
+func (c *testCmd) print(report *policytest.Report) error {
 	switch {
 	case c.JSON:
 		return report.JSON(os.Stdout)
 	case c.JUnit:
 		return report.JUnit(os.Stdout)
-	case tenant != "":
-		fmt.Printf("tenant %s\n", tenant)
 	}
 	return report.Text(os.Stdout)
 }

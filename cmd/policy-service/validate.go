@@ -3,18 +3,22 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/policystore"
+	"github.com/policy-service/policy-service/evaluation/policytest"
 )
 
 type validateCmd struct {
 	Dir    string `arg:"" help:"Directory of the policy store."`
 	Strict bool   `help:"Let warnings fail as faults do."`
+	Format string `help:"How faults are printed: ${enum}. Short is a line for each, as editors read it; long, as without it, shows the place as well." enum:"long,short" default:"long"`
 	JSON   bool   `name:"json" help:"Print the result as JSON."`
 }
 
@@ -30,7 +34,11 @@ type validation struct {
 }
 
 func (c *validateCmd) Run() error {
-	result, err := validateStore(c.Dir)
+	store, err := policyStore(c.Dir)
+	if err != nil {
+		return err
+	}
+	result, err := validate(store)
 	if err != nil {
 		return err
 	}
@@ -40,7 +48,7 @@ func (c *validateCmd) Run() error {
 	if c.JSON {
 		err = printJSON(result)
 	} else {
-		err = result.print()
+		err = c.print(store, result)
 	}
 	if err == nil && !result.Valid {
 		return exitError(exitInvalid)
@@ -48,28 +56,37 @@ func (c *validateCmd) Run() error {
 	return err
 }
 
-func validateStore(dir string) (*validation, error) {
-	snapshots, err := compileStore(dir)
-	var faults evaluation.Faults
-	if errors.As(err, &faults) {
-		return &validation{Faults: faults}, nil
+// validate compiles a policy store and reads its tests. What is wrong with a
+// test keeps no policies from coming into force and is a warning.
+func validate(store fs.FS) (*validation, error) {
+	var result validation
+	snapshots, err := compileIn(store)
+	switch {
+	case errors.As(err, &result.Faults):
+	case err != nil:
+		return nil, err
+	default:
+		result.Valid, result.Revision, result.Tenants = true, snapshots.Revision(), snapshots.Tenants()
+		result.Policies, result.Entities = snapshots.Size()
+		result.Warnings = snapshots.Warnings()
 	}
-	if err != nil {
+	var untestable evaluation.Faults
+	if _, err := policytest.Load(store); err != nil && !errors.As(err, &untestable) {
 		return nil, err
 	}
-	result := &validation{Valid: true, Revision: snapshots.Revision(), Tenants: snapshots.Tenants(), Warnings: snapshots.Warnings()}
-	result.Policies, result.Entities = snapshots.Size()
-	return result, nil
+	result.Warnings = append(result.Warnings, untestable...)
+	return &result, nil
 }
 
-// print writes faults and warnings to standard error, one a line, and what is
-// valid to standard output.
-func (v *validation) print() error {
+// print writes faults and warnings to standard error, and what is valid to
+// standard output.
+func (c *validateCmd) print(store fs.FS, v *validation) error {
 	for _, fault := range v.Faults {
-		fmt.Fprintln(os.Stderr, fault)
+		c.printFault(store, fault)
 	}
 	for _, warning := range v.Warnings {
-		fmt.Fprintln(os.Stderr, "warning:", warning)
+		warning.Message = "warning: " + warning.Message
+		c.printFault(store, warning)
 	}
 	if !v.Valid {
 		return nil
@@ -82,6 +99,21 @@ func (v *validation) print() error {
 	return err
 }
 
+// printFault writes a fault and, in the long form, the line that it is in.
+func (c *validateCmd) printFault(store fs.FS, f evaluation.Fault) {
+	fmt.Fprintln(os.Stderr, f)
+	if c.Format == "short" || f.Line == 0 {
+		return
+	}
+	text, err := fs.ReadFile(store, f.File)
+	if err != nil {
+		return // it was there a moment ago, and the fault has been told
+	}
+	for line := range strings.Lines(excerpt(text, f.Line, f.Column)) {
+		fmt.Fprintln(os.Stderr, "    "+strings.TrimSuffix(line, "\n"))
+	}
+}
+
 // compileStore reads and compiles the policy store in dir; without one, the
 // embedded example.
 func compileStore(dir string) (*evaluation.Snapshots, error) {
@@ -89,6 +121,11 @@ func compileStore(dir string) (*evaluation.Snapshots, error) {
 	if err != nil {
 		return nil, err
 	}
+	return compileIn(store)
+}
+
+// compileIn is compileStore for a store that is open.
+func compileIn(store fs.FS) (*evaluation.Snapshots, error) {
 	archive, err := policystore.Read(store)
 	if err != nil {
 		return nil, err

@@ -88,6 +88,12 @@ func keepBlobs(dir string, blobs [][]byte) error {
 	return syncDir(dir)
 }
 
+// ReadArchive is [Reader.ReadArchive] for the log in dir, which others may have
+// open: what an archive has never changes.
+func ReadArchive(dir, revision string) (map[string][]byte, error) {
+	return (&Reader{dir: dir}).ReadArchive(revision)
+}
+
 // ReadArchive returns the files of a policy revision by their paths, as they
 // were kept. It returns an error that is [fs.ErrNotExist] for a revision that
 // was never kept, and an [IntegrityError] for one that is not whole.

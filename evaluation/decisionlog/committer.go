@@ -22,6 +22,7 @@ const (
 	commitBytes   = 1 << 20 // a commit takes no more entries once it has as many bytes
 	lingerTime    = 50 * time.Millisecond
 	retryTime     = 100 * time.Millisecond
+	watchTime     = 2 * time.Second
 )
 
 // A committer is the one goroutine that writes to the segment. It takes what
@@ -29,6 +30,8 @@ const (
 // who wait for it. A batched committer waits for more before, up to lingerTime
 // or half of the queue.
 type committer struct {
+	config  Config
+	origin  string // the name under which the log is signed
 	seg     *segment
 	tree    *tree // the committed one
 	reader  *Reader
@@ -52,7 +55,7 @@ type pending struct {
 	done chan error // receives the outcome; nil if nobody waits
 }
 
-func newCommitter(seg *segment, t *tree, r *Reader, cfg Config) *committer {
+func newCommitter(seg *segment, t *tree, r *Reader, origin string, cfg Config) *committer {
 	queue := cfg.Queue
 	switch {
 	case queue > 0:
@@ -62,6 +65,8 @@ func newCommitter(seg *segment, t *tree, r *Reader, cfg Config) *committer {
 		queue = strictQueue
 	}
 	return &committer{
+		config:  cfg,
+		origin:  origin,
 		seg:     seg,
 		tree:    t,
 		reader:  r,
@@ -75,12 +80,12 @@ func newCommitter(seg *segment, t *tree, r *Reader, cfg Config) *committer {
 }
 
 // append queues an entry and, if strict, waits until it is committed.
-func (c *committer) append(ctx context.Context, rest []byte) error {
+func (c *committer) append(ctx context.Context, rest []byte, strict bool) error {
 	p := &pending{rest: rest}
-	if !c.batched {
+	if strict {
 		p.done = make(chan error, 1)
 	}
-	if err := c.enqueue(ctx, p); err != nil || c.batched {
+	if err := c.enqueue(ctx, p); err != nil || !strict {
 		return err
 	}
 	select {
@@ -123,16 +128,36 @@ func (c *committer) refusal(ctx context.Context) error {
 	}
 }
 
-// run commits until the queue is closed and empty.
+// run commits until the queue is closed and empty. Meanwhile it looks after
+// the files.
 func (c *committer) run() {
 	defer close(c.ended)
-	for first := range c.queue {
-		batch := c.collect(first)
-		err := c.commit(batch)
-		for c.batched && errors.Is(err, ErrUnavailable) && c.pause() {
-			err = c.commit(batch)
+	watch := time.NewTicker(watchTime)
+	defer watch.Stop()
+	for {
+		select {
+		case first, open := <-c.queue:
+			if !open {
+				return
+			}
+			c.take(c.collect(first))
+		case <-watch.C:
+			c.look()
 		}
-		c.release(batch, err)
+	}
+}
+
+// take commits a batch, at most up to where a new segment has to begin at
+// once.
+func (c *committer) take(batch []*pending) {
+	for len(batch) > 0 {
+		part := batch[:min(len(batch), c.room())]
+		err := c.commit(part)
+		for c.batched && errors.Is(err, ErrUnavailable) && c.pause() {
+			err = c.commit(part)
+		}
+		c.release(part, err)
+		batch = batch[len(part):]
 	}
 }
 
@@ -187,7 +212,7 @@ func (c *committer) commit(batch []*pending) error {
 		return fmt.Errorf("%w: commit: %w", ErrUnavailable, err)
 	}
 	if err != nil {
-		return c.fail(err)
+		return c.fail(fmt.Errorf("commit: %w", err))
 	}
 	head := grown.head()
 	c.tree = &grown
@@ -209,6 +234,7 @@ func (c *committer) write(t *tree, batch []*pending) error {
 	if err := put(tx, t, batch); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
+	c.seg.used = tx.Size()
 	if err := tx.Commit(); err != nil {
 		return err
 	}
@@ -241,13 +267,13 @@ func wroteNothing(err error) bool {
 
 // unchanged reports whether the file has the head that was committed last.
 func (c *committer) unchanged() bool {
-	head, count, err := c.reader.extent()
-	return err == nil && head == c.reader.Head() && count == head.Size
+	e, err := c.reader.last().extent()
+	return err == nil && e.head == c.reader.Head() && e.count == e.head.Size
 }
 
 // fail makes the log fail for good.
 func (c *committer) fail(err error) error {
-	c.failure = fmt.Errorf("%w: commit: %w", ErrFailed, err)
+	c.failure = fmt.Errorf("%w: %w", ErrFailed, err)
 	close(c.failed)
 	return c.failure
 }

@@ -21,26 +21,43 @@
 // a [Reader] is its HashReader.
 //
 // Whoever can write the files can also write a consistent log that is another
-// or a shorter one. Only a head that was kept elsewhere tells the two apart.
+// or a shorter one. Only a head that was kept elsewhere tells the two apart: a
+// [Checkpoint], which the log signs. The last that was published is at HEAD,
+// and the log is held to it whenever it is opened. That serves against
+// accidents and backups; against whoever has the key, a copy on another host
+// does.
 //
 // # On disk
 //
-//	DIR/log/00000000000000000000.db    a segment, named by its first index
+//	DIR/log/<first>.db                 a segment, named by its first index in 20 digits
+//	DIR/log/<first>.pruned             what is left of a segment that was removed
+//	DIR/checkpoint/HEAD                the last checkpoint
+//	DIR/checkpoint/key, key.pub        the key that signs, and all public keys there were
+//	DIR/mask.key                       the key of the masks in requests
 //	DIR/archive/blobs/<sha256>         the files of policy revisions
 //	DIR/archive/revisions/<sha256>     the manifest of a revision
 //
-// There is one segment. It is a bbolt file of 4,096-byte pages with two
-// buckets:
+// A segment is a bbolt file of 4,096-byte pages with two buckets:
 //
 //	entries    index, 8 bytes big-endian → hashes ‖ line
-//	meta       "head"   → size, 8 bytes big-endian ‖ root, 32 bytes
-//	           "format" → "decisionlog 1"
+//	meta       "head"    → size, 8 bytes big-endian ‖ root, 32 bytes
+//	           "base"    → the same of the log before the segment
+//	           "created" → when it was begun, as in RFC 3339
+//	           "origin"  → the name under which the log is signed
+//	           "format"  → "decisionlog 1"
 //
 // The hashes before line n are those of the nodes that leaf n completes, the
 // leaf first: one, and one more for every trailing one bit of n. Entry n and
 // all that follows from it are thus one put, and a transaction is its entries
 // and the head. The committer reads nothing to write, because it keeps the
 // right edge of the tree in memory.
+//
+// Only the last segment is written to. Once it is large or old enough, the
+// next begins, with a multiple of 256 entries: so every node over fewer has
+// all its leaves in one segment. What [Log.Prune] leaves of a segment are the
+// hashes over 256 entries or more, in the order in which they were completed.
+// They are all that a proof about entries elsewhere needs, and an entry of
+// kind "pruned" says of which entries they are.
 //
 // The free list is not stored, and the file is mapped at the largest size it
 // may reach: a reader neither makes the file grow nor stops a commit, however
@@ -53,6 +70,11 @@
 // after all of its blobs.
 //
 // # Errors
+//
+// A segment that is missing, or does not continue the one before, is an
+// [IntegrityError] when the log is opened. While it is open, the committer
+// looks every two seconds whether the files still are where they were, and
+// fails if not.
 //
 // The outcome of a commit is one of three. It succeeded. Or nothing was
 // written, because the disk or the segment is full: [ErrUnavailable], and the

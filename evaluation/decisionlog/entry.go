@@ -26,6 +26,7 @@ const (
 	KindRequest     Kind = "request"
 	KindApproval    Kind = "approval"
 	KindAdmin       Kind = "admin"
+	KindPruned      Kind = "pruned" // entries {"from", "until"} are gone, all but their hashes
 )
 
 // An Entry is one line of the log: what was asked, what was answered, and all
@@ -39,7 +40,8 @@ type Entry struct {
 	Request       jsontext.Value `json:"request,omitzero"` // as it was sent, but for white space
 	*Result                      // of a single evaluation
 	Evaluations   []Result       `json:"evaluations,omitempty"` // one for each item of a batch; item n is addressed as ID.n
-	Revision      string         `json:"revision,omitzero"`     // kept by KeepArchive before it is named here
+	Search        *Search        `json:"search,omitempty"`
+	Revision      string         `json:"revision,omitzero"` // kept by KeepArchive before it is named here
 	Caller        string         `json:"caller,omitzero"`
 	RequestID     string         `json:"request_id,omitzero"`
 	TraceID       string         `json:"trace_id,omitzero"`
@@ -53,6 +55,16 @@ type Result struct {
 	Policies    []string             `json:"policies,omitempty"` // the determining policies, sorted
 	Errors      []PolicyError        `json:"errors,omitempty"`
 	Obligations []authzen.Obligation `json:"obligations,omitempty"`
+	// Approval is that which stood for the request, a part of the environment.
+	Approval *authzen.VerifiedApproval `json:"approval,omitzero"`
+}
+
+// A Search is what came of one. What was found follows from the request and the
+// revision.
+type Search struct {
+	For     string `json:"for"`     // what was searched: subject, resource or action
+	Results int    `json:"results"` // in the answer
+	More    bool   `json:"more"`    // there may be more results on a further page
 }
 
 // A PolicyError is a policy that could not be evaluated.

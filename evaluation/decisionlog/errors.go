@@ -16,6 +16,16 @@ var (
 	// ErrFailed means that the log cannot tell what is on disk. It takes no more
 	// entries and the process must end.
 	ErrFailed = errors.New("the decision log has failed")
+
+	// ErrRolledBack means that the log lacks what its last checkpoint has, or has
+	// lost the checkpoint. It comes with an [IntegrityError].
+	ErrRolledBack = errors.New("the decision log was rolled back")
+
+	// ErrPruned means that entries are gone because they were kept long enough.
+	ErrPruned = errors.New("these entries were pruned")
+
+	// ErrNoEntry means that the log has no entry of that id.
+	ErrNoEntry = errors.New("the log has no such entry")
 )
 
 // An IntegrityError says that a log or an archive is not what was written.
@@ -36,3 +46,8 @@ func (e *IntegrityError) Error() string {
 func damaged(index int64, format string, args ...any) error {
 	return &IntegrityError{Index: index, Reason: fmt.Sprintf(format, args...)}
 }
+
+// A rollback is an error that also is [ErrRolledBack].
+type rollback struct{ error }
+
+func (r rollback) Unwrap() []error { return []error{r.error, ErrRolledBack} }

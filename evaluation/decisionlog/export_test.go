@@ -6,11 +6,11 @@ import "testing"
 var WroteNothing = wroteNothing
 
 // OpenTransactions returns how many read transactions are open.
-func (r *Reader) OpenTransactions() int { return r.db.Stats().OpenTxN }
+func (r *Reader) OpenTransactions() int { return r.last().db.Stats().OpenTxN }
 
 // Transactions returns how many write transactions the file has seen.
 func (r *Reader) Transactions(t testing.TB) int {
-	tx, err := r.db.Begin(false)
+	tx, err := r.last().db.Begin(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func (r *Reader) Transactions(t testing.TB) int {
 
 // Hold keeps the committer from committing until release is called.
 func (l *Log) Hold(t testing.TB) (release func()) {
-	tx, err := l.db.Begin(true)
+	tx, err := l.last().db.Begin(true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func (l *Log) Hold(t testing.TB) (release func()) {
 // Resize changes how large the segment may become.
 func (l *Log) Resize(t testing.TB, size int) {
 	defer l.Hold(t)()
-	l.db.MaxSize = size
+	l.last().db.MaxSize = size
 }
 
 // Accepted returns how many entries are accepted and not yet on disk.

@@ -31,6 +31,32 @@ func writeFile(path string, data []byte) (err error) {
 	return os.Rename(tmp.Name(), path)
 }
 
+// replaceFile puts a file at path for good, whole or not at all.
+func replaceFile(path string, data []byte) error {
+	if err := writeFile(path, data); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// writeDir puts a directory with these files at path for good, whole or not
+// at all.
+func writeDir(path string, files map[string]string) error {
+	tmp := path + ".tmp"
+	if err := errors.Join(os.RemoveAll(tmp), os.Mkdir(tmp, 0o700)); err != nil {
+		return err
+	}
+	for name, data := range files {
+		if err := writeFile(filepath.Join(tmp, name), []byte(data)); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(syncDir(tmp), os.Rename(tmp, path)); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

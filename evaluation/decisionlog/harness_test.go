@@ -40,21 +40,28 @@ func verifyLog(t testing.TB, dir string) *decisionlog.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := bbolt.Open(segmentPath(dir), 0, &bbolt.Options{ReadOnly: true})
+	for _, path := range segments(t, dir) {
+		checkSegment(t, path)
+	}
+	return report
+}
+
+func checkSegment(t testing.TB, path string) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
 		for fault := range tx.Check() {
-			t.Errorf("bbolt: %v", fault)
+			t.Errorf("bbolt: %s: %v", path, fault)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return report
 }
 
 func segmentPath(dir string) string {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
@@ -23,6 +24,15 @@ var children = map[string]func(dir string) error{
 	"strict":  func(dir string) error { return appendForever(dir, decisionlog.Strict) },
 	"batched": func(dir string) error { return appendForever(dir, decisionlog.Batched) },
 	"limited": limited,
+
+	// It prunes only what it has not written itself.
+	"restless": func(dir string) error {
+		start := time.Now()
+		return restless(dir, 1<<40, func() decisionlog.Retention { return decisionlog.Retention{Age: time.Since(start) + time.Second} })
+	},
+	"brief": func(dir string) error {
+		return restless(dir, 600, func() decisionlog.Retention { return decisionlog.Retention{Bytes: 200 << 10} })
+	},
 }
 
 const childEnv = "DECISIONLOG_TEST_CHILD"
@@ -76,6 +86,52 @@ func appendForever(dir string, durability decisionlog.Durability) error {
 		}()
 	}
 	return <-errs
+}
+
+// restless does all that a log does at once: it appends, begins segments,
+// signs checkpoints and prunes. It prints the id of each entry that was
+// accepted, and ends after that many.
+func restless(dir string, enough int64, keep func() decisionlog.Retention) error {
+	l, err := decisionlog.Open(dir, decisionlog.Config{SegmentBytes: 1})
+	if err != nil {
+		return err
+	}
+	var next atomic.Int64
+	errs := make(chan error, 18)
+	for range 16 {
+		go func() {
+			for {
+				n := next.Add(1)
+				if n > enough {
+					errs <- nil
+					return
+				}
+				e := entry(int(n))
+				e.ID = fmt.Sprintf("%d-%d", os.Getpid(), n)
+				if err := l.Append(context.Background(), e); err != nil {
+					errs <- err
+					return
+				}
+				fmt.Println(e.ID)
+			}
+		}()
+	}
+	go func() {
+		for {
+			if _, err := l.Checkpoint(); err != nil {
+				errs <- err
+			}
+			if _, err := l.Prune(context.Background(), keep()); err != nil {
+				errs <- err
+			}
+		}
+	}()
+	for range 16 {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // killed runs a child until it has accepted enough entries, kills it, and

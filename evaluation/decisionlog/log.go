@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // A Durability says when [Log.Append] returns.
@@ -51,10 +52,44 @@ type Config struct {
 	// beyond that wait. 0 means 4,096 if strict, and 512 if batched.
 	Queue int
 
-	// MaxSize is how large the segment may become, in bytes; so much address
-	// space is mapped, so that no reader ever stops a commit. 0 means 64 GiB.
-	// A log that has no room left is unavailable.
+	// SegmentBytes and SegmentAge are how large and how old a segment becomes
+	// before the next is begun, with the next multiple of 256 entries. 0 means
+	// 256 MiB and 24 hours.
+	SegmentBytes int64
+	SegmentAge   time.Duration
+
+	// MaxSize is how large a segment may become whatever happens, in bytes; so
+	// much address space is mapped, so that no reader ever stops a commit. 0
+	// means 64 GiB. A log that has no room left is unavailable.
 	MaxSize int64
+
+	// AcceptRollback is why a log is opened that lacks what its last checkpoint
+	// has, or has lost the checkpoint. It becomes an entry. "" refuses to.
+	AcceptRollback string
+
+	// Mask lists names of members whose values are masked in requests, beside
+	// those that look like secrets; Unmask lists names that are not.
+	Mask, Unmask []string
+
+	// Now is the clock. The default is time.Now.
+	Now func() time.Time
+}
+
+// withDefaults returns the configuration with what it leaves open.
+func (c Config) withDefaults() Config {
+	if c.SegmentBytes == 0 {
+		c.SegmentBytes = 256 << 20
+	}
+	if c.SegmentAge == 0 {
+		c.SegmentAge = 24 * time.Hour
+	}
+	if c.MaxSize == 0 {
+		c.MaxSize = 64 << 30
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
 }
 
 // A Log is a log that is open for appending, by this process alone. Its
@@ -63,6 +98,11 @@ type Config struct {
 type Log struct {
 	*Reader
 	committer *committer
+	masker    *masker
+
+	checkpointMu sync.Mutex // serializes Checkpoint, and guards what it uses
+	notary       *notary
+	published    *Checkpoint // by this Log; nil before the first
 
 	archiveMu sync.Mutex // serializes KeepArchive
 	closeOnce func() error
@@ -70,8 +110,10 @@ type Log struct {
 
 // Open opens the log in dir, or makes one there. It returns [ErrLocked] at
 // once if the log is open elsewhere, and an [IntegrityError] if the files are
-// not those of a log or their last entries do not agree with the head; what
-// [Verify] finds beyond that it does not look for.
+// not those of a log, if a segment is missing or does not continue the one
+// before, if the last does not agree with its head, or if the log lacks what
+// its last checkpoint has; what [Verify] finds beyond that it does not look
+// for.
 func Open(dir string, cfg Config) (*Log, error) {
 	l, err := open(dir, cfg)
 	if err != nil {
@@ -86,28 +128,78 @@ func open(dir string, cfg Config) (*Log, error) {
 			return nil, err
 		}
 	}
-	path, found, err := findSegment(dir)
+	cfg = cfg.withDefaults()
+	seg, r, err := openLast(dir, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		if err := createSegment(path); err != nil {
-			return nil, fmt.Errorf("create segment: %w", err)
-		}
+	l := &Log{Reader: r}
+	if err := l.start(seg, cfg); err != nil {
+		return nil, errors.Join(err, r.Close())
 	}
-	seg, err := openSegment(path, cfg.MaxSize)
+	return l, nil
+}
+
+// start takes up the log where its last entry is, if it has all that it should
+// have.
+func (l *Log) start(seg *segment, cfg Config) error {
+	t, err := l.load()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &Reader{dir: dir, db: seg.DB}
-	t, err := r.load()
-	if err != nil {
-		return nil, errors.Join(err, seg.Close())
+	fault := l.heldTo()
+	if fault != nil && (cfg.AcceptRollback == "" || !errors.Is(fault, ErrRolledBack)) {
+		return fault
 	}
-	l := &Log{Reader: r, committer: newCommitter(seg, t, r, cfg)}
+	if l.notary, err = notaryOf(l.dir, l.Head()); err != nil {
+		return err
+	}
+	if err := seg.setOrigin(l.notary.origin()); err != nil {
+		return err
+	}
+	if l.masker, err = newMasker(l.dir, cfg.Mask, cfg.Unmask); err != nil {
+		return err
+	}
+	l.committer = newCommitter(seg, t, l.Reader, l.notary.origin(), cfg)
 	l.closeOnce = sync.OnceValue(l.close)
 	go l.committer.run()
-	return l, nil
+	if fault != nil {
+		if err := l.acceptRollback(cfg.AcceptRollback, fault); err != nil {
+			return errors.Join(err, l.committer.close())
+		}
+	}
+	return nil
+}
+
+// openLast opens the last segment for writing, which no one else does then,
+// and makes the first.
+func openLast(dir string, cfg Config) (*segment, *Reader, error) {
+	parts, err := listParts(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(parts) == 0 {
+		first := &part{path: segmentFile(dir, 0, segmentExt)}
+		if err := createSegment(first.path, extent{base: new(tree).head(), created: cfg.Now()}); err != nil {
+			return nil, nil, fmt.Errorf("create segment: %w", err)
+		}
+		parts = []*part{first}
+	}
+	last := parts[len(parts)-1]
+	if last.pruned() {
+		return nil, nil, damaged(last.first, "is missing, with all behind it")
+	}
+	seg, err := openSegment(last.path, cfg.MaxSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	last.db = seg.DB
+	r := &Reader{dir: dir}
+	r.parts.Store(&parts)
+	if err := stillLast(dir, last); err != nil {
+		return nil, nil, errors.Join(err, seg.Close())
+	}
+	return seg, r, nil
 }
 
 // Append records e and returns when it is on disk ([Strict]) or queued
@@ -119,16 +211,31 @@ func open(dir string, cfg Config) (*Log, error) {
 //   - [ErrFailed]: the log has failed for good; see [Log.Failed].
 //   - Any other error: e itself cannot be recorded.
 //
-// Append does not keep e.
+// What looks like a secret in the request is masked. Append does not keep e.
 func (l *Log) Append(ctx context.Context, e *Entry) error {
-	rest, err := encode(e)
+	return l.append(ctx, e, !l.committer.batched)
+}
+
+func (l *Log) append(ctx context.Context, e *Entry, strict bool) error {
+	rest, err := l.encode(e)
 	if err == nil {
-		err = l.committer.append(ctx, rest)
+		err = l.committer.append(ctx, rest, strict)
 	}
 	if err != nil {
 		return fmt.Errorf("record entry: %w", err)
 	}
 	return nil
+}
+
+// encode returns the line of e without its beginning, and with what is masked.
+func (l *Log) encode(e *Entry) ([]byte, error) {
+	request, masked, err := l.masker.mask(e.Request)
+	if err != nil {
+		return nil, err
+	}
+	recorded := *e
+	recorded.Request, recorded.Masked = request, append(masked, e.Masked...)
+	return encode(&recorded)
 }
 
 // Failed is closed when the log fails. The process must end then: what is on
@@ -146,7 +253,8 @@ func (l *Log) Close() error { return l.closeOnce() }
 func (l *Log) close() error {
 	err := l.committer.close()
 	if l.Err() == nil {
-		err = errors.Join(err, l.Reader.Close())
+		_, signed := l.Checkpoint()
+		err = errors.Join(err, signed, l.Reader.Close())
 	}
 	if err != nil {
 		return fmt.Errorf("close decision log: %w", err)

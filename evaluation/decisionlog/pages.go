@@ -53,21 +53,31 @@ type pages struct {
 // given size: a page that is missing, not what its parent says, used twice, or
 // not in order. On a file without one, bbolt finds its way.
 func checkPages(file io.ReaderAt, size int64) error {
-	m, err := readMeta(file)
+	m, err := checkMeta(file, size)
 	if err != nil {
 		return err
-	}
-	if m.pages > uint64(size)/pageSize {
-		return damaged(-1, "is cut off: %d pages, room for %d", m.pages, size/pageSize)
-	}
-	if m.freelist != noFreelist {
-		return damaged(-1, "has a stored free list: another program wrote to it")
 	}
 	p := &pages{file: file, seen: make([]bool, m.pages)}
 	if err := p.walk(m.root, nil, nil, true); err != nil {
 		return damaged(-1, "is damaged: %v", err)
 	}
 	return nil
+}
+
+// checkMeta returns the newer meta page of a file that has room for all of its
+// pages.
+func checkMeta(file io.ReaderAt, size int64) (meta, error) {
+	m, err := readMeta(file)
+	if err != nil {
+		return m, err
+	}
+	if m.pages > uint64(size)/pageSize {
+		return m, damaged(-1, "is cut off: %d pages, room for %d", m.pages, size/pageSize)
+	}
+	if m.freelist != noFreelist {
+		return m, damaged(-1, "has a stored free list: another program wrote to it")
+	}
+	return m, nil
 }
 
 // readMeta returns the newer of the two meta pages. Both must be whole: where

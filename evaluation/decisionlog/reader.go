@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
+	"math"
 	"sync/atomic"
 
 	"go.etcd.io/bbolt"
@@ -19,12 +22,14 @@ const (
 	pageBytes   = 1 << 20
 )
 
+const maxIndex = math.MaxInt64
+
 // A Reader reads a log. Its methods are safe for concurrent use, and none of
 // them holds a transaction while its caller is busy.
 type Reader struct {
-	dir  string
-	db   *bbolt.DB
-	head atomic.Pointer[Head]
+	dir   string
+	parts atomic.Pointer[[]*part] // in the order of their entries; the last is being written or was last
+	head  atomic.Pointer[Head]
 }
 
 // OpenReadOnly opens the log in dir while no one appends to it; else it
@@ -35,64 +40,125 @@ func OpenReadOnly(dir string) (*Reader, error) {
 		return nil, fmt.Errorf("open decision log: %w", err)
 	}
 	if _, err := r.load(); err != nil {
-		r.Close()
-		return nil, fmt.Errorf("open decision log: %w", err)
+		return nil, errors.Join(fmt.Errorf("open decision log: %w", err), r.Close())
 	}
 	return r, nil
 }
 
-// newReader opens the segment in dir, but does not look at what is in it.
+// newReader opens the last segment in dir, which keeps others from appending,
+// but does not look at what is in it.
 func newReader(dir string) (*Reader, error) {
-	path, _, err := findSegment(dir)
+	parts, err := listParts(dir)
 	if err != nil {
 		return nil, err
 	}
-	db, err := openReadOnly(path)
-	if err != nil {
+	if len(parts) == 0 {
+		return nil, &fs.PathError{Op: "open", Path: segmentFile(dir, 0, segmentExt), Err: fs.ErrNotExist}
+	}
+	last := parts[len(parts)-1]
+	if last.pruned() {
+		return nil, damaged(last.first, "is missing, with all behind it")
+	}
+	if err := last.open(checkFile); err != nil {
 		return nil, err
 	}
-	return &Reader{dir: dir, db: db}, nil
+	r := &Reader{dir: dir}
+	r.parts.Store(&parts)
+	if err := stillLast(dir, last); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// stillLast checks, once a segment is locked, that no one has gone on to the
+// next before it was.
+func stillLast(dir string, last *part) error {
+	parts, err := listParts(dir)
+	if err != nil {
+		return err
+	}
+	if parts[len(parts)-1].first != last.first {
+		return fmt.Errorf("%s: %w", last.path, ErrLocked)
+	}
+	return nil
 }
 
 // Close closes the files. It waits for reads that have begun.
-func (r *Reader) Close() error { return r.db.Close() }
+func (r *Reader) Close() error {
+	var errs []error
+	for _, p := range *r.parts.Load() {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}
+
+// last returns the part that is being written.
+func (r *Reader) last() *part {
+	parts := *r.parts.Load()
+	return parts[len(parts)-1]
+}
 
 // Head returns the committed head: all entries below its size are on disk.
 func (r *Reader) Head() Head { return *r.head.Load() }
 
 // ReadHashes returns the hashes of nodes of the tree by their stored index; it
-// makes a Reader a [tlog.HashReader], from which tlog makes proofs.
+// makes a Reader a [tlog.HashReader], from which tlog makes proofs. It returns
+// [ErrPruned] for nodes of fewer than 256 entries that were pruned.
 func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	hashes := make([]tlog.Hash, len(indexes))
-	err := r.view(func(entries, _ *bbolt.Bucket) error {
-		for i, index := range indexes {
-			level, n := tlog.SplitStoredHashIndex(index)
-			last := (n+1)<<level - 1
-			stored, _, err := split(last, entries.Get(key(last)))
-			if err != nil {
-				return err
-			}
-			copy(hashes[i][:], stored[level*tlog.HashSize:])
+	parts := *r.parts.Load()
+	hashes := make([]tlog.Hash, 0, len(indexes))
+	for len(indexes) > 0 {
+		p, n := together(parts, indexes)
+		some, err := p.readHashes(indexes[:n])
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return hashes, err
+		hashes, indexes = append(hashes, some...), indexes[n:]
+	}
+	return hashes, nil
+}
+
+// together returns the part that has the first of the nodes, and how many
+// nodes from there on it has.
+func together(parts []*part, indexes []int64) (*part, int) {
+	p, until := partAt(parts, lastLeaf(indexes[0]))
+	for i, index := range indexes {
+		if last := lastLeaf(index); last < p.first || last >= until {
+			return p, i
+		}
+	}
+	return p, len(indexes)
+}
+
+// lastLeaf returns the index of the entry that completes a node.
+func lastLeaf(index int64) int64 {
+	level, n := tlog.SplitStoredHashIndex(index)
+	return (n+1)<<level - 1
 }
 
 // Export writes the lines of the entries from index from on and below until to
 // w, each with a line feed, and returns how many they are. An until that is
-// negative or beyond the head means the head. w may be as slow as it likes.
+// negative or beyond the head means the head. Pruned entries are left out. w
+// may be as slow as it likes.
 func (r *Reader) Export(ctx context.Context, w io.Writer, from, until int64) (n int64, err error) {
 	if size := r.Head().Size; until < 0 || until > size {
 		until = size
 	}
+	return exportLines(w, r.lines(ctx, max(from, 0), until))
+}
+
+// ExportSelected is Export for the entries that f selects.
+func (r *Reader) ExportSelected(ctx context.Context, w io.Writer, f Filter) (n int64, err error) {
+	return exportLines(w, r.Select(ctx, f))
+}
+
+func exportLines(w io.Writer, lines iter.Seq2[[]byte, error]) (n int64, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
-	for line, err := range r.lines(ctx, max(from, 0), until) {
-		if err != nil {
-			return n, fmt.Errorf("export: %w", err)
+	for line, err := range lines {
+		if err == nil {
+			err = writeLine(out, line)
 		}
-		out.Write(line) // an error stays until Flush
-		if err := out.WriteByte('\n'); err != nil {
+		if err != nil {
 			return n, fmt.Errorf("export: %w", err)
 		}
 		n++
@@ -103,35 +169,13 @@ func (r *Reader) Export(ctx context.Context, w io.Writer, from, until int64) (n 
 	return n, nil
 }
 
-// lines yields the lines of the entries in [from, until).
+// lines yields the lines of the entries in [from, until) that are not pruned.
 func (r *Reader) lines(ctx context.Context, from, until int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		n := from
-		for value, err := range r.values(ctx, from, until) {
-			var line []byte
-			if err == nil {
-				_, line, err = split(n, value)
-			}
-			if !yield(line, err) || err != nil {
-				return
-			}
-			n++
-		}
-	}
-}
-
-// values yields what is stored under the indexes in [from, until), and an
-// error, the last it yields, where something is not there.
-func (r *Reader) values(ctx context.Context, from, until int64) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		for from < until {
-			if ctx.Err() != nil {
-				yield(nil, context.Cause(ctx))
-				return
-			}
-			page, err := r.page(from, until)
-			for _, value := range page {
-				if !yield(value, nil) {
+		for page, err := range r.pages(ctx, from, until) {
+			for i, value := range page.values {
+				_, line, err := split(page.first+int64(i), value)
+				if !yield(line, err) || err != nil {
 					return
 				}
 			}
@@ -139,36 +183,66 @@ func (r *Reader) values(ctx context.Context, from, until int64) iter.Seq2[[]byte
 				yield(nil, err)
 				return
 			}
-			from += int64(len(page))
+		}
+	}
+}
+
+// A page is what is stored under some indexes in a row.
+type page struct {
+	first  int64
+	values [][]byte
+}
+
+// pages yields what is stored under the indexes in [from, until), of which
+// pruned ones are left out. With an error, the last it yields, come the values
+// before the one that is not there.
+func (r *Reader) pages(ctx context.Context, from, until int64) iter.Seq2[page, error] {
+	return func(yield func(page, error) bool) {
+		for from < until {
+			if ctx.Err() != nil {
+				yield(page{}, context.Cause(ctx))
+				return
+			}
+			p, end := partAt(*r.parts.Load(), from)
+			got, err := p.page(from, min(until, end))
+			if errors.Is(err, ErrPruned) {
+				from = end
+				continue
+			}
+			if !yield(got, err) || err != nil {
+				return
+			}
+			from += int64(len(got.values))
 		}
 	}
 }
 
 // page copies the first values of [from, until) out of one short transaction.
 // With an error it returns the values before the one that is missing.
-func (r *Reader) page(from, until int64) (page [][]byte, err error) {
+func (p *part) page(from, until int64) (page, error) {
 	until = min(until, from+pageEntries)
+	out := page{first: from}
 	size := 0
-	err = r.view(func(entries, _ *bbolt.Bucket) error {
+	err := p.view(func(entries, _ *bbolt.Bucket) error {
 		c := entries.Cursor()
-		k, v := after(c, from)
+		k, v := after(c, from, p.first)
 		for n := from; n < until && size < pageBytes; n++ {
 			if !bytes.Equal(k, key(n)) {
 				return damaged(n, "is missing")
 			}
-			page = append(page, bytes.Clone(v))
+			out.values = append(out.values, bytes.Clone(v))
 			size += len(v)
 			k, v = c.Next()
 		}
 		return nil
 	})
-	return page, err
+	return out, err
 }
 
-// after moves c behind entry n-1, so that it meets every key from there on,
-// whether it is an index or not.
-func after(c *bbolt.Cursor, n int64) (k, v []byte) {
-	if n == 0 {
+// after moves c behind entry n-1 of a segment that begins at first, so that it
+// meets every key from there on, whether it is an index or not.
+func after(c *bbolt.Cursor, n, first int64) (k, v []byte) {
+	if n == first {
 		return c.First()
 	}
 	if k, v := c.Seek(key(n - 1)); !bytes.Equal(k, key(n-1)) {
@@ -177,38 +251,40 @@ func after(c *bbolt.Cursor, n int64) (k, v []byte) {
 	return c.Next()
 }
 
-// extent returns the stored head, and the number of entries as the last key
-// has it.
-func (r *Reader) extent() (head Head, count int64, err error) {
-	err = r.view(func(entries, meta *bbolt.Bucket) error {
-		if got := string(meta.Get(formatKey)); got != format {
-			return damaged(-1, "has format %q, not %q", got, format)
-		}
-		if head, err = decodeHead(meta.Get(headKey)); err != nil {
-			return err
-		}
-		if k, _ := entries.Cursor().Last(); k != nil {
-			last, err := index(k)
-			count = last + 1
-			return err
-		}
-		return nil
-	})
-	return head, count, err
-}
-
-// load reads the head, and rebuilds the right edge of its tree, which must be
-// the one that the head names.
+// load reads the heads of all segments, each of which must continue the one
+// before, and rebuilds the right edge of the tree, which must be the one that
+// the last head names.
 func (r *Reader) load() (*tree, error) {
-	head, count, err := r.extent()
+	parts := *r.parts.Load()
+	e, err := parts[len(parts)-1].extent()
 	if err != nil {
 		return nil, err
 	}
-	if err := covers(head, count); err != nil {
+	if err := covers(e.head, e.count); err != nil {
 		return nil, err
 	}
-	t := &tree{size: head.Size}
-	levels, indexes := edgeIndexes(head.Size)
+	extents, err := r.chain(parts, e, (*part).glance)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range parts {
+		p.created = extents[i].created
+	}
+	t, err := r.edge(e.head.Size)
+	if err != nil {
+		return nil, err
+	}
+	if t.head() != e.head {
+		return nil, damaged(-1, "does not have the root of its head")
+	}
+	r.head.Store(&e.head)
+	return t, nil
+}
+
+// edge reads the right edge of the tree over the first size entries.
+func (r *Reader) edge(size int64) (*tree, error) {
+	t := &tree{size: size}
+	levels, indexes := edgeIndexes(size)
 	hashes, err := r.ReadHashes(indexes)
 	if err != nil {
 		return nil, err
@@ -216,11 +292,54 @@ func (r *Reader) load() (*tree, error) {
 	for i, level := range levels {
 		t.edge[level] = hashes[i]
 	}
-	if t.head() != head {
-		return nil, damaged(-1, "does not have the root of its head")
-	}
-	r.head.Store(&head)
 	return t, nil
+}
+
+// chain returns the extents of parts, of which it knows the last, and checks
+// that each ends where the next begins. It reads those that are not pruned
+// with read.
+func (r *Reader) chain(parts []*part, last extent, read func(*part) (extent, error)) ([]extent, error) {
+	extents := make([]extent, len(parts))
+	extents[len(parts)-1] = last
+	for i := len(parts) - 2; i >= 0; i-- {
+		next := extents[i+1].base
+		e, err := read(parts[i])
+		if errors.Is(err, ErrPruned) {
+			e, err = r.remains(parts[i], next.Size)
+		}
+		if err == nil {
+			err = covers(e.head, e.count)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if e.head != next {
+			return nil, damaged(e.head.Size, "does not continue the segment before, which ends at %v", e.head)
+		}
+		extents[i] = e
+	}
+	return extents, nil
+}
+
+// remains returns the extent of a pruned part with the entries up to until, as
+// the hashes have it that are left.
+func (r *Reader) remains(p *part, until int64) (e extent, err error) {
+	size, err := p.size()
+	if err != nil {
+		return e, err
+	}
+	if want := prunedSize(p.first, until); size != want {
+		return e, damaged(p.first, "is pruned, and its hashes are cut off: %s has %d bytes, not %d", p.path, size, want)
+	}
+	base, err := r.edge(p.first)
+	if err != nil {
+		return e, err
+	}
+	t, err := r.edge(until)
+	if err != nil {
+		return e, err
+	}
+	return extent{base: base.head(), head: t.head(), count: until}, nil
 }
 
 // covers checks that the head is over the entries there are, neither less nor
@@ -233,17 +352,4 @@ func covers(head Head, count int64) error {
 		return damaged(head.Size, "is not under the head")
 	}
 	return nil
-}
-
-// view calls read in a read transaction, which read must not outlast.
-func (r *Reader) view(read func(entries, meta *bbolt.Bucket) error) error {
-	return guard(func() error {
-		return r.db.View(func(tx *bbolt.Tx) error {
-			entries, meta := tx.Bucket(entriesBucket), tx.Bucket(metaBucket)
-			if entries == nil || meta == nil {
-				return damaged(-1, "lacks a bucket")
-			}
-			return read(entries, meta)
-		})
-	})
 }

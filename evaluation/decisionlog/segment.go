@@ -8,22 +8,26 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
 
 const (
-	logDir       = "log"
-	segmentExt   = ".db"
-	firstSegment = "00000000000000000000" + segmentExt
+	logDir     = "log"
+	segmentExt = ".db"
+	prunedExt  = ".pruned"
 
 	format = "decisionlog 1"
 )
 
-// defaultMaxSize is how large a segment may become, in bytes, unless the
-// configuration says otherwise. It costs address space, not memory.
-const defaultMaxSize = 64 << 30
+// Segments begin at a multiple of block, so that every node of the tree below
+// blockLevel has all its leaves in one segment.
+const (
+	blockLevel = 8
+	block      = 1 << blockLevel
+)
 
 // The names of buckets and of keys in the bucket meta.
 var (
@@ -31,6 +35,9 @@ var (
 	metaBucket    = []byte("meta")
 	headKey       = []byte("head")
 	formatKey     = []byte("format")
+	baseKey       = []byte("base")
+	createdKey    = []byte("created")
+	originKey     = []byte("origin")
 )
 
 // A segment is a bbolt file that is open for writing.
@@ -38,30 +45,19 @@ type segment struct {
 	*bbolt.DB
 	path string
 	file fs.FileInfo // of the file that is open, when it was seen last
+	used int64       // bytes, before the last commit
 }
 
-// findSegment returns the path of the log's segment and whether it is there.
-func findSegment(dir string) (path string, found bool, err error) {
-	dir = filepath.Join(dir, logDir)
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return "", false, err
-	}
-	for _, file := range files {
-		switch {
-		case filepath.Ext(file.Name()) != segmentExt:
-		case file.Name() == firstSegment:
-			found = true
-		default:
-			return "", false, fmt.Errorf("%s is not a segment this version can read", filepath.Join(dir, file.Name()))
-		}
-	}
-	return filepath.Join(dir, firstSegment), found, nil
+// segmentFile returns the path of the segment that begins at first, or with
+// [prunedExt] of what is left of it.
+func segmentFile(dir string, first int64, ext string) string {
+	return filepath.Join(dir, logDir, fmt.Sprintf("%020d%s", first, ext))
 }
 
 // createSegment puts an empty segment at path, whole or not at all, and leaves
-// one that is there alone.
-func createSegment(path string) (err error) {
+// one that is there alone. What e says of the segment is what it says of
+// itself.
+func createSegment(path string, e extent) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "*.tmp")
 	if err != nil {
 		return err
@@ -71,7 +67,7 @@ func createSegment(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(db.Update(initialize), db.Close(), tmp.Sync()); err != nil {
+	if err := errors.Join(db.Update(e.initialize), db.Close(), tmp.Sync()); err != nil {
 		return err
 	}
 	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -80,8 +76,8 @@ func createSegment(path string) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// initialize makes the buckets of an empty log.
-func initialize(tx *bbolt.Tx) error {
+// initialize makes the buckets of an empty segment.
+func (e extent) initialize(tx *bbolt.Tx) error {
 	if _, err := tx.CreateBucket(entriesBucket); err != nil {
 		return err
 	}
@@ -89,15 +85,18 @@ func initialize(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := meta.Put(formatKey, []byte(format)); err != nil {
-		return err
-	}
-	return meta.Put(headKey, encodeHead(new(tree).head()))
+	return errors.Join(
+		meta.Put(formatKey, []byte(format)),
+		meta.Put(createdKey, []byte(e.created.UTC().Format(time.RFC3339Nano))),
+		meta.Put(originKey, []byte(e.origin)),
+		meta.Put(baseKey, encodeHead(e.base)),
+		meta.Put(headKey, encodeHead(e.base)),
+	)
 }
 
-// openReadOnly opens a segment that nobody writes to, after a check of its
-// pages.
-func openReadOnly(path string) (*bbolt.DB, error) {
+// openReadOnly opens a segment that nobody writes to, after a check of the
+// file.
+func openReadOnly(path string, check func(path string) error) (*bbolt.DB, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -109,7 +108,7 @@ func openReadOnly(path string) (*bbolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFile(path); err != nil {
+	if err := check(path); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
@@ -129,17 +128,30 @@ func checkFile(path string) error {
 	return checkPages(file, info.Size())
 }
 
+// checkExtent checks that a segment has its meta pages and is not cut off,
+// which takes no longer for a large one.
+func checkExtent(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	_, err = checkMeta(file, info.Size())
+	return err
+}
+
 // openSegment opens a segment for writing. No one else has it open then.
 func openSegment(path string, maxSize int64) (*segment, error) {
-	checked, err := openReadOnly(path)
+	checked, err := openReadOnly(path, checkFile)
 	if err != nil {
 		return nil, err
 	}
 	if err := checked.Close(); err != nil {
 		return nil, err
-	}
-	if maxSize == 0 {
-		maxSize = defaultMaxSize
 	}
 	size := int(min(maxSize, math.MaxInt-pageSize))
 	s := &segment{path: path}
@@ -153,7 +165,7 @@ func openSegment(path string, maxSize int64) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, s.View(func(tx *bbolt.Tx) error { s.used = tx.Size(); return nil })
 }
 
 // open opens the file of the segment, which exists, and remembers which it is.
@@ -168,18 +180,37 @@ func (s *segment) open(path string, flag int, perm fs.FileMode) (*os.File, error
 	return file, nil
 }
 
-// inPlace checks that the file that is open still is the file at its path, and
-// has not shrunk. What is written to another file is lost.
-func (s *segment) inPlace() error {
-	now, err := os.Stat(s.path)
-	if err != nil {
+// setOrigin notes under which name the log is signed.
+func (s *segment) setOrigin(origin string) error {
+	var known string
+	err := s.View(func(tx *bbolt.Tx) error {
+		known = string(tx.Bucket(metaBucket).Get(originKey))
+		return nil
+	})
+	if err != nil || known == origin {
 		return err
 	}
-	if !os.SameFile(s.file, now) || now.Size() < s.file.Size() {
-		return fmt.Errorf("%s was replaced or cut off", s.path)
+	return s.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(originKey, []byte(origin)) })
+}
+
+// inPlace checks that the file that is open still is the file at its path, and
+// has not shrunk. What is written to another file is lost.
+func (s *segment) inPlace() (err error) {
+	s.file, err = inPlace(s.path, s.file)
+	return err
+}
+
+// inPlace checks that the file at path is the one that was seen there, and has
+// not shrunk. It returns how it is now.
+func inPlace(path string, seen fs.FileInfo) (fs.FileInfo, error) {
+	now, err := os.Stat(path)
+	if err != nil {
+		return seen, err
 	}
-	s.file = now
-	return nil
+	if !os.SameFile(seen, now) || now.Size() < seen.Size() {
+		return seen, fmt.Errorf("%s was replaced or cut off", path)
+	}
+	return now, nil
 }
 
 // openBolt opens a bbolt file or returns at once [ErrLocked] or an

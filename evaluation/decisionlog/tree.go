@@ -65,6 +65,19 @@ func (t *tree) add(line []byte) []tlog.Hash {
 	return hashes
 }
 
+// addBlock appends a whole block of leaves by the hash of their node, and
+// returns the hashes of the nodes it completes, its own first.
+func (t *tree) addBlock(hash tlog.Hash) []tlog.Hash {
+	hashes, level := []tlog.Hash{hash}, blockLevel
+	for ; t.size>>level&1 == 1; level++ {
+		hash = tlog.NodeHash(t.edge[level], hash)
+		hashes = append(hashes, hash)
+	}
+	t.edge[level] = hash
+	t.size += block
+	return hashes
+}
+
 func (t *tree) head() Head {
 	root, err := tlog.TreeHash(t.size, t)
 	if err != nil {

@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
 // A Report says what was verified.
 type Report struct {
 	Entries   int64     `json:"entries"`
+	Pruned    int64     `json:"pruned,omitzero"` // of them, as entries behind them say
 	Root      tlog.Hash `json:"root"`
 	Revisions []string  `json:"revisions"`           // that entries name, sorted
 	FirstTime time.Time `json:"first_time,omitzero"` // of the first entry
@@ -50,23 +52,58 @@ func (r *Reader) Verify(ctx context.Context) (*Report, error) {
 }
 
 func (r *Reader) verify(ctx context.Context) (*Report, error) {
-	head, count, err := r.extent()
+	parts := *r.parts.Load()
+	e, err := parts[len(parts)-1].extent()
 	if err != nil {
 		return nil, err
 	}
+	r.head.CompareAndSwap(nil, &e.head)
+	pruned := prunedParts(parts)
 	a := newAudit()
-	for value, err := range r.values(ctx, 0, head.Size) {
+	for page, err := range r.pages(ctx, 0, e.head.Size) {
+		if err == nil {
+			err = r.verifyPruned(a, page.first)
+		}
+		for i := 0; i < len(page.values) && a.tree.size == page.first+int64(i); i++ {
+			if err := r.verifyEntry(a, page.values[i]); err != nil {
+				return nil, err
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
-		if err := r.verifyEntry(a, value); err != nil {
-			return nil, err
-		}
 	}
-	if err := covers(head, count); err != nil {
+	if err := covers(e.head, e.count); err != nil {
 		return nil, err
 	}
-	return a.report(head)
+	if _, err := r.chain(parts, e, (*part).extent); err != nil {
+		return nil, err
+	}
+	if now := prunedParts(parts); now != pruned {
+		return nil, fmt.Errorf("%w meanwhile: verify again", ErrPruned)
+	}
+	report, err := a.report(e.head)
+	if err != nil {
+		return nil, err
+	}
+	return report, r.heldTo()
+}
+
+// verifyPruned takes over what pruned parts have left behind, up to entry n.
+func (r *Reader) verifyPruned(a *audit, n int64) error {
+	for a.tree.size < n {
+		p, until := partAt(*r.parts.Load(), a.tree.size)
+		indexes := upperHashes(p.first, until)
+		hashes, err := p.readHashes(indexes)
+		if err != nil {
+			return err
+		}
+		if err := a.tree.addBlocks(hashes); err != nil {
+			return err
+		}
+		a.gone = join(a.gone, span{p.first, until})
+	}
+	return nil
 }
 
 // verifyEntry verifies what is stored under the index that comes next.
@@ -154,6 +191,25 @@ type audit struct {
 	tree        tree
 	revisions   map[string]bool
 	first, last time.Time
+	gone        []span // what is not there
+	said        []span // what the last entry about it says was pruned
+}
+
+// A span is the entries [From, Until).
+type span struct {
+	From  int64 `json:"from"`
+	Until int64 `json:"until"`
+}
+
+func (s span) within(other span) bool { return other.From <= s.From && s.Until <= other.Until }
+
+// join appends a span to spans before it, in their order and as few as can be.
+func join(spans []span, s span) []span {
+	if n := len(spans); n > 0 && spans[n-1].Until == s.From {
+		spans[n-1].Until = s.Until
+		return spans
+	}
+	return append(spans, s)
 }
 
 func newAudit() *audit { return &audit{revisions: make(map[string]bool)} }
@@ -165,21 +221,51 @@ func (a *audit) line(line []byte) (hashes []tlog.Hash, revision string, err erro
 	if !bytes.HasPrefix(line, appendIndex(nil, n)) {
 		return nil, "", damaged(n, "does not have its index")
 	}
+	if revision, err = a.read(n, line); err != nil {
+		return nil, "", err
+	}
+	return a.tree.add(line), revision, nil
+}
+
+// read notes what line n says, and returns the revision it names.
+func (a *audit) read(n int64, line []byte) (revision string, err error) {
 	var entry struct {
-		Time     time.Time `json:"time"`
-		Revision string    `json:"revision"`
+		Time     time.Time      `json:"time"`
+		Kind     Kind           `json:"kind"`
+		Request  jsontext.Value `json:"request"`
+		Revision string         `json:"revision"`
 	}
 	if err := json.Unmarshal(line, &entry); err != nil {
-		return nil, "", damaged(n, "is not a strict JSON entry: %v", err)
+		return "", damaged(n, "is not a strict JSON entry: %v", err)
 	}
-	if n == 0 {
+	if a.first.IsZero() {
 		a.first = entry.Time
 	}
 	a.last = entry.Time
 	if entry.Revision != "" {
 		a.revisions[entry.Revision] = true
 	}
-	return a.tree.add(line), entry.Revision, nil
+	if entry.Kind != KindPruned {
+		return entry.Revision, nil
+	}
+	var what pruning
+	if err := json.Unmarshal(entry.Request, &what); err != nil {
+		return "", damaged(n, "does not say what was pruned: %v", err)
+	}
+	a.said = what.All
+	return entry.Revision, nil
+}
+
+// pruned returns how many entries are not there, if the last entry about it
+// says of all of them that they were pruned.
+func (a *audit) pruned() (n int64, err error) {
+	for _, gone := range a.gone {
+		if !slices.ContainsFunc(a.said, gone.within) {
+			return 0, damaged(gone.From, "is gone, with all before entry %d, and no entry says that it was pruned", gone.Until)
+		}
+		n += gone.Until - gone.From
+	}
+	return n, nil
 }
 
 // report closes the audit of a log that should have this head.
@@ -187,8 +273,13 @@ func (a *audit) report(head Head) (*Report, error) {
 	if got := a.tree.head(); got != head {
 		return nil, damaged(-1, "has the root %v, and its head %v", got.Root, head.Root)
 	}
+	pruned, err := a.pruned()
+	if err != nil {
+		return nil, err
+	}
 	return &Report{
 		Entries:   head.Size,
+		Pruned:    pruned,
 		Root:      head.Root,
 		Revisions: slices.Sorted(maps.Keys(a.revisions)),
 		FirstTime: a.first,

@@ -17,7 +17,7 @@ var ErrCoverage = errors.New("the tests try too little of the policies")
 // tried when it has determined a decision, a condition when it has been seen
 // to hold and when it has been seen not to: each of these counts alike.
 type Coverage struct {
-	Policies []PolicyCoverage `json:"policies"` // in the order of their ids
+	Policies []PolicyCoverage `json:"policies"` // in the order of their ids and files
 }
 
 // A PolicyCoverage counts the tests that had to do with a policy.
@@ -160,6 +160,35 @@ func (c Coverage) add(traces []evaluation.Trace, determining []string) {
 		if slices.Contains(determining, trace.Policy) {
 			p.Determining++
 		}
+	}
+}
+
+// merge adds what other tests have tried. The same policy is one, whoever it
+// was asked for.
+func (c *Coverage) merge(other Coverage) {
+	own := make(map[evaluation.Citation]int, len(c.Policies))
+	for i, p := range c.Policies {
+		own[p.Citation] = i
+	}
+	for _, p := range other.Policies {
+		if i, found := own[p.Citation]; found {
+			c.Policies[i].merge(p)
+		} else {
+			c.Policies = append(c.Policies, p)
+		}
+	}
+	slices.SortStableFunc(c.Policies, func(a, b PolicyCoverage) int {
+		return cmp.Or(strings.Compare(a.Policy, b.Policy), strings.Compare(a.File, b.File))
+	})
+}
+
+func (p *PolicyCoverage) merge(other PolicyCoverage) {
+	p.Reached += other.Reached
+	p.Determining += other.Determining
+	for i, c := range other.Conditions {
+		p.Conditions[i].True += c.True
+		p.Conditions[i].False += c.False
+		p.Conditions[i].Errors += c.Errors
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/goccy/go-yaml"
 
+	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -25,19 +27,19 @@ var ErrNoTest = errors.New("this entry makes no test")
 // records no evaluation, whose request is masked, or whose numbers YAML cannot
 // carry.
 func FromEntry(line []byte) ([]byte, error) {
-	var e entry
-	if err := json.Unmarshal(line, &e); err != nil {
-		return nil, fmt.Errorf("read log entry: %w", err)
+	e, err := evaluation.ReadEntry(line)
+	if err != nil {
+		return nil, err
 	}
-	logged, err := e.decisions()
+	logged, err := decided(evaluation.Decisions(e))
 	if err != nil {
 		return nil, fmt.Errorf("%w: decision %s: %w", ErrNoTest, e.ID, err)
 	}
 	var file testFile
 	for _, d := range logged {
-		row, err := d.row()
+		row, err := rowOf(d)
 		if err != nil {
-			return nil, fmt.Errorf("%w: decision %s: %w", ErrNoTest, d.id, err)
+			return nil, fmt.Errorf("%w: decision %s: %w", ErrNoTest, d.ID, err)
 		}
 		file.Tests = append(file.Tests, row)
 	}
@@ -48,69 +50,13 @@ func FromEntry(line []byte) ([]byte, error) {
 	return out, readsBack(out, logged)
 }
 
-// An entry is what of a line of the decision log a test is made of.
-type entry struct {
-	ID      string         `json:"id"`
-	Time    time.Time      `json:"time"`
-	Kind    string         `json:"kind"`
-	Request jsontext.Value `json:"request"`
-	answer
-	Evaluations []answer `json:"evaluations"`
-	Masked      []string `json:"masked"`
-}
-
-type answer struct {
-	Decision    bool     `json:"decision"`
-	Policies    []string `json:"policies"`
-	Obligations []struct {
-		Type string `json:"type"`
-	} `json:"obligations"`
-}
-
-// A logged is one decision of an entry.
-type logged struct {
-	id      string
-	time    time.Time
-	request *authzen.EvaluationRequest
-	answer
-}
-
-// decisions returns the decisions of an entry, as they are addressed.
-func (e *entry) decisions() ([]logged, error) {
-	if len(e.Masked) > 0 {
-		return nil, fmt.Errorf("it is masked at %s", strings.Join(e.Masked, ", "))
+// decided returns the decisions that had a request to decide.
+func decided(all []evaluation.Logged, err error) ([]evaluation.Logged, error) {
+	all = slices.DeleteFunc(all, func(l evaluation.Logged) bool { return l.Request == nil })
+	if err == nil && len(all) == 0 {
+		err = errors.New("none of its items could be decided")
 	}
-	switch e.Kind {
-	case "evaluation":
-		var request authzen.EvaluationRequest
-		if err := authzen.Unmarshal(e.Request, &request); err != nil {
-			return nil, err
-		}
-		return []logged{{e.ID, e.Time, &request, e.answer}}, nil
-	case "evaluations":
-		return e.items()
-	}
-	return nil, fmt.Errorf("it records no evaluation but %q", e.Kind)
-}
-
-// items returns the decisions of a batch, which may have ended before its last
-// item.
-func (e *entry) items() ([]logged, error) {
-	var batch authzen.EvaluationsRequest
-	if err := authzen.Unmarshal(e.Request, &batch); err != nil {
-		return nil, err
-	}
-	var out []logged
-	for i, item := range batch.Items()[:min(len(batch.Evaluations), len(e.Evaluations))] {
-		if item.Err != nil {
-			continue // denied as it stands, without a request to decide
-		}
-		out = append(out, logged{fmt.Sprintf("%s.%d", e.ID, i), e.Time, item.Request, e.Evaluations[i]})
-	}
-	if out == nil {
-		return nil, errors.New("none of its items could be decided")
-	}
-	return out, nil
+	return all, err
 }
 
 // A testFile is a file of tests as it is written.
@@ -118,8 +64,8 @@ type testFile struct {
 	Tests []*row `yaml:"tests"`
 }
 
-func (d logged) row() (*row, error) {
-	body, err := json.Marshal(d.request)
+func rowOf(d evaluation.Logged) (*row, error) {
+	body, err := json.Marshal(d.Request)
 	if err != nil {
 		return nil, err
 	}
@@ -127,29 +73,29 @@ func (d logged) row() (*row, error) {
 		return nil, err
 	}
 	out := row{
-		Name:        d.name(),
-		Time:        d.time.UTC().Format(time.RFC3339Nano),
+		Name:        nameOf(d),
+		Time:        d.Time.UTC().Format(time.RFC3339Nano),
 		Request:     new(request),
 		Decision:    &d.Decision,
 		Policies:    new([]string),
 		Obligations: new([]string),
 	}
 	*out.Policies = sorted(d.Policies)
-	for _, o := range d.answer.Obligations {
+	for _, o := range d.Obligations {
 		*out.Obligations = append(*out.Obligations, o.Type)
 	}
 	*out.Obligations = sorted(*out.Obligations)
 	return &out, yaml.Unmarshal(body, out.Request)
 }
 
-// name says what was decided, in the words of the request.
-func (d logged) name() string {
+// nameOf says what was decided, in the words of the request.
+func nameOf(d evaluation.Logged) string {
 	may := "may not"
 	if d.Decision {
 		may = "may"
 	}
-	r := d.request
-	return fmt.Sprintf("%s %s %s %s %s %s (decision %s)", r.Subject.Type, r.Subject.ID, may, r.Action.Name, r.Resource.Type, r.Resource.ID, d.id)
+	r := d.Request
+	return fmt.Sprintf("%s %s %s %s %s %s (decision %s)", r.Subject.Type, r.Subject.ID, may, r.Action.Name, r.Resource.Type, r.Resource.ID, d.ID)
 }
 
 // plain returns JSON in which each number has the one form that YAML reads as
@@ -192,14 +138,14 @@ func quoted(text string) ([]byte, error) {
 }
 
 // readsBack reports tests that would be read otherwise than they were meant.
-func readsBack(src []byte, want []logged) error {
+func readsBack(src []byte, want []evaluation.Logged) error {
 	tests, faults := parse("", src)
 	if len(faults) > 0 {
 		return fmt.Errorf("%w: it would not be read: %w", ErrNoTest, faults)
 	}
 	for i, test := range tests {
-		if !sameRequest(test.Request, want[i].request) {
-			return fmt.Errorf("%w: decision %s: its request would be read otherwise", ErrNoTest, want[i].id)
+		if !sameRequest(test.Request, want[i].Request) {
+			return fmt.Errorf("%w: decision %s: its request would be read otherwise", ErrNoTest, want[i].ID)
 		}
 	}
 	return nil

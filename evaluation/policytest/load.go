@@ -22,6 +22,7 @@ import (
 // A Test is a request and what is wanted of it.
 type Test struct {
 	Name     string
+	Tenant   string // whose test it is; "" for one of the store's root
 	File     string // path from the root of the policy store
 	Line     int    // from 1
 	Request  *authzen.EvaluationRequest
@@ -39,12 +40,16 @@ type Expectation struct {
 }
 
 // Load reads the tests of the policy store at the root of fsys, in the order
-// of their files. The error is an [evaluation.Faults] with everything that is
-// wrong in them.
+// of their files, those of tenants last. The error is an [evaluation.Faults]
+// with everything that is wrong in them.
 func Load(fsys fs.FS) ([]Test, error) {
-	names, err := fs.Glob(fsys, "tests/*.yaml")
-	if err != nil {
-		return nil, fmt.Errorf("list policy tests: %w", err)
+	var names []string
+	for _, pattern := range []string{"tests/*.yaml", "tenants/*/tests/*.yaml"} {
+		found, err := fs.Glob(fsys, pattern)
+		if err != nil {
+			return nil, fmt.Errorf("list policy tests: %w", err)
+		}
+		names = append(names, found...)
 	}
 	var tests []Test
 	var faults evaluation.Faults
@@ -87,11 +92,21 @@ func parse(name string, src []byte) (tests []Test, faults evaluation.Faults) {
 			faults = append(faults, fault(name, line(node), err))
 			continue
 		}
-		test.File, test.Line = name, line(node)
+		test.Tenant, test.File, test.Line = tenantOf(name), name, line(node)
 		names[test.Name] = true
 		tests = append(tests, test)
 	}
 	return tests, faults
+}
+
+// tenantOf returns the tenant whose file of tests it is.
+func tenantOf(name string) string {
+	below, ok := strings.CutPrefix(name, "tenants/")
+	if !ok {
+		return ""
+	}
+	tenant, _, _ := strings.Cut(below, "/")
+	return tenant
 }
 
 // rows reads the one document of a file.

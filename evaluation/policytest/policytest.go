@@ -19,10 +19,11 @@
 // passes. Keys that are not known are faults, a name stands for one test of its
 // file, and a request is read as strictly as one from a PEP.
 //
-// Tests are in files tests/*.yaml of the store. They are no part of a snapshot:
-// a change of a test is no new revision.
+// Tests are in files tests/*.yaml of the store, and tests of a tenant in
+// tenants/<tenant>/tests/*.yaml. They are no part of a snapshot: a change of a
+// test is no new revision.
 //
-// [Run] decides the requests and says what of the policies they have tried: a
+// [RunStore] decides the requests and says what of the policies they have tried: a
 // [Report] is written as text, JSON or JUnit XML. [FromEntry] makes a test of
 // a decision in the log.
 package policytest

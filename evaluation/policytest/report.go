@@ -115,6 +115,7 @@ type coverageJSON struct {
 
 type resultJSON struct {
 	Name        string                  `json:"name"`
+	Tenant      string                  `json:"tenant,omitzero"`
 	File        string                  `json:"file"`
 	Line        int                     `json:"line"`
 	Pass        bool                    `json:"pass"`
@@ -129,6 +130,7 @@ type resultJSON struct {
 func (r Result) json() resultJSON {
 	out := resultJSON{
 		Name:        r.Test.Name,
+		Tenant:      r.Test.Tenant,
 		File:        r.Test.File,
 		Line:        r.Test.Line,
 		Pass:        r.Pass(),

@@ -23,17 +23,10 @@ const (
 
 // A Decision is what an approver says of a request.
 type Decision struct {
-	Decision string          `json:"decision"` // approve or deny
-	Approver authzen.Subject `json:"approver"`
-	Comment  string          `json:"comment,omitzero"`
-	Items    []int           `json:"items,omitempty"`         // of a bulk request, from 0; none is all
-	Until    time.Time       `json:"approved_until,omitzero"` // sooner than the template says
-}
-
-// A Revocation ends an approval.
-type Revocation struct {
-	Approver authzen.Subject `json:"approver"`
-	Reason   string          `json:"reason,omitzero"`
+	Decision string    `json:"decision"` // approve or deny
+	Comment  string    `json:"comment,omitzero"`
+	Items    []int     `json:"items,omitempty"`         // of a bulk request, from 0; none is all
+	Until    time.Time `json:"approved_until,omitzero"` // sooner than the template says
 }
 
 // Channels by which a request is decided.
@@ -44,7 +37,7 @@ const (
 
 // Decide carries out what an approver says of a pending request, if policies
 // let this approver.
-func (s *Service) Decide(ctx context.Context, id string, d Decision) (*Request, error) {
+func (s *Service) Decide(ctx context.Context, id string, by authzen.Subject, d Decision) (*Request, error) {
 	if d.Decision != "approve" && d.Decision != "deny" {
 		return nil, authzen.Invalid("/decision", "must be approve or deny")
 	}
@@ -55,7 +48,7 @@ func (s *Service) Decide(ctx context.Context, id string, d Decision) (*Request, 
 	if err != nil {
 		return nil, err
 	}
-	vote := Vote{Approver: authzen.Subject{Type: d.Approver.Type, ID: d.Approver.ID}, Approve: d.Decision == "approve", Comment: d.Comment, Channel: channelAdmin}
+	vote := Vote{Approver: authzen.Subject{Type: by.Type, ID: by.ID}, Approve: d.Decision == "approve", Comment: d.Comment, Channel: channelAdmin}
 	return s.vote(ctx, r, event{kind: eventVote, items: d.Items, vote: vote, until: d.Until.UTC()})
 }
 
@@ -146,16 +139,16 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 }
 
 // Revoke ends an approval at once.
-func (s *Service) Revoke(ctx context.Context, approvalID string, v Revocation) (*Request, error) {
+func (s *Service) Revoke(ctx context.Context, approvalID string, by authzen.Subject, reason string) (*Request, error) {
 	r, i, err := s.approved(ctx, approvalID)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.may(ctx, actionRevoke, v.Approver, r, &r.Items[i]); err != nil {
+	if err := s.may(ctx, actionRevoke, by, r, &r.Items[i]); err != nil {
 		return nil, err
 	}
-	by := Vote{Approver: authzen.Subject{Type: v.Approver.Type, ID: v.Approver.ID}, Channel: channelAdmin}
-	return s.apply(ctx, r.ID, event{kind: eventRevoke, items: []int{i}, vote: by, reason: v.Reason})
+	vote := Vote{Approver: authzen.Subject{Type: by.Type, ID: by.ID}, Channel: channelAdmin}
+	return s.apply(ctx, r.ID, event{kind: eventRevoke, items: []int{i}, vote: vote, reason: reason})
 }
 
 // Cancel ends what of a request is pending, for the caller that made it.

@@ -95,10 +95,10 @@ type Standing struct {
 
 // A VerifiedApproval is an approval that stands, as policies see it.
 type VerifiedApproval struct {
-	ID        string
-	Template  string
-	Approvers []Subject
-	Until     time.Time
-	Channel   string // by which way it was given
-	UsesLeft  int    // this one included
+	ID        string    `json:"id"`
+	Template  string    `json:"template"`
+	Approvers []Subject `json:"approvers"`
+	Until     time.Time `json:"until"`
+	Channel   string    `json:"channel"`            // by which way it was given
+	UsesLeft  int       `json:"uses_left,omitzero"` // this one included
 }

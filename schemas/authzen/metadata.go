@@ -21,6 +21,9 @@ type Metadata struct {
 const (
 	PathEvaluation     = "/access/v1/evaluation"
 	PathEvaluations    = "/access/v1/evaluations"
+	PathSearchSubject  = "/access/v1/search/subject"
+	PathSearchResource = "/access/v1/search/resource"
+	PathSearchAction   = "/access/v1/search/action"
 	PathMetadata       = "/.well-known/authzen-configuration"
 	PathRequests       = "/access/v1/requests"
 	PathRequestSchemas = "/access/v1/schemas"

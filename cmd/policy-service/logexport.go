@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+type logExportCmd struct {
+	stateFlag
+	filterFlags
+	Format string `help:"Form of the entries: ${enum}." enum:"jsonl,csv,ocsf" default:"jsonl" placeholder:"FORMAT"`
+	Bundle string `help:"File to write a bundle to, which others can verify, instead." placeholder:"FILE"`
+	Cursor string `help:"File that keeps how far the export came, for the next to go on from there." placeholder:"FILE"`
+}
+
+func (c *logExportCmd) Run(ctx context.Context) error {
+	log, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if c.Bundle != "" {
+		return writeTo(c.Bundle, func(w io.Writer) error { return log.bundle(ctx, w, c.filter()) })
+	}
+	f := c.filter()
+	if f.From, err = readCursor(c.Cursor, f.From); err != nil {
+		return err
+	}
+	until, err := c.export(ctx, log, f)
+	if err != nil {
+		return err
+	}
+	return writeCursor(c.Cursor, until)
+}
+
+// export writes the entries to standard output, and tells on standard error
+// how far it is. It returns the index to go on from.
+func (c *logExportCmd) export(ctx context.Context, log logSource, f decisionlog.Filter) (next int64, err error) {
+	encoder, err := decisionlog.NewEncoder(os.Stdout, c.Format)
+	if err != nil {
+		return 0, err
+	}
+	p := &progress{next: f.From, told: time.Now(), silent: c.Cursor == ""}
+	err = eachLine(ctx, log, f, func(line []byte) error {
+		if err := encoder.Encode(line); err != nil {
+			return err
+		}
+		return p.step(line)
+	})
+	p.tell()
+	return p.next, errors.Join(err, encoder.Flush())
+}
+
+// eachLine calls fn with each line that f selects. The log may be written to
+// meanwhile.
+func eachLine(ctx context.Context, log logSource, f decisionlog.Filter, fn func(line []byte) error) error {
+	r, w := io.Pipe()
+	exported := make(chan error, 1)
+	go func() {
+		err := log.export(ctx, w, f)
+		exported <- err
+		w.CloseWithError(err)
+	}()
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return <-exported
+		}
+		if err == nil {
+			err = fn(line[:len(line)-1])
+		}
+		if err != nil {
+			r.CloseWithError(err)
+			<-exported
+			return err
+		}
+	}
+}
+
+// A progress tells how far an export is.
+type progress struct {
+	entries, next int64
+	told          time.Time
+	silent        bool // until the end of a second
+}
+
+func (p *progress) step(line []byte) error {
+	index, ok := decisionlog.Index(line)
+	if !ok {
+		return fmt.Errorf("a line without an index: %.80s", line)
+	}
+	p.entries, p.next = p.entries+1, index+1
+	if time.Since(p.told) >= time.Second {
+		p.silent = false
+		p.tell()
+	}
+	return nil
+}
+
+func (p *progress) tell() {
+	if !p.silent {
+		fmt.Fprintf(os.Stderr, "exported %d entries, next is index %d\n", p.entries, p.next)
+		p.told = time.Now()
+	}
+}
+
+// readCursor returns where the last export came to, or from if there was none.
+func readCursor(file string, from int64) (int64, error) {
+	if file == "" {
+		return from, nil
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return from, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read cursor: %w", err)
+	}
+	next, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || next < 0 {
+		return 0, fmt.Errorf("read cursor: %s has no index in it", file)
+	}
+	return max(from, next), nil
+}
+
+// writeCursor keeps how far an export came. It is written last: an export that
+// breaks off is repeated, and leaves nothing out.
+func writeCursor(file string, next int64) error {
+	if file == "" {
+		return nil
+	}
+	if err := writeTo(file, func(w io.Writer) error { _, err := fmt.Fprintln(w, next); return err }); err != nil {
+		return fmt.Errorf("write cursor: %w", err)
+	}
+	return nil
+}
+
+// writeTo writes a file, whole or not at all.
+func writeTo(path string, write func(io.Writer) error) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".policy-service-*")
+	if err != nil {
+		return err
+	}
+	err = write(file)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return os.Rename(file.Name(), path)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+type logReplayCmd struct {
+	stateFlag
+	filterFlags
+	Candidate string `help:"Directory of the policy store to decide by." placeholder:"DIR" required:""`
+	JSON      bool   `name:"json" help:"Print the report as JSON."`
+}
+
+// Run decides again what was logged. A candidate that widens is exit code 3,
+// an entry that its own policies do not give 4.
+func (c *logReplayCmd) Run(ctx context.Context) error {
+	candidate, err := compileStore(c.Candidate)
+	if err != nil {
+		return err
+	}
+	log, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	replay := evaluation.NewReplay(candidate, func(revision string) (map[string][]byte, error) {
+		return decisionlog.ReadArchive(c.State, revision)
+	})
+	if err := eachLine(ctx, log, c.filter(), replay.Add); err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	return c.print(replay.Report())
+}
+
+func (c *logReplayCmd) print(report *evaluation.ReplayReport) (err error) {
+	if c.JSON {
+		err = printJSON(report)
+	} else {
+		err = report.Text(os.Stdout)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(report.Unfaithful) > 0:
+		return exitError(exitIntegrity)
+	case report.Widens():
+		return exitError(exitDeny)
+	}
+	return nil
+}

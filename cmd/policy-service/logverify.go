@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+type logVerifyCmd struct {
+	stateFlag
+	Checkpoint string `help:"File of an earlier checkpoint, all of which the log must have." placeholder:"FILE" xor:"what"`
+	Bundle     string `help:"File of a bundle to verify instead of the log." placeholder:"FILE" xor:"what"`
+	Proof      string `help:"File of a proof to verify instead of the log." placeholder:"FILE" xor:"what"`
+	Key        string `help:"File of the public keys, one a line; those in the state directory without it. They prove something to whoever has them from elsewhere." placeholder:"FILE"`
+	JSON       bool   `name:"json" help:"Print the report as JSON."`
+}
+
+func (c *logVerifyCmd) Run(ctx context.Context) error {
+	switch {
+	case c.Bundle != "":
+		return c.verifyBundle()
+	case c.Proof != "":
+		return c.verifyProof()
+	}
+	report, err := c.verify(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Checkpoint != "" {
+		if err := c.verifySince(ctx); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return printJSON(report)
+	}
+	_, err = fmt.Printf("verified: %d entries, %d revisions, %s\nroot %s\n", report.Entries, len(report.Revisions), gaps(report.Pruned), report.Root)
+	return err
+}
+
+func gaps(pruned int64) string {
+	if pruned == 0 {
+		return "no gap"
+	}
+	return fmt.Sprintf("no gap but for %d entries that were pruned", pruned)
+}
+
+// verify verifies the whole log.
+func (c *logVerifyCmd) verify(ctx context.Context) (*decisionlog.Report, error) {
+	report, err := decisionlog.Verify(ctx, c.State)
+	if errors.Is(err, decisionlog.ErrLocked) {
+		return c.verifyRunning(ctx)
+	}
+	return report, explained(err, c.State)
+}
+
+// verifyRunning verifies the log of the server that runs on the state
+// directory: it asks for all of it, and recomputes the root from the entries
+// and the hashes of what was pruned.
+func (c *logVerifyCmd) verifyRunning(ctx context.Context) (*decisionlog.Report, error) {
+	file, err := os.CreateTemp("", "policy-service-*.zip")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	if err := logServer(c.State).bundle(ctx, file, decisionlog.Filter{}); err != nil {
+		return nil, err
+	}
+	report, err := c.verifyFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return &decisionlog.Report{
+		Entries:   report.Size,
+		Pruned:    report.Size - report.Entries,
+		Root:      report.Root,
+		Revisions: report.Revisions,
+	}, nil
+}
+
+func (c *logVerifyCmd) verifyFile(file *os.File) (*decisionlog.BundleReport, error) {
+	keys, err := c.keys()
+	if err != nil {
+		return nil, err
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	return decisionlog.VerifyBundle(file, size, keys)
+}
+
+func (c *logVerifyCmd) verifyBundle() error {
+	file, err := os.Open(c.Bundle)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	report, err := c.verifyFile(file)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(report)
+	}
+	_, err = fmt.Printf("verified: %d entries (%d to %d) of the %d in %s\nroot %s\n",
+		report.Entries, report.First, report.Last, report.Size, report.Origin, report.Root)
+	return err
+}
+
+func (c *logVerifyCmd) verifyProof() error {
+	text, err := os.ReadFile(c.Proof)
+	if err != nil {
+		return err
+	}
+	var proof decisionlog.Proof
+	if err := json.Unmarshal(text, &proof); err != nil {
+		return fmt.Errorf("read proof: %w", err)
+	}
+	now, err := c.check(&proof)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(now)
+	}
+	if proof.Earlier == "" {
+		_, err = fmt.Printf("verified: entry %d is in %s\n%s\n", proof.Index, now.Origin, proof.Line)
+		return err
+	}
+	_, err = fmt.Printf("verified: %s continues the checkpoint, with %d entries\nroot %s\n", now.Origin, now.Size, now.Root)
+	return err
+}
+
+// verifySince verifies that the log continues a checkpoint.
+func (c *logVerifyCmd) verifySince(ctx context.Context) error {
+	earlier, err := os.ReadFile(c.Checkpoint)
+	if err != nil {
+		return err
+	}
+	log, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	proof, err := log.proveSince(ctx, earlier)
+	if err != nil {
+		return err
+	}
+	_, err = c.check(proof)
+	return err
+}
+
+func (c *logVerifyCmd) check(proof *decisionlog.Proof) (*decisionlog.Checkpoint, error) {
+	keys, err := c.keys()
+	if err != nil {
+		return nil, err
+	}
+	return proof.Verify(keys)
+}
+
+func (c *logVerifyCmd) keys() ([]string, error) {
+	if c.Key == "" {
+		return logKeys(c.State)
+	}
+	return readKeys(c.Key)
+}
+
+func readKeys(file string) ([]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read public keys: %w", err)
+	}
+	return strings.Fields(string(text)), nil
+}
+
+// logKeys reads the public keys that a log keeps of itself.
+func logKeys(state string) ([]string, error) {
+	return readKeys(filepath.Join(state, decisionlog.PublicKeys))
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+// A verdict is what a verifier says of a bundle: a line about it, or which
+// entry is at fault.
+type verdict struct {
+	good  bool
+	says  string // of a good one
+	index string // of the first entry that is not as it was, if it can tell
+}
+
+var entryNumber = regexp.MustCompile(`entry (\d+)`)
+
+func verdictOf(says string, err error) verdict {
+	if err == nil {
+		return verdict{good: true, says: strings.TrimSpace(says)}
+	}
+	var v verdict
+	if m := entryNumber.FindStringSubmatch(err.Error()); m != nil {
+		v.index = m[1]
+	}
+	return v
+}
+
+// ours is the verdict of the package that writes bundles.
+func ours(t testing.TB, path string, keys []string) verdict {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := decisionlog.VerifyBundle(file, info.Size(), keys)
+	if err != nil {
+		var integrity *decisionlog.IntegrityError
+		if !errors.As(err, &integrity) {
+			t.Errorf("%v, want an IntegrityError", err)
+		}
+		return verdictOf("", err)
+	}
+	return verdictOf(fmt.Sprintf("verified: %d entries (%d to %d) of the %d in %s\nroot %s", r.Entries, r.First, r.Last, r.Size, r.Origin, r.Root), nil)
+}
+
+// python is the verdict of the script, which shares nothing with the others.
+func python(t testing.TB, path, keyFile string) verdict {
+	t.Helper()
+	interpreter, err := exec.LookPath("python3")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("there is no python3, and in CI there has to be")
+		}
+		t.Skip("there is no python3 here; in CI there has to be")
+	}
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(t.Context(), interpreter, "testdata/verify_log.py", path, keyFile)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err = command.Run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() == 4 {
+		return verdictOf("", errors.New(stderr.String()))
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	return verdictOf(stdout.String(), nil)
+}
+
+// A fixture is a log, and the bundles of it.
+type fixture struct {
+	keys    []string
+	keyFile string
+	bundles map[string][]byte
+}
+
+// newFixture makes a log of 1,100 entries, of which a segment is pruned.
+func newFixture(t testing.TB) fixture {
+	t.Helper()
+	dir := t.TempDir()
+	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	l, err := decisionlog.Open(dir, decisionlog.Config{Durability: decisionlog.Batched, SegmentBytes: 1, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f := fixture{keyFile: filepath.Join(dir, "checkpoint", "key.pub"), bundles: make(map[string][]byte)}
+	f.add(t, l, "empty", decisionlog.Filter{})
+	for n := range 1100 {
+		e := decisionlog.Entry{
+			ID: fmt.Sprint("entry-", n), Time: now, Tenant: []string{"acme", "initech", "hooli"}[n%3], Kind: decisionlog.KindEvaluation,
+			Request: jsontext.Value(`{"subject":{"type":"user","id":"alice"}}`), Result: &decisionlog.Result{Decision: n%2 == 0},
+		}
+		if err := l.Append(context.Background(), &e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); l.Head().Size < 1100; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the log does not get on")
+		}
+	}
+	deny := false
+	f.add(t, l, "whole", decisionlog.Filter{})
+	f.add(t, l, "range", decisionlog.Filter{From: 300, Until: 333})
+	f.add(t, l, "one", decisionlog.Filter{ID: "entry-513"})
+	f.add(t, l, "none", decisionlog.Filter{ID: "nothing"})
+	f.add(t, l, "denials of a tenant", decisionlog.Filter{Tenant: "acme", Decision: &deny})
+	if _, err := l.Prune(t.Context(), decisionlog.Retention{Bytes: 100_000, Hold: []decisionlog.Period{}}); err != nil {
+		t.Fatal(err)
+	}
+	f.add(t, l, "pruned", decisionlog.Filter{})
+	if f.keys, err = l.Keys(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) add(t testing.TB, l *decisionlog.Log, name string, selects decisionlog.Filter) {
+	t.Helper()
+	var out bytes.Buffer
+	if _, err := l.WriteBundle(t.Context(), &out, selects); err != nil {
+		t.Fatal(err)
+	}
+	f.bundles[name] = out.Bytes()
+}
+
+// judge holds that all verifiers say the same of a bundle, the script only if
+// it is asked.
+func (f *fixture) judge(t testing.TB, name string, content []byte, ask bool) verdict {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "bundle.zip")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := ours(t, path, f.keys)
+	if got := verdictOf(verify(path, f.keys)); got != want {
+		t.Errorf("%s: verify-log says %+v, the package %+v", name, got, want)
+	}
+	if !ask {
+		return want
+	}
+	if got := python(t, path, f.keyFile); got != want {
+		t.Errorf("%s: the script says %+v, the package %+v", name, got, want)
+	}
+	return want
+}
+
+func TestGoodBundles(t *testing.T) {
+	f := newFixture(t)
+	for name, content := range f.bundles {
+		if v := f.judge(t, name, content, true); !v.good {
+			t.Errorf("%s is not verified: %+v", name, v)
+		} else {
+			t.Logf("%s: %s", name, v.says)
+		}
+	}
+}
+
+// members takes a bundle apart.
+func members(t testing.TB, content []byte) (names []string, all map[string][]byte) {
+	t.Helper()
+	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = make(map[string][]byte)
+	for _, file := range archive.File {
+		r, err := file.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, all[file.Name] = append(names, file.Name), text
+	}
+	return names, all
+}
+
+// assemble makes a bundle of members, those that are nil left out.
+func assemble(t testing.TB, names []string, all map[string][]byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	archive := zip.NewWriter(&out)
+	for _, name := range names {
+		if all[name] == nil {
+			continue
+		}
+		w, err := archive.Create(name)
+		if err == nil {
+			_, err = w.Write(all[name])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// A tampering changes the members of a bundle.
+type tampering struct {
+	name   string
+	change func(all map[string][]byte)
+}
+
+// lines applies a change to the lines of a member.
+func lines(all map[string][]byte, name string, change func([][]byte) [][]byte) {
+	all[name] = bytes.Join(change(slices.Collect(bytes.Lines(all[name]))), nil)
+}
+
+// tamperings are the kinds there are, each at a place that r chooses.
+func tamperings(r *rand.Rand, other map[string][]byte) []tampering {
+	flip := func(name string) func(map[string][]byte) {
+		return func(all map[string][]byte) { all[name][r.IntN(len(all[name]))] ^= 1 << r.IntN(8) }
+	}
+	entries := func(change func([][]byte) [][]byte) func(map[string][]byte) {
+		return func(all map[string][]byte) { lines(all, "entries.jsonl", change) }
+	}
+	return []tampering{
+		{"a bit of an entry", flip("entries.jsonl")},
+		{"a bit of a hash", flip("hashes")},
+		{"a bit of the checkpoint", flip("checkpoint")},
+		{"a bit of the manifest", flip("manifest")},
+		{"an entry less", entries(func(l [][]byte) [][]byte { i := r.IntN(len(l)); return slices.Delete(l, i, i+1) })},
+		{"an entry twice", entries(func(l [][]byte) [][]byte { i := r.IntN(len(l)); return slices.Insert(l, i, l[i]) })},
+		{"two entries swapped", entries(func(l [][]byte) [][]byte {
+			i := r.IntN(len(l) - 1)
+			l[i], l[i+1] = l[i+1], l[i]
+			return l
+		})},
+		{"an entry forged", entries(func(l [][]byte) [][]byte {
+			i := r.IntN(len(l))
+			l[i] = bytes.Replace(l[i], []byte(`"alice"`), []byte(`"mallory"`), 1)
+			return l
+		})},
+		{"an entry and its hash less", func(all map[string][]byte) {
+			cut := func(l [][]byte) [][]byte { return l[:len(l)-1] }
+			lines(all, "entries.jsonl", cut)
+			lines(all, "hashes", cut)
+		}},
+		{"the tail cut off", entries(func(l [][]byte) [][]byte { return l[:r.IntN(len(l))] })},
+		{"half an entry", func(all map[string][]byte) {
+			all["entries.jsonl"] = all["entries.jsonl"][:len(all["entries.jsonl"])-1-r.IntN(30)]
+		}},
+		{"a hash more", func(all map[string][]byte) {
+			lines(all, "hashes", func(l [][]byte) [][]byte { return append(l, l[0]) })
+		}},
+		{"a hash less", func(all map[string][]byte) { lines(all, "hashes", func(l [][]byte) [][]byte { return l[1:] }) }},
+		{"another log's checkpoint", func(all map[string][]byte) { all["checkpoint"] = other["checkpoint"] }},
+		{"another bundle's checkpoint", func(all map[string][]byte) { all["checkpoint"] = other["older checkpoint"] }},
+		{"another bundle's manifest", func(all map[string][]byte) { all["manifest"] = other["manifest"] }},
+		{"no manifest", func(all map[string][]byte) { all["manifest"] = nil }},
+		{"no hashes", func(all map[string][]byte) { all["hashes"] = nil }},
+	}
+}
+
+// TestTamperedBundles changes bundles in every way there is. All three
+// verifiers find it, and say the same entry where they can tell. The control
+// is a bundle that is taken apart and put together again.
+func TestTamperedBundles(t *testing.T) {
+	f := newFixture(t)
+	other := newFixture(t)
+	_, foreign := members(t, other.bundles["whole"])
+	_, older := members(t, f.bundles["empty"])
+	_, none := members(t, f.bundles["none"])
+	foreign["older checkpoint"], foreign["manifest"] = older["checkpoint"], none["manifest"]
+	for _, bundle := range []string{"range", "denials of a tenant", "pruned"} {
+		r := rand.New(rand.NewPCG(1, uint64(len(bundle))))
+		names, all := members(t, f.bundles[bundle])
+		if v := f.judge(t, "control", assemble(t, names, all), true); !v.good {
+			t.Errorf("%s: put together again it is not verified: %+v", bundle, v)
+		}
+		for _, tamper := range tamperings(r, foreign) {
+			for round := range 2 {
+				_, all := members(t, f.bundles[bundle])
+				tamper.change(all)
+				name := bundle + ": " + tamper.name
+				if v := f.judge(t, name, assemble(t, names, all), round == 0 && bundle == "denials of a tenant"); v.good {
+					t.Errorf("%s: it is verified", name)
+				}
+			}
+		}
+	}
+}
+
+// TestTamperedFile changes bits of the file itself. What a ZIP file says in two
+// places, verifiers may read in either; none may take what is not the entries.
+func TestTamperedFile(t *testing.T) {
+	f := newFixture(t)
+	good := f.bundles["range"]
+	_, want := members(t, good)
+	r := rand.New(rand.NewPCG(2, 3))
+	path := filepath.Join(t.TempDir(), "bundle.zip")
+	found := 0
+	for range 200 {
+		changed := bytes.Clone(good)
+		changed[r.IntN(len(changed))] ^= 1 << r.IntN(8)
+		if err := os.WriteFile(path, changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range map[string]verdict{"the package": ours(t, path, f.keys), "verify-log": verdictOf(verify(path, f.keys))} {
+			if !v.good {
+				found++
+				continue
+			}
+			if _, got := members(t, changed); !bytes.Equal(got["entries.jsonl"], want["entries.jsonl"]) {
+				t.Errorf("%s takes another bundle", name)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no change is found")
+	}
+}

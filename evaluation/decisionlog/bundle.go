@@ -1,0 +1,198 @@
+package decisionlog
+
+import (
+	"archive/zip"
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// A bundle is entries of a log with all that it takes to verify them: a ZIP
+// file whose members docs/decision-log.md describes.
+const (
+	bundleEntries    = "entries.jsonl"
+	bundleHashes     = "hashes"
+	bundleCheckpoint = "checkpoint"
+	bundleManifest   = "manifest"
+
+	bundleFormat = "policy-service decision log bundle 1"
+)
+
+// WriteBundle writes to w a bundle of the entries that f selects from the log,
+// under a checkpoint of the head as it is now. It returns the number of
+// entries.
+func (r *Reader) WriteBundle(ctx context.Context, w io.Writer, f Filter) (entries int64, err error) {
+	n, err := openNotary(r.dir)
+	if err != nil {
+		return 0, err
+	}
+	signed, err := n.checkpoint(r.Head())
+	if err != nil {
+		return 0, err
+	}
+	if f.Until == 0 || f.Until > signed.Size {
+		f.Until = signed.Size
+	}
+	pruned := prunedParts(*r.parts.Load())
+	b := &bundleWriter{zip: zip.NewWriter(w), reader: r, size: signed.Size}
+	err = errors.Join(
+		b.member(bundleEntries, func(w io.Writer) error { return b.entries(ctx, w, f) }),
+		b.member(bundleHashes, func(w io.Writer) error { return b.hashes(w) }),
+		b.member(bundleCheckpoint, func(w io.Writer) error { _, err := io.WriteString(w, signed.Note); return err }),
+	)
+	if err == nil && prunedParts(*r.parts.Load()) != pruned {
+		err = fmt.Errorf("%w meanwhile: try again", ErrPruned)
+	}
+	if err == nil {
+		err = b.manifest(n, f)
+	}
+	if err == nil {
+		err = b.zip.Close()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write bundle: %w", err)
+	}
+	return int64(len(b.picked)), nil
+}
+
+type bundleWriter struct {
+	zip    *zip.Writer
+	reader *Reader
+	size   int64   // of the log
+	picked []int64 // indexes of the entries
+	sums   string  // a line "sha256 <hex> <name>\n" for each member
+}
+
+// member writes a member of the bundle.
+func (b *bundleWriter) member(name string, write func(io.Writer) error) error {
+	out, err := b.zip.Create(name)
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	buffered := bufio.NewWriterSize(io.MultiWriter(out, sum), 1<<16)
+	if err := write(buffered); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := buffered.Flush(); err != nil {
+		return err
+	}
+	b.sums += sumLine(sum, name)
+	return nil
+}
+
+// sumLine is the line of a member in the manifest.
+func sumLine(sum hash.Hash, name string) string {
+	return fmt.Sprintf("sha256 %x %s\n", sum.Sum(nil), name)
+}
+
+func (b *bundleWriter) entries(ctx context.Context, w io.Writer, f Filter) error {
+	for line, err := range b.reader.Select(ctx, f) {
+		if err != nil {
+			return err
+		}
+		n, ok := lineIndex(line)
+		if !ok {
+			return damaged(-1, "has a line without an index")
+		}
+		b.picked = append(b.picked, n)
+		if err := writeLine(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hashes writes the hashes of cover, each on a line in base64.
+func (b *bundleWriter) hashes(w io.Writer) error {
+	var indexes []int64
+	flush := func() error {
+		hashes, err := b.reader.ReadHashes(indexes)
+		indexes = indexes[:0]
+		for _, hash := range hashes {
+			if err == nil {
+				_, err = fmt.Fprintln(w, hash)
+			}
+		}
+		return err
+	}
+	for index := range cover(0, b.size, b.picked) {
+		if indexes = append(indexes, index); len(indexes) == pageEntries {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// manifest writes what the bundle is and has, signed.
+func (b *bundleWriter) manifest(n *notary, f Filter) error {
+	selection, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	text, err := n.sign(manifestText(n.origin(), len(b.picked), string(selection), b.sums))
+	if err != nil {
+		return err
+	}
+	return b.member(bundleManifest, func(w io.Writer) error { _, err := w.Write(text); return err })
+}
+
+// cover yields the stored indexes of the nodes that, in this order, make up
+// the tree over the leaves [lo, hi): the leaves that are picked, and the
+// largest whole nodes without any of them.
+func cover(lo, hi int64, picked []int64) func(yield func(int64) bool) {
+	return func(yield func(int64) bool) { coverNode(lo, hi, picked, yield) }
+}
+
+func coverNode(lo, hi int64, picked []int64, yield func(int64) bool) bool {
+	if hi <= lo {
+		return true
+	}
+	level, whole := wholeNode(lo, hi)
+	if whole && (level == 0 || len(picked) == 0) {
+		return yield(tlog.StoredHashIndex(level, lo>>level))
+	}
+	mid := lo + leftSize(hi-lo)
+	i, _ := slices.BinarySearch(picked, mid)
+	return coverNode(lo, mid, picked[:i], yield) && coverNode(mid, hi, picked[i:], yield)
+}
+
+// wholeNode reports whether the node over [lo, hi) is a stored one, and at
+// which level.
+func wholeNode(lo, hi int64) (level int, whole bool) {
+	for int64(1)<<level < hi-lo {
+		level++
+	}
+	return level, int64(1)<<level == hi-lo
+}
+
+// leftSize is how many of n leaves, 2 or more, are below the left child of
+// their node: the largest power of two that is less (RFC 6962, 2.1).
+func leftSize(n int64) int64 {
+	k := int64(1)
+	for 2*k < n {
+		k *= 2
+	}
+	return k
+}
+
+// manifestText is what the manifest of a bundle says.
+func manifestText(origin string, entries int, selection, sums string) string {
+	return fmt.Sprintf("%s\n%s\nentries %d\nselection %s\n%s", bundleFormat, origin, entries, selection, sums)
+}
+
+// writeLine writes a line with its line feed.
+func writeLine(w io.Writer, line []byte) error {
+	_, err := w.Write(append(line, '\n'))
+	return err
+}

@@ -1,0 +1,179 @@
+package decisionlog
+
+import (
+	"bufio"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// The forms in which entries leave the log.
+const (
+	FormatJSONL = "jsonl" // the lines as they were recorded; the others are made of them
+	FormatCSV   = "csv"   // a table with a row for each decision
+	FormatOCSF  = "ocsf"  // events of the Open Cybersecurity Schema Framework, one a line
+)
+
+// An Encoder writes entries in one of the forms.
+type Encoder struct {
+	encode func(line []byte) error
+	flush  func() error
+}
+
+// NewEncoder returns an encoder that writes to w.
+func NewEncoder(w io.Writer, format string) (*Encoder, error) {
+	out := bufio.NewWriterSize(w, 1<<16)
+	switch format {
+	case FormatJSONL:
+		return &Encoder{func(line []byte) error { return writeLine(out, line) }, out.Flush}, nil
+	case FormatCSV:
+		return newCSV(w)
+	case FormatOCSF:
+		return &Encoder{func(line []byte) error { return writeEvents(out, line) }, out.Flush}, nil
+	}
+	return nil, fmt.Errorf("format %q: want %s, %s or %s", format, FormatJSONL, FormatCSV, FormatOCSF)
+}
+
+// Encode writes the entry of a line of the log.
+func (e *Encoder) Encode(line []byte) error { return e.encode(line) }
+
+// Flush writes what is buffered.
+func (e *Encoder) Flush() error { return e.flush() }
+
+// Index returns the index that a line of the log begins with.
+func Index(line []byte) (n int64, ok bool) { return lineIndex(line) }
+
+// columns of the table. A cell has the values of a list with a space between
+// them.
+var columns = []string{
+	"index", "id", "time", "tenant", "kind", "subject_type", "subject_id", "action", "resource_type", "resource_id",
+	"decision", "policies", "errors", "obligations", "revision", "caller", "request_id", "trace_id", "latency_us",
+}
+
+func newCSV(w io.Writer) (*Encoder, error) {
+	table := csv.NewWriter(w)
+	encode := func(line []byte) error {
+		rows, err := ReadDecisions(line)
+		for _, row := range rows {
+			if err == nil {
+				err = table.Write(row.cells())
+			}
+		}
+		return err
+	}
+	flush := func() error { table.Flush(); return table.Error() }
+	return &Encoder{encode, flush}, table.Write(columns)
+}
+
+// A Decided is one decision of an entry, with what was asked as far as it is
+// known. An entry that is no decision is one, too, without these.
+type Decided struct {
+	Record
+	ID       string // the Decision-ID, with .n for item n of a batch
+	Subject  subject
+	Action   string
+	Resource subject
+	Result   *Result // nil where nothing was decided
+}
+
+// ReadDecisions reads a line of the log: one decision, or one for each item of
+// a batch that was decided.
+func ReadDecisions(line []byte) ([]Decided, error) {
+	var record Record
+	if err := json.Unmarshal(line, &record); err != nil {
+		return nil, fmt.Errorf("read entry: %w", err)
+	}
+	var asked asked
+	_ = json.Unmarshal(record.Request, &asked) // what has another form asks nothing of this kind
+	if len(record.Evaluations) == 0 {
+		return []Decided{asked.decided(record, record.ID, record.Result)}, nil
+	}
+	all := make([]Decided, len(record.Evaluations))
+	for i := range record.Evaluations {
+		all[i] = asked.item(i).decided(record, fmt.Sprintf("%s.%d", record.ID, i), &record.Evaluations[i])
+	}
+	return all, nil
+}
+
+// asked is what of a request an export names.
+type asked struct {
+	Subject *subject `json:"subject"`
+	Action  *struct {
+		Name string `json:"name"`
+	} `json:"action"`
+	Resource *subject `json:"resource"`
+	Items    []asked  `json:"evaluations"`
+}
+
+// item returns what item i of a batch asks, with the defaults of the batch.
+func (a asked) item(i int) asked {
+	if i >= len(a.Items) {
+		return a
+	}
+	item := a.Items[i]
+	if item.Subject == nil {
+		item.Subject = a.Subject
+	}
+	if item.Action == nil {
+		item.Action = a.Action
+	}
+	if item.Resource == nil {
+		item.Resource = a.Resource
+	}
+	return item
+}
+
+func (a asked) decided(record Record, id string, result *Result) Decided {
+	d := Decided{Record: record, ID: id, Result: result}
+	if a.Subject != nil {
+		d.Subject = *a.Subject
+	}
+	if a.Action != nil {
+		d.Action = a.Action.Name
+	}
+	if a.Resource != nil {
+		d.Resource = *a.Resource
+	}
+	return d
+}
+
+// cells are the row of a decision, in the order of columns.
+func (d Decided) cells() []string {
+	var decision string
+	var result Result
+	if d.Result != nil {
+		result = *d.Result
+		decision = strconv.FormatBool(result.Decision)
+	}
+	var errors, obligations []string
+	for _, e := range result.Errors {
+		errors = append(errors, strings.TrimPrefix(e.Policy+": "+e.Message, ": "))
+	}
+	for _, o := range result.Obligations {
+		obligations = append(obligations, string(o.Type))
+	}
+	cells := []string{
+		strconv.FormatInt(d.Index, 10), d.ID, d.Time.Format(time.RFC3339Nano), d.Tenant, string(d.Kind),
+		d.Subject.Type, d.Subject.ID, d.Action, d.Resource.Type, d.Resource.ID,
+		decision, strings.Join(result.Policies, " "), strings.Join(errors, "; "), strings.Join(obligations, " "),
+		d.Revision, d.Caller, d.RequestID, d.TraceID, strconv.FormatInt(d.LatencyMicros, 10),
+	}
+	for i, cell := range cells {
+		cells[i] = inert(cell)
+	}
+	return cells
+}
+
+// inert keeps a spreadsheet from taking text that a caller chose for a
+// formula.
+func inert(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+		return "'" + cell
+	}
+	return cell
+}

@@ -1,0 +1,131 @@
+package decisionlog
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A Filter selects entries. The zero Filter selects all. A batch is selected
+// as a whole, by whichever of its items satisfies a condition.
+type Filter struct {
+	From     int64     `json:"from,omitzero"`  // the first index
+	Until    int64     `json:"until,omitzero"` // the index after the last; 0 means the head
+	Since    time.Time `json:"since,omitzero"` // the first time of a decision
+	Before   time.Time `json:"before,omitzero"`
+	Tenant   string    `json:"tenant,omitzero"`
+	Subject  string    `json:"subject,omitzero"` // an id, or type::id
+	Decision *bool     `json:"decision,omitzero"`
+	Policy   string    `json:"policy,omitzero"` // that determined the decision
+	ID       string    `json:"id,omitzero"`     // the Decision-ID; that of an item selects its batch
+	Kind     Kind      `json:"kind,omitzero"`
+}
+
+// selectsAll reports whether f selects every entry between its indexes.
+func (f Filter) selectsAll() bool {
+	f.From, f.Until = 0, 0
+	return f == Filter{}
+}
+
+// A summary is what of a line a Filter looks at.
+type summary struct {
+	Index    int64          `json:"index"`
+	ID       string         `json:"id"`
+	Time     time.Time      `json:"time"`
+	Tenant   string         `json:"tenant"`
+	Kind     Kind           `json:"kind"`
+	Request  jsontext.Value `json:"request"`
+	Decision *bool          `json:"decision"`
+	Policies []string       `json:"policies"`
+	Items    []struct {
+		Decision bool     `json:"decision"`
+		Policies []string `json:"policies"`
+	} `json:"evaluations"`
+}
+
+// Match reports whether f selects the entry of a line, whatever its index.
+func (f Filter) Match(line []byte) (bool, error) {
+	if f.selectsAll() {
+		return true, nil
+	}
+	var s summary
+	if err := json.Unmarshal(line, &s); err != nil {
+		return false, err
+	}
+	return f.matches(&s), nil
+}
+
+func (f Filter) matches(s *summary) bool {
+	id, _, _ := strings.Cut(f.ID, ".")
+	return (f.Since.IsZero() || !s.Time.Before(f.Since)) &&
+		(f.Before.IsZero() || s.Time.Before(f.Before)) &&
+		(f.Tenant == "" || s.Tenant == f.Tenant) &&
+		(f.Kind == "" || s.Kind == f.Kind) &&
+		(f.ID == "" || s.ID == id) &&
+		(f.Subject == "" || slices.ContainsFunc(s.subjects(), f.isSubject)) &&
+		f.matchesResult(s)
+}
+
+// matchesResult reports whether one result has both the decision and the
+// policy that are asked for.
+func (f Filter) matchesResult(s *summary) bool {
+	if f.Decision == nil && f.Policy == "" {
+		return true
+	}
+	if s.Decision != nil && f.matchesOne(*s.Decision, s.Policies) {
+		return true
+	}
+	for _, item := range s.Items {
+		if f.matchesOne(item.Decision, item.Policies) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f Filter) matchesOne(decision bool, policies []string) bool {
+	return (f.Decision == nil || *f.Decision == decision) && (f.Policy == "" || slices.Contains(policies, f.Policy))
+}
+
+// A subject is the subject of a request.
+type subject struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+// String returns type::id, or "" for nobody.
+func (s subject) String() string {
+	if s == (subject{}) {
+		return ""
+	}
+	return s.Type + "::" + s.ID
+}
+
+func (f Filter) isSubject(s subject) bool { return f.Subject == s.ID || f.Subject == s.String() }
+
+// subjects lists the subjects of the request and of its items. A request of
+// another form has none.
+func (s *summary) subjects() []subject {
+	var request struct {
+		Subject *subject `json:"subject"`
+		Items   []struct {
+			Subject *subject `json:"subject"`
+		} `json:"evaluations"`
+	}
+	if err := json.Unmarshal(s.Request, &request); err != nil {
+		return nil
+	}
+	var all []subject
+	if request.Subject != nil {
+		all = append(all, *request.Subject)
+	}
+	for _, item := range request.Items {
+		if item.Subject != nil {
+			all = append(all, *item.Subject)
+		}
+	}
+	return all
+}

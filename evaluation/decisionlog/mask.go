@@ -1,0 +1,193 @@
+package decisionlog
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maskKeyFile is the file of the key that masks.
+const maskKeyFile = "mask.key"
+
+// secretNames end the names of members whose values are masked.
+var secretNames = []string{
+	"password", "passwd", "pwd", "passphrase", "secret", "secrets", "token", "authorization", "cookie",
+	"apikey", "accesskey", "privatekey", "secretkey", "credential", "credentials",
+}
+
+// tokenShape is what a JSON Web Token looks like, alone or behind a scheme.
+var (
+	tokenStart = []byte("eyJ")
+	tokenShape = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*`)
+)
+
+// A masker replaces what looks like a secret in requests before they are
+// recorded. Equal values become equal masks, which tell nothing of the value
+// to who does not have the key.
+type masker struct {
+	key   []byte
+	names []string // as plainName has them
+	never []string
+
+	states sync.Pool // of *maskState
+}
+
+// newMasker returns the masker of the log in dir, which also masks the members
+// that names end, and none of those that never lists.
+func newMasker(dir string, names, never []string) (*masker, error) {
+	key, err := maskKey(filepath.Join(dir, maskKeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("masking key: %w", err)
+	}
+	m := &masker{key: key, names: append(plainNames(names), secretNames...), never: plainNames(never)}
+	m.states.New = func() any { return new(maskState) }
+	return m, nil
+}
+
+// maskKey reads the key at path, or makes one there.
+func maskKey(path string) ([]byte, error) {
+	key, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key = make([]byte, sha256.Size)
+		_, _ = rand.Read(key) // it does not fail
+		return key, replaceFile(path, key)
+	}
+	if err == nil && len(key) != sha256.Size {
+		err = fmt.Errorf("%s has %d bytes, not %d", path, len(key), sha256.Size)
+	}
+	return key, err
+}
+
+func plainNames(names []string) []string {
+	plain := make([]string, len(names))
+	for i, name := range names {
+		plain[i] = plainName(name)
+	}
+	return plain
+}
+
+// plainName is a name without what distinguishes api_key, API-Key and apiKey.
+func plainName(name string) string { return string(appendPlain(nil, []byte(name))) }
+
+func appendPlain(b, name []byte) []byte {
+	for _, c := range name {
+		switch {
+		case c == '_' || c == '-' || c == '.' || c == ' ':
+		case 'A' <= c && c <= 'Z':
+			b = append(b, c|0x20)
+		default:
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+// secret reports whether the values of members of a name are masked, of which
+// plain is the plain form.
+func (m *masker) secret(plain []byte) bool {
+	for _, end := range m.names {
+		if len(plain) >= len(end) && string(plain[len(plain)-len(end):]) == end {
+			return !slices.Contains(m.never, string(plain))
+		}
+	}
+	return false
+}
+
+// mask returns the request as it may be recorded, and where in the line
+// something was masked.
+func (m *masker) mask(request jsontext.Value) (jsontext.Value, []string, error) {
+	if len(request) == 0 {
+		return request, nil, nil
+	}
+	s := m.states.Get().(*maskState)
+	defer m.states.Put(s)
+	s.begin(request)
+	for s.dec.StackDepth() > 0 || s.dec.InputOffset() == 0 {
+		if err := s.step(m); err != nil {
+			return nil, nil, fmt.Errorf("mask request: %w", err)
+		}
+	}
+	if s.masked == nil {
+		return request, nil, nil
+	}
+	return append(s.out, request[s.copied:]...), s.masked, nil
+}
+
+// A maskState is a request of which a part is masked.
+type maskState struct {
+	in     jsontext.Value
+	reader bytes.Buffer // of in
+	dec    jsontext.Decoder
+	text   []byte // scratch
+	out    jsontext.Value
+	copied int64 // how much of in is in out, or replaced there
+	masked []string
+}
+
+func (s *maskState) begin(request jsontext.Value) {
+	s.in, s.out, s.copied, s.masked = request, nil, 0, nil
+	s.reader = *bytes.NewBuffer(request)
+	s.dec.Reset(&s.reader)
+}
+
+// step takes the next token, or the whole value of a member that is masked.
+func (s *maskState) step(m *masker) error {
+	if s.dec.PeekKind() != '"' {
+		_, err := s.dec.ReadToken()
+		return err
+	}
+	raw, err := s.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if s.text, err = jsontext.AppendUnquote(s.text[:0], raw); err != nil {
+		return err
+	}
+	switch {
+	case !s.atName():
+		if bytes.Contains(s.text, tokenStart) && tokenShape.Match(s.text) {
+			return s.replace(m, raw)
+		}
+	case m.secret(appendPlain(s.text[len(s.text):], s.text)):
+		value, err := s.dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		return s.replace(m, value)
+	}
+	return nil
+}
+
+// atName reports whether the string that was read last is a member's name.
+func (s *maskState) atName() bool {
+	kind, length := s.dec.StackIndex(s.dec.StackDepth())
+	return kind == '{' && length%2 == 1
+}
+
+// replace replaces the value that was read last by its mask.
+func (s *maskState) replace(m *masker, value jsontext.Value) error {
+	canonical := slices.Clone(value)
+	if err := canonical.Canonicalize(); err != nil {
+		return err
+	}
+	sum := hmac.New(sha256.New, m.key)
+	sum.Write(canonical)
+	end := s.dec.InputOffset()
+	s.out = append(s.out, s.in[s.copied:end-int64(len(value))]...)
+	s.out = fmt.Appendf(s.out, `"masked:%s"`, base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:16]))
+	s.copied = end
+	s.masked = append(s.masked, "/request"+string(s.dec.StackPointer()))
+	return nil
+}

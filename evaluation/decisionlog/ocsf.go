@@ -1,0 +1,222 @@
+package decisionlog
+
+import (
+	"cmp"
+	"io"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The classes and activities of OCSF 1.3 that entries become. A decision is
+// about an API call, but whether that creates or reads the policies do not
+// say: the activity is Other. docs/decision-log.md has the mapping.
+const (
+	ocsfVersion = "1.3.0"
+
+	apiActivity      = 6003
+	entityManagement = 3004
+	userAccess       = 3005
+
+	activityUpdate = 3
+	activityAssign = 1
+	activityRevoke = 2
+	activityOther  = 99
+)
+
+// An event is an OCSF event with the attributes that entries have.
+type event struct {
+	ActivityID   int           `json:"activity_id"`
+	ActivityName string        `json:"activity_name,omitzero"`
+	CategoryUID  int           `json:"category_uid"`
+	ClassUID     int           `json:"class_uid"`
+	TypeUID      int           `json:"type_uid"`
+	Time         int64         `json:"time"` // milliseconds since 1970
+	SeverityID   int           `json:"severity_id"`
+	StatusID     int           `json:"status_id"`
+	StatusDetail string        `json:"status_detail,omitzero"`
+	ActionID     int           `json:"action_id,omitzero"`
+	Disposition  int           `json:"disposition_id,omitzero"`
+	Metadata     ocsfMetadata  `json:"metadata"`
+	Actor        *ocsfActor    `json:"actor,omitzero"`
+	API          *ocsfAPI      `json:"api,omitzero"`
+	SrcEndpoint  *ocsfNamed    `json:"src_endpoint,omitzero"`
+	Resources    []ocsfNamed   `json:"resources,omitempty"`
+	Policy       *ocsfNamed    `json:"policy,omitzero"`
+	Entity       *ocsfNamed    `json:"entity,omitzero"`
+	User         *ocsfNamed    `json:"user,omitzero"`
+	Privileges   []string      `json:"privileges,omitempty"`
+	Unmapped     *ocsfUnmapped `json:"unmapped,omitzero"`
+}
+
+type ocsfMetadata struct {
+	Version        string      `json:"version"`
+	Product        ocsfProduct `json:"product"`
+	Profiles       []string    `json:"profiles,omitempty"`
+	UID            string      `json:"uid"`
+	CorrelationUID string      `json:"correlation_uid,omitzero"`
+	Sequence       int64       `json:"sequence"`
+	TenantUID      string      `json:"tenant_uid,omitzero"`
+}
+
+type ocsfProduct struct {
+	Name       string `json:"name"`
+	VendorName string `json:"vendor_name"`
+}
+
+type ocsfActor struct {
+	User *ocsfNamed `json:"user,omitzero"`
+	App  string     `json:"app_name,omitzero"`
+}
+
+type ocsfAPI struct {
+	Operation string      `json:"operation"`
+	Request   *ocsfNamed  `json:"request,omitzero"`
+	Service   ocsfService `json:"service"`
+}
+
+type ocsfService struct {
+	Name string `json:"name"`
+}
+
+// An ocsfNamed is a user, a resource, an endpoint, a policy or an entity.
+type ocsfNamed struct {
+	UID  string `json:"uid,omitzero"`
+	Name string `json:"name,omitzero"`
+	Type string `json:"type,omitzero"`
+}
+
+// ocsfUnmapped is what OCSF has no attribute for.
+type ocsfUnmapped struct {
+	Kind        Kind           `json:"kind"`
+	Policies    []string       `json:"policies,omitempty"`
+	Errors      []PolicyError  `json:"errors,omitempty"`
+	Obligations int            `json:"obligations,omitzero"`
+	Revision    string         `json:"revision,omitzero"`
+	LatencyUS   int64          `json:"latency_us,omitzero"`
+	Request     jsontext.Value `json:"request,omitzero"` // of what is no decision
+}
+
+// writeEvents writes the events that a line becomes.
+func writeEvents(w io.Writer, line []byte) error {
+	decisions, err := ReadDecisions(line)
+	if err != nil {
+		return err
+	}
+	for _, d := range decisions {
+		text, err := json.Marshal(d.event())
+		if err != nil {
+			return err
+		}
+		if err := writeLine(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d Decided) event() event {
+	e := event{
+		Time:       d.Time.UnixMilli(),
+		SeverityID: 1, // informational
+		Metadata: ocsfMetadata{
+			Version:        ocsfVersion,
+			Product:        ocsfProduct{"policy-service", "policy-service"},
+			UID:            d.ID,
+			CorrelationUID: cmp.Or(d.TraceID, d.RequestID),
+			Sequence:       d.Index,
+			TenantUID:      d.Tenant,
+		},
+		Unmapped: &ocsfUnmapped{Kind: d.Kind, Revision: d.Revision, LatencyUS: d.LatencyMicros},
+	}
+	e.outcome(d.Result)
+	switch d.Kind {
+	case KindEvaluation, KindEvaluations, KindSearch:
+		e.decision(d)
+	case KindRequest, KindApproval:
+		e.approval(d)
+	default:
+		e.change(d)
+	}
+	e.TypeUID = 100*e.ClassUID + e.ActivityID
+	return e
+}
+
+// outcome says what came of it.
+func (e *event) outcome(r *Result) {
+	e.StatusID = 1 // success
+	if r == nil {
+		return
+	}
+	e.Unmapped.Policies, e.Unmapped.Errors, e.Unmapped.Obligations = r.Policies, r.Errors, len(r.Obligations)
+	if len(r.Errors) > 0 {
+		e.SeverityID, e.StatusDetail = 3, r.Errors[0].Message // medium
+	}
+}
+
+// decision makes an event of the class API Activity, with the profile Security
+// Control.
+func (e *event) decision(d Decided) {
+	e.CategoryUID, e.ClassUID, e.ActivityID, e.ActivityName = 6, apiActivity, activityOther, "Authorize"
+	e.Metadata.Profiles = []string{"security_control"}
+	e.Actor = &ocsfActor{User: d.Subject.named(), App: d.Caller}
+	e.API = &ocsfAPI{Operation: cmp.Or(d.Action, string(d.Kind)), Service: ocsfService{"policy-service"}}
+	if d.RequestID != "" {
+		e.API.Request = &ocsfNamed{UID: d.RequestID}
+	}
+	e.SrcEndpoint = &ocsfNamed{Name: cmp.Or(d.Caller, "unknown")}
+	if d.Resource != (subject{}) {
+		e.Resources = []ocsfNamed{*d.Resource.named()}
+	}
+	if d.Result == nil {
+		return
+	}
+	e.ActionID, e.Disposition = 2, 2 // denied, blocked
+	if d.Result.Decision {
+		e.ActionID, e.Disposition = 1, 1 // both allowed
+	}
+	if policies := d.Result.Policies; len(policies) > 0 {
+		e.Policy = &ocsfNamed{UID: policies[0], Name: policies[0]}
+	}
+}
+
+// approval makes an event of the class User Access Management.
+func (e *event) approval(d Decided) {
+	e.CategoryUID, e.ClassUID, e.ActivityID = 3, userAccess, activityOther
+	e.User = d.Subject.named()
+	if d.Action != "" {
+		e.Privileges = []string{d.Action}
+	}
+	if d.Resource != (subject{}) {
+		e.Resources = []ocsfNamed{*d.Resource.named()}
+	}
+	e.ActivityName = string(d.Kind)
+	e.Unmapped.Request = d.Request
+	if d.Kind != KindApproval || d.Result == nil {
+		return
+	}
+	e.ActivityID, e.ActivityName = activityRevoke, "Revoke Privileges"
+	if d.Result.Decision {
+		e.ActivityID, e.ActivityName = activityAssign, "Assign Privileges"
+	}
+}
+
+// change makes an event of the class Entity Management: what was done to the
+// policies, or to the log.
+func (e *event) change(d Decided) {
+	e.CategoryUID, e.ClassUID, e.ActivityID, e.ActivityName = 3, entityManagement, activityUpdate, "Update"
+	e.Entity = &ocsfNamed{Name: "decision log", Type: "log"}
+	if d.Kind == KindReload {
+		e.Entity = &ocsfNamed{UID: d.Revision, Name: "policy store", Type: "policy store"}
+		if d.Result != nil && !d.Result.Decision {
+			e.StatusID = 2 // failure
+		}
+	}
+	e.Unmapped.Request = slices.Clone(d.Request)
+}
+
+// named is the subject as an event has it. OCSF wants some name of everyone.
+func (s subject) named() *ocsfNamed {
+	return &ocsfNamed{UID: s.ID, Name: cmp.Or(s.ID, "unknown"), Type: s.Type}
+}

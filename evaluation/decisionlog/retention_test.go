@@ -1,0 +1,212 @@
+package decisionlog_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+// aged makes a closed log of five segments of a block each, begun on the first
+// five days of a month, with a few entries more.
+func aged(t testing.TB) (dir string, whole []byte) {
+	t.Helper()
+	dir = t.TempDir()
+	for n := range 5 {
+		l, err := decisionlog.Open(dir, agedConfig(1+n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, l, int(l.Head().Size), 256*(n+1)+1)
+		if n == 4 {
+			wait(t, func() bool { return l.Head().Size == 256*5+1 })
+			whole = export(t, l.Reader)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, whole
+}
+
+// agedConfig is that of a log on some day of the month. Its segments, of which
+// the first is of the first day, are of the day their second entry was on.
+func agedConfig(day int) decisionlog.Config {
+	cfg := small
+	cfg.Now = func() time.Time { return time.Date(2026, 11, day, 12, 0, 0, 0, time.UTC) }
+	return cfg
+}
+
+func TestPrune(t *testing.T) {
+	day := 24 * time.Hour
+	hold := func(text string) []decisionlog.Period {
+		var p decisionlog.Period
+		if err := p.UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return []decisionlog.Period{p}
+	}
+	made, whole := aged(t)
+	for _, tt := range []struct {
+		name      string
+		retention decisionlog.Retention
+		want      []int64 // first indexes of the segments that are left
+	}{
+		{"nothing", decisionlog.Retention{}, []int64{0, 256, 512, 768, 1024, 1280}},
+		{"by age", decisionlog.Retention{Age: 8 * day}, []int64{512, 768, 1024, 1280}},
+		{"by age, all", decisionlog.Retention{Age: time.Hour}, []int64{1280}},
+		{"by size", decisionlog.Retention{Bytes: 1}, []int64{1280}},
+		{"by size, large", decisionlog.Retention{Bytes: 1 << 40}, []int64{0, 256, 512, 768, 1024, 1280}},
+		{"held", decisionlog.Retention{Age: time.Hour, Hold: hold("2026-11-02/2026-11-03")}, []int64{256, 512, 1280}},
+		{"held from", decisionlog.Retention{Age: time.Hour, Hold: hold("2026-11-04/")}, []int64{768, 1024, 1280}},
+		{"held until", decisionlog.Retention{Age: time.Hour, Hold: hold("/2026-11-02T00:00:00Z")}, []int64{0, 256, 1280}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			copyDir(t, made, dir)
+			l := openLog(t, dir, agedConfig(10))
+			for range 2 { // a second time has nothing to do
+				if _, err := l.Prune(t.Context(), tt.retention); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(tt.want, firsts(t, dir)); diff != "" {
+				t.Errorf("segments (-want +got):\n%s", diff)
+			}
+			fill(t, l, 1, 20) // it goes on
+			checkPruned(t, l.Reader, whole, tt.want)
+			report, err := l.Verify(t.Context())
+			if want := int64(256 * (6 - len(tt.want))); err != nil || report.Pruned != want {
+				t.Errorf("report %v, %v, want %d pruned", report, err, want)
+			}
+		})
+	}
+}
+
+func firsts(t testing.TB, dir string) []int64 {
+	t.Helper()
+	var all []int64
+	for _, path := range segments(t, dir) {
+		n, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(path), ".db"), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// checkPruned checks that what is left of a log is what it was, that every
+// entry of it can be proved, that the log follows from each state it had at
+// the end of a block, and that it knows what is gone.
+func checkPruned(t *testing.T, r *decisionlog.Reader, whole []byte, left []int64) {
+	t.Helper()
+	var reference referenceTree
+	var want []byte
+	head := r.Head()
+	n := int64(0)
+	for line := range bytes.Lines(whole) {
+		reference.add(t, bytes.TrimSuffix(line, []byte("\n")))
+		there := false
+		for _, first := range left {
+			there = there || first <= n && n < first+256
+		}
+		proof, err := tlog.ProveRecord(head.Size, n, r)
+		switch {
+		case there:
+			want = append(want, line...)
+			if err == nil {
+				err = tlog.CheckRecord(proof, head.Size, head.Root, n, reference.leaves[n])
+			}
+			if err != nil {
+				t.Fatalf("proof of entry %d: %v", n, err)
+			}
+		case !errors.Is(err, decisionlog.ErrPruned):
+			t.Fatalf("proof of entry %d, which is pruned: %v", n, err)
+		}
+		n++
+		if n%256 == 0 {
+			if err := r.Continues(reference.head(t)); err != nil {
+				t.Errorf("from size %d: %v", n, err)
+			}
+		}
+	}
+	if got := export(t, r); !bytes.HasPrefix(got, want) {
+		t.Error("what is left is not what it was")
+	}
+}
+
+// What is left of a pruned segment is held to the tree, and to an entry that
+// says it was pruned.
+func TestPrunedHarmed(t *testing.T) {
+	made, _ := aged(t)
+	l, err := decisionlog.Open(made, agedConfig(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Prune(t.Context(), decisionlog.Retention{Age: 8 * 24 * time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, harm := range map[string]func(dir string) error{
+		"the hashes are gone":    func(dir string) error { return os.Remove(prunedPath(dir, 256)) },
+		"the hashes are changed": func(dir string) error { return flipByte(prunedPath(dir, 256)) },
+		"the hashes are cut off": func(dir string) error { return os.Truncate(prunedPath(dir, 256), 3) },
+		"a segment is gone, its hashes are there": func(dir string) error {
+			return errors.Join(os.WriteFile(prunedPath(dir, 1024), leafless(t, dir), 0o600), os.Remove(segments(t, dir)[2]))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			copyDir(t, made, dir)
+			if err := harm(dir); err != nil {
+				t.Fatal(err)
+			}
+			var integrity *decisionlog.IntegrityError
+			if _, err := decisionlog.Verify(t.Context(), dir); !errors.As(err, &integrity) {
+				t.Errorf("Verify: %v, want an IntegrityError", err)
+			}
+		})
+	}
+}
+
+func prunedPath(dir string, first int) string {
+	return filepath.Join(dir, "log", fmt.Sprintf("%020d.pruned", first))
+}
+
+func flipByte(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text[len(text)/2] ^= 1
+	return os.WriteFile(path, text, 0o600)
+}
+
+// leafless returns the hashes that a segment of the entries 1024 to 1279 would
+// leave behind.
+func leafless(t *testing.T, dir string) []byte {
+	t.Helper()
+	r, err := decisionlog.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	hashes, err := r.ReadHashes([]int64{tlog.StoredHashIndex(8, 4)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hashes[0][:]
+}

@@ -1,0 +1,270 @@
+package decisionlog
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// A BundleReport says what was verified.
+type BundleReport struct {
+	Checkpoint
+	Selection Filter   `json:"selection"` // of the entries, as the log says
+	Entries   int64    `json:"entries"`
+	First     int64    `json:"first_index"` // of the entries; -1 without any
+	Last      int64    `json:"last_index"`
+	Revisions []string `json:"revisions"` // that entries name, sorted
+}
+
+// VerifyBundle verifies a bundle that [Reader.WriteBundle] wrote, with nothing
+// but the public keys of its log: that the entries are entries of the log at
+// their indexes, that no byte of them was changed, and that the log has signed
+// both its head and the selection. It returns an [IntegrityError], for the
+// first entry of which this is not so where that can be told.
+//
+// That the log has left out no entry that was selected is proved where there
+// is no gap in the indexes, and where entries say that others were pruned; else
+// it is the log's word.
+func VerifyBundle(file io.ReaderAt, size int64, keys []string) (*BundleReport, error) {
+	report, err := verifyBundle(file, size, keys)
+	if err != nil {
+		return nil, fmt.Errorf("verify bundle: %w", err)
+	}
+	return report, nil
+}
+
+func verifyBundle(file io.ReaderAt, size int64, keys []string) (*BundleReport, error) {
+	members, err := openMembers(file, size)
+	if err != nil {
+		return nil, err
+	}
+	text, err := members.read(bundleCheckpoint)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := ParseCheckpoint(text, keys)
+	if err != nil {
+		return nil, err
+	}
+	report := &BundleReport{Checkpoint: *signed, First: -1, Last: -1}
+	a := newAudit()
+	if err := members.verifyEntries(report, a); err != nil {
+		return nil, err
+	}
+	report.Revisions = slices.Sorted(maps.Keys(a.revisions))
+	if err := members.verifyManifest(report, keys); err != nil {
+		return nil, err
+	}
+	if report.Selection.selectsAll() {
+		_, err = a.pruned()
+	}
+	return report, err
+}
+
+// members are the files of a bundle.
+type members struct {
+	files map[string]*zip.File
+	sums  map[string]hash.Hash // of those that were read
+}
+
+// openMembers opens a bundle, which has its four members and no other.
+func openMembers(file io.ReaderAt, size int64) (*members, error) {
+	archive, err := zip.NewReader(file, size)
+	if err != nil {
+		return nil, damaged(-1, "has a bundle that is no ZIP file: %v", err)
+	}
+	m := &members{files: make(map[string]*zip.File), sums: make(map[string]hash.Hash)}
+	for _, file := range archive.File {
+		m.files[file.Name] = file
+	}
+	for _, name := range []string{bundleEntries, bundleHashes, bundleCheckpoint, bundleManifest} {
+		if m.files[name] == nil {
+			return nil, damaged(-1, "has a bundle without %s", name)
+		}
+	}
+	if len(archive.File) != 4 {
+		return nil, damaged(-1, "has a bundle with members that do not belong there")
+	}
+	return m, nil
+}
+
+// open opens a member, and notes its sum as it is read.
+func (m *members) open(name string) (*bufio.Reader, error) {
+	content, err := m.files[name].Open()
+	if err != nil {
+		return nil, damaged(-1, "has a bundle whose %s cannot be read: %v", name, err)
+	}
+	m.sums[name] = sha256.New()
+	return bufio.NewReaderSize(io.TeeReader(content, m.sums[name]), 1<<16), nil
+}
+
+// read returns a short member.
+func (m *members) read(name string) ([]byte, error) {
+	r, err := m.open(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, 1<<20))
+	if err != nil {
+		return nil, damaged(-1, "has a bundle whose %s cannot be read: %v", name, err)
+	}
+	return text, nil
+}
+
+// verifyEntries computes the root from the entries and the hashes between
+// them.
+func (m *members) verifyEntries(report *BundleReport, a *audit) error {
+	entries, err := m.open(bundleEntries)
+	if err != nil {
+		return err
+	}
+	hashes, err := m.open(bundleHashes)
+	if err != nil {
+		return err
+	}
+	w := &bundleWalk{lines: entries, hashes: hashes, report: report, audit: a}
+	if err := w.next(); err != nil {
+		return err
+	}
+	root := new(tree).head().Root
+	if report.Size > 0 {
+		if root, err = w.root(0, report.Size); err != nil {
+			return err
+		}
+	}
+	switch {
+	case w.line != nil:
+		return damaged(w.index, "is beyond the checkpoint")
+	case root != report.Root:
+		return damaged(-1, "has the root %v, and its checkpoint %v", root, report.Root)
+	}
+	if _, err := hashes.ReadByte(); err != io.EOF {
+		return damaged(-1, "has a bundle with hashes that belong nowhere")
+	}
+	return nil
+}
+
+// A bundleWalk goes through entries and hashes in the order of [cover].
+type bundleWalk struct {
+	lines, hashes *bufio.Reader
+	line          []byte // the next; nil behind the last
+	index         int64  // of line
+	report        *BundleReport
+	audit         *audit
+}
+
+// next reads the next line.
+func (w *bundleWalk) next() error {
+	last := w.index
+	line, err := w.lines.ReadBytes('\n')
+	if err == io.EOF && len(line) == 0 {
+		w.line, w.index = nil, maxIndex
+		return nil
+	}
+	if err != nil {
+		return damaged(w.report.Last+1, "or one behind it cannot be read: %v", err)
+	}
+	w.line = line[:len(line)-1]
+	var ok bool
+	if w.index, ok = lineIndex(w.line); !ok || w.report.Entries > 0 && w.index <= last {
+		return damaged(w.report.Last+1, "or one behind it does not have its index")
+	}
+	return nil
+}
+
+// root computes the hash of the node over [lo, hi).
+func (w *bundleWalk) root(lo, hi int64) (tlog.Hash, error) {
+	_, whole := wholeNode(lo, hi)
+	switch {
+	case whole && w.index >= hi:
+		return w.hash()
+	case hi-lo == 1:
+		return w.leaf()
+	}
+	mid := lo + leftSize(hi-lo)
+	left, err := w.root(lo, mid)
+	if err != nil {
+		return left, err
+	}
+	right, err := w.root(mid, hi)
+	return tlog.NodeHash(left, right), err
+}
+
+// hash reads the next hash.
+func (w *bundleWalk) hash() (tlog.Hash, error) {
+	text, err := w.hashes.ReadString('\n')
+	if err != nil {
+		return tlog.Hash{}, damaged(-1, "has a bundle whose hashes end too soon")
+	}
+	hash, err := tlog.ParseHash(strings.TrimSuffix(text, "\n"))
+	if err != nil {
+		return hash, damaged(-1, "has a bundle with the hash %q", text)
+	}
+	return hash, nil
+}
+
+// leaf takes the next line, whose hash must be the one that stands for it.
+func (w *bundleWalk) leaf() (tlog.Hash, error) {
+	want, err := w.hash()
+	if err != nil {
+		return want, err
+	}
+	if got := tlog.RecordHash(w.line); got != want {
+		return got, damaged(w.index, "is not what was recorded")
+	}
+	if _, err := w.audit.read(w.index, w.line); err != nil {
+		return want, err
+	}
+	if w.report.Entries == 0 {
+		w.report.First = w.index
+	} else if w.index > w.report.Last+1 {
+		w.audit.gone = append(w.audit.gone, span{w.report.Last + 1, w.index})
+	}
+	w.report.Entries++
+	w.report.Last = w.index
+	return want, w.next()
+}
+
+// verifyManifest verifies that the log has signed what the bundle has.
+func (m *members) verifyManifest(report *BundleReport, keys []string) error {
+	manifest, err := m.read(bundleManifest)
+	if err != nil {
+		return err
+	}
+	text, err := openNote(manifest, keys)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	_, rest, _ := strings.Cut(text, "\nselection ")
+	selection, _, _ := strings.Cut(rest, "\n")
+	if err := json.Unmarshal([]byte(selection), &report.Selection); err != nil {
+		return damaged(-1, "has a bundle whose manifest has no selection: %v", err)
+	}
+	var sums string
+	for _, name := range []string{bundleEntries, bundleHashes, bundleCheckpoint} {
+		sums += sumLine(m.sums[name], name)
+	}
+	if want := manifestText(report.Origin, int(report.Entries), selection, sums); text != want {
+		return damaged(-1, "has a bundle that is not what its manifest says")
+	}
+	return nil
+}
+
+// lineIndex returns the index that a line begins with.
+func lineIndex(line []byte) (int64, bool) {
+	rest, found := bytes.CutPrefix(line, []byte(`{"index":`))
+	number, _, ended := bytes.Cut(rest, []byte(","))
+	n, err := strconv.ParseInt(string(number), 10, 64)
+	return n, found && ended && err == nil && n >= 0 && bytes.HasPrefix(line, appendIndex(nil, n))
+}

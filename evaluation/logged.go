@@ -1,0 +1,116 @@
+package evaluation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// ErrOtherwise means that a logged decision, made again of what the log has,
+// came out otherwise: by another program, or of something else.
+var ErrOtherwise = errors.New("decided otherwise than it was")
+
+// A Logged is a decision that the log has: an evaluation, or one item of a
+// batch.
+type Logged struct {
+	ID       string // the Decision-ID, of item n of a batch with .n behind it
+	Tenant   string
+	Revision string
+	Time     time.Time
+	// Request is nil for an item that could not be read and is a denial as it
+	// stands; Errors say why.
+	Request *authzen.EvaluationRequest
+	decisionlog.Result
+}
+
+// ReadEntry reads an entry of the log, a line as the log exports it.
+func ReadEntry(line []byte) (*decisionlog.Entry, error) {
+	var e decisionlog.Entry
+	if err := json.Unmarshal(line, &e); err != nil {
+		return nil, fmt.Errorf("read log entry: %w", err)
+	}
+	return &e, nil
+}
+
+// Decisions returns the decisions of an entry. There are none to be had of one
+// that is masked or records something else.
+func Decisions(e *decisionlog.Entry) ([]Logged, error) {
+	switch {
+	case len(e.Masked) > 0:
+		return nil, fmt.Errorf("it is masked at %s", strings.Join(e.Masked, ", "))
+	case e.Kind == decisionlog.KindEvaluations:
+		return itemsOf(e)
+	case e.Kind != decisionlog.KindEvaluation || e.Result == nil:
+		return nil, fmt.Errorf("it records no evaluation but %q", e.Kind)
+	}
+	var request authzen.EvaluationRequest
+	if err := authzen.Unmarshal(e.Request, &request); err != nil {
+		return nil, err
+	}
+	return []Logged{logged(e, e.ID, &request, *e.Result)}, nil
+}
+
+// itemsOf returns the decisions of a batch, which may have ended before its
+// last item.
+func itemsOf(e *decisionlog.Entry) ([]Logged, error) {
+	var batch authzen.EvaluationsRequest
+	if err := authzen.Unmarshal(e.Request, &batch); err != nil {
+		return nil, err
+	}
+	var out []Logged
+	for i, item := range batch.Items()[:min(len(batch.Evaluations), len(e.Evaluations))] {
+		if item.Err != nil {
+			item.Request = nil
+		}
+		out = append(out, logged(e, fmt.Sprintf("%s.%d", e.ID, i), item.Request, e.Evaluations[i]))
+	}
+	return out, nil
+}
+
+func logged(e *decisionlog.Entry, id string, request *authzen.EvaluationRequest, r decisionlog.Result) Logged {
+	return Logged{ID: id, Tenant: e.Tenant, Revision: e.Revision, Time: e.Time, Request: request, Result: r}
+}
+
+// Environment is that in which the decision was made.
+func (l *Logged) Environment() Environment { return Environment{Time: l.Time, Approval: l.Approval} }
+
+// ExplainLogged explains a logged decision that the snapshot has made. It is
+// made again, and unless it comes out as it was, the error is [ErrOtherwise].
+func (s *Snapshot) ExplainLogged(l *Logged) (*Explanation, error) {
+	if l.Request == nil {
+		return nil, fmt.Errorf("decision %s is a denial because the item could not be read: %s", l.ID, messages(l.Errors))
+	}
+	e, err := s.Explain(l.Request, l.Environment())
+	if err != nil {
+		return nil, fmt.Errorf("decision %s: %w", l.ID, err)
+	}
+	if e.Decision != l.Decision || !slices.Equal(e.determining(), l.Policies) {
+		return nil, fmt.Errorf("decision %s: %w: it is %t by %q, and was %t by %q",
+			l.ID, ErrOtherwise, e.Decision, e.determining(), l.Decision, l.Policies)
+	}
+	return e, nil
+}
+
+// determining lists the determining policies by their ids.
+func (e *Explanation) determining() []string {
+	var ids []string
+	for _, d := range e.Determining {
+		ids = append(ids, d.Policy)
+	}
+	return ids
+}
+
+func messages(all []decisionlog.PolicyError) string {
+	var out []string
+	for _, e := range all {
+		out = append(out, e.Message)
+	}
+	return strings.Join(out, "; ")
+}

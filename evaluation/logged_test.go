@@ -1,0 +1,88 @@
+package evaluation_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/evaluation"
+)
+
+// loggedStore decides by the time as well.
+const loggedStore = `
+@id("reads") permit (principal, action == Action::"read", resource);
+@id("late") forbid (principal, action, resource == doc::"2") when { context.at > datetime("2026-01-01") };
+-- config.yaml --
+clock: at
+`
+
+// loggedDecisions returns the decisions of the log, after a single request and a batch.
+func loggedDecisions(t *testing.T) (all []evaluation.Logged) {
+	t.Helper()
+	e, l := engine(t, loggedStore, evaluation.Config{})
+	if _, err := e.Evaluate(t.Context(), askedIn(t).single); err != nil {
+		t.Fatal(err)
+	}
+	items := question("user alice", "read", "doc 2") + `,{},` + question("user alice", "write", "doc 1")
+	if _, err := e.Evaluations(t.Context(), batch(t, `{"evaluations":[`+items+`]}`)); err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(export(t, l)) {
+		entry, err := evaluation.ReadEntry(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decisions, err := evaluation.Decisions(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, decisions...)
+	}
+	return all
+}
+
+// A logged decision is explained as it was made, at its time.
+func TestExplainLogged(t *testing.T) {
+	s := compile(t, loggedStore)
+	type told struct {
+		Decision bool
+		Policies int
+		Err      string
+	}
+	var got []told
+	for _, l := range loggedDecisions(t) {
+		explanation, err := s.ExplainLogged(&l)
+		if err != nil {
+			got = append(got, told{Err: err.Error()[len("decision ")+len(l.ID):]})
+			continue
+		}
+		got = append(got, told{explanation.Decision, len(explanation.Determining), ""})
+	}
+	want := []told{
+		{true, 1, ""},
+		{false, 1, ""},
+		{Err: " is a denial because the item could not be read: /evaluations/1/subject is required"},
+		{false, 0, ""},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("explanations (-want +got):\n%s", diff)
+	}
+}
+
+// What does not come out as it was is not explained as if it had.
+func TestExplainLoggedOtherwise(t *testing.T) {
+	s := compile(t, loggedStore)
+	for what, change := range map[string]func(*evaluation.Logged){
+		"another decision": func(l *evaluation.Logged) { l.Decision = !l.Decision },
+		"other policies":   func(l *evaluation.Logged) { l.Policies = []string{"other"} },
+		"another request":  func(l *evaluation.Logged) { l.Request = request(t, question("user alice", "erase", "doc 1")) },
+	} {
+		l := loggedDecisions(t)[0]
+		change(&l)
+		if e, err := s.ExplainLogged(&l); e != nil || !errors.Is(err, evaluation.ErrOtherwise) {
+			t.Errorf("%s: explained %v, %v", what, e, err)
+		}
+	}
+}

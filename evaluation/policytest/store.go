@@ -1,0 +1,59 @@
+package policytest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/policy-service/policy-service/evaluation"
+)
+
+// RunStore runs the tests of a whole policy store. A tenant's are decided by
+// what answers the tenant, those of the root by what answers everybody or,
+// where the store has tenants, by the guardrails alone. Coverage is of all
+// together: a guardrail that one tenant's tests have tried has been tried.
+func RunStore(s *evaluation.Snapshots, tests []Test) (*Report, error) {
+	of := byTenant(s, tests)
+	all := new(Report)
+	for _, tenant := range slices.Sorted(maps.Keys(of)) {
+		snapshot, err := decider(s, tenant)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", of[tenant][0].File, err)
+		}
+		all.add(Run(snapshot, of[tenant]))
+	}
+	return all, nil
+}
+
+// byTenant sorts tests by their tenant. A tenant without tests is there as
+// well, and the root where it answers everybody.
+func byTenant(s *evaluation.Snapshots, tests []Test) map[string][]Test {
+	of := map[string][]Test{}
+	for _, tenant := range s.Tenants() {
+		of[tenant] = nil
+	}
+	if len(of) == 0 {
+		of[""] = nil
+	}
+	for _, test := range tests {
+		of[test.Tenant] = append(of[test.Tenant], test)
+	}
+	return of
+}
+
+// decider returns what decides the tests of a tenant, or of the root.
+func decider(s *evaluation.Snapshots, tenant string) (*evaluation.Snapshot, error) {
+	if tenant != "" {
+		return s.For(tenant)
+	}
+	snapshot, err := s.Guardrails()
+	if err != nil { // a fault of this use and not of the store, so that it is no Faults
+		return nil, fmt.Errorf("is decided by the guardrails alone, which need what tenants add:\n%v", err)
+	}
+	return snapshot, nil
+}
+
+func (r *Report) add(other *Report) {
+	r.Results = append(r.Results, other.Results...)
+	r.Coverage.merge(other.Coverage)
+}

@@ -1,0 +1,130 @@
+package evaluation
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+)
+
+// typeFaults reports what the validator says about a policy, each at the name
+// that it is about.
+func (c *compiler) typeFaults(p *policy, st statement, err error) {
+	said := sayings(string(p.id), err)
+	for _, text := range said {
+		if isConsequence(text) && len(said) > 1 {
+			continue
+		}
+		fault := typeFault{text, readPassage(st)}
+		line, column := p.line, p.column
+		if offset := fault.offset(); offset >= 0 {
+			line, column = st.position(lineAndColumn(st.text, int64(offset)))
+		}
+		c.fault(p.file, line, column, "policy "+string(p.id)+": "+text, fault.hint(c.schema))
+	}
+}
+
+// sayings are the validator's errors without what all of them begin with.
+func sayings(id string, err error) []string {
+	var all []string
+	for _, line := range slices.Sorted(strings.Lines(err.Error())) {
+		all = append(all, strings.TrimPrefix(strings.TrimSpace(line), fmt.Sprintf("for policy `%s`, ", id)))
+	}
+	return slices.Compact(all)
+}
+
+// isConsequence reports whether a saying only follows from others, if there
+// are some.
+func isConsequence(said string) bool {
+	return strings.HasPrefix(said, "unable to find an applicable action")
+}
+
+// A typeFault is what the validator says, which is all that cedar-go gives, and
+// the policy that it says it of.
+type typeFault struct {
+	said   string
+	policy passage
+}
+
+var (
+	saysEntity    = regexp.MustCompile("^unrecognized (?:action|entity type) `(.+)`$")
+	saysAction    = regexp.MustCompile("^unrecognized action `.*::\"(.*)\"`$")
+	saysType      = regexp.MustCompile("^unrecognized entity type `(.+)`$")
+	saysAttribute = regexp.MustCompile("attribute `(?:[^`]*\\.)?([^`.]+)`")
+	saysOfType    = regexp.MustCompile("^attribute `([^`.]+)` on entity type `([^`]+)` not found$")
+	saysOfContext = regexp.MustCompile("^attribute `([^`.]+)` in context for (.+) not found$")
+	saysOptional  = regexp.MustCompile("optional attribute `([^`]+)`")
+)
+
+// offset returns where in the policy's text the name is, or -1.
+func (f typeFault) offset() int {
+	if m := saysEntity.FindStringSubmatch(f.said); m != nil {
+		name := readPassage(statement{text: []byte(m[1])})
+		return f.policy.find(name.all()...)
+	}
+	if m := saysAttribute.FindStringSubmatch(f.said); m != nil {
+		if at := f.policy.find(".", m[1]); at >= 0 {
+			return at + len(".")
+		}
+	}
+	return -1
+}
+
+// hint says what may have been meant.
+func (f typeFault) hint(s *resolved.Schema) string {
+	if m := saysAction.FindStringSubmatch(f.said); m != nil {
+		return didYouMean(m[1], actionNames(s))
+	}
+	if m := saysType.FindStringSubmatch(f.said); m != nil {
+		return didYouMean(m[1], typeNames(s))
+	}
+	if m := saysOfType.FindStringSubmatch(f.said); m != nil {
+		return didYouMean(m[1], attributeNames(s.Entities[cedar.EntityType(m[2])].Shape))
+	}
+	if m := saysOfContext.FindStringSubmatch(f.said); m != nil {
+		return didYouMean(m[1], contextNames(s, m[2]))
+	}
+	if m := saysOptional.FindStringSubmatch(f.said); m != nil {
+		return "ask first whether it is there, with has " + m[1]
+	}
+	return ""
+}
+
+func actionNames(s *resolved.Schema) []string {
+	var names []string
+	for uid := range s.Actions {
+		names = append(names, string(uid.ID))
+	}
+	return names
+}
+
+func typeNames(s *resolved.Schema) []string {
+	var names []string
+	for _, name := range slices.AppendSeq(slices.Collect(maps.Keys(s.Entities)), maps.Keys(s.Enums)) {
+		names = append(names, string(name))
+	}
+	return names
+}
+
+func attributeNames(record resolved.RecordType) []string {
+	var names []string
+	for name := range record {
+		names = append(names, string(name))
+	}
+	return names
+}
+
+// contextNames lists the attributes of the context of an action, as Cedar
+// writes it.
+func contextNames(s *resolved.Schema, action string) []string {
+	for uid, a := range s.Actions {
+		if uid.String() == action && a.AppliesTo != nil {
+			return attributeNames(a.AppliesTo.Context)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,386 @@
+package pdp_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// digest is what the configuration has of a key.
+func digest(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
+
+// ask sends a request with an Authorization header and returns the status.
+func ask(t *testing.T, client *http.Client, method, url, authorization, body string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response
+}
+
+const aliceInAcme = `{"tenant_id":"acme","actor":{"actor_id":"alice","actor_type":"user"},"action":"read","resource":{"type":"record","id":"record-1"},"purpose":"p"}`
+
+// AZ-37, AZ-38: 401 for who is not known, 403 for what they may not do.
+func TestAPIKeys(t *testing.T) {
+	s := start(t, pdp.Config{Auth: pdp.Auth{APIKeys: []pdp.APIKey{
+		{ID: "anything", SHA256: digest("k-anything")},
+		{ID: "acme", SHA256: digest("k-acme"), Grant: pdp.Grant{Tenants: []string{"acme"}}},
+		{ID: "searcher", SHA256: digest("k-searcher"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeSearch}}},
+		{ID: "auditor", SHA256: digest("k-auditor"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAudit}}},
+		{ID: "operator", SHA256: digest("k-operator"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAdmin}}},
+	}}})
+	const (
+		evaluation = authzen.PathEvaluation
+		search     = authzen.PathSearchAction
+	)
+	tests := []struct {
+		name, key, method, url, body string
+		want                         int
+	}{
+		{"no key", "", "POST", s.main + evaluation, aliceReads, 401},
+		{"no key, and no such body", "", "POST", s.main + evaluation, `{`, 401},
+		{"an unknown key", "Bearer k-nobody", "POST", s.main + evaluation, aliceReads, 401},
+		{"the digest of a key", "Bearer " + digest("k-anything"), "POST", s.main + evaluation, aliceReads, 401},
+		{"another scheme", "Basic k-anything", "POST", s.main + evaluation, aliceReads, 401},
+		{"an empty key", "Bearer ", "POST", s.main + evaluation, aliceReads, 401},
+		{"a key", "Bearer k-anything", "POST", s.main + evaluation, aliceReads, 200},
+		{"a scheme in small letters", "bearer k-anything", "POST", s.main + evaluation, aliceReads, 200},
+		{"any tenant", "Bearer k-anything", "POST", s.main + "/tenants/other" + evaluation, aliceReads, 200},
+		{"a batch", "Bearer k-anything", "POST", s.main + authzen.PathEvaluations, aliceReads, 200},
+		{"a search", "Bearer k-anything", "POST", s.main + search, aliceReads, 200},
+		{"their tenant", "Bearer k-acme", "POST", s.main + "/tenants/acme" + evaluation, aliceReads, 200},
+		{"their tenant, not named", "Bearer k-acme", "POST", s.main + evaluation, aliceReads, 200},
+		{"another tenant", "Bearer k-acme", "POST", s.main + "/tenants/other" + evaluation, aliceReads, 403},
+		{"no such tenant", "Bearer k-acme", "POST", s.main + "/tenants/..%2fother" + evaluation, aliceReads, 403},
+		{"their tenant in the body", "Bearer k-acme", "POST", s.main + authzen.PathAuthorize, aliceInAcme, 200},
+		{"another tenant in the body", "Bearer k-acme", "POST", s.main + authzen.PathAuthorize, strings.Replace(aliceInAcme, "acme", "other", 1), 403},
+		{"a search alone", "Bearer k-searcher", "POST", s.main + search, aliceReads, 200},
+		{"a decision without the scope", "Bearer k-searcher", "POST", s.main + evaluation, aliceReads, 403},
+		{"the log", "Bearer k-auditor", "GET", s.admin + pdp.PathLogExport, "", 200},
+		{"the log without the scope", "Bearer k-anything", "GET", s.admin + pdp.PathLogExport, "", 403},
+		{"the log without a key", "", "GET", s.admin + pdp.PathLogCheckpoint, "", 401},
+		{"a reload", "Bearer k-operator", "POST", s.admin + pdp.PathReload, "", 422},
+		{"a reload without the scope", "Bearer k-auditor", "POST", s.admin + pdp.PathReload, "", 403},
+		{"health", "", "GET", s.admin + "/readyz", "", 200},
+		{"metadata", "", "GET", s.main + authzen.PathMetadata, "", 200},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			response := ask(t, http.DefaultClient, test.method, test.url, test.key, test.body)
+			if test.name == "a reload" && response.StatusCode == 200 {
+				return // of policies that do not change
+			}
+			if response.StatusCode != test.want {
+				t.Errorf("status %d, want %d", response.StatusCode, test.want)
+			}
+			if got := response.Header.Get("WWW-Authenticate") != ""; got != (test.want == 401) {
+				t.Errorf("WWW-Authenticate %q with status %d", response.Header.Get("WWW-Authenticate"), test.want)
+			}
+		})
+	}
+}
+
+func TestAuthIsChecked(t *testing.T) {
+	key := digest("k")
+	tests := []struct {
+		name string
+		auth pdp.Auth
+		want string
+	}{
+		{"no id", pdp.Auth{APIKeys: []pdp.APIKey{{SHA256: key}}}, "api_keys: a key has no id"},
+		{"the key itself", pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: "k"}}}, "a: sha256 is not 64 hexadecimal digits"},
+		{"one key for two", pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: key}, {ID: "b", SHA256: key}}}, "b has the key of a"},
+		{"no such scope", pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: key, Grant: pdp.Grant{Scopes: []pdp.Scope{"write"}}}}}, `no scope "write"`},
+		{"no such tenant", pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: key, Grant: pdp.Grant{Tenants: []string{"../x"}}}}}, `no tenant can be called "../x"`},
+		{"no audience", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", JWKSURL: "https://i/keys"}}}, "issuer and audience are required"},
+		{"keys in plain text", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", Audience: "a", JWKSURL: "http://i/keys"}}}, "jwks_url must be an https URL"},
+		{"no algorithm", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", Audience: "a", JWKSURL: "https://i/keys", Algorithms: []string{"none"}}}}, `algorithm "none" is not one of`},
+		{"a shared secret", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", Audience: "a", JWKSURL: "https://i/keys", Algorithms: []string{"HS256"}}}}, `algorithm "HS256" is not one of`},
+		{"certificates of nobody", pdp.Auth{MTLS: &pdp.MTLS{}}, "there is no ca"},
+		{"certificates without TLS", pdp.Auth{MTLS: &pdp.MTLS{CA: "ca.pem"}}, "a part of TLS"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := launch(t, pdp.Config{Auth: test.auth})
+			if s.main != "" || s.err == nil || !strings.Contains(s.err.Error(), test.want) {
+				t.Errorf("%v, want %q", s.err, test.want)
+			}
+		})
+	}
+}
+
+// An identityProvider publishes the keys that its tokens are signed with.
+type identityProvider struct {
+	*httptest.Server
+	key   *rsa.PrivateKey
+	reads atomic.Int64
+	down  atomic.Bool
+}
+
+func newIdentityProvider(t *testing.T) *identityProvider {
+	t.Helper()
+	p := &identityProvider{key: newRSA(t)}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.reads.Add(1)
+		if p.down.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		body, err := json.Marshal(map[string]any{"keys": []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "k1", Algorithm: "RS256", Use: "sig"}}})
+		if err != nil {
+			t.Error(err)
+		}
+		w.Write(body)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func newRSA(t *testing.T) *rsa.PrivateKey {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// sign makes a token. Headers are beside alg, kid and typ.
+func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, kid string, claims map[string]any, headers map[jose.HeaderKey]any) string {
+	t.Helper()
+	options := &jose.SignerOptions{ExtraHeaders: headers}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// TestTokens sends what RFC 8725 warns of.
+func TestTokens(t *testing.T) {
+	provider := newIdentityProvider(t)
+	s := start(t, pdp.Config{Auth: pdp.Auth{JWT: []pdp.Issuer{
+		{Issuer: "https://idp.example.com", Audience: "pdp", JWKSURL: provider.URL, TenantClaim: "org"},
+	}}})
+	claims := func(change func(map[string]any)) map[string]any {
+		c := map[string]any{
+			"iss": "https://idp.example.com", "aud": "pdp", "sub": "gateway", "org": []string{"acme", "globex"},
+			"exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
+		}
+		change(c)
+		return c
+	}
+	good := func(change func(map[string]any)) string {
+		return sign(t, jose.RS256, provider.key, "k1", claims(change), nil)
+	}
+	same := func(map[string]any) {}
+	set := func(name string, value any) func(map[string]any) { return func(c map[string]any) { c[name] = value } }
+	stranger := newRSA(t)
+	public, err := x509.MarshalPKIXPublicKey(provider.key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := good(same)
+	parts := strings.Split(tokens, ".")
+	unsigned := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + parts[1] + "."
+
+	tests := []struct {
+		name, token, path string
+		want              int
+	}{
+		{"a token", tokens, "/tenants/acme", 200},
+		{"an audience of several", good(set("aud", []string{"other", "pdp"})), "/tenants/acme", 200},
+		{"one tenant, not named", good(set("org", "acme")), "", 200},
+		{"not valid for half a minute yet", good(set("nbf", time.Now().Add(30*time.Second).Unix())), "/tenants/acme", 200},
+		{"another tenant", tokens, "/tenants/other", 403},
+		{"no tenant", good(set("org", nil)), "/tenants/acme", 401},
+		{"a tenant that is no name", good(set("org", 5)), "/tenants/acme", 401},
+		{"another issuer", good(set("iss", "https://evil.example.com")), "/tenants/acme", 401},
+		{"another audience", good(set("aud", "other")), "/tenants/acme", 401},
+		{"no audience", good(func(c map[string]any) { delete(c, "aud") }), "/tenants/acme", 401},
+		{"no subject", good(func(c map[string]any) { delete(c, "sub") }), "/tenants/acme", 401},
+		{"expired", good(set("exp", time.Now().Add(-time.Second).Unix())), "/tenants/acme", 401},
+		{"no expiry", good(func(c map[string]any) { delete(c, "exp") }), "/tenants/acme", 401},
+		{"not valid yet", good(set("nbf", time.Now().Add(2*time.Minute).Unix())), "/tenants/acme", 401},
+		{"another key", sign(t, jose.RS256, stranger, "k1", claims(same), nil), "/tenants/acme", 401},
+		{"an unknown key", sign(t, jose.RS256, stranger, "../../k1", claims(same), nil), "/tenants/acme", 401},
+		{"another algorithm", sign(t, jose.RS512, provider.key, "k1", claims(same), nil), "/tenants/acme", 401},
+		{"the public key as a secret", sign(t, jose.HS256, public, "k1", claims(same), nil), "/tenants/acme", 401},
+		{"unsigned", unsigned, "/tenants/acme", 401},
+		{"keys of its own", sign(t, jose.RS256, stranger, "k1", claims(same), map[jose.HeaderKey]any{"jku": provider.URL + "/evil", "jwk": "x"}), "/tenants/acme", 401},
+		{"changed", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"admin"}`)) + "." + parts[2], "/tenants/acme", 401},
+		{"dots", strings.Repeat(".", 2), "/tenants/acme", 401},
+		{"long", "a." + strings.Repeat("b", 9<<10) + ".c", "/tenants/acme", 401},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			response := ask(t, http.DefaultClient, "POST", s.main+test.path+authzen.PathEvaluation, "Bearer "+test.token, aliceReads)
+			if response.StatusCode != test.want {
+				t.Errorf("status %d, want %d", response.StatusCode, test.want)
+			}
+		})
+	}
+	if reads := provider.reads.Load(); reads != 1 {
+		t.Errorf("the keys were read %d times", reads)
+	}
+}
+
+// Who cannot be told from anybody else is not let in.
+func TestTokensWithoutKeys(t *testing.T) {
+	provider := newIdentityProvider(t)
+	provider.down.Store(true)
+	s := start(t, pdp.Config{Auth: pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://idp.example.com", Audience: "pdp", JWKSURL: provider.URL}}}})
+	token := "Bearer " + sign(t, jose.RS256, provider.key, "k1", map[string]any{
+		"iss": "https://idp.example.com", "aud": "pdp", "sub": "gateway", "exp": time.Now().Add(time.Hour).Unix(),
+	}, nil)
+	if got := ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, token, aliceReads); got.StatusCode != 503 || got.Header.Get("Retry-After") == "" {
+		t.Errorf("without keys: status %d", got.StatusCode)
+	}
+	provider.down.Store(false)
+	if got := ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, token, aliceReads); got.StatusCode != 200 {
+		t.Errorf("with keys again: status %d", got.StatusCode)
+	}
+}
+
+// An authority issues certificates.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	file        string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{key: newEC(t)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.certificate, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.file = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func newEC(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// issue makes a client's certificate for a URI.
+func (a *authority) issue(t *testing.T, uri string) tls.Certificate {
+	t.Helper()
+	key := newEC(t)
+	name, err := url.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), URIs: []*url.URL{name}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func TestMTLS(t *testing.T) {
+	cert, key := writeCertificate(t)
+	roots := x509.NewCertPool()
+	text, err := os.ReadFile(cert)
+	if err != nil || !roots.AppendCertsFromPEM(text) {
+		t.Fatal(cert, err)
+	}
+	ours, theirs := newAuthority(t), newAuthority(t)
+	s := start(t, pdp.Config{TLSCert: cert, TLSKey: key, Auth: pdp.Auth{MTLS: &pdp.MTLS{CA: ours.file, Callers: []pdp.MTLSCaller{
+		{Name: "spiffe://example.com/gateway", Grant: pdp.Grant{Tenants: []string{"acme"}}},
+	}}}})
+	tests := []struct {
+		name   string
+		client []tls.Certificate
+		path   string
+		want   int // 0 for no connection
+	}{
+		{"no certificate", nil, "/tenants/acme", 401},
+		{"a caller", []tls.Certificate{ours.issue(t, "spiffe://example.com/gateway")}, "/tenants/acme", 200},
+		{"another tenant", []tls.Certificate{ours.issue(t, "spiffe://example.com/gateway")}, "/tenants/other", 403},
+		{"nobody", []tls.Certificate{ours.issue(t, "spiffe://example.com/else")}, "/tenants/acme", 401},
+		{"of another authority", []tls.Certificate{theirs.issue(t, "spiffe://example.com/gateway")}, "/tenants/acme", 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			config := &tls.Config{RootCAs: roots}
+			if test.client != nil { // whatever authorities the server names
+				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &test.client[0], nil }
+			}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+			response, _, err := send(t.Context(), client, "POST", s.main+test.path+authzen.PathEvaluation, aliceReads)
+			switch {
+			case test.want == 0 && err == nil:
+				t.Errorf("answered with status %d", response.StatusCode)
+			case test.want != 0 && err != nil:
+				t.Error(err)
+			case err == nil && response.StatusCode != test.want:
+				t.Errorf("status %d, want %d", response.StatusCode, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package pdp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+// A LogConfig says how the decision log is kept. Its zero value works.
+type LogConfig struct {
+	SegmentBytes   int64
+	SegmentAge     time.Duration
+	AcceptRollback string // why to start although the log lacks what its checkpoint has
+	Retention      decisionlog.Retention
+	CheckpointFile string   // file that checkpoints are appended to, one JSON object a line
+	CheckpointURL  string   // URL that checkpoints are posted to
+	Mask, Unmask   []string // names of members of requests; see decisionlog.Config
+}
+
+// openLog opens the decision log.
+func openLog(c Config) (*decisionlog.Log, error) {
+	return decisionlog.Open(c.State, decisionlog.Config{
+		Durability:     c.Durability,
+		SegmentBytes:   c.DecisionLog.SegmentBytes,
+		SegmentAge:     c.DecisionLog.SegmentAge,
+		AcceptRollback: c.DecisionLog.AcceptRollback,
+		Mask:           c.DecisionLog.Mask,
+		Unmask:         c.DecisionLog.Unmask,
+	})
+}
+
+const (
+	checkpointTime    = time.Second
+	checkpointEntries = 1000
+	checkpointLook    = 100 * time.Millisecond
+	pruneTime         = time.Minute
+	sinkTime          = 5 * time.Second
+)
+
+// watchLog ends the service when a commit has failed in a way that leaves open
+// what is on disk.
+func watchLog(ctx context.Context, log *decisionlog.Log) error {
+	select {
+	case <-log.Failed():
+		return log.Err()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// signCheckpoints has the log sign its head at least once a second or a
+// thousand entries, or as soon as the disk is done with the one before.
+// Decisions do not wait for it.
+func signCheckpoints(ctx context.Context, log *decisionlog.Log, program *slog.Logger) error {
+	look := time.NewTicker(checkpointLook)
+	defer look.Stop()
+	var signed int64 = -1
+	var at time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-look.C:
+			size := log.Head().Size
+			if size == signed || size-signed < checkpointEntries && now.Sub(at) < checkpointTime {
+				continue
+			}
+			if _, err := log.Checkpoint(); err != nil {
+				program.Error("checkpoint not published", "error", err)
+			}
+			signed, at = size, now
+		}
+	}
+}
+
+// A sink keeps a copy of a checkpoint where the service cannot take it back.
+type sink func(context.Context, *decisionlog.Checkpoint) error
+
+// sinks returns those that are configured.
+func (c LogConfig) sinks() []sink {
+	var all []sink
+	if c.CheckpointFile != "" {
+		all = append(all, appendTo(c.CheckpointFile))
+	}
+	if c.CheckpointURL != "" {
+		all = append(all, postTo(c.CheckpointURL))
+	}
+	return all
+}
+
+// send gives a sink every checkpoint that is the last one when it can take the
+// next, and at the end that of the head. One that it did not take is given to
+// it again.
+func send(ctx context.Context, log *decisionlog.Log, to sink, program *slog.Logger) error {
+	look := time.NewTicker(checkpointTime)
+	defer look.Stop()
+	var sent *decisionlog.Checkpoint
+	for ctx.Err() == nil {
+		last := log.Published()
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			last, _ = log.Checkpoint() // the error is that of signCheckpoints, too
+		}
+		if last == nil || last == sent {
+			continue
+		}
+		if err := to(context.WithoutCancel(ctx), last); err != nil {
+			program.Warn("checkpoint not sent", "size", last.Size, "error", err)
+			continue
+		}
+		sent = last
+	}
+	return nil
+}
+
+// A keptCheckpoint is a line of the file that checkpoints are appended to.
+type keptCheckpoint struct {
+	Time time.Time `json:"time"`
+	decisionlog.Checkpoint
+}
+
+func appendTo(path string) sink {
+	return func(_ context.Context, c *decisionlog.Checkpoint) error {
+		line, err := json.Marshal(keptCheckpoint{time.Now().UTC(), *c})
+		if err != nil {
+			return err
+		}
+		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if _, err := file.Write(append(line, '\n')); err != nil {
+			return err
+		}
+		return file.Sync()
+	}
+}
+
+func postTo(url string) sink {
+	return func(ctx context.Context, c *decisionlog.Checkpoint) error {
+		ctx, cancel := context.WithTimeout(ctx, sinkTime)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(c.Note))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Content-Type", "text/plain; charset=utf-8")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode/100 != 2 {
+			return fmt.Errorf("POST %s: %s", url, response.Status)
+		}
+		return nil
+	}
+}
+
+// prune removes from time to time what need not be kept any longer.
+func prune(ctx context.Context, log *decisionlog.Log, r decisionlog.Retention, program *slog.Logger) error {
+	look := time.NewTicker(pruneTime)
+	defer look.Stop()
+	for {
+		entries, err := log.Prune(ctx, r)
+		if err != nil && ctx.Err() == nil {
+			program.Error("decision log not pruned", "error", err)
+		}
+		if entries > 0 {
+			program.Info("decision log pruned", "entries", entries)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package pdp
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// The forms in which entries are exported.
+const (
+	formatJSONL  = "jsonl" // the default
+	formatBundle = "bundle"
+)
+
+// LogQuery is the query of a request for the entries that f selects, as a
+// bundle or one a line.
+func LogQuery(f decisionlog.Filter, bundle bool) url.Values {
+	q := make(url.Values)
+	set := func(name, value string, there bool) {
+		if there {
+			q.Set(name, value)
+		}
+	}
+	set("from", strconv.FormatInt(f.From, 10), f.From != 0)
+	set("until", strconv.FormatInt(f.Until, 10), f.Until != 0)
+	set("since", f.Since.Format(time.RFC3339Nano), !f.Since.IsZero())
+	set("before", f.Before.Format(time.RFC3339Nano), !f.Before.IsZero())
+	set("tenant", f.Tenant, f.Tenant != "")
+	set("subject", f.Subject, f.Subject != "")
+	set("policy", f.Policy, f.Policy != "")
+	set("id", f.ID, f.ID != "")
+	set("kind", string(f.Kind), f.Kind != "")
+	set("format", formatBundle, bundle)
+	if f.Decision != nil {
+		q.Set("decision", decisionWord(*f.Decision))
+	}
+	return q
+}
+
+func decisionWord(allowed bool) string {
+	if allowed {
+		return "allow"
+	}
+	return "deny"
+}
+
+// logFilter reads the inverse of [LogQuery].
+func logFilter(c echo.Context) (f decisionlog.Filter, err error) {
+	f = decisionlog.Filter{
+		Tenant:  c.QueryParam("tenant"),
+		Subject: c.QueryParam("subject"),
+		Policy:  c.QueryParam("policy"),
+		ID:      c.QueryParam("id"),
+		Kind:    decisionlog.Kind(c.QueryParam("kind")),
+	}
+	if f.From, err = indexParam(c, "from", 0); err != nil {
+		return f, err
+	}
+	if f.Until, err = indexParam(c, "until", 0); err != nil {
+		return f, err
+	}
+	if f.Since, err = timeParam(c, "since"); err != nil {
+		return f, err
+	}
+	if f.Before, err = timeParam(c, "before"); err != nil {
+		return f, err
+	}
+	switch word := c.QueryParam("decision"); word {
+	case "":
+	case "allow", "deny":
+		allowed := word == "allow"
+		f.Decision = &allowed
+	default:
+		return f, authzen.Invalid("", "has a decision that is neither allow nor deny: %q", word)
+	}
+	return f, nil
+}
+
+func timeParam(c echo.Context, name string) (time.Time, error) {
+	text := c.QueryParam(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return t, authzen.Invalid("", "has a %s that is not a time: %q", name, text)
+	}
+	return t, nil
+}
+
+// serveExport streams the log's entries that the query selects: one JSON
+// object a line, or a bundle that can be verified.
+func serveExport(log *decisionlog.Log) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		f, err := logFilter(c)
+		if err != nil {
+			return err
+		}
+		if err := http.NewResponseController(c.Response()).SetWriteDeadline(noDeadline); err != nil {
+			return fmt.Errorf("lift write deadline: %w", err)
+		}
+		switch format := c.QueryParam("format"); format {
+		case "", formatJSONL:
+			c.Response().Header().Set(echo.HeaderContentType, "application/jsonl")
+			_, err = log.ExportSelected(c.Request().Context(), c.Response(), f)
+		case formatBundle:
+			c.Response().Header().Set(echo.HeaderContentType, "application/zip")
+			_, err = log.WriteBundle(c.Request().Context(), c.Response(), f)
+		default:
+			err = authzen.Invalid("", "has a format that is neither jsonl nor bundle: %q", format)
+		}
+		return err
+	}
+}
+
+// serveCheckpoint signs the head of the log.
+func serveCheckpoint(log *decisionlog.Log) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		checkpoint, err := log.Checkpoint()
+		if err != nil {
+			return err
+		}
+		return writeJSON(c, http.StatusOK, checkpoint)
+	}
+}
+
+// serveProof proves that the log has the entry ?index=, or all that it had at
+// the checkpoint ?earlier=.
+func serveProof(log *decisionlog.Log) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if earlier := c.QueryParam("earlier"); earlier != "" {
+			return answerProof(c)(log.ProveSince([]byte(earlier)))
+		}
+		index, err := indexParam(c, "index", -1)
+		if err == nil && (index < 0 || index >= log.Head().Size) {
+			err = authzen.Invalid("", "has no index of an entry of the log, and no earlier checkpoint")
+		}
+		if err != nil {
+			return err
+		}
+		return answerProof(c)(log.ProveEntry(c.Request().Context(), index))
+	}
+}
+
+// answerProof answers with a proof. That there is none is an answer, too, and
+// who asks is told why.
+func answerProof(c echo.Context) func(*decisionlog.Proof, error) error {
+	return func(proof *decisionlog.Proof, err error) error {
+		if err != nil {
+			return writeJSON(c, http.StatusUnprocessableEntity, authzen.ErrorResponse{
+				Error: authzen.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()},
+			})
+		}
+		return writeJSON(c, http.StatusOK, proof)
+	}
+}

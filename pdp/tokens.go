@@ -1,0 +1,190 @@
+package pdp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+// An Issuer is trusted to say who callers are, in JSON Web Tokens (RFC 8725). A
+// token's header chooses neither the keys that verify it nor, beyond
+// Algorithms, how.
+type Issuer struct {
+	Issuer      string   `yaml:"issuer"`
+	Audience    string   `yaml:"audience"`
+	JWKSURL     string   `yaml:"jwks_url"`
+	Algorithms  []string `yaml:"algorithms"`   // RS256 where there is none
+	TenantClaim string   `yaml:"tenant_claim"` // has the caller's tenant or a list of them
+	Grant       `yaml:",inline"`
+}
+
+// Limits of tokens and their keys.
+const (
+	maxToken   = 8 << 10
+	maxKeySet  = 1 << 20
+	keyTimeout = 5 * time.Second
+	keyPause   = 10 * time.Second // between two looks at an issuer's keys
+	notBefore  = time.Minute      // how far clocks may differ
+)
+
+// asymmetric are the algorithms whose keys an issuer can publish.
+var asymmetric = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// tokens knows callers by their tokens.
+type tokens []*verifier
+
+type verifier struct {
+	*oidc.IDTokenVerifier
+	issuer Issuer
+	keys   *keyTransport
+}
+
+func newTokens(issuers []Issuer) (tokens, error) {
+	var out tokens
+	for _, issuer := range issuers {
+		if err := issuer.validate(); err != nil {
+			return nil, fmt.Errorf("%s: %w", issuer.Issuer, err)
+		}
+		transport := &keyTransport{}
+		keys := oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), newKeyClient(transport)), issuer.JWKSURL)
+		out = append(out, &verifier{oidc.NewVerifier(issuer.Issuer, keys, &oidc.Config{
+			ClientID: issuer.Audience, SupportedSigningAlgs: issuer.Algorithms,
+		}), issuer, transport})
+	}
+	return out, nil
+}
+
+func (i Issuer) validate() error {
+	u, err := url.Parse(i.JWKSURL)
+	switch {
+	case i.Issuer == "" || i.Audience == "":
+		return errors.New("issuer and audience are required")
+	case err != nil || u.Scheme != "https" && !isThisHost(u.Hostname()):
+		return fmt.Errorf("jwks_url must be an https URL, not %q", i.JWKSURL)
+	}
+	for _, algorithm := range i.Algorithms {
+		if !slices.Contains(asymmetric, algorithm) {
+			return fmt.Errorf("algorithm %q is not one of %v", algorithm, asymmetric)
+		}
+	}
+	return i.Grant.validate()
+}
+
+// authenticate knows the bearer of a token that one of the issuers has made.
+func (t tokens) authenticate(r *http.Request) (caller, bool, error) {
+	token := bearer(r)
+	if strings.Count(token, ".") != 2 {
+		return caller{}, false, nil
+	}
+	if len(token) > maxToken {
+		return caller{}, false, fmt.Errorf("%w: a token has more than %d bytes", errUnauthenticated, maxToken)
+	}
+	var errs []error
+	for _, v := range t {
+		who, err := v.caller(r.Context(), token)
+		if err == nil || errors.Is(err, errIssuer) {
+			return who, err == nil, err
+		}
+		errs = append(errs, err)
+	}
+	return caller{}, false, fmt.Errorf("%w: %w", errUnauthenticated, errors.Join(errs...))
+}
+
+// caller returns who a token says its bearer is.
+func (v *verifier) caller(ctx context.Context, token string) (caller, error) {
+	verified, err := v.Verify(ctx, token)
+	switch {
+	case err != nil && v.keys.failing():
+		return caller{}, fmt.Errorf("%w: %w", errIssuer, err)
+	case err != nil:
+		return caller{}, err
+	case verified.Subject == "":
+		return caller{}, errors.New("the token has no sub")
+	}
+	claims := map[string]any{}
+	if err := verified.Claims(&claims); err != nil {
+		return caller{}, err
+	}
+	if since, ok := claims["nbf"].(float64); ok && time.Until(time.Unix(int64(since), 0)) > notBefore {
+		return caller{}, errors.New("the token is not valid yet")
+	}
+	who := caller{v.issuer.Issuer + "#" + verified.Subject, v.issuer.Grant}
+	if v.issuer.TenantClaim != "" {
+		who.Tenants, err = tenantsIn(claims[v.issuer.TenantClaim], v.issuer.Tenants)
+	}
+	return who, err
+}
+
+// tenantsIn returns the tenants that a claim names, of those that its issuer may
+// name. A token without one is for no tenant.
+func tenantsIn(claim any, allowed []string) ([]string, error) {
+	var named []string
+	switch c := claim.(type) {
+	case string:
+		named = []string{c}
+	case []any:
+		for _, element := range c {
+			if name, ok := element.(string); ok {
+				named = append(named, name)
+			}
+		}
+	}
+	if len(allowed) > 0 {
+		named = slices.DeleteFunc(named, func(name string) bool { return !slices.Contains(allowed, name) })
+	}
+	if len(named) == 0 {
+		return nil, errors.New("the token names no tenant")
+	}
+	return named, nil
+}
+
+// errTooSoon is a look at an issuer's keys right after another: an unknown key
+// in a token is no reason to ask more often.
+var errTooSoon = errors.New("the keys have just been read")
+
+// newKeyClient returns a client that reads an issuer's keys: a small document,
+// soon, from where it is said to be, and not too often.
+func newKeyClient(t *keyTransport) *http.Client {
+	return &http.Client{
+		Timeout:       keyTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     t,
+	}
+}
+
+// A keyTransport reads one issuer's keys.
+type keyTransport struct {
+	mu     sync.Mutex
+	next   time.Time // before which they are not read again
+	failed bool      // when they were last read
+}
+
+// failing reports whether the keys could not be read.
+func (t *keyTransport) failing() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
+}
+
+func (t *keyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Now().Before(t.next) {
+		return nil, errTooSoon
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if t.failed = err != nil || response.StatusCode != http.StatusOK; err != nil {
+		return nil, err
+	}
+	t.next = time.Now().Add(keyPause)
+	response.Body = http.MaxBytesReader(nil, response.Body, maxKeySet)
+	return response, nil
+}
