@@ -20,6 +20,7 @@ func TestReadme(t *testing.T) {
 		{"field of the log", "../evaluation/decisionlog/entry.go", "`json:\"(\\w+)[,\"]"},
 		{"annotation", "../obligations/terms.go", `"(obligation_\w+|approval|requestable|reason_\w+)"`},
 		{"route of the admin listener", "../pdp/admin.go", `"(/(?:livez|readyz|metrics|admin/v1/[\w/]+))"`},
+		{"metric", "../pdp/telemetry.go", `(?:Histogram|Counter|Gauge)\("([\w.]+)"`},
 		{"route", "../schemas/authzen/metadata.go", `"(/[^"]+)"`},
 		{"exit code", "../cmd/policy-service/main.go", `exit\w+\s+= (\d+)`},
 	} {

@@ -41,6 +41,8 @@ func (c Call) item(n int) Call {
 // and says what the PEP can do about a denial. A permit uses the approval; when
 // another request was faster, it is decided again without.
 func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
+	ctx, part := span(ctx, "decide")
+	defer part.End()
 	claim := e.claim(a.request.Context)
 	standing, err := e.standing(ctx, a, claim)
 	if err != nil {

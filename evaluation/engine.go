@@ -42,6 +42,8 @@ type Config struct {
 	// PageKey signs the tokens that lead to further pages. Engines that share a
 	// key continue each other's searches. The default is a random one.
 	PageKey []byte
+	// Recorded is told of every entry that is on disk, before it is answered.
+	Recorded func(context.Context, *decisionlog.Entry)
 	// ItemError says how an error of one item of a batch is shown in that
 	// item's answer. Without it the answer is a bare denial.
 	ItemError func(error) *authzen.Error
@@ -73,6 +75,9 @@ func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	c.MaxCandidates = cmp.Or(c.MaxCandidates, 250_000)
 	if len(c.PageKey) == 0 {
 		c.PageKey = []byte(rand.Text())
+	}
+	if c.Recorded == nil {
+		c.Recorded = func(context.Context, *decisionlog.Entry) {}
 	}
 	if c.ItemError == nil {
 		c.ItemError = func(error) *authzen.Error { return nil }
@@ -201,9 +206,12 @@ func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision 
 	entry.Revision, entry.Caller = revision, call.Caller
 	entry.RequestID, entry.TraceID = call.RequestID, call.TraceID
 	entry.LatencyMicros = e.config.Now().Sub(start).Microseconds()
+	ctx, part := span(ctx, "record")
+	defer part.End()
 	if err := e.log.Append(ctx, entry); err != nil {
 		return fmt.Errorf("record decision: %w", err)
 	}
+	e.config.Recorded(ctx, entry)
 	return nil
 }
 

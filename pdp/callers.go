@@ -153,11 +153,15 @@ func callerFrom(ctx context.Context) caller {
 	return who
 }
 
-// authorize refuses a request about a tenant that is not the caller's.
-func authorize(engine *evaluation.Engine) func(context.Context, *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
+// authorize refuses a request about a tenant that is not the caller's, or that
+// asks too often.
+func authorize(engine *evaluation.Engine, limits *limiter) func(context.Context, *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
 	return func(ctx context.Context, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
 		if !callerFrom(ctx).mayAsk(req.TenantID) {
 			return nil, errForbidden
+		}
+		if !limits.allow(req.TenantID) {
+			return nil, errTenantRate
 		}
 		return engine.Authorize(ctx, req)
 	}

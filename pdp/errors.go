@@ -46,6 +46,10 @@ func describe(err error) *authzen.Error {
 		return &authzen.Error{Status: http.StatusBadRequest, Message: errBody.Error()}
 	case errors.As(err, &routing):
 		return &authzen.Error{Status: routing.Code, Message: http.StatusText(routing.Code)}
+	case errors.Is(err, errOverload):
+		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: errOverload.Error()}
+	case errors.Is(err, errTenantRate):
+		return &authzen.Error{Status: http.StatusTooManyRequests, Message: errTenantRate.Error()}
 	case errors.Is(err, errIssuer):
 		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: errIssuer.Error()}
 	case errors.Is(err, errUnauthenticated):

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -13,7 +15,11 @@ import (
 // NewHandlers returns what the listeners serve, with a log that is the test's
 // to harm. Without a store there is no snapshot.
 func NewHandlers(state string, store fs.FS, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
-	engine, approvals, err := join(Config{State: state, Log: program}, "https://pdp.example.com", log)
+	measured, err := newTelemetry(Telemetry{})
+	if err != nil {
+		return nil, nil, err
+	}
+	engine, approvals, err := join(Config{State: state, Log: program}, "https://pdp.example.com", log, measured)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -28,7 +34,7 @@ func NewHandlers(state string, store fs.FS, log *decisionlog.Log, program *slog.
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, approvals, &callers{}, metadata, defaultMaxBody)
+	mainRoutes(m, engine, approvals, &callers{}, newLimiter(Limits{}), metadata, defaultMaxBody)
 	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, &callers{}, policies, log)
 	return m, a, nil
 }
@@ -56,3 +62,9 @@ var (
 
 // Problem is what a PEP is told of an error by the Access Request API.
 func Problem(err error) authzen.Problem { return problem(err, describe(err)) }
+
+// ErrOverload and NewInFlight are for more requests than the service can do.
+var ErrOverload = errOverload
+
+// NewInFlight returns what limits how many requests are worked on.
+func NewInFlight(l Limits) echo.MiddlewareFunc { return newLimiter(l).inFlight }

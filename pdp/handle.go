@@ -35,6 +35,7 @@ func handle[Request, Response any](maxBody int64, call func(context.Context, *Re
 			Tenant:    tenant,
 			Caller:    callerFrom(c.Request().Context()).id,
 			RequestID: requestID(c),
+			TraceID:   traceID(c.Request().Context()),
 		})
 		response, err := call(ctx, &request)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/policy-service/policy-service/evaluation"
@@ -48,6 +49,8 @@ type Config struct {
 	Callbacks      []string // URLs at or below which PEPs may be called back; none for no callbacks
 	CallbackSecret []byte   // by which callbacks are signed
 	ApproverType   string   // entity type of the people who decide, where callers are authenticated; user when empty
+	Limits         Limits
+	Telemetry      Telemetry
 	Log            *slog.Logger
 	Ready          func(main, admin string) // called with the listeners' URLs once they answer
 }
@@ -88,7 +91,11 @@ func Run(ctx context.Context, c Config) (err error) {
 			err = errors.Join(err, closing)
 		}
 	}()
-	engine, approvals, err := join(c, orDefault(c.PublicURL, listeners.mainURL()), log)
+	measured, err := newTelemetry(c.Telemetry)
+	if err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	engine, approvals, err := join(c, orDefault(c.PublicURL, listeners.mainURL()), log, measured)
 	if err != nil {
 		return err
 	}
@@ -97,12 +104,15 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, listeners, who, engine, approvals, policies, log)
+	if err := measured.observe(engine, log); err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	return serve(ctx, c, listeners, who, measured, engine, approvals, policies, log)
 }
 
 // join makes the engine and the Access Request Service, who ask each other:
 // which approval stands, and who may give one.
-func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *approval.Service, error) {
+func join(c Config, baseURL string, log *decisionlog.Log, measured *telemetry) (*evaluation.Engine, *approval.Service, error) {
 	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret)
 	if err != nil {
 		return nil, nil, err
@@ -131,6 +141,7 @@ func join(c Config, baseURL string, log *decisionlog.Log) (*evaluation.Engine, *
 	}
 	engine = evaluation.NewEngine(log, evaluation.Config{
 		ItemError:   describe,
+		Recorded:    measured.recorded,
 		GuardShrink: c.GuardShrink,
 		MaxResults:  c.MaxResults,
 		PageKey:     []byte(c.PageKey),
@@ -150,15 +161,19 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, who *callers, engine *evaluation.Engine, approvals *approval.Service, policies *supply, log *decisionlog.Log) error {
+func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies *supply, log *decisionlog.Log) error {
 	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
 	if err != nil {
 		return err
 	}
 	main := newEcho(c.Log)
-	mainRoutes(main, engine, approvals, who, metadata, orDefault(c.MaxBody, defaultMaxBody))
+	main.Pre(measured.serve)
+	mainRoutes(main, engine, approvals, who, newLimiter(c.Limits), metadata, orDefault(c.MaxBody, defaultMaxBody))
 	admin := newEcho(c.Log)
 	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, policies, log)
+	if c.Telemetry.Page != nil {
+		admin.GET("/metrics", echo.WrapHandler(c.Telemetry.Page))
+	}
 
 	unpublish, err := publishAdmin(c.State, l.adminURL())
 	if err != nil {

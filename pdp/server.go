@@ -17,26 +17,27 @@ import (
 
 // mainRoutes of the main listener. What is below a tenant's path is decided by
 // the tenant's policies.
-func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, who *callers, metadata authzen.Metadata, maxBody int64) {
+func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, who *callers, limits *limiter, metadata authzen.Metadata, maxBody int64) {
+	flight, tenant := limits.inFlight, limits.perTenant
 	evaluate, search, request := who.with(ScopeEvaluate), who.with(ScopeSearch), who.with(ScopeRequest)
 	for _, base := range []string{"", pathTenant} {
-		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate), evaluate)
-		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations), evaluate)
-		e.POST(base+authzen.PathSearchSubject, handle(maxBody, engine.SearchSubjects), search)
-		e.POST(base+authzen.PathSearchResource, handle(maxBody, engine.SearchResources), search)
-		e.POST(base+authzen.PathSearchAction, handle(maxBody, engine.SearchActions), search)
+		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate), flight, evaluate, tenant)
+		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations), flight, evaluate, tenant)
+		e.POST(base+authzen.PathSearchSubject, handle(maxBody, engine.SearchSubjects), flight, search, tenant)
+		e.POST(base+authzen.PathSearchResource, handle(maxBody, engine.SearchResources), flight, search, tenant)
+		e.POST(base+authzen.PathSearchAction, handle(maxBody, engine.SearchActions), flight, search, tenant)
 
-		e.POST(base+authzen.PathRequests, serveSubmit(approvals, maxBody), request)
-		e.GET(base+authzen.PathRequests+"/:"+paramID, serveTask(approvals), request)
+		e.POST(base+authzen.PathRequests, serveSubmit(approvals, maxBody), request, tenant)
+		e.GET(base+authzen.PathRequests+"/:"+paramID, serveTask(approvals), request, tenant)
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
-			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, maxBody), request)
+			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, maxBody), request, tenant)
 		}
 		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine))
 		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
 		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata))
 	}
-	e.POST(authzen.PathAuthorize, handle(maxBody, authorize(engine)), evaluate)
-	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, maxBody), request)
+	e.POST(authzen.PathAuthorize, handle(maxBody, authorize(engine, limits)), flight, evaluate)
+	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, maxBody), request, tenant)
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }
 

@@ -113,6 +113,7 @@ type entry struct {
 	Tenant    string `json:"tenant"`
 	Kind      string `json:"kind"`
 	RequestID string `json:"request_id"`
+	TraceID   string `json:"trace_id"`
 	Decision  bool   `json:"decision"`
 }
 

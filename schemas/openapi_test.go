@@ -169,7 +169,7 @@ func checkStatuses(t *testing.T, path string, document, operation map[string]any
 	t.Helper()
 	statuses := []string{"200", "404", "405", "500"}
 	if decision {
-		statuses = []string{"200", "400", "401", "403", "404", "405", "413", "500", "503"}
+		statuses = []string{"200", "400", "401", "403", "404", "405", "413", "429", "500", "503"}
 	}
 	responses := operation["responses"].(map[string]any)
 	if diff := cmp.Diff(statuses, slices.Sorted(maps.Keys(responses))); diff != "" {
@@ -187,7 +187,7 @@ func checkStatuses(t *testing.T, path string, document, operation map[string]any
 			headers = append(headers, "WWW-Authenticate")
 		case status == "405":
 			headers = append(headers, "Allow")
-		case status == "503":
+		case status == "429", status == "503":
 			headers = append(headers, "Retry-After")
 		}
 		slices.Sort(headers)

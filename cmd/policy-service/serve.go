@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -43,11 +44,13 @@ type serveCmd struct {
 	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
 	ApproverType    string                 `help:"Entity type of the people who decide on requests, where callers are authenticated; ${default} without it." default:"user" placeholder:"TYPE"`
 	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
+	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to a second, and are then answered 503." default:"1024" placeholder:"N"`
+	TenantRate      float64                `help:"Requests of one tenant a second; any number without it. More are answered 429." placeholder:"N"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 	Config          kong.ConfigFlag        `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
 }
 
-func (c *serveCmd) Run(ctx context.Context) error {
+func (c *serveCmd) Run(ctx context.Context) (err error) {
 	example, err := policies.Set("agent-tools")
 	if err != nil {
 		return err
@@ -60,6 +63,11 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	telemetry, end, err := newTelemetry(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end(context.WithoutCancel(ctx))) }()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -88,6 +96,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		Callbacks:      c.CallbackAllow,
 		CallbackSecret: secret,
 		ApproverType:   c.ApproverType,
+		Limits:         pdp.Limits{InFlight: c.MaxInFlight, TenantRate: c.TenantRate},
+		Telemetry:      telemetry,
 		Log:            newLogger(c.LogFormat),
 		Ready: func(main, admin string) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)

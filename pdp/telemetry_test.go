@@ -1,0 +1,104 @@
+package pdp_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A decision is a part of the trace that its PEP names, down to the log.
+func TestTrace(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	s := start(t, pdp.Config{Telemetry: pdp.Telemetry{Traces: trace.NewTracerProvider(trace.WithSpanProcessor(spans))}})
+	const traceID, spanID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.main+authzen.PathEvaluation, strings.NewReader(aliceReads))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Traceparent", "00-"+traceID+"-"+spanID+"-01")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	s.stop(t)
+
+	parents := map[string]string{} // by name of the span
+	server := ""
+	for _, span := range spans.Ended() {
+		if got := span.SpanContext().TraceID().String(); got != traceID {
+			t.Errorf("%s is of trace %s", span.Name(), got)
+		}
+		parents[span.Name()] = span.Parent().SpanID().String()
+		if span.Name() == "POST "+authzen.PathEvaluation {
+			server = span.SpanContext().SpanID().String()
+		}
+	}
+	want := map[string]string{"POST " + authzen.PathEvaluation: spanID, "decide": server, "record": server}
+	for name, parent := range want {
+		if parents[name] != parent {
+			t.Errorf("the parent of %s is %q, want %q", name, parents[name], parent)
+		}
+	}
+	if entries := decided(t, s.state); len(entries) != 1 || entries[0].TraceID != traceID {
+		t.Errorf("recorded as %+v", entries)
+	}
+}
+
+func TestMeasurements(t *testing.T) {
+	reader := metric.NewManualReader()
+	s := start(t, pdp.Config{Telemetry: pdp.Telemetry{Meters: metric.NewMeterProvider(metric.WithReader(reader))}})
+	bobWrites := strings.NewReplacer("alice", "bob", "read", "write").Replace(aliceReads)
+	for _, body := range []string{aliceReads, aliceReads, bobWrites, `{`} {
+		post(t, http.DefaultClient, s.main+"/tenants/acme"+authzen.PathEvaluation, body)
+	}
+	var measured metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &measured); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, m := range measured.ScopeMetrics[0].Metrics {
+		switch data := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				lines = append(lines, line(m.Name, p.Attributes, p.Value))
+			}
+		case metricdata.Gauge[int64]:
+			for _, p := range data.DataPoints {
+				lines = append(lines, line(m.Name, p.Attributes, p.Value))
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				lines = append(lines, line(m.Name, p.Attributes, int64(p.Count)))
+			}
+		}
+	}
+	for _, want := range []string{
+		"policy_service.decisions decision=allow,kind=evaluation,tenant=acme 2",
+		"policy_service.decisions decision=deny,kind=evaluation,tenant=acme 1",
+		"policy_service.policies  4",
+		"policy_service.policies_stale  0",
+		"policy_service.log_entries  4",
+		"http.server.request.duration http.response.status_code=200,http.route=/tenants/:tenant/access/v1/evaluation 3",
+		"http.server.request.duration http.response.status_code=400,http.route=/tenants/:tenant/access/v1/evaluation 1",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("there is no %q in\n%s", want, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+func line(name string, attributes attribute.Set, value int64) string {
+	return name + " " + attributes.Encoded(attribute.DefaultEncoder()) + " " + attribute.Int64Value(value).Emit()
+}
