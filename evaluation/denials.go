@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -17,14 +19,17 @@ import (
 // Denial returns the denial that an evaluation of a tenant was, nil for one
 // that no person could have lifted. The log has what was asked, and the answer
 // to that is what it was as long as the policies are: it is
-// [authzen.ErrUnknownEvaluation] when they are not, or when the log has no such
-// evaluation of that tenant.
+// [authzen.ErrUnknownEvaluation] when they are not, when the log has masked
+// what was asked, or has no such evaluation of that tenant in the last hour.
 func (e *Engine) Denial(ctx context.Context, tenant, evaluationID string) (*authzen.RequestableDenial, error) {
-	s, _, err := e.begin(WithCall(ctx, Call{Tenant: tenant}))
+	s, now, err := e.begin(WithCall(ctx, Call{Tenant: tenant}))
 	if err != nil {
 		return nil, err
 	}
 	id, _, _ := strings.Cut(evaluationID, ".")
+	if at, ok := timeOf(id); !ok || at.Before(now.Add(-time.Hour)) {
+		return nil, authzen.ErrUnknownEvaluation
+	}
 	entry, err := e.find(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("look for evaluation: %w", err)
@@ -32,32 +37,41 @@ func (e *Engine) Denial(ctx context.Context, tenant, evaluationID string) (*auth
 	if entry == nil || entry.Tenant != tenant || entry.Revision != s.revision {
 		return nil, authzen.ErrUnknownEvaluation
 	}
-	l := decisionOf(entry, evaluationID)
-	if l == nil || l.Request == nil { // or an item of a batch that could not be read
+	was := decisionOf(entry, evaluationID)
+	if was == nil {
 		return nil, authzen.ErrUnknownEvaluation
 	}
-	outcome, err := s.Decide(l.Request, l.Environment())
+	outcome, err := s.Decide(was.Request, was.Environment())
 	if err != nil || outcome.Template == "" {
 		return nil, err
 	}
 	return &authzen.RequestableDenial{
 		EvaluationID: evaluationID, Tenant: tenant, Caller: entry.Caller, Time: entry.Time,
-		Revision: entry.Revision, Template: outcome.Template, Request: l.Request,
+		Revision: entry.Revision, Template: outcome.Template, Request: was.Request,
 	}, nil
 }
 
-// decisionOf returns the decision of that id, nil for none that an entry has.
-func decisionOf(e *decisionlog.Entry, id string) *Logged {
-	decisions, err := Decisions(e)
-	if err != nil { // it records something else, or is masked
+// decisionOf returns the decision of that id that an entry records, nil where
+// it records none that can be made again.
+func decisionOf(entry *decisionlog.Entry, id string) *Logged {
+	all, err := Decisions(entry)
+	if err != nil {
 		return nil
 	}
-	for i := range decisions {
-		if decisions[i].ID == id {
-			return &decisions[i]
-		}
+	i := slices.IndexFunc(all, func(l Logged) bool { return l.ID == id && l.Request != nil })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &all[i]
+}
+
+// timeOf returns the time in an id that was made here.
+func timeOf(id string) (time.Time, bool) {
+	parsed, err := uuid.Parse(id)
+	if err != nil || parsed.Version() != 7 {
+		return time.Time{}, false
+	}
+	return time.Unix(parsed.Time().UnixTime()), true
 }
 
 // around is how far an entry may stand from where its id belongs: entries are
@@ -65,17 +79,17 @@ func decisionOf(e *decisionlog.Entry, id string) *Logged {
 const around = 2048
 
 // find returns the entry of that id, nil for none. Ids that are made here sort
-// by time, so that few entries need to be read.
+// by time, so that few entries are read, also for an id that is none.
 func (e *Engine) find(ctx context.Context, id string) (*decisionlog.Entry, error) {
-	if parsed, err := uuid.Parse(id); err != nil || parsed.Version() != 7 {
+	if _, ok := timeOf(id); !ok {
 		return nil, nil
 	}
 	size := e.log.Head().Size
 	var failed error
 	before := func(i int64) bool { // whether entry i is older
-		l, err := e.entry(ctx, i)
+		other, err := e.idAt(ctx, i)
 		failed = errors.Join(failed, err)
-		return err == nil && l.ID < id
+		return err == nil && other < id
 	}
 	low, step := size, int64(1)
 	for low > 0 && !before(low-1) && failed == nil {
@@ -88,13 +102,17 @@ func (e *Engine) find(ctx context.Context, id string) (*decisionlog.Entry, error
 	return e.scan(ctx, id, max(0, at-around), min(size, at+around))
 }
 
-// entry reads one entry.
-func (e *Engine) entry(ctx context.Context, index int64) (*decisionlog.Entry, error) {
+// idAt returns the id of one entry, "" for one that is gone.
+func (e *Engine) idAt(ctx context.Context, index int64) (string, error) {
 	var line bytes.Buffer
-	if _, err := e.log.Export(ctx, &line, index, index+1); err != nil {
-		return nil, err
+	if _, err := e.log.Export(ctx, &line, index, index+1); err != nil || line.Len() == 0 {
+		return "", err
 	}
-	return ReadEntry(line.Bytes())
+	entry, err := ReadEntry(line.Bytes())
+	if err != nil {
+		return "", err
+	}
+	return entry.ID, nil
 }
 
 // scan looks for the id among some entries.
@@ -108,8 +126,8 @@ func (e *Engine) scan(ctx context.Context, id string, from, until int64) (*decis
 		if !bytes.Contains(line, mark) {
 			continue
 		}
-		if e, err := ReadEntry(line); err != nil || e.ID == id {
-			return e, err
+		if entry, err := ReadEntry(line); err != nil || entry.ID == id {
+			return entry, err
 		}
 	}
 	return nil, nil

@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -81,12 +82,12 @@ func (c *compiler) readTemplates(set settings) map[string]authzen.ApprovalTempla
 // compile returns the terms of a template, or everything that is wrong with it.
 func (t approvalTemplate) compile() (authzen.ApprovalTemplate, error) {
 	terms := authzen.ApprovalTemplate{
-		TTL:          authzen.Duration{Duration: orDefault(t.TTL, 15*time.Minute)},
-		DecideWithin: authzen.Duration{Duration: orDefault(t.DecideWithin, time.Hour)},
+		TTL:          authzen.Duration{Duration: cmp.Or(t.TTL, 15*time.Minute)},
+		DecideWithin: authzen.Duration{Duration: cmp.Or(t.DecideWithin, time.Hour)},
 		Escalation:   authzen.Duration{Duration: t.Escalation},
 		Uses:         1,
-		Quorum:       orDefault(t.Quorum, 1),
-		Scope:        authzen.ApprovalScope(orDefault(t.Scope, string(authzen.ScopeCall))),
+		Quorum:       cmp.Or(t.Quorum, 1),
+		Scope:        authzen.ApprovalScope(cmp.Or(t.Scope, string(authzen.ScopeCall))),
 		Context:      t.Context,
 		PinRevision:  t.PinRevision,
 	}
@@ -133,14 +134,6 @@ func (t approvalTemplate) check(terms authzen.ApprovalTemplate) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func orDefault[T comparable](v, standard T) T {
-	var zero T
-	if v == zero {
-		return standard
-	}
-	return v
 }
 
 // requestSchema compiles the schema of requested_access. It may refer to

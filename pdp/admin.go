@@ -12,7 +12,6 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
-	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -28,7 +27,7 @@ const (
 )
 
 // adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, who *callers, policies *supply, log *decisionlog.Log) {
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *callers, policies *supply, log *decisionlog.Log) {
 	audit, admin := who.with(ScopeAudit), who.with(ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
@@ -37,10 +36,10 @@ func adminRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Se
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
 	e.GET(PathLogProof, serveProof(log), audit)
 	e.POST(PathReload, serveReload(engine, policies), admin)
-	e.GET(PathRequests, serveRequests(approvals), admin)
-	e.GET(PathRequests+"/:"+paramID, serveRequest(approvals), admin)
-	e.POST(PathRequests+"/:"+paramID+"/decision", serveDecision(approvals), admin)
-	e.POST(PathApprovals+"/:"+paramID+"/revoke", serveRevocation(approvals), admin)
+	e.GET(PathRequests, people.list, admin)
+	e.GET(PathRequests+"/:"+paramID, people.show, admin)
+	e.POST(PathRequests+"/:"+paramID+"/decision", people.decide, admin)
+	e.POST(PathApprovals+"/:"+paramID+"/revoke", people.revoke, admin)
 }
 
 // serveReady says whether decisions can be made and recorded. A policy store

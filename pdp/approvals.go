@@ -26,56 +26,113 @@ func shown(r *approval.Request) AccessRequest {
 	return out
 }
 
-// serveRequests lists the Access Requests of ?status=, or all of them.
-func serveRequests(approvals *approval.Service) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		list, err := approvals.Requests(c.Request().Context(), authzen.TaskStatus(c.QueryParam("status")))
-		if err != nil {
-			return err
-		}
-		answer := AccessRequests{Requests: []AccessRequest{}}
-		for _, r := range list {
+// A Verdict is what an approver says of a request. Where callers are
+// authenticated the approver is the caller, and need not be named.
+type Verdict struct {
+	Approver *authzen.Subject `json:"approver,omitzero"`
+	approval.Decision
+}
+
+// A Revocation is what an approver says of an approval.
+type Revocation struct {
+	Approver *authzen.Subject `json:"approver,omitzero"`
+	Reason   string           `json:"reason,omitzero"`
+}
+
+// A desk serves approvers.
+type desk struct {
+	approvals    *approval.Service
+	approverType string // of callers that are authenticated
+}
+
+// approver returns who decides: the caller, or whom the body names where
+// callers are not authenticated.
+func (d *desk) approver(c echo.Context, named *authzen.Subject) (authzen.Subject, error) {
+	who := callerFrom(c.Request().Context())
+	switch {
+	case who.id == "" && named == nil:
+		return authzen.Subject{}, authzen.Invalid("/approver", "is required")
+	case who.id == "":
+		return authzen.Subject{Type: named.Type, ID: named.ID}, nil
+	case named != nil && (named.Type != d.approverType || named.ID != who.id):
+		return authzen.Subject{}, errForbidden
+	}
+	return authzen.Subject{Type: d.approverType, ID: who.id}, nil
+}
+
+// own reports a request of a tenant that is not the caller's as one that there
+// is none of.
+func own(c echo.Context, r *approval.Request, err error) error {
+	if err == nil && !callerFrom(c.Request().Context()).mayAsk(r.Tenant) {
+		return approval.ErrUnknownTask
+	}
+	return err
+}
+
+// list lists the Access Requests of ?status=, or all of them.
+func (d *desk) list(c echo.Context) error {
+	list, err := d.approvals.Requests(c.Request().Context(), authzen.TaskStatus(c.QueryParam("status")))
+	if err != nil {
+		return err
+	}
+	answer := AccessRequests{Requests: []AccessRequest{}}
+	for _, r := range list {
+		if own(c, r, nil) == nil {
 			answer.Requests = append(answer.Requests, shown(r))
 		}
-		return writeJSON(c, http.StatusOK, answer)
 	}
+	return writeJSON(c, http.StatusOK, answer)
 }
 
-// serveRequest shows one Access Request.
-func serveRequest(approvals *approval.Service) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		return show(c)(approvals.Request(c.Request().Context(), c.Param(paramID)))
+// show shows one Access Request.
+func (d *desk) show(c echo.Context) error {
+	r, err := d.approvals.Request(c.Request().Context(), c.Param(paramID))
+	if err := own(c, r, err); err != nil {
+		return err
 	}
+	return writeJSON(c, http.StatusOK, shown(r))
 }
 
-// serveDecision carries out what an approver says of a request.
-func serveDecision(approvals *approval.Service) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		var decision approval.Decision
-		if err := decodeBody(c, defaultMaxBody, &decision); err != nil {
-			return err
-		}
-		return show(c)(approvals.Decide(c.Request().Context(), c.Param(paramID), decision))
+// decide carries out what an approver says of a request.
+func (d *desk) decide(c echo.Context) error {
+	var said Verdict
+	if err := decodeBody(c, defaultMaxBody, &said); err != nil {
+		return err
 	}
+	by, err := d.approver(c, said.Approver)
+	if err != nil {
+		return err
+	}
+	ctx, id := c.Request().Context(), c.Param(paramID)
+	r, err := d.approvals.Request(ctx, id)
+	if err := own(c, r, err); err != nil {
+		return err
+	}
+	r, err = d.approvals.Decide(ctx, id, by, said.Decision)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, shown(r))
 }
 
-// serveRevocation ends an approval.
-func serveRevocation(approvals *approval.Service) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		var revocation approval.Revocation
-		if err := decodeBody(c, defaultMaxBody, &revocation); err != nil {
-			return err
-		}
-		return show(c)(approvals.Revoke(c.Request().Context(), c.Param(paramID), revocation))
+// revoke ends an approval.
+func (d *desk) revoke(c echo.Context) error {
+	var said Revocation
+	if err := decodeBody(c, defaultMaxBody, &said); err != nil {
+		return err
 	}
-}
-
-// show answers with a request, or the error in its place.
-func show(c echo.Context) func(*approval.Request, error) error {
-	return func(r *approval.Request, err error) error {
-		if err != nil {
-			return err
-		}
-		return writeJSON(c, http.StatusOK, shown(r))
+	by, err := d.approver(c, said.Approver)
+	if err != nil {
+		return err
 	}
+	ctx, id := c.Request().Context(), c.Param(paramID)
+	r, err := d.approvals.Approved(ctx, id)
+	if err := own(c, r, err); err != nil {
+		return err
+	}
+	r, err = d.approvals.Revoke(ctx, id, by, said.Reason)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, shown(r))
 }

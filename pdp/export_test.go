@@ -35,7 +35,7 @@ func NewHandlers(state string, store fs.FS, log *decisionlog.Log, program *slog.
 	}
 	m, a := newEcho(program), newEcho(program)
 	mainRoutes(m, engine, approvals, &callers{}, newLimiter(Limits{}), metadata, defaultMaxBody)
-	adminRoutes(a, engine, approvals, &callers{}, policies, log)
+	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, &callers{}, policies, log)
 	return m, a, nil
 }
 

@@ -48,6 +48,7 @@ type Config struct {
 	DecisionLog    LogConfig
 	Callbacks      []string // URLs at or below which PEPs may be called back; none for no callbacks
 	CallbackSecret []byte   // by which callbacks are signed
+	ApproverType   string   // entity type of the people who decide, where callers are authenticated; user when empty
 	Limits         Limits
 	Telemetry      Telemetry
 	Log            *slog.Logger
@@ -55,8 +56,9 @@ type Config struct {
 }
 
 const (
-	defaultMaxBody = 1 << 20
-	drainTime      = 20 * time.Second
+	defaultMaxBody      = 1 << 20
+	defaultApproverType = "user"
+	drainTime           = 20 * time.Second
 )
 
 // noDeadline lifts a deadline from an answer that may take long.
@@ -129,7 +131,7 @@ func join(c Config, baseURL string, log *decisionlog.Log, measured *telemetry) (
 		Denials: func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {
 			return engine.Denial(ctx, tenant, id)
 		},
-		Failed: func(err error) { c.Log.Error("access requests not swept", "error", err) },
+		Failed: func(err error) { c.Log.Error("access requests", "error", err) },
 
 		CallbackAllowed: c.Callbacks,
 		Call:            callbacks.call,
@@ -168,7 +170,7 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *
 	main.Pre(measured.serve)
 	mainRoutes(main, engine, approvals, who, newLimiter(c.Limits), metadata, orDefault(c.MaxBody, defaultMaxBody))
 	admin := newEcho(c.Log)
-	adminRoutes(admin, engine, approvals, who, policies, log)
+	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, policies, log)
 	if c.Telemetry.Page != nil {
 		admin.GET("/metrics", echo.WrapHandler(c.Telemetry.Page))
 	}
@@ -186,6 +188,7 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return policies.reloadOn(ctx, c.Reload) })
 	group.Go(func() error { return approvals.Run(ctx) })
+	group.Go(func() error { return approvals.RunCallbacks(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })
 	group.Go(func() error { return signCheckpoints(ctx, log, c.Log) })
 	group.Go(func() error { return prune(ctx, log, c.DecisionLog.Retention, c.Log) })

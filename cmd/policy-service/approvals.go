@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -38,13 +38,24 @@ type approvalsDesk struct {
 // An approverID is an entity, written TYPE:ID.
 type approverID authzen.Subject
 
-// UnmarshalText reads TYPE:ID. The type may have colons of its own: A::B:id.
+var typeAndID = regexp.MustCompile(`^([^:]+(?:::[^:]+)*):([^:].*)$`)
+
+// subject returns the approver, nil for one that was not named.
+func (a approverID) subject() *authzen.Subject {
+	if a.ID == "" {
+		return nil
+	}
+	named := authzen.Subject(a)
+	return &named
+}
+
+// UnmarshalText reads TYPE:ID. The type may be in a namespace: A::B:id.
 func (a *approverID) UnmarshalText(text []byte) error {
-	i := bytes.LastIndexByte(text, ':')
-	if i < 1 || i == len(text)-1 || text[i-1] == ':' {
+	parts := typeAndID.FindSubmatch(text)
+	if parts == nil {
 		return fmt.Errorf("%q is not TYPE:ID", text)
 	}
-	a.Type, a.ID = string(text[:i]), string(text[i+1:])
+	a.Type, a.ID = string(parts[1]), string(parts[2])
 	return nil
 }
 
@@ -75,14 +86,17 @@ func requestRow(r *pdp.AccessRequest) string {
 		mark = " (escalated)"
 	}
 	item := r.Items[0]
-	what := fmt.Sprintf("%s %s", item.Action.Name, named(item.Resource))
+	what := fmt.Sprintf("%s %s", plain(item.Action.Name), named(item.Resource))
 	if more := len(r.Items) - 1; more > 0 {
 		what += fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join([]string{r.ID, string(r.Status) + mark, r.Submitted.Format(time.RFC3339), item.Template, named(r.Subject), what}, "\t")
 }
 
-func named(e authzen.Entity) string { return fmt.Sprintf("%s::%q", e.Type, e.ID) }
+// plain is text that somebody else wrote, without what a terminal would obey.
+func plain(text string) string { return strings.Map(visible, text) }
+
+func named(e authzen.Entity) string { return fmt.Sprintf("%s::%q", plain(e.Type), e.ID) }
 
 type approvalsShowCmd struct {
 	approvalsDesk
@@ -96,38 +110,38 @@ func (c *approvalsShowCmd) Run(ctx context.Context) error {
 type approvalsApproveCmd struct {
 	approvalsDesk
 	ID      string     `arg:"" help:"Task of the request."`
-	As      approverID `help:"Who approves, as policies know them." required:"" placeholder:"TYPE:ID"`
+	As      approverID `help:"Who approves, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
 	Comment string     `help:"Why."`
 	Item    []int      `help:"Item of a request for several, from 0; all without it." placeholder:"N"`
 	Until   time.Time  `help:"Until when the approval stands, if sooner than the template says." placeholder:"TIME"`
 }
 
 func (c *approvalsApproveCmd) Run(ctx context.Context) error {
-	return c.decide(ctx, c.ID, approval.Decision{Decision: "approve", Approver: authzen.Subject(c.As), Comment: c.Comment, Items: c.Item, Until: c.Until})
+	return c.decide(ctx, c.ID, c.As, approval.Decision{Decision: "approve", Comment: c.Comment, Items: c.Item, Until: c.Until})
 }
 
 type approvalsDenyCmd struct {
 	approvalsDesk
 	ID      string     `arg:"" help:"Task of the request."`
-	As      approverID `help:"Who denies, as policies know them." required:"" placeholder:"TYPE:ID"`
+	As      approverID `help:"Who denies, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
 	Comment string     `help:"Why."`
 	Item    []int      `help:"Item of a request for several, from 0; all without it." placeholder:"N"`
 }
 
 func (c *approvalsDenyCmd) Run(ctx context.Context) error {
-	return c.decide(ctx, c.ID, approval.Decision{Decision: "deny", Approver: authzen.Subject(c.As), Comment: c.Comment, Items: c.Item})
+	return c.decide(ctx, c.ID, c.As, approval.Decision{Decision: "deny", Comment: c.Comment, Items: c.Item})
 }
 
 type approvalsRevokeCmd struct {
 	approvalsDesk
 	ID     string     `arg:"" help:"The approval."`
-	As     approverID `help:"Who revokes, as policies know them." required:"" placeholder:"TYPE:ID"`
+	As     approverID `help:"Who revokes, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
 	Reason string     `help:"Why."`
 }
 
 func (c *approvalsRevokeCmd) Run(ctx context.Context) error {
 	path := pdp.PathApprovals + "/" + url.PathEscape(c.ID) + "/revoke"
-	return c.print(c.request(ctx, http.MethodPost, path, approval.Revocation{Approver: authzen.Subject(c.As), Reason: c.Reason}))
+	return c.print(c.request(ctx, http.MethodPost, path, pdp.Revocation{Approver: c.As.subject(), Reason: c.Reason}))
 }
 
 type approvalsWatchCmd struct {
@@ -175,8 +189,8 @@ func (c *approvalsDesk) printRow(r *pdp.AccessRequest) error {
 	return err
 }
 
-func (c *approvalsDesk) decide(ctx context.Context, id string, d approval.Decision) error {
-	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", d))
+func (c *approvalsDesk) decide(ctx context.Context, id string, by approverID, d approval.Decision) error {
+	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", pdp.Verdict{Approver: by.subject(), Decision: d}))
 }
 
 // print prints a request, or returns the error in its place.
@@ -205,21 +219,21 @@ func describeRequest(r *pdp.AccessRequest) string {
 	line("subject", named(r.Subject))
 	raw("  with", r.Subject.Properties)
 	for _, a := range r.Actors {
-		line("actor", strings.TrimSpace(a.ID+" "+a.Issuer))
+		line("actor", strings.TrimSpace(plain(a.ID)+" "+plain(a.Issuer)))
 	}
 	line("decide by", r.DecideBy.Format(time.RFC3339))
 	raw("context", r.Context)
 	raw("asks for", r.Access)
 	for i, item := range r.Items {
 		line(fmt.Sprintf("item %d", i), item.Status)
-		line("  action", item.Action.Name)
+		line("  action", plain(item.Action.Name))
 		raw("    with", item.Action.Properties)
 		line("  resource", named(item.Resource))
 		raw("    with", item.Resource.Properties)
 		line("  template", fmt.Sprintf("%s (%d of %d)", item.Template, len(item.Votes), max(item.Terms.Quorum, 1)))
 		line("  denied", item.EvaluationID)
 		for _, v := range item.Votes {
-			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+v.Comment))
+			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+plain(v.Comment)))
 		}
 		if a := item.Approval; a != nil {
 			line("  approval", strings.TrimSpace(fmt.Sprintf("%s until %s %s", a.ID, a.Until.Format(time.RFC3339), a.Ended)))

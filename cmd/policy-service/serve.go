@@ -42,6 +42,7 @@ type serveCmd struct {
 	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" placeholder:"N"`
 	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT"`
 	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
+	ApproverType    string                 `help:"Entity type of the people who decide on requests, where callers are authenticated; ${default} without it." default:"user" placeholder:"TYPE"`
 	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
 	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to a second, and are then answered 503." default:"1024" placeholder:"N"`
 	TenantRate      float64                `help:"Requests of one tenant a second; any number without it. More are answered 429." placeholder:"N"`
@@ -94,6 +95,7 @@ func (c *serveCmd) Run(ctx context.Context) (err error) {
 
 		Callbacks:      c.CallbackAllow,
 		CallbackSecret: secret,
+		ApproverType:   c.ApproverType,
 		Limits:         pdp.Limits{InFlight: c.MaxInFlight, TenantRate: c.TenantRate},
 		Telemetry:      telemetry,
 		Log:            newLogger(c.LogFormat),

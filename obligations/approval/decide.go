@@ -23,17 +23,10 @@ const (
 
 // A Decision is what an approver says of a request.
 type Decision struct {
-	Decision string          `json:"decision"` // approve or deny
-	Approver authzen.Subject `json:"approver"`
-	Comment  string          `json:"comment,omitzero"`
-	Items    []int           `json:"items,omitempty"`         // of a bulk request, from 0; none is all
-	Until    time.Time       `json:"approved_until,omitzero"` // sooner than the template says
-}
-
-// A Revocation ends an approval.
-type Revocation struct {
-	Approver authzen.Subject `json:"approver"`
-	Reason   string          `json:"reason,omitzero"`
+	Decision string    `json:"decision"` // approve or deny
+	Comment  string    `json:"comment,omitzero"`
+	Items    []int     `json:"items,omitempty"`         // of a bulk request, from 0; none is all
+	Until    time.Time `json:"approved_until,omitzero"` // sooner than the template says
 }
 
 // Channels by which a request is decided.
@@ -44,20 +37,24 @@ const (
 
 // Decide carries out what an approver says of a pending request, if policies
 // let this approver.
-func (s *Service) Decide(ctx context.Context, id string, d Decision) (*Request, error) {
+func (s *Service) Decide(ctx context.Context, id string, by authzen.Subject, d Decision) (*Request, error) {
 	if d.Decision != "approve" && d.Decision != "deny" {
 		return nil, authzen.Invalid("/decision", "must be approve or deny")
+	}
+	if !d.Until.IsZero() && !d.Until.After(s.now()) {
+		return nil, authzen.Invalid("/approved_until", "has passed")
 	}
 	r, err := s.Request(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	vote := Vote{Approver: authzen.Subject{Type: d.Approver.Type, ID: d.Approver.ID}, Approve: d.Decision == "approve", Comment: d.Comment, Channel: channelAdmin}
+	vote := Vote{Approver: authzen.Subject{Type: by.Type, ID: by.ID}, Approve: d.Decision == "approve", Comment: d.Comment, Channel: channelAdmin}
 	return s.vote(ctx, r, event{kind: eventVote, items: d.Items, vote: vote, until: d.Until.UTC()})
 }
 
 // askAtOnce asks the approvers that templates name for that. They are held to
-// the same policies as people, and what they do not approve waits for a person.
+// the same policies as people, and what they do not approve waits for a person,
+// also where policies cannot even be asked about them.
 func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 	for i, item := range r.Items {
 		if item.Terms.AutoApprover == nil {
@@ -65,7 +62,8 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 		}
 		vote := Vote{Approver: *item.Terms.AutoApprover, Approve: true, Channel: channelPolicy}
 		_, err := s.vote(ctx, r, event{kind: eventVote, items: []int{i}, vote: vote})
-		if err != nil && !errors.Is(err, ErrIneligible) {
+		var invalid *authzen.ValidationError
+		if err != nil && !errors.Is(err, ErrIneligible) && !errors.Is(err, ErrTaskState) && !errors.As(err, &invalid) {
 			return err
 		}
 	}
@@ -141,16 +139,16 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 }
 
 // Revoke ends an approval at once.
-func (s *Service) Revoke(ctx context.Context, approvalID string, v Revocation) (*Request, error) {
+func (s *Service) Revoke(ctx context.Context, approvalID string, by authzen.Subject, reason string) (*Request, error) {
 	r, i, err := s.approved(ctx, approvalID)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.may(ctx, actionRevoke, v.Approver, r, &r.Items[i]); err != nil {
+	if err := s.may(ctx, actionRevoke, by, r, &r.Items[i]); err != nil {
 		return nil, err
 	}
-	by := Vote{Approver: authzen.Subject{Type: v.Approver.Type, ID: v.Approver.ID}, Channel: channelAdmin}
-	return s.apply(ctx, r.ID, event{kind: eventRevoke, items: []int{i}, vote: by, reason: v.Reason})
+	vote := Vote{Approver: authzen.Subject{Type: by.Type, ID: by.ID}, Channel: channelAdmin}
+	return s.apply(ctx, r.ID, event{kind: eventRevoke, items: []int{i}, vote: vote, reason: reason})
 }
 
 // Cancel ends what of a request is pending, for the caller that made it.

@@ -33,7 +33,7 @@ func TestWhoDecides(t *testing.T) {
 		for _, decision := range []string{"approve", "deny"} {
 			d := open(t, plain)
 			id := d.submit(t, text).Task.ID
-			_, err := d.Decide(t.Context(), id, approval.Decision{Decision: decision, Approver: authzen.Subject{Type: test.kind, ID: test.id}})
+			_, err := d.Decide(t.Context(), id, authzen.Subject{Type: test.kind, ID: test.id}, approval.Decision{Decision: decision})
 			if !errors.Is(err, test.want) {
 				t.Errorf("%s by %s %s: %v", decision, test.kind, test.id, err)
 			}
@@ -51,7 +51,7 @@ func TestQuestion(t *testing.T) {
 	}
 	d.reopen(t)
 	id := d.submit(t, push).Task.ID
-	if _, err := d.Decide(t.Context(), id, approves("carol")); err != nil {
+	if _, err := d.Decide(t.Context(), id, approver("carol"), approves); err != nil {
 		t.Fatal(err)
 	}
 	const want = `{"action":"tool.invoke","actor":"","context":{"workflow_id":"wf-1"},"requester":{"type":"agent","id":"agent-7"},"resource":{"type":"tool","id":"github.push_code"},"resource_id":"github.push_code","resource_type":"tool","template":"sre"}`
@@ -71,11 +71,16 @@ func TestQuorum(t *testing.T) {
 	}{
 		{"ann", nil, authzen.TaskPending},
 		{"ann", approval.ErrTaskState, authzen.TaskPending},
+		{"also ann", approval.ErrTaskState, authzen.TaskPending},
 		{"ben", nil, authzen.TaskPending},
 		{"cid", nil, authzen.TaskApproved},
 		{"dan", approval.ErrTaskState, authzen.TaskApproved},
 	} {
-		if _, err := d.Decide(t.Context(), id, approves(step.by)); !errors.Is(err, step.want) {
+		by := approver(step.by)
+		if step.by == "also ann" { // under an alias of her type
+			by = authzen.Subject{Type: "approver_alias", ID: "ann"}
+		}
+		if _, err := d.Decide(t.Context(), id, by, approves); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v", i, err)
 		}
 		if task, err := d.Status(t.Context(), gateway, id); err != nil || task.Task.Status != step.status {
@@ -83,10 +88,8 @@ func TestQuorum(t *testing.T) {
 		}
 	}
 	id = d.submit(t, push).Task.ID
-	refusal := approves("ben")
-	refusal.Decision = "deny"
-	for _, choice := range []approval.Decision{approves("ann"), refusal} {
-		if _, err := d.Decide(t.Context(), id, choice); err != nil {
+	for by, choice := range map[string]approval.Decision{"ann": approves, "ben": denies} {
+		if _, err := d.Decide(t.Context(), id, approver(by), choice); err != nil && !errors.Is(err, approval.ErrTaskState) {
 			t.Fatal(err)
 		}
 	}
@@ -114,14 +117,25 @@ func TestApprovedUntil(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		choice := approves("carol")
+		choice := approves
 		if test.approver > 0 {
 			choice.Until = morning.Add(test.approver)
 		}
-		r, err := d.Decide(t.Context(), task.Task.ID, choice)
+		r, err := d.Decide(t.Context(), task.Task.ID, approver("carol"), choice)
 		if err != nil || !r.Items[0].Approval.Until.Equal(morning.Add(test.want)) {
 			t.Errorf("%+v: %+v, %v", test, r, err)
 		}
+	}
+}
+
+// An approver cannot have an approval end before it begins.
+func TestApprovedUntilThePast(t *testing.T) {
+	d := open(t, plain)
+	choice := approves
+	choice.Until = morning
+	var invalid *authzen.ValidationError
+	if _, err := d.Decide(t.Context(), d.submit(t, push).Task.ID, approver("carol"), choice); !errors.As(err, &invalid) || invalid.Path != "/approved_until" {
+		t.Errorf("approved until now: %v", err)
 	}
 }
 
@@ -133,11 +147,8 @@ func TestConcurrentDecisions(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			choice := approves(fmt.Sprintf("approver-%d", i))
-			if i%2 == 1 {
-				choice.Decision = "deny"
-			}
-			switch _, err := d.Decide(t.Context(), id, choice); {
+			choice := []approval.Decision{approves, denies}[i%2]
+			switch _, err := d.Decide(t.Context(), id, approver(fmt.Sprintf("approver-%d", i)), choice); {
 			case err == nil:
 				won.Add(1)
 			case errors.Is(err, approval.ErrTaskState):
@@ -196,7 +207,7 @@ func TestTimes(t *testing.T) {
 	} {
 		d.pass(step.pass)
 		if step.status == authzen.TaskExpired { // whether or not the sweep has seen it
-			if _, err := d.Decide(t.Context(), id, approves("carol")); !errors.Is(err, approval.ErrTaskState) {
+			if _, err := d.Decide(t.Context(), id, approver("carol"), approves); !errors.Is(err, approval.ErrTaskState) {
 				t.Errorf("decided when it had expired: %v", err)
 			}
 		}
@@ -227,7 +238,7 @@ func TestWait(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			d.submit(t, push) // wakes, and is nothing to wait for
 			time.Sleep(10 * time.Second)
-			if _, err := d.Decide(t.Context(), id, approves("carol")); err != nil {
+			if _, err := d.Decide(t.Context(), id, approver("carol"), approves); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -272,7 +283,7 @@ func TestRecordFirst(t *testing.T) {
 	d := open(t, plain)
 	id := d.submit(t, push).Task.ID
 	d.broken = errors.New("disk full")
-	if _, err := d.Decide(t.Context(), id, approves("carol")); !errors.Is(err, d.broken) {
+	if _, err := d.Decide(t.Context(), id, approver("carol"), approves); !errors.Is(err, d.broken) {
 		t.Errorf("decided without a record: %v", err)
 	}
 	if _, err := d.Status(t.Context(), gateway, id); !errors.Is(err, d.broken) {

@@ -40,7 +40,8 @@
 //
 // # On disk
 //
-// One bbolt file. Every bucket but tasks, signing and outbox can be derived:
+// One bbolt file. Every bucket but tasks, tokens, signing and outbox can be
+// derived from tasks:
 //
 //	tasks      task id → request, as JSON
 //	approvals  approval id → task id ‖ 0 ‖ item

@@ -75,7 +75,7 @@ func (d *desk) pass(by time.Duration) {
 }
 
 func (d *desk) may(_ context.Context, _ string, req *authzen.EvaluationRequest) (bool, error) {
-	return req.Subject.Type == "approver", nil
+	return strings.HasPrefix(req.Subject.Type, "approver"), nil
 }
 
 func (d *desk) record(_ context.Context, r approval.Record) error {
@@ -169,15 +169,16 @@ func (d *desk) submit(t testing.TB, text string) *authzen.TaskResponse {
 	return task
 }
 
-func approves(id string) approval.Decision {
-	return approval.Decision{Decision: "approve", Approver: authzen.Subject{Type: "approver", ID: id}}
-}
+// approver is somebody whom policies let decide.
+func approver(id string) authzen.Subject { return authzen.Subject{Type: "approver", ID: id} }
+
+var approves, denies = approval.Decision{Decision: "approve"}, approval.Decision{Decision: "deny"}
 
 // approve has somebody approve the request, and returns the approval.
 func (d *desk) approve(t testing.TB, text string) authzen.Approval {
 	t.Helper()
 	id := d.submit(t, text).Task.ID
-	if _, err := d.Decide(t.Context(), id, approves("carol")); err != nil {
+	if _, err := d.Decide(t.Context(), id, approver("carol"), approves); err != nil {
 		t.Fatal(err)
 	}
 	task, err := d.Status(t.Context(), gateway, id)

@@ -35,7 +35,7 @@ func TestNotify(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Decide(t.Context(), task.Task.ID, approves("carol")); err != nil {
+		if _, err := d.Decide(t.Context(), task.Task.ID, approver("carol"), approves); err != nil {
 			t.Fatal(err)
 		}
 		decided = d.time()

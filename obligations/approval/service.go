@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -43,8 +44,8 @@ type Config struct {
 	// Call calls a PEP back. It is required where callbacks are allowed.
 	Call func(ctx context.Context, endpoint string, body []byte) error
 
-	// Failed hears of a sweep that failed; the next one tries again. It may be
-	// nil.
+	// Failed hears of a sweep or a callback that failed; the next one tries
+	// again. It may be nil.
 	Failed func(error)
 
 	Now              func() time.Time // time.Now when nil
@@ -94,10 +95,10 @@ func Open(dir string, c Config) (*Service, error) {
 	if c.NewID == nil {
 		c.NewID = rand.Text
 	}
-	c.BindingWindow = orDefault(c.BindingWindow, 10*time.Minute)
-	c.MaxPending = orDefault(c.MaxPending, 10_000)
-	c.MaxPendingCaller = orDefault(c.MaxPendingCaller, 1_000)
-	c.RotateKeys = orDefault(c.RotateKeys, 30*24*time.Hour)
+	c.BindingWindow = cmp.Or(c.BindingWindow, 10*time.Minute)
+	c.MaxPending = cmp.Or(c.MaxPending, 10_000)
+	c.MaxPendingCaller = cmp.Or(c.MaxPendingCaller, 1_000)
+	c.RotateKeys = cmp.Or(c.RotateKeys, 30*24*time.Hour)
 	db, err := openStore(filepath.Join(dir, FileName))
 	if err != nil {
 		return nil, fmt.Errorf("open approvals: %w", err)
@@ -107,14 +108,6 @@ func Open(dir string, c Config) (*Service, error) {
 		return nil, errors.Join(fmt.Errorf("open approvals: %w", err), db.Close())
 	}
 	return s, nil
-}
-
-func orDefault[T comparable](v, standard T) T {
-	var zero T
-	if v == zero {
-		return standard
-	}
-	return v
 }
 
 // Close closes the service.
@@ -136,12 +129,7 @@ func (s *Service) transact(ctx context.Context, f func(txn) error) error {
 	if err := s.db.Update(func(tx *bolt.Tx) error { return f(txn{tx}) }); err != nil {
 		return err
 	}
-	if err := s.flush(ctx, s.config.Record); err != nil {
-		return err
-	}
-	close(s.changed)
-	s.changed = make(chan struct{})
-	return nil
+	return s.flush(ctx, s.config.Record)
 }
 
 // view reads. What it reads has its records in the log.
@@ -170,7 +158,8 @@ func (s *Service) recover(ctx context.Context) error {
 	})
 }
 
-// flush moves the records of the outbox into the log.
+// flush moves the records of the outbox into the log, and wakes whoever waits
+// for what they tell of.
 func (s *Service) flush(ctx context.Context, record func(context.Context, Record) error) error {
 	var sent [][]byte
 	err := s.db.View(func(tx *bolt.Tx) error {
@@ -186,18 +175,16 @@ func (s *Service) flush(ctx context.Context, record func(context.Context, Record
 	if err != nil {
 		return fmt.Errorf("record transition: %w", err)
 	}
-	if len(sent) > 0 {
-		err = s.db.Update(func(tx *bolt.Tx) error {
-			for _, key := range sent {
-				if err := tx.Bucket(bucketOutbox).Delete(key); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	if s.behind = len(sent) > 0; !s.behind {
+		return nil
 	}
-	s.behind = err != nil
-	return err
+	close(s.changed)
+	s.changed = make(chan struct{})
+	if err := s.db.Update(func(tx *bolt.Tx) error { return txn{tx}.recorded(sent) }); err != nil {
+		return err
+	}
+	s.behind = false
+	return nil
 }
 
 // ring returns the signing keys. A ring is never changed, only replaced.

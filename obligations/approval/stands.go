@@ -131,6 +131,13 @@ func (s *Service) supersede(ctx context.Context, r *Request, i int, revision str
 	return err
 }
 
+// Approved returns the request that an approval came of, to people who operate
+// the service.
+func (s *Service) Approved(ctx context.Context, id string) (*Request, error) {
+	r, _, err := s.approved(ctx, id)
+	return r, err
+}
+
 // approved returns the request that an approval came of, and its item.
 func (s *Service) approved(ctx context.Context, id string) (r *Request, i int, err error) {
 	err = s.view(ctx, func(tx txn) (err error) {

@@ -189,7 +189,7 @@ func TestApprovalEnds(t *testing.T) {
 
 	revoked := d.approve(t, push)
 	before := d.again(t, push, revoked)
-	if _, err := d.Revoke(t.Context(), revoked.ID, revocation("carol")); err != nil {
+	if _, err := d.Revoke(t.Context(), revoked.ID, approver("carol"), "a mistake"); err != nil {
 		t.Fatal(err)
 	}
 	stands(revoked, false)

@@ -5,85 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/policy-service/policy-service/schemas/authzen"
-)
-
-// A Request is an Access Request as it is kept.
-type Request struct {
-	ID          string            `json:"id"`
-	Tenant      string            `json:"tenant,omitzero"`
-	Caller      string            `json:"caller,omitzero"` // the PEP
-	Subject     authzen.Subject   `json:"subject"`
-	Actors      []Actor           `json:"actors,omitempty"` // who acts for the subject, nearest first
-	Context     jsontext.Value    `json:"context,omitzero"` // as submitted
-	Access      jsontext.Value    `json:"access,omitzero"`  // requested_access, as submitted
-	Client      jsontext.Value    `json:"client,omitzero"`  // as submitted; proves nothing
-	Callback    *authzen.Callback `json:"callback,omitempty"`
-	Notice      *Notice           `json:"notice,omitempty"` // that the PEP has yet to get
-	Submitted   time.Time         `json:"submitted"`
-	DecideBy    time.Time         `json:"decide_by"`
-	EscalateAt  time.Time         `json:"escalate_at,omitzero"`
-	Escalated   bool              `json:"escalated,omitzero"`
-	ExpiresAt   time.Time         `json:"expires_at"`     // of the handle
-	Until       time.Time         `json:"until,omitzero"` // requested_until
-	Bulk        bool              `json:"bulk,omitzero"`
-	Items       []Item            `json:"items"`
-	Idempotency []byte            `json:"idempotency,omitzero"` // key in the bucket keys
-	Submission  []byte            `json:"submission,omitzero"`  // its fingerprint
-}
-
-// A Notice is how far the attempts to call a PEP back have come.
-type Notice struct {
-	Due      time.Time `json:"due"`
-	Attempts int       `json:"attempts"`
-}
-
-// An Actor acts on behalf of another.
-type Actor struct {
-	Issuer string `json:"iss,omitzero"`
-	ID     string `json:"sub"`
-}
-
-// An Item is one denial that a person is asked to lift.
-type Item struct {
-	EvaluationID string                   `json:"evaluation_id"`
-	Revision     string                   `json:"revision"` // of the policies that denied
-	Template     string                   `json:"template"`
-	Terms        authzen.ApprovalTemplate `json:"terms"`
-	Resource     authzen.Resource         `json:"resource"`
-	Action       authzen.Action           `json:"action"`
-	Access       jsontext.Value           `json:"access,omitzero"` // requested_access of this item alone
-	Bound        bound                    `json:"bound"`
-	Status       authzen.TaskStatus       `json:"status"`
-	Votes        []Vote                   `json:"votes,omitempty"`
-	Approval     *Approval                `json:"approval,omitempty"`
-}
-
-// A Vote is what one approver says.
-type Vote struct {
-	Approver authzen.Subject `json:"approver"`
-	Approve  bool            `json:"approve"`
-	Comment  string          `json:"comment,omitzero"`
-	Channel  string          `json:"channel,omitzero"`
-	Time     time.Time       `json:"time"`
-}
-
-// An Approval is what came of an item that was approved.
-type Approval struct {
-	ID     string    `json:"id"`
-	At     time.Time `json:"at"`
-	Until  time.Time `json:"until"`
-	Uses   []string  `json:"uses,omitempty"`  // where they are counted, the request id of each; "" for none
-	Ended  string    `json:"ended,omitzero"`  // revoked or superseded
-	Reason string    `json:"reason,omitzero"` // why it ended
-}
-
-// How an approval ends before its time.
-const (
-	endRevoked    = "revoked"
-	endSuperseded = "superseded"
 )
 
 // An event is something that happens to a request.
@@ -93,7 +15,7 @@ type event struct {
 	vote      Vote          // of a vote
 	until     time.Time     // of a vote: the approver's bound on the approval, or zero
 	newID     func() string // of a vote
-	requestID string        // of a use: the PEP\'s
+	requestID string        // of a use: the PEP's
 	usedBy    string        // of a use: the evaluation
 	reason    string        // of a revocation or a supersession
 }
@@ -202,7 +124,7 @@ func (i Item) next(r *Request, e event, now time.Time) (Item, error) {
 // are a quorum of different people.
 func (i Item) voted(r *Request, e event, now time.Time) (Item, error) {
 	for _, v := range i.Votes {
-		if sameEntity(v.Approver, e.vote.Approver) {
+		if v.Approver.ID == e.vote.Approver.ID { // of whatever type: types have aliases
 			return i, fmt.Errorf("%w: this approver has decided already", ErrTaskState)
 		}
 	}
@@ -258,43 +180,6 @@ func (a *Approval) left(uses int, requestID string) (left int, counted bool) {
 
 func (a *Approval) usedFor(requestID string) bool {
 	return requestID != "" && slices.Contains(a.Uses, requestID)
-}
-
-// Status is that of the whole: pending while an item is, what all are, or
-// partial.
-func (r *Request) Status() authzen.TaskStatus {
-	status := r.Items[0].Status
-	for _, item := range r.Items {
-		switch {
-		case item.Status == authzen.TaskPending:
-			return authzen.TaskPending
-		case item.Status != status:
-			status = authzen.TaskPartial
-		}
-	}
-	return status
-}
-
-// pending lists the items that are.
-func (r *Request) pending() []int {
-	var found []int
-	for i, item := range r.Items {
-		if item.Status == authzen.TaskPending {
-			found = append(found, i)
-		}
-	}
-	return found
-}
-
-// due is when something happens to the request if nobody does anything.
-func (r *Request) due() time.Time {
-	switch {
-	case r.Status() != authzen.TaskPending:
-		return r.ExpiresAt
-	case r.Escalated:
-		return r.DecideBy
-	}
-	return earliest(r.DecideBy, r.EscalateAt)
 }
 
 // earliest returns the earliest of the times that are not zero, first among

@@ -252,3 +252,13 @@ func (t txn) record(records ...Record) error {
 	}
 	return nil
 }
+
+// recorded takes records out of the outbox.
+func (t txn) recorded(keys [][]byte) error {
+	for _, key := range keys {
+		if err := t.Bucket(bucketOutbox).Delete(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

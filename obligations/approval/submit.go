@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -158,104 +156,6 @@ func fingerprint(sub *authzen.Submission) ([]byte, error) {
 	}
 	sum := sha256.Sum256(body)
 	return sum[:], nil
-}
-
-// prove holds every item against its denial, and takes from there what the
-// request is bound to.
-func (s *Service) prove(ctx context.Context, r *Request, sub *authzen.Submission, denials []*authzen.Denial) ([]*proof, error) {
-	var proofs []*proof
-	for i := range r.Items {
-		p, err := s.proofOf(ctx, r, denials[i])
-		if err != nil {
-			return nil, err
-		}
-		if !p.covers(sub, r.Items[i].Resource, r.Items[i].Action) || denials[i].ExpiresAt != p.ExpiresAt {
-			return nil, ErrBinding
-		}
-		proofs = append(proofs, p)
-	}
-	for i, p := range proofs {
-		if r.Submitted.Unix() >= p.Expires {
-			return nil, ErrExpiredDenial
-		}
-		if !slices.Equal(r.Actors, p.Actors) {
-			return nil, ErrActor
-		}
-		if err := s.bind(r, &r.Items[i], p); err != nil {
-			return nil, err
-		}
-	}
-	r.schedule()
-	return proofs, nil
-}
-
-// proofOf returns what a denial proves to this tenant and caller. A token is
-// proof by itself; an evaluation is when it can be resolved.
-func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*proof, error) {
-	if d == nil {
-		return nil, fmt.Errorf("%w: there is no denial", ErrBinding)
-	}
-	p := new(proof)
-	switch {
-	case d.BindingToken != "":
-		if err := s.keys.verify(typeBinding, d.BindingToken, p); err != nil {
-			return nil, fmt.Errorf("%w: the binding token is not valid", ErrBinding)
-		}
-		if base := s.base(r.Tenant); p.Issuer != base || p.Audience != base {
-			return nil, fmt.Errorf("%w: the binding token is for another service", ErrBinding)
-		}
-	case d.EvaluationID != "" && s.config.Denials != nil:
-		resolved, err := s.resolve(ctx, r.Tenant, d.EvaluationID)
-		if err != nil {
-			return nil, err
-		}
-		p = resolved
-	default:
-		return nil, fmt.Errorf("%w: there is no binding_token", ErrBinding)
-	}
-	if p.Tenant != r.Tenant || p.Caller != r.Caller || d.EvaluationID != "" && d.EvaluationID != p.EvaluationID {
-		return nil, ErrBinding
-	}
-	return p, nil
-}
-
-// resolve returns the proof that the log is of a denial.
-func (s *Service) resolve(ctx context.Context, tenant, evaluationID string) (*proof, error) {
-	d, err := s.config.Denials(ctx, tenant, evaluationID)
-	switch {
-	case errors.Is(err, authzen.ErrUnknownEvaluation):
-		return nil, fmt.Errorf("%w: %w", ErrBinding, err)
-	case err != nil:
-		return nil, err
-	case d == nil:
-		return nil, ErrNotRequestable
-	}
-	terms, err := s.config.Template(d.Tenant, d.Template)
-	if err != nil {
-		return nil, fmt.Errorf("approval template %q: %w", d.Template, err)
-	}
-	p, err := newProof(d, terms.Context, s.window(d.Time), s.base(tenant))
-	return &p, err
-}
-
-// bind gives an item the terms it is decided by.
-func (s *Service) bind(r *Request, i *Item, p *proof) error {
-	terms, err := s.config.Template(r.Tenant, p.Template)
-	if err != nil {
-		return fmt.Errorf("approval template %q: %w", p.Template, err)
-	}
-	access := r.Access
-	if i.Access != nil {
-		access = merged(r.Access, i.Access)
-	}
-	if terms.CheckAccess != nil {
-		if err := terms.CheckAccess(access); err != nil {
-			return err
-		}
-	}
-	i.Status, i.Template, i.Terms = authzen.TaskPending, p.Template, terms
-	i.EvaluationID, i.Revision, i.Bound = p.EvaluationID, p.Revision, p.Bound
-	return nil
 }
 
 // schedule says when the request escalates, expires and is forgotten: by the

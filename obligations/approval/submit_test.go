@@ -13,10 +13,6 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-func revocation(by string) approval.Revocation {
-	return approval.Revocation{Approver: authzen.Subject{Type: "approver", ID: by}, Reason: "a mistake"}
-}
-
 // AR-46 to AR-50, AR-63 to AR-70: a submission rests on a denial, and the
 // denial covers it.
 func TestSubmitProof(t *testing.T) {
@@ -161,7 +157,7 @@ func TestPendingIsBounded(t *testing.T) {
 	if _, err := d.Submit(t.Context(), gateway, "", d.submission(t, push)); !errors.Is(err, approval.ErrTooMany) {
 		t.Errorf("a fourth: %v", err)
 	}
-	if _, err := d.Decide(t.Context(), ids[0], approves("carol")); err != nil {
+	if _, err := d.Decide(t.Context(), ids[0], approver("carol"), approves); err != nil {
 		t.Fatal(err)
 	}
 	d.submit(t, push)
@@ -225,9 +221,8 @@ func TestBulk(t *testing.T) {
 	}
 	decide := func(decision string, item int) {
 		t.Helper()
-		choice := approves("carol")
-		choice.Decision, choice.Items = decision, []int{item}
-		if _, err := d.Decide(t.Context(), task.Task.ID, choice); err != nil {
+		choice := approval.Decision{Decision: decision, Items: []int{item}}
+		if _, err := d.Decide(t.Context(), task.Task.ID, approver("carol"), choice); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,7 +2,6 @@ package approval
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -14,6 +13,13 @@ const sweepEvery = 2 * time.Second
 // Run sweeps until ctx ends, and then lets nobody wait any longer.
 func (s *Service) Run(ctx context.Context) error {
 	defer close(s.stopped)
+	return s.repeat(ctx, s.Sweep)
+}
+
+// RunCallbacks calls PEPs back until ctx ends. They may be slow to answer.
+func (s *Service) RunCallbacks(ctx context.Context) error { return s.repeat(ctx, s.Notify) }
+
+func (s *Service) repeat(ctx context.Context, do func(context.Context) error) error {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for {
@@ -21,7 +27,7 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			if err := errors.Join(s.Sweep(ctx), s.Notify(ctx)); err != nil && ctx.Err() == nil {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
 				s.config.Failed(err)
 			}
 		}

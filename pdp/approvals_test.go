@@ -1,0 +1,136 @@
+package pdp_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// askAs sends a JSON body with an API key and reads the answer.
+func askAs(t *testing.T, key, method, url, body string, answer any) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+key)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer != nil && response.StatusCode < 300 {
+		if err := json.Unmarshal(text, answer); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	return response.StatusCode
+}
+
+// AR-55, AR-62, AR-85, AR-86, R-9: where callers are authenticated, a request
+// is its caller's alone, who approves is who asks to, and nobody decides for a
+// tenant that is not theirs.
+func TestApprovalsOfCallers(t *testing.T) {
+	key := func(id string, tenants []string, scopes ...pdp.Scope) pdp.APIKey {
+		return pdp.APIKey{ID: id, SHA256: digest("k-" + id), Grant: pdp.Grant{Tenants: tenants, Scopes: scopes}}
+	}
+	acme := []string{"acme"}
+	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools"), Auth: pdp.Auth{APIKeys: []pdp.APIKey{
+		key("gateway", acme), key("gateway-2", acme), key("asker", acme, pdp.ScopeEvaluate),
+		key("carol", acme, pdp.ScopeAdmin), key("alice", acme, pdp.ScopeAdmin), key("globex", []string{"globex"}, pdp.ScopeAdmin),
+	}}})
+	const call = `{"tenant_id":"acme","actor":{"actor_id":"agent-7","actor_type":"agent","roles":["tool_writer"]},"action":"tool.invoke","resource":{"type":"tool","id":"jira:create","labels":{"category":"sensitive","impact":"write"}}%s}`
+	plain := fmt.Sprintf(call, "")
+	submission := func(by string) string {
+		t.Helper()
+		var answer authzen.AuthorizeResponse
+		if status := askAs(t, by, "POST", s.main+authzen.PathAuthorize, plain, &answer); status != 200 {
+			t.Fatalf("authorize: %d", status)
+		}
+		terms, err := json.Marshal(answer.Approval)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf(`{"request":%s,"approval":%s}`, plain, terms)
+	}
+	body := submission("k-gateway")
+	for _, test := range []struct {
+		name, key, body string
+		want            int
+	}{
+		{"without the scope", "k-asker", body, 403},
+		{"what another was denied", "k-gateway-2", body, 400},
+		{"for another tenant", "k-gateway", strings.Replace(body, `"acme"`, `"globex"`, 1), 403},
+	} {
+		if got := askAs(t, test.key, "POST", s.main+authzen.PathApprovals, test.body, nil); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+	var task authzen.TaskResponse
+	if status := askAs(t, "k-gateway", "POST", s.main+authzen.PathApprovals, body, &task); status != 202 {
+		t.Fatalf("submit: %d", status)
+	}
+	id, path := task.Task.ID, s.main+authzen.PathRequests+"/"+task.Task.ID
+	admin := s.admin + pdp.PathRequests + "/" + id
+	for _, test := range []struct {
+		name, key, method, url, body string
+		want                         int
+	}{
+		{"its own task", "k-gateway", "GET", path, "", 200},
+		{"another's task", "k-gateway-2", "GET", path, "", 404},
+		{"another cancels", "k-gateway-2", "POST", path + "/cancel", "", 404},
+		{"a gateway lists", "k-gateway", "GET", s.admin + pdp.PathRequests, "", 403},
+		{"a gateway approves", "k-gateway", "POST", admin + "/decision", `{"decision":"approve"}`, 403},
+		{"for another tenant", "k-globex", "POST", admin + "/decision", `{"decision":"approve"}`, 404},
+		{"another tenant looks", "k-globex", "GET", admin, "", 404},
+		{"who may not", "k-alice", "POST", admin + "/decision", `{"decision":"approve"}`, 403},
+		{"in another's name", "k-alice", "POST", admin + "/decision", `{"decision":"approve","approver":{"type":"user","id":"carol"}}`, 403},
+		{"as another type", "k-carol", "POST", admin + "/decision", `{"decision":"approve","approver":{"type":"agent","id":"carol"}}`, 403},
+		{"carol", "k-carol", "POST", admin + "/decision", `{"decision":"approve"}`, 200},
+		{"the task then", "k-gateway", "GET", path, "", 200},
+	} {
+		var answer any
+		if test.name == "the task then" {
+			answer = &task
+		}
+		if got := askAs(t, test.key, test.method, test.url, test.body, answer); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+	if task.Result == nil {
+		t.Fatalf("the task is %+v", task)
+	}
+	again := fmt.Sprintf(call, fmt.Sprintf(`,"context":{"approval":{"id":%q}}`, task.Result.Approval.ID))
+	for key, want := range map[string]bool{"k-gateway-2": false, "k-gateway": true} {
+		var answer authzen.AuthorizeResponse
+		askAs(t, key, "POST", s.main+authzen.PathAuthorize, again, &answer)
+		if got := answer.Allow && !answer.Obligations.ApprovalRequired; got != want {
+			t.Errorf("%s with the approval: %+v", key, answer)
+		}
+	}
+	revoke := s.admin + pdp.PathApprovals + "/" + task.Result.Approval.ID + "/revoke"
+	for key, want := range map[string]int{"k-globex": 404, "k-alice": 403} {
+		if got := askAs(t, key, "POST", revoke, `{"reason":"r"}`, nil); got != want {
+			t.Errorf("%s revokes: %d, want %d", key, got, want)
+		}
+	}
+	var list pdp.AccessRequests
+	if askAs(t, "k-globex", "GET", s.admin+pdp.PathRequests, "", &list); len(list.Requests) != 0 {
+		t.Errorf("another tenant sees %+v", list)
+	}
+	if askAs(t, "k-carol", "GET", s.admin+pdp.PathRequests, "", &list); len(list.Requests) != 1 || list.Requests[0].Caller != "gateway" {
+		t.Errorf("carol sees %+v", list)
+	}
+}
