@@ -76,7 +76,7 @@ func (r *Reader) verify(ctx context.Context) (*Report, error) {
 	if err := covers(e.head, e.count); err != nil {
 		return nil, err
 	}
-	if _, err := r.chain(parts, e, (*part).extent); err != nil {
+	if _, err := r.chain(parts, e); err != nil {
 		return nil, err
 	}
 	if now := prunedParts(parts); now != pruned {
