@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -30,34 +29,8 @@ const (
 // under a checkpoint of the head as it is now. It returns the number of
 // entries.
 func (r *Reader) WriteBundle(ctx context.Context, w io.Writer, f Filter) (entries int64, err error) {
-	n, err := openNotary(r.dir)
-	if err != nil {
-		return 0, err
-	}
-	signed, err := n.checkpoint(r.Head())
-	if err != nil {
-		return 0, err
-	}
-	if f.Until == 0 || f.Until > signed.Size {
-		f.Until = signed.Size
-	}
-	pruned := prunedParts(*r.parts.Load())
-	b := &bundleWriter{zip: zip.NewWriter(w), reader: r, size: signed.Size}
-	err = errors.Join(
-		b.member(bundleEntries, func(w io.Writer) error { return b.entries(ctx, w, f) }),
-		b.member(bundleHashes, func(w io.Writer) error { return b.hashes(w) }),
-		b.member(bundleCheckpoint, func(w io.Writer) error { _, err := io.WriteString(w, signed.Note); return err }),
-	)
-	if err == nil && prunedParts(*r.parts.Load()) != pruned {
-		err = fmt.Errorf("%w meanwhile: try again", ErrPruned)
-	}
-	if err == nil {
-		err = b.manifest(n, f)
-	}
-	if err == nil {
-		err = b.zip.Close()
-	}
-	if err != nil {
+	b := &bundleWriter{zip: zip.NewWriter(w), reader: r}
+	if err := b.write(ctx, f); err != nil {
 		return 0, fmt.Errorf("write bundle: %w", err)
 	}
 	return int64(len(b.picked)), nil
@@ -69,6 +42,43 @@ type bundleWriter struct {
 	size   int64   // of the log
 	picked []int64 // indexes of the entries
 	sums   string  // a line "sha256 <hex> <name>\n" for each member
+}
+
+// write writes the bundle. What is pruned meanwhile would be a gap in it that
+// no entry under its checkpoint explains.
+func (b *bundleWriter) write(ctx context.Context, f Filter) error {
+	pruned := prunedParts(*b.reader.parts.Load())
+	n, err := openNotary(b.reader.dir)
+	if err != nil {
+		return err
+	}
+	signed, err := n.checkpoint(b.reader.Head())
+	if err != nil {
+		return err
+	}
+	b.size = signed.Size
+	if f.Until == 0 || f.Until > b.size {
+		f.Until = b.size
+	}
+	for _, m := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{bundleEntries, func(w io.Writer) error { return b.entries(ctx, w, f) }},
+		{bundleHashes, b.hashes},
+		{bundleCheckpoint, func(w io.Writer) error { _, err := io.WriteString(w, signed.Note); return err }},
+	} {
+		if err := b.member(m.name, m.write); err != nil {
+			return err
+		}
+	}
+	if prunedParts(*b.reader.parts.Load()) != pruned {
+		return fmt.Errorf("%w meanwhile: try again", ErrPruned)
+	}
+	if err := b.manifest(n, f); err != nil {
+		return err
+	}
+	return b.zip.Close()
 }
 
 // member writes a member of the bundle.

@@ -2,10 +2,23 @@ package decisionlog
 
 import "errors"
 
+// hurry says of all sealed segments whether they are read in a hurry.
+func (r *Reader) hurry(hasty bool) error {
+	var errs []error
+	parts := *r.parts.Load()
+	for _, p := range parts[:len(parts)-1] {
+		errs = append(errs, p.hurry(hasty))
+	}
+	return errors.Join(errs...)
+}
+
 // load reads the heads of all segments, each of which must continue the one
 // before, and rebuilds the right edge of the tree, which must be the one that
-// the last head names.
+// the last head names. It is in a hurry, which its caller ends.
 func (r *Reader) load() (*tree, error) {
+	if err := r.hurry(true); err != nil {
+		return nil, err
+	}
 	parts := *r.parts.Load()
 	e, err := parts[len(parts)-1].extent()
 	if err != nil {
@@ -14,7 +27,7 @@ func (r *Reader) load() (*tree, error) {
 	if err := covers(e.head, e.count); err != nil {
 		return nil, err
 	}
-	extents, err := r.chain(parts, e, (*part).glance)
+	extents, err := r.chain(parts, e)
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +60,13 @@ func (r *Reader) edge(size int64) (*tree, error) {
 }
 
 // chain returns the extents of parts, of which it knows the last, and checks
-// that each ends where the next begins. It reads those that are not pruned
-// with read.
-func (r *Reader) chain(parts []*part, last extent, read func(*part) (extent, error)) ([]extent, error) {
+// that each ends where the next begins.
+func (r *Reader) chain(parts []*part, last extent) ([]extent, error) {
 	extents := make([]extent, len(parts))
 	extents[len(parts)-1] = last
 	for i := len(parts) - 2; i >= 0; i-- {
 		next := extents[i+1].base
-		e, err := read(parts[i])
+		e, err := parts[i].extent()
 		if errors.Is(err, ErrPruned) {
 			e, err = r.remains(parts[i], next.Size)
 		}

@@ -151,6 +151,9 @@ func (l *Log) start(seg *segment, cfg Config) error {
 	if fault != nil && (cfg.AcceptRollback == "" || !errors.Is(fault, ErrRolledBack)) {
 		return fault
 	}
+	if err := l.hurry(false); err != nil {
+		return err
+	}
 	if l.notary, err = notaryOf(l.dir, l.Head()); err != nil {
 		return err
 	}

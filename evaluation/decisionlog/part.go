@@ -30,6 +30,10 @@ type part struct {
 	seen fs.FileInfo
 	db   *bbolt.DB // nil while it is not open
 	done bool      // it is not to be opened any more
+
+	// While a log is opened, sealed segments are read without a check of all
+	// their pages: what is read there has to lead to the root.
+	hasty bool
 }
 
 // listParts lists the segments of the log in dir by their first index. A
@@ -81,7 +85,7 @@ func (p *part) pruned() bool {
 
 // view calls read in a read transaction, which read must not outlast.
 func (p *part) view(read func(entries, meta *bbolt.Bucket) error) error {
-	if err := p.open(checkFile); err != nil {
+	if err := p.open(); err != nil {
 		return err
 	}
 	p.mu.RLock()
@@ -93,11 +97,14 @@ func (p *part) view(read func(entries, meta *bbolt.Bucket) error) error {
 }
 
 // open opens a segment that is not open, after a check of the file.
-func (p *part) open(check func(path string) error) error {
+func (p *part) open() error {
 	p.opening.Lock()
 	defer p.opening.Unlock()
 	p.mu.RLock()
-	path, isOpen, done := p.path, p.db != nil, p.done
+	path, isOpen, done, check := p.path, p.db != nil, p.done, checkFile
+	if p.hasty {
+		check = checkExtent
+	}
 	p.mu.RUnlock()
 	switch {
 	case isOpen:
@@ -228,14 +235,17 @@ func readExtent(first int64, entries, meta *bbolt.Bucket) (e extent, err error) 
 	return e, nil
 }
 
-// glance reads what a sealed segment says of itself, without a check of all
-// its pages.
-func (p *part) glance() (extent, error) {
-	if err := p.open(checkExtent); err != nil {
-		return extent{}, err
+// hurry says whether the segment is read without a check of all its pages. One
+// that was is closed, and checked when it is read next.
+func (p *part) hurry(hasty bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.hasty
+	p.hasty = hasty
+	if was && !hasty {
+		return p.closeLocked()
 	}
-	e, err := p.extent()
-	return e, errors.Join(err, p.close())
+	return nil
 }
 
 // readHashes returns the hashes of nodes whose last leaf is in the part.

@@ -40,7 +40,11 @@ func OpenReadOnly(dir string) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open decision log: %w", err)
 	}
-	if _, err := r.load(); err != nil {
+	_, err = r.load()
+	if err == nil {
+		err = r.hurry(false)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open decision log: %w", err), r.Close())
 	}
 	return r, nil
@@ -60,7 +64,7 @@ func newReader(dir string) (*Reader, error) {
 	if last.pruned() {
 		return nil, damaged(last.first, "is missing, with all behind it")
 	}
-	if err := last.open(checkFile); err != nil {
+	if err := last.open(); err != nil {
 		return nil, err
 	}
 	r := &Reader{dir: dir}

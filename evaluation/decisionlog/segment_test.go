@@ -186,6 +186,32 @@ func TestSealedSegmentChanged(t *testing.T) {
 	checkIntegrity(t, err, 300)
 }
 
+// A page of a sealed segment is damaged: the log opens without looking at it,
+// and finds it when it is to be read.
+func TestSealedPageDamaged(t *testing.T) {
+	dir := makeSegments(t, 600)
+	path := segments(t, dir)[0]
+	file := readFile(t, path)
+	page := bytes.Index(file, []byte(`"index":10,`)) / 4096 * 4096
+	file[page+8] ^= 0xff // what kind of page it is
+	writeFile(t, path, file)
+	l, err := decisionlog.Open(dir, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var integrity *decisionlog.IntegrityError
+	for range 2 {
+		if _, err := l.Export(t.Context(), new(bytes.Buffer), 0, -1); !errors.As(err, &integrity) {
+			t.Errorf("Export: %v, want an IntegrityError", err)
+		}
+	}
+	if _, err := l.Export(t.Context(), new(bytes.Buffer), 256, -1); err != nil {
+		t.Errorf("Export of the rest: %v", err)
+	}
+	mustAppend(t, l, entry(600))
+}
+
 // What becomes of the files is noticed within five seconds, although nothing
 // is appended.
 func TestSegmentsWatched(t *testing.T) {

@@ -60,26 +60,16 @@ func (r *Reader) verify(ctx context.Context) (*Report, error) {
 	r.head.CompareAndSwap(nil, &e.head)
 	pruned := prunedParts(parts)
 	a := newAudit()
-	for page, err := range r.pages(ctx, 0, e.head.Size) {
-		if err == nil {
-			err = r.verifyPruned(a, page.first)
-		}
-		for i := 0; i < len(page.values) && a.tree.size == page.first+int64(i); i++ {
-			if err := r.verifyEntry(a, page.values[i]); err != nil {
-				return nil, err
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
+	if err := r.verifyPages(ctx, a, e.head.Size); err != nil {
+		return nil, err
 	}
 	if err := covers(e.head, e.count); err != nil {
 		return nil, err
 	}
-	if _, err := r.chain(parts, e, (*part).extent); err != nil {
+	if _, err := r.chain(parts, e); err != nil {
 		return nil, err
 	}
-	if now := prunedParts(parts); now != pruned {
+	if prunedParts(parts) != pruned {
 		return nil, fmt.Errorf("%w meanwhile: verify again", ErrPruned)
 	}
 	report, err := a.report(e.head)
@@ -87,6 +77,24 @@ func (r *Reader) verify(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	return report, r.heldTo()
+}
+
+// verifyPages verifies the entries below size, one after the other.
+func (r *Reader) verifyPages(ctx context.Context, a *audit, size int64) error {
+	for page, err := range r.pages(ctx, 0, size) {
+		if err == nil {
+			err = r.verifyPruned(a, page.first)
+		}
+		for i := 0; i < len(page.values) && a.tree.size == page.first+int64(i); i++ {
+			if err := r.verifyEntry(a, page.values[i]); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // verifyPruned takes over what pruned parts have left behind, up to entry n.
