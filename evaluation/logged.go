@@ -13,9 +13,16 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// ErrOtherwise means that a logged decision, made again of what the log has,
-// came out otherwise: by another program, or of something else.
-var ErrOtherwise = errors.New("decided otherwise than it was")
+var (
+	// ErrOtherwise means that a logged decision, made again of what the log has,
+	// came out otherwise: by another program, or of something else.
+	ErrOtherwise = errors.New("decided otherwise than it was")
+	// ErrMasked means that a part of a logged request is masked, so that it
+	// cannot be decided again.
+	ErrMasked = errors.New("it is masked")
+	// ErrNoDecision means that an entry of the log records something else.
+	ErrNoDecision = errors.New("it records no evaluation")
+)
 
 // A Logged is a decision that the log has: an evaluation, or one item of a
 // batch.
@@ -44,11 +51,11 @@ func ReadEntry(line []byte) (*decisionlog.Entry, error) {
 func Decisions(e *decisionlog.Entry) ([]Logged, error) {
 	switch {
 	case len(e.Masked) > 0:
-		return nil, fmt.Errorf("it is masked at %s", strings.Join(e.Masked, ", "))
+		return nil, fmt.Errorf("%w at %s", ErrMasked, strings.Join(e.Masked, ", "))
 	case e.Kind == decisionlog.KindEvaluations:
 		return itemsOf(e)
 	case e.Kind != decisionlog.KindEvaluation || e.Result == nil:
-		return nil, fmt.Errorf("it records no evaluation but %q", e.Kind)
+		return nil, fmt.Errorf("%w but %q", ErrNoDecision, e.Kind)
 	}
 	var request authzen.EvaluationRequest
 	if err := authzen.Unmarshal(e.Request, &request); err != nil {

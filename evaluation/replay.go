@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -40,33 +41,34 @@ func NewReplay(candidate *Snapshots, archive func(revision string) (map[string][
 // mostRevisions is how many revisions are kept compiled.
 const mostRevisions = 16
 
-// errNoReplay means that an entry records no decision.
-var errNoReplay = errors.New("this entry records no decision")
-
 // Add decides the entry of a line of the log again, if it records a decision.
 // An error means that the line or the archive could not be read.
 func (r *Replay) Add(line []byte) error {
-	var logged decisionlog.Record
-	if err := json.Unmarshal(line, &logged); err != nil {
+	var record decisionlog.Record
+	if err := json.Unmarshal(line, &record); err != nil {
 		return fmt.Errorf("read log entry: %w", err)
 	}
-	if len(logged.Masked) > 0 {
+	logged, err := Decisions(&record.Entry)
+	switch {
+	case errors.Is(err, ErrMasked):
 		r.report.Masked++
 		return nil
-	}
-	was, err := r.snapshots(logged.Revision)
-	if err != nil && logged.Revision != "" {
-		return fmt.Errorf("replay entry %d: %w", logged.Index, err)
-	}
-	before, err := redecide(was, &logged)
-	if errors.Is(err, errNoReplay) {
+	case errors.Is(err, ErrNoDecision):
+		return nil
+	case err != nil:
+		r.report.unfaithful(&record, err)
 		return nil
 	}
-	if err != nil || !sameResults(before, loggedResults(&logged)) {
-		r.report.unfaithful(&logged, err)
+	was, err := r.snapshots(record.Revision)
+	if err != nil && record.Revision != "" {
+		return fmt.Errorf("replay entry %d: %w", record.Index, err)
+	}
+	before, err := redecide(was, logged)
+	if err != nil || !sameResults(before, logged) {
+		r.report.unfaithful(&record, err)
 		return nil
 	}
-	after, err := redecide(r.candidate, &logged)
+	after, err := redecide(r.candidate, logged)
 	return r.compare(line, before, after, err)
 }
 
@@ -90,74 +92,53 @@ func (r *Replay) snapshots(revision string) (*Snapshots, error) {
 	return s, nil
 }
 
-// redecide decides the request of a log entry by other snapshots, at its time.
-func redecide(s *Snapshots, logged *decisionlog.Record) ([]decisionlog.Result, error) {
-	switch logged.Kind {
-	case decisionlog.KindEvaluation:
-		return redecideOne(s, logged)
-	case decisionlog.KindEvaluations:
-		return redecideBatch(s, logged)
-	}
-	return nil, errNoReplay
-}
-
-func redecideOne(s *Snapshots, logged *decisionlog.Record) ([]decisionlog.Result, error) {
-	var request authzen.EvaluationRequest
-	if err := authzen.Unmarshal(logged.Request, &request); err != nil {
-		return nil, err
-	}
-	snapshot, err := s.For(logged.Tenant)
-	if err != nil {
-		return []decisionlog.Result{denied(err)}, nil
-	}
-	outcome, err := snapshot.Decide(&request, environmentOf(logged, logged.Result))
-	if err != nil {
-		return nil, err
-	}
-	outcome.Approval = logged.Approval
-	return []decisionlog.Result{outcome.Result}, nil
-}
-
-func redecideBatch(s *Snapshots, logged *decisionlog.Record) ([]decisionlog.Result, error) {
-	var request authzen.EvaluationsRequest
-	if err := authzen.Unmarshal(logged.Request, &request); err != nil {
-		return nil, err
-	}
-	snapshot, err := s.For(logged.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	b := batch{describe: func(error) *authzen.Error { return nil }, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
-		var was decisionlog.Result // nothing, of an item behind the last that was decided
-		if n < len(logged.Evaluations) {
-			was = logged.Evaluations[n]
+// redecide makes logged decisions again, by other snapshots.
+func redecide(s *Snapshots, logged []Logged) ([]decisionlog.Result, error) {
+	out := make([]decisionlog.Result, len(logged))
+	for i := range logged {
+		again, err := logged[i].again(s)
+		if err != nil {
+			return nil, err
 		}
-		outcome, err := snapshot.Decide(r, environmentOf(logged, &was))
-		if err == nil {
-			outcome.Approval = was.Approval
-			prefix(outcome.Obligations, itemPrefix(n))
-		}
-		return outcome, err
-	}}
-	b.decideAll(&request)
-	return b.results, nil
-}
-
-// environmentOf returns the environment that a result of an entry was decided in.
-func environmentOf(logged *decisionlog.Record, r *decisionlog.Result) Environment {
-	return Environment{Time: logged.Time, Approval: r.Approval}
-}
-
-func loggedResults(logged *decisionlog.Record) []decisionlog.Result {
-	if logged.Result != nil {
-		return []decisionlog.Result{*logged.Result}
+		out[i] = again
 	}
-	return logged.Evaluations
+	return out, nil
 }
 
-// sameResults reports whether two lists of results read the same in the log.
-func sameResults(a, b []decisionlog.Result) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
+// again makes a decision by other snapshots, in the environment that it was
+// made in. An item that could not be read stays the denial that it is.
+func (l *Logged) again(s *Snapshots) (decisionlog.Result, error) {
+	if l.Request == nil {
+		return l.Result, nil
+	}
+	snapshot, err := s.For(l.Tenant)
+	if err != nil {
+		return denied(err), nil
+	}
+	outcome, err := snapshot.Decide(l.Request, l.Environment())
+	_, item, isItem := strings.Cut(l.ID, ".")
+	var invalid *authzen.ValidationError
+	switch {
+	case isItem && errors.As(err, &invalid):
+		return denied(invalid.Below("/evaluations/" + item)), nil
+	case err != nil:
+		return decisionlog.Result{}, err
+	case isItem:
+		prefix(outcome.Obligations, item+".")
+	}
+	outcome.Approval = l.Approval
+	return outcome.Result, nil
+}
+
+// sameResults reports whether decisions that were made again read the same in
+// the log.
+func sameResults(again []decisionlog.Result, logged []Logged) bool {
+	for i := range again {
+		x, errX := json.Marshal(again[i])
+		y, errY := json.Marshal(logged[i].Result)
+		if errX != nil || errY != nil || !bytes.Equal(x, y) {
+			return false
+		}
+	}
+	return true
 }

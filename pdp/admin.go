@@ -18,6 +18,7 @@ import (
 // Paths of the admin listener that the command line uses.
 const (
 	PathLogExport     = "/admin/v1/log/export"
+	PathLogQuery      = "/admin/v1/log/query"
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
 	PathLogProof      = "/admin/v1/log/proof"
 	PathReload        = "/admin/v1/reload"
@@ -31,6 +32,7 @@ func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *cal
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
 	e.GET(PathLogExport, serveExport(log), audit)
+	e.GET(PathLogQuery, serveQuery(log), audit)
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
 	e.GET(PathLogProof, serveProof(log), audit)
 	e.POST(PathReload, serveReload(engine, policies), admin)

@@ -2,9 +2,11 @@ package pdp
 
 import (
 	"context"
+	"crypto/tls"
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -68,3 +70,13 @@ var ErrOverload = errOverload
 
 // NewInFlight returns what limits how many requests are worked on.
 func NewInFlight(l Limits) echo.MiddlewareFunc { return newLimiter(l).inFlight }
+
+// NewCertificate returns how the main listener gets its certificate, by a clock.
+func NewCertificate(cert, key string, log *slog.Logger, now func() time.Time) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	c, err := newCertificate(cert, key, log)
+	if err != nil {
+		return nil, err
+	}
+	c.now = now
+	return c.get, nil
+}

@@ -64,11 +64,11 @@ func loadTLS(c Config) (*tls.Config, error) {
 	case c.TLSCert == "" || c.TLSKey == "":
 		return nil, errors.New("a TLS certificate and its key go together: give both or neither")
 	}
-	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	own, err := newCertificate(c.TLSCert, c.TLSKey, c.Log)
 	if err != nil {
-		return nil, fmt.Errorf("TLS certificate: %w", err)
+		return nil, err
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{GetCertificate: own.get, MinVersion: tls.VersionTLS12}
 	if c.Auth.MTLS != nil {
 		config.ClientAuth = tls.VerifyClientCertIfGiven
 		config.ClientCAs, err = readCertificates(c.Auth.MTLS.CA)

@@ -70,13 +70,15 @@ func signCheckpoints(ctx context.Context, log *decisionlog.Log, program *slog.Lo
 			return nil
 		case now := <-look.C:
 			size := log.Head().Size
-			if size == signed || size-signed < checkpointEntries && now.Sub(at) < checkpointTime {
+			many := signed >= 0 && size-signed >= checkpointEntries
+			if size == signed || !many && now.Sub(at) < checkpointTime {
 				continue
 			}
+			at, signed = now, size
 			if _, err := log.Checkpoint(); err != nil {
 				program.Error("checkpoint not published", "error", err)
+				signed = -1 // again after checkpointTime
 			}
-			signed, at = size, now
 		}
 	}
 }

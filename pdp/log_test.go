@@ -103,3 +103,19 @@ func TestPruned(t *testing.T) {
 		t.Errorf("no entry says what was pruned: %s", lines)
 	}
 }
+
+// TestSecretsAreMasked holds that what looks like a secret decides, and is not
+// in the log.
+func TestSecretsAreMasked(t *testing.T) {
+	s := start(t, pdp.Config{DecisionLog: pdp.LogConfig{Mask: []string{"pin"}}})
+	body := strings.TrimSuffix(aliceReads, "}") + `,"context":{"api_key":"hush-1","pin":"hush-2","note":"hush-3"}}`
+	if response, answer := post(t, http.DefaultClient, s.main+"/access/v1/evaluation", body); answer != `{"decision":true}` {
+		t.Errorf("%s %s", response.Status, answer)
+	}
+	_, entry := get(t, s.admin+"/admin/v1/log/query?limit=1")
+	for text, want := range map[string]bool{"hush-1": false, "hush-2": false, "hush-3": true, `"masked":["/request/context/api_key","/request/context/pin"]`: true} {
+		if strings.Contains(entry, text) != want {
+			t.Errorf("%s is in the log: %t, want %t:\n%s", text, !want, want, entry)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -117,6 +118,41 @@ func serveExport(log *decisionlog.Log) echo.HandlerFunc {
 			err = authzen.Invalid("", "has a format that is neither jsonl nor bundle: %q", format)
 		}
 		return err
+	}
+}
+
+// The last entries that a query gets, unless it asks for another number, and
+// at most.
+const (
+	someEntries = 100
+	mostEntries = 10_000
+)
+
+// serveQuery answers with the last ?limit= entries that the query selects, one
+// JSON object a line.
+func serveQuery(log *decisionlog.Log) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		f, err := logFilter(c)
+		if err != nil {
+			return err
+		}
+		limit, err := indexParam(c, "limit", someEntries)
+		if err == nil && limit > mostEntries {
+			err = authzen.Invalid("", "has a limit of more than %d", mostEntries)
+		}
+		if err != nil {
+			return err
+		}
+		lines, err := log.Last(c.Request().Context(), f, int(limit))
+		if err != nil {
+			return err
+		}
+		var body bytes.Buffer
+		for _, line := range lines {
+			body.Write(line)
+			body.WriteByte('\n')
+		}
+		return c.Blob(http.StatusOK, "application/jsonl", body.Bytes())
 	}
 }
 

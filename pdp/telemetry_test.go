@@ -3,6 +3,7 @@ package pdp_test
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -100,5 +101,5 @@ func TestMeasurements(t *testing.T) {
 }
 
 func line(name string, attributes attribute.Set, value int64) string {
-	return name + " " + attributes.Encoded(attribute.DefaultEncoder()) + " " + attribute.Int64Value(value).Emit()
+	return name + " " + attributes.Encoded(attribute.DefaultEncoder()) + " " + strconv.FormatInt(value, 10)
 }

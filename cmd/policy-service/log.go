@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,6 +90,8 @@ type logSource interface {
 	// export writes the entries that f selects, one a line.
 	export(ctx context.Context, w io.Writer, f decisionlog.Filter) error
 	bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error
+	// last returns the last n entries that f selects.
+	last(ctx context.Context, f decisionlog.Filter, n int) ([][]byte, error)
 	checkpoint(ctx context.Context) (*decisionlog.Checkpoint, error)
 	proveEntry(ctx context.Context, index int64) (*decisionlog.Proof, error)
 	proveSince(ctx context.Context, earlier []byte) (*decisionlog.Proof, error)
@@ -128,6 +131,10 @@ func (l logFiles) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter)
 	return err
 }
 
+func (l logFiles) last(ctx context.Context, f decisionlog.Filter, n int) ([][]byte, error) {
+	return l.Last(ctx, f, n)
+}
+
 func (l logFiles) checkpoint(context.Context) (*decisionlog.Checkpoint, error) { return l.Sign() }
 
 func (l logFiles) proveEntry(ctx context.Context, index int64) (*decisionlog.Proof, error) {
@@ -142,15 +149,29 @@ func (l logFiles) proveSince(_ context.Context, earlier []byte) (*decisionlog.Pr
 type logServer string
 
 func (s logServer) export(ctx context.Context, w io.Writer, f decisionlog.Filter) error {
-	return s.copy(ctx, w, pdp.LogQuery(f, false))
+	return s.copy(ctx, w, pdp.PathLogExport, pdp.LogQuery(f, false))
 }
 
 func (s logServer) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error {
-	return s.copy(ctx, w, pdp.LogQuery(f, true))
+	return s.copy(ctx, w, pdp.PathLogExport, pdp.LogQuery(f, true))
 }
 
-func (s logServer) copy(ctx context.Context, w io.Writer, query url.Values) error {
-	body, err := getAdmin(ctx, string(s), pdp.PathLogExport+"?"+query.Encode())
+func (s logServer) last(ctx context.Context, f decisionlog.Filter, n int) ([][]byte, error) {
+	query := pdp.LogQuery(f, false)
+	query.Set("limit", strconv.Itoa(n))
+	var lines bytes.Buffer
+	if err := s.copy(ctx, &lines, pdp.PathLogQuery, query); err != nil {
+		return nil, err
+	}
+	var all [][]byte
+	for line := range bytes.Lines(lines.Bytes()) {
+		all = append(all, bytes.TrimSuffix(line, []byte("\n")))
+	}
+	return all, nil
+}
+
+func (s logServer) copy(ctx context.Context, w io.Writer, path string, query url.Values) error {
+	body, err := getAdmin(ctx, string(s), path+"?"+query.Encode())
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,7 +16,7 @@ import (
 type logQueryCmd struct {
 	stateFlag
 	filterFlags
-	Limit int  `help:"How many entries to show, the last ones; 0 shows all." default:"100" placeholder:"N"`
+	Limit int  `help:"How many entries to show, the last ones." default:"100" placeholder:"N"`
 	JSON  bool `name:"json" help:"Print the entries as they were recorded."`
 }
 
@@ -25,14 +26,7 @@ func (c *logQueryCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	var last [][]byte
-	err = eachLine(ctx, log, c.filter(), func(line []byte) error {
-		last = append(last, line)
-		if c.Limit > 0 && len(last) > c.Limit {
-			last = last[1:]
-		}
-		return nil
-	})
+	last, err := log.last(ctx, c.filter(), c.Limit)
 	if err != nil {
 		return err
 	}
@@ -104,26 +98,24 @@ type logTailCmd struct {
 // Run shows the last entries, and then those that come, until it is
 // interrupted.
 func (c *logTailCmd) Run(ctx context.Context) error {
-	var last [][]byte
 	f := c.filter()
-	from, err := c.more(ctx, f, func(line []byte) {
-		last = append(last, line)
-		last = last[max(0, len(last)-c.Last):]
-	})
-	if err == nil {
-		err = show(os.Stdout, last, c.JSON, true)
-	}
-	for err == nil {
+	lines, err := c.lines(func(log logSource) ([][]byte, error) { return log.last(ctx, f, c.Last) })
+	for header := true; err == nil; header = false {
+		if err = show(os.Stdout, lines, c.JSON, header); err != nil {
+			return err
+		}
+		if len(lines) > 0 {
+			n, _ := decisionlog.Index(lines[len(lines)-1])
+			f.From = n + 1
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(c.Every):
 		}
-		var added [][]byte
-		f.From = from
-		from, err = c.more(ctx, f, func(line []byte) { added = append(added, line) })
-		if err == nil {
-			err = show(os.Stdout, added, c.JSON, false)
+		lines, err = c.lines(func(log logSource) ([][]byte, error) { return added(ctx, log, f) })
+		if errors.Is(err, decisionlog.ErrLocked) { // by a server that is about to answer, or to end
+			lines, err = nil, nil
 		}
 	}
 	if ctx.Err() != nil {
@@ -132,21 +124,22 @@ func (c *logTailCmd) Run(ctx context.Context) error {
 	return err
 }
 
-// more calls fn with each entry there is, and returns where to go on from. The
-// log is not kept open: a server could not start.
-func (c *logTailCmd) more(ctx context.Context, f decisionlog.Filter, fn func(line []byte)) (from int64, err error) {
+// lines reads something of the log, which is not kept open: a server could not
+// start.
+func (c *logTailCmd) lines(read func(logSource) ([][]byte, error)) ([][]byte, error) {
 	log, err := c.open()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer log.Close()
-	from = f.From
+	return read(log)
+}
+
+// added returns the entries that f selects.
+func added(ctx context.Context, log logSource, f decisionlog.Filter) (lines [][]byte, err error) {
 	err = eachLine(ctx, log, f, func(line []byte) error {
-		fn(line)
-		if n, ok := decisionlog.Index(line); ok {
-			from = n + 1
-		}
+		lines = append(lines, line)
 		return nil
 	})
-	return from, err
+	return lines, err
 }

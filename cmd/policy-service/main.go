@@ -34,16 +34,17 @@ type exitError int
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 type cli struct {
-	Serve     serveCmd     `cmd:"" help:"Answer AuthZEN requests over HTTP."`
-	Init      initCmd      `cmd:"" help:"Start a policy store from an embedded one."`
-	Validate  validateCmd  `cmd:"" help:"Check a policy store and report every fault at once."`
-	Test      testCmd      `cmd:"" help:"Run the tests beside the policies, with coverage."`
-	Eval      evalCmd      `cmd:"" help:"Decide one request without a server."`
-	Reload    reloadCmd    `cmd:"" help:"Have the running server read its policy store now."`
-	Log       logCmd       `cmd:"" help:"Read, export and verify the decision log."`
-	Approvals approvalsCmd `cmd:"" help:"Decide what waits for a person."`
-	Keys      keysCmd      `cmd:"" help:"Make API keys."`
-	Version   versionCmd   `cmd:"" help:"Print the version."`
+	Serve       serveCmd       `cmd:"" help:"Answer AuthZEN requests over HTTP."`
+	Init        initCmd        `cmd:"" help:"Start a policy store from an embedded one."`
+	Validate    validateCmd    `cmd:"" help:"Check a policy store and report every fault at once."`
+	Test        testCmd        `cmd:"" help:"Run the tests beside the policies, with coverage."`
+	Eval        evalCmd        `cmd:"" help:"Decide one request without a server."`
+	Reload      reloadCmd      `cmd:"" help:"Have the running server read its policy store now."`
+	Log         logCmd         `cmd:"" help:"Read, export and verify the decision log."`
+	Approvals   approvalsCmd   `cmd:"" help:"Decide what waits for a person."`
+	Keys        keysCmd        `cmd:"" help:"Make API keys."`
+	Healthcheck healthcheckCmd `cmd:"" help:"Ask the running server whether it is ready."`
+	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 
 func main() {

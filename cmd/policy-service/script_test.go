@@ -52,7 +52,7 @@ const hurry = "atexit_sleep_ms=0"
 //	                            standard error is stderr
 //	ended N                     the same, for one that ends by itself
 //	code N program …            run a program that ends with exit code N
-//	lastid                      set ID to the id in the last line of stdout
+//	capture NAME REGEXP         set NAME to the submatch in stdout
 //	isjson FILE                 FILE, or stdout, is one strict JSON value
 //	exec request METHOD URL [FILE]
 //	                            print status and body of the answer
@@ -73,12 +73,12 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"up":     up,
-			"down":   func(ts *testscript.TestScript, _ bool, args []string) { serverOf(ts).end(ts, args, syscall.SIGTERM) },
-			"ended":  func(ts *testscript.TestScript, _ bool, args []string) { serverOf(ts).end(ts, args, nil) },
-			"code":   code,
-			"isjson": isJSON,
-			"lastid": lastID,
+			"up":      up,
+			"down":    func(ts *testscript.TestScript, _ bool, args []string) { serverOf(ts).end(ts, args, syscall.SIGTERM) },
+			"ended":   func(ts *testscript.TestScript, _ bool, args []string) { serverOf(ts).end(ts, args, nil) },
+			"code":    code,
+			"capture": capture,
+			"isjson":  isJSON,
 		},
 	})
 }
@@ -183,14 +183,12 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-var entryID = regexp.MustCompile(`"id":"([^"]+)".*\n$`)
-
-func lastID(ts *testscript.TestScript, _ bool, _ []string) {
-	found := entryID.FindStringSubmatch(ts.ReadFile("stdout"))
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	found := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
 	if found == nil {
-		ts.Fatalf("the last line has no id")
+		ts.Fatalf("no match for %s in stdout", args[1])
 	}
-	ts.Setenv("ID", found[1])
+	ts.Setenv(args[0], found[1])
 }
 
 func isJSON(ts *testscript.TestScript, _ bool, args []string) {

@@ -63,3 +63,33 @@ func BenchmarkVerifyExport(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)*size/b.Elapsed().Seconds(), "entries/s")
 }
+
+func BenchmarkBundle(b *testing.B) {
+	l := openLog(b, b.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
+	const size = 10_000
+	fill(b, l, 0, size)
+	wait(b, func() bool { return l.Head().Size == size })
+	keys, err := l.Keys()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var bundle bytes.Buffer
+	b.Run("write", func(b *testing.B) {
+		for b.Loop() {
+			bundle.Reset()
+			if _, err := l.WriteBundle(context.Background(), &bundle, decisionlog.Filter{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.N)*size/b.Elapsed().Seconds(), "entries/s")
+		b.ReportMetric(float64(bundle.Len())/size, "B/entry")
+	})
+	b.Run("verify", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := decisionlog.VerifyBundle(bytes.NewReader(bundle.Bytes()), int64(bundle.Len()), keys); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.N)*size/b.Elapsed().Seconds(), "entries/s")
+	})
+}

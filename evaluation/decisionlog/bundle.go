@@ -103,6 +103,9 @@ func (b *bundleWriter) entries(ctx context.Context, w io.Writer, f Filter) error
 		if !ok {
 			return damaged(-1, "has a line without an index")
 		}
+		if n >= b.size {
+			return nil // recorded since
+		}
 		b.picked = append(b.picked, n)
 		if err := writeLine(w, line); err != nil {
 			return err

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 // The forms in which entries leave the log.
@@ -68,78 +66,6 @@ func newCSV(w io.Writer) (*Encoder, error) {
 	}
 	flush := func() error { table.Flush(); return table.Error() }
 	return &Encoder{encode, flush}, table.Write(columns)
-}
-
-// A Decided is one decision of an entry, with what was asked as far as it is
-// known. An entry that is no decision is one, too, without these.
-type Decided struct {
-	Record
-	ID       string // the Decision-ID, with .n for item n of a batch
-	Subject  subject
-	Action   string
-	Resource subject
-	Result   *Result // nil where nothing was decided
-}
-
-// ReadDecisions reads a line of the log: one decision, or one for each item of
-// a batch that was decided.
-func ReadDecisions(line []byte) ([]Decided, error) {
-	var record Record
-	if err := json.Unmarshal(line, &record); err != nil {
-		return nil, fmt.Errorf("read entry: %w", err)
-	}
-	var asked asked
-	_ = json.Unmarshal(record.Request, &asked) // what has another form asks nothing of this kind
-	if len(record.Evaluations) == 0 {
-		return []Decided{asked.decided(record, record.ID, record.Result)}, nil
-	}
-	all := make([]Decided, len(record.Evaluations))
-	for i := range record.Evaluations {
-		all[i] = asked.item(i).decided(record, fmt.Sprintf("%s.%d", record.ID, i), &record.Evaluations[i])
-	}
-	return all, nil
-}
-
-// asked is what of a request an export names.
-type asked struct {
-	Subject *subject `json:"subject"`
-	Action  *struct {
-		Name string `json:"name"`
-	} `json:"action"`
-	Resource *subject `json:"resource"`
-	Items    []asked  `json:"evaluations"`
-}
-
-// item returns what item i of a batch asks, with the defaults of the batch.
-func (a asked) item(i int) asked {
-	if i >= len(a.Items) {
-		return a
-	}
-	item := a.Items[i]
-	if item.Subject == nil {
-		item.Subject = a.Subject
-	}
-	if item.Action == nil {
-		item.Action = a.Action
-	}
-	if item.Resource == nil {
-		item.Resource = a.Resource
-	}
-	return item
-}
-
-func (a asked) decided(record Record, id string, result *Result) Decided {
-	d := Decided{Record: record, ID: id, Result: result}
-	if a.Subject != nil {
-		d.Subject = *a.Subject
-	}
-	if a.Action != nil {
-		d.Action = a.Action.Name
-	}
-	if a.Resource != nil {
-		d.Resource = *a.Resource
-	}
-	return d
 }
 
 // cells are the row of a decision, in the order of columns.

@@ -90,41 +90,18 @@ func (f Filter) matchesOne(decision bool, policies []string) bool {
 	return (f.Decision == nil || *f.Decision == decision) && (f.Policy == "" || slices.Contains(policies, f.Policy))
 }
 
-// A subject is the subject of a request.
-type subject struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
-}
-
-// String returns type::id, or "" for nobody.
-func (s subject) String() string {
-	if s == (subject{}) {
-		return ""
-	}
-	return s.Type + "::" + s.ID
-}
-
 func (f Filter) isSubject(s subject) bool { return f.Subject == s.ID || f.Subject == s.String() }
 
 // subjects lists the subjects of the request and of its items. A request of
 // another form has none.
-func (s *summary) subjects() []subject {
-	var request struct {
-		Subject *subject `json:"subject"`
-		Items   []struct {
-			Subject *subject `json:"subject"`
-		} `json:"evaluations"`
-	}
+func (s *summary) subjects() (all []subject) {
+	var request asked
 	if err := json.Unmarshal(s.Request, &request); err != nil {
 		return nil
 	}
-	var all []subject
-	if request.Subject != nil {
-		all = append(all, *request.Subject)
-	}
-	for _, item := range request.Items {
-		if item.Subject != nil {
-			all = append(all, *item.Subject)
+	for _, a := range append(request.Items, request) {
+		if a.Subject != nil {
+			all = append(all, *a.Subject)
 		}
 	}
 	return all

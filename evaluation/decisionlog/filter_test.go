@@ -93,6 +93,46 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+func TestLast(t *testing.T) {
+	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
+	fill(t, l, 0, 2600)
+	wait(t, func() bool { return l.Head().Size == 2600 })
+	allow := true
+	for _, tt := range []struct {
+		name        string
+		filter      decisionlog.Filter
+		n, want     int
+		first, last int64
+	}{
+		{"a few", decisionlog.Filter{}, 3, 3, 2597, 2599},
+		{"none", decisionlog.Filter{}, 0, 0, 0, 0},
+		{"more than a window", decisionlog.Filter{}, 1500, 1500, 1100, 2599},
+		{"more than there are", decisionlog.Filter{}, 5000, 2600, 0, 2599},
+		{"selected", decisionlog.Filter{Decision: &allow}, 600, 600, 1400, 2598},
+		{"in a range", decisionlog.Filter{From: 10, Until: 20}, 5, 5, 15, 19},
+		{"in a short range", decisionlog.Filter{From: 10, Until: 20}, 50, 10, 10, 19},
+		{"of one id", decisionlog.Filter{ID: "entry-7"}, 10, 1, 7, 7},
+	} {
+		got, err := l.Last(t.Context(), tt.filter, tt.n)
+		if err != nil || len(got) != tt.want {
+			t.Errorf("%s: %d lines, %v, want %d", tt.name, len(got), err, tt.want)
+			continue
+		}
+		for i, want := range map[int]int64{0: tt.first, len(got) - 1: tt.last} {
+			if index, _ := decisionlog.Index(lineAt(got, i)); len(got) > 0 && index != want {
+				t.Errorf("%s: line %d is entry %d, want %d", tt.name, i, index, want)
+			}
+		}
+	}
+}
+
+func lineAt(lines [][]byte, i int) []byte {
+	if i < 0 || i >= len(lines) {
+		return nil
+	}
+	return lines[i]
+}
+
 func TestLookup(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched, SegmentBytes: 1})
 	mustAppend(t, l, various(t, l)...)

@@ -41,6 +41,28 @@ func (r *Reader) Select(ctx context.Context, f Filter) iter.Seq2[[]byte, error] 
 	}
 }
 
+// window is how many entries Last looks at once.
+const window = 1000
+
+// Last returns the lines of the last n entries that f selects, in their order.
+// It reads the log from its end, and no more of it than that takes.
+func (r *Reader) Last(ctx context.Context, f Filter, n int) ([][]byte, error) {
+	var last [][]byte
+	from, until := f.bounds(r.Head().Size)
+	for until > from && len(last) < n {
+		f.From, f.Until = max(from, until-window), until
+		var found [][]byte
+		for line, err := range r.Select(ctx, f) {
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, line)
+		}
+		last, until = append(found, last...), f.From
+	}
+	return last[max(0, len(last)-n):], nil
+}
+
 // bounds returns the indexes between which f selects from a log of that size.
 func (f Filter) bounds(size int64) (from, until int64) {
 	until = size

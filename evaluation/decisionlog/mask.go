@@ -108,7 +108,7 @@ func (m *masker) secret(plain []byte) bool {
 // mask returns the request as it may be recorded, and where in the line
 // something was masked.
 func (m *masker) mask(request jsontext.Value) (jsontext.Value, []string, error) {
-	if len(request) == 0 {
+	if !m.suspects(request) {
 		return request, nil, nil
 	}
 	s := m.states.Get().(*maskState)
@@ -123,6 +123,28 @@ func (m *masker) mask(request jsontext.Value) (jsontext.Value, []string, error) 
 		return request, nil, nil
 	}
 	return append(s.out, request[s.copied:]...), s.masked, nil
+}
+
+// suspects reports whether there may be something to mask. It is asked of every
+// request, and does not read more of it than where its strings are.
+func (m *masker) suspects(request jsontext.Value) bool {
+	var plain [64]byte
+	for rest := request; ; {
+		begin := bytes.IndexByte(rest, '"')
+		if begin < 0 {
+			return false
+		}
+		rest = rest[begin+1:]
+		end := bytes.IndexByte(rest, '"')
+		if end < 0 {
+			return true
+		}
+		text := rest[:end]
+		if bytes.IndexByte(text, '\\') >= 0 || bytes.Contains(text, tokenStart) || m.secret(appendPlain(plain[:0], text)) {
+			return true
+		}
+		rest = rest[end+1:]
+	}
 }
 
 // A maskState is a request of which a part is masked.

@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -28,6 +29,7 @@ type part struct {
 	path string
 	seen fs.FileInfo
 	db   *bbolt.DB // nil while it is not open
+	done bool      // it is not to be opened any more
 }
 
 // listParts lists the segments of the log in dir by their first index. A
@@ -95,12 +97,14 @@ func (p *part) open(check func(path string) error) error {
 	p.opening.Lock()
 	defer p.opening.Unlock()
 	p.mu.RLock()
-	path, isOpen := p.path, p.db != nil
+	path, isOpen, done := p.path, p.db != nil, p.done
 	p.mu.RUnlock()
-	if isOpen {
+	switch {
+	case isOpen:
 		return nil
-	}
-	if filepath.Ext(path) == prunedExt {
+	case done:
+		return fs.ErrClosed
+	case filepath.Ext(path) == prunedExt:
 		return ErrPruned
 	}
 	db, err := openReadOnly(path, check)
@@ -109,11 +113,19 @@ func (p *part) open(check func(path string) error) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.path != path { // pruned meanwhile
+	if p.path != path || p.done { // meanwhile
 		return errors.Join(ErrPruned, db.Close())
 	}
 	p.db = db
 	return nil
+}
+
+// finish closes the file for good.
+func (p *part) finish() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = true
+	return p.closeLocked()
 }
 
 // close closes the file. What reads it next opens it again.
@@ -252,9 +264,7 @@ func (p *part) readHashes(indexes []int64) ([]tlog.Hash, error) {
 
 // partAt returns the part that has entry n, and the index after its last.
 func partAt(parts []*part, n int64) (p *part, until int64) {
-	i, found := slices.BinarySearchFunc(parts, n, func(p *part, n int64) int {
-		return int(min(1, max(-1, p.first-n)))
-	})
+	i, found := slices.BinarySearchFunc(parts, n, func(p *part, n int64) int { return cmp.Compare(p.first, n) })
 	if !found {
 		i--
 	}

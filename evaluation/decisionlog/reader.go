@@ -22,6 +22,7 @@ const (
 	pageBytes   = 1 << 20
 )
 
+// maxIndex is behind every entry.
 const maxIndex = math.MaxInt64
 
 // A Reader reads a log. Its methods are safe for concurrent use, and none of
@@ -87,7 +88,7 @@ func stillLast(dir string, last *part) error {
 func (r *Reader) Close() error {
 	var errs []error
 	for _, p := range *r.parts.Load() {
-		errs = append(errs, p.close())
+		errs = append(errs, p.finish())
 	}
 	return errors.Join(errs...)
 }
@@ -249,107 +250,4 @@ func after(c *bbolt.Cursor, n, first int64) (k, v []byte) {
 		return k, v
 	}
 	return c.Next()
-}
-
-// load reads the heads of all segments, each of which must continue the one
-// before, and rebuilds the right edge of the tree, which must be the one that
-// the last head names.
-func (r *Reader) load() (*tree, error) {
-	parts := *r.parts.Load()
-	e, err := parts[len(parts)-1].extent()
-	if err != nil {
-		return nil, err
-	}
-	if err := covers(e.head, e.count); err != nil {
-		return nil, err
-	}
-	extents, err := r.chain(parts, e, (*part).glance)
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range parts {
-		p.created = extents[i].created
-	}
-	t, err := r.edge(e.head.Size)
-	if err != nil {
-		return nil, err
-	}
-	if t.head() != e.head {
-		return nil, damaged(-1, "does not have the root of its head")
-	}
-	r.head.Store(&e.head)
-	return t, nil
-}
-
-// edge reads the right edge of the tree over the first size entries.
-func (r *Reader) edge(size int64) (*tree, error) {
-	t := &tree{size: size}
-	levels, indexes := edgeIndexes(size)
-	hashes, err := r.ReadHashes(indexes)
-	if err != nil {
-		return nil, err
-	}
-	for i, level := range levels {
-		t.edge[level] = hashes[i]
-	}
-	return t, nil
-}
-
-// chain returns the extents of parts, of which it knows the last, and checks
-// that each ends where the next begins. It reads those that are not pruned
-// with read.
-func (r *Reader) chain(parts []*part, last extent, read func(*part) (extent, error)) ([]extent, error) {
-	extents := make([]extent, len(parts))
-	extents[len(parts)-1] = last
-	for i := len(parts) - 2; i >= 0; i-- {
-		next := extents[i+1].base
-		e, err := read(parts[i])
-		if errors.Is(err, ErrPruned) {
-			e, err = r.remains(parts[i], next.Size)
-		}
-		if err == nil {
-			err = covers(e.head, e.count)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if e.head != next {
-			return nil, damaged(e.head.Size, "does not continue the segment before, which ends at %v", e.head)
-		}
-		extents[i] = e
-	}
-	return extents, nil
-}
-
-// remains returns the extent of a pruned part with the entries up to until, as
-// the hashes have it that are left.
-func (r *Reader) remains(p *part, until int64) (e extent, err error) {
-	size, err := p.size()
-	if err != nil {
-		return e, err
-	}
-	if want := prunedSize(p.first, until); size != want {
-		return e, damaged(p.first, "is pruned, and its hashes are cut off: %s has %d bytes, not %d", p.path, size, want)
-	}
-	base, err := r.edge(p.first)
-	if err != nil {
-		return e, err
-	}
-	t, err := r.edge(until)
-	if err != nil {
-		return e, err
-	}
-	return extent{base: base.head(), head: t.head(), count: until}, nil
-}
-
-// covers checks that the head is over the entries there are, neither less nor
-// more.
-func covers(head Head, count int64) error {
-	switch {
-	case count < head.Size:
-		return damaged(count, "is missing")
-	case count > head.Size:
-		return damaged(head.Size, "is not under the head")
-	}
-	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 )
 
 // A Retention says how long entries are kept. What is removed are whole sealed
@@ -89,7 +91,7 @@ type pruning struct {
 
 // Prune removes what need not be kept any longer, and returns how many entries
 // that were. Before a segment goes, its hashes are on disk, and an entry that
-// says so is under a checkpoint.
+// says so is under a checkpoint. One call goes on at a time.
 func (l *Log) Prune(ctx context.Context, r Retention) (entries int64, err error) {
 	parts := *l.parts.Load()
 	total, err := totalBytes(parts)
@@ -107,7 +109,7 @@ func (l *Log) Prune(ctx context.Context, r Retention) (entries int64, err error)
 			return entries, fmt.Errorf("prune: %w", err)
 		}
 		gone := span{p.first, parts[i+1].first}
-		if err := l.prune(ctx, p, pruning{gone, reason, goneWith(parts, i)}); err != nil {
+		if err := l.prune(ctx, p, parts[i+1], pruning{gone, reason, goneWith(parts, i)}); err != nil {
 			return entries, fmt.Errorf("prune entries %d to %d: %w", gone.From, gone.Until-1, err)
 		}
 		total -= size
@@ -153,29 +155,47 @@ func totalBytes(parts []*part) (total int64, err error) {
 	return total, nil
 }
 
-func (l *Log) prune(ctx context.Context, p *part, what pruning) error {
-	hashes, err := p.readHashes(upperHashes(what.From, what.Until))
+func (l *Log) prune(ctx context.Context, p, next *part, what pruning) error {
+	hashes, err := l.remainder(p, next, what.span)
 	if err != nil {
-		return err
-	}
-	t, err := l.edge(what.From)
-	if err != nil {
-		return err
-	}
-	if err := t.addBlocks(hashes); err != nil {
 		return err
 	}
 	left := segmentFile(l.dir, what.From, prunedExt)
 	if err := replaceFile(left, joinHashes(hashes)); err != nil {
 		return err
 	}
-	if err := l.note(ctx, KindPruned, what); err != nil {
+	if err := l.recordOwn(ctx, KindPruned, what); err != nil {
 		return err
 	}
 	if _, err := l.Checkpoint(); err != nil {
 		return err
 	}
 	return p.discard(left)
+}
+
+// remainder returns the hashes that a part leaves behind, which must lead to
+// the root that the next part continues: once the entries are gone, no one can
+// compute them again.
+func (l *Log) remainder(p, next *part, what span) ([]tlog.Hash, error) {
+	hashes, err := p.readHashes(upperHashes(what.From, what.Until))
+	if err != nil {
+		return nil, err
+	}
+	t, err := l.edge(what.From)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.addBlocks(hashes); err != nil {
+		return nil, err
+	}
+	e, err := next.extent()
+	if err == nil && e.base != t.head() {
+		err = damaged(what.From, "is in a segment whose hashes do not lead to the next")
+	}
+	if errors.Is(err, ErrPruned) { // and was held to this one then
+		err = nil
+	}
+	return hashes, err
 }
 
 // discard leaves of a segment only the file with its hashes.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -146,6 +147,32 @@ func checkPruned(t *testing.T, r *decisionlog.Reader, whole []byte, left []int64
 	}
 }
 
+// A segment whose hashes do not lead to the next is not pruned: it is what is
+// left to find out what happened.
+func TestPruneRefuses(t *testing.T) {
+	dir, _ := aged(t)
+	before := tlog.Hash(leftOf(t, dir, 0))
+	editFile(t, segmentOf(dir, 256), func(entries, _ *bbolt.Bucket) error {
+		value := bytes.Clone(entries.Get(key(511)))
+		for i := range tlog.HashSize { // of the block, and of the two blocks: they agree
+			value[8*tlog.HashSize+i] ^= 1
+		}
+		above := tlog.NodeHash(before, tlog.Hash(value[8*tlog.HashSize:][:tlog.HashSize]))
+		copy(value[9*tlog.HashSize:], above[:])
+		return entries.Put(key(511), value)
+	})
+	l, err := decisionlog.Open(dir, agedConfig(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = l.Prune(t.Context(), decisionlog.Retention{Age: 8 * 24 * time.Hour})
+	checkIntegrity(t, err, 256)
+	if _, err := os.Stat(segmentOf(dir, 256)); err != nil {
+		t.Errorf("the segment is gone: %v", err)
+	}
+}
+
 // What is left of a pruned segment is held to the tree, and to an entry that
 // says it was pruned.
 func TestPrunedHarmed(t *testing.T) {
@@ -165,7 +192,7 @@ func TestPrunedHarmed(t *testing.T) {
 		"the hashes are changed": func(dir string) error { return flipByte(prunedPath(dir, 256)) },
 		"the hashes are cut off": func(dir string) error { return os.Truncate(prunedPath(dir, 256), 3) },
 		"a segment is gone, its hashes are there": func(dir string) error {
-			return errors.Join(os.WriteFile(prunedPath(dir, 1024), leafless(t, dir), 0o600), os.Remove(segments(t, dir)[2]))
+			return errors.Join(os.WriteFile(prunedPath(dir, 1024), leftOf(t, dir, 1024), 0o600), os.Remove(segmentOf(dir, 1024)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,18 +222,28 @@ func flipByte(path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// leafless returns the hashes that a segment of the entries 1024 to 1279 would
-// leave behind.
-func leafless(t *testing.T, dir string) []byte {
+func segmentOf(dir string, first int) string {
+	return filepath.Join(dir, "log", fmt.Sprintf("%020d.db", first))
+}
+
+// leftOf returns the hashes that the segment of a block would leave behind.
+func leftOf(t *testing.T, dir string, first int) (left []byte) {
 	t.Helper()
 	r, err := decisionlog.OpenReadOnly(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	hashes, err := r.ReadHashes([]int64{tlog.StoredHashIndex(8, 4)})
+	var indexes []int64
+	for level := 8; (first+256)%(1<<level) == 0; level++ {
+		indexes = append(indexes, tlog.StoredHashIndex(level, int64(first>>level)))
+	}
+	hashes, err := r.ReadHashes(indexes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hashes[0][:]
+	for _, hash := range hashes {
+		left = append(left, hash[:]...)
+	}
+	return left
 }

@@ -66,10 +66,11 @@ func (c *committer) look() {
 		return
 	}
 	err := c.seg.inPlace()
-	for _, p := range *c.reader.parts.Load() {
+	parts := *c.reader.parts.Load()
+	for _, p := range parts[:len(parts)-1] {
 		err = errors.Join(err, p.look())
 	}
 	if err != nil {
-		_ = c.fail(err)
+		_ = c.fail(fmt.Errorf("look after the files: %w", err))
 	}
 }

@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -115,22 +116,18 @@ func openReadOnly(path string, check func(path string) error) (*bbolt.DB, error)
 }
 
 // checkFile checks the pages of a segment without bbolt.
-func checkFile(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	return checkPages(file, info.Size())
-}
+func checkFile(path string) error { return inspect(path, checkPages) }
 
 // checkExtent checks that a segment has its meta pages and is not cut off,
 // which takes no longer for a large one.
 func checkExtent(path string) error {
+	return inspect(path, func(file io.ReaderAt, size int64) error {
+		_, err := checkMeta(file, size)
+		return err
+	})
+}
+
+func inspect(path string, check func(file io.ReaderAt, size int64) error) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -140,8 +137,7 @@ func checkExtent(path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = checkMeta(file, info.Size())
-	return err
+	return check(file, info.Size())
 }
 
 // openSegment opens a segment for writing. No one else has it open then.

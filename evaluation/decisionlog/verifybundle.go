@@ -34,8 +34,8 @@ type BundleReport struct {
 // first entry of which this is not so where that can be told.
 //
 // That the log has left out no entry that was selected is proved where there
-// is no gap in the indexes, and where entries say that others were pruned; else
-// it is the log's word.
+// is no gap in the indexes and, in a bundle of the whole log, where an entry
+// says that others were pruned; else it is the log's word.
 func VerifyBundle(file io.ReaderAt, size int64, keys []string) (*BundleReport, error) {
 	report, err := verifyBundle(file, size, keys)
 	if err != nil {
@@ -66,7 +66,7 @@ func verifyBundle(file io.ReaderAt, size int64, keys []string) (*BundleReport, e
 	if err := members.verifyManifest(report, keys); err != nil {
 		return nil, err
 	}
-	if report.Selection.selectsAll() {
+	if f := report.Selection; f.selectsAll() && f.From == 0 && f.Until == report.Size {
 		_, err = a.pruned()
 	}
 	return report, err
@@ -143,6 +143,7 @@ func (m *members) verifyEntries(report *BundleReport, a *audit) error {
 			return err
 		}
 	}
+	w.gap(report.Size)
 	switch {
 	case w.line != nil:
 		return damaged(w.index, "is beyond the checkpoint")
@@ -226,14 +227,20 @@ func (w *bundleWalk) leaf() (tlog.Hash, error) {
 	if _, err := w.audit.read(w.index, w.line); err != nil {
 		return want, err
 	}
+	w.gap(w.index)
 	if w.report.Entries == 0 {
 		w.report.First = w.index
-	} else if w.index > w.report.Last+1 {
-		w.audit.gone = append(w.audit.gone, span{w.report.Last + 1, w.index})
 	}
 	w.report.Entries++
 	w.report.Last = w.index
 	return want, w.next()
+}
+
+// gap notes the entries that are not there before the one at index.
+func (w *bundleWalk) gap(index int64) {
+	if first := w.report.Last + 1; first < index {
+		w.audit.gone = append(w.audit.gone, span{first, index})
+	}
 }
 
 // verifyManifest verifies that the log has signed what the bundle has.
