@@ -250,6 +250,22 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// Whoever waits does not keep the service from ending.
+func TestWaitEndsWithTheService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, plain)
+		id := d.submit(t, push).Task.ID
+		ctx, cancel := context.WithCancel(t.Context())
+		go d.Run(ctx)
+		start := time.Now()
+		time.AfterFunc(10*time.Second, cancel)
+		task, err := d.Wait(t.Context(), gateway, id, time.Minute)
+		if err != nil || task.Task.Status != authzen.TaskPending || time.Since(start) != 10*time.Second {
+			t.Errorf("after %s: %+v, %v", time.Since(start), task, err)
+		}
+	})
+}
+
 // AR-83, AR-87, R-19: to anybody else there is no such task.
 func TestTasksOfOthers(t *testing.T) {
 	d := open(t, plain)

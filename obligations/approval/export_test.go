@@ -15,3 +15,18 @@ func Next(r Request, what, by string, items []int, now time.Time) (Request, erro
 	}
 	return next(r, e, now)
 }
+
+// ReadAs signs a binding token, and returns what reading it as an approval, and
+// as what it is, says.
+func ReadAs() (anApproval, aBinding error) {
+	key, err := newSigningKey(time.Unix(0, 0))
+	if err != nil {
+		return err, err
+	}
+	ring := keyRing{key}
+	token, err := ring.sign(typeBinding, proof{})
+	if err != nil {
+		return err, err
+	}
+	return ring.verify(typeApproval, token, &state{}), ring.verify(typeBinding, token, &proof{})
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -148,6 +149,13 @@ func TestForgedClaims(t *testing.T) {
 				t.Errorf("reason %q, want %q", got.Reason, test.want)
 			}
 		})
+	}
+}
+
+// What is signed as one thing is not read as another, whatever it says.
+func TestTokenTypes(t *testing.T) {
+	if anApproval, aBinding := approval.ReadAs(); anApproval == nil || aBinding != nil {
+		t.Errorf("a binding token read as an approval: %v; as a binding token: %v", anApproval, aBinding)
 	}
 }
 
