@@ -1,0 +1,139 @@
+package conformance_test
+
+import (
+	"bufio"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/goccy/go-yaml"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// elsewhere are metrics and labels in rules and panels that are not the
+// program's: Prometheus and the kubelet have them.
+var elsewhere = []string{
+	"up", "job", "instance",
+	"kubelet_volume_stats_available_bytes", "persistentvolumeclaim",
+}
+
+// Every metric and label that a rule or a panel reads is on /metrics.
+func TestMonitoring(t *testing.T) {
+	known := measured(t)
+	if got := unmeasured(`sum by (policy) (policy_service_polices{revison="1"})`, known); !slices.Equal(got, []string{"policy_service_polices", "revison"}) {
+		t.Fatalf("what is not measured is not noticed: %q", got)
+	}
+	for name, expression := range expressions(t) {
+		if names := unmeasured(expression, known); names != nil {
+			t.Errorf("%s reads %q, which nobody measures: %s", name, names, expression)
+		}
+	}
+}
+
+type rule struct {
+	Alert       string
+	Expr        string
+	Annotations map[string]string
+}
+
+func rules(t *testing.T) []rule {
+	t.Helper()
+	var file struct {
+		Groups []struct{ Rules []rule }
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "../deploy/alerts.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Groups) != 1 || len(file.Groups[0].Rules) == 0 {
+		t.Fatal("no rules")
+	}
+	return file.Groups[0].Rules
+}
+
+// expressions are those of the rules and of the panels, by their names.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Title   string                  `json:"title"`
+			Targets []struct{ Expr string } `json:"targets"`
+		} `json:"panels"`
+	}
+	if err := json.Unmarshal([]byte(read(t, "../deploy/dashboard.json")), &dashboard, json.MatchCaseInsensitiveNames(true)); err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for _, r := range rules(t) {
+		all[r.Alert] = r.Expr
+	}
+	alerts := len(all)
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			all[panel.Title] += target.Expr + "\n"
+		}
+	}
+	if len(all) == alerts {
+		t.Fatal("no panels")
+	}
+	return all
+}
+
+var (
+	metric   = regexp.MustCompile(`\b(up|[a-z]+_[a-z_]+)\b(?:[{\[)]|\s|$)`)
+	matcher  = regexp.MustCompile(`([a-z_]+)(?:=~|!=|!~|=)"`)
+	grouping = regexp.MustCompile(`by \(([^)]*)\)`)
+)
+
+// unmeasured are the metrics and labels in an expression that are not known.
+func unmeasured(expression string, known map[string]bool) []string {
+	names := submatches(matcher.String(), expression)
+	for _, group := range submatches(grouping.String(), expression) {
+		names = append(names, strings.Split(group, ", ")...)
+	}
+	bare := regexp.MustCompile(`"[^"]*"`).ReplaceAllString(grouping.ReplaceAllString(expression, ""), `""`)
+	names = append(names, submatches(metric.String(), bare)...)
+	var missing []string
+	for _, name := range names {
+		if !known[name] && !slices.Contains(elsewhere, name) {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing)
+}
+
+// measured are the metrics and labels of a server that has allowed, denied,
+// refused, and had a policy that cannot be evaluated.
+func measured(t *testing.T) map[string]bool {
+	t.Helper()
+	dir := t.TempDir()
+	place(t, dir+"/p.cedar", `@id("all") permit (principal, action, resource); @id("broken") permit (principal, action, resource) when { resource.missing };`)
+	s := serveDir(t, dir)
+	if code, body := s.post(t, authzen.PathEvaluation, []byte(reading)); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	response, err := http.Get(s.Admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	known := make(map[string]bool)
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if name, _, _ := strings.Cut(lines.Text(), " "); name != "#" {
+			name, labels, _ := strings.Cut(name, "{")
+			known[name] = true
+			for _, label := range submatches(matcher.String(), labels) {
+				known[label] = true
+			}
+		}
+	}
+	if !known["policy_service_policy_errors_total"] || !known["policy"] {
+		t.Fatalf("there are not all metrics: %q", slices.Sorted(maps.Keys(known)))
+	}
+	return known
+}
