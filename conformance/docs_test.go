@@ -1,0 +1,203 @@
+package conformance_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pages are those for people: the guides and what stands at the root.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"../docs/*.md", "../*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no pages %s: %v", pattern, err)
+		}
+		all = append(all, files...)
+	}
+	return all
+}
+
+// Every command line on a page has a command and flags that the program has.
+func TestDocumentedCommands(t *testing.T) {
+	known := make(commands)
+	for _, wrong := range []string{"log exprot", "log export --bundel x", "serve --polices x"} {
+		if known.fault(t, wrong) == "" {
+			t.Fatalf("what is wrong with %q is not noticed", wrong)
+		}
+	}
+	lines := 0
+	for _, page := range pages(t) {
+		for _, line := range submatches("(?m)(?:^\\$ |`)policy-service ([a-z][^`\n|>&]*)", read(t, page)) {
+			if line == "decision log bundle 1" {
+				continue // what a manifest begins with
+			}
+			lines++
+			if fault := known.fault(t, line); fault != "" {
+				t.Errorf("%s: policy-service %s: %s", page, line, fault)
+			}
+		}
+	}
+	if lines == 0 {
+		t.Fatal("there are no command lines")
+	}
+}
+
+// commands are the helps of the program's commands that were asked for.
+type commands map[string]string
+
+var (
+	verbs = regexp.MustCompile(`^[a-z-]+(?: [a-z][a-z-]*)?`)
+	flags = regexp.MustCompile(`(?:^| )(--[a-z][a-z.-]*)`)
+)
+
+// fault says what is wrong with a command line, or "".
+func (c commands) fault(t *testing.T, line string) string {
+	t.Helper()
+	command := verbs.FindString(line)
+	if group, _, found := strings.Cut(command, " "); found && !slices.Contains([]string{"log", "approvals", "keys"}, group) {
+		command = group // the rest is an argument
+	}
+	help, asked := c[command]
+	if !asked {
+		out, err := policyService(t, append(strings.Fields(command), "--help")...)
+		if err != nil {
+			return out
+		}
+		help, c[command] = out, out
+	}
+	for _, m := range flags.FindAllStringSubmatch(line, -1) {
+		if !regexp.MustCompile(regexp.QuoteMeta(m[1]) + `[\s=,]`).MatchString(help) {
+			return "there is no flag " + m[1]
+		}
+	}
+	return ""
+}
+
+var relative = regexp.MustCompile(`\]\(([^):]+)\)`)
+
+// Every link on a page that leads to a file of the repository leads to one, and
+// to a section of it.
+func TestLinks(t *testing.T) {
+	if brokenLinks("../docs/security.md", "[a](nowhere.md) [b](operator.md#nothing) [c](operator.md)") != 2 {
+		t.Fatal("a link that leads nowhere is not noticed")
+	}
+	for _, page := range pages(t) {
+		for _, target := range relative.FindAllStringSubmatch(read(t, page), -1) {
+			if fault := brokenLink(page, target[1]); fault != "" {
+				t.Errorf("%s: %s: %s", page, target[1], fault)
+			}
+		}
+	}
+}
+
+func brokenLinks(page, text string) (n int) {
+	for _, target := range relative.FindAllStringSubmatch(text, -1) {
+		if brokenLink(page, target[1]) != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// brokenLink says what is wrong with a link, or "".
+func brokenLink(page, target string) string {
+	path, section, _ := strings.Cut(target, "#")
+	if path == "" {
+		path = filepath.Base(page)
+	}
+	path = filepath.Join(filepath.Dir(page), path)
+	if _, err := os.Stat(path); err != nil {
+		return err.Error()
+	}
+	if section == "" {
+		return ""
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	if !anchors(string(text))[section] {
+		return "there is no such section"
+	}
+	return ""
+}
+
+var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+
+// anchors are the sections of a page, by the names that links have for them.
+func anchors(page string) map[string]bool {
+	names := make(map[string]bool)
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		name := strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")
+		names[regexp.MustCompile(`[^\p{L}\p{N}_-]`).ReplaceAllString(name, "")] = true
+	}
+	return names
+}
+
+var proof = regexp.MustCompile(`\[((?:Test|Fuzz)\w+)\]\(([^)]+)\)`)
+
+// Every test that a page names is where it says.
+func TestNamedTests(t *testing.T) {
+	named := proof.FindAllStringSubmatch(read(t, "../docs/security.md"), -1)
+	if len(named) == 0 {
+		t.Fatal("no tests are named")
+	}
+	for _, m := range named {
+		if !strings.Contains(read(t, filepath.Join("../docs", m[2])), "\nfunc "+m[1]+"(") {
+			t.Errorf("there is no %s in %s", m[1], m[2])
+		}
+	}
+}
+
+// Every endpoint, metric, key of the settings and flag that a page names is one
+// of the program.
+func TestDocumentedNames(t *testing.T) {
+	known := flagsAndVariables(t)
+	sources := strings.Join([]string{
+		read(t, "../pdp/admin.go"), read(t, "../pdp/run.go"), read(t, "../pdp/server.go"),
+		read(t, "../pdp/telemetry.go"), read(t, "../schemas/authzen/metadata.go"),
+	}, "\n")
+	for _, kind := range []struct {
+		what, pattern string
+		is            func(name string) bool
+	}{
+		{"endpoint", "`(?:GET |POST )?(/(?:livez|readyz|metrics|openapi|admin|access|v1|\\.well-known)[\\w./-]*)", func(name string) bool {
+			return strings.Contains(sources, `"`+strings.TrimSuffix(name, "/")) || strings.Contains(name, "/admin/v1/requests/")
+		}},
+		{"metric", "`((?:policy_service|http\\.server)[._][\\w.]+)", func(name string) bool { return strings.Contains(sources, `"`+name+`"`) }},
+		{"setting", "`(log\\.[a-z_]+)`", func(name string) bool { return known["--"+strings.ReplaceAll(name, "_", "-")] }},
+		{"variable", "(POLICY_SERVICE_[A-Z_]+)", func(name string) bool { return known[name] || name == "POLICY_SERVICE_API_KEY" }},
+	} {
+		t.Run(kind.what, func(t *testing.T) {
+			found := 0
+			for _, page := range pages(t) {
+				for _, name := range submatches(kind.pattern, read(t, page)) {
+					found++
+					if !kind.is(name) {
+						t.Errorf("%s: there is no %s %s", page, kind.what, name)
+					}
+				}
+			}
+			if found == 0 || kind.is("nothing") {
+				t.Error("nothing is found, or anything would do")
+			}
+		})
+	}
+}
+
+// Every rule leads to a section of the runbooks.
+func TestRunbooks(t *testing.T) {
+	sections := anchors(read(t, "../docs/operator.md"))
+	for _, rule := range rules(t) {
+		section, ok := strings.CutPrefix(rule.Annotations["runbook"], "docs/operator.md#")
+		if !ok || !sections[section] {
+			t.Errorf("%s: there is no runbook %s", rule.Alert, rule.Annotations["runbook"])
+		}
+	}
+}
