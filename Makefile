@@ -7,17 +7,20 @@
 # make reload   10,000 reloads under load, every hardship of a store, 200 edits of each kind
 # make faults   kills, power cuts, I/O faults and tampering, at full length (needs strace)
 # make crash    kill the program many times, with decisions and approvals in flight
+# make reproducible  build twice, in two directories, and compare
+# make sbom     what is in the binary, as CycloneDX
 # make fuzz     every fuzz target for FUZZTIME each
 
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME   ?= 10m
 N          ?= 100000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build run test check interop differential prove reload faults crash fuzz bench clean
+.PHONY: build run test check interop differential prove reload faults crash reproducible sbom fuzz bench clean
 
 build:
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
 
 run: build
 	exec bin/policy-service serve
@@ -50,6 +53,19 @@ faults:
 
 crash:
 	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50
+
+# Another directory, with nothing compiled before, makes the same bytes.
+reproducible: build
+	@elsewhere=$$(mktemp -d) && trap 'rm -rf "$$elsewhere"' EXIT && \
+	git ls-files -z | tar -c --null -T - | tar -x -C "$$elsewhere" && \
+	GOCACHE="$$elsewhere/.cache" $(MAKE) -C "$$elsewhere" build VERSION='$(VERSION)' && \
+	cmp bin/policy-service "$$elsewhere/bin/policy-service" && sha256sum bin/policy-service
+
+# The tool is built by its own go.mod and go.sum.
+sbom: build
+	@dir=$$(go mod download -json $(CYCLONEDX) | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && \
+	go run -C "$$dir" ./cmd/cyclonedx-gomod bin -json -noserial -notimestamp -version '$(VERSION)' \
+		-output '$(CURDIR)/bin/policy-service.cdx.json' '$(CURDIR)/bin/policy-service'
 
 # go test fuzzes one target at a time.
 fuzz:
