@@ -97,10 +97,11 @@ func (s *server) ask(t *testing.T, key, body string) (int, string) {
 
 const reading = `{"subject":{"type":"agent","id":"triage"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"github.get_file"}}`
 
-// The unit and the settings of one host serve, too.
-func TestUnit(t *testing.T) {
-	unit := read(t, "../deploy/policy-service.service")
-	dir, state := t.TempDir(), t.TempDir()
+// onHost writes what a host has: the settings of deploy/, a policy store, and a
+// certificate.
+func onHost(t *testing.T) (dir, state string) {
+	t.Helper()
+	dir, state = t.TempDir(), t.TempDir()
 	for name, text := range newCertificate(t) {
 		place(t, filepath.Join(dir, "tls", name), text)
 	}
@@ -108,6 +109,14 @@ func TestUnit(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "policies"), os.DirFS("../policies/agent-tools")); err != nil {
 		t.Fatal(err)
 	}
+	return dir, state
+}
+
+// The unit serves, and asks callers who they are. It is not started again where
+// that would not help.
+func TestUnit(t *testing.T) {
+	unit := read(t, "../deploy/policy-service.service")
+	dir, _ := onHost(t)
 	start := submatches(`(?m)^ExecStart=/usr/bin/policy-service (.*)$`, unit)
 	s := run(t, strings.ReplaceAll(start[0], settingsDir, dir))
 	if code, body := s.ask(t, "psk_of_nobody", reading); code != http.StatusUnauthorized {
@@ -118,6 +127,35 @@ func TestUnit(t *testing.T) {
 	prevented := strings.Fields(submatches(`(?m)^RestartPreventExitStatus=(.*)$`, unit)[0])
 	if !slices.Equal(codes, prevented) {
 		t.Errorf("not started again after %v, which should be %v", prevented, codes)
+	}
+}
+
+// The container serves with no more than its variables and what is mounted, and
+// its health check finds that.
+func TestContainer(t *testing.T) {
+	dockerfile := read(t, "../deploy/Dockerfile")
+	dir, state := onHost(t)
+	var variables []string
+	for _, variable := range submatches(`(POLICY_SERVICE_[A-Z_]+=\S+)`, dockerfile) {
+		variables = append(variables, here(variable, dir, state))
+	}
+	inside := func(command string) *exec.Cmd {
+		path, err := program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := submatches(`"([a-z-]+)"`, command)
+		process := exec.Command(path, args...)
+		process.Dir, process.Env = t.TempDir(), variables
+		return process
+	}
+	check := submatches(`(?m)^HEALTHCHECK .* CMD \["/usr/bin/policy-service", (.*)\]$`, dockerfile)[0]
+	if out, err := inside(check).CombinedOutput(); err == nil {
+		t.Fatalf("nothing runs, and is healthy:\n%s", out)
+	}
+	launch(t, inside(submatches(`(?m)^CMD \[(.*)\]$`, dockerfile)[0]))
+	if out, err := inside(check).CombinedOutput(); err != nil {
+		t.Errorf("health check: %v\n%s", err, out)
 	}
 }
 
@@ -141,8 +179,8 @@ func TestDeployedFlags(t *testing.T) {
 			return err
 		}
 		for _, line := range strings.Split(read(t, path), "\n") {
-			if strings.Contains(line, "docker ") || strings.Contains(line, "kubectl ") || strings.HasPrefix(line, "HEALTHCHECK") || strings.HasPrefix(line, "COPY") {
-				continue // flags of others
+			if flagsOfOthers.MatchString(line) {
+				continue
 			}
 			for _, name := range unknown(line, known) {
 				t.Errorf("%s: %s is no flag and no variable", path, name)
@@ -154,6 +192,9 @@ func TestDeployedFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// flagsOfOthers are lines with flags that are not the program's.
+var flagsOfOthers = regexp.MustCompile(`docker |kubectl |^HEALTHCHECK |^COPY `)
 
 var flagOrVariable = regexp.MustCompile(`(?:^|[\s$"\[,])(--[a-z][a-z.-]+|POLICY_SERVICE_[A-Z_]+)`)
 
