@@ -69,7 +69,7 @@ func TestKubernetesNames(t *testing.T) {
 	named := make(map[string]bool)
 	for _, p := range c.Ports {
 		named[p.Name] = true
-		if !strings.Contains(settings, ":"+p.ContainerPort+"\n") {
+		if p.ContainerPort == "" || !strings.Contains(settings, ":"+p.ContainerPort+"\n") {
 			t.Errorf("nothing listens on port %s", p.ContainerPort)
 		}
 	}
@@ -107,7 +107,7 @@ type object struct {
 
 type container struct {
 	Args           []string
-	Ports          []struct{ Name, ContainerPort string }
+	Ports          []containerPort
 	StartupProbe   probe `yaml:"startupProbe"`
 	LivenessProbe  probe `yaml:"livenessProbe"`
 	ReadinessProbe probe `yaml:"readinessProbe"`
@@ -115,6 +115,11 @@ type container struct {
 		Name      string
 		MountPath string `yaml:"mountPath"`
 	} `yaml:"volumeMounts"`
+}
+
+type containerPort struct {
+	Name          string
+	ContainerPort string `yaml:"containerPort"`
 }
 
 type probe struct {
@@ -126,17 +131,8 @@ type volume struct {
 }
 
 type source struct {
-	ConfigMap, Secret projection
-}
-
-func (s *source) UnmarshalYAML(text []byte) error {
-	var read struct {
-		ConfigMap projection `yaml:"configMap"`
-		Secret    projection
-	}
-	err := yaml.Unmarshal(text, &read)
-	*s = source(read)
-	return err
+	ConfigMap projection `yaml:"configMap"`
+	Secret    projection
 }
 
 type projection struct {

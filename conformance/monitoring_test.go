@@ -29,7 +29,7 @@ func TestMonitoring(t *testing.T) {
 		t.Fatalf("what is not measured is not noticed: %q", got)
 	}
 	for name, expression := range expressions(t) {
-		if names := unmeasured(expression, known); names != nil {
+		if names := unmeasured(expression, known); len(names) > 0 {
 			t.Errorf("%s reads %q, which nobody measures: %s", name, names, expression)
 		}
 	}
@@ -83,32 +83,30 @@ func expressions(t *testing.T) map[string]string {
 	return all
 }
 
-var (
-	metric   = regexp.MustCompile(`\b(up|[a-z]+_[a-z_]+)\b(?:[{\[)]|\s|$)`)
-	matcher  = regexp.MustCompile(`([a-z_]+)(?:=~|!=|!~|=)"`)
-	grouping = regexp.MustCompile(`by \(([^)]*)\)`)
+// The names in an expression: metrics, labels that are compared, and labels
+// that are grouped by. A name before a parenthesis is a function's.
+const (
+	metrics  = `\b(up|[a-z]+_[a-z_]+)\b(?:[{\[)]|\s|$)`
+	compared = `([a-z_]+)(?:=~|!=|!~|=)"`
+	grouped  = `by \(([^)]*)\)`
 )
+
+var aside = regexp.MustCompile(`"[^"]*"|` + grouped)
 
 // unmeasured are the metrics and labels in an expression that are not known.
 func unmeasured(expression string, known map[string]bool) []string {
-	names := submatches(matcher.String(), expression)
-	for _, group := range submatches(grouping.String(), expression) {
+	names := submatches(compared, expression)
+	for _, group := range submatches(grouped, expression) {
 		names = append(names, strings.Split(group, ", ")...)
 	}
-	bare := regexp.MustCompile(`"[^"]*"`).ReplaceAllString(grouping.ReplaceAllString(expression, ""), `""`)
-	names = append(names, submatches(metric.String(), bare)...)
-	var missing []string
-	for _, name := range names {
-		if !known[name] && !slices.Contains(elsewhere, name) {
-			missing = append(missing, name)
-		}
-	}
-	slices.Sort(missing)
-	return slices.Compact(missing)
+	names = append(names, submatches(metrics, aside.ReplaceAllString(expression, ""))...)
+	names = slices.DeleteFunc(names, func(name string) bool { return known[name] || slices.Contains(elsewhere, name) })
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-// measured are the metrics and labels of a server that has allowed, denied,
-// refused, and had a policy that cannot be evaluated.
+// measured are the metrics and labels of a server that has decided, and had a
+// policy that cannot be evaluated.
 func measured(t *testing.T) map[string]bool {
 	t.Helper()
 	dir := t.TempDir()
@@ -127,7 +125,7 @@ func measured(t *testing.T) map[string]bool {
 		if name, _, _ := strings.Cut(lines.Text(), " "); name != "#" {
 			name, labels, _ := strings.Cut(name, "{")
 			known[name] = true
-			for _, label := range submatches(matcher.String(), labels) {
+			for _, label := range submatches(compared, labels) {
 				known[label] = true
 			}
 		}
