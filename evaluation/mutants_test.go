@@ -64,6 +64,7 @@ var searchBugs = []plantedBug{
 	{"what is said of the other entity is forgotten", "question.go", `if uid == other {`, `if false {`},
 	{"an answer needs no decision", "question.go", `return out.Obligations, out.Decision && !unmet, nil`, `return out.Obligations, !unmet, nil`},
 	{"an obligation nobody can meet", "question.go", `return !q.support.Has(o.Type)`, `return false`},
+	{"an obligation speaks of nobody", "question.go", `*searched, open.evaluation = uid, about`, `*searched = uid; _ = about`},
 	{"a page begins one late", "search.go", `token.From = part.next`, `token.From = part.next + 1`},
 	{"a page has one too many", "question.go", `case len(out.hits) == results:`, `case len(out.hits) > results:`},
 	{"the principal is looked for among resources", "bound.go", `return p.reverse.find(&action, &resource, nil, nil)`, `return p.index.find(&action, &resource, nil, nil)`},

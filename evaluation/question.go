@@ -56,8 +56,9 @@ func (s *Snapshot) actions(r authzen.EvaluationRequest, env Environment) (*answe
 	var all answers
 	var invalid error
 	for i, name := range s.actionNames {
-		r.Action.Name = name
-		q, err := s.query(&r, env)
+		about := r
+		about.Action.Name = name
+		q, err := s.query(&about, env)
 		if err != nil && invalid == nil {
 			invalid = err
 		}
@@ -128,10 +129,11 @@ func (s *Snapshot) entities(q *question, env Environment) (*answers, error) {
 		name:       func(i int32) string { return string(population.uids[i].ID) },
 		query: func(i int32) (*query, error) {
 			uid := population.uids[i]
+			about := q.about(string(uid.ID))
 			if uid == other {
-				return s.query(q.about(string(uid.ID)), env)
+				return s.query(about, env)
 			}
-			*searched = uid
+			*searched, open.evaluation = uid, about
 			return open, nil
 		},
 	}, nil

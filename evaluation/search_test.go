@@ -109,7 +109,7 @@ var searchGrammar = func() phrases {
 	g["effect"] = []string{`permit`, `permit`, `permit`, `permit`, `permit`, `forbid`}
 	g["policy"] = append(slices.Clone(g["policy"]),
 		`@approval("sre") permit (principal, action, resource$scope) $clause;`,
-		`@obligation_notification("{\"to\":\"a\",\"body\":\"b\"}") permit (principal$scope, action, resource) $clause;`,
+		`@obligation_notification("{\"to\":\"{{subject.id}}\",\"body\":\"{{action.name}} {{resource.id}}\"}") permit (principal$scope, action, resource) $clause;`,
 		`permit (principal, action$actions, resource) when { $look };`,
 		`permit (principal$scope, action, resource$scope) when { $look && $look };`,
 		`permit (principal, action, resource) when { $look || $look } unless { $look };`)
@@ -285,10 +285,10 @@ func (q hunt) page(e *evaluation.Engine, page *authzen.PageRequest) (found []str
 	return found, out.Page, nil
 }
 
-// foundAs is a result as text: its name and the types of its obligations.
+// foundAs is a result as text: its name and its obligations, but for their ids.
 func foundAs(name string, obligations []authzen.Obligation) string {
 	for _, o := range obligations {
-		name += " " + o.Type
+		name += " " + o.Type + string(o.Properties)
 	}
 	return name
 }

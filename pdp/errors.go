@@ -38,44 +38,59 @@ func describe(err error) *authzen.Error {
 	switch {
 	case errors.As(err, &invalid):
 		return &authzen.Error{Status: http.StatusBadRequest, Message: invalid.Error()}
-	case errors.Is(err, errContentType), errors.Is(err, errEncoding), errors.Is(err, evaluation.ErrTooManyItems):
-		return &authzen.Error{Status: http.StatusBadRequest, Message: err.Error()}
 	case errors.As(err, &tooLarge):
 		return &authzen.Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit)}
-	case errors.Is(err, errBody):
-		return &authzen.Error{Status: http.StatusBadRequest, Message: errBody.Error()}
 	case errors.As(err, &routing):
 		return &authzen.Error{Status: routing.Code, Message: http.StatusText(routing.Code)}
-	case errors.Is(err, errOverload):
-		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: errOverload.Error()}
-	case errors.Is(err, errTenantRate):
-		return &authzen.Error{Status: http.StatusTooManyRequests, Message: errTenantRate.Error()}
-	case errors.Is(err, errIssuer):
-		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: errIssuer.Error()}
-	case errors.Is(err, errUnauthenticated):
-		return &authzen.Error{Status: http.StatusUnauthorized, Message: errUnauthenticated.Error()}
-	case errors.Is(err, errForbidden):
-		return &authzen.Error{Status: http.StatusForbidden, Message: errForbidden.Error()}
-	case errors.Is(err, approval.ErrNotRequestable), errors.Is(err, approval.ErrBinding), errors.Is(err, approval.ErrCallback):
-		return &authzen.Error{Status: http.StatusBadRequest, Message: err.Error()}
-	case errors.Is(err, approval.ErrActor), errors.Is(err, approval.ErrIneligible):
-		return &authzen.Error{Status: http.StatusForbidden, Message: err.Error()}
-	case errors.Is(err, approval.ErrUnknownTask), errors.Is(err, approval.ErrUnknownApproval):
-		return &authzen.Error{Status: http.StatusNotFound, Message: err.Error()}
-	case errors.Is(err, approval.ErrDuplicate), errors.Is(err, approval.ErrTaskState):
-		return &authzen.Error{Status: http.StatusConflict, Message: err.Error()}
-	case errors.Is(err, approval.ErrExpiredDenial), errors.Is(err, approval.ErrTaskExpired):
-		return &authzen.Error{Status: http.StatusGone, Message: err.Error()}
-	case errors.Is(err, approval.ErrTooMany):
-		return &authzen.Error{Status: http.StatusTooManyRequests, Message: err.Error()}
-	case errors.Is(err, evaluation.ErrUnknownTenant):
-		return &authzen.Error{Status: http.StatusNotFound, Message: evaluation.ErrUnknownTenant.Error()}
 	case errors.Is(err, evaluation.ErrNoSnapshot):
 		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: "no policies are loaded"}
 	case errors.Is(err, decisionlog.ErrUnavailable), errors.Is(err, decisionlog.ErrFailed), errors.Is(err, context.DeadlineExceeded):
 		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: "the decision could not be recorded"}
 	}
+	for _, t := range told {
+		if !errors.Is(err, t.err) {
+			continue
+		}
+		message := t.err.Error()
+		if t.whole {
+			message = err.Error()
+		}
+		return &authzen.Error{Status: t.status, Message: message}
+	}
 	return &authzen.Error{Status: http.StatusInternalServerError, Message: "internal error"}
+}
+
+// told are the errors that PEPs are told of: in their own words, or with all
+// that was said about them.
+var told = []struct {
+	err    error
+	status int
+	whole  bool
+}{
+	{errContentType, http.StatusBadRequest, true},
+	{errEncoding, http.StatusBadRequest, true},
+	{errBody, http.StatusBadRequest, false},
+	{evaluation.ErrTooManyItems, http.StatusBadRequest, true},
+	{evaluation.ErrUnknownTenant, http.StatusNotFound, false},
+
+	{errUnauthenticated, http.StatusUnauthorized, false},
+	{errForbidden, http.StatusForbidden, false},
+	{errIssuer, http.StatusServiceUnavailable, false},
+	{errTenantRate, http.StatusTooManyRequests, false},
+	{errOverload, http.StatusServiceUnavailable, false},
+
+	{approval.ErrNotRequestable, http.StatusBadRequest, true},
+	{approval.ErrBinding, http.StatusBadRequest, true},
+	{approval.ErrCallback, http.StatusBadRequest, true},
+	{approval.ErrActor, http.StatusForbidden, true},
+	{approval.ErrIneligible, http.StatusForbidden, true},
+	{approval.ErrUnknownTask, http.StatusNotFound, true},
+	{approval.ErrUnknownApproval, http.StatusNotFound, true},
+	{approval.ErrDuplicate, http.StatusConflict, true},
+	{approval.ErrTaskState, http.StatusConflict, true},
+	{approval.ErrExpiredDenial, http.StatusGone, true},
+	{approval.ErrTaskExpired, http.StatusGone, true},
+	{approval.ErrTooMany, http.StatusTooManyRequests, true},
 }
 
 // problemTypes are the problems that the Access Request Profile names.

@@ -21,6 +21,9 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"permit", permit, `{"decision":true}`},
 		{"deny", deny, `{"decision":false}`},
+		{"AZ-56 nothing found", authzen.EntitySearchResponse{}, `{"results":[]}`},
+		{"AZ-59 a page first", authzen.ActionSearchResponse{Page: &authzen.Page{}, Results: []authzen.FoundAction{{Name: "read"}}},
+			`{"page":{"next_token":"","count":0},"results":[{"name":"read"}]}`},
 		{"an empty context", authzen.Decision{Context: &authzen.DecisionContext{Obligations: []authzen.Obligation{}, ReasonUser: authzen.Reason{}}}, `{"decision":false}`},
 		{
 			"a context",

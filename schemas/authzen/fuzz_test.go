@@ -45,6 +45,38 @@ func FuzzUnmarshalEvaluation(f *testing.F) {
 	})
 }
 
+// FuzzUnmarshalSearch reads each body as a search of every kind.
+func FuzzUnmarshalSearch(f *testing.F) {
+	seed(f, evaluation,
+		with(f, evaluation, "/page", `{"limit":10,"token":"AAEC","properties":{"sort":"id"},"other":1}`),
+		with(f, evaluation, "/page", `{"limit":99999999999999999999}`),
+		with(f, evaluation, "/page", `{"limit":-1}`),
+		with(f, evaluation, "/page", `{"limit":1e2}`),
+		with(f, evaluation, "/page", `{"limit":null,"token":null,"properties":null}`),
+		with(f, evaluation, "/page", `null`),
+		with(f, evaluation, "/subject", `{"type":"user","id":5}`),
+		with(f, evaluation, "/resource", `{"type":"record","properties":"x"}`),
+		without(f, evaluation, "/action"),
+	)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var subjects authzen.SubjectSearchRequest
+		if !refused(t, authzen.Unmarshal(body, &subjects)) {
+			sound(t, body)
+			survives(t, subjects)
+		}
+		var resources authzen.ResourceSearchRequest
+		if !refused(t, authzen.Unmarshal(body, &resources)) {
+			sound(t, body)
+			survives(t, resources)
+		}
+		var actions authzen.ActionSearchRequest
+		if !refused(t, authzen.Unmarshal(body, &actions)) {
+			sound(t, body)
+			survives(t, actions)
+		}
+	})
+}
+
 func FuzzUnmarshalEvaluations(f *testing.F) {
 	seed(f, evaluation,
 		with(f, evaluation, "/evaluations", `[{},{"subject":{"id":"bob"}},{"action":null},{"resource":{"type":"x"}},"x",null,{"context":{}}]`),
