@@ -17,8 +17,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-145, AR-146, AR-150: only a denial that says so is submitted, and its
-// proof goes back as it came.
+// AR-9, AR-145, AR-146, AR-148 to AR-150: only a denial that says so is
+// submitted, as it was, with nothing made up, and its proof goes back as it came.
 func TestSubmission(t *testing.T) {
 	expires := time.Date(2026, 4, 30, 20, 25, 0, 0, time.UTC)
 	denied := &authzen.Decision{Context: &authzen.DecisionContext{
@@ -27,7 +27,7 @@ func TestSubmission(t *testing.T) {
 	}}
 	got, err := client.Submission(request, denied)
 	if err != nil || *got.Denial != (authzen.Denial{EvaluationID: "e-1", ExpiresAt: "2026-04-30T20:25:00Z", BindingToken: "a.b.c", Reason: "approval_required", Template: "sre"}) ||
-		got.Resource.ID != "record-1" || got.Action.Name != "read" || got.Subject.ID != "alice" {
+		got.Resource.ID != "record-1" || got.Action.Name != "read" || got.Subject.ID != "alice" || got.RequestedAccess != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	permitted := *denied
@@ -41,7 +41,8 @@ func TestSubmission(t *testing.T) {
 	}
 }
 
-// AR-56, AR-153: a task may be decided already, and an error is no task.
+// AR-10, AR-56, AR-147, AR-153: a task may be decided already, and an error is
+// no task; nothing is sent to another origin.
 func TestSubmit(t *testing.T) {
 	var key, path string
 	for _, test := range []struct {
@@ -59,12 +60,20 @@ func TestSubmit(t *testing.T) {
 			key, path = r.Header.Get("Idempotency-Key"), r.URL.Path
 			answers(test.status, test.kind, test.body)(w, r)
 		})
-		task, err := client.New(url+"/tenants/acme", client.Config{}).Submit(t.Context(), "key-1", &authzen.Submission{})
+		pdp := client.New(url+"/tenants/acme", client.Config{})
+		task, err := pdp.Submit(t.Context(), "", "key-1", &authzen.Submission{})
 		if test.want == "" && (err != nil || task.Task.ID != "t") || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%d: %+v, %v", test.status, task, err)
 		}
 		if key != "key-1" || path != "/tenants/acme/access/v1/requests" {
 			t.Errorf("asked %s with the key %q", path, key)
+		}
+		if _, _ = pdp.Submit(t.Context(), url+"/elsewhere", "key-1", &authzen.Submission{}); path != "/elsewhere" {
+			t.Errorf("asked %s, not the endpoint of the denial", path)
+		}
+		key = ""
+		if _, err := pdp.Submit(t.Context(), "https://evil.example.com/requests", "key-1", &authzen.Submission{}); !errors.Is(err, client.ErrForeign) || key != "" {
+			t.Errorf("at another origin: %v, sent %q", err, key)
 		}
 	}
 }
