@@ -12,7 +12,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-113, AR-118, AR-126: an approval stands for the request that was denied
+// AR-37, AR-113, AR-118, AR-126: an approval stands for the request that was denied
 // and for no other.
 func TestScope(t *testing.T) {
 	d := open(t, plain)
@@ -78,6 +78,7 @@ func TestScopeOfNamedContext(t *testing.T) {
 	}
 }
 
+// AR-120: a template may widen the scope to a type of resources.
 func TestScopeOfResourceType(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Scope = authzen.ScopeResourceType }))
 	approved := d.approve(t, push)

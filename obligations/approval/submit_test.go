@@ -280,7 +280,7 @@ func TestItemAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if task.Task.Status != authzen.TaskPending { // AR-73: what is said to be an emergency waits, too
+	if task.Task.Status != authzen.TaskPending { // what is said to be an emergency waits, too
 		t.Errorf("it is %s", task.Task.Status)
 	}
 	want := []string{

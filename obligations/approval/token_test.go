@@ -53,7 +53,7 @@ const asked = `
 	"resource": {"type": "tool", "id": "github.push_code", "properties": {"impact": "write"}},
 	"action": {"name": "tool.invoke", "properties": {"arguments": {"branch": "main", "files": 3}}}`
 
-// AR-14, AR-25, AR-30, AR-32 to AR-34, AR-39: what a binding token says.
+// AR-14, AR-25, AR-30, AR-32 to AR-34: what a binding token says.
 func TestBindingToken(t *testing.T) {
 	d := open(t, plain)
 	kind, got := d.claims(t, d.denied(t, evaluation(t, push)).BindingToken)
@@ -100,7 +100,7 @@ func TestBoundMembers(t *testing.T) {
 	}
 }
 
-// AR-31, AR-38, AR-64, AR-67: that a token is signed by the service does not
+// AR-31, AR-38, AR-39, AR-64, AR-67: that a token is signed by the service does not
 // make it one for this submission.
 func TestBindingClaims(t *testing.T) {
 	says := func(name string, value any) func(map[string]any) {

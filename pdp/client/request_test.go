@@ -17,7 +17,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-9, AR-145, AR-146, AR-148 to AR-150: only a denial that says so is
+// AR-9, AR-145, AR-146, AR-148, AR-150: only a denial that says so is
 // submitted, as it was, with nothing made up, and its proof goes back as it came.
 func TestSubmission(t *testing.T) {
 	expires := time.Date(2026, 4, 30, 20, 25, 0, 0, time.UTC)
