@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -41,8 +43,7 @@ func TestSubmission(t *testing.T) {
 	}
 }
 
-// AR-10, AR-56, AR-147, AR-153: a task may be decided already, and an error is
-// no task; nothing is sent to another origin.
+// AR-56, AR-153: a task may be decided already, and an error is no task.
 func TestSubmit(t *testing.T) {
 	var key, path string
 	for _, test := range []struct {
@@ -60,21 +61,36 @@ func TestSubmit(t *testing.T) {
 			key, path = r.Header.Get("Idempotency-Key"), r.URL.Path
 			answers(test.status, test.kind, test.body)(w, r)
 		})
-		pdp := client.New(url+"/tenants/acme", client.Config{})
-		task, err := pdp.Submit(t.Context(), "", "key-1", &authzen.Submission{})
+		task, err := client.New(url+"/tenants/acme", client.Config{}).Submit(t.Context(), "", "key-1", &authzen.Submission{})
 		if test.want == "" && (err != nil || task.Task.ID != "t") || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%d: %+v, %v", test.status, task, err)
 		}
 		if key != "key-1" || path != "/tenants/acme/access/v1/requests" {
 			t.Errorf("asked %s with the key %q", path, key)
 		}
-		if _, _ = pdp.Submit(t.Context(), url+"/elsewhere", "key-1", &authzen.Submission{}); path != "/elsewhere" {
-			t.Errorf("asked %s, not the endpoint of the denial", path)
+	}
+}
+
+// AR-10, AR-147: what is asked goes to the endpoint that the denial names, as
+// long as that is the PDP's; to another origin nothing is sent.
+func TestSubmitEndpoint(t *testing.T) {
+	var asked []string
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		answers(202, "application/json", `{"task":{"id":"t","status":"pending","status_endpoint":"https://x","expires_at":"2026-04-30T20:25:00Z"}}`)(w, r)
+	})
+	pdp := client.New(url, client.Config{Bearer: "key"})
+	for endpoint, want := range map[string]error{
+		"": nil, url + "/of/the/denial": nil,
+		"https://evil.example.com/requests": client.ErrForeign, strings.Replace(url, "http://", "https://", 1): client.ErrForeign, "/requests": client.ErrForeign,
+	} {
+		if _, err := pdp.Submit(t.Context(), endpoint, "key-1", &authzen.Submission{}); !errors.Is(err, want) {
+			t.Errorf("%q: %v", endpoint, err)
 		}
-		key = ""
-		if _, err := pdp.Submit(t.Context(), "https://evil.example.com/requests", "key-1", &authzen.Submission{}); !errors.Is(err, client.ErrForeign) || key != "" {
-			t.Errorf("at another origin: %v, sent %q", err, key)
-		}
+	}
+	slices.Sort(asked)
+	if diff := cmp.Diff([]string{"/access/v1/requests", "/of/the/denial"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 }
 
