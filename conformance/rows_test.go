@@ -34,7 +34,7 @@ func TestRows(t *testing.T) {
 // A row is a line of the table.
 type row struct {
 	ids  []string
-	file string // of the test that proves them, or "-"
+	file string // of the test that proves them; "-" for none
 	what string // the test or the exchange; without a file, why there is none
 }
 
@@ -42,16 +42,9 @@ type row struct {
 // citations of a module.
 func rowFaults(t *testing.T, module fs.FS, ids []string, table string) (faults []string) {
 	t.Helper()
+	rows, faults := parseRows(table)
 	placed := make(map[string]row)
-	for line := range strings.Lines(table) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		r, ok := parseRow(line)
-		if !ok {
-			faults = append(faults, fmt.Sprintf("not a row: %q", line))
-			continue
-		}
+	for _, r := range rows {
 		for _, id := range r.ids {
 			if _, twice := placed[id]; twice {
 				faults = append(faults, id+" is there twice")
@@ -66,6 +59,20 @@ func rowFaults(t *testing.T, module fs.FS, ids []string, table string) (faults [
 		}
 	}
 	return append(faults, strayCitations(t, module, placed)...)
+}
+
+// parseRows reads a table, all but its comments.
+func parseRows(table string) (rows []row, faults []string) {
+	for line := range strings.Lines(table) {
+		r, ok := parseRow(line)
+		switch {
+		case ok:
+			rows = append(rows, r)
+		case !strings.HasPrefix(line, "#"):
+			faults = append(faults, fmt.Sprintf("not a row: %q", line))
+		}
+	}
+	return rows, faults
 }
 
 // parseRow reads IDS | FILE | TEST, or IDS | - | REASON.
@@ -98,17 +105,19 @@ func (r row) unproved(module fs.FS) []string {
 }
 
 // citedAt returns what a test of a Go file cites, in its comment or its body,
-// or an exchange of a txtar file: in its name, or in a line with its name.
+// or an exchange of a txtar file: in its name, before the rest of that, or in
+// the line that its name begins.
 func citedAt(file, text, test string) (ids []string) {
-	parts, mark := strings.Split(text, "\n}\n"), "func "+test+"("
+	end, about := "\n}\n", func(part string) bool { return strings.Contains(part, "func "+test+"(") }
 	if path.Ext(file) == ".txtar" {
-		if !strings.Contains(text, test+"/request --\n") {
+		name := test + "/request --"
+		if !strings.Contains(text, name+"\n") {
 			return nil
 		}
-		parts, mark = strings.Split(text, "\n"), test
+		end, about = "\n", func(line string) bool { return strings.HasPrefix(line, test+": ") || strings.HasSuffix(line, name) }
 	}
-	for _, part := range parts {
-		if strings.Contains(part, mark) {
+	for part := range strings.SplitSeq(text, end) {
+		if about(part) {
 			ids = append(ids, citations(part)...)
 		}
 	}
@@ -196,6 +205,7 @@ AR-6 | - | not ours
 		{"nothing", "", "", nil},
 		{"proved by another test", "TestA", "TestB", []string{`AR-1 is not cited by "TestB" of a/a_test.go`}},
 		{"a test that is gone", "TestA", "TestGone", []string{`AR-1 is not cited by "TestGone" of a/a_test.go`}},
+		{"proved by another exchange", "| asking", "| telling", []string{`AR-4 is not cited by "telling" of a/testdata/a.txtar`}},
 		{"an exchange that is gone", "asking", "askin", []string{`AR-4 is not cited by "askin" of a/testdata/a.txtar`}},
 		{"a file that is gone", "a/a_test.go | TestA", "b_test.go | TestA", []string{"open b_test.go: file does not exist"}},
 		{"cited and missing", "AR-1 | a/a_test.go | TestA\n", "", []string{"AR-1 is not in the table", "a/a_test.go cites AR-1, which is not in the table"}},

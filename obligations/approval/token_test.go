@@ -48,6 +48,7 @@ func object(t testing.TB, text string) (members map[string]any) {
 	return members
 }
 
+// asked is push, as claims have it.
 const asked = `
 	"subject": {"type": "agent", "id": "agent-7", "properties": {"roles": ["writer"]}},
 	"resource": {"type": "tool", "id": "github.push_code", "properties": {"impact": "write"}},
