@@ -105,3 +105,43 @@ func TestClientAuthorize(t *testing.T) {
 		t.Errorf("a stranger (-want +got):\n%s", diff)
 	}
 }
+
+// A PEP that uses the client comes from a denial to the permit that a person
+// has approved, and knows at every step what comes next.
+func TestClientApproval(t *testing.T) {
+	s := serve(t, "agent-tools")
+	pdp := client.New(s.URL, client.Config{})
+	request := authzen.EvaluationRequest{
+		Subject:  authzen.Subject{Type: "user", ID: "alice"},
+		Action:   authzen.Action{Name: "tool.invoke"},
+		Resource: authzen.Resource{Type: "tool", ID: "github.push_code"},
+	}
+	denied, err := pdp.Evaluate(t.Context(), &request)
+	must(t, err)
+	submission, err := client.Submission(&request, denied)
+	must(t, err)
+	metadata, err := pdp.Metadata(t.Context())
+	must(t, err)
+	task, err := pdp.Submit(t.Context(), metadata.AccessRequestEndpoint, t.Name(), submission)
+	must(t, err)
+
+	early, err := client.Approved(&request, &authzen.Approval{ID: task.Task.ID})
+	must(t, err)
+	if got, err := pdp.Evaluate(t.Context(), early); err != nil || got.Decision || client.Next(got) != authzen.NextRetry {
+		t.Errorf("before anybody has decided: %+v, %v", got, err)
+	}
+
+	var decided struct{}
+	status, err := postJSON(t.Context(), s.Admin+"/admin/v1/requests/"+task.Task.ID+"/decision", `{"decision":"approve","approver":{"type":"user","id":"carol"}}`, &decided)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("carol approves: %d, %v", status, err)
+	}
+	approval, err := pdp.Await(t.Context(), task)
+	must(t, err)
+	for use, want := range []bool{true, false} {
+		got, err := pdp.Reevaluate(t.Context(), &request, approval)
+		if err != nil || got.Decision != want || !want && client.Next(got) != authzen.NextRequest {
+			t.Errorf("use %d of an approval for one: %+v, %v", use+1, got, err)
+		}
+	}
+}

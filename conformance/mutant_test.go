@@ -19,10 +19,10 @@ func TestReloadMutant(t *testing.T) {
 	if !*reloadMutant {
 		t.Skip("skipped without -reload.mutant: it builds the program once more")
 	}
-	const loop = "for _, item := range req.Items() {"
+	const decides = "return e.decide(ctx, asked{snapshot: s,"
 	dir := published(t)
 	process := serveCommand(t, dir, t.TempDir())
-	process.Path = mutant(t, "../evaluation/batch.go", loop, loop+"\n\t\tb.snapshot, _, _ = e.begin(ctx)")
+	process.Path = mutant(t, "../evaluation/batch.go", decides, "s, _, _ := e.begin(ctx)\n"+decides)
 	s := launch(t, process)
 	l := newLoad(t, s)
 	seen := new(tally)

@@ -263,6 +263,7 @@ action all;
 			"400 /subject/properties/level must be an integer"},
 		{"a group that nobody needs", `@id("p") permit (principal, action, resource) unless { principal is team in [resource.owner] };` + entities,
 			"subject", `{"subject":{"type":"user"},"action":{"name":"read"},"resource":{"type":"doc","id":"2"}}`, "alice bob"},
+		// OB-23: an obligation is that of its result.
 		{"an obligation that was not declared", `@id("p") @obligation_notification("{\"to\":\"a\",\"body\":\"b\"}") permit (principal, action == Action::"read", resource is doc);` + schema,
 			"resource", `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc"}}`, ""},
 		{"an obligation that was", `@id("p") @obligation_notification("{\"to\":\"a\",\"body\":\"b\"}") permit (principal, action == Action::"read", resource is doc);` + schema,

@@ -47,6 +47,8 @@ var (
 	lawApproval  = obligation("custom", `{"action":"approval_required","template":"lawyers"}`)
 )
 
+// OB-1, OB-7, OB-21, OB-22: a decision asks for all that its policies ask for,
+// and tells a PEP nothing where that is nothing.
 func TestCompose(t *testing.T) {
 	const (
 		silent  = ``
@@ -68,7 +70,7 @@ func TestCompose(t *testing.T) {
 		{"no policy at all", forbid, nil, silent, false, nil, false},
 
 		// Any type may be issued to a PEP that says nothing, but what must not be
-		// missed is denied instead: OB-8, OB-20, OB-28.
+		// missed is denied instead: OB-8, OB-19, OB-20, OB-28.
 		{"a notification to a silent PEP", permit, terms{notifies}, silent, true, obliges(notification), false},
 		{"a notification to a PEP that meets nothing", permit, terms{notifies}, nothing, true, obliges(notification), false},
 		{"a step-up for a silent PEP", permit, terms{stepsUp}, silent, false, obliges(stepUp), true},

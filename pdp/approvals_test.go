@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/pdp"
@@ -39,7 +40,7 @@ func askAs(t *testing.T, key, method, url, body string, answer any) int {
 	return response.StatusCode
 }
 
-// AR-55, AR-62, AR-85, AR-86, R-9: where callers are authenticated, a request
+// AR-55, AR-62, AR-85, AR-86, AR-88, AR-103, R-9: where callers are authenticated, a request
 // is its caller's alone, who approves is who asks to, and nobody decides for a
 // tenant that is not theirs.
 func TestApprovalsOfCallers(t *testing.T) {
@@ -48,7 +49,7 @@ func TestApprovalsOfCallers(t *testing.T) {
 	}
 	acme := []string{"acme"}
 	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools"), Auth: pdp.Auth{APIKeys: []pdp.APIKey{
-		key("gateway", acme), key("gateway-2", acme), key("asker", acme, pdp.ScopeEvaluate),
+		key("gateway", acme), {ID: "gateway", SHA256: digest("k-gateway-renewed"), Grant: pdp.Grant{Tenants: acme}}, key("gateway-2", acme), key("asker", acme, pdp.ScopeEvaluate),
 		key("carol", acme, pdp.ScopeAdmin), key("alice", acme, pdp.ScopeAdmin), key("globex", []string{"globex"}, pdp.ScopeAdmin),
 	}}})
 	const call = `{"tenant_id":"acme","actor":{"actor_id":"agent-7","actor_type":"agent","roles":["tool_writer"]},"action":"tool.invoke","resource":{"type":"tool","id":"jira:create","labels":{"category":"sensitive","impact":"write"}}%s}`
@@ -89,6 +90,7 @@ func TestApprovalsOfCallers(t *testing.T) {
 		want                         int
 	}{
 		{"its own task", "k-gateway", "GET", path, "", 200},
+		{"its own task, by another key of its", "k-gateway-renewed", "GET", path, "", 200},
 		{"another's task", "k-gateway-2", "GET", path, "", 404},
 		{"another cancels", "k-gateway-2", "POST", path + "/cancel", "", 404},
 		{"a gateway lists", "k-gateway", "GET", s.admin + pdp.PathRequests, "", 403},
@@ -133,4 +135,46 @@ func TestApprovalsOfCallers(t *testing.T) {
 	if askAs(t, "k-carol", "GET", s.admin+pdp.PathRequests, "", &list); len(list.Requests) != 1 || list.Requests[0].Caller != "gateway" {
 		t.Errorf("carol sees %+v", list)
 	}
+}
+
+// AR-4, AR-5: by the keys that the metadata lead to, whoever has a binding token
+// or an approval can verify it.
+func TestKeysAreFound(t *testing.T) {
+	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
+	var metadata authzen.Metadata
+	_, body := get(t, s.main+authzen.PathMetadata)
+	if err := json.Unmarshal([]byte(body), &metadata); err != nil {
+		t.Fatal(err)
+	}
+	response, body := get(t, metadata.JWKSURI)
+	if response.StatusCode != http.StatusOK || response.Header.Get("Cache-Control") != "max-age=300" {
+		t.Errorf("%s: %s, Cache-Control %q", metadata.JWKSURI, response.Status, response.Header.Get("Cache-Control"))
+	}
+	var keys jose.JSONWebKeySet
+	if err := json.Unmarshal([]byte(body), &keys); err != nil {
+		t.Fatal(err)
+	}
+	verify := func(token string) {
+		t.Helper()
+		signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.EdDSA})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := keys.Key(signed.Signatures[0].Protected.KeyID)
+		if len(found) != 1 || !found[0].IsPublic() || found[0].Use != "sig" {
+			t.Fatalf("the key is %+v", found)
+		}
+		if _, err := signed.Verify(found[0]); err != nil {
+			t.Error(err)
+		}
+	}
+	const call = `{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"github.push_code"}`
+	_, denied := post(t, http.DefaultClient, metadata.AccessEvaluationEndpoint, call+`}`)
+	answers := map[string]string{"denied": denied}
+	verify(filled(t, []byte("${denied/context/access_request/binding_token}"), answers))
+	_, answers["task"] = post(t, http.DefaultClient, metadata.AccessRequestEndpoint, filled(t, []byte(call+`,"denial":{
+		"expires_at":"${denied/context/access_request/expires_at}","evaluation_id":"${denied/context/evaluation_id}"}}`), answers))
+	post(t, http.DefaultClient, s.admin+pdp.PathRequests+filled(t, []byte("/${task/task/id}/decision"), answers), `{"decision":"approve","approver":{"type":"user","id":"carol"}}`)
+	_, answers["task"] = get(t, filled(t, []byte("${task/task/status_endpoint}"), answers))
+	verify(filled(t, []byte("${task/result/approval/state}"), answers))
 }

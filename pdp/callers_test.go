@@ -54,7 +54,7 @@ func ask(t *testing.T, client *http.Client, method, url, authorization, body str
 
 const aliceInAcme = `{"tenant_id":"acme","actor":{"actor_id":"alice","actor_type":"user"},"action":"read","resource":{"type":"record","id":"record-1"},"purpose":"p"}`
 
-// AZ-37, AZ-38: 401 for who is not known, 403 for what they may not do.
+// AZ-37, AZ-38, AR-143: 401 for who is not known, 403 for what they may not do.
 func TestAPIKeys(t *testing.T) {
 	s := start(t, pdp.Config{Auth: pdp.Auth{APIKeys: []pdp.APIKey{
 		{ID: "anything", SHA256: digest("k-anything")},
@@ -90,6 +90,7 @@ func TestAPIKeys(t *testing.T) {
 		{"another tenant in the body", "Bearer k-acme", "POST", s.main + authzen.PathAuthorize, strings.Replace(aliceInAcme, "acme", "other", 1), 403},
 		{"an approval in another tenant", "Bearer k-acme", "POST", s.main + authzen.PathApprovals,
 			`{"request":` + strings.Replace(aliceInAcme, "acme", "other", 1) + `,"approval":{"template":"t"}}`, 403},
+		{"a request for access, and no key", "", "POST", s.main + authzen.PathRequests, `{}`, 401},
 		{"a request for access", "Bearer k-searcher", "POST", s.main + authzen.PathRequests, `{}`, 403},
 		{"a search alone", "Bearer k-searcher", "POST", s.main + search, aliceReads, 200},
 		{"a decision without the scope", "Bearer k-searcher", "POST", s.main + evaluation, aliceReads, 403},
@@ -204,7 +205,7 @@ func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, kid string, 
 	return token
 }
 
-// TestTokens sends what RFC 8725 warns of.
+// TestTokens sends what RFC 8725 warns of. Clocks may differ by a minute: AR-144.
 func TestTokens(t *testing.T) {
 	provider := newIdentityProvider(t)
 	s := start(t, pdp.Config{Auth: pdp.Auth{JWT: []pdp.Issuer{

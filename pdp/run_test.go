@@ -60,7 +60,7 @@ func TestRefusesToStart(t *testing.T) {
 		{"AZ-72 a public URL with an empty query", pdp.Config{PublicURL: "https://pdp.example.com?"}, "write https://host"},
 		{"AZ-72 a public URL with an empty fragment", pdp.Config{PublicURL: "https://pdp.example.com#"}, "write https://host"},
 		{"AZ-72 a public URL of another scheme", pdp.Config{PublicURL: "ftp://pdp.example.com"}, "write https://host"},
-		{"AZ-72 a public URL of another host without TLS", pdp.Config{PublicURL: "http://pdp.example.com"}, "need https"},
+		{"AZ-72, AR-2 a public URL of another host without TLS", pdp.Config{PublicURL: "http://pdp.example.com"}, "need https"},
 		{"a public URL with credentials", pdp.Config{PublicURL: "https://me:secret@pdp.example.com"}, "write https://host"},
 		{"a public URL with a parameter of a router", pdp.Config{PublicURL: "https://pdp.example.com/:tenant"}, "write https://host"},
 		{"a public URL that ends no URL", pdp.Config{PublicURL: "https://pdp.example.com/\x7f"}, "public URL"},

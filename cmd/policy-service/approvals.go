@@ -216,6 +216,9 @@ func describeRequest(r *pdp.AccessRequest) string {
 	}
 	line("request", r.ID)
 	line("status", r.Status)
+	if r.Tenant != "" {
+		line("tenant", r.Tenant)
+	}
 	line("subject", named(r.Subject))
 	raw("  with", r.Subject.Properties)
 	for _, a := range r.Actors {
@@ -230,6 +233,7 @@ func describeRequest(r *pdp.AccessRequest) string {
 		raw("    with", item.Action.Properties)
 		line("  resource", named(item.Resource))
 		raw("    with", item.Resource.Properties)
+		raw("  asks for", item.Access)
 		line("  template", fmt.Sprintf("%s (%d of %d)", item.Template, len(item.Votes), max(item.Terms.Quorum, 1)))
 		line("  denied", item.EvaluationID)
 		for _, v := range item.Votes {

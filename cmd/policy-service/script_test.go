@@ -55,6 +55,7 @@ const hurry = "atexit_sleep_ms=0"
 //	capture NAME REGEXP         set NAME to the submatch in stdout
 //	isjson FILE                 FILE, or stdout, is one strict JSON value
 //	exec request METHOD URL [FILE]
+//	                            send what is in FILE, with $NAME filled in, and
 //	                            print status and body of the answer
 //	exec approval URL FILE      ask to authorize, and for the approval that the
 //	                            answer requires; prints the task
@@ -201,9 +202,9 @@ func isJSON(ts *testscript.TestScript, _ bool, args []string) {
 func request() {
 	var body io.Reader
 	if len(os.Args) > 3 {
-		file, err := os.Open(os.Args[3])
+		text, err := os.ReadFile(os.Args[3])
 		check(err)
-		body = file
+		body = strings.NewReader(os.ExpandEnv(string(text)))
 	}
 	request, err := http.NewRequest(os.Args[1], os.Args[2], body)
 	check(err)

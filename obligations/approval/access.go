@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -24,6 +25,27 @@ func merged(all, own jsontext.Value) jsontext.Value {
 		panic(err)
 	}
 	return joined
+}
+
+// requestedUntil reads until when the requester wants the approval to stand;
+// zero where it does not say.
+func requestedUntil(access jsontext.Value, now time.Time) (time.Time, error) {
+	var wanted struct {
+		Until *time.Time `json:"requested_until"`
+	}
+	if access == nil {
+		return time.Time{}, nil
+	}
+	if err := json.Unmarshal(access, &wanted); err != nil {
+		return time.Time{}, authzen.Invalid("/requested_access/requested_until", "must be a time (RFC 3339)")
+	}
+	if wanted.Until == nil {
+		return time.Time{}, nil
+	}
+	if !wanted.Until.After(now) {
+		return time.Time{}, authzen.Invalid("/requested_access/requested_until", "has passed")
+	}
+	return wanted.Until.UTC(), nil
 }
 
 // checkCallback reports a callback that the configuration does not allow.

@@ -187,7 +187,7 @@ func TestConcurrentUses(t *testing.T) {
 	}
 }
 
-// AR-90, AR-93, AR-96, R-1: what nobody decides escalates, expires, can be
+// AR-90, AR-93, AR-96, AR-142, R-1: what nobody decides escalates, expires, can be
 // asked about, and is forgotten.
 func TestTimes(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Escalation = lasting(10 * time.Minute) }))
@@ -266,7 +266,7 @@ func TestWaitEndsWithTheService(t *testing.T) {
 	})
 }
 
-// AR-83, AR-87, R-19: to anybody else there is no such task.
+// AR-83, AR-87, AR-103, R-19: to anybody else there is no such task.
 func TestTasksOfOthers(t *testing.T) {
 	d := open(t, plain)
 	id := d.submit(t, push).Task.ID

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"testing"
 	"time"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -29,4 +30,14 @@ func ReadAs() (anApproval, aBinding error) {
 		return err, err
 	}
 	return ring.verify(typeApproval, token, &state{}), ring.verify(typeBinding, token, &proof{})
+}
+
+// Signed returns claims as a token by the service's own key.
+func (s *Service) Signed(t testing.TB, kind string, claims any) string {
+	t.Helper()
+	token, err := s.ring().sign(kind, claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
 }

@@ -97,6 +97,9 @@ func (s *Service) bind(r *Request, i *Item, p *proof) error {
 	if i.Access != nil {
 		access = merged(r.Access, i.Access)
 	}
+	if i.Until, err = requestedUntil(access, r.Submitted); err != nil {
+		return err
+	}
 	if terms.CheckAccess != nil {
 		if err := terms.CheckAccess(access); err != nil {
 			return err

@@ -24,8 +24,7 @@ type Request struct {
 	DecideBy    time.Time         `json:"decide_by"`
 	EscalateAt  time.Time         `json:"escalate_at,omitzero"`
 	Escalated   bool              `json:"escalated,omitzero"`
-	ExpiresAt   time.Time         `json:"expires_at"`     // of the handle
-	Until       time.Time         `json:"until,omitzero"` // requested_until
+	ExpiresAt   time.Time         `json:"expires_at"` // of the handle
 	Bulk        bool              `json:"bulk,omitzero"`
 	Items       []Item            `json:"items"`
 	Idempotency []byte            `json:"idempotency,omitzero"` // key in the bucket keys
@@ -53,6 +52,7 @@ type Item struct {
 	Resource     authzen.Resource         `json:"resource"`
 	Action       authzen.Action           `json:"action"`
 	Access       jsontext.Value           `json:"access,omitzero"` // requested_access of this item alone
+	Until        time.Time                `json:"until,omitzero"`  // requested_until, of this item or of all
 	Bound        bound                    `json:"bound"`
 	Status       authzen.TaskStatus       `json:"status"`
 	Votes        []Vote                   `json:"votes,omitempty"`

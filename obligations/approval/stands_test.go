@@ -12,7 +12,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-113, AR-118, AR-126: an approval stands for the request that was denied
+// AR-37, AR-113, AR-118, AR-126: an approval stands for the request that was denied
 // and for no other.
 func TestScope(t *testing.T) {
 	d := open(t, plain)
@@ -63,6 +63,37 @@ func TestScopeOfLargeIntegers(t *testing.T) {
 	}
 }
 
+// AR-36: what is the same value, however it is written, and what is not.
+func TestScopeOfValues(t *testing.T) {
+	for _, test := range []struct {
+		was, is string
+		same    bool
+	}{
+		{`1`, `1.0`, true},
+		{`100`, `1e2`, true},
+		{`0.1`, `0.10`, true},
+		{`1`, `"1"`, false},
+		{`1`, `true`, false},
+		{`"A"`, `"\u0041"`, true},
+		{`"\u00e9"`, `"e\u0301"`, false},
+		{`"a"`, `"a "`, false},
+		{`[1,2]`, `[1,2]`, true},
+		{`[1,2]`, `[2,1]`, false},
+		{`[1]`, `1`, false},
+		{`{"a":{"b":1,"c":2}}`, `{"a":{"c":2,"b":1}}`, true},
+		{`{"a":{"b":1}}`, `{"a":{"b":1,"c":null}}`, false},
+		{`{"a":null}`, `{}`, false},
+		{`null`, `null`, true},
+		{`null`, `false`, false},
+	} {
+		d := open(t, plain)
+		approved := d.approve(t, edit(t, `"main"`, test.was))
+		if got := d.again(t, edit(t, `"main"`, test.is), approved); (got.Approval != nil) != test.same {
+			t.Errorf("%s and %s: same %v", test.was, test.is, got.Approval != nil)
+		}
+	}
+}
+
 // AR-27: a template may say which members of the context count.
 func TestScopeOfNamedContext(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Context = []string{"workflow_id", "ticket"} }))
@@ -78,6 +109,7 @@ func TestScopeOfNamedContext(t *testing.T) {
 	}
 }
 
+// AR-120: a template may widen the scope to a type of resources.
 func TestScopeOfResourceType(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Scope = authzen.ScopeResourceType }))
 	approved := d.approve(t, push)

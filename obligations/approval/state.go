@@ -135,7 +135,7 @@ func (i Item) voted(r *Request, e event, now time.Time) (Item, error) {
 		i.Status = authzen.TaskDenied
 	case len(i.Votes) >= max(i.Terms.Quorum, 1):
 		i.Status = authzen.TaskApproved
-		i.Approval = &Approval{ID: e.newID(), At: now, Until: earliest(now.Add(i.Terms.TTL.Duration), r.Until, e.until)}
+		i.Approval = &Approval{ID: e.newID(), At: now, Until: earliest(now.Add(i.Terms.TTL.Duration), i.Until, e.until)}
 	}
 	return i, nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -72,11 +71,6 @@ func (s *Service) draft(c Caller, key string, sub *authzen.Submission) (*Request
 	if err := s.checkCallback(sub.Callback); err != nil {
 		return nil, nil, err
 	}
-	now := s.now()
-	until, err := requestedUntil(sub.RequestedAccess, now)
-	if err != nil {
-		return nil, nil, err
-	}
 	fingerprint, err := fingerprint(sub)
 	if err != nil {
 		return nil, nil, err
@@ -84,7 +78,7 @@ func (s *Service) draft(c Caller, key string, sub *authzen.Submission) (*Request
 	return &Request{
 		ID: "arq_" + s.config.NewID(), Tenant: c.Tenant, Caller: c.ID, Subject: sub.Subject, Actors: actors,
 		Context: sub.Context, Access: sub.RequestedAccess, Client: sub.Client, Callback: sub.Callback,
-		Submitted: now, Until: until, Bulk: len(sub.Items) > 0, Items: items,
+		Submitted: s.now(), Bulk: len(sub.Items) > 0, Items: items,
 		Idempotency: idempotencyKey(c, key), Submission: fingerprint,
 	}, denials, nil
 }
@@ -109,27 +103,6 @@ func itemsOf(sub *authzen.Submission) (items []Item, denials []*authzen.Denial, 
 		denials = append(denials, cmp.Or(i.Denial, sub.Denial))
 	}
 	return items, denials, nil
-}
-
-// requestedUntil reads until when the requester wants the approval to stand;
-// zero where it does not say.
-func requestedUntil(access jsontext.Value, now time.Time) (time.Time, error) {
-	var wanted struct {
-		Until *time.Time `json:"requested_until"`
-	}
-	if access == nil {
-		return time.Time{}, nil
-	}
-	if err := json.Unmarshal(access, &wanted); err != nil {
-		return time.Time{}, authzen.Invalid("/requested_access/requested_until", "must be a time (RFC 3339)")
-	}
-	if wanted.Until == nil {
-		return time.Time{}, nil
-	}
-	if !wanted.Until.After(now) {
-		return time.Time{}, authzen.Invalid("/requested_access/requested_until", "has passed")
-	}
-	return wanted.Until.UTC(), nil
 }
 
 // idempotencyKey is what a key of a caller is stored under. RFC 8941 would

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-46 to AR-50, AR-63 to AR-70: a submission rests on a denial, and the
-// denial covers it.
+// AR-44, AR-46 to AR-49, AR-64, AR-66, AR-67, AR-70: a submission rests on a
+// denial, and the denial covers it.
 func TestSubmitProof(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -39,7 +40,7 @@ func TestSubmitProof(t *testing.T) {
 		{"other arguments", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Action.Properties = jsontext.Value(`{}`) }},
 		{"another context", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Context = jsontext.Value(`{"workflow_id":"wf-2"}`) }},
 		{"no context", approval.ErrBinding, func(_ *desk, s *authzen.Submission) { s.Context = nil }},
-		{"another actor", approval.ErrActor, func(_ *desk, s *authzen.Submission) { s.Client = jsontext.Value(`{"actor":{"id":"x"}}`) }}, // AR-55
+		{"another actor", approval.ErrActor, func(_ *desk, s *authzen.Submission) { s.Client = jsontext.Value(`{"actor":{"id":"x"}}`) }}, // AR-54, AR-55
 		{"at the last moment", nil, func(d *desk, _ *authzen.Submission) { d.pass(10*time.Minute - time.Second) }},
 		{"too late", approval.ErrExpiredDenial, func(d *desk, _ *authzen.Submission) { d.pass(10 * time.Minute) }},
 		{"too late and for another", approval.ErrBinding, func(d *desk, s *authzen.Submission) { // R-12
@@ -107,6 +108,7 @@ func actors(n int) string {
 func TestIdempotency(t *testing.T) {
 	d := open(t, plain)
 	s := d.submission(t, push)
+	s.RequestedAccess = jsontext.Value(`{"requested_until":"2026-04-30T20:40:00Z"}`) // which has passed by then, too
 	first, err := d.Submit(t.Context(), gateway, "key-1", s)
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +125,30 @@ func TestIdempotency(t *testing.T) {
 	}
 	if _, err := d.Submit(t.Context(), approval.Caller{Tenant: "acme", ID: "gateway-2"}, "key-1", s); !errors.Is(err, approval.ErrBinding) {
 		t.Errorf("AR-61: another caller's key: %v", err)
+	}
+}
+
+// AR-60: a key stands for its task as long as anybody can ask about the task,
+// which is more than a day after it was decided.
+func TestIdempotencyIsKept(t *testing.T) {
+	d := open(t, plain)
+	s := d.submission(t, push)
+	first, err := d.Submit(t.Context(), gateway, "key-1", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		pass time.Duration
+		want error
+	}{{time.Hour, nil}, {24 * time.Hour, nil}, {15 * time.Minute, approval.ErrExpiredDenial}} {
+		d.pass(step.pass)
+		if err := d.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again, err := d.Submit(t.Context(), gateway, "key-1", s)
+		if !errors.Is(err, step.want) || err == nil && again.Task.ID != first.Task.ID {
+			t.Errorf("after %s: %+v, %v", step.pass, again, err)
+		}
 	}
 }
 
@@ -199,16 +225,93 @@ func TestManyPending(t *testing.T) {
 	d.submit(t, push)
 }
 
-// AR-80, AR-81, AR-105: several at once, each with its own denial and its own
-// end.
-func TestBulk(t *testing.T) {
-	d := open(t, plain)
+// items asks for approvals of the same call of several tools, each denied on
+// its own.
+func (d *desk) items(t testing.TB, tools ...string) *authzen.Submission {
+	t.Helper()
 	s := &authzen.Submission{}
-	for _, tool := range []string{"one", "two", "three"} {
+	for _, tool := range tools {
 		r := evaluation(t, edit(t, "github.push_code", tool))
 		s.Subject, s.Context = r.Subject, r.Context
 		s.Items = append(s.Items, authzen.SubmissionItem{Resource: r.Resource, Action: r.Action, Denial: d.denied(t, r)})
 	}
+	return s
+}
+
+// AR-45, AR-47: every item rests on its own denial, or on that of the whole,
+// which has to cover it.
+func TestItemDenials(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		want   error
+		change func(s *authzen.Submission)
+	}{
+		{"each its own", nil, func(*authzen.Submission) {}},
+		{"one that of the whole", nil, func(s *authzen.Submission) { s.Denial, s.Items[1].Denial = s.Items[1].Denial, nil }},
+		{"its own before that of the whole", nil, func(s *authzen.Submission) { s.Denial = &authzen.Denial{BindingToken: "x"} }},
+		{"one none", approval.ErrBinding, func(s *authzen.Submission) { s.Items[1].Denial = nil }},
+		{"one that proves nothing", approval.ErrBinding, func(s *authzen.Submission) {
+			s.Items[1].Denial = &authzen.Denial{ExpiresAt: s.Items[0].Denial.ExpiresAt}
+		}},
+		{"one the other's", approval.ErrBinding, func(s *authzen.Submission) { s.Items[1].Denial = s.Items[0].Denial }},
+		{"one that of the whole, which is the other's", approval.ErrBinding, func(s *authzen.Submission) { s.Denial, s.Items[1].Denial = s.Items[0].Denial, nil }},
+		{"for another subject", approval.ErrBinding, func(s *authzen.Submission) { s.Subject.ID = "root" }},
+	} {
+		d := open(t, plain)
+		s := d.items(t, "one", "two")
+		test.change(s)
+		if _, err := d.Submit(t.Context(), gateway, "", s); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, err, test.want)
+		}
+	}
+}
+
+// AR-43, AR-51, R-16: what is requested of an item goes over what is requested
+// of all, also until when.
+func TestItemAccess(t *testing.T) {
+	var checked []string
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) {
+		terms.CheckAccess = func(access jsontext.Value) error { checked = append(checked, string(access)); return nil }
+	}))
+	s := d.items(t, "one", "two")
+	s.RequestedAccess = jsontext.Value(`{"emergency":true,"requested_until":"2026-04-30T20:25:00Z"}`)
+	s.Items[1].RequestedAccess = jsontext.Value(`{"requested_until":"2026-04-30T20:20:00Z","ticket":"T-1"}`)
+	task, err := d.Submit(t.Context(), gateway, "", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.Task.Status != authzen.TaskPending { // what is said to be an emergency waits, too
+		t.Errorf("it is %s", task.Task.Status)
+	}
+	want := []string{
+		`{"emergency":true,"requested_until":"2026-04-30T20:25:00Z"}`,
+		`{"emergency":true,"requested_until":"2026-04-30T20:20:00Z","ticket":"T-1"}`,
+	}
+	if diff := cmp.Diff(want, checked); diff != "" {
+		t.Errorf("held against the schema (-want +got):\n%s", diff)
+	}
+	r, err := d.Decide(t.Context(), task.Task.ID, approver("carol"), approves)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, minutes := range []time.Duration{10, 5} {
+		if got := r.Items[i].Approval.Until; !got.Equal(morning.Add(minutes * time.Minute)) {
+			t.Errorf("item %d is approved until %s", i, got)
+		}
+	}
+	s = d.items(t, "one", "two")
+	s.Items[1].RequestedAccess = jsontext.Value(`{"requested_until":"2020-01-01T00:00:00Z"}`)
+	var invalid *authzen.ValidationError
+	if _, err := d.Submit(t.Context(), gateway, "", s); !errors.As(err, &invalid) || invalid.Path != "/requested_access/requested_until" {
+		t.Errorf("an item until the past: %v", err)
+	}
+}
+
+// AR-80, AR-81, AR-105: several at once, each with its own denial and its own
+// end.
+func TestBulk(t *testing.T) {
+	d := open(t, plain)
+	s := d.items(t, "one", "two", "three")
 	swapped := *s
 	swapped.Items = append([]authzen.SubmissionItem{}, s.Items...)
 	swapped.Items[0].Denial, swapped.Items[1].Denial = s.Items[1].Denial, s.Items[0].Denial
@@ -239,7 +342,7 @@ func TestBulk(t *testing.T) {
 		for _, item := range now.Task.Items {
 			text += " " + string(item.Status)
 			if (item.Result != nil) != (item.Status == authzen.TaskApproved) {
-				t.Errorf("AR-91: %s item with result %v", item.Status, item.Result)
+				t.Errorf("AR-91, AR-92: %s item with result %v", item.Status, item.Result)
 			}
 		}
 		return text

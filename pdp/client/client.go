@@ -19,11 +19,11 @@
 // 1, "Non-Compliance and Partial Compliance").
 //
 // A denial may come with an access request: a person can lift it. [Submission],
-// [Client.Submit], [Client.Await] and [Approved] are the way from there to the
-// same request with an approval. A denial stays one until that is permitted.
+// [Client.Submit], [Client.Await] and [Client.Reevaluate] are the way from there
+// to the same request with an approval. A denial stays one until that is permitted.
 //
-// It never repeats a request and never follows a redirect: a decision is asked
-// for once, where the PEP was told to ask.
+// It never follows a redirect, and never repeats a request but where the PDP says
+// to: a decision is asked for once, where the PEP was told to ask.
 package client
 
 import (

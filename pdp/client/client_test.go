@@ -351,6 +351,7 @@ func TestHeaderFails(t *testing.T) {
 	}
 }
 
+// What is no decision, also because of its obligations: OB-60.
 func TestNoDecision(t *testing.T) {
 	for _, body := range []string{
 		`{}`,

@@ -36,7 +36,7 @@ func decided(decision bool, types ...string) *authzen.Decision {
 	return d
 }
 
-// OB-40 to OB-45, OB-49, OB-53: all or nothing for the permit, and everything
+// OB-40 to OB-45, OB-49 to OB-53, OB-56: all or nothing for the permit, and everything
 // that can be done is done.
 func TestDischarge(t *testing.T) {
 	failed := errors.New("unreachable")
@@ -111,7 +111,7 @@ func TestPermitted(t *testing.T) {
 	}
 }
 
-// OB-54, OB-55: a PEP declares what it can do of what the PDP may ask.
+// OB-29, OB-54, OB-55: a PEP declares what it can do of what the PDP may ask.
 func TestSupported(t *testing.T) {
 	w := &worker{}
 	pep := client.Obligations{authzen.ObligationNotification: w.do, authzen.ObligationCustom: w.do, "telepathy": w.do}

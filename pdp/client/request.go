@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ var (
 	ErrNotRequestable = errors.New("the decision is not a requestable denial")
 	// ErrNotApproved means that a task has ended without an approval.
 	ErrNotApproved = errors.New("the request is not approved")
+	// errEnded means that the approval no longer stands.
+	errEnded = fmt.Errorf("%w any more", ErrNotApproved)
 	// ErrForeign means that an answer names a URL of another origin than the
 	// PDP's. Nothing is sent there, and no credentials.
 	ErrForeign = errors.New("the URL is not the PDP's")
@@ -45,10 +48,15 @@ func Submission(request *authzen.EvaluationRequest, denied *authzen.Decision) (*
 	}, nil
 }
 
-// Submit asks that a person lift a denial. The key makes it safe to repeat. The
-// task may be decided already.
-func (c *Client) Submit(ctx context.Context, key string, s *authzen.Submission) (*authzen.TaskResponse, error) {
-	r, err := c.request(ctx, http.MethodPost, strings.TrimSuffix(c.base, "/")+authzen.PathRequests, s)
+// Submit asks that a person lift a denial. The endpoint is that of the denial's
+// access request or, where it has none, of the PDP's metadata; "" is the default
+// path. The key makes it safe to repeat. The task may be decided already.
+func (c *Client) Submit(ctx context.Context, endpoint, key string, s *authzen.Submission) (*authzen.TaskResponse, error) {
+	endpoint = cmp.Or(endpoint, strings.TrimSuffix(c.base, "/")+authzen.PathRequests)
+	if err := c.own(endpoint); err != nil {
+		return nil, fmt.Errorf("submit: %w", err)
+	}
+	r, err := c.request(ctx, http.MethodPost, endpoint, s)
 	if err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
@@ -91,12 +99,8 @@ func (c *Client) poll(ctx context.Context, task *authzen.TaskResponse, pause tim
 	if !time.Now().Add(pause).Before(task.Task.ExpiresAt) {
 		return 0, ErrNotApproved
 	}
-	timer := time.NewTimer(pause + rand.N(pause/4))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err := sleep(ctx, pause); err != nil {
+		return 0, err
 	}
 	r, err := c.request(ctx, http.MethodGet, task.Task.StatusEndpoint, nil)
 	if err != nil {
@@ -116,6 +120,19 @@ func (c *Client) poll(ctx context.Context, task *authzen.TaskResponse, pause tim
 		return 0, nil
 	}
 	return time.Duration(seconds) * time.Second, nil
+}
+
+// sleep waits for a while and up to a quarter more, so that PEPs that began
+// together do not go on together. The end of ctx is an error.
+func sleep(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause + rand.N(pause/4))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // outcome returns the approval of a task that has ended.

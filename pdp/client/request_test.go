@@ -6,19 +6,21 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-145, AR-146, AR-150: only a denial that says so is submitted, and its
-// proof goes back as it came.
+// AR-9, AR-145, AR-146, AR-148, AR-150: only a denial that says so is
+// submitted, as it was, with nothing made up, and its proof goes back as it came.
 func TestSubmission(t *testing.T) {
 	expires := time.Date(2026, 4, 30, 20, 25, 0, 0, time.UTC)
 	denied := &authzen.Decision{Context: &authzen.DecisionContext{
@@ -27,7 +29,7 @@ func TestSubmission(t *testing.T) {
 	}}
 	got, err := client.Submission(request, denied)
 	if err != nil || *got.Denial != (authzen.Denial{EvaluationID: "e-1", ExpiresAt: "2026-04-30T20:25:00Z", BindingToken: "a.b.c", Reason: "approval_required", Template: "sre"}) ||
-		got.Resource.ID != "record-1" || got.Action.Name != "read" || got.Subject.ID != "alice" {
+		got.Resource.ID != "record-1" || got.Action.Name != "read" || got.Subject.ID != "alice" || got.RequestedAccess != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	permitted := *denied
@@ -59,13 +61,36 @@ func TestSubmit(t *testing.T) {
 			key, path = r.Header.Get("Idempotency-Key"), r.URL.Path
 			answers(test.status, test.kind, test.body)(w, r)
 		})
-		task, err := client.New(url+"/tenants/acme", client.Config{}).Submit(t.Context(), "key-1", &authzen.Submission{})
+		task, err := client.New(url+"/tenants/acme", client.Config{}).Submit(t.Context(), "", "key-1", &authzen.Submission{})
 		if test.want == "" && (err != nil || task.Task.ID != "t") || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%d: %+v, %v", test.status, task, err)
 		}
 		if key != "key-1" || path != "/tenants/acme/access/v1/requests" {
 			t.Errorf("asked %s with the key %q", path, key)
 		}
+	}
+}
+
+// AR-10, AR-147: what is asked goes to the endpoint that the denial names, as
+// long as that is the PDP's; to another origin nothing is sent.
+func TestSubmitEndpoint(t *testing.T) {
+	var asked []string
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		answers(202, "application/json", `{"task":{"id":"t","status":"pending","status_endpoint":"https://x","expires_at":"2026-04-30T20:25:00Z"}}`)(w, r)
+	})
+	pdp := client.New(url, client.Config{Bearer: "key"})
+	for endpoint, want := range map[string]error{
+		"": nil, url + "/of/the/denial": nil,
+		"https://evil.example.com/requests": client.ErrForeign, strings.Replace(url, "http://", "https://", 1): client.ErrForeign, "/requests": client.ErrForeign,
+	} {
+		if _, err := pdp.Submit(t.Context(), endpoint, "key-1", &authzen.Submission{}); !errors.Is(err, want) {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+	}
+	slices.Sort(asked)
+	if diff := cmp.Diff([]string{"/access/v1/requests", "/of/the/denial"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 }
 
