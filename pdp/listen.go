@@ -39,7 +39,8 @@ func listen(c Config) (*listeners, error) {
 }
 
 // check refuses to let others than this host ask without TLS and without saying
-// who they are. The admin listener has no TLS.
+// who they are. The admin listener has no TLS, which the configuration has to
+// say is meant.
 func (l *listeners) check(c Config) error {
 	safe := l.tls != nil && c.Auth.known()
 	switch {
@@ -47,8 +48,8 @@ func (l *listeners) check(c Config) error {
 		return nil
 	case !safe && !isLoopback(l.main.Addr()):
 		return fmt.Errorf("%w: %s (configure auth and a TLS certificate, use a loopback address behind a proxy that authenticates, or say --insecure)", ErrInsecure, l.main.Addr())
-	case !isLoopback(l.admin.Addr()):
-		return fmt.Errorf("%w: %s (use a loopback address for administration, or say --insecure)", ErrInsecure, l.admin.Addr())
+	case !isLoopback(l.admin.Addr()) && !(c.AdminInsecure && c.Auth.known()):
+		return fmt.Errorf("%w: %s (use a loopback address for administration, or configure auth and say --admin-insecure)", ErrInsecure, l.admin.Addr())
 	}
 	return nil
 }

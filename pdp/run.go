@@ -41,6 +41,7 @@ type Config struct {
 	TLSKey         string
 	Auth           Auth
 	Insecure       bool   // serve others than this host although callers are not authenticated
+	AdminInsecure  bool   // let others than this host administer without TLS, with Auth
 	MaxBody        int64  // bytes of a request; 0 means 1 MiB
 	MaxResults     int    // of a search in one answer; 0 means 10,000
 	PageKey        string // signs page tokens; "" is a random one

@@ -47,7 +47,9 @@ func TestRefusesToStart(t *testing.T) {
 	}{
 		{"every address", pdp.Config{Listen: "0.0.0.0:0"}, "--insecure"},
 		{"every address, TLS alone", pdp.Config{Listen: "0.0.0.0:0", TLSCert: cert, TLSKey: key}, "--insecure"},
-		{"the admin listener on every address", pdp.Config{AdminListen: "0.0.0.0:0"}, "--insecure"},
+		{"the admin listener on every address", pdp.Config{AdminListen: "0.0.0.0:0"}, "--admin-insecure"},
+		{"the admin listener on every address, to anybody", pdp.Config{AdminListen: "0.0.0.0:0", AdminInsecure: true}, "--admin-insecure"},
+		{"every address, but for the admin listener", pdp.Config{Listen: "0.0.0.0:0", AdminInsecure: true}, "--insecure"},
 		{"a certificate without its key", pdp.Config{TLSCert: cert}, "give both or neither"},
 		{"a key without its certificate", pdp.Config{TLSKey: key}, "give both or neither"},
 		{"a certificate that is not there", pdp.Config{TLSCert: cert + "x", TLSKey: key}, "no such file"},
@@ -75,7 +77,7 @@ func TestRefusesToStart(t *testing.T) {
 			if s.err == nil || !strings.Contains(s.err.Error(), test.want) {
 				t.Errorf("got %v, want it to say %q", s.err, test.want)
 			}
-			if strings.Contains(test.want, "--insecure") != errors.Is(s.err, pdp.ErrInsecure) {
+			if strings.Contains(test.want, "insecure") != errors.Is(s.err, pdp.ErrInsecure) {
 				t.Errorf("%v is ErrInsecure, or not", s.err)
 			}
 		})
@@ -98,6 +100,20 @@ func TestInsecureListensBeyondThisHost(t *testing.T) {
 	}
 	if response, body := post(t, http.DefaultClient, "http://127.0.0.1:"+port+authzen.PathEvaluation, aliceReads); body != `{"decision":true}` {
 		t.Errorf("%s %s", response.Status, body)
+	}
+}
+
+// Administration beyond this host asks who is there; health does not.
+func TestInsecureAdmin(t *testing.T) {
+	s := start(t, pdp.Config{AdminListen: "0.0.0.0:0", AdminInsecure: true, Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}})
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.admin, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"/readyz": 200, pdp.PathLogExport: 401} {
+		if response, _ := get(t, "http://127.0.0.1:"+port+path); response.StatusCode != want {
+			t.Errorf("%s: %s, want %d", path, response.Status, want)
+		}
 	}
 }
 

@@ -36,6 +36,7 @@ type serveCmd struct {
 	TLSKey          string                 `help:"PEM key of the main listener." placeholder:"FILE"`
 	Auth            authFlag               `help:"Who may ask, and what, as YAML: see auth in the README. It belongs in the file of --config." placeholder:"YAML"`
 	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated."`
+	AdminInsecure   bool                   `help:"Serve administration beyond this host although it has no TLS. Callers have to be authenticated."`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
 	Log             logFlags               `embed:"" prefix:"log."`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
@@ -79,19 +80,20 @@ func (c *serveCmd) Run(ctx context.Context) (err error) {
 		Reload:          hangups,
 		Policies:        example,
 
-		State:       c.State,
-		Listen:      c.Listen,
-		AdminListen: c.AdminListen,
-		PublicURL:   c.PublicURL,
-		TLSCert:     c.TLSCert,
-		TLSKey:      c.TLSKey,
-		Auth:        c.Auth.Auth,
-		Insecure:    c.Insecure,
-		MaxBody:     c.MaxBody,
-		MaxResults:  c.MaxResults,
-		PageKey:     c.PageKey,
-		Durability:  c.Durability,
-		DecisionLog: c.Log.config(),
+		State:         c.State,
+		Listen:        c.Listen,
+		AdminListen:   c.AdminListen,
+		PublicURL:     c.PublicURL,
+		TLSCert:       c.TLSCert,
+		TLSKey:        c.TLSKey,
+		Auth:          c.Auth.Auth,
+		Insecure:      c.Insecure,
+		AdminInsecure: c.AdminInsecure,
+		MaxBody:       c.MaxBody,
+		MaxResults:    c.MaxResults,
+		PageKey:       c.PageKey,
+		Durability:    c.Durability,
+		DecisionLog:   c.Log.config(),
 
 		Callbacks:      c.CallbackAllow,
 		CallbackSecret: secret,
