@@ -194,8 +194,7 @@ func (c *compiler) validate(p *policy, st statement) {
 	merged := mergeConditions(p.syntax)
 	if err := validate.New(c.schema).Policy(string(p.id), merged); err != nil {
 		c.typeFaults(p, st, err)
-	}
-	if why := refusedTyped(c.schema, p.syntax); why != "" {
+	} else if why := refusedTyped(c.schema, p.syntax); why != "" {
 		c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+why, "")
 	}
 	for _, uid := range literals(p.syntax) {

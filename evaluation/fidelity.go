@@ -3,6 +3,7 @@ package evaluation
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -124,7 +125,7 @@ func nestsDecimal(p *xast.Policy) bool {
 }
 
 // refusedTyped says why, with a schema, the official engine does not accept a
-// policy that cedar-go's validator does, or "".
+// policy that cedar-go's validator accepts, or "".
 func refusedTyped(schema *resolved.Schema, p *xast.Policy) (why string) {
 	for _, condition := range p.Conditions {
 		xast.Inspect(xast.NewNode(condition.Body), func(n xast.IsNode) bool {
@@ -134,9 +135,7 @@ func refusedTyped(schema *resolved.Schema, p *xast.Policy) (why string) {
 			case xast.NodeTypeIsIn:
 				why = cmp.Or(why, unknownType(schema, n.EntityType))
 			case xast.NodeTypeExtensionCall:
-				if plusDecimal(n) {
-					why = cmp.Or(why, "a decimal has no plus sign")
-				}
+				why = cmp.Or(why, unreadable(n))
 			}
 			return why == ""
 		})
@@ -184,17 +183,37 @@ func writesPlus(v cedar.Value, raw jsontext.Value) bool {
 	return false
 }
 
-// plusDecimal reports whether a call makes a decimal of a text with a plus sign.
-func plusDecimal(call xast.NodeTypeExtensionCall) bool {
-	if call.Name != "decimal" || len(call.Args) != 1 {
-		return false
+// unreadable says why an extension cannot read the text that a call gives it, or
+// "". The validator does not ask where it takes an expression for never
+// evaluated, and takes more for that than the official one.
+func unreadable(call xast.NodeTypeExtensionCall) string {
+	if len(call.Args) != 1 {
+		return ""
 	}
-	literal, ok := call.Args[0].(xast.NodeValue)
+	literal, _ := call.Args[0].(xast.NodeValue)
+	value, ok := literal.Value.(types.String)
 	if !ok {
-		return false
+		return ""
 	}
-	text, ok := literal.Value.(types.String)
-	return ok && strings.HasPrefix(string(text), "+")
+	text := string(value)
+	var err error
+	switch call.Name {
+	case "decimal":
+		if strings.HasPrefix(text, "+") {
+			return "a decimal has no plus sign"
+		}
+		_, err = types.ParseDecimal(text)
+	case "ip":
+		_, err = types.ParseIPAddr(text)
+	case "datetime":
+		_, err = types.ParseDatetime(text)
+	case "duration":
+		_, err = types.ParseDuration(text)
+	}
+	if err != nil {
+		return fmt.Sprintf("%s() cannot read %q", call.Name, text)
+	}
+	return ""
 }
 
 func isActionType(t cedar.EntityType) bool {

@@ -53,6 +53,7 @@ type scanner struct {
 	operand   bool // the current operand begins with brackets that hold a has path
 	like      bool // the next string is a pattern
 	previous  byte // that the previous element began with
+	complete  bool // an operand may end with the previous element
 
 	file       string
 	statements []statement
@@ -145,8 +146,21 @@ func (s *scanner) visit(text []byte) {
 	if !s.continues(text) {
 		s.operand = false
 	}
+	s.complete = s.completes(text)
 	s.previous = text[0]
 }
+
+// completes reports whether an operand may end with an element: a name, a
+// literal or a closing bracket.
+func (s *scanner) completes(text []byte) bool {
+	if wordLength(text) > 0 {
+		return s.previous == '.' || !slices.Contains(beforeOperand, string(text))
+	}
+	return strings.IndexByte(`")]}0123456789`, text[0]) >= 0
+}
+
+// beforeOperand are the words that an operand follows.
+var beforeOperand = []string{"if", "then", "else", "in"}
 
 // continues reports whether an element belongs to the operand that a bracket
 // closed: a dot or a word behind one, or another bracket.
@@ -170,7 +184,7 @@ func (s *scanner) end() {
 	} else if !s.faultSince(st) {
 		s.statements = append(s.statements, st)
 	}
-	s.startedAt, s.nesting, s.sets, s.inner, s.unary, s.hasPath, s.like, s.previous, s.operand = -1, nil, 0, 0, 0, 0, false, 0, false
+	s.startedAt, s.nesting, s.sets, s.inner, s.unary, s.hasPath, s.like, s.previous, s.operand, s.complete = -1, nil, 0, 0, 0, 0, false, 0, false, false
 }
 
 // faultSince reports whether the statement that began at st has a fault.
@@ -214,6 +228,9 @@ func (s *scanner) punctuation(text []byte) {
 	case '!', '-':
 		if len(text) > 1 {
 			break
+		}
+		if s.complete && text[0] == '-' {
+			return // it subtracts
 		}
 		s.unary++
 		if s.unary == maxUnary+1 {
