@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,30 +13,59 @@ import (
 	"github.com/agnivade/levenshtein"
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 )
 
 // yamlFile reads flags from a YAML file: a key is a flag's name with
 // underscores, and what is before a dot is a key with keys of its own. Flags win
 // over the environment, and that over the file.
 func yamlFile(r io.Reader) (kong.Resolver, error) {
+	name := "configuration file"
+	if file, ok := r.(*os.File); ok {
+		name = file.Name()
+	}
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
-	var values map[string]any
-	if err := yaml.UnmarshalWithOptions(text, &values, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("configuration file: %w", err)
+	f := fileResolver{name: name, lines: map[string]int{}}
+	if err := yaml.UnmarshalWithOptions(text, &f.values, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return fileResolver(values), nil
+	var root ast.Node
+	if yaml.Unmarshal(text, &root) == nil {
+		f.locate("", root)
+	}
+	return f, nil
 }
 
-type fileResolver map[string]any
+// A fileResolver has the values of a configuration file, and the line of each
+// key.
+type fileResolver struct {
+	name   string
+	values map[string]any
+	lines  map[string]int
+}
+
+// locate notes the lines of the keys below a prefix.
+func (f fileResolver) locate(prefix string, node ast.Node) {
+	mapping, ok := node.(*ast.MappingNode)
+	if !ok {
+		return
+	}
+	for _, member := range mapping.Values {
+		token := member.Key.GetToken()
+		key := prefix + token.Value
+		f.lines[key] = token.Position.Line
+		f.locate(key+".", member.Value)
+	}
+}
 
 func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if slices.ContainsFunc(flag.Envs, func(name string) bool { _, set := os.LookupEnv(name); return set }) {
+	if envOf(flag) != "" {
 		return nil, nil
 	}
-	var value any = map[string]any(f)
+	var value any = f.values
 	for _, key := range strings.Split(configKey(flag), ".") {
 		nested, _ := value.(map[string]any)
 		value = nested[key]
@@ -45,45 +75,71 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 
 // Validate reports every key that is no setting.
 func (f fileResolver) Validate(app *kong.Application) error {
-	return unknownKeys("", f, configKeys(app))
+	var keys []string
+	for _, flag := range settings(app) {
+		keys = append(keys, configKey(flag))
+	}
+	return f.unknownKeys("", f.values, keys)
 }
 
 // unknownKeys reports the keys below a prefix that are no settings.
-func unknownKeys(prefix string, values map[string]any, known []string) error {
+func (f fileResolver) unknownKeys(prefix string, values map[string]any, known []string) error {
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(values)) {
+	for _, name := range slices.SortedFunc(maps.Keys(values), func(a, b string) int {
+		return cmp.Or(f.lines[prefix+a]-f.lines[prefix+b], strings.Compare(a, b))
+	}) {
 		key := prefix + name
 		nested, isMap := values[name].(map[string]any)
 		switch {
 		case slices.Contains(known, key):
 		case isMap && slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, key+".") }):
-			errs = append(errs, unknownKeys(key+".", nested, known))
+			errs = append(errs, f.unknownKeys(key+".", nested, known))
 		default:
-			errs = append(errs, fmt.Errorf("configuration file: %q is not a key%s", key, nearest(key, known)))
+			errs = append(errs, fmt.Errorf("%s:%d: %q is not a key%s", f.name, f.lines[key], key, nearest(key, known)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// configKeys lists the settings: the flags of the commands that read a
-// configuration file.
-func configKeys(app *kong.Application) []string {
-	var keys []string
-	for _, command := range app.Leaves(true) {
-		if !slices.ContainsFunc(command.Flags, isConfigFile) {
-			continue
-		}
-		for _, flag := range command.Flags {
-			if !isConfigFile(flag) {
-				keys = append(keys, configKey(flag))
-			}
+// settings lists the flags of serve that a configuration file may have.
+func settings(app *kong.Application) []*kong.Flag {
+	commands := app.Leaves(true)
+	serve := commands[slices.IndexFunc(commands, func(n *kong.Node) bool { return n.Name == "serve" })]
+	return slices.DeleteFunc(slices.Clone(serve.Flags), isConfigFile)
+}
+
+// envOf returns the variable of the environment that sets a flag, or "".
+func envOf(flag *kong.Flag) string {
+	for _, name := range flag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return name
 		}
 	}
-	return keys
+	return ""
+}
+
+// A configFile names the file of settings.
+type configFile string
+
+// BeforeResolve reads the file. Where a command has such a flag, that alone
+// counts: the environment sets those of all commands at once.
+func (configFile) BeforeResolve(app *kong.Kong, ctx *kong.Context, trace *kong.Path) error {
+	if command := ctx.Selected(); command != nil {
+		own := slices.IndexFunc(command.Flags, isConfigFile)
+		if own >= 0 && command.Flags[own] != trace.Flag {
+			return nil
+		}
+	}
+	resolver, err := app.LoadConfig(string(ctx.FlagValue(trace.Flag).(configFile)))
+	if err != nil {
+		return err
+	}
+	ctx.AddResolver(resolver)
+	return nil
 }
 
 func isConfigFile(flag *kong.Flag) bool {
-	_, ok := flag.Target.Interface().(kong.ConfigFlag)
+	_, ok := flag.Target.Interface().(configFile)
 	return ok
 }
 

@@ -14,7 +14,8 @@ func TestReadmeNamesLogKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := 0
-	for _, key := range configKeys(newParser(t.Context()).Model) {
+	for _, flag := range settings(newParser(t.Context()).Model) {
+		key := configKey(flag)
 		name, found := strings.CutPrefix(key, "log.")
 		if !found {
 			continue

@@ -42,6 +42,7 @@ type cli struct {
 	Reload      reloadCmd      `cmd:"" help:"Have the running server read its policy store now."`
 	Log         logCmd         `cmd:"" help:"Read, export and verify the decision log."`
 	Approvals   approvalsCmd   `cmd:"" help:"Decide what waits for a person."`
+	Config      configCmd      `cmd:"" help:"Show the settings of the server, and where they are set."`
 	Keys        keysCmd        `cmd:"" help:"Make API keys."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask the running server whether it is ready."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`

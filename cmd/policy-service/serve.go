@@ -41,14 +41,14 @@ type serveCmd struct {
 	Log             logFlags               `embed:"" prefix:"log."`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
 	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" placeholder:"N"`
-	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT"`
+	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT" secret:""`
 	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
 	ApproverType    string                 `help:"Entity type of the people who decide on requests, where callers are authenticated; ${default} without it." default:"user" placeholder:"TYPE"`
 	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
 	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to a second, and are then answered 503." default:"1024" placeholder:"N"`
 	TenantRate      float64                `help:"Requests of one tenant a second; any number without it. More are answered 429." placeholder:"N"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
-	Config          kong.ConfigFlag        `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
+	Config          configFile             `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
 }
 
 func (c *serveCmd) Run(ctx context.Context) (err error) {
@@ -108,7 +108,9 @@ func (c *serveCmd) Run(ctx context.Context) (err error) {
 }
 
 // authFlag reads who may ask.
-type authFlag struct{ pdp.Auth }
+type authFlag struct {
+	pdp.Auth `yaml:",inline"`
+}
 
 // Decode reads YAML, or what the configuration file has for it.
 func (a *authFlag) Decode(ctx *kong.DecodeContext) error {

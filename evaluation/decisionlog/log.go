@@ -31,6 +31,9 @@ func (d Durability) String() string {
 	return "strict"
 }
 
+// MarshalText returns the name of d.
+func (d Durability) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
 // UnmarshalText reads the name of a durability.
 func (d *Durability) UnmarshalText(text []byte) error {
 	switch string(text) {

@@ -43,6 +43,18 @@ func (p *Period) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
+// MarshalText returns the period as UnmarshalText reads it.
+func (p Period) MarshalText() ([]byte, error) {
+	return []byte(formatTime(p.From) + "/" + formatTime(p.Until)), nil
+}
+
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339)
+}
+
 // parseTime reads a time or the beginning of a day in UTC; "" is no time.
 func parseTime(text string) (time.Time, error) {
 	if text == "" {
