@@ -365,12 +365,23 @@ func (p *plainer) members(raw jsontext.Value, path string) jsontext.Value {
 // typed notes the type of the value at path, of which text is left.
 func (p *plainer) typed(path, kind, text string) jsontext.Value {
 	known, ok := p.types[path]
-	if path == "" || strings.HasPrefix(path, ".") || ok && known != kind {
+	if path == "" || strings.HasPrefix(path, ".") || ok && known != kind || p.isRecord(path) {
 		p.way = foreignAttribute
 	} else {
 		p.types[path] = kind
 	}
 	return jsontext.Value(quote(text))
+}
+
+// isRecord reports whether another request has a record with types at path, or a
+// typed value where this one has a record.
+func (p *plainer) isRecord(path string) bool {
+	for typed := range p.types {
+		if strings.HasPrefix(typed, path+".") || strings.HasPrefix(path, typed+".") {
+			return true
+		}
+	}
+	return false
 }
 
 func (a asking) decide(t *testing.T, s *evaluation.Snapshot) verdict {
