@@ -191,10 +191,14 @@ func (c *compiler) validate(p *policy, st statement) {
 	if c.schema == nil {
 		return
 	}
-	merged := mergeConditions(p.syntax)
-	if err := validate.New(c.schema).Policy(string(p.id), merged); err != nil {
+	typed, err := withoutCertainty(mergeConditions(p.syntax))
+	if err == nil {
+		err = validate.New(c.schema).Policy(string(p.id), typed)
+	}
+	if err != nil {
 		c.typeFaults(p, st, err)
-	} else if why := refusedTyped(c.schema, p.syntax); why != "" {
+	}
+	if why := refusedTyped(c.schema, p.syntax); why != "" {
 		c.fault(p.file, p.line, p.column, "policy "+string(p.id)+": "+why, "")
 	}
 	for _, uid := range literals(p.syntax) {

@@ -3,11 +3,12 @@ package evaluation
 import (
 	"bytes"
 	"cmp"
-	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/types"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
@@ -135,7 +136,9 @@ func refusedTyped(schema *resolved.Schema, p *xast.Policy) (why string) {
 			case xast.NodeTypeIsIn:
 				why = cmp.Or(why, unknownType(schema, n.EntityType))
 			case xast.NodeTypeExtensionCall:
-				why = cmp.Or(why, unreadable(n))
+				if plusDecimal(n) {
+					why = cmp.Or(why, "a decimal has no plus sign")
+				}
 			}
 			return why == ""
 		})
@@ -183,37 +186,62 @@ func writesPlus(v cedar.Value, raw jsontext.Value) bool {
 	return false
 }
 
-// unreadable says why an extension cannot read the text that a call gives it, or
-// "". The validator does not ask where it takes an expression for never
-// evaluated, and takes more for that than the official one.
-func unreadable(call xast.NodeTypeExtensionCall) string {
-	if len(call.Args) != 1 {
-		return ""
+// plusDecimal reports whether a call makes a decimal of a text with a plus sign.
+func plusDecimal(call xast.NodeTypeExtensionCall) bool {
+	if call.Name != "decimal" || len(call.Args) != 1 {
+		return false
 	}
-	literal, _ := call.Args[0].(xast.NodeValue)
-	value, ok := literal.Value.(types.String)
+	literal, ok := call.Args[0].(xast.NodeValue)
 	if !ok {
-		return ""
+		return false
 	}
-	text := string(value)
-	var err error
-	switch call.Name {
-	case "decimal":
-		if strings.HasPrefix(text, "+") {
-			return "a decimal has no plus sign"
-		}
-		_, err = types.ParseDecimal(text)
-	case "ip":
-		_, err = types.ParseIPAddr(text)
-	case "datetime":
-		_, err = types.ParseDatetime(text)
-	case "duration":
-		_, err = types.ParseDuration(text)
+	text, ok := literal.Value.(types.String)
+	return ok && strings.HasPrefix(string(text), "+")
+}
+
+// withoutCertainty returns a policy that is typed as the official engine types
+// p. cedar-go's validator takes a variable to equal itself and looks at nothing
+// that this decides; the official one does not see it. In its place stands what
+// both take for true or false.
+func withoutCertainty(p *xast.Policy) (*xast.Policy, error) {
+	if !comparesItself(p) {
+		return p, nil
 	}
+	text, err := (*ast.Policy)(p).MarshalJSON()
 	if err != nil {
-		return fmt.Sprintf("%s() cannot read %q", call.Name, text)
+		return nil, err
 	}
-	return ""
+	var q ast.Policy
+	if err := q.UnmarshalJSON(itself.ReplaceAll(text, trueOrFalse)); err != nil {
+		return nil, err
+	}
+	return (*xast.Policy)(&q), nil
+}
+
+// itself is a variable compared with itself, in Cedar's JSON form: no string has
+// a quote without a backslash.
+var (
+	itself      = regexp.MustCompile(`\{"[!=]=":\{"left":\{"Var":"(?:principal"\},"right":\{"Var":"principal|action"\},"right":\{"Var":"action|resource"\},"right":\{"Var":"resource|context"\},"right":\{"Var":"context)"\}\}\}`)
+	trueOrFalse = []byte(`{"like":{"left":{"Value":""},"pattern":["Wildcard"]}}`)
+)
+
+func comparesItself(p *xast.Policy) (found bool) {
+	same := func(left, right xast.IsNode) bool {
+		variable, ok := left.(xast.NodeTypeVariable)
+		return ok && variable == right
+	}
+	for _, condition := range p.Conditions {
+		xast.Inspect(xast.NewNode(condition.Body), func(n xast.IsNode) bool {
+			switch n := n.(type) {
+			case xast.NodeTypeEquals:
+				found = found || same(n.Left, n.Right)
+			case xast.NodeTypeNotEquals:
+				found = found || same(n.Left, n.Right)
+			}
+			return !found
+		})
+	}
+	return found
 }
 
 func isActionType(t cedar.EntityType) bool {
