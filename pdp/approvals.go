@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -99,20 +100,9 @@ func (d *desk) decide(c echo.Context) error {
 	if err := decodeBody(c, defaultMaxBody, &said); err != nil {
 		return err
 	}
-	by, err := d.approver(c, said.Approver)
-	if err != nil {
-		return err
-	}
-	ctx, id := c.Request().Context(), c.Param(paramID)
-	r, err := d.approvals.Request(ctx, id)
-	if err := own(c, r, err); err != nil {
-		return err
-	}
-	r, err = d.approvals.Decide(ctx, id, by, said.Decision)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, http.StatusOK, shown(r))
+	return d.change(c, said.Approver, d.approvals.Request, func(ctx context.Context, id string, by authzen.Subject) (*approval.Request, error) {
+		return d.approvals.Decide(ctx, id, by, said.Decision)
+	})
 }
 
 // revoke ends an approval.
@@ -121,17 +111,25 @@ func (d *desk) revoke(c echo.Context) error {
 	if err := decodeBody(c, defaultMaxBody, &said); err != nil {
 		return err
 	}
-	by, err := d.approver(c, said.Approver)
+	return d.change(c, said.Approver, d.approvals.Approved, func(ctx context.Context, id string, by authzen.Subject) (*approval.Request, error) {
+		return d.approvals.Revoke(ctx, id, by, said.Reason)
+	})
+}
+
+// change has an approver change the request that find finds, if the caller may
+// ask about it, and shows what became of it.
+func (d *desk) change(c echo.Context, named *authzen.Subject, find func(context.Context, string) (*approval.Request, error),
+	apply func(context.Context, string, authzen.Subject) (*approval.Request, error)) error {
+	by, err := d.approver(c, named)
 	if err != nil {
 		return err
 	}
 	ctx, id := c.Request().Context(), c.Param(paramID)
-	r, err := d.approvals.Approved(ctx, id)
+	r, err := find(ctx, id)
 	if err := own(c, r, err); err != nil {
 		return err
 	}
-	r, err = d.approvals.Revoke(ctx, id, by, said.Reason)
-	if err != nil {
+	if r, err = apply(ctx, id, by); err != nil {
 		return err
 	}
 	return writeJSON(c, http.StatusOK, shown(r))
