@@ -369,7 +369,11 @@ func TestNoEntryNoAnswer(t *testing.T) {
 		}
 	})
 	t.Run("full", func(t *testing.T) {
-		l := openLog(t, t.TempDir(), decisionlog.Config{MaxSize: 1 << 20})
+		dir := t.TempDir()
+		l, err := decisionlog.Open(dir, decisionlog.Config{MaxSize: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
 		e := evaluation.NewEngine(l, evaluation.Config{})
 		load(t, e, open)
 		long := request(t, question("user alice", "read", "doc 1", `{"x":["`+strings.Repeat(strings.Repeat("x", 8000)+`","`, 8)+`"]}`))
@@ -384,7 +388,10 @@ func TestNoEntryNoAnswer(t *testing.T) {
 				t.Fatalf("a full log answers %v, %v", d, err)
 			}
 		}
-		if got := len(entries(t, l)); got != answered || answered == 0 || answered == 100 {
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(entries(t, openLog(t, dir, decisionlog.Config{}))); got != answered || answered == 0 || answered == 100 {
 			t.Errorf("%d answers, %d entries", answered, got)
 		}
 	})

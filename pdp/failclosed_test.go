@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -137,7 +138,7 @@ func TestUnavailable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := ids(decided(t, h.state)); len(given) == 0 || !slices.Equal(got, given) {
-			t.Errorf("%d decisions were given and %d recorded, or others", len(given), len(got))
+			t.Errorf("%d decisions were given and %d recorded, or others: %v", len(given), len(got), cmp.Diff(given, got))
 		}
 	})
 	t.Run("the file of the log is gone", func(t *testing.T) {

@@ -4,14 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
-
-	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 )
 
 const (
@@ -25,10 +19,11 @@ const (
 	watchTime     = 2 * time.Second
 )
 
-// A committer is the one goroutine that writes to the segment. It takes what
-// has queued meanwhile, commits it in one transaction, and then releases all
-// who wait for it. A batched committer waits for more before, up to lingerTime
-// or half of the queue.
+// A committer takes entries to the disk. Those of a strict log go to the
+// journal first: one goroutine takes what has queued meanwhile, writes and
+// flushes it at once, and then releases all who wait for it. Another goroutine
+// settles entries, those of a batched log without a journal: it commits them to
+// the segment, many in one transaction.
 type committer struct {
 	config  Config
 	origin  string // the name under which the log is signed
@@ -37,22 +32,22 @@ type committer struct {
 	reader  *Reader
 	batched bool
 
-	slots chan struct{} // one for each entry accepted and not yet on disk
-	queue chan *pending // has room for as many
+	slots    chan struct{} // one for each entry accepted and not yet on disk
+	incoming *queue        // entries that are not in the journal; nil of a batched log
+	journal  *journal      // nil of a batched log
+	next     int64         // index after the last entry in the journal
+	backlog  *queue        // entries that are not in the segment
+	first    int64         // index of the first of them that ever was there
+	settling progress
+	left     bool // some entry was not settled when the log was closed
 
-	sending sync.RWMutex  // held for reading to send to queue, for writing to close it
 	closing chan struct{} // closed when no more entries are accepted
-	ended   chan struct{} // closed when the goroutine ends
+	ended   chan struct{} // closed when the goroutines have ended
+	failing sync.Once
 	failed  chan struct{} // closed when failure is set
 	failure error
 	lost    int   // entries a batched committer accepted and could not write
 	lostErr error // why
-}
-
-// A pending entry is one that is not committed.
-type pending struct {
-	rest []byte     // its line, without the beginning
-	done chan error // receives the outcome; nil if nobody waits
 }
 
 func newCommitter(seg *segment, t *tree, r *Reader, origin string, cfg Config) *committer {
@@ -65,21 +60,45 @@ func newCommitter(seg *segment, t *tree, r *Reader, origin string, cfg Config) *
 		queue = strictQueue
 	}
 	return &committer{
-		config:  cfg,
-		origin:  origin,
-		seg:     seg,
-		tree:    t,
-		reader:  r,
-		batched: cfg.Durability == Batched,
-		slots:   make(chan struct{}, queue),
-		queue:   make(chan *pending, queue),
-		closing: make(chan struct{}),
-		ended:   make(chan struct{}),
-		failed:  make(chan struct{}),
+		config:   cfg,
+		origin:   origin,
+		seg:      seg,
+		tree:     t,
+		reader:   r,
+		batched:  cfg.Durability == Batched,
+		slots:    make(chan struct{}, queue),
+		backlog:  newQueue(),
+		settling: progress{hurry: make(chan struct{}, 1), tried: make(chan struct{})},
+		closing:  make(chan struct{}),
+		ended:    make(chan struct{}),
+		failed:   make(chan struct{}),
 	}
 }
 
-// append queues an entry and, if strict, waits until it is committed.
+// start takes over what is in the journal of a log that was not closed, and
+// begins to accept entries.
+func (c *committer) start(journaled []*pending) error {
+	if err := c.takeOver(journaled); err != nil {
+		return err
+	}
+	if c.batched {
+		if err := removeJournal(c.reader.dir); err != nil {
+			return err
+		}
+		go c.settle()
+		return nil
+	}
+	var err error
+	if c.journal, err = createJournal(c.reader.dir); err != nil {
+		return fmt.Errorf("create journal: %w", err)
+	}
+	c.next, c.incoming = c.tree.size, newQueue()
+	go c.record()
+	go c.settle()
+	return nil
+}
+
+// append queues an entry and, if strict, waits until it is on disk.
 func (c *committer) append(ctx context.Context, rest []byte, strict bool) error {
 	p := &pending{rest: rest}
 	if strict {
@@ -96,23 +115,38 @@ func (c *committer) append(ctx context.Context, rest []byte, strict bool) error 
 	}
 }
 
-// enqueue waits for room in the queue and puts p there.
+// enqueue waits for room and queues p.
 func (c *committer) enqueue(ctx context.Context, p *pending) error {
-	c.sending.RLock()
-	defer c.sending.RUnlock()
 	if err := c.refusal(ctx); err != nil {
 		return err
 	}
 	select {
 	case c.slots <- struct{}{}:
-		c.queue <- p
-		return nil
 	case <-c.failed:
+		return c.refusal(ctx)
 	case <-c.closing:
+		return c.refusal(ctx)
 	case <-ctx.Done():
+		return c.refusal(ctx)
 	}
-	return c.refusal(ctx)
+	if n := c.entrance().put(p); n == 0 {
+		<-c.slots
+		return errClosed
+	} else if c.batched && n >= cap(c.slots)/2 {
+		token(c.settling.hurry)
+	}
+	return nil
 }
+
+// entrance is the queue for new entries.
+func (c *committer) entrance() *queue {
+	if c.batched {
+		return c.backlog
+	}
+	return c.incoming
+}
+
+var errClosed = fmt.Errorf("%w: the log is closed", ErrUnavailable)
 
 // refusal returns why no entry is accepted, or nil.
 func (c *committer) refusal(ctx context.Context) error {
@@ -120,7 +154,7 @@ func (c *committer) refusal(ctx context.Context) error {
 	case <-c.failed:
 		return c.failure
 	case <-c.closing:
-		return fmt.Errorf("%w: the log is closed", ErrUnavailable)
+		return errClosed
 	case <-ctx.Done():
 		return fmt.Errorf("%w: wait for room: %w", ErrUnavailable, context.Cause(ctx))
 	default:
@@ -128,153 +162,73 @@ func (c *committer) refusal(ctx context.Context) error {
 	}
 }
 
-// run commits until the queue is closed and empty. Meanwhile it looks after
-// the files.
-func (c *committer) run() {
-	defer close(c.ended)
-	watch := time.NewTicker(watchTime)
-	defer watch.Stop()
-	for {
-		select {
-		case first, open := <-c.queue:
-			if !open {
-				return
+// record puts entries in the journal until no more come.
+func (c *committer) record() {
+	defer c.backlog.close()
+	for open := true; open; {
+		<-c.incoming.wake
+		var batch []*pending
+		for batch, open = c.incoming.take(); len(batch) > 0; {
+			part := batch[:together(batch)]
+			err := c.write(part)
+			if err == nil && c.backlog.put(part...) >= commitEntries {
+				token(c.settling.hurry)
 			}
-			c.take(c.collect(first))
-		case <-watch.C:
-			c.look()
+			c.release(part, err)
+			batch = batch[len(part):]
 		}
 	}
 }
 
-// take commits a batch, at most up to where a new segment has to begin at
-// once.
-func (c *committer) take(batch []*pending) {
-	for len(batch) > 0 {
-		part := batch[:min(len(batch), c.room())]
-		err := c.commit(part)
-		for c.batched && errors.Is(err, ErrUnavailable) && c.pause() {
-			err = c.commit(part)
+// together returns how many entries go into one commit, at least one.
+func together(batch []*pending) int {
+	size := 0
+	for i, p := range batch[:min(len(batch), commitEntries)] {
+		if size += len(p.rest); size >= commitBytes {
+			return i + 1
 		}
-		c.release(part, err)
-		batch = batch[len(part):]
 	}
+	return min(len(batch), commitEntries)
 }
 
-// collect takes what is to be committed with first.
-func (c *committer) collect(first *pending) []*pending {
-	most, linger := commitEntries, (<-chan time.Time)(nil)
-	if c.batched {
-		most, linger = min(most, max(cap(c.queue)/2, 1)), time.After(lingerTime)
-	}
-	batch, size := []*pending{first}, len(first.rest)
-	for len(batch) < most && size < commitBytes {
-		p := c.next(linger)
-		if p == nil {
-			break
-		}
-		batch = append(batch, p)
-		size += len(p.rest)
-	}
-	return batch
-}
-
-// next returns the next entry that is queued before linger fires, or if linger
-// is nil before now; and else nil.
-func (c *committer) next(linger <-chan time.Time) *pending {
-	select {
-	case p := <-c.queue:
-		return p
-	default:
-	}
-	if linger == nil {
-		return nil
-	}
-	select {
-	case p := <-c.queue:
-		return p
-	case <-linger:
-		return nil
-	case <-c.closing:
-		return nil
-	}
-}
-
-// commit writes the batch in one transaction. Its error is [ErrUnavailable] if
-// nothing was written, else [ErrFailed].
-func (c *committer) commit(batch []*pending) error {
+// write puts a batch in the journal. Its error is [ErrUnavailable] if nothing
+// of it is there, else [ErrFailed]. As long as entries cannot be settled no
+// more are accepted.
+func (c *committer) write(batch []*pending) error {
 	if err := c.err(); err != nil {
 		return err
 	}
-	grown := *c.tree
-	err := guard(func() error { return c.write(&grown, batch) })
-	if err != nil && wroteNothing(err) && c.unchanged() {
-		return fmt.Errorf("%w: commit: %w", ErrUnavailable, err)
-	}
-	if err != nil {
-		return c.fail(fmt.Errorf("commit: %w", err))
-	}
-	head := grown.head()
-	c.tree = &grown
-	c.reader.head.Store(&head)
-	return nil
-}
-
-// write adds the batch to the tree and commits it to the file, which is in its
-// place before and after. After a panic the transaction stays open, for nothing
-// may touch the file any more.
-func (c *committer) write(t *tree, batch []*pending) error {
-	if err := c.seg.inPlace(); err != nil {
-		return err
-	}
-	tx, err := c.seg.Begin(true)
-	if err != nil {
-		return err
-	}
-	if err := put(tx, t, batch); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	c.seg.used = tx.Size()
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	return c.seg.inPlace()
-}
-
-func put(tx *bbolt.Tx, t *tree, batch []*pending) error {
-	entries := tx.Bucket(entriesBucket)
-	entries.FillPercent = 1 // every key is behind all others
-	for _, p := range batch {
-		k := key(t.size)
-		if err := entries.Put(k, t.extend(p.rest)); err != nil {
+	if c.settling.failing() {
+		if err := c.settled(); err != nil {
 			return err
 		}
 	}
-	return tx.Bucket(metaBucket).Put(headKey, encodeHead(t.head()))
-}
-
-// wroteNothing reports whether a commit that ended in err has left the file as
-// it was: it had no room to write. Any other error, and a flush that finds the
-// disk full, has an unknown outcome.
-func wroteNothing(err error) bool {
-	if errors.Is(err, berrors.ErrMaxSizeReached) || strings.HasPrefix(err.Error(), "file resize error: ") {
-		return true
+	err := c.journal.write(c.next, batch, c.reader.committed().Size)
+	for errors.Is(err, errJournalFull) {
+		if err := c.settled(); err != nil {
+			return err
+		}
+		err = c.journal.write(c.next, batch, c.reader.committed().Size)
 	}
-	var write *fs.PathError
-	return errors.As(err, &write) && write.Op == "write" &&
-		(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG))
-}
-
-// unchanged reports whether the file has the head that was committed last.
-func (c *committer) unchanged() bool {
-	e, err := c.reader.last().extent()
-	return err == nil && e.head == c.reader.Head() && e.count == e.head.Size
+	if err == nil {
+		err = c.reader.last().look()
+	}
+	switch {
+	case err == nil:
+		c.next += int64(len(batch))
+		return nil
+	case wroteNothing(err):
+		return fmt.Errorf("%w: write journal: %w", ErrUnavailable, err)
+	}
+	return c.fail(fmt.Errorf("write journal: %w", err))
 }
 
 // fail makes the log fail for good.
 func (c *committer) fail(err error) error {
-	c.failure = fmt.Errorf("%w: %w", ErrFailed, err)
-	close(c.failed)
+	c.failing.Do(func() {
+		c.failure = fmt.Errorf("%w: %w", ErrFailed, err)
+		close(c.failed)
+	})
 	return c.failure
 }
 
@@ -287,17 +241,6 @@ func (c *committer) err() error {
 	}
 }
 
-// pause waits before a batch is tried again, and reports whether the log is
-// still open.
-func (c *committer) pause() bool {
-	select {
-	case <-time.After(retryTime):
-		return true
-	case <-c.closing:
-		return false
-	}
-}
-
 // release tells those who wait what became of their entries.
 func (c *committer) release(batch []*pending, err error) {
 	for _, p := range batch {
@@ -306,21 +249,22 @@ func (c *committer) release(batch []*pending, err error) {
 		}
 		<-c.slots
 	}
-	if c.batched && err != nil {
-		c.lost, c.lostErr = c.lost+len(batch), err
-	}
 }
 
-// close ends the goroutine after it has committed what is queued, and returns
-// why it could not.
+// close ends the goroutines after they have committed what is queued, and
+// returns why they could not. What is in the journal is not lost.
 func (c *committer) close() error {
 	close(c.closing)
-	c.sending.Lock()
-	close(c.queue)
-	c.sending.Unlock()
+	c.entrance().close()
 	<-c.ended
 	if c.lost > 0 {
 		return fmt.Errorf("%d accepted entries are not recorded: %w", c.lost, c.lostErr)
 	}
-	return c.err()
+	if err := c.err(); err != nil || c.batched {
+		return err
+	}
+	if err := c.journal.close(); err != nil || c.reader.committed().Size < c.next {
+		return err
+	}
+	return removeJournal(c.reader.dir)
 }

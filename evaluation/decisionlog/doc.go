@@ -4,8 +4,8 @@
 // # The law
 //
 // An entry that [Log.Append] has accepted is never lost, changed, moved or
-// left out without that being provable. Accepted means committed and flushed
-// to the disk ([Strict]), or at most 100 milliseconds or 512 entries away from
+// left out without that being provable. Accepted means written and flushed to
+// the disk ([Strict]), or at most 100 milliseconds or 512 entries away from
 // that ([Batched]). An entry that cannot be written is refused, and who is
 // refused must not answer.
 //
@@ -31,6 +31,7 @@
 //
 //	DIR/log/<first>.db                 a segment, named by its first index in 20 digits
 //	DIR/log/<first>.pruned             what is left of a segment that was removed
+//	DIR/log/journal.0, journal.1       entries that may not be in a segment yet
 //	DIR/checkpoint/HEAD                the last checkpoint
 //	DIR/checkpoint/key, key.pub        the key that signs, and all public keys there were
 //	DIR/mask.key                       the key of the masks in requests
@@ -51,6 +52,22 @@
 // all that follows from it are thus one put, and a transaction is its entries
 // and the head. The committer reads nothing to write, because it keeps the
 // right edge of the tree in memory.
+//
+// A transaction is several writes and two flushes to a file that grows. A
+// strict log therefore has an entry in its journal first, where it takes one
+// write and one flush of bytes that were there before, together with all that
+// have queued meanwhile. A goroutine of its own settles entries: it commits
+// some fifty milliseconds of them to the segment at once, and at once when
+// somebody reads. A record of the journal is
+//
+//	"dlj1" ‖ CRC-32C of what follows ‖ first index, 8 bytes ‖ length, 4 bytes ‖ lines
+//
+// with numbers big-endian and a line feed behind each line. What has settled
+// is written over. So of the records from the beginning of a file those count
+// that are whole and continue each other, and of their lines those behind the
+// head of the last segment. They are settled when the log is opened again;
+// until then who reads the log reads a copy of that segment with them in it. A
+// log that was closed has no journal, unless the disk was full.
 //
 // Only the last segment is written to. Once it is large or old enough, the
 // next begins, with a multiple of 256 entries: so every node over fewer has
@@ -78,7 +95,8 @@
 //
 // The outcome of a commit is one of three. It succeeded. Or nothing was
 // written, because the disk or the segment is full: [ErrUnavailable], and the
-// next entry is tried again. Or nobody knows, because a flush failed:
+// next entry is tried again; what is in the journal and cannot be settled is
+// tried again and again, and no more is accepted before. Or nobody knows, because a flush failed:
 // [ErrFailed], for good; the process has to end, and the log is what the file
 // says when it is opened again.
 package decisionlog

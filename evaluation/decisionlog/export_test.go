@@ -1,6 +1,10 @@
 package decisionlog
 
-import "testing"
+import (
+	"bytes"
+	"os"
+	"testing"
+)
 
 // WroteNothing tells the tests how an error of a commit is understood.
 var WroteNothing = wroteNothing
@@ -8,17 +12,28 @@ var WroteNothing = wroteNothing
 // OpenTransactions returns how many read transactions are open.
 func (r *Reader) OpenTransactions() int { return r.last().db.Stats().OpenTxN }
 
-// Transactions returns how many write transactions the file has seen.
-func (r *Reader) Transactions(t testing.TB) int {
-	tx, err := r.last().db.Begin(false)
-	if err != nil {
-		t.Fatal(err)
+// Records returns how many records the journal in dir has.
+func Records(t testing.TB, dir string) (n int) {
+	for _, path := range journalFiles(dir) {
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += bytes.Count(file, []byte(recordMagic))
 	}
-	defer tx.Rollback()
-	return tx.ID()
+	return n
 }
 
-// Hold keeps the committer from committing until release is called.
+// HoldRecords keeps the committer from more than one record in the journal
+// until release is called.
+func (l *Log) HoldRecords() (release func()) {
+	last := l.last()
+	last.mu.Lock()
+	return last.mu.Unlock
+}
+
+// Hold keeps the committer from committing to the segment until release is
+// called.
 func (l *Log) Hold(t testing.TB) (release func()) {
 	tx, err := l.last().db.Begin(true)
 	if err != nil {

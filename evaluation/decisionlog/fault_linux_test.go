@@ -38,6 +38,9 @@ func TestWriteFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAppend(t, l, entry(0))
+	if size := l.Head().Size; size != 1 {
+		t.Fatalf("head has size %d, want 1", size)
+	}
 	segment := descriptor(t, dir)
 	readOnly, err := os.Open(segmentPath(dir))
 	if err != nil {
@@ -47,12 +50,16 @@ func TestWriteFails(t *testing.T) {
 	if err := syscall.Dup3(int(readOnly.Fd()), segment, syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Append(t.Context(), entry(1)); !errors.Is(err, decisionlog.ErrFailed) {
-		t.Errorf("Append: %v, want ErrFailed", err)
-	}
-	<-l.Failed()
+	mustAppend(t, l, entry(1)) // it is in the journal
 	if size := l.Head().Size; size != 1 {
 		t.Errorf("head has size %d, want 1", size)
+	}
+	<-l.Failed()
+	if err := l.Append(t.Context(), entry(2)); !errors.Is(err, decisionlog.ErrFailed) {
+		t.Errorf("Append: %v, want ErrFailed", err)
+	}
+	if report := verifyCopy(t, dir); report.Entries != 2 {
+		t.Errorf("%d entries, 2 were accepted", report.Entries)
 	}
 }
 
@@ -73,4 +80,12 @@ func TestTruncatedWhileOpen(t *testing.T) {
 	if err := l.Append(t.Context(), entry(100)); !errors.Is(err, decisionlog.ErrFailed) {
 		t.Errorf("Append: %v, want ErrFailed", err)
 	}
+}
+
+// verifyCopy verifies a copy of a log that is open.
+func verifyCopy(t *testing.T, dir string) *decisionlog.Report {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "copy")
+	copyDir(t, dir, copied)
+	return verifyLog(t, copied)
 }

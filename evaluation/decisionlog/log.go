@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,9 +167,19 @@ func (l *Log) start(seg *segment, cfg Config) error {
 	if l.masker, err = newMasker(l.dir, cfg.Mask, cfg.Unmask); err != nil {
 		return err
 	}
+	journaled, missing := readJournal(l.dir, t.size)
+	if missing != nil && (cfg.AcceptRollback == "" || !errors.Is(missing, ErrRolledBack)) {
+		return missing
+	}
+	fault = cmp.Or(fault, missing)
 	l.committer = newCommitter(seg, t, l.Reader, l.notary.origin(), cfg)
+	if err := l.committer.start(journaled); err != nil {
+		return err
+	}
+	if !l.committer.batched {
+		l.settled = l.committer.settled
+	}
 	l.closeOnce = sync.OnceValue(l.close)
-	go l.committer.run()
 	if fault != nil {
 		if err := l.acceptRollback(cfg.AcceptRollback, fault); err != nil {
 			return errors.Join(err, l.committer.close())

@@ -31,6 +31,9 @@ type Reader struct {
 	dir   string
 	parts atomic.Pointer[[]*part] // in the order of their entries; the last is being written or was last
 	head  atomic.Pointer[Head]
+
+	settled func() error   // of a strict log that is open: has all that was accepted committed
+	copied  *copiedSegment // stands for the last segment of a log that was not closed; else nil
 }
 
 // OpenReadOnly opens the log in dir while no one appends to it; else it
@@ -69,7 +72,11 @@ func newReader(dir string) (*Reader, error) {
 	}
 	r := &Reader{dir: dir}
 	r.parts.Store(&parts)
-	if err := stillLast(dir, last); err != nil {
+	err = stillLast(dir, last)
+	if err == nil {
+		err = r.readJournaled()
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -94,6 +101,9 @@ func (r *Reader) Close() error {
 	for _, p := range *r.parts.Load() {
 		errs = append(errs, p.finish())
 	}
+	if r.copied != nil {
+		errs = append(errs, r.copied.remove())
+	}
 	return errors.Join(errs...)
 }
 
@@ -103,8 +113,18 @@ func (r *Reader) last() *part {
 	return parts[len(parts)-1]
 }
 
-// Head returns the committed head: all entries below its size are on disk.
-func (r *Reader) Head() Head { return *r.head.Load() }
+// Head returns the head: all entries below its size are on disk, and here to be
+// read. Of a strict log these are all that were accepted, as long as the disk
+// has room for them.
+func (r *Reader) Head() Head {
+	if r.settled != nil {
+		_ = r.settled() // who appends is told
+	}
+	return r.committed()
+}
+
+// committed returns the head of what is in the segments.
+func (r *Reader) committed() Head { return *r.head.Load() }
 
 // ReadHashes returns the hashes of nodes of the tree by their stored index; it
 // makes a Reader a [tlog.HashReader], from which tlog makes proofs. It returns
@@ -113,7 +133,7 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	parts := *r.parts.Load()
 	hashes := make([]tlog.Hash, 0, len(indexes))
 	for len(indexes) > 0 {
-		p, n := together(parts, indexes)
+		p, n := partOf(parts, indexes)
 		some, err := p.readHashes(indexes[:n])
 		if err != nil {
 			return nil, err
@@ -123,9 +143,9 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// together returns the part that has the first of the nodes, and how many
+// partOf returns the part that has the first of the nodes, and how many
 // nodes from there on it has.
-func together(parts []*part, indexes []int64) (*part, int) {
+func partOf(parts []*part, indexes []int64) (*part, int) {
 	p, until := partAt(parts, lastLeaf(indexes[0]))
 	for i, index := range indexes {
 		if last := lastLeaf(index); last < p.first || last >= until {

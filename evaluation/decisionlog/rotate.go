@@ -8,29 +8,33 @@ import (
 	"slices"
 )
 
-// room returns how many entries may go into the next commit. At the end of a
-// block it begins a new segment, if that is due.
-func (c *committer) room() int {
-	size := c.tree.size
-	if c.err() != nil || !c.due() {
-		return commitEntries
-	}
-	if size%block == 0 {
+// room returns how many entries of a batch go into the next commit, at least
+// one. They end with the block at whose end a new segment is due, which room
+// begins there.
+func (c *committer) room(batch []*pending) int {
+	size, used, aged := c.tree.size, c.seg.used, c.aged()
+	if size%block == 0 && size > c.reader.last().first && (aged || c.large(used)) && c.err() == nil {
 		if err := c.rotate(); err != nil {
 			_ = c.fail(err)
 		}
-		return commitEntries
+		used, aged = c.seg.used, c.aged()
 	}
-	return int(block - size%block)
+	most := together(batch)
+	for i, p := range batch[:most] {
+		used += int64(len(p.rest))
+		if (aged || c.large(used)) && (size+int64(i)+1)%block == 0 {
+			return i + 1
+		}
+	}
+	return most
 }
 
-// due reports whether the segment is large or old enough, and not empty.
-func (c *committer) due() bool {
-	p := c.reader.last()
-	if c.tree.size == p.first {
-		return false
-	}
-	return c.seg.used >= c.config.SegmentBytes || c.config.Now().Sub(p.created) >= c.config.SegmentAge
+// large reports whether a segment of so many bytes is the last with its block.
+func (c *committer) large(bytes int64) bool { return bytes >= c.config.SegmentBytes }
+
+// aged reports whether the segment is old enough for a new one.
+func (c *committer) aged() bool {
+	return c.config.Now().Sub(c.reader.last().created) >= c.config.SegmentAge
 }
 
 // rotate begins a new segment. While there is no room for one the old segment
