@@ -27,7 +27,9 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 	b := batch{describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
 		return e.decide(ctx, asked{snapshot: s, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), request: r})
 	}}
-	b.decideAll(req)
+	if err := b.decideAll(ctx, req); err != nil {
+		return nil, err
+	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluations, Evaluations: b.results}
 	if err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
 		return nil, err
@@ -55,13 +57,18 @@ type batch struct {
 	results   []decisionlog.Result
 }
 
-// decideAll decides the items, up to the one that the semantic stops at.
-func (b *batch) decideAll(req *authzen.EvaluationsRequest) {
+// decideAll decides the items, up to the one that the semantic stops at, for as
+// long as somebody waits for them.
+func (b *batch) decideAll(ctx context.Context, req *authzen.EvaluationsRequest) error {
 	for _, item := range req.Items() {
+		if err := context.Cause(ctx); err != nil {
+			return fmt.Errorf("decide batch: %w", err)
+		}
 		if decision := b.decide(item); req.Options.Semantic.Stops(decision) {
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // decide decides one item and returns the decision.

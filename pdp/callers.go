@@ -157,11 +157,8 @@ func callerFrom(ctx context.Context) caller {
 // asks too often.
 func authorize(engine *evaluation.Engine, limits *limiter) func(context.Context, *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
 	return func(ctx context.Context, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
-		if !callerFrom(ctx).mayAsk(req.TenantID) {
-			return nil, errForbidden
-		}
-		if !limits.allow(req.TenantID) {
-			return nil, errTenantRate
+		if err := limits.admit(ctx, req.TenantID); err != nil {
+			return nil, err
 		}
 		return engine.Authorize(ctx, req)
 	}

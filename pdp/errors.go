@@ -36,6 +36,8 @@ func describe(err error) *authzen.Error {
 	var tooLarge *http.MaxBytesError
 	var routing *echo.HTTPError
 	switch {
+	case errors.Is(err, errDeadline):
+		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: errDeadline.Error()}
 	case errors.As(err, &invalid):
 		return &authzen.Error{Status: http.StatusBadRequest, Message: invalid.Error()}
 	case errors.As(err, &tooLarge):

@@ -16,7 +16,7 @@ import (
 
 // NewHandlers returns what the listeners serve, with a log that is the test's
 // to harm. Without a store there is no snapshot.
-func NewHandlers(state string, store fs.FS, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
+func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
 	measured, err := newTelemetry(Telemetry{})
 	if err != nil {
 		return nil, nil, err
@@ -36,7 +36,7 @@ func NewHandlers(state string, store fs.FS, log *decisionlog.Log, program *slog.
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, approvals, &callers{}, newLimiter(Limits{}), metadata, defaultMaxBody)
+	mainRoutes(m, engine, approvals, &callers{}, newLimiter(limits), metadata, defaultMaxBody)
 	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, &callers{}, policies, log)
 	return m, a, nil
 }
@@ -67,6 +67,14 @@ func Problem(err error) authzen.Problem { return problem(err, describe(err)) }
 
 // ErrOverload and NewInFlight are for more requests than the service can do.
 var ErrOverload = errOverload
+
+// ErrDeadline and Within are for methods that take too long.
+var ErrDeadline = errDeadline
+
+// Within returns a method that keeps to a deadline.
+func Within(d time.Duration, call func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error)) func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error) {
+	return within(deadline(d), call)
+}
 
 // NewInFlight returns what limits how many requests are worked on.
 func NewInFlight(l Limits) echo.MiddlewareFunc { return newLimiter(l).inFlight }

@@ -49,6 +49,12 @@ type harmed struct {
 // harm serves the store, nil for none, from a log that is configured so.
 func harm(t *testing.T, store fs.FS, c decisionlog.Config) *harmed {
 	t.Helper()
+	return harmWithin(t, store, c, pdp.Limits{})
+}
+
+// harmWithin is harm for a service that has limits.
+func harmWithin(t *testing.T, store fs.FS, c decisionlog.Config, limits pdp.Limits) *harmed {
+	t.Helper()
 	h := &harmed{state: t.TempDir(), program: new(output)}
 	var err error
 	h.log, err = decisionlog.Open(h.state, c)
@@ -56,7 +62,7 @@ func harm(t *testing.T, store fs.FS, c decisionlog.Config) *harmed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.log.Close() }) // closed already, or failed, by the test
-	main, admin, err := pdp.NewHandlers(h.state, store, h.log, slog.New(slog.NewTextHandler(h.program, nil)))
+	main, admin, err := pdp.NewHandlers(h.state, store, limits, h.log, slog.New(slog.NewTextHandler(h.program, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +145,24 @@ func TestUnavailable(t *testing.T) {
 		}
 		if got := ids(decided(t, h.state)); len(given) == 0 || !slices.Equal(got, given) {
 			t.Errorf("%d decisions were given and %d recorded, or others: %v", len(given), len(got), cmp.Diff(given, got))
+		}
+	})
+	t.Run("the disk hangs", func(t *testing.T) {
+		var hangs atomic.Bool
+		mended := make(chan struct{})
+		now := func() time.Time { // which the log asks for before it writes
+			if hangs.Load() {
+				<-mended
+			}
+			return time.Now()
+		}
+		h := harmWithin(t, policySet(t, "certification"), decisionlog.Config{Now: now}, pdp.Limits{Deadline: 20 * time.Millisecond})
+		hangs.Store(true)
+		h.wantUnavailable(t, "there was no decision in time: ask again")
+		hangs.Store(false)
+		close(mended)
+		if response, body := post(t, h.main.Client(), h.main.URL+authzen.PathEvaluation, aliceReads); body != `{"decision":true}` {
+			t.Errorf("%s %s when the disk goes on", response.Status, body)
 		}
 	})
 	t.Run("the file of the log is gone", func(t *testing.T) {
@@ -370,7 +394,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	defer log.Close()
 	program := slog.New(slog.NewTextHandler(t.Output(), nil))
-	handler, _, err := pdp.NewHandlers(state, policySet(t, "certification"), log, program)
+	handler, _, err := pdp.NewHandlers(state, policySet(t, "certification"), pdp.Limits{}, log, program)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
 package pdp
 
 import (
+	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -20,18 +20,23 @@ var (
 
 // Limits bound what the service takes on. A zero is the default.
 type Limits struct {
-	InFlight   int           // requests that are worked on at once; 1024
-	Queue      int           // requests that wait for that; 4096
-	Wait       time.Duration // for how long at most; 1 s
-	TenantRate float64       // requests of one tenant a second, over one second; 0 is any number
+	Connections int           // to the main listener; 4096. Others wait to be accepted
+	InFlight    int           // requests that are worked on at once; 1024
+	Queue       int           // requests that wait for that; 4096
+	Wait        time.Duration // for how long at most; 1 s
+	TenantRate  float64       // requests of one tenant a second, over one second; 0 is any number
+	Deadline    time.Duration // of a decision; 2 s
 }
+
+const (
+	defaultConnections = 4096
+	defaultDeadline    = 2 * time.Second
+)
 
 // limiter keeps to limits.
 type limiter struct {
-	slots   chan struct{}
-	waiting atomic.Int64
-	queue   int64
-	wait    time.Duration
+	turns    turns
+	deadline deadline
 
 	rate    rate.Limit // 0 is none
 	mu      sync.Mutex
@@ -44,47 +49,28 @@ const maxTenants = 10_000
 
 func newLimiter(l Limits) *limiter {
 	return &limiter{
-		slots:   make(chan struct{}, orDefault(l.InFlight, 1024)),
-		queue:   int64(orDefault(l.Queue, 4096)),
-		wait:    orDefault(l.Wait, time.Second),
-		rate:    rate.Limit(l.TenantRate),
-		tenants: map[string]*rate.Limiter{},
+		turns:    turns{free: orDefault(l.InFlight, 1024), room: orDefault(l.Queue, 4096), wait: orDefault(l.Wait, time.Second)},
+		deadline: deadline(orDefault(l.Deadline, defaultDeadline)),
+		rate:     rate.Limit(l.TenantRate),
+		tenants:  map[string]*rate.Limiter{},
 	}
 }
 
-// inFlight has a request wait for its turn, or turns it away.
+// inFlight has a request wait for its turn, or turns it away. A tenant's
+// requests wait in one line, and where none is named, a caller's.
 func (l *limiter) inFlight(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !l.enter(c.Request().Context().Done()) {
+		tenant, err := tenantOf(c)
+		if err != nil {
+			return err
+		}
+		r := c.Request()
+		if !l.turns.take(orDefault(tenant, callerFrom(r.Context()).id), r.Context().Done()) {
 			return errOverload
 		}
-		defer func() { <-l.slots }()
+		defer l.turns.give()
 		return next(c)
 	}
-}
-
-// enter waits for a slot. There is none for a request that finds the queue full,
-// has waited too long, or is gone.
-func (l *limiter) enter(gone <-chan struct{}) bool {
-	select {
-	case l.slots <- struct{}{}:
-		return true
-	default:
-	}
-	if l.waiting.Add(1) > l.queue {
-		l.waiting.Add(-1)
-		return false
-	}
-	defer l.waiting.Add(-1)
-	patience := time.NewTimer(l.wait)
-	defer patience.Stop()
-	select {
-	case l.slots <- struct{}{}:
-		return true
-	case <-patience.C:
-	case <-gone:
-	}
-	return false
 }
 
 // perTenant turns a tenant away that asks too often.
@@ -102,6 +88,18 @@ func (l *limiter) perTenant(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		return next(c)
 	}
+}
+
+// admit turns away a request whose body names a tenant that is not its caller's,
+// or that asks too often.
+func (l *limiter) admit(ctx context.Context, tenant string) error {
+	switch {
+	case !callerFrom(ctx).mayAsk(tenant):
+		return errForbidden
+	case !l.allow(tenant):
+		return errTenantRate
+	}
+	return nil
 }
 
 // allow takes one request of a tenant into account.

@@ -1,8 +1,15 @@
 package pdp_test
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,39 +22,185 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
+// A crowd asks a service that works on one request at a time.
+type crowd struct {
+	t       *testing.T
+	serve   echo.HandlerFunc
+	release chan struct{} // each value ends the work on one request
+	clients sync.WaitGroup
+
+	mu    sync.Mutex
+	order []string // in which they are worked on or turned away
+}
+
+func newCrowd(t *testing.T, queue int) *crowd {
+	c := &crowd{t: t, release: make(chan struct{})}
+	c.serve = pdp.NewInFlight(pdp.Limits{InFlight: 1, Queue: queue, Wait: time.Second})(func(e echo.Context) error {
+		c.note(e.Request().Header.Get("X-Request-ID"))
+		<-c.release
+		return nil
+	})
+	return c
+}
+
+func (c *crowd) note(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.order = append(c.order, what)
+}
+
+// ask has requests of a tenant come, one after the other.
+func (c *crowd) ask(tenant string, names ...string) {
+	for _, name := range names {
+		c.clients.Go(func() {
+			r := httptest.NewRequest(http.MethodPost, "/", unread{c.t})
+			r.Header.Set("X-Request-ID", name)
+			e := echo.New().NewContext(r, httptest.NewRecorder())
+			e.SetParamNames("tenant")
+			e.SetParamValues(tenant)
+			switch err := c.serve(e); {
+			case errors.Is(err, pdp.ErrOverload):
+				c.note("not " + name)
+			case err != nil:
+				c.t.Error(err)
+			}
+		})
+		synctest.Wait()
+	}
+}
+
+// finish has so many requests worked on, one after the other.
+func (c *crowd) finish(n int) {
+	for range n {
+		c.release <- struct{}{}
+		synctest.Wait()
+	}
+}
+
 // L2: what is too much is turned away before its body is read, and what waits
 // does not wait for ever.
 func TestOverload(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limit := pdp.NewInFlight(pdp.Limits{InFlight: 1, Queue: 1, Wait: time.Second})
-		release := make(chan struct{})
-		serve := limit(func(c echo.Context) error {
-			<-release
-			return nil
-		})
-		errs := make([]error, 4)
-		var clients sync.WaitGroup
-		ask := func(i int) {
-			clients.Go(func() {
-				r := httptest.NewRequest(http.MethodPost, "/", unread{t})
-				errs[i] = serve(echo.New().NewContext(r, httptest.NewRecorder()))
+	for _, test := range []struct {
+		name  string
+		queue int
+		act   func(c *crowd)
+		want  string
+	}{
+		{"a burst, in the order of its coming", 3, func(c *crowd) {
+			c.ask("a", "1", "2", "3", "4")
+			c.finish(4)
+		}, "1, 2, 3, 4"},
+		{"no room: the newest is worth more than the oldest", 1, func(c *crowd) {
+			c.ask("a", "1", "2", "3")
+			c.finish(2)
+		}, "1, not 2, 3"},
+		{"too long", 1, func(c *crowd) {
+			c.ask("a", "1", "2")
+			time.Sleep(2 * time.Second)
+			c.ask("a", "3")
+			c.finish(2)
+		}, "1, not 2, 3"},
+		{"overload: the newest first, and nobody for long", 5, func(c *crowd) {
+			c.ask("a", "1", "2")
+			time.Sleep(200 * time.Millisecond)
+			c.ask("a", "3", "4", "5")
+			c.finish(1)
+			time.Sleep(50 * time.Millisecond)
+			c.finish(2)
+		}, "1, 5, not 3, not 4, 2"},
+		{"a noisy tenant makes room", 4, func(c *crowd) {
+			c.ask("noisy", "1", "2", "3", "4", "5")
+			c.ask("quiet", "q")
+			c.ask("noisy", "6")
+			c.finish(5)
+		}, "1, not 2, not 3, 4, q, 5, 6"},
+		{"in one line with a noisy one: the control", 4, func(c *crowd) {
+			c.ask("one", "1", "2", "3", "4", "5", "q", "6")
+			c.finish(5)
+		}, "1, not 2, not 3, 4, 5, q, 6"},
+		{"tenants take turns", 6, func(c *crowd) {
+			c.ask("noisy", "1", "2", "3", "4")
+			c.ask("quiet", "q1", "q2")
+			c.finish(6)
+		}, "1, 2, q1, 3, q2, 4"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(t, test.queue)
+				test.act(c)
+				c.clients.Wait()
+				if got := strings.Join(c.order, ", "); got != test.want {
+					t.Errorf("%s; want %s", got, test.want)
+				}
 			})
-			synctest.Wait()
-		}
-		ask(0) // works
-		ask(1) // waits
-		ask(2) // finds the queue full
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		ask(3) // waits for the first to end
-		close(release)
-		clients.Wait()
-		for i, want := range []error{nil, pdp.ErrOverload, pdp.ErrOverload, nil} {
-			if errs[i] != want {
-				t.Errorf("request %d: %v, want %v", i, errs[i], want)
+		})
+	}
+}
+
+// Who is gone has no turn, and takes none from others.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 2)
+		c.ask("a", "1")
+		ctx, cancel := context.WithCancel(t.Context())
+		c.clients.Go(func() {
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", unread{t})
+			if err := c.serve(echo.New().NewContext(r, httptest.NewRecorder())); !errors.Is(err, pdp.ErrOverload) {
+				t.Error(err)
 			}
+		})
+		c.ask("a", "2")
+		cancel()
+		synctest.Wait()
+		c.finish(2)
+		c.clients.Wait()
+		if got := strings.Join(c.order, ", "); got != "1, 2" {
+			t.Error(got)
 		}
 	})
+}
+
+// A decision that is late is none, also of a method that does not look at the
+// time. What such a method says by itself is the control.
+func TestDeadline(t *testing.T) {
+	yes := &authzen.Decision{Decision: true}
+	for _, test := range []struct {
+		name string
+		call func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error)
+		want error
+	}{
+		{"in time", func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error) {
+			time.Sleep(time.Second)
+			return yes, nil
+		}, nil},
+		{"late, and allows", func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error) {
+			time.Sleep(3 * time.Second)
+			return yes, nil
+		}, pdp.ErrDeadline},
+		{"late, and gives up", func(ctx context.Context, _ *authzen.EvaluationRequest) (*authzen.Decision, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, pdp.ErrDeadline},
+		{"fails in time", func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error) {
+			return nil, fs.ErrNotExist
+		}, fs.ErrNotExist},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got, err := pdp.Within(2*time.Second, test.call)(t.Context(), nil)
+				if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) || (got == yes) != (test.want == nil) {
+					t.Errorf("%v, %v; want %v", got, err, test.want)
+				}
+			})
+			if test.name == "late, and allows" {
+				synctest.Test(t, func(t *testing.T) {
+					if got, err := test.call(t.Context(), nil); got != yes || err != nil {
+						t.Errorf("by itself: %v, %v", got, err)
+					}
+				})
+			}
+		})
+	}
 }
 
 // unread fails a test that reads it.
@@ -57,6 +210,50 @@ func (u unread) Read([]byte) (int, error) {
 	u.t.Error("the body was read")
 	return 0, nil
 }
+
+// Connections beyond the limit are accepted when others end.
+func TestConnections(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit int
+		waits bool
+	}{"one too many": {2, true}, "as many as may be: the control": {3, false}} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, pdp.Config{Limits: pdp.Limits{Connections: test.limit}})
+			connect := func() (net.Conn, *bufio.Reader) {
+				conn, err := net.Dial("tcp", strings.TrimPrefix(s.main, "http://"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { conn.Close() })
+				if _, err := io.WriteString(conn, "GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				return conn, bufio.NewReader(conn)
+			}
+			first, answer := connect()
+			for _, r := range []*bufio.Reader{answer, second(connect())} {
+				if _, err := r.ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+			}
+			third, answer := connect()
+			if err := third.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := answer.ReadString('\n'); errors.Is(err, os.ErrDeadlineExceeded) != test.waits {
+				t.Fatalf("the third: %v", err)
+			}
+			if err := errors.Join(first.Close(), third.SetReadDeadline(time.Now().Add(10*time.Second))); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := answer.ReadString('\n'); err != nil {
+				t.Errorf("the third, when there is room: %v", err)
+			}
+		})
+	}
+}
+
+func second[A, B any](_ A, b B) B { return b }
 
 // A tenant that asks too often is turned away, and no other is.
 func TestTenantRate(t *testing.T) {
@@ -78,6 +275,7 @@ func TestTenantRate(t *testing.T) {
 		{"/tenants/quiet" + authzen.PathEvaluation, aliceReads, "200 429 429"},
 		{authzen.PathAuthorize, aliceInAcme, "200 429 429"},
 		{authzen.PathSearchAction, aliceReads, "200 429 429"},
+		{authzen.PathApprovals, `{"request":` + strings.Replace(aliceInAcme, "acme", "third", 1) + `,"approval":{"template":"t"}}`, "400 429 429"},
 	} {
 		if got := statuses(test.path, test.body); got != test.want {
 			t.Errorf("%s: %s, want %s", test.path, got, test.want)

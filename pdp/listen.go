@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+
+	"golang.org/x/net/netutil"
 )
 
 type listeners struct {
@@ -30,7 +32,7 @@ func listen(c Config) (*listeners, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("admin listener: %w", err), main.Close())
 	}
-	l := &listeners{main, admin, config}
+	l := &listeners{netutil.LimitListener(main, orDefault(c.Limits.Connections, defaultConnections)), admin, config}
 	if err := l.check(c); err != nil {
 		l.close()
 		return nil, err

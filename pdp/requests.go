@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -36,7 +37,7 @@ func callerOf(c echo.Context, tenant string) approval.Caller {
 }
 
 // serveSubmit takes an Access Request.
-func serveSubmit(approvals *approval.Service, maxBody int64) echo.HandlerFunc {
+func serveSubmit(approvals *approval.Service, soon deadline, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
 		if err != nil {
@@ -46,19 +47,19 @@ func serveSubmit(approvals *approval.Service, maxBody int64) echo.HandlerFunc {
 		if err := decodeBody(c, maxBody, &submission); err != nil {
 			return err
 		}
-		return submit(c, approvals, tenant, &submission)
+		return submit(c, approvals, soon, tenant, &submission)
 	}
 }
 
 // serveApprovalRequest takes one in the tenant, actor, action, resource shape.
-func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service, maxBody int64) echo.HandlerFunc {
+func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service, limits *limiter, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var request authzen.ApprovalRequest
 		if err := decodeBody(c, maxBody, &request); err != nil {
 			return err
 		}
-		if !callerFrom(c.Request().Context()).mayAsk(request.Request.TenantID) {
-			return errForbidden
+		if err := limits.admit(c.Request().Context(), request.Request.TenantID); err != nil {
+			return err
 		}
 		if !engine.HasTenant(request.Request.TenantID) {
 			return evaluation.ErrUnknownTenant
@@ -67,14 +68,18 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 		if err != nil {
 			return err
 		}
-		return submit(c, approvals, request.Request.TenantID, submission)
+		return submit(c, approvals, limits.deadline, request.Request.TenantID, submission)
 	}
 }
 
 // submit answers with the task: 201 when it is decided already, else 202.
-func submit(c echo.Context, approvals *approval.Service, tenant string, submission *authzen.Submission) error {
+func submit(c echo.Context, approvals *approval.Service, soon deadline, tenant string, submission *authzen.Submission) error {
 	key := c.Request().Header.Get(headerIdempotencyKey)
-	task, err := approvals.Submit(c.Request().Context(), callerOf(c, tenant), key, submission)
+	var task *authzen.TaskResponse
+	err := soon.run(c.Request().Context(), func(ctx context.Context) (err error) {
+		task, err = approvals.Submit(ctx, callerOf(c, tenant), key, submission)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -138,7 +143,7 @@ func liftDeadlines(c echo.Context) error {
 }
 
 // serveCancel ends a task for the PEP that made it. The body is optional.
-func serveCancel(approvals *approval.Service, maxBody int64) echo.HandlerFunc {
+func serveCancel(approvals *approval.Service, soon deadline, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
 		if err != nil {
@@ -150,7 +155,11 @@ func serveCancel(approvals *approval.Service, maxBody int64) echo.HandlerFunc {
 				return err
 			}
 		}
-		task, err := approvals.Cancel(c.Request().Context(), callerOf(c, tenant), c.Param(paramID), why)
+		var task *authzen.TaskResponse
+		err = soon.run(c.Request().Context(), func(ctx context.Context) (err error) {
+			task, err = approvals.Cancel(ctx, callerOf(c, tenant), c.Param(paramID), why)
+			return err
+		})
 		if err != nil {
 			return err
 		}

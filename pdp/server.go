@@ -18,26 +18,26 @@ import (
 // mainRoutes of the main listener. What is below a tenant's path is decided by
 // the tenant's policies.
 func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, who *callers, limits *limiter, metadata authzen.Metadata, maxBody int64) {
-	flight, tenant := limits.inFlight, limits.perTenant
+	flight, tenant, soon := limits.inFlight, limits.perTenant, limits.deadline
 	evaluate, search, request := who.with(ScopeEvaluate), who.with(ScopeSearch), who.with(ScopeRequest)
 	for _, base := range []string{"", pathTenant} {
-		e.POST(base+authzen.PathEvaluation, handle(maxBody, engine.Evaluate), flight, evaluate, tenant)
-		e.POST(base+authzen.PathEvaluations, handle(maxBody, engine.Evaluations), flight, evaluate, tenant)
-		e.POST(base+authzen.PathSearchSubject, handle(maxBody, engine.SearchSubjects), flight, search, tenant)
-		e.POST(base+authzen.PathSearchResource, handle(maxBody, engine.SearchResources), flight, search, tenant)
-		e.POST(base+authzen.PathSearchAction, handle(maxBody, engine.SearchActions), flight, search, tenant)
+		e.POST(base+authzen.PathEvaluation, handle(maxBody, within(soon, engine.Evaluate)), evaluate, tenant, flight)
+		e.POST(base+authzen.PathEvaluations, handle(maxBody, within(soon, engine.Evaluations)), evaluate, tenant, flight)
+		e.POST(base+authzen.PathSearchSubject, handle(maxBody, within(soon, engine.SearchSubjects)), search, tenant, flight)
+		e.POST(base+authzen.PathSearchResource, handle(maxBody, within(soon, engine.SearchResources)), search, tenant, flight)
+		e.POST(base+authzen.PathSearchAction, handle(maxBody, within(soon, engine.SearchActions)), search, tenant, flight)
 
-		e.POST(base+authzen.PathRequests, serveSubmit(approvals, maxBody), request, tenant)
+		e.POST(base+authzen.PathRequests, serveSubmit(approvals, soon, maxBody), request, tenant, flight)
 		e.GET(base+authzen.PathRequests+"/:"+paramID, serveTask(approvals), request, tenant)
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
-			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, maxBody), request, tenant)
+			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, soon, maxBody), request, tenant, flight)
 		}
 		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine))
 		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
 		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata))
 	}
-	e.POST(authzen.PathAuthorize, handle(maxBody, authorize(engine, limits)), flight, evaluate)
-	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, maxBody), request, tenant)
+	e.POST(authzen.PathAuthorize, handle(maxBody, within(soon, authorize(engine, limits))), evaluate, flight)
+	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, limits, maxBody), request, flight)
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }
 
@@ -118,6 +118,7 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:      15 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }
