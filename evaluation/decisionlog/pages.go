@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
 )
 
 // The layout of a bbolt file, version 2. Numbers are in the order of the host.
@@ -43,11 +44,21 @@ type element struct {
 	bucket     bool   // whether value is a bucket
 }
 
-// pages walks the pages of a file that is at rest.
+// pages walks the pages of a file that is at rest. Where pages follow each other
+// in the file as they do in the tree, as most do in a file that only grows, it
+// reads many at once.
 type pages struct {
 	file io.ReaderAt
 	seen []bool // by page id, up to the high-water mark
+
+	next     uint64 // the page behind the one that was read last
+	ahead    []byte // what has been read of the file
+	aheadAt  uint64 // the page that it begins with
+	elements []element
 }
+
+// readAhead is how many pages are read at once.
+const readAhead = 64
 
 // checkPages reports the first fault in the page tree of a bbolt file of the
 // given size: a page that is missing, not what its parent says, used twice, or
@@ -122,9 +133,16 @@ func (p *pages) walk(id uint64, low, high []byte, root bool) error {
 	if err != nil {
 		return err
 	}
-	elements, err := parse(page)
+	leaf := !root && binary.NativeEndian.Uint16(page[8:]) == leafPage
+	if !leaf { // what is below it is read while it is used
+		page = bytes.Clone(page)
+	}
+	elements, err := parse(page, p.elements[:0])
 	if err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
+	}
+	if p.elements = elements; !leaf {
+		p.elements = nil
 	}
 	if err := ordered(elements, low, high); err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
@@ -158,7 +176,7 @@ func (p *pages) bucket(value []byte) error {
 	if id := binary.NativeEndian.Uint64(value); id != 0 {
 		return p.walk(id, nil, nil, false)
 	}
-	elements, err := parse(value[bucketHeader:])
+	elements, err := parse(value[bucketHeader:], nil)
 	if err != nil {
 		return fmt.Errorf("inline bucket: %w", err)
 	}
@@ -170,13 +188,14 @@ func (p *pages) bucket(value []byte) error {
 	return ordered(elements, nil, nil)
 }
 
-// read returns a page with its overflow, which no other page may have.
+// read returns a page with its overflow, which no other page may have. It is
+// good until the next is read.
 func (p *pages) read(id uint64) ([]byte, error) {
 	if id < 2 || id >= uint64(len(p.seen)) {
 		return nil, fmt.Errorf("page %d does not exist", id)
 	}
-	page := make([]byte, pageSize)
-	if _, err := p.file.ReadAt(page, int64(id)*pageSize); err != nil {
+	page, err := p.bytes(id, 1)
+	if err != nil {
 		return nil, err
 	}
 	more := uint64(binary.NativeEndian.Uint32(page[12:]))
@@ -192,16 +211,32 @@ func (p *pages) read(id uint64) ([]byte, error) {
 		}
 		p.seen[i] = true
 	}
+	p.next = id + more + 1
 	if more == 0 {
 		return page, nil
 	}
-	page = append(page, make([]byte, more*pageSize)...)
-	_, err := p.file.ReadAt(page[pageSize:], int64(id+1)*pageSize)
-	return page, err
+	return p.bytes(id, 1+more)
 }
 
-// parse returns the elements of a page, all of which are inside it.
-func parse(page []byte) ([]element, error) {
+// bytes returns count pages of the file, from that of an id.
+func (p *pages) bytes(id, count uint64) ([]byte, error) {
+	if id < p.aheadAt || id+count > p.aheadAt+uint64(len(p.ahead))/pageSize {
+		want := count
+		if id == p.next {
+			want = max(count, min(readAhead, uint64(len(p.seen))-id))
+		}
+		p.aheadAt, p.ahead = id, slices.Grow(p.ahead[:0], int(want*pageSize))[:want*pageSize]
+		if _, err := p.file.ReadAt(p.ahead, int64(id)*pageSize); err != nil {
+			p.ahead = nil
+			return nil, err
+		}
+	}
+	return p.ahead[(id-p.aheadAt)*pageSize:][:count*pageSize], nil
+}
+
+// parse returns the elements of a page, all of which are inside it, in the
+// place of those in into.
+func parse(page []byte, into []element) ([]element, error) {
 	if len(page) < pageHeader {
 		return nil, fmt.Errorf("it has %d bytes", len(page))
 	}
@@ -214,12 +249,13 @@ func parse(page []byte) ([]element, error) {
 	if count*elementHeader > len(table) || flags == branchPage && count == 0 {
 		return nil, fmt.Errorf("it has %d elements", count)
 	}
-	elements := make([]element, count)
-	for i := range elements {
-		var err error
-		if elements[i], err = parseElement(table[i*elementHeader:], flags == leafPage); err != nil {
+	elements := slices.Grow(into, count)
+	for i := range count {
+		e, err := parseElement(table[i*elementHeader:], flags == leafPage)
+		if err != nil {
 			return nil, fmt.Errorf("element %d: %w", i, err)
 		}
+		elements = append(elements, e)
 	}
 	return elements, nil
 }
