@@ -6,6 +6,9 @@
 # make prove    the index, searches, the corpus, the planted bugs, the limits and the tenants, at full length
 # make reload   10,000 reloads under load, every hardship of a store, 200 edits of each kind
 # make faults   kills, power cuts, I/O faults and tampering, at full length (needs strace)
+# make overload three times as much as can be answered, and a noisy tenant
+# make slow     thousands of clients that do not go on
+# make soak DURATION=…  half of what can be answered, for long
 # make crash    kill the program many times, with decisions and approvals in flight
 # make reproducible  build twice, in two directories, and compare
 # make sbom     what is in the binary, as CycloneDX
@@ -14,10 +17,11 @@
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME   ?= 10m
 N          ?= 100000
+DURATION   ?= 30m
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build run test check interop differential prove reload faults crash reproducible sbom fuzz bench clean
+.PHONY: build run test check interop differential prove reload faults overload slow soak crash reproducible sbom fuzz bench clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
@@ -50,6 +54,15 @@ reload:
 faults:
 	go test ./evaluation/decisionlog -count=1 -v -timeout 8h -run 'TestKillAnywhere|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations|TestSlowReader' \
 		-kills 10000 -images 100000 -faults 200 -mutations 1000 -slow 60s
+
+overload:
+	go test ./conformance -count=1 -v -timeout 30m -run 'TestOverload|TestNoisyTenant' -overload.duration 60s
+
+slow:
+	go test ./conformance -count=1 -v -timeout 30m -run 'TestSlowClients' -slow.duration 30s
+
+soak:
+	go test ./conformance -count=1 -v -timeout 0 -run 'TestSoak' -soak.duration $(DURATION)
 
 crash:
 	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50

@@ -21,7 +21,7 @@ var (
 // Limits bound what the service takes on. A zero is the default.
 type Limits struct {
 	Connections int           // to the main listener; 4096. Others wait to be accepted
-	InFlight    int           // requests that are worked on at once; 1024
+	InFlight    int           // requests that are worked on at once; 256
 	Queue       int           // requests that wait for that; 4096
 	Wait        time.Duration // for how long at most; 1 s
 	TenantRate  float64       // requests of one tenant a second, over one second; 0 is any number
@@ -49,7 +49,7 @@ const maxTenants = 10_000
 
 func newLimiter(l Limits) *limiter {
 	return &limiter{
-		turns:    turns{free: orDefault(l.InFlight, 1024), room: orDefault(l.Queue, 4096), wait: orDefault(l.Wait, time.Second)},
+		turns:    turns{free: orDefault(l.InFlight, 256), room: orDefault(l.Queue, 4096), wait: orDefault(l.Wait, time.Second)},
 		deadline: deadline(orDefault(l.Deadline, defaultDeadline)),
 		rate:     rate.Limit(l.TenantRate),
 		tenants:  map[string]*rate.Limiter{},

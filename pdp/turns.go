@@ -11,9 +11,10 @@ const (
 	// standing is how long requests may wait without a break before that is
 	// overload and no burst.
 	standing = 100 * time.Millisecond
-	// briefWait is for how long a request waits in overload: as long as others
-	// are answered at once, it is better asked again elsewhere.
-	briefWait = 10 * time.Millisecond
+	// overloadWait is for how long a request waits in overload. To wait costs
+	// nothing, and to be turned away nearly as much as to be answered; a
+	// connection whose request waits brings no other.
+	overloadWait = 250 * time.Millisecond
 )
 
 // Turns let so many requests be worked on at once. The others wait, each
@@ -21,9 +22,9 @@ const (
 // more than others waits longer than they do. When there is no room left, a
 // newcomer takes the place of who has waited longest in the longest line.
 //
-// In overload the newest of a line is next, and nobody waits long. Who asks
-// then is answered soon or turned away soon; in the order of their coming all
-// would be answered too late (CoDel, with adaptive LIFO).
+// In overload the newest of a line is next, and nobody waits long: some are
+// answered as soon as ever. In the order of their coming all would be answered
+// too late (CoDel, with adaptive LIFO).
 type turns struct {
 	room int           // for requests that wait
 	wait time.Duration // for how long at most
@@ -94,7 +95,7 @@ func (t *turns) join(tenant string) (*line, *list.Element, time.Duration) {
 		t.call(longest, longest.Front(), false)
 	}
 	if t.overload() {
-		return l, place, min(briefWait, t.wait)
+		return l, place, min(overloadWait, t.wait)
 	}
 	return l, place, t.wait
 }

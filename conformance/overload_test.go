@@ -1,0 +1,162 @@
+package conformance_test
+
+import (
+	"flag"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+var overloadDuration = flag.Duration("overload.duration", time.Second, "how long TestOverload is asked too much")
+
+const (
+	// overloadPart is how long a round of one kind takes. They take turns, so that
+	// what else the machine does meets all alike.
+	overloadPart = 5 * time.Second
+	// overloadPEPs are more than are worked on at once, and fewer than the service
+	// has connections for.
+	overloadPEPs = 3000
+	// overloadFactor is how many times as much is asked as can be answered.
+	overloadFactor = 3
+	// enoughOverload is from how long on the figures have to be those promised.
+	enoughOverload = 30 * time.Second
+)
+
+// Promised for overload: of what can be decided in a second, against what takes
+// how long when half as much is asked.
+const (
+	minGoodput  = 0.9
+	maxSlower   = 3.0
+	maxNoise    = 1.5
+	maxRecovery = 2 * time.Second
+)
+
+// An overloaded service is what was measured of it.
+type overloaded struct {
+	full, half, over flow
+	recovery         time.Duration // the longest until it was as fast as at half load
+}
+
+// overload asks a service as much as it can answer, half of that, and then
+// three times as much, in turns.
+func overload(t *testing.T, s *server, duration time.Duration) *overloaded {
+	t.Helper()
+	var o overloaded
+	for left := duration; left > 0; left -= overloadPart {
+		part := min(left, overloadPart)
+		full := newStream(s, "", 0).saturate(64, part/2)
+		o.full.add(full)
+		half := newStream(s, "", full.goodput()/2)
+		normal := half.run(part)
+		o.half.add(normal)
+		over := newStream(s, "", overloadFactor*full.goodput())
+		over.peps = overloadPEPs
+		o.over.add(over.run(part))
+		o.recovery = max(o.recovery, settled(half.run(part), maxSlower*float64(normal.p(99))))
+	}
+	for _, f := range []*flow{&o.full, &o.half, &o.over} {
+		f.clean(t)
+	}
+	t.Logf("as much as can be: %v", &o.full)
+	t.Logf("half of that:      %v", &o.half)
+	t.Logf("%d times that:      %v", overloadFactor, &o.over)
+	t.Logf("decided %.2f of what can be, p99 %.1f times that at half load, as fast again after %v",
+		o.goodput(), o.slower(), o.recovery.Round(time.Millisecond))
+	return &o
+}
+
+// goodput is how much of what could be decided was.
+func (o *overloaded) goodput() float64 { return o.over.goodput() / o.full.goodput() }
+
+// slower is how many times as long the slowest hundredth took.
+func (o *overloaded) slower() float64 { return float64(o.over.p(99)) / float64(o.half.p(99)) }
+
+// settled is how long it took until no more than a hundredth of the answers of
+// any quarter of a second took longer than normal.
+func settled(f *flow, normal float64) time.Duration {
+	const window = 250 * time.Millisecond
+	if len(f.answers) == 0 {
+		return f.took
+	}
+	start, last := f.answers[0].due, time.Duration(0)
+	slow, all := map[time.Duration]int{}, map[time.Duration]int{}
+	for _, a := range f.answers {
+		w := a.due.Sub(start) / window
+		all[w]++
+		if float64(a.took) > normal {
+			slow[w]++
+		}
+	}
+	for w := range all {
+		if slow[w]*100 > all[w] && (w+1)*window > last {
+			last = (w + 1) * window
+		}
+	}
+	return last
+}
+
+// L2: asked three times as much as it can answer, the service answers as much as
+// ever, soon, and says to the others when to ask again. The control has no
+// limit: everything is begun, and takes long.
+func TestOverload(t *testing.T) {
+	limited := overload(t, serve(t, "certification", "--max-in-flight", "64"), *overloadDuration)
+	if limited.over.shed == 0 {
+		t.Error("nobody was turned away: that was no overload")
+	}
+	lifted := overload(t, serve(t, "certification", "--max-in-flight", "1000000"), *overloadDuration)
+	if *overloadDuration < enoughOverload {
+		return
+	}
+	if limited.over.p(50) >= lifted.over.p(50) {
+		t.Errorf("half of the answers took up to %v, and %v without a limit", limited.over.p(50), lifted.over.p(50))
+	}
+	if limited.goodput() < minGoodput || limited.slower() > maxSlower || limited.recovery > maxRecovery {
+		t.Errorf("promised are %.2f, %.1f times and %v", minGoodput, maxSlower, maxRecovery)
+	}
+}
+
+// L2: a tenant that asks three times as much as can be answered makes others
+// wait no longer than if it kept to its rate. The control has one line and one
+// rate for both.
+func TestNoisyTenant(t *testing.T) {
+	capacity := newStream(serve(t, "certification"), "", 0).saturate(64, min(*overloadDuration, overloadPart)).goodput()
+	s := serve(t, "certification", "--tenant-rate", strconv.Itoa(int(capacity/2)))
+	apart, shed := noise(t, s, "quiet", capacity)
+	together, _ := noise(t, s, "noisy", capacity)
+	t.Logf("p99 beside noise is %.2f of that beside another tenant; %.2f as a part of the noise; %d turned away", apart, together, shed)
+	if shed > 0 {
+		t.Errorf("of the quiet tenant %d were turned away", shed)
+	}
+	if apart > maxNoise && *overloadDuration >= enoughOverload {
+		t.Errorf("p99 beside noise is more than %.1f of the usual", maxNoise)
+	}
+}
+
+// noise asks as a tenant, beside one that keeps to its rate and beside one that
+// does not, and returns how much longer the slowest hundredth took, and how many
+// were turned away.
+func noise(t *testing.T, s *server, tenant string, capacity float64) (slower float64, shed int) {
+	t.Helper()
+	var usual, noisy flow
+	for left := *overloadDuration; left > 0; left -= overloadPart {
+		part := min(left, overloadPart)
+		usual.add(beside(s, tenant, capacity/20, capacity/2, part))
+		noisy.add(beside(s, tenant, capacity/20, overloadFactor*capacity, part))
+	}
+	usual.clean(t)
+	noisy.clean(t)
+	t.Logf("%s, usual: %v", tenant, &usual)
+	t.Logf("%s, noise: %v", tenant, &noisy)
+	return float64(noisy.p(99)) / float64(usual.p(99)), noisy.shed
+}
+
+// beside asks as a tenant and as the noisy one, and returns what became of the
+// first.
+func beside(s *server, tenant string, rate, noise float64, duration time.Duration) (f *flow) {
+	var streams sync.WaitGroup
+	streams.Go(func() { newStream(s, "noisy", noise).run(duration) })
+	streams.Go(func() { f = newStream(s, tenant, rate).run(duration) })
+	streams.Wait()
+	return f
+}
