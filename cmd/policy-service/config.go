@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"text/tabwriter"
 
@@ -13,7 +14,8 @@ import (
 )
 
 type configCmd struct {
-	Show configShowCmd `cmd:"" help:"Print what is set for serve, and where. It takes serve's flags."`
+	Show   configShowCmd   `cmd:"" help:"Print what is set for serve, and where. It takes serve's flags."`
+	Schema configSchemaCmd `cmd:"" help:"Print the JSON Schema of the configuration file."`
 }
 
 type configShowCmd struct {
@@ -30,6 +32,9 @@ type setting struct {
 }
 
 const notSet = "default"
+
+// password is one in a URL, with what is before it.
+var password = regexp.MustCompile(`(://[^/?#@\s":]*):[^/?#@\s"]*@`)
 
 // Run prints the settings. What cannot be one was refused before.
 func (c *configShowCmd) Run(ctx *kong.Context) error {
@@ -55,7 +60,7 @@ func (c *configShowCmd) Run(ctx *kong.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Key, err)
 		}
-		s.Value = bytes.TrimSpace(value)
+		s.Value = password.ReplaceAll(bytes.TrimSpace(value), []byte("$1:***@"))
 		if flag.Tag.Has("secret") && flag.Target.String() != "" {
 			s.Value = jsontext.Value(`"***"`)
 		}

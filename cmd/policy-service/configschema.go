@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/pdp"
+)
+
+type configSchemaCmd struct{}
+
+// Run prints the JSON Schema of the configuration file, for editors.
+func (c *configSchemaCmd) Run(ctx *kong.Context) error {
+	text, err := configSchemaText(settings(ctx.Model))
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(text)
+	return err
+}
+
+// configSchemaText is the JSON of configSchema.
+func configSchemaText(flags []*kong.Flag) ([]byte, error) {
+	text, err := json.Marshal(configSchema(flags), json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		return nil, fmt.Errorf("encode schema: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+// A schema is a JSON Schema (draft 2020-12), of what configuration files have.
+type schema struct {
+	Version              string             `json:"$schema,omitzero"`
+	Title                string             `json:"title,omitzero"`
+	Description          string             `json:"description,omitzero"`
+	Type                 string             `json:"type"`
+	Enum                 []string           `json:"enum,omitempty"`
+	Pattern              string             `json:"pattern,omitzero"`
+	Items                *schema            `json:"items,omitzero"`
+	Properties           map[string]*schema `json:"properties,omitempty"`
+	AdditionalProperties *bool              `json:"additionalProperties,omitzero"`
+}
+
+// configSchema is that of a file of the settings: each is of the type that its
+// flag has, and there are no others.
+func configSchema(flags []*kong.Flag) *schema {
+	root := object()
+	root.Version, root.Title = "https://json-schema.org/draft/2020-12/schema", "Configuration file of policy-service serve"
+	for _, flag := range flags {
+		above, name := root, configKey(flag)
+		if group, rest, found := strings.Cut(name, "."); found {
+			if above.Properties[group] == nil {
+				above.Properties[group] = object()
+			}
+			above, name = above.Properties[group], rest
+		}
+		s := schemaOf(flag.Target.Type())
+		if s.Description = flag.Help; flag.Enum != "" {
+			s.Enum = strings.Split(flag.Enum, ",")
+		}
+		above.Properties[name] = s
+	}
+	return root
+}
+
+func object() *schema {
+	return &schema{Type: "object", Properties: map[string]*schema{}, AdditionalProperties: new(bool)}
+}
+
+// durations are as Go writes them.
+const durations = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+
+// schemaOf is that of a value of a type, by its names in YAML.
+func schemaOf(t reflect.Type) *schema {
+	switch t {
+	case reflect.TypeFor[time.Duration]():
+		return &schema{Type: "string", Pattern: durations}
+	case reflect.TypeFor[decisionlog.Durability]():
+		return &schema{Type: "string", Enum: []string{decisionlog.Strict.String(), decisionlog.Batched.String()}}
+	case reflect.TypeFor[decisionlog.Period]():
+		return &schema{Type: "string", Pattern: ".+/.*"}
+	case reflect.TypeFor[pdp.Scope]():
+		return &schema{Type: "string", Enum: []string{
+			string(pdp.ScopeEvaluate), string(pdp.ScopeSearch), string(pdp.ScopeRequest), string(pdp.ScopeAdmin), string(pdp.ScopeAudit),
+		}}
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return &schema{Type: "boolean"}
+	case reflect.Int, reflect.Int64:
+		return &schema{Type: "integer"}
+	case reflect.Float64:
+		return &schema{Type: "number"}
+	case reflect.Pointer:
+		return schemaOf(t.Elem())
+	case reflect.Slice:
+		return &schema{Type: "array", Items: schemaOf(t.Elem())}
+	case reflect.Struct:
+		s := object()
+		s.add(t)
+		return s
+	}
+	return &schema{Type: "string"}
+}
+
+// add adds the members of a struct, and of those that are inline in it.
+func (s *schema) add(t reflect.Type) {
+	for field := range t.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if options == "inline" {
+			s.add(field.Type)
+		} else {
+			s.Properties[name] = schemaOf(field.Type)
+		}
+	}
+}
