@@ -5,7 +5,7 @@
 # make differential N=…  N random cases against the official Cedar engine (needs node)
 # make prove    the index, searches, the corpus, the planted bugs, the limits and the tenants, at full length
 # make reload   10,000 reloads under load, every hardship of a store, 200 edits of each kind
-# make faults   kills, power cuts, I/O faults and tampering, at full length (needs strace)
+# make faults   kills, power cuts, I/O faults and tampering, at full length (needs strace), in less than an hour on two cores
 # make overload three times as much as can be answered, and a noisy tenant
 # make slow     thousands of clients that do not go on
 # make soak DURATION=…  half of what can be answered, for long
@@ -52,8 +52,9 @@ reload:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestReload|TestHardship|TestEdits' -reload.swaps 10000 -reload.mutant -edits 200
 
 faults:
-	go test ./evaluation/decisionlog -count=1 -v -timeout 8h -run 'TestKillAnywhere|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations|TestSlowReader' \
-		-kills 10000 -images 100000 -faults 200 -mutations 1000 -slow 60s
+	go test ./evaluation/decisionlog -count=1 -v -parallel 8 -timeout 8h -run 'TestKillAnywhere|TestKillLoses|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations' \
+		-kills 10000 -images 100000 -faults 200 -mutations 1000
+	go test ./evaluation/decisionlog -count=1 -v -run TestSlowReader -slow 60s
 
 overload:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestOverload|TestNoisyTenant' -overload.duration 60s

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -28,26 +29,26 @@ var (
 // has 232 entries.
 type mutation struct {
 	name   string
-	change func(t *testing.T, r *rand.Rand, dir string)
+	change func(t *testing.T, r *rand.Rand, dir, root string) // root has other and older logs
 }
 
 // changeEntries applies a change to the entries of some segment.
-func changeEntries(change func(r *rand.Rand, b *bbolt.Bucket, first int) error) func(*testing.T, *rand.Rand, string) {
-	return func(t *testing.T, r *rand.Rand, dir string) {
+func changeEntries(change func(r *rand.Rand, b *bbolt.Bucket, first int) error) func(*testing.T, *rand.Rand, string, string) {
+	return func(t *testing.T, r *rand.Rand, dir, _ string) {
 		n := r.IntN(4)
 		editFile(t, segments(t, dir)[n], func(entries, _ *bbolt.Bucket) error { return change(r, entries, 256*n) })
 	}
 }
 
 var mutationKinds = []mutation{
-	{"a bit of a live page", func(t *testing.T, r *rand.Rand, dir string) {
+	{"a bit of a live page", func(t *testing.T, r *rand.Rand, dir, _ string) {
 		path := segments(t, dir)[r.IntN(4)]
 		file := readFile(t, path)
 		at := bytes.Index(file, []byte(`{"index":`)) + r.IntN(2000) // lines, from the first of some page
 		file[at] ^= 1 << r.IntN(8)
 		writeFile(t, path, file)
 	}},
-	{"a file cut off", func(t *testing.T, r *rand.Rand, dir string) {
+	{"a file cut off", func(t *testing.T, r *rand.Rand, dir, _ string) {
 		path := segments(t, dir)[r.IntN(4)]
 		writeFile(t, path, readFile(t, path)[:r.IntN(64<<10)])
 	}},
@@ -68,29 +69,29 @@ var mutationKinds = []mutation{
 		i := first + r.IntN(100)
 		return b.Put(key(i+1+r.IntN(100)), bytes.Clone(b.Get(key(i))))
 	})},
-	{"another history without the key", func(t *testing.T, r *rand.Rand, dir string) {
-		restore(t, dir, r)
+	{"another history without the key", func(t *testing.T, r *rand.Rand, dir, root string) {
+		restore(t, r, dir, root)
 		if err := forge(dir, 1000+r.IntN(50)); err != nil {
 			t.Fatal(err)
 		}
 	}},
-	{"an older state", func(t *testing.T, r *rand.Rand, dir string) { restore(t, dir, r) }},
-	{"an empty log", func(t *testing.T, _ *rand.Rand, dir string) {
+	{"an older state", restore},
+	{"an empty log", func(t *testing.T, _ *rand.Rand, dir, _ string) {
 		if err := os.RemoveAll(filepath.Join(dir, "log")); err != nil {
 			t.Fatal(err)
 		}
 	}},
-	{"a segment of another log", func(t *testing.T, r *rand.Rand, dir string) {
+	{"a segment of another log", func(t *testing.T, r *rand.Rand, dir, root string) {
 		n := r.IntN(4)
 		path := segments(t, dir)[n]
-		writeFile(t, path, readFile(t, filepath.Join(dir, "..", "other", "log", filepath.Base(path))))
+		writeFile(t, path, readFile(t, filepath.Join(root, "other", "log", filepath.Base(path))))
 	}},
 }
 
-// restore puts back the log as it was at some multiple of 50 entries.
-func restore(t *testing.T, dir string, r *rand.Rand) {
+// restore puts back the log as it was before.
+func restore(t *testing.T, r *rand.Rand, dir, root string) {
 	t.Helper()
-	older := filepath.Join(dir, "..", "older", []string{"100", "300", "900"}[r.IntN(3)])
+	older := filepath.Join(root, "older", []string{"100", "300", "900"}[r.IntN(3)])
 	if err := os.RemoveAll(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
 	}
@@ -157,23 +158,26 @@ func TestMutations(t *testing.T) {
 	if err := discovered(t, filepath.Join(root, "copied")); err != nil {
 		t.Errorf("control: %v", err)
 	}
-	r := rand.New(rand.NewPCG(5, 6))
-	for _, kind := range mutationKinds {
-		found := 0
-		for range *mutations {
-			dir := filepath.Join(root, "mutated")
-			copyDir(t, whole, dir)
-			kind.change(t, r, dir)
-			if err := discovered(t, dir); err != nil {
-				found++
-			} else {
-				t.Errorf("%s is not found", kind.name)
+	for n, kind := range mutationKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(5, uint64(n)))
+			found := 0
+			for range *mutations {
+				dir := filepath.Join(root, "mutated", strconv.Itoa(n))
+				copyDir(t, whole, dir)
+				kind.change(t, r, dir, root)
+				if err := discovered(t, dir); err != nil {
+					found++
+				} else {
+					t.Error("it is not found")
+				}
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := os.RemoveAll(dir); err != nil {
-				t.Fatal(err)
-			}
-		}
-		t.Logf("%s: %d of %d found", kind.name, found, *mutations)
+			t.Logf("%d of %d found", found, *mutations)
+		})
 	}
 }
 
@@ -208,6 +212,9 @@ func makeHistory(t *testing.T, dir, older string, offset int) {
 		fill(t, l, int(l.Head().Size)+offset, size+offset)
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
+		}
+		for _, path := range segments(t, dir) {
+			writeFile(t, path, compact(t, path))
 		}
 		if older != "" && size < slices.Max(sizes) {
 			copyDir(t, dir, filepath.Join(older, map[int]string{100: "100", 300: "300", 900: "900"}[size]))

@@ -28,11 +28,10 @@ var children = map[string]func(dir string) error{
 	// It prunes only what it has not written itself.
 	"restless": func(dir string) error {
 		start := time.Now()
-		return restless(dir, 1<<40, func() decisionlog.Retention { return decisionlog.Retention{Age: time.Since(start) + time.Second} })
+		return restless(dir, decisionlog.Strict, 1<<40, func() decisionlog.Retention { return decisionlog.Retention{Age: time.Since(start) + time.Second} })
 	},
-	"brief": func(dir string) error {
-		return restless(dir, 600, func() decisionlog.Retention { return decisionlog.Retention{Bytes: 200 << 10} })
-	},
+	"brief": func(dir string) error { return brief(dir, decisionlog.Strict) },
+	"hasty": func(dir string) error { return brief(dir, decisionlog.Batched) },
 }
 
 const childEnv = "DECISIONLOG_TEST_CHILD"
@@ -91,8 +90,8 @@ func appendForever(dir string, durability decisionlog.Durability) error {
 // restless does all that a log does at once: it appends, begins segments,
 // signs checkpoints and prunes. It prints the id of each entry that was
 // accepted, and ends after that many.
-func restless(dir string, enough int64, keep func() decisionlog.Retention) error {
-	l, err := decisionlog.Open(dir, decisionlog.Config{SegmentBytes: 1})
+func restless(dir string, durability decisionlog.Durability, enough int64, keep func() decisionlog.Retention) error {
+	l, err := decisionlog.Open(dir, decisionlog.Config{Durability: durability, SegmentBytes: 1})
 	if err != nil {
 		return err
 	}
@@ -132,6 +131,18 @@ func restless(dir string, enough int64, keep func() decisionlog.Retention) error
 		}
 	}
 	return nil
+}
+
+// brief is restless for a while, and prunes by size.
+func brief(dir string, durability decisionlog.Durability) error {
+	return restless(dir, durability, 600, func() decisionlog.Retention { return decisionlog.Retention{Bytes: 200 << 10} })
+}
+
+// locked holds the start of programs back until it is released. A program has
+// the files of its parent, and their locks, until it has begun.
+func locked() (release func()) {
+	syscall.ForkLock.RLock()
+	return syscall.ForkLock.RUnlock
 }
 
 // killed runs a child until it has accepted enough entries, kills it, and

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -131,9 +132,15 @@ type disk struct {
 
 // An inode is a file, whatever its name.
 type inode struct {
-	synced  []byte
+	synced  content
 	pending []call
 	dir     bool
+}
+
+// A content is what a file has, without the zeros at its end that nobody wrote.
+type content struct {
+	bytes []byte
+	size  int
 }
 
 // now returns the names as the program sees them.
@@ -194,26 +201,27 @@ func (d *disk) sync(file *inode) {
 		return
 	}
 	for _, c := range file.pending {
-		file.synced = c.apply(file.synced, len(c.data))
+		c.apply(&file.synced, len(c.data))
 	}
 	file.pending = nil
 }
 
 // apply carries out the first n bytes of a write, or a change of size.
-func (c call) apply(content []byte, n int) []byte {
-	at := c.at
+func (c call) apply(to *content, n int) {
 	if c.name == "ftruncate" {
-		n = 0
-	} else if at < 0 {
-		at = int64(len(content))
+		to.size = int(c.at)
+		to.bytes = to.bytes[:min(len(to.bytes), to.size)]
+		return
 	}
-	if size := int(at) + n; c.name == "ftruncate" && size < len(content) {
-		return content[:size]
-	} else if size > len(content) {
-		content = append(content, make([]byte, size-len(content))...)
+	at := int(c.at)
+	if at < 0 {
+		at = to.size
 	}
-	copy(content[at:], c.data[:n])
-	return content
+	if until := at + n; until > len(to.bytes) {
+		to.bytes = append(to.bytes, make([]byte, until-len(to.bytes))...)
+		to.size = max(to.size, until)
+	}
+	copy(to.bytes[at:], c.data[:n])
 }
 
 const sector = 512
@@ -233,21 +241,24 @@ func (d *disk) crash(t *testing.T, r *rand.Rand, from, dir string) {
 			}
 			continue
 		}
-		content := bytes.Clone(file.synced)
+		left := content{bytes.Clone(file.synced.bytes), file.synced.size}
 		for _, c := range file.pending {
 			switch n := len(c.data); r.IntN(3) {
 			case 0:
-				content = c.apply(content, n)
+				c.apply(&left, n)
 			case 1:
 				if c.name != "ftruncate" {
-					content = c.apply(content, min(n, r.IntN(n/sector+1)*sector))
+					c.apply(&left, min(n, r.IntN(n/sector+1)*sector))
 				}
 			}
 		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		writeFile(t, path, content)
+		writeFile(t, path, left.bytes)
+		if err := os.Truncate(path, int64(left.size)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -283,41 +294,73 @@ func survived(t *testing.T, dir string, ids []string) error {
 // TestPowerLoss records every call by which a log changes its files, and cuts
 // the power between any two of them: what was not flushed may be there, not be
 // there, or be there in part. The log opens all the same, verifies, and has
-// every entry that was accepted by then. The control is a disk that says it
-// has flushed and has not.
+// every entry that was accepted by then. One control is a disk that says it
+// has flushed and has not, the other a log that accepts before it flushes.
 func TestPowerLoss(t *testing.T) {
 	tracer := strace(t)
 	dir := filepath.Join(t.TempDir(), "state")
 	calls := trace(t, tracer, "brief", dir)
-	bad := powerLosses(t, calls, dir, false)
-	if len(bad) > 0 {
-		t.Errorf("%d of %d images are bad, the first: %v", len(bad), *images, bad[0])
+	controls := max(*images/10, 40)
+	var bad, lying, hasty losses
+	t.Run("images", func(t *testing.T) {
+		bad.count(t, "flushed", *images, calls, dir, disk{})
+		lying.count(t, "control: a disk that lies", controls, calls, dir, disk{noSync: true})
+		early := filepath.Join(t.TempDir(), "state")
+		hasty.count(t, "control: accepted before it is flushed", controls, trace(t, tracer, "hasty", early), early, disk{})
+	})
+	if len(bad.faults) > 0 {
+		t.Errorf("%d of %d images are bad, the first: %v", len(bad.faults), *images, bad.faults[0])
 	}
-	control := powerLosses(t, calls, dir, true)
-	if 2*len(control) < *images {
-		t.Errorf("control: %d of %d images of a disk that lies are bad, want more", len(control), *images)
+	if 5*len(lying.faults) < 4*controls {
+		t.Errorf("control: %d of %d images of a disk that lies are bad, want more", len(lying.faults), controls)
 	}
-	t.Logf("%d calls, %d images: %d bad; on a disk that lies %d bad", len(calls), *images, len(bad), len(control))
+	if 5*len(hasty.faults) < 4*controls {
+		t.Errorf("control: %d of %d images of a log that accepts too early are bad, want more", len(hasty.faults), controls)
+	}
+	t.Logf("%d calls, %d images: %d bad; of %d each, on a disk that lies %d bad, accepted before it is flushed %d bad",
+		len(calls), *images, len(bad.faults), controls, len(lying.faults), len(hasty.faults))
 }
 
-// powerLosses returns what is wrong with the images.
-func powerLosses(t *testing.T, calls []call, dir string, noSync bool) (bad []error) {
+// losses are what is wrong with images of a disk.
+type losses struct {
+	mu     sync.Mutex
+	faults []error
+}
+
+// imagesAtOnce is how many images are made of one pass through the calls.
+const imagesAtOnce = 2500
+
+// count adds what is wrong with that many images, in tests of their own.
+func (l *losses) count(t *testing.T, name string, images int, calls []call, dir string, empty disk) {
+	for n := 0; n < images; n += imagesAtOnce {
+		t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+			t.Parallel()
+			d := empty
+			d.names = map[string]*inode{filepath.Dir(dir): {dir: true}}
+			found := powerLosses(t, rand.New(rand.NewPCG(11, uint64(n))), calls, dir, &d, min(imagesAtOnce, images-n))
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.faults = append(l.faults, found...)
+		})
+	}
+}
+
+// powerLosses makes images of a disk, and returns what is wrong with them.
+func powerLosses(t *testing.T, r *rand.Rand, calls []call, dir string, d *disk, images int) (bad []error) {
 	t.Helper()
-	r := rand.New(rand.NewPCG(11, 12))
 	cuts := make(map[int]int)
-	for range *images {
+	for range images {
 		cuts[r.IntN(len(calls))]++
 	}
-	d := &disk{names: map[string]*inode{filepath.Dir(dir): {dir: true}}, noSync: noSync}
+	image := filepath.Join(t.TempDir(), "image")
 	var ids []string
 	for i, c := range calls {
-		if strings.HasPrefix(c.path, "pipe:") || strings.HasPrefix(c.path, "/dev/") {
-			ids = append(ids, strings.Fields(string(c.data))...)
-		} else if strings.HasPrefix(c.path, dir) {
+		if strings.HasPrefix(c.path, dir) {
 			d.do(c)
+		} else if strings.HasPrefix(c.path, "pipe:") {
+			ids = append(ids, strings.Fields(string(c.data))...)
 		}
 		for range cuts[i] {
-			image := filepath.Join(t.TempDir(), "image")
 			d.crash(t, r, dir, image)
 			if err := survived(t, image, ids); err != nil {
 				bad = append(bad, fmt.Errorf("after call %d, %s %s: %w", i, c.name, filepath.Base(c.path), err))

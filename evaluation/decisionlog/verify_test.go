@@ -213,7 +213,7 @@ func TestDamagedFile(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, _ := makeLog(t, 40)
-			if err := os.WriteFile(segmentPath(dir), tt.change(compact(t, dir)), 0o600); err != nil {
+			if err := os.WriteFile(segmentPath(dir), tt.change(compact(t, segmentPath(dir))), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			_, err := decisionlog.Verify(t.Context(), dir)
@@ -226,13 +226,10 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// compact returns the segment in dir without the room at its end.
-func compact(t testing.TB, dir string) []byte {
+// compact returns a segment without the room at its end.
+func compact(t testing.TB, path string) []byte {
 	t.Helper()
-	file, err := os.ReadFile(segmentPath(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := readFile(t, path)
 	high := max(binary.NativeEndian.Uint64(file[16+40:]), binary.NativeEndian.Uint64(file[4096+16+40:]))
 	return file[:high*4096]
 }
@@ -241,7 +238,7 @@ func compact(t testing.TB, dir string) []byte {
 // or else changes nothing; none brings the process down.
 func TestEveryByte(t *testing.T) {
 	dir, _ := makeLog(t, 60)
-	file := compact(t, dir)
+	file := compact(t, segmentPath(dir))
 	want, err := decisionlog.Verify(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
