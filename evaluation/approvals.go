@@ -22,6 +22,7 @@ type Approvals interface {
 // asked is one request to decide, and what it is decided by.
 type asked struct {
 	snapshot *Snapshot
+	shadow   *Snapshots // which decides, too, and is not heeded; nil for none
 	time     time.Time
 	call     Call
 	item     string // what the ids of its obligations begin with, in a batch
@@ -63,6 +64,7 @@ func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
 		return nil, fmt.Errorf("use approval: %w", err)
 	}
 	outcome.Approval = standing.Approval
+	outcome.Shadow = e.decideShadow(ctx, a, standing.Approval)
 	prefix(outcome.Obligations, a.item)
 	if err := e.offer(a, outcome); err != nil {
 		return nil, err

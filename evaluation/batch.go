@@ -24,8 +24,9 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 		return nil, err
 	}
 	ctx = identified(ctx)
+	shadow := e.shadow.Load()
 	b := batch{describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
-		return e.decide(ctx, asked{snapshot: s, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), request: r})
+		return e.decide(ctx, asked{snapshot: s, shadow: shadow, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), request: r})
 	}}
 	if err := b.decideAll(ctx, req); err != nil {
 		return nil, err

@@ -62,6 +62,9 @@ type Engine struct {
 	current   atomic.Pointer[Snapshots]
 	status    atomic.Pointer[Status]
 	reloading sync.Mutex
+
+	shadow       atomic.Pointer[Snapshots] // nil without one
+	shadowStatus atomic.Pointer[Status]
 }
 
 // NewEngine returns an engine that records in log. It decides nothing until
@@ -127,7 +130,7 @@ func (e *Engine) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (
 		return nil, err
 	}
 	ctx = identified(ctx)
-	outcome, err := e.decide(ctx, asked{snapshot: s, time: start, call: callFrom(ctx), request: req})
+	outcome, err := e.decide(ctx, asked{snapshot: s, shadow: e.shadow.Load(), time: start, call: callFrom(ctx), request: req})
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,9 @@ type Explanation struct {
 	Withheld []Withheld `json:"withheld,omitempty"`
 	// Suggestions say what would change a denial, the surest first.
 	Suggestions []Suggestion `json:"suggestions,omitempty"`
+	// Shadow is what the shadow store decided of a logged request; nil where
+	// there was none.
+	Shadow *decisionlog.Shadow `json:"shadow,omitzero"`
 }
 
 // A Determining is a policy that determined a decision.

@@ -102,6 +102,7 @@ func (s *Snapshot) ExplainLogged(l *Logged) (*Explanation, error) {
 		return nil, fmt.Errorf("decision %s: %w: it is %t by %q, and was %t by %q",
 			l.ID, ErrOtherwise, e.Decision, e.determining(), l.Decision, l.Policies)
 	}
+	e.Shadow = l.Shadow
 	return e, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
 // How much of an explanation fits on a screen.
@@ -26,11 +28,7 @@ func (e *Explanation) Text(w io.Writer) error {
 // String returns what [Explanation.Text] writes.
 func (e *Explanation) String() string {
 	var p page
-	word := "deny"
-	if e.Decision {
-		word = "allow"
-	}
-	p.line(0, "%s (%s, %s, %s)", word, e.Principal, e.Action, e.Resource)
+	p.line(0, "%s (%s, %s, %s)", decisionWord(e.Decision), e.Principal, e.Action, e.Resource)
 	p.line(1, "%s", e.Because)
 	p.determining(e)
 	p.overruled(e)
@@ -40,6 +38,7 @@ func (e *Explanation) String() string {
 	p.ignored(e)
 	p.withheld(e)
 	p.suggestions(e)
+	p.shadow(e)
 	return p.String()
 }
 
@@ -193,4 +192,20 @@ func shortened(text string) string {
 		return text
 	}
 	return string([]rune(text)[:shownText-1]) + "…"
+}
+
+// shadow says what was decided beside, and not given.
+func (p *page) shadow(e *Explanation) {
+	if e.Shadow == nil {
+		return
+	}
+	p.section("shadow "+e.Shadow.Revision, 1, 1)
+	p.line(1, "%s, which nobody was told: %s", decisionWord(e.Shadow.Decision), cause(&decisionlog.Result{}, &e.Shadow.Result))
+}
+
+func decisionWord(allowed bool) string {
+	if allowed {
+		return "allow"
+	}
+	return "deny"
 }

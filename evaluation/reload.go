@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -41,55 +42,78 @@ type Status struct {
 	TookUS   int64     `json:"took_us,omitzero"`   // microseconds
 }
 
-// Status returns the engine's status.
-func (e *Engine) Status() Status {
-	if s := e.status.Load(); s != nil {
-		return *s
+// A seat is where a policy store takes its place: in force, or beside the one
+// that is, as its shadow.
+type seat struct {
+	store     string // what the log calls the store; "" where it comes into force
+	snapshots *atomic.Pointer[Snapshots]
+	status    *atomic.Pointer[Status]
+}
+
+const shadowStore = "shadow"
+
+func (e *Engine) inForce() seat { return seat{"", &e.current, &e.status} }
+func (e *Engine) beside() seat  { return seat{shadowStore, &e.shadow, &e.shadowStatus} }
+
+func (s seat) get() Status {
+	if status := s.status.Load(); status != nil {
+		return *status
 	}
 	return Status{}
 }
+
+// Status returns the engine's status.
+func (e *Engine) Status() Status { return e.inForce().get() }
 
 // Reload compiles a policy store and puts it into force, or leaves in force
 // what is. Either way the attempt is an entry of the log, and it is there
 // before the first request is decided by the new policies.
 func (e *Engine) Reload(ctx context.Context, c Change) (Status, error) {
+	return e.reload(ctx, e.inForce(), c)
+}
+
+func (e *Engine) reload(ctx context.Context, to seat, c Change) (Status, error) {
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
 	start := e.config.Now().UTC()
 	s, err := CompileStore(c.Archive)
-	if err == nil {
+	if err == nil && to.store == "" {
 		err = e.guard(s, c.Shrink)
 	}
 	if err == nil {
 		err = e.keep(s)
 	}
 	if err != nil {
-		return e.refuse(ctx, c.Cause, start, err)
+		return e.refuse(ctx, to, c.Cause, start, err)
 	}
-	if err := e.recordReload(ctx, c.Cause, start, s.Revision(), nil); err != nil {
-		return e.refuse(ctx, c.Cause, start, err)
+	if err := e.recordReload(ctx, to, c.Cause, start, s.Revision(), nil); err != nil {
+		return e.refuse(ctx, to, c.Cause, start, err)
 	}
-	e.current.Store(s)
+	to.snapshots.Store(s)
 	status := Status{Revision: s.Revision(), Since: start, Tenants: s.Tenants(), Attempt: start, TookUS: e.config.Now().Sub(start).Microseconds()}
 	status.Policies, status.Entities = s.Size()
-	e.status.Store(&status)
+	to.status.Store(&status)
 	return status, nil
 }
 
 // ReloadFailed notes that the policy store could not even be read.
 func (e *Engine) ReloadFailed(ctx context.Context, cause string, err error) {
-	e.reloading.Lock()
-	defer e.reloading.Unlock()
-	_, _ = e.refuse(ctx, cause, e.config.Now().UTC(), err)
+	e.reloadFailed(ctx, e.inForce(), cause, err)
 }
 
-// refuse leaves in force what is and says why in status and log.
-func (e *Engine) refuse(ctx context.Context, cause string, start time.Time, why error) (Status, error) {
-	status := e.Status()
+func (e *Engine) reloadFailed(ctx context.Context, to seat, cause string, err error) {
+	e.reloading.Lock()
+	defer e.reloading.Unlock()
+	_, _ = e.refuse(ctx, to, cause, e.config.Now().UTC(), err)
+}
+
+// refuse leaves in its place what is there, and says why in status and log.
+func (e *Engine) refuse(ctx context.Context, to seat, cause string, start time.Time, why error) (Status, error) {
+	status := to.get()
 	status.Stale, status.Problem = true, why.Error()
 	status.Attempt, status.TookUS = start, e.config.Now().Sub(start).Microseconds()
-	e.status.Store(&status)
-	if err := e.recordReload(ctx, cause, start, status.Revision, why); err != nil {
+	to.status.Store(&status)
+	if err := e.recordReload(ctx, to, cause, start, status.Revision, why); err != nil {
 		return status, errors.Join(why, err)
 	}
 	return status, why
@@ -140,10 +164,22 @@ func (e *Engine) keep(s *Snapshots) error {
 	return nil
 }
 
-// recordReload records an attempt. Decision says whether the store came into
-// force, revision what is in force now.
-func (e *Engine) recordReload(ctx context.Context, cause string, start time.Time, revision string, why error) error {
-	request, err := json.Marshal(map[string]string{"cause": cause})
+// A reloadRequest is the request of an entry about an attempt to load policies.
+type reloadRequest struct {
+	Cause    string `json:"cause"`
+	Store    string `json:"store,omitzero"`    // shadow; none for the one in force
+	Revision string `json:"revision,omitzero"` // of the shadow now
+}
+
+// recordReload records an attempt. Decision says whether the store took its
+// place, revision what is there now.
+func (e *Engine) recordReload(ctx context.Context, to seat, cause string, start time.Time, revision string, why error) error {
+	what := reloadRequest{Cause: cause}
+	if to.store != "" {
+		what.Store, what.Revision = to.store, revision
+		revision = e.Status().Revision
+	}
+	request, err := json.Marshal(what)
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (l *Logged) again(s *Snapshots) (decisionlog.Result, error) {
 	case isItem:
 		prefix(outcome.Obligations, item+".")
 	}
-	outcome.Approval = l.Approval
+	outcome.Approval, outcome.Shadow = l.Approval, l.Shadow
 	return outcome.Result, nil
 }
 

@@ -27,7 +27,7 @@ const (
 )
 
 // adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *callers, policies *supply, log *decisionlog.Log) {
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *callers, policies, shadow *supply, log *decisionlog.Log) {
 	audit, admin := who.with(ScopeAudit), who.with(ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
@@ -35,7 +35,7 @@ func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *cal
 	e.GET(PathLogQuery, serveQuery(log), audit)
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
 	e.GET(PathLogProof, serveProof(log), audit)
-	e.POST(PathReload, serveReload(engine, policies), admin)
+	e.POST(PathReload, serveReload(engine, policies, shadow), admin)
 	e.GET(PathRequests, people.list, admin)
 	e.GET(PathRequests+"/:"+paramID, people.show, admin)
 	e.POST(PathRequests+"/:"+paramID+"/decision", people.decide, admin)
@@ -58,7 +58,7 @@ func serveReady(engine *evaluation.Engine, log *decisionlog.Log) echo.HandlerFun
 			word = "stale"
 		}
 		if verbose {
-			word += "\n" + describeStatus(engine.Status()) + fmt.Sprintf("log entries %d", log.Head().Size)
+			word += "\n" + describeStatus(engine.Status()) + describeShadow(engine.ShadowStatus()) + fmt.Sprintf("log entries %d", log.Head().Size)
 		}
 		return c.String(code, word+"\n")
 	}
@@ -75,9 +75,25 @@ func describeStatus(s evaluation.Status) string {
 		text += fmt.Sprintf("tenants %s\n", strings.Join(s.Tenants, " "))
 	}
 	if s.Stale {
-		text += fmt.Sprintf("refused %s\n  %s\n", s.Attempt.Format(time.RFC3339), strings.ReplaceAll(s.Problem, "\n", "\n  "))
+		text += "refused " + describeProblem(s)
 	}
 	return text
+}
+
+// describeShadow is the status of the shadow policies; "" without any.
+func describeShadow(s evaluation.Status) (text string) {
+	if s.Revision != "" {
+		text = fmt.Sprintf("shadow %s\n", s.Revision)
+	}
+	if s.Stale {
+		text += "shadow refused " + describeProblem(s)
+	}
+	return text
+}
+
+// describeProblem says when a store was refused, and why.
+func describeProblem(s evaluation.Status) string {
+	return fmt.Sprintf("%s\n  %s\n", s.Attempt.Format(time.RFC3339), strings.ReplaceAll(s.Problem, "\n", "\n  "))
 }
 
 // A ReloadReport answers a request to read the policy store now.
@@ -85,13 +101,15 @@ type ReloadReport struct {
 	Loaded bool              `json:"loaded"`
 	Status evaluation.Status `json:"status"`
 	Faults evaluation.Faults `json:"faults,omitempty"`
+	Shadow evaluation.Status `json:"shadow,omitzero"` // of the shadow policies, which are read, too
 }
 
 // serveReload reads the policy store now and tells how that went.
-func serveReload(engine *evaluation.Engine, policies *supply) echo.HandlerFunc {
+func serveReload(engine *evaluation.Engine, policies, shadow *supply) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := policies.reload(c.Request().Context())
-		report := ReloadReport{Loaded: err == nil, Status: engine.Status()}
+		_ = shadow.reload(c.Request().Context()) // its status says so
+		report := ReloadReport{Loaded: err == nil, Status: engine.Status(), Shadow: engine.ShadowStatus()}
 		code := http.StatusOK
 		if err != nil {
 			code = http.StatusUnprocessableEntity

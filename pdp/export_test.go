@@ -25,7 +25,7 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 	if err != nil {
 		return nil, nil, err
 	}
-	policies := &supply{engine: engine}
+	policies := &supply{}
 	if store != nil {
 		if policies, err = loadEmbedded(context.Background(), engine, store); err != nil {
 			return nil, nil, err
@@ -37,7 +37,7 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 	}
 	m, a := newEcho(program), newEcho(program)
 	mainRoutes(m, engine, approvals, &callers{}, newLimiter(limits), metadata, defaultMaxBody)
-	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, &callers{}, policies, log)
+	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, &callers{}, policies, &supply{}, log)
 	return m, a, nil
 }
 

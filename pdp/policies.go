@@ -26,11 +26,13 @@ var errEmbedded = errors.New("the embedded example policies do not change")
 
 // A supply keeps the engine on what a policy store holds.
 type supply struct {
-	engine *evaluation.Engine
+	name   string             // of the policies, in the program's log
 	store  *policystore.Store // nil for policies that do not change
 	log    *slog.Logger
 	first  *policystore.State
 	asked  atomic.Bool
+	load   func(context.Context, evaluation.Change) (evaluation.Status, error)
+	refuse func(ctx context.Context, cause string, err error) // says that the store could not be read
 }
 
 // supplyPolicies puts the configured policies into force for the first time.
@@ -38,7 +40,18 @@ func supplyPolicies(ctx context.Context, engine *evaluation.Engine, c Config) (*
 	if c.PolicyDir == "" {
 		return loadEmbedded(ctx, engine, c.Policies)
 	}
-	return loadDirectory(ctx, engine, c)
+	s := &supply{name: "policies", log: c.Log, load: engine.Reload, refuse: engine.ReloadFailed}
+	return s, s.open(ctx, c.PolicyDir, policystore.Config{RequireManifest: c.RequireManifest, ManifestKey: c.ManifestKey})
+}
+
+// supplyShadow has the configured policies shadow those in force, if there are
+// any. What is never enforced needs no manifest.
+func supplyShadow(ctx context.Context, engine *evaluation.Engine, c Config) (*supply, error) {
+	if c.ShadowDir == "" {
+		return &supply{}, nil
+	}
+	s := &supply{name: "shadow policies", log: c.Log, load: engine.ReloadShadow, refuse: engine.ShadowFailed}
+	return s, s.open(ctx, c.ShadowDir, policystore.Config{})
 }
 
 // loadEmbedded puts a policy store into force that cannot change, and so has
@@ -49,31 +62,26 @@ func loadEmbedded(ctx context.Context, engine *evaluation.Engine, store fs.FS) (
 		return nil, err
 	}
 	_, err = engine.Reload(ctx, evaluation.Change{Archive: archive, Cause: causeStart})
-	return &supply{engine: engine}, err
+	return &supply{}, err
 }
 
-// loadDirectory puts the policy store of a directory into force. Without a
-// valid one the service is not ready until there is; a directory that is not
-// there is a mistake.
-func loadDirectory(ctx context.Context, engine *evaluation.Engine, c Config) (*supply, error) {
-	if _, err := os.Stat(c.PolicyDir); err != nil {
-		return nil, fmt.Errorf("policy store: %w", err)
+// open loads the policy store of a directory. Without a valid one in force the
+// service is not ready until there is; a directory that is not there is a
+// mistake.
+func (s *supply) open(ctx context.Context, dir string, c policystore.Config) error {
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("policy store: %w", err)
 	}
-	s := &supply{engine: engine, log: c.Log}
-	s.store = policystore.New(c.PolicyDir, policystore.Config{
-		RequireManifest: c.RequireManifest,
-		ManifestKey:     c.ManifestKey,
-		Failed:          func(err error) { s.failed(ctx, causeChange, err) },
-		Log:             c.Log,
-	})
+	c.Failed, c.Log = func(err error) { s.failed(ctx, causeChange, err) }, s.log
+	s.store = policystore.New(dir, c)
 	state, err := s.store.Read()
 	if err != nil {
 		s.failed(ctx, causeStart, err)
-		return s, nil
+		return nil
 	}
 	s.first = state
 	_ = s.apply(ctx, causeStart, state) // it is in the log, and the status has it
-	return s, nil
+	return nil
 }
 
 // follow applies what changes in the store until ctx ends.
@@ -101,11 +109,13 @@ func (s *supply) reload(ctx context.Context) error {
 }
 
 // reloadOn reloads whenever a signal comes.
-func (s *supply) reloadOn(ctx context.Context, signals <-chan os.Signal) error {
+func reloadOn(ctx context.Context, signals <-chan os.Signal, all ...*supply) error {
 	for {
 		select {
 		case <-signals:
-			_ = s.reload(ctx) // it is in the log
+			for _, s := range all {
+				_ = s.reload(ctx) // it is in the log
+			}
 		case <-ctx.Done():
 			return nil
 		}
@@ -113,24 +123,24 @@ func (s *supply) reloadOn(ctx context.Context, signals <-chan os.Signal) error {
 }
 
 func (s *supply) apply(ctx context.Context, cause string, state *policystore.State) error {
-	status, err := s.engine.Reload(ctx, evaluation.Change{
+	status, err := s.load(ctx, evaluation.Change{
 		Archive: state.Archive,
 		Cause:   cause,
 		Shrink:  state.Manifest != nil && state.Manifest.AllowShrink,
 	})
 	if err != nil {
-		s.log.Error("policies not loaded", "cause", cause, "in_force", status.Revision, "error", err)
+		s.log.Error(s.name+" not loaded", "cause", cause, "in_force", status.Revision, "error", err)
 		if errors.Is(err, decisionlog.ErrUnavailable) {
 			err = errors.Join(err, policystore.ErrRetry)
 		}
 		return err
 	}
-	s.log.Info("policies loaded", "cause", cause, "revision", status.Revision,
+	s.log.Info(s.name+" loaded", "cause", cause, "revision", status.Revision,
 		"policies", status.Policies, "entities", status.Entities, "tenants", len(status.Tenants))
 	return nil
 }
 
 func (s *supply) failed(ctx context.Context, cause string, err error) {
-	s.log.Error("policy store not read", "cause", cause, "error", err)
-	s.engine.ReloadFailed(ctx, cause, err)
+	s.log.Error(s.name+" not read", "cause", cause, "error", err)
+	s.refuse(ctx, cause, err)
 }

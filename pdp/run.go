@@ -32,6 +32,7 @@ type Config struct {
 	GuardShrink     bool              // refuse a reload that loses all forbids or half the policies
 	Reload          <-chan os.Signal  // reads the store at once
 	Policies        fs.FS             // a policy store that does not change, without PolicyDir
+	ShadowDir       string            // directory of a policy store that decides, too, for the log alone; "" for none
 
 	State          string // directory of the decision log
 	Listen         string // address of the main listener, host:port
@@ -105,10 +106,14 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
+	shadow, err := supplyShadow(ctx, engine, c)
+	if err != nil {
+		return err
+	}
 	if err := measured.observe(engine, log); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
-	return serve(ctx, c, listeners, who, measured, engine, approvals, policies, log)
+	return serve(ctx, c, listeners, who, measured, engine, approvals, policies, shadow, log)
 }
 
 // join makes the engine and the Access Request Service, who ask each other:
@@ -162,7 +167,7 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies *supply, log *decisionlog.Log) error {
+func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies, shadow *supply, log *decisionlog.Log) error {
 	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
 	if err != nil {
 		return err
@@ -171,7 +176,7 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *
 	main.Pre(measured.serve)
 	mainRoutes(main, engine, approvals, who, newLimiter(c.Limits), metadata, orDefault(c.MaxBody, defaultMaxBody))
 	admin := newEcho(c.Log)
-	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, policies, log)
+	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, policies, shadow, log)
 	if c.Telemetry.Page != nil {
 		admin.GET("/metrics", echo.WrapHandler(c.Telemetry.Page))
 	}
@@ -187,7 +192,8 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *
 	group.Go(func() error { return serveOn(mainServer, l.main, l.tls) })
 	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
 	group.Go(func() error { return policies.follow(ctx) })
-	group.Go(func() error { return policies.reloadOn(ctx, c.Reload) })
+	group.Go(func() error { return shadow.follow(ctx) })
+	group.Go(func() error { return reloadOn(ctx, c.Reload, policies, shadow) })
 	group.Go(func() error { return approvals.Run(ctx) })
 	group.Go(func() error { return approvals.RunCallbacks(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })

@@ -34,6 +34,7 @@ type telemetry struct {
 	requests  metric.Float64Histogram
 	decisions metric.Int64Counter
 	errors    metric.Int64Counter
+	shadows   metric.Int64Counter
 	meter     metric.Meter
 }
 
@@ -57,8 +58,12 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 		metric.WithDescription("Decisions that were recorded.")); err != nil {
 		return nil, err
 	}
-	t.errors, err = meter.Int64Counter("policy_service.policy_errors",
-		metric.WithDescription("Policies that could not be evaluated."))
+	if t.errors, err = meter.Int64Counter("policy_service.policy_errors",
+		metric.WithDescription("Policies that could not be evaluated.")); err != nil {
+		return nil, err
+	}
+	t.shadows, err = meter.Int64Counter("policy_service.shadow_decisions",
+		metric.WithDescription("Decisions that shadow policies made, too."))
 	return t, err
 }
 
@@ -78,6 +83,11 @@ func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log) err
 	if err != nil {
 		return err
 	}
+	shadowStale, err := t.meter.Int64ObservableGauge("policy_service.shadow_stale",
+		metric.WithDescription("1 while the shadow policies cannot be loaded."))
+	if err != nil {
+		return err
+	}
 	entries, err := t.meter.Int64ObservableCounter("policy_service.log_entries", metric.WithDescription("Entries of the decision log."))
 	if err != nil {
 		return err
@@ -89,9 +99,12 @@ func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log) err
 		if status.Revision != "" {
 			o.ObserveInt64(info, 1, metric.WithAttributes(attribute.String("revision", status.Revision)))
 		}
+		if shadow := engine.ShadowStatus(); !shadow.Attempt.IsZero() {
+			o.ObserveInt64(shadowStale, zeroOrOne(shadow.Stale))
+		}
 		o.ObserveInt64(entries, log.Head().Size)
 		return nil
-	}, policies, stale, info, entries)
+	}, policies, stale, info, shadowStale, entries)
 	return err
 }
 
@@ -120,8 +133,15 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 				t.errors.Add(ctx, 1, metric.WithAttributes(attribute.String("policy", fault.Policy), attribute.String("tenant", e.Tenant)))
 			}
 		}
+		if r.Shadow != nil {
+			effect := orDefault(evaluation.ShadowEffect(&r), effectNone)
+			t.shadows.Add(ctx, 1, metric.WithAttributes(attribute.String("effect", string(effect)), attribute.String("tenant", e.Tenant)))
+		}
 	}
 }
+
+// effectNone is the effect of shadow policies that decide the same.
+const effectNone evaluation.Effect = "none"
 
 // serve measures a request, as a part of the trace that it names (W3C Trace
 // Context).

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/pdp"
 )
 
@@ -31,7 +32,7 @@ func (c *reloadCmd) Run(ctx context.Context) error {
 	if c.JSON {
 		err = printJSON(report)
 	} else if report.Loaded {
-		_, err = fmt.Printf("loaded: %d policies, %d entities\nrevision %s\n", report.Status.Policies, report.Status.Entities, report.Status.Revision)
+		_, err = fmt.Printf("loaded: %d policies, %d entities\nrevision %s\n%s", report.Status.Policies, report.Status.Entities, report.Status.Revision, shadowLine(report.Shadow))
 	}
 	switch {
 	case err != nil || report.Loaded:
@@ -40,4 +41,15 @@ func (c *reloadCmd) Run(ctx context.Context) error {
 		return exitError(exitInvalid)
 	}
 	return report.Faults
+}
+
+// shadowLine tells how the shadow policies stand; "" without any.
+func shadowLine(s evaluation.Status) string {
+	switch {
+	case s.Stale:
+		return "shadow refused: " + s.Problem + "\n"
+	case s.Revision != "":
+		return "shadow " + s.Revision + "\n"
+	}
+	return ""
 }

@@ -25,6 +25,7 @@ import (
 
 type serveCmd struct {
 	Policies        string                 `help:"Directory of the policy store. Without it the embedded example agent-tools is served." placeholder:"DIR"`
+	Shadow          string                 `help:"Directory of a policy store that decides beside the first. What it decides is in the log, and is never an answer." placeholder:"DIR"`
 	RequireManifest bool                   `help:"Load no policy store without a manifest.json."`
 	ManifestKey     string                 `help:"File of the ed25519 public key, in base64, that must have signed the manifest." placeholder:"FILE"`
 	ReloadGuards    string                 `help:"Reloads to refuse: ${enum}. Basic refuses a store that has lost all its policies; strict also one that has lost all its forbids or half its policies." enum:"basic,strict" default:"basic"`
@@ -81,6 +82,7 @@ func (c *serveCmd) Run(ctx context.Context) (err error) {
 		GuardShrink:     c.ReloadGuards == "strict",
 		Reload:          hangups,
 		Policies:        example,
+		ShadowDir:       c.Shadow,
 
 		State:         c.State,
 		Listen:        c.Listen,

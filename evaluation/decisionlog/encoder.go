@@ -51,6 +51,7 @@ func Index(line []byte) (n int64, ok bool) { return lineIndex(line) }
 var columns = []string{
 	"index", "id", "time", "tenant", "kind", "subject_type", "subject_id", "action", "resource_type", "resource_id",
 	"decision", "policies", "errors", "obligations", "revision", "caller", "request_id", "trace_id", "latency_us",
+	"shadow_decision", "shadow_policies", "shadow_errors", "shadow_revision",
 }
 
 func newCSV(w io.Writer) (*Encoder, error) {
@@ -70,29 +71,44 @@ func newCSV(w io.Writer) (*Encoder, error) {
 
 // cells are the row of a decision, in the order of columns.
 func (d Decided) cells() []string {
-	var decision string
+	var decision, shadowDecision string
 	var result Result
 	if d.Result != nil {
 		result = *d.Result
 		decision = strconv.FormatBool(result.Decision)
 	}
-	var errors, obligations []string
-	for _, e := range result.Errors {
-		errors = append(errors, strings.TrimPrefix(e.Policy+": "+e.Message, ": "))
-	}
-	for _, o := range result.Obligations {
-		obligations = append(obligations, string(o.Type))
+	var shadow Shadow
+	if result.Shadow != nil {
+		shadow = *result.Shadow
+		shadowDecision = strconv.FormatBool(shadow.Decision)
 	}
 	cells := []string{
 		strconv.FormatInt(d.Index, 10), d.ID, d.Time.Format(time.RFC3339Nano), d.Tenant, string(d.Kind),
 		d.Subject.Type, d.Subject.ID, d.Action, d.Resource.Type, d.Resource.ID,
-		decision, strings.Join(result.Policies, " "), strings.Join(errors, "; "), strings.Join(obligations, " "),
+		decision, strings.Join(result.Policies, " "), strings.Join(result.errors(), "; "), strings.Join(result.obligations(), " "),
 		d.Revision, d.Caller, d.RequestID, d.TraceID, strconv.FormatInt(d.LatencyMicros, 10),
+		shadowDecision, strings.Join(shadow.Policies, " "), strings.Join(shadow.errors(), "; "), shadow.Revision,
 	}
 	for i, cell := range cells {
 		cells[i] = inert(cell)
 	}
 	return cells
+}
+
+// errors lists the errors of a result as text.
+func (r Result) errors() (all []string) {
+	for _, e := range r.Errors {
+		all = append(all, strings.TrimPrefix(e.Policy+": "+e.Message, ": "))
+	}
+	return all
+}
+
+// obligations lists the types of a result's obligations.
+func (r Result) obligations() (all []string) {
+	for _, o := range r.Obligations {
+		all = append(all, string(o.Type))
+	}
+	return all
 }
 
 // inert keeps a spreadsheet from taking text that a caller chose for a

@@ -57,6 +57,15 @@ type Result struct {
 	Obligations []authzen.Obligation `json:"obligations,omitempty"`
 	// Approval is that which stood for the request, a part of the environment.
 	Approval *authzen.VerifiedApproval `json:"approval,omitzero"`
+	// Shadow is what a second policy store would have decided; nil without one.
+	Shadow *Shadow `json:"shadow,omitzero"`
+}
+
+// A Shadow is what was decided by policies that are not in force, of the same
+// request in the same environment. Nobody was told.
+type Shadow struct {
+	Revision string `json:"revision"` // kept by KeepArchive
+	Result
 }
 
 // A Search is what came of one. What was found follows from the request and the

@@ -36,10 +36,11 @@ func various(t testing.TB, l *decisionlog.Log) []*decisionlog.Entry {
 		{ID: "b", Time: at.Add(time.Hour), Kind: decisionlog.KindEvaluation, Tenant: "acme", Request: ask("alice"), Caller: "gateway", RequestID: "r-1", LatencyMicros: 42,
 			Result: &decisionlog.Result{Decision: true, Policies: []string{"owner", "public"}, Obligations: []authzen.Obligation{{ID: "1", Type: "notification"}}}, Revision: revision},
 		{ID: "c", Time: at.Add(2 * time.Hour), Kind: decisionlog.KindEvaluation, Tenant: "umbrella", Request: ask("bob"),
-			Result: &decisionlog.Result{Policies: []string{"guard"}, Errors: []decisionlog.PolicyError{{Policy: "p", Message: "no x"}, {Message: "evaluation_error"}}}},
+			Result: &decisionlog.Result{Policies: []string{"guard"}, Errors: []decisionlog.PolicyError{{Policy: "p", Message: "no x"}, {Message: "evaluation_error"}},
+				Shadow: &decisionlog.Shadow{Revision: revision, Result: decisionlog.Result{Decision: true, Policies: []string{"=wide"}, Errors: []decisionlog.PolicyError{{Policy: "q", Message: "no y"}}}}}},
 		{ID: "d", Time: at.Add(3 * time.Hour), Kind: decisionlog.KindEvaluations, Tenant: "acme",
 			Request:     jsontext.Value(`{"subject":{"type":"user","id":"carol"},"action":{"name":"write"},"evaluations":[{"resource":{"type":"doc","id":"1"}},{"subject":{"type":"agent","id":"7"},"resource":{"type":"doc","id":"2"}},{}]}`),
-			Evaluations: []decisionlog.Result{{Decision: true, Policies: []string{"owner"}}, {Policies: []string{"guard"}}}},
+			Evaluations: []decisionlog.Result{{Decision: true, Policies: []string{"owner"}}, {Policies: []string{"guard"}, Shadow: &decisionlog.Shadow{Revision: revision}}}},
 		{ID: "e", Time: at.Add(4 * time.Hour), Kind: decisionlog.KindApproval, Tenant: "acme", Request: ask("alice"), Result: &decisionlog.Result{Decision: true}},
 		{ID: "f", Time: at.Add(5 * time.Hour), Kind: decisionlog.KindAdmin, Request: jsontext.Value(`"x"`)},
 	}

@@ -95,6 +95,7 @@ type ocsfUnmapped struct {
 	Obligations int            `json:"obligations,omitzero"`
 	Revision    string         `json:"revision,omitzero"`
 	LatencyUS   int64          `json:"latency_us,omitzero"`
+	Shadow      *Shadow        `json:"shadow,omitzero"`
 	Request     jsontext.Value `json:"request,omitzero"` // of what is no decision
 }
 
@@ -150,6 +151,7 @@ func (e *event) outcome(r *Result) {
 		return
 	}
 	e.Unmapped.Policies, e.Unmapped.Errors, e.Unmapped.Obligations = r.Policies, r.Errors, len(r.Obligations)
+	e.Unmapped.Shadow = r.Shadow
 	if len(r.Errors) > 0 {
 		e.SeverityID, e.StatusDetail = 3, r.Errors[0].Message // medium
 	}
