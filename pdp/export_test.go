@@ -3,6 +3,7 @@ package pdp
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -87,4 +88,15 @@ func NewCertificate(cert, key string, log *slog.Logger, now func() time.Time) (f
 	}
 	c.now = now
 	return c.get, nil
+}
+
+// SendSyslog sends a checkpoint to a syslog server, whose certificate one of
+// the roots has signed.
+func SendSyslog(ctx context.Context, url string, roots *x509.CertPool, c *decisionlog.Checkpoint) error {
+	s, err := newSyslog(url)
+	if err != nil {
+		return err
+	}
+	s.tls.RootCAs = roots
+	return s.send(ctx, c)
 }

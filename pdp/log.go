@@ -20,9 +20,12 @@ type LogConfig struct {
 	SegmentAge     time.Duration
 	AcceptRollback string // why to start although the log lacks what its checkpoint has
 	Retention      decisionlog.Retention
-	CheckpointFile string   // file that checkpoints are appended to, one JSON object a line
-	CheckpointURL  string   // URL that checkpoints are posted to
-	Mask, Unmask   []string // names of members of requests; see decisionlog.Config
+	CheckpointFile string // file that checkpoints are appended to, one JSON object a line
+	CheckpointURL  string // URL that checkpoints are posted to
+	// CheckpointSyslog is the URL of a syslog server that checkpoints are sent
+	// to: udp, tcp or tls and a host, or unix and a path.
+	CheckpointSyslog string
+	Mask, Unmask     []string // names of members of requests; see decisionlog.Config
 }
 
 // openLog opens the decision log.
@@ -87,15 +90,21 @@ func signCheckpoints(ctx context.Context, log *decisionlog.Log, program *slog.Lo
 type sink func(context.Context, *decisionlog.Checkpoint) error
 
 // sinks returns those that are configured.
-func (c LogConfig) sinks() []sink {
-	var all []sink
+func (c LogConfig) sinks() (all []sink, err error) {
 	if c.CheckpointFile != "" {
 		all = append(all, appendTo(c.CheckpointFile))
 	}
 	if c.CheckpointURL != "" {
 		all = append(all, postTo(c.CheckpointURL))
 	}
-	return all
+	if c.CheckpointSyslog != "" {
+		server, err := newSyslog(c.CheckpointSyslog)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, server.send)
+	}
+	return all, nil
 }
 
 // send gives a sink every checkpoint that is the last one when it can take the

@@ -168,6 +168,10 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
 func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies, shadow *supply, log *decisionlog.Log) error {
+	sinks, err := c.DecisionLog.sinks()
+	if err != nil {
+		return err
+	}
 	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
 	if err != nil {
 		return err
@@ -199,7 +203,7 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *
 	group.Go(func() error { return watchLog(ctx, log) })
 	group.Go(func() error { return signCheckpoints(ctx, log, c.Log) })
 	group.Go(func() error { return prune(ctx, log, c.DecisionLog.Retention, c.Log) })
-	for _, to := range c.DecisionLog.sinks() {
+	for _, to := range sinks {
 		group.Go(func() error { return send(ctx, log, to, c.Log) })
 	}
 	group.Go(func() error { return drain(ctx, mainServer, adminServer) })

@@ -132,28 +132,30 @@ func (a *authFlag) Decode(ctx *kong.DecodeContext) error {
 
 // logFlags say how the decision log is kept.
 type logFlags struct {
-	SegmentBytes   int64                `help:"Size, in bytes, at which a new segment of the log is begun; ${default} without it." default:"268435456" placeholder:"BYTES"`
-	SegmentAge     time.Duration        `help:"Age at which a new segment is begun; ${default} without it." default:"24h" placeholder:"DURATION"`
-	RetentionAge   time.Duration        `help:"Age at which a segment is removed, as in 2160h; never without it." placeholder:"DURATION"`
-	RetentionBytes int64                `help:"Size of all segments beyond which the oldest are removed; none without it." placeholder:"BYTES"`
-	Hold           []decisionlog.Period `help:"Times whose entries are not removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`
-	CheckpointFile string               `help:"File that checkpoints are appended to, on another host or where nothing is deleted." placeholder:"FILE"`
-	CheckpointURL  string               `name:"checkpoint-url" help:"URL that checkpoints are posted to." placeholder:"URL"`
-	Mask           []string             `help:"Names of members whose values are masked in logged requests, beside those that look like secrets." placeholder:"NAME"`
-	Unmask         []string             `help:"Names of members that look like secrets and are none." placeholder:"NAME"`
-	AcceptRollback string               `help:"Start although the log lacks what its last checkpoint has, for this reason, which becomes an entry." placeholder:"REASON"`
+	SegmentBytes     int64                `help:"Size, in bytes, at which a new segment of the log is begun; ${default} without it." default:"268435456" placeholder:"BYTES"`
+	SegmentAge       time.Duration        `help:"Age at which a new segment is begun; ${default} without it." default:"24h" placeholder:"DURATION"`
+	RetentionAge     time.Duration        `help:"Age at which a segment is removed, as in 2160h; never without it." placeholder:"DURATION"`
+	RetentionBytes   int64                `help:"Size of all segments beyond which the oldest are removed; none without it." placeholder:"BYTES"`
+	Hold             []decisionlog.Period `help:"Times whose entries are not removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`
+	CheckpointFile   string               `help:"File that checkpoints are appended to, on another host or where nothing is deleted." placeholder:"FILE"`
+	CheckpointURL    string               `name:"checkpoint-url" help:"URL that checkpoints are posted to." placeholder:"URL"`
+	CheckpointSyslog string               `help:"Syslog server that checkpoints are sent to (RFC 5424): udp://HOST, tcp://HOST, tls://HOST or unix:///PATH." placeholder:"URL"`
+	Mask             []string             `help:"Names of members whose values are masked in logged requests, beside those that look like secrets." placeholder:"NAME"`
+	Unmask           []string             `help:"Names of members that look like secrets and are none." placeholder:"NAME"`
+	AcceptRollback   string               `help:"Start although the log lacks what its last checkpoint has, for this reason, which becomes an entry." placeholder:"REASON"`
 }
 
 func (f logFlags) config() pdp.LogConfig {
 	return pdp.LogConfig{
-		SegmentBytes:   f.SegmentBytes,
-		SegmentAge:     f.SegmentAge,
-		AcceptRollback: f.AcceptRollback,
-		Retention:      decisionlog.Retention{Age: f.RetentionAge, Bytes: f.RetentionBytes, Hold: f.Hold},
-		CheckpointFile: f.CheckpointFile,
-		CheckpointURL:  f.CheckpointURL,
-		Mask:           f.Mask,
-		Unmask:         f.Unmask,
+		SegmentBytes:     f.SegmentBytes,
+		SegmentAge:       f.SegmentAge,
+		AcceptRollback:   f.AcceptRollback,
+		Retention:        decisionlog.Retention{Age: f.RetentionAge, Bytes: f.RetentionBytes, Hold: f.Hold},
+		CheckpointFile:   f.CheckpointFile,
+		CheckpointURL:    f.CheckpointURL,
+		CheckpointSyslog: f.CheckpointSyslog,
+		Mask:             f.Mask,
+		Unmask:           f.Unmask,
 	}
 }
 
