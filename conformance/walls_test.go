@@ -63,6 +63,7 @@ var tenancies = []tenancy{
 	{"golang.org/x/mod/sumdb", []string{"evaluation/decisionlog"}, "proofs about the log come from the log"},
 	{"github.com/fsnotify/fsnotify", []string{"evaluation/policystore"}, "only the policy store watches a directory"},
 	{"github.com/labstack/echo", []string{"pdp"}, "the router is a matter of the server"},
+	{"github.com/parquet-go/parquet-go", []string{"cmd/policy-service"}, "what other programs read is made of the lines, at the edge"},
 	{"net/http", []string{"pdp", "pdp/client", "cmd/policy-service", "conformance"}, "below the top two floors nothing knows of HTTP"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},
