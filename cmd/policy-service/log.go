@@ -22,6 +22,7 @@ type logCmd struct {
 	Query      logQueryCmd      `cmd:"" help:"Show entries in a table."`
 	Tail       logTailCmd       `cmd:"" help:"Show entries as they are recorded."`
 	Explain    logExplainCmd    `cmd:"" help:"Tell how a logged decision came about."`
+	Stream     logStreamCmd     `cmd:"" help:"Deliver entries as they are recorded, at least once, to a file, a URL or a collector."`
 	Replay     logReplayCmd     `cmd:"" help:"Decide again what was logged, by other policies, and tell what would change."`
 	Verify     logVerifyCmd     `cmd:"" help:"Prove that no entry was changed, removed or reordered."`
 	Prove      logProveCmd      `cmd:"" help:"Prove to others that an entry is in the log, or that the log continues a checkpoint."`

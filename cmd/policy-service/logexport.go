@@ -51,7 +51,7 @@ func (c *logExportCmd) export(ctx context.Context, log logSource, f decisionlog.
 	if err != nil {
 		return 0, err
 	}
-	p := &progress{next: f.From, told: time.Now(), silent: c.Cursor == ""}
+	p := &progress{word: "exported", next: f.From, told: time.Now(), silent: c.Cursor == ""}
 	err = eachLine(ctx, log, f, func(line []byte) error {
 		if err := encoder.Encode(line); err != nil {
 			return err
@@ -104,6 +104,7 @@ func eachLine(ctx context.Context, log logSource, f decisionlog.Filter, fn func(
 
 // A progress tells how far an export is.
 type progress struct {
+	word          string
 	entries, next int64
 	told          time.Time
 	silent        bool // until the end of a second
@@ -124,7 +125,7 @@ func (p *progress) step(line []byte) error {
 
 func (p *progress) tell() {
 	if !p.silent {
-		fmt.Fprintf(os.Stderr, "exported %d entries, next is index %d\n", p.entries, p.next)
+		fmt.Fprintf(os.Stderr, "%s %d entries, next is index %d\n", p.word, p.entries, p.next)
 		p.told = time.Now()
 	}
 }

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		"policy-service": main,
 		"request":        request,
 		"tamper":         tamper,
+		"hasty-stream":   hastyStream,
 		"approval":       requestApproval,
 		"task":           aboutTask,
 		"revoke":         revokeApproval,

@@ -23,9 +23,9 @@ import (
 // where traces go (OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of
 // OpenTelemetry), sends them there. The caller ends it.
 func newTelemetry(ctx context.Context) (pdp.Telemetry, func(context.Context) error, error) {
-	about, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("policy-service"), semconv.ServiceVersion(version)), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	about, err := newResource(ctx)
 	if err != nil {
-		return pdp.Telemetry{}, nil, fmt.Errorf("telemetry: %w", err)
+		return pdp.Telemetry{}, nil, err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -52,5 +52,19 @@ func tracesWanted() bool {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false
 	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	return endpointFor("TRACES")
+}
+
+// endpointFor reports whether the environment says where a signal goes.
+func endpointFor(signal string) bool {
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+}
+
+// newResource is what this program is to those who get its telemetry.
+func newResource(ctx context.Context) (*resource.Resource, error) {
+	about, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("policy-service"), semconv.ServiceVersion(version)), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	return about, nil
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+type logStreamCmd struct {
+	stateFlag
+	filterFlags
+	To     string        `help:"Where to: file:PATH, an http:// or https:// URL that entries are posted to, or otlp, which is where OTEL_EXPORTER_OTLP_ENDPOINT says." placeholder:"SINK" required:""`
+	Cursor string        `help:"File that keeps how far the stream came, also over restarts." placeholder:"FILE" required:""`
+	Format string        `help:"Form of the entries in a file or a post: ${enum}." enum:"jsonl,ocsf" default:"jsonl" placeholder:"FORMAT"`
+	Header []string      `help:"Header of a post, as in 'Authorization: Bearer …'." placeholder:"NAME: VALUE" sep:"none"`
+	Batch  int           `help:"Most entries that are delivered at once." default:"500" placeholder:"N"`
+	Every  time.Duration `help:"How often to look for more." default:"1s" placeholder:"DURATION"`
+	Once   bool          `help:"End when all that there is has been delivered, or could not be."`
+}
+
+// longestWait is how long a sink that does not take entries is left alone.
+const longestWait = time.Minute
+
+// errNotDelivered means that a sink did not take entries.
+var errNotDelivered = errors.New("not delivered")
+
+// Run delivers entries, those that there are and those that come, until it is
+// interrupted. Each is delivered at least once and none is left out: the cursor
+// moves when a sink has kept what it was given.
+func (c *logStreamCmd) Run(ctx context.Context) error {
+	if c.Batch < 1 {
+		return fmt.Errorf("--batch must be at least 1: %d", c.Batch)
+	}
+	to, err := newStreamSink(ctx, c)
+	if err != nil {
+		return err
+	}
+	s := stream{command: c, to: to, told: progress{word: "delivered", told: time.Now(), silent: true}}
+	if s.filter = c.filter(); c.Once {
+		return s.pass(ctx)
+	}
+	return s.follow(ctx)
+}
+
+// A streamSink takes lines of the log, whole and in their order. When deliver
+// returns without an error, it has kept them.
+type streamSink interface {
+	deliver(ctx context.Context, lines [][]byte) error
+}
+
+// A stream is on its way from a log to a sink.
+type stream struct {
+	command *logStreamCmd
+	to      streamSink
+	filter  decisionlog.Filter
+	told    progress
+}
+
+// follow passes on what comes until ctx ends.
+func (s *stream) follow(ctx context.Context) error {
+	wait := s.command.Every
+	for {
+		err := s.pass(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil || errors.Is(err, decisionlog.ErrLocked): // by a server that is about to answer, or to end
+			wait = s.command.Every
+		case errors.Is(err, errNotDelivered):
+			wait = min(max(2*wait, time.Second), longestWait)
+			fmt.Fprintf(os.Stderr, "policy-service: %v; again in %s\n", err, wait)
+		default:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// batchBytes is how large a batch becomes.
+const batchBytes = 1 << 20
+
+// pass delivers what the log has beyond the cursor. The log is not kept open
+// while the sink is left alone: a server could not start.
+func (s *stream) pass(ctx context.Context) error {
+	next, err := readCursor(s.command.Cursor, s.filter.From)
+	if err != nil {
+		return err
+	}
+	log, err := s.command.open()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	f := s.filter
+	f.From = next
+	complete := f == decisionlog.Filter{From: next}
+	s.told.next = next
+	var batch [][]byte
+	size := 0
+	flush := func() error {
+		err := s.deliver(ctx, batch)
+		batch, size = nil, 0
+		return err
+	}
+	err = eachLine(ctx, log, f, func(line []byte) error {
+		index, _ := decisionlog.Index(line)
+		if complete && index > next {
+			fmt.Fprintf(os.Stderr, "policy-service: entries %d to %d are no longer in the log, and were not delivered\n", next, index-1)
+		}
+		next = index + 1
+		batch, size = append(batch, line), size+len(line)
+		if len(batch) < s.command.Batch && size < batchBytes {
+			return nil
+		}
+		return flush()
+	})
+	if err == nil && len(batch) > 0 {
+		err = flush()
+	}
+	return err
+}
+
+// deliver gives lines to the sink and, when it has kept them, moves the cursor.
+func (s *stream) deliver(ctx context.Context, lines [][]byte) error {
+	if err := s.to.deliver(ctx, lines); err != nil {
+		return fmt.Errorf("%w: %w", errNotDelivered, err)
+	}
+	for _, line := range lines {
+		if err := s.told.step(line); err != nil {
+			return err
+		}
+	}
+	return writeCursor(s.command.Cursor, s.told.next)
+}
