@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
@@ -92,42 +95,63 @@ func (g Grant) validate() error {
 // credential of its kind; a credential that is not good is an error.
 type authenticator func(*http.Request) (c caller, ok bool, err error)
 
-// callers tell who asks. Without authenticators they let everybody.
+// callers tell who asks, if anybody has to say so.
 type callers struct {
-	authenticators []authenticator
+	known          bool // whether they have to, which does not change
+	authenticators atomic.Pointer[[]authenticator]
+
+	renewing sync.Mutex // guards what follows
+	auth     Auth
+	tokens   tokens
 }
 
 // newCallers prepares to tell the callers that auth knows.
 func newCallers(auth Auth) (*callers, error) {
-	out := &callers{}
+	a := &callers{known: auth.known()}
+	return a, a.renew(auth)
+}
+
+// renew has other callers be known from now on. Those that there are already
+// stay if there is anything wrong with the others.
+func (a *callers) renew(auth Auth) (err error) {
+	a.renewing.Lock()
+	defer a.renewing.Unlock()
+	var all []authenticator
+	if auth.known() != a.known {
+		return fmt.Errorf("%w: whether callers have to say who they are", errRestart)
+	}
 	if len(auth.APIKeys) > 0 {
 		keys, err := newAPIKeys(auth.APIKeys)
 		if err != nil {
-			return nil, fmt.Errorf("auth: api_keys: %w", err)
+			return fmt.Errorf("auth: api_keys: %w", err)
 		}
-		out.authenticators = append(out.authenticators, keys.authenticate)
+		all = append(all, keys.authenticate)
 	}
+	tokens := a.tokens
 	if len(auth.JWT) > 0 {
-		tokens, err := newTokens(auth.JWT)
-		if err != nil {
-			return nil, fmt.Errorf("auth: jwt: %w", err)
+		if !reflect.DeepEqual(auth.JWT, a.auth.JWT) { // whose keys are known else
+			if tokens, err = newTokens(auth.JWT); err != nil {
+				return fmt.Errorf("auth: jwt: %w", err)
+			}
 		}
-		out.authenticators = append(out.authenticators, tokens.authenticate)
+		all = append(all, tokens.authenticate)
 	}
 	if auth.MTLS != nil {
 		if err := auth.MTLS.validate(); err != nil {
-			return nil, fmt.Errorf("auth: mtls: %w", err)
+			return fmt.Errorf("auth: mtls: %w", err)
 		}
-		out.authenticators = append(out.authenticators, auth.MTLS.authenticate)
+		all = append(all, auth.MTLS.authenticate)
 	}
-	return out, nil
+	a.auth, a.tokens = auth, tokens
+	a.authenticators.Store(&all)
+	return nil
 }
 
 // with lets those through whose credential has the scope, and is for the tenant
 // that the path names. A caller of a single tenant need not name it.
 func (a *callers) with(s Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		if len(a.authenticators) == 0 {
+		if !a.known {
 			return next
 		}
 		return func(c echo.Context) error {
@@ -165,7 +189,7 @@ func authorize(engine *evaluation.Engine, limits *limiter) func(context.Context,
 }
 
 func (a *callers) authenticate(r *http.Request) (caller, error) {
-	for _, authenticate := range a.authenticators {
+	for _, authenticate := range *a.authenticators.Load() {
 		who, ok, err := authenticate(r)
 		if err != nil || ok {
 			return who, err

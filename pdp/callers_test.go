@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -259,6 +260,12 @@ func TestTokens(t *testing.T) {
 		{"keys of its own", sign(t, jose.RS256, stranger, "k1", claims(same), map[jose.HeaderKey]any{"jku": provider.URL + "/evil", "jwk": "x"}), "/tenants/acme", 401},
 		{"changed", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"admin"}`)) + "." + parts[2], "/tenants/acme", 401},
 		{"dots", strings.Repeat(".", 2), "/tenants/acme", 401},
+		{"encrypted", strings.Repeat("e30.", 4) + "e30", "/tenants/acme", 401},
+		{"an algorithm in capitals", base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"NONE"}`)) + "." + parts[1] + ".", "/tenants/acme", 401},
+		{"no signature", parts[0] + "." + parts[1] + ".", "/tenants/acme", 401},
+		{"a key file", sign(t, jose.RS256, stranger, "../../../../dev/null", claims(same), nil), "/tenants/acme", 401},
+		{"certificates of its own", sign(t, jose.RS256, stranger, "k1", claims(same), map[jose.HeaderKey]any{"x5u": provider.URL + "/evil"}), "/tenants/acme", 401},
+		{"an extension that has to be understood", sign(t, jose.RS256, provider.key, "k1", claims(same), map[jose.HeaderKey]any{"crit": []string{"exp"}}), "/tenants/acme", 401},
 		{"long", "a." + strings.Repeat("b", 9<<10) + ".c", "/tenants/acme", 401},
 	}
 	for _, test := range tests {
@@ -269,6 +276,16 @@ func TestTokens(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a mebibyte of dots", func(t *testing.T) {
+		request, err := http.NewRequestWithContext(t.Context(), "POST", s.main+authzen.PathEvaluation, strings.NewReader(aliceReads))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+strings.Repeat(".", 1<<20))
+		if response, err := http.DefaultClient.Do(request); err == nil && response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("status %s", response.Status)
+		}
+	})
 	if reads := provider.reads.Load(); reads != 1 {
 		t.Errorf("the keys were read %d times", reads)
 	}
@@ -290,6 +307,43 @@ func TestTokensWithoutKeys(t *testing.T) {
 		t.Errorf("with keys again: status %d", got.StatusCode)
 	}
 }
+
+// A key that its issuer has withdrawn is good for an hour at most; one that
+// cannot be read again, for a day.
+func TestKeysGrowOld(t *testing.T) {
+	provider := newIdentityProvider(t)
+	clock := time.Now()
+	verify := pdp.NewKeySet(provider.URL, func() time.Time { return clock })
+	token := func() string {
+		return sign(t, jose.RS256, provider.key, "k1", map[string]any{"iss": "https://idp.example.com"}, nil)
+	}
+	first := token()
+	for _, test := range []struct {
+		name  string
+		later time.Duration
+		act   func()
+		token func() string
+		want  func(error) bool
+	}{
+		{"at first", 0, func() {}, token, isNil},
+		{"withdrawn, within the hour", 59 * time.Minute, func() { provider.key = newRSA(t) }, func() string { return first }, isNil},
+		{"a token that nobody has signed has them read again", 2 * time.Minute, func() {}, func() string { return first[:len(first)-4] + "AAAA" }, isNotNil},
+		{"withdrawn", 0, func() {}, func() string { return first }, isNotNil},
+		{"the next key", 0, func() {}, token, isNil},
+		{"they cannot be read", 23 * time.Hour, func() { provider.down.Store(true) }, token, isNil},
+		{"they have not been read for a day", time.Hour, func() {}, token, func(err error) bool { return errors.Is(err, pdp.ErrIssuer) }},
+		{"they can be read", time.Minute, func() { provider.down.Store(false) }, token, isNil},
+	} {
+		clock = clock.Add(test.later)
+		test.act()
+		if _, err := verify(t.Context(), test.token()); !test.want(err) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func isNil(err error) bool    { return err == nil }
+func isNotNil(err error) bool { return err != nil }
 
 // An authority issues certificates.
 type authority struct {

@@ -80,6 +80,14 @@ func Within(d time.Duration, call func(context.Context, *authzen.EvaluationReque
 // NewInFlight returns what limits how many requests are worked on.
 func NewInFlight(l Limits) echo.MiddlewareFunc { return newLimiter(l).inFlight }
 
+// ErrIssuer and NewKeySet are for keys that grow old.
+var ErrIssuer = errIssuer
+
+// NewKeySet returns how tokens are verified by the keys at a URL, by a clock.
+func NewKeySet(url string, now func() time.Time) func(ctx context.Context, token string) ([]byte, error) {
+	return newKeySet(url, now).VerifySignature
+}
+
 // NewCertificate returns how the main listener gets its certificate, by a clock.
 func NewCertificate(cert, key string, log *slog.Logger, now func() time.Time) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	c, err := newCertificate(cert, key, log)

@@ -8,13 +8,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/net/netutil"
 )
 
 type listeners struct {
 	main, admin net.Listener
-	tls         *tls.Config // of the main listener; nil for none
+	tls         *tls.Config                // of the main listener; nil for none
+	callers     atomic.Pointer[tls.Config] // what tls is to a connection that is made now
 }
 
 // listen opens both listeners. It refuses to answer other hosts unless the
@@ -32,12 +34,46 @@ func listen(c Config) (*listeners, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("admin listener: %w", err), main.Close())
 	}
-	l := &listeners{netutil.LimitListener(main, orDefault(c.Limits.Connections, defaultConnections)), admin, config}
+	l := &listeners{main: netutil.LimitListener(main, orDefault(c.Limits.Connections, defaultConnections)), admin: admin}
+	l.secure(config)
 	if err := l.check(c); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// secure has the main listener speak TLS, if there is a configuration.
+func (l *listeners) secure(config *tls.Config) {
+	if config == nil {
+		return
+	}
+	l.callers.Store(config)
+	l.tls = config.Clone()
+	l.tls.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return l.callers.Load(), nil }
+}
+
+// renew reads again who issues callers' certificates. Connections keep those
+// that they were made with.
+func (l *listeners) renew(auth Auth) error {
+	var now *tls.Config
+	if l.tls != nil {
+		now = l.callers.Load()
+	}
+	switch asked := now != nil && now.ClientCAs != nil; {
+	case asked != (auth.MTLS != nil):
+		return fmt.Errorf("%w: whether callers have certificates", errRestart)
+	case !asked:
+		return nil
+	}
+	issuers, err := readCertificates(auth.MTLS.CA)
+	if err != nil {
+		return err
+	}
+	now = now.Clone()
+	now.ClientCAs = issuers
+	l.callers.Store(now)
+	return nil
 }
 
 // check refuses to let others than this host ask without TLS and without saying
@@ -71,7 +107,7 @@ func loadTLS(c Config) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{GetCertificate: own.get, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{GetCertificate: own.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if c.Auth.MTLS != nil {
 		config.ClientAuth = tls.VerifyClientCertIfGiven
 		config.ClientCAs, err = readCertificates(c.Auth.MTLS.CA)

@@ -108,20 +108,6 @@ func (s *supply) reload(ctx context.Context) error {
 	return s.store.Reload(ctx)
 }
 
-// reloadOn reloads whenever a signal comes.
-func reloadOn(ctx context.Context, signals <-chan os.Signal, all ...*supply) error {
-	for {
-		select {
-		case <-signals:
-			for _, s := range all {
-				_ = s.reload(ctx) // it is in the log
-			}
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 func (s *supply) apply(ctx context.Context, cause string, state *policystore.State) error {
 	status, err := s.load(ctx, evaluation.Change{
 		Archive: state.Archive,

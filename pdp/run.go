@@ -30,9 +30,11 @@ type Config struct {
 	RequireManifest bool              // the store must have a manifest
 	ManifestKey     ed25519.PublicKey // that signs the manifest; nil for none
 	GuardShrink     bool              // refuse a reload that loses all forbids or half the policies
-	Reload          <-chan os.Signal  // reads the store at once
 	Policies        fs.FS             // a policy store that does not change, without PolicyDir
 	ShadowDir       string            // directory of a policy store that decides, too, for the log alone; "" for none
+
+	Reload   <-chan os.Signal          // reads the store and the settings at once
+	Settings func() (*Settings, error) // as they are now; nil where they do not change
 
 	State          string // directory of the decision log
 	Listen         string // address of the main listener, host:port
@@ -197,7 +199,8 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *
 	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return shadow.follow(ctx) })
-	group.Go(func() error { return reloadOn(ctx, c.Reload, policies, shadow) })
+	again := &reloader{[]*supply{policies, shadow}, who, l, c.Settings, c.Log}
+	group.Go(func() error { return again.on(ctx, c.Reload) })
 	group.Go(func() error { return approvals.Run(ctx) })
 	group.Go(func() error { return approvals.RunCallbacks(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })

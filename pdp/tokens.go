@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -26,13 +25,10 @@ type Issuer struct {
 	Grant       `yaml:",inline"`
 }
 
-// Limits of tokens and their keys.
+// Limits of tokens.
 const (
-	maxToken   = 8 << 10
-	maxKeySet  = 1 << 20
-	keyTimeout = 5 * time.Second
-	keyPause   = 10 * time.Second // between two looks at an issuer's keys
-	notBefore  = time.Minute      // how far clocks may differ
+	maxToken  = 8 << 10
+	notBefore = time.Minute // how far clocks may differ
 )
 
 // asymmetric are the algorithms whose keys an issuer can publish.
@@ -53,11 +49,10 @@ func newTokens(issuers []Issuer) (tokens, error) {
 		if err := issuer.validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", issuer.Issuer, err)
 		}
-		transport := &keyTransport{}
-		keys := oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), newKeyClient(transport)), issuer.JWKSURL)
+		keys := newKeySet(issuer.JWKSURL, time.Now)
 		out = append(out, &verifier{oidc.NewVerifier(issuer.Issuer, keys, &oidc.Config{
 			ClientID: issuer.Audience, SupportedSigningAlgs: issuer.Algorithms,
-		}), issuer, transport})
+		}), issuer, keys.transport})
 	}
 	return out, nil
 }
@@ -144,47 +139,4 @@ func tenantsIn(claim any, allowed []string) ([]string, error) {
 		return nil, errors.New("the token names no tenant")
 	}
 	return named, nil
-}
-
-// errTooSoon is a look at an issuer's keys right after another: an unknown key
-// in a token is no reason to ask more often.
-var errTooSoon = errors.New("the keys have just been read")
-
-// newKeyClient returns a client that reads an issuer's keys: a small document,
-// soon, from where it is said to be, and not too often.
-func newKeyClient(t *keyTransport) *http.Client {
-	return &http.Client{
-		Timeout:       keyTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     t,
-	}
-}
-
-// A keyTransport reads one issuer's keys.
-type keyTransport struct {
-	mu     sync.Mutex
-	next   time.Time // before which they are not read again
-	failed bool      // when they were last read
-}
-
-// failing reports whether the keys could not be read.
-func (t *keyTransport) failing() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.failed
-}
-
-func (t *keyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if time.Now().Before(t.next) {
-		return nil, errTooSoon
-	}
-	response, err := http.DefaultTransport.RoundTrip(r)
-	if t.failed = err != nil || response.StatusCode != http.StatusOK; err != nil {
-		return nil, err
-	}
-	t.next = time.Now().Add(keyPause)
-	response.Body = http.MaxBytesReader(nil, response.Body, maxKeySet)
-	return response, nil
 }

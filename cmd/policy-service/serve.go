@@ -54,7 +54,7 @@ type serveCmd struct {
 	Config          configFile             `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
 }
 
-func (c *serveCmd) Run(ctx context.Context) (err error) {
+func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 	example, err := policies.Set("agent-tools")
 	if err != nil {
 		return err
@@ -80,9 +80,11 @@ func (c *serveCmd) Run(ctx context.Context) (err error) {
 		RequireManifest: c.RequireManifest,
 		ManifestKey:     key,
 		GuardShrink:     c.ReloadGuards == "strict",
-		Reload:          hangups,
 		Policies:        example,
 		ShadowDir:       c.Shadow,
+
+		Reload:   hangups,
+		Settings: func() (*pdp.Settings, error) { return reread(ctx, command) },
 
 		State:         c.State,
 		Listen:        c.Listen,

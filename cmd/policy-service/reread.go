@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/policy-service/policy-service/pdp"
+)
+
+// reread reads the command line of serve again, with the configuration file as
+// it is now.
+func reread(ctx context.Context, command *kong.Context) (*pdp.Settings, error) {
+	parser := newParser(ctx)
+	if _, err := parser.Parse(command.Args); err != nil {
+		return nil, fmt.Errorf("read settings: %w", err)
+	}
+	now := &pdp.Settings{}
+	then := settings(command.Model)
+	for i, flag := range settings(parser.Model) {
+		value := flag.Target.Interface()
+		if auth, is := value.(authFlag); is {
+			now.Auth = auth.Auth
+		} else if !reflect.DeepEqual(value, then[i].Target.Interface()) {
+			now.Restart = append(now.Restart, configKey(flag))
+		}
+	}
+	return now, nil
+}

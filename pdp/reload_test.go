@@ -1,0 +1,102 @@
+package pdp_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Who may ask changes when the settings are read again, and not by settings
+// that are wrong.
+func TestCallersAreReadAgain(t *testing.T) {
+	provider := newIdentityProvider(t)
+	key := func(id string) pdp.APIKey { return pdp.APIKey{ID: id, SHA256: digest("k-" + id)} }
+	issuer := pdp.Issuer{Issuer: "https://idp.example.com", Audience: "pdp", JWKSURL: provider.URL}
+	first := pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{key("old")}, JWT: []pdp.Issuer{issuer}}}
+	var program output
+	var now *pdp.Settings
+	var fault error
+	signals := make(chan os.Signal)
+	s := start(t, pdp.Config{
+		Auth: first.Auth, Reload: signals, Log: slog.New(slog.NewTextHandler(&program, nil)),
+		Settings: func() (*pdp.Settings, error) { return now, fault },
+	})
+	for _, test := range []struct {
+		name     string
+		now      pdp.Settings
+		fault    error
+		old, new int
+		said     string
+	}{
+		{"the same", first, nil, 200, 401, "settings read again"},
+		{"a file with a fault", first, errors.New("a fault"), 200, 401, `error="a fault"`},
+		{"a key that is none", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "new", SHA256: "k-new"}}}}, nil, 200, 401, "not 64 hexadecimal digits"},
+		{"nobody has to say who asks", pdp.Settings{}, nil, 200, 401, "needs a restart"},
+		{"certificates of callers", pdp.Settings{Auth: pdp.Auth{MTLS: &pdp.MTLS{CA: "ca.pem"}}}, nil, 200, 401, "needs a restart"},
+		{"a second key", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{key("old"), key("new")}}}, nil, 200, 200, "api_keys=2"},
+		{"the first is taken away", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{key("new")}}, Restart: []string{"listen"}}, nil, 401, 200, "keys=[listen]"},
+	} {
+		now, fault = &test.now, test.fault
+		for range 2 { // when the second is taken, the first has been carried out
+			signals <- syscall.SIGHUP
+		}
+		for id, want := range map[string]int{"old": test.old, "new": test.new} {
+			if got := ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, "Bearer k-"+id, aliceReads).StatusCode; got != want {
+				t.Errorf("%s: %s: %d, want %d", test.name, id, got, want)
+			}
+		}
+		if !strings.Contains(program.String(), test.said) {
+			t.Errorf("%s: the service's own log does not say %q:\n%s", test.name, test.said, program.String())
+		}
+	}
+}
+
+// Who issues callers' certificates is read again; connections keep those that
+// they were made with.
+func TestAuthoritiesAreReadAgain(t *testing.T) {
+	cert, key := writeCertificate(t)
+	roots := x509.NewCertPool()
+	text, err := os.ReadFile(cert)
+	if err != nil || !roots.AppendCertsFromPEM(text) {
+		t.Fatal(cert, err)
+	}
+	old, next := newAuthority(t), newAuthority(t)
+	auth := pdp.Auth{MTLS: &pdp.MTLS{CA: old.file}}
+	signals := make(chan os.Signal)
+	s := start(t, pdp.Config{TLSCert: cert, TLSKey: key, Auth: auth, Reload: signals, Settings: func() (*pdp.Settings, error) { return &pdp.Settings{Auth: auth}, nil }})
+	status := func(by *authority) int {
+		issued := by.issue(t, "spiffe://example.com/gateway")
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &issued, nil }}}
+		defer transport.CloseIdleConnections()
+		response, _, err := send(t.Context(), &http.Client{Transport: transport}, "POST", s.main+authzen.PathEvaluation, aliceReads)
+		if err != nil {
+			return 0
+		}
+		return response.StatusCode
+	}
+	if status(old) != 200 || status(next) != 0 {
+		t.Fatal("the first authority is not the one")
+	}
+	renewed, err := os.ReadFile(next.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(old.file, renewed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		signals <- syscall.SIGHUP
+	}
+	if status(old) != 0 || status(next) != 200 {
+		t.Error("the second authority is not the one")
+	}
+}
