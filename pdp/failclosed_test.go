@@ -174,6 +174,10 @@ func TestUnavailable(t *testing.T) {
 			answered = body == `{"decision":true}`
 		}
 	})
+	t.Run("the deadline has passed", func(t *testing.T) {
+		h := harmWithin(t, policySet(t, "certification"), decisionlog.Config{}, pdp.Limits{Deadline: time.Nanosecond})
+		h.wantUnavailable(t, "there was no decision in time: ask again")
+	})
 	t.Run("the file of the log is gone", func(t *testing.T) {
 		h := harm(t, policySet(t, "certification"), decisionlog.Config{})
 		removeSegment(t, h.state)

@@ -103,9 +103,12 @@ func TestOverload(t *testing.T) {
 		{"overload: the newest first, and nobody for long", 5, func(c *crowd) {
 			c.ask("a", "1", "2")
 			time.Sleep(200 * time.Millisecond)
-			c.ask("a", "3", "4", "5")
+			for _, name := range []string{"3", "4", "5"} {
+				c.ask("a", name)
+				time.Sleep(time.Millisecond)
+			}
 			c.finish(1)
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
 			c.finish(2)
 		}, "1, 5, not 3, not 4, 2"},
 		{"a noisy tenant makes room", 4, func(c *crowd) {
