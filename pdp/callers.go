@@ -97,7 +97,8 @@ type authenticator func(*http.Request) (c caller, ok bool, err error)
 
 // callers tell who asks, if anybody has to say so.
 type callers struct {
-	known          bool // whether they have to, which does not change
+	known          bool              // whether they have to, which does not change
+	transport      http.RoundTripper // to who has their keys
 	authenticators atomic.Pointer[[]authenticator]
 
 	renewing sync.Mutex // guards what follows
@@ -106,8 +107,8 @@ type callers struct {
 }
 
 // newCallers prepares to tell the callers that auth knows.
-func newCallers(auth Auth) (*callers, error) {
-	a := &callers{known: auth.known()}
+func newCallers(auth Auth, transport http.RoundTripper) (*callers, error) {
+	a := &callers{known: auth.known(), transport: transport}
 	return a, a.renew(auth)
 }
 
@@ -130,7 +131,7 @@ func (a *callers) renew(auth Auth) (err error) {
 	tokens := a.tokens
 	if len(auth.JWT) > 0 {
 		if !reflect.DeepEqual(auth.JWT, a.auth.JWT) { // whose keys are known else
-			if tokens, err = newTokens(auth.JWT); err != nil {
+			if tokens, err = newTokens(auth.JWT, a.transport); err != nil {
 				return fmt.Errorf("auth: jwt: %w", err)
 			}
 		}

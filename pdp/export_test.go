@@ -50,7 +50,11 @@ var NewServer = newServer
 
 // NewCall returns how PEPs are called back.
 func NewCall(allowed []string, secret []byte) (func(ctx context.Context, endpoint string, body []byte) error, error) {
-	c, err := newNotifier(allowed, secret)
+	off, err := newTelemetry(Telemetry{})
+	if err != nil {
+		return nil, err
+	}
+	c, err := newNotifier(allowed, secret, off)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +89,16 @@ var ErrIssuer = errIssuer
 
 // NewKeySet returns how tokens are verified by the keys at a URL, by a clock.
 func NewKeySet(url string, now func() time.Time) func(ctx context.Context, token string) ([]byte, error) {
-	return newKeySet(url, now).VerifySignature
+	return newKeySet(url, http.DefaultTransport, now).VerifySignature
+}
+
+// NewMeasured returns how a request is measured.
+func NewMeasured(to Telemetry) (echo.MiddlewareFunc, error) {
+	measured, err := newTelemetry(to)
+	if err != nil {
+		return nil, err
+	}
+	return measured.serve, nil
 }
 
 // NewCertificate returns how the main listener gets its certificate, by a clock.

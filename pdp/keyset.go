@@ -38,8 +38,8 @@ type keySet struct {
 	next    time.Time // before which it is not read again because of its age
 }
 
-func newKeySet(url string, now func() time.Time) *keySet {
-	k := &keySet{url: url, transport: &keyTransport{now: now}, now: now}
+func newKeySet(url string, transport http.RoundTripper, now func() time.Time) *keySet {
+	k := &keySet{url: url, transport: &keyTransport{next: transport, now: now}, now: now}
 	k.current, k.read = k.remote(), now()
 	return k
 }
@@ -101,10 +101,11 @@ func newKeyClient(t *keyTransport) *http.Client {
 
 // A keyTransport reads one issuer's keys.
 type keyTransport struct {
-	now func() time.Time
+	next http.RoundTripper
+	now  func() time.Time
 
 	mu     sync.Mutex
-	next   time.Time // before which they are not read again
+	pause  time.Time // before which they are not read again
 	failed bool      // when they were last read
 }
 
@@ -119,11 +120,11 @@ func (t *keyTransport) failing() bool {
 func (t *keyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.now().Before(t.next) {
+	if t.now().Before(t.pause) {
 		return nil, errTooSoon
 	}
 	t.failed = true
-	response, err := http.DefaultTransport.RoundTrip(r)
+	response, err := t.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (t *keyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := json.Unmarshal(body, &set); err != nil || set.Keys == nil || response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("GET %s: no set of keys: %s", r.URL, response.Status)
 	}
-	t.failed, t.next = false, t.now().Add(keyPause)
+	t.failed, t.pause = false, t.now().Add(keyPause)
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil
 }

@@ -48,8 +48,9 @@ type limiter struct {
 const maxTenants = 10_000
 
 func newLimiter(l Limits) *limiter {
+	inFlight := orDefault(l.InFlight, 256)
 	return &limiter{
-		turns:    turns{free: orDefault(l.InFlight, 256), room: orDefault(l.Queue, 4096), wait: orDefault(l.Wait, time.Second)},
+		turns:    turns{all: inFlight, free: inFlight, room: orDefault(l.Queue, 4096), wait: orDefault(l.Wait, time.Second)},
 		deadline: deadline(orDefault(l.Deadline, defaultDeadline)),
 		rate:     rate.Limit(l.TenantRate),
 		tenants:  map[string]*rate.Limiter{},

@@ -29,7 +29,7 @@ type LogConfig struct {
 }
 
 // openLog opens the decision log.
-func openLog(c Config) (*decisionlog.Log, error) {
+func openLog(c Config, measured *telemetry) (*decisionlog.Log, error) {
 	return decisionlog.Open(c.State, decisionlog.Config{
 		Durability:     c.Durability,
 		SegmentBytes:   c.DecisionLog.SegmentBytes,
@@ -37,6 +37,7 @@ func openLog(c Config) (*decisionlog.Log, error) {
 		AcceptRollback: c.DecisionLog.AcceptRollback,
 		Mask:           c.DecisionLog.Mask,
 		Unmask:         c.DecisionLog.Unmask,
+		Committed:      measured.committed,
 	})
 }
 
@@ -90,12 +91,12 @@ func signCheckpoints(ctx context.Context, log *decisionlog.Log, program *slog.Lo
 type sink func(context.Context, *decisionlog.Checkpoint) error
 
 // sinks returns those that are configured.
-func (c LogConfig) sinks() (all []sink, err error) {
+func (c LogConfig) sinks(client *http.Client) (all []sink, err error) {
 	if c.CheckpointFile != "" {
 		all = append(all, appendTo(c.CheckpointFile))
 	}
 	if c.CheckpointURL != "" {
-		all = append(all, postTo(c.CheckpointURL))
+		all = append(all, postTo(client, c.CheckpointURL))
 	}
 	if c.CheckpointSyslog != "" {
 		server, err := newSyslog(c.CheckpointSyslog)
@@ -157,7 +158,7 @@ func appendTo(path string) sink {
 	}
 }
 
-func postTo(url string) sink {
+func postTo(client *http.Client, url string) sink {
 	return func(ctx context.Context, c *decisionlog.Checkpoint) error {
 		ctx, cancel := context.WithTimeout(ctx, sinkTime)
 		defer cancel()
@@ -166,7 +167,7 @@ func postTo(url string) sink {
 			return err
 		}
 		request.Header.Set("Content-Type", "text/plain; charset=utf-8")
-		response, err := http.DefaultClient.Do(request)
+		response, err := client.Do(request)
 		if err != nil {
 			return err
 		}

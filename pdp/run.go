@@ -77,7 +77,11 @@ var ErrInsecure = errors.New("refusing to listen beyond this host without caller
 // and decisionlog.ErrFailed when the log can no longer be trusted to record.
 // Policies of a PolicyDir that do not compile leave it not ready until they do.
 func Run(ctx context.Context, c Config) (err error) {
-	who, err := newCallers(c.Auth)
+	measured, err := newTelemetry(c.Telemetry)
+	if err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	who, err := newCallers(c.Auth, measured.outgoing("read keys", http.DefaultTransport))
 	if err != nil {
 		return err
 	}
@@ -86,7 +90,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer listeners.close()
-	log, err := openLog(c)
+	log, err := openLog(c, measured)
 	if err != nil {
 		return err
 	}
@@ -95,10 +99,6 @@ func Run(ctx context.Context, c Config) (err error) {
 			err = errors.Join(err, closing)
 		}
 	}()
-	measured, err := newTelemetry(c.Telemetry)
-	if err != nil {
-		return fmt.Errorf("telemetry: %w", err)
-	}
 	engine, approvals, err := join(c, orDefault(c.PublicURL, listeners.mainURL()), log, measured)
 	if err != nil {
 		return err
@@ -112,16 +112,17 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := measured.observe(engine, log); err != nil {
+	limits := newLimiter(c.Limits)
+	if err := measured.observe(engine, log, limits, approvals); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
-	return serve(ctx, c, listeners, who, measured, engine, approvals, policies, shadow, log)
+	return serve(ctx, c, listeners, who, limits, measured, engine, approvals, policies, shadow, log)
 }
 
 // join makes the engine and the Access Request Service, who ask each other:
 // which approval stands, and who may give one.
 func join(c Config, baseURL string, log *decisionlog.Log, measured *telemetry) (*evaluation.Engine, *approval.Service, error) {
-	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret)
+	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret, measured)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,8 +170,8 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies, shadow *supply, log *decisionlog.Log) error {
-	sinks, err := c.DecisionLog.sinks()
+func serve(ctx context.Context, c Config, l *listeners, who *callers, limits *limiter, measured *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies, shadow *supply, log *decisionlog.Log) error {
+	sinks, err := c.DecisionLog.sinks(&http.Client{Transport: measured.outgoing("send checkpoint", http.DefaultTransport)})
 	if err != nil {
 		return err
 	}
@@ -180,7 +181,7 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, measured *
 	}
 	main := newEcho(c.Log)
 	main.Pre(measured.serve)
-	mainRoutes(main, engine, approvals, who, newLimiter(c.Limits), metadata, orDefault(c.MaxBody, defaultMaxBody))
+	mainRoutes(main, engine, approvals, who, limits, metadata, orDefault(c.MaxBody, defaultMaxBody))
 	admin := newEcho(c.Log)
 	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, policies, shadow, log)
 	if c.Telemetry.Page != nil {

@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/approval"
 )
 
 // instrumentation names this program as the source of spans and measurements.
@@ -35,11 +37,15 @@ type telemetry struct {
 	decisions metric.Int64Counter
 	errors    metric.Int64Counter
 	shadows   metric.Int64Counter
+	commits   metric.Float64Histogram
+	shed      metric.Int64Counter
 	meter     metric.Meter
+	off       bool // nobody looks
 }
 
 // newTelemetry makes the instruments.
 func newTelemetry(to Telemetry) (*telemetry, error) {
+	off := to.Traces == nil && to.Meters == nil
 	if to.Traces == nil {
 		to.Traces = tracenoop.NewTracerProvider()
 	}
@@ -47,11 +53,20 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 		to.Meters = metricnoop.NewMeterProvider()
 	}
 	meter := to.Meters.Meter(instrumentation)
-	t := &telemetry{tracer: to.Traces.Tracer(instrumentation), meter: meter}
+	t := &telemetry{tracer: to.Traces.Tracer(instrumentation), meter: meter, off: off}
 	var err error
-	if t.requests, err = meter.Float64Histogram("http.server.request.duration",
-		metric.WithUnit("s"), metric.WithDescription("How long requests took."),
-		metric.WithExplicitBucketBoundaries(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)); err != nil {
+	seconds := func(name, what string) (metric.Float64Histogram, error) {
+		return meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what),
+			metric.WithExplicitBucketBoundaries(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5))
+	}
+	if t.requests, err = seconds("http.server.request.duration", "How long requests took."); err != nil {
+		return nil, err
+	}
+	if t.commits, err = seconds("policy_service.commit_duration", "How long the log took to put what had queued on disk."); err != nil {
+		return nil, err
+	}
+	if t.shed, err = meter.Int64Counter("policy_service.shed",
+		metric.WithDescription("Requests that were turned away.")); err != nil {
 		return nil, err
 	}
 	if t.decisions, err = meter.Int64Counter("policy_service.decisions",
@@ -67,9 +82,25 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 	return t, err
 }
 
-// observe has the state of the policies and of the log measured whenever
-// somebody looks.
-func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log) error {
+// observe has what is to do, and the state of the policies and of the log,
+// measured whenever somebody looks.
+func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service) error {
+	working, err := t.meter.Int64ObservableGauge("policy_service.in_flight", metric.WithDescription("Requests that are worked on."))
+	if err != nil {
+		return err
+	}
+	waiting, err := t.meter.Int64ObservableGauge("policy_service.waiting", metric.WithDescription("Requests that wait to be worked on."))
+	if err != nil {
+		return err
+	}
+	queued, err := t.meter.Int64ObservableGauge("policy_service.log_queue", metric.WithDescription("Entries that are not on disk yet."))
+	if err != nil {
+		return err
+	}
+	pending, err := t.meter.Int64ObservableGauge("policy_service.approvals_pending", metric.WithDescription("Access Requests that wait for a person."))
+	if err != nil {
+		return err
+	}
 	policies, err := t.meter.Int64ObservableGauge("policy_service.policies", metric.WithDescription("Policies that decide."))
 	if err != nil {
 		return err
@@ -92,7 +123,14 @@ func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log) err
 	if err != nil {
 		return err
 	}
-	_, err = t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	_, err = t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		w, q := limits.turns.load()
+		o.ObserveInt64(working, int64(w))
+		o.ObserveInt64(waiting, int64(q))
+		o.ObserveInt64(queued, int64(log.Queued()))
+		if n, err := approvals.Pending(ctx); err == nil {
+			o.ObserveInt64(pending, int64(n))
+		}
 		status := engine.Status()
 		o.ObserveInt64(policies, int64(status.Policies))
 		o.ObserveInt64(stale, zeroOrOne(status.Stale))
@@ -104,7 +142,7 @@ func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log) err
 		}
 		o.ObserveInt64(entries, log.Head().Size)
 		return nil
-	}, policies, stale, info, shadowStale, entries)
+	}, working, waiting, queued, pending, policies, stale, info, shadowStale, entries)
 	return err
 }
 
@@ -115,8 +153,33 @@ func zeroOrOne(b bool) int64 {
 	return 0
 }
 
+// committed measures a commit of the log.
+func (t *telemetry) committed(_ int, took time.Duration) {
+	if !t.off {
+		t.commits.Record(context.Background(), took.Seconds())
+	}
+}
+
+// reasons are why a request is turned away.
+var reasons = []struct {
+	err  error
+	name string
+}{{errOverload, "overload"}, {errTenantRate, "rate"}, {errDeadline, "deadline"}}
+
+// turnedAway counts a request that has no answer for one of the reasons.
+func (t *telemetry) turnedAway(ctx context.Context, err error) {
+	for _, r := range reasons {
+		if errors.Is(err, r.err) {
+			t.shed.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", r.name)))
+		}
+	}
+}
+
 // recorded counts the decisions of an entry.
 func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
+	if t.off {
+		return
+	}
 	results := e.Evaluations
 	if e.Result != nil {
 		results = []decisionlog.Result{*e.Result}
@@ -149,6 +212,9 @@ func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
 		r := c.Request()
+		if t.off && r.Header.Get("Traceparent") == "" {
+			return next(c)
+		}
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := t.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
 		defer span.End()
@@ -157,6 +223,7 @@ func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		if err := next(c); err != nil {
 			c.Error(err) // so that the status is known
+			t.turnedAway(ctx, err)
 		}
 		status := attribute.Int("http.response.status_code", c.Response().Status)
 		route := attribute.String("http.route", c.Path())

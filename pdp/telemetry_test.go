@@ -2,11 +2,14 @@ package pdp_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -64,6 +67,30 @@ func TestMeasurements(t *testing.T) {
 	for _, body := range []string{aliceReads, aliceReads, bobWrites, `{`} {
 		post(t, http.DefaultClient, s.main+"/tenants/acme"+authzen.PathEvaluation, body)
 	}
+	lines := collected(t, reader)
+	for _, want := range []string{
+		"policy_service.decisions decision=allow,kind=evaluation,tenant=acme 2",
+		"policy_service.decisions decision=deny,kind=evaluation,tenant=acme 1",
+		"policy_service.in_flight  0",
+		"policy_service.waiting  0",
+		"policy_service.log_queue  0",
+		"policy_service.approvals_pending  0",
+		"policy_service.policies  4",
+		"policy_service.policies_stale  0",
+		"policy_service.log_entries  4",
+		"http.server.request.duration http.response.status_code=200,http.route=/tenants/:tenant/access/v1/evaluation 3",
+		"http.server.request.duration http.response.status_code=400,http.route=/tenants/:tenant/access/v1/evaluation 1",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("there is no %q in\n%s", want, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// collected are the measurements, one a line: name, attributes, and a value or
+// how many there are.
+func collected(t *testing.T, reader metric.Reader) []string {
+	t.Helper()
 	var measured metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &measured); err != nil {
 		t.Fatal(err)
@@ -85,18 +112,39 @@ func TestMeasurements(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{
-		"policy_service.decisions decision=allow,kind=evaluation,tenant=acme 2",
-		"policy_service.decisions decision=deny,kind=evaluation,tenant=acme 1",
-		"policy_service.policies  4",
-		"policy_service.policies_stale  0",
-		"policy_service.log_entries  4",
-		"http.server.request.duration http.response.status_code=200,http.route=/tenants/:tenant/access/v1/evaluation 3",
-		"http.server.request.duration http.response.status_code=400,http.route=/tenants/:tenant/access/v1/evaluation 1",
-	} {
-		if !slices.Contains(lines, want) {
+	return lines
+}
+
+// Who is turned away is counted.
+func TestShedIsCounted(t *testing.T) {
+	for reason, limits := range map[string]pdp.Limits{"rate": {TenantRate: 0.001}, "deadline": {Deadline: time.Nanosecond}} {
+		reader := metric.NewManualReader()
+		s := start(t, pdp.Config{Limits: limits, Telemetry: pdp.Telemetry{Meters: metric.NewMeterProvider(metric.WithReader(reader))}})
+		post(t, http.DefaultClient, s.main+authzen.PathEvaluation, aliceReads)
+		post(t, http.DefaultClient, s.main+authzen.PathEvaluation, aliceReads)
+		want := map[string]string{"rate": "policy_service.shed reason=rate 1", "deadline": "policy_service.shed reason=deadline 2"}[reason]
+		if lines := collected(t, reader); !slices.Contains(lines, want) {
 			t.Errorf("there is no %q in\n%s", want, strings.Join(lines, "\n"))
 		}
+	}
+}
+
+// Where nobody looks, measuring costs nothing; where somebody does is the control.
+func TestTelemetryThatIsOff(t *testing.T) {
+	allocations := func(to pdp.Telemetry) float64 {
+		serve, err := pdp.NewMeasured(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := echo.New().NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
+		served := serve(func(echo.Context) error { return nil })
+		return testing.AllocsPerRun(100, func() { _ = served(c) })
+	}
+	if n := allocations(pdp.Telemetry{}); n != 0 {
+		t.Errorf("%v allocations where nobody looks", n)
+	}
+	if allocations(pdp.Telemetry{Meters: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))}) == 0 {
+		t.Error("no allocation where somebody does")
 	}
 }
 

@@ -43,13 +43,13 @@ type verifier struct {
 	keys   *keyTransport
 }
 
-func newTokens(issuers []Issuer) (tokens, error) {
+func newTokens(issuers []Issuer, transport http.RoundTripper) (tokens, error) {
 	var out tokens
 	for _, issuer := range issuers {
 		if err := issuer.validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", issuer.Issuer, err)
 		}
-		keys := newKeySet(issuer.JWKSURL, time.Now)
+		keys := newKeySet(issuer.JWKSURL, transport, time.Now)
 		out = append(out, &verifier{oidc.NewVerifier(issuer.Issuer, keys, &oidc.Config{
 			ClientID: issuer.Audience, SupportedSigningAlgs: issuer.Algorithms,
 		}), issuer, keys.transport})

@@ -29,8 +29,10 @@ type turns struct {
 	room int           // for requests that wait
 	wait time.Duration // for how long at most
 
+	all int // that there are
+
 	mu      sync.Mutex
-	free    int
+	free    int // of them
 	waiting int
 	since   time.Time // when the first of those who wait came
 	lines   []*line   // that are not empty; the next turn is the first's
@@ -102,6 +104,13 @@ func (t *turns) join(tenant string) (*line, *list.Element, time.Duration) {
 
 // overload reports whether requests have waited for long without a break.
 func (t *turns) overload() bool { return time.Since(t.since) > standing }
+
+// load is how many requests are worked on, and how many wait.
+func (t *turns) load() (working, waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all - t.free, t.waiting
+}
 
 // give ends a turn, and with it begins the next.
 func (t *turns) give() {

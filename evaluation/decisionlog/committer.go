@@ -169,8 +169,9 @@ func (c *committer) record() {
 		<-c.incoming.wake
 		var batch []*pending
 		for batch, open = c.incoming.take(); len(batch) > 0; {
-			part := batch[:together(batch)]
+			part, start := batch[:together(batch)], time.Now()
 			err := c.write(part)
+			c.config.Committed(len(part), time.Since(start))
 			if err == nil && c.backlog.put(part...) >= commitEntries {
 				token(c.settling.hurry)
 			}

@@ -75,6 +75,10 @@ type Config struct {
 	// those that look like secrets; Unmask lists names that are not.
 	Mask, Unmask []string
 
+	// Committed, if there is one, is told how long it took to put so many entries
+	// on disk. It must not wait.
+	Committed func(entries int, took time.Duration)
+
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
 }
@@ -89,6 +93,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxSize == 0 {
 		c.MaxSize = 64 << 30
+	}
+	if c.Committed == nil {
+		c.Committed = func(int, time.Duration) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -254,6 +261,9 @@ func (l *Log) encode(e *Entry) ([]byte, error) {
 	recorded.Request, recorded.Masked = request, append(masked, e.Masked...)
 	return encode(&recorded)
 }
+
+// Queued is how many entries are accepted and not yet on disk.
+func (l *Log) Queued() int { return len(l.committer.slots) }
 
 // Failed is closed when the log fails. The process must end then: what is on
 // disk is unknown until the log is opened again.

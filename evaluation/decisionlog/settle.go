@@ -116,7 +116,7 @@ func (c *committer) takeOver(journaled []*pending) error {
 // the journal has these entries, and has them in their places.
 func (c *committer) take(batch []*pending) {
 	for len(batch) > 0 && !c.left {
-		part := batch[:c.room(batch)]
+		part, start := batch[:c.room(batch)], time.Now()
 		err := c.commit(part)
 		c.settling.report(err)
 		for errors.Is(err, ErrUnavailable) && c.pause() {
@@ -125,6 +125,7 @@ func (c *committer) take(batch []*pending) {
 		}
 		c.left = err != nil && !c.batched
 		if c.batched {
+			c.config.Committed(len(part), time.Since(start))
 			c.release(part, err)
 			c.lose(part, err)
 		}

@@ -79,6 +79,17 @@ func (s *Service) Requests(ctx context.Context, status authzen.TaskStatus) (list
 	return list, err
 }
 
+// Pending counts the requests that wait for a person.
+func (s *Service) Pending(ctx context.Context) (n int, err error) {
+	err = s.view(ctx, func(tx txn) error {
+		return tx.Bucket(bucketPending).ForEach(func(_, _ []byte) error {
+			n++
+			return nil
+		})
+	})
+	return n, err
+}
+
 // response is a request as the PEP sees it: no approvers, no policies.
 func (s *Service) response(r *Request) (*authzen.TaskResponse, error) {
 	endpoint := s.base(r.Tenant) + authzen.PathRequests + "/" + r.ID
