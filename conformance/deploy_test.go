@@ -202,8 +202,8 @@ var flagOrVariable = regexp.MustCompile(`(?:^|[\s$"\[,])(--[a-z][a-z.-]+|POLICY_
 func unknown(text string, known map[string]bool) []string {
 	var names []string
 	for _, m := range flagOrVariable.FindAllStringSubmatch(text, -1) {
-		if !known[m[1]] {
-			names = append(names, m[1])
+		if name := strings.TrimSuffix(m[1], "."); !known[name] {
+			names = append(names, name)
 		}
 	}
 	return names

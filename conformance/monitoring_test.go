@@ -105,14 +105,17 @@ func unmeasured(expression string, known map[string]bool) []string {
 	return slices.Compact(names)
 }
 
-// measured are the metrics and labels of a server that has decided, and had a
-// policy that cannot be evaluated.
+// measured are the metrics and labels of a server that has decided, had a policy
+// that cannot be evaluated, and has turned somebody away.
 func measured(t *testing.T) map[string]bool {
 	t.Helper()
 	dir := t.TempDir()
 	place(t, dir+"/p.cedar", `@id("all") permit (principal, action, resource); @id("broken") permit (principal, action, resource) when { resource.missing };`)
-	s := serveDir(t, dir)
+	s := serveDir(t, dir, "--tenant-rate", "0.001")
 	if code, body := s.post(t, authzen.PathEvaluation, []byte(reading)); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	if code, body := s.post(t, authzen.PathEvaluation, []byte(reading)); code != http.StatusTooManyRequests {
 		t.Fatalf("%d %s", code, body)
 	}
 	response, err := http.Get(s.Admin + "/metrics")

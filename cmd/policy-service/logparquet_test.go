@@ -46,8 +46,8 @@ func makeVaried(t *testing.T) (state, revision string) {
 	return state, revision
 }
 
-// exported runs log export.
-func exported(t *testing.T, state, format string) []byte {
+// runExport runs log export.
+func runExport(t *testing.T, state, format string) []byte {
 	t.Helper()
 	var stderr bytes.Buffer
 	export := exec.Command("policy-service", "log", "export", "--state", state, "--format", format)
@@ -63,12 +63,12 @@ func exported(t *testing.T, state, format string) []byte {
 // and that values are what they were.
 func TestParquet(t *testing.T) {
 	state, revision := makeVaried(t)
-	text := exported(t, state, formatParquet)
+	text := runExport(t, state, formatParquet)
 	file, err := parquet.OpenFile(bytes.NewReader(text), int64(len(text)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := csv.NewReader(bytes.NewReader(exported(t, state, decisionlog.FormatCSV))).ReadAll()
+	table, err := csv.NewReader(bytes.NewReader(runExport(t, state, decisionlog.FormatCSV))).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}

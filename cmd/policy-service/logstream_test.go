@@ -300,7 +300,7 @@ func TestStreamOTLP(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if diff := cmp.Diff(string(exported(t, state, decisionlog.FormatJSONL)), strings.Join(kept, "\n")+"\n"); diff != "" {
+	if diff := cmp.Diff(string(runExport(t, state, decisionlog.FormatJSONL)), strings.Join(kept, "\n")+"\n"); diff != "" {
 		t.Errorf("bodies (-log +collector):\n%s", diff)
 	}
 	if out, err := streamer(t, state, "otlp").CombinedOutput(); err == nil || !strings.Contains(string(out), "OTEL_EXPORTER_OTLP_ENDPOINT") {

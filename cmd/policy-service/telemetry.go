@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -20,22 +21,25 @@ import (
 )
 
 // newTelemetry makes a page of measurements and, where the environment says
-// where traces go (OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of
-// OpenTelemetry), sends them there. The caller ends it.
+// where traces and measurements go (OTEL_EXPORTER_OTLP_ENDPOINT and the other
+// variables of OpenTelemetry), sends them there. The caller ends it.
 func newTelemetry(ctx context.Context) (pdp.Telemetry, func(context.Context) error, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	out := pdp.Telemetry{Page: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
+	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
+		return out, func(context.Context) error { return nil }, nil
+	}
 	about, err := newResource(ctx)
 	if err != nil {
 		return pdp.Telemetry{}, nil, err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	page, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+	meters, err := newMeters(ctx, registry, about)
 	if err != nil {
 		return pdp.Telemetry{}, nil, fmt.Errorf("metrics: %w", err)
 	}
-	meters := metric.NewMeterProvider(metric.WithReader(page), metric.WithResource(about))
-	out := pdp.Telemetry{Meters: meters, Page: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
-	if !tracesWanted() {
+	out.Meters = meters
+	if !exported("TRACES", true) {
 		return out, meters.Shutdown, nil
 	}
 	exporter, err := otlptracehttp.New(ctx)
@@ -47,12 +51,34 @@ func newTelemetry(ctx context.Context) (pdp.Telemetry, func(context.Context) err
 	return out, func(ctx context.Context) error { return errors.Join(traces.Shutdown(ctx), meters.Shutdown(ctx)) }, nil
 }
 
-// tracesWanted reports whether the environment says where traces go.
-func tracesWanted() bool {
-	if os.Getenv("OTEL_SDK_DISABLED") == "true" || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
-		return false
+// newMeters measures for the page and, where the environment asks for it, for a
+// collector.
+func newMeters(ctx context.Context, page prometheus.Registerer, about *resource.Resource) (*metric.MeterProvider, error) {
+	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(page), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		return nil, err
 	}
-	return endpointFor("TRACES")
+	options := []metric.Option{metric.WithReader(reader), metric.WithResource(about)}
+	if exported("METRICS", false) {
+		exporter, err := otlpmetrichttp.New(ctx)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, metric.WithReader(metric.NewPeriodicReader(exporter)))
+	}
+	return metric.NewMeterProvider(options...), nil
+}
+
+// exported reports whether the environment has traces or metrics sent: by the
+// name of an exporter or, where that alone is enough, of where they go.
+func exported(signal string, byEndpoint bool) bool {
+	switch os.Getenv("OTEL_" + signal + "_EXPORTER") {
+	case "otlp":
+		return true
+	case "":
+		return byEndpoint && endpointFor(signal)
+	}
+	return false
 }
 
 // endpointFor reports whether the environment says where a signal goes.

@@ -1,0 +1,217 @@
+package conformance_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.opentelemetry.io/otel/trace"
+	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A collector receives what programs export (OTLP over HTTP), and what the
+// service posts elsewhere.
+type collector struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	spans   []*tracepb.Span
+	metrics []string          // names
+	posted  map[string]string // the traceparent of what was posted, by its path
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{posted: make(map[string]string)}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch r.URL.Path {
+		case "/v1/traces":
+			var batch collectortrace.ExportTraceServiceRequest
+			if err := proto.Unmarshal(body, &batch); err != nil {
+				t.Error(err)
+			}
+			for _, resource := range batch.ResourceSpans {
+				for _, scope := range resource.ScopeSpans {
+					c.spans = append(c.spans, scope.Spans...)
+				}
+			}
+		case "/v1/metrics":
+			var batch collectormetrics.ExportMetricsServiceRequest
+			if err := proto.Unmarshal(body, &batch); err != nil {
+				t.Error(err)
+			}
+			for _, resource := range batch.ResourceMetrics {
+				for _, scope := range resource.ScopeMetrics {
+					for _, m := range scope.Metrics {
+						c.metrics = append(c.metrics, m.Name)
+					}
+				}
+			}
+		default:
+			c.posted[r.URL.Path] = r.Header.Get("Traceparent")
+		}
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// of returns the spans of a trace, with the id of each as the key.
+func (c *collector) of(trace trace.TraceID) map[string]*tracepb.Span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := make(map[string]*tracepb.Span)
+	for _, span := range c.spans {
+		if string(span.TraceId) == string(trace[:]) {
+			found[string(span.SpanId)] = span
+		}
+	}
+	return found
+}
+
+// named returns the span of that name, or nil.
+func named(spans map[string]*tracepb.Span, name string) *tracepb.Span {
+	for _, span := range spans {
+		if span.Name == name {
+			return span
+		}
+	}
+	return nil
+}
+
+// A decision is in the trace that its PEP began, down to when it was on disk, at
+// a collector that the standard variables name. What the service sends of itself
+// says which trace it is of, too.
+func TestCollector(t *testing.T) {
+	c := newCollector(t)
+	command := serveCommand(t, unpack(t, "certification"), t.TempDir(), "--log.checkpoint-url", c.URL+"/kept")
+	command.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_METRICS_EXPORTER=otlp",
+		"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_METRIC_EXPORT_INTERVAL=100", "OTEL_SERVICE_NAME=pdp-1")
+	s := launch(t, command)
+
+	pep := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{0x4b, 0xf9, 0x2f, 15: 0x36}, SpanID: trace.SpanID{0, 0xf0, 7: 0xb7}, TraceFlags: trace.FlagsSampled,
+	})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+authzen.PathEvaluation, strings.NewReader(readsRecord1))
+	must(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Traceparent", fmt.Sprintf("00-%s-%s-01", pep.TraceID(), pep.SpanID()))
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	response.Body.Close()
+
+	eventually(t, "the trace has three spans", func() bool { return len(c.of(pep.TraceID())) == 3 })
+	spans := c.of(pep.TraceID())
+	server, decide, record := named(spans, "POST "+authzen.PathEvaluation), named(spans, "decide"), named(spans, "record")
+	if server == nil || decide == nil || record == nil {
+		t.Fatalf("the spans are %v", spans)
+	}
+	parent := pep.SpanID()
+	if string(server.ParentSpanId) != string(parent[:]) || string(decide.ParentSpanId) != string(server.SpanId) || string(record.ParentSpanId) != string(server.SpanId) {
+		t.Errorf("the spans do not belong to each other: %v", spans)
+	}
+	if record.StartTimeUnixNano < decide.EndTimeUnixNano || server.EndTimeUnixNano < record.EndTimeUnixNano {
+		t.Error("the decision was not recorded before it was answered")
+	}
+	show(t, pep, server, decide, record)
+
+	eventually(t, "a checkpoint says its trace", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return strings.HasPrefix(c.posted["/kept"], "00-")
+	})
+	eventually(t, "measurements are exported", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.Contains(c.metrics, "policy_service.decisions") && slices.Contains(c.metrics, "policy_service.commit_duration")
+	})
+	if id := s.entryOf(t, response.Header.Get("Decision-ID")); !strings.Contains(id, `"trace_id":"`+pep.TraceID().String()+`"`) {
+		t.Errorf("the entry does not name the trace: %s", id)
+	}
+	if page := s.page(t); !strings.Contains(page, "policy_service_commit_duration_seconds_count") {
+		t.Errorf("the page of measurements has no commits:\n%s", page)
+	} else {
+		t.Logf("the page of measurements:\n%s", page)
+	}
+}
+
+// Nothing is exported where the variables say so: the control.
+func TestNoCollector(t *testing.T) {
+	for _, variable := range []string{"OTEL_SDK_DISABLED=true", "OTEL_TRACES_EXPORTER=none"} {
+		c := newCollector(t)
+		command := serveCommand(t, unpack(t, "certification"), t.TempDir())
+		command.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_BSP_SCHEDULE_DELAY=10", variable)
+		ended := asked(t, command)
+		if len(c.spans) > 0 || len(c.metrics) > 0 {
+			t.Errorf("%s: %d spans and %d measurements of a service that has ended with %v", variable, len(c.spans), len(c.metrics), ended)
+		}
+	}
+}
+
+// asked asks a server once, and ends it.
+func asked(t *testing.T, command *exec.Cmd) *os.ProcessState {
+	t.Helper()
+	s := launch(t, command)
+	if status, body := s.post(t, authzen.PathEvaluation, []byte(readsRecord1)); status != http.StatusOK {
+		t.Errorf("%d %s", status, body)
+	}
+	s.end(t)
+	return s.process.ProcessState
+}
+
+// show logs a trace as it is.
+func show(t *testing.T, pep trace.SpanContext, spans ...*tracepb.Span) {
+	t.Helper()
+	t.Logf("trace %s, the PEP's span %s", pep.TraceID(), pep.SpanID())
+	for _, span := range spans {
+		t.Logf("  %-34s span %s parent %s +%d us, %d us", span.Name, id(span.SpanId), id(span.ParentSpanId),
+			(span.StartTimeUnixNano-spans[0].StartTimeUnixNano)/1000, (span.EndTimeUnixNano-span.StartTimeUnixNano)/1000)
+	}
+}
+
+func id(b []byte) string { return fmt.Sprintf("%x", b) }
+
+// page is what /metrics has of the program itself.
+func (s *server) page(t *testing.T) string {
+	t.Helper()
+	response, err := http.Get(s.Admin + "/metrics")
+	must(t, err)
+	defer response.Body.Close()
+	all, err := io.ReadAll(response.Body)
+	must(t, err)
+	var own strings.Builder
+	for line := range strings.Lines(string(all)) {
+		if strings.Contains(line, "policy_service_") || strings.Contains(line, "http_server_") {
+			own.WriteString(line)
+		}
+	}
+	return own.String()
+}
+
+// entryOf is the line of the log with an id.
+func (s *server) entryOf(t *testing.T, id string) string {
+	t.Helper()
+	for line := range s.exported(t) {
+		if strings.Contains(line, id) {
+			return line
+		}
+	}
+	return ""
+}
