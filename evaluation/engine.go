@@ -200,7 +200,7 @@ func (e *Engine) begin(ctx context.Context) (*Snapshot, time.Time, error) {
 
 // record puts a decision on disk. Nothing may be answered unless it succeeds.
 func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision string, start time.Time, req any) error {
-	body, err := json.Marshal(req, jsontext.PreserveRawStrings(true))
+	body, err := encodeRequest(req)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
@@ -216,6 +216,14 @@ func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision 
 	}
 	e.config.Recorded(ctx, entry)
 	return nil
+}
+
+// encodeRequest returns a request as it is recorded, but for white space.
+func encodeRequest(req any) (jsontext.Value, error) {
+	if single, ok := req.(*authzen.EvaluationRequest); ok {
+		return single.AppendTo(nil)
+	}
+	return json.Marshal(req, jsontext.PreserveRawStrings(true))
 }
 
 // NewDecisionID returns a new id for a log entry: a UUID of version 7, so that

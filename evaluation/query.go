@@ -93,18 +93,23 @@ func (s *Snapshot) uid(path string, e authzen.Entity) (cedar.EntityUID, error) {
 	return cedar.NewEntityUID(name, cedar.String(e.ID)), nil
 }
 
+// maybeSubject reports whether subjects may be of a type. These types are an
+// allow-list, because Cedar's "in" is reflexive: a subject of type Role would be
+// in every role it names itself.
+func (s *Snapshot) maybeSubject(t cedar.EntityType) bool {
+	if s.subjectTypes != nil {
+		return s.subjectTypes[t]
+	}
+	return s.schema != nil || !s.store.parents[t] && !s.settings.isParentType(t)
+}
+
 // refuse says why a request between such types is denied before any policy is
-// asked, or "". The types that may be subjects are an allow-list, because Cedar's "in" is
-// reflexive: a subject of type Role would be in every role it names itself.
+// asked, or "".
 func (s *Snapshot) refuse(r cedar.Request) string {
-	notSubject := fmt.Sprintf("the type %s is not a subject's", r.Principal.Type)
-	if s.subjectTypes != nil && !s.subjectTypes[r.Principal.Type] {
-		return notSubject
+	if !s.maybeSubject(r.Principal.Type) {
+		return fmt.Sprintf("the type %s is not a subject's", r.Principal.Type)
 	}
 	if s.schema == nil {
-		if s.subjectTypes == nil && (s.store.parents[r.Principal.Type] || s.settings.isParentType(r.Principal.Type)) {
-			return notSubject
-		}
 		return ""
 	}
 	action, ok := s.schema.Actions[r.Action]
@@ -188,6 +193,7 @@ type claims struct {
 func (s *Snapshot) properties(path string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) (claims, error) {
 	said := claims{attributes: cedar.RecordMap{}}
 	r := newReader(raw, path, &s.settings)
+	defer r.close()
 	r.drop = r.drop || uid.Type == typeAccessRequest
 	shape := s.shapes.entities[uid.Type]
 	err := r.members(func(name string) error {
@@ -299,6 +305,7 @@ func (s *Snapshot) context(q *query, req *authzen.EvaluationRequest, env Environ
 
 func (s *Snapshot) readContext(q *query, shape *shape, raw jsontext.Value, into cedar.RecordMap) error {
 	r := newReader(raw, "/context", &s.settings)
+	defer r.close()
 	return r.members(func(name string) error {
 		switch name {
 		case contextSupport:
@@ -332,7 +339,9 @@ func (s *Snapshot) readAction(shape *shape, action authzen.Action, into cedar.Re
 	if !ok {
 		declared = &noMembers
 	}
-	properties, err := newReader(action.Properties, "/action/properties", &s.settings).record(declared)
+	r := newReader(action.Properties, "/action/properties", &s.settings)
+	defer r.close()
+	properties, err := r.record(declared)
 	if ok {
 		into[contextAction] = properties
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -17,7 +18,7 @@ import (
 // sends is data: it never goes through Cedar's own JSON form, in which data
 // can name entities and extension values.
 type reader struct {
-	dec    *jsontext.Decoder
+	dec    *decoder
 	path   string // of the object within the request
 	limits *limits
 	drop   bool // members that a declared record does not declare
@@ -386,13 +387,28 @@ func (r *reader) syntax(err error) error {
 	return authzen.Invalid(r.here(), "is not valid JSON: %v", err)
 }
 
-// newReader reads the object raw, which stands at path in a request.
+// decoders are those that no reader has.
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+// A decoder is what a reader reads with, and what that reads from.
+type decoder struct {
+	jsontext.Decoder
+	raw bytes.Buffer
+}
+
+// newReader reads the object raw, which stands at path in a request. Its caller
+// closes it.
 func newReader(raw jsontext.Value, path string, s *settings) *reader {
+	d := decoders.Get().(*decoder)
+	d.raw = *bytes.NewBuffer(raw)
+	d.Reset(&d.raw)
 	return &reader{
-		dec:    jsontext.NewDecoder(bytes.NewBuffer(raw)),
+		dec:    d,
 		path:   path,
 		limits: &s.Limits,
 		drop:   s.UndeclaredAttributes == undeclaredDrop,
 		sent:   s.entityType,
 	}
 }
+
+func (r *reader) close() { decoders.Put(r.dec) }

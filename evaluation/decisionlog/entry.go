@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -85,16 +86,106 @@ type PolicyError struct {
 // encode returns the line of e without its beginning, which [appendIndex]
 // makes once the index is known.
 func encode(e *Entry) ([]byte, error) {
-	utc := *e
-	utc.Time = e.Time.UTC()
-	object, err := json.Marshal(&utc, jsontext.PreserveRawStrings(true))
-	if err != nil {
-		return nil, err
+	l := line{b: make([]byte, 0, len(e.Request)+512)}
+	l.text(`"id":`, e.ID)
+	l.b = e.Time.UTC().AppendFormat(append(l.b, `,"time":`...), `"`+time.RFC3339Nano+`"`)
+	l.optional(`,"tenant":`, e.Tenant)
+	l.text(`,"kind":`, string(e.Kind))
+	l.request(e.Request)
+	if e.Result != nil {
+		l.b = append(l.b, ',')
+		l.result(e.Result)
 	}
-	if len(object) > maxLine {
-		return nil, fmt.Errorf("it has %d bytes, the log takes %d", len(object), maxLine)
+	if len(e.Evaluations) > 0 {
+		l.results(e.Evaluations)
 	}
-	return object[1:], nil
+	if e.Search != nil {
+		l.value(`,"search":`, e.Search)
+	}
+	l.optional(`,"revision":`, e.Revision)
+	l.optional(`,"caller":`, e.Caller)
+	l.optional(`,"request_id":`, e.RequestID)
+	l.optional(`,"trace_id":`, e.TraceID)
+	l.b = strconv.AppendInt(append(l.b, `,"latency_us":`...), e.LatencyMicros, 10)
+	if len(e.Masked) > 0 {
+		l.value(`,"masked":`, e.Masked)
+	}
+	l.b = append(l.b, '}')
+	if l.err == nil && len(l.b) >= maxLine {
+		l.err = fmt.Errorf("it has %d bytes, the log takes %d", len(l.b)+1, maxLine)
+	}
+	return l.b, l.err
+}
+
+// A line is written member by member, as encoding by reflection would write it
+// and in a fraction of the time.
+type line struct {
+	b   []byte
+	err error
+}
+
+// text appends a string behind what stands before it.
+func (l *line) text(before, s string) {
+	quoted, err := jsontext.AppendQuote(append(l.b, before...), s)
+	l.b, l.err = quoted, cmp.Or(l.err, err)
+}
+
+// optional appends a string that is not empty.
+func (l *line) optional(before, s string) {
+	if s != "" {
+		l.text(before, s)
+	}
+}
+
+// value appends anything.
+func (l *line) value(before string, v any) {
+	text, err := json.Marshal(v, jsontext.PreserveRawStrings(true))
+	l.b, l.err = append(append(l.b, before...), text...), cmp.Or(l.err, err)
+}
+
+// request appends what was asked, without white space, if it is JSON that has
+// one meaning.
+func (l *line) request(r jsontext.Value) {
+	if r == nil {
+		return
+	}
+	text, err := jsontext.AppendFormat(append(l.b, `,"request":`...), r, jsontext.PreserveRawStrings(true))
+	l.b, l.err = text, cmp.Or(l.err, err)
+}
+
+// result appends the members of a result.
+func (l *line) result(r *Result) {
+	if r.Errors != nil || r.Obligations != nil || r.Approval != nil || r.Shadow != nil {
+		text, err := json.Marshal(r, jsontext.PreserveRawStrings(true))
+		if err != nil {
+			l.err = cmp.Or(l.err, err)
+			return
+		}
+		l.b = append(l.b, text[1:len(text)-1]...)
+		return
+	}
+	l.b = strconv.AppendBool(append(l.b, `"decision":`...), r.Decision)
+	for i, policy := range r.Policies {
+		before := ","
+		if i == 0 {
+			before = `,"policies":[`
+		}
+		l.text(before, policy)
+	}
+	if len(r.Policies) > 0 {
+		l.b = append(l.b, ']')
+	}
+}
+
+// results appends those of a batch.
+func (l *line) results(all []Result) {
+	before := `,"evaluations":[{`
+	for i := range all {
+		l.b = append(l.b, before...)
+		l.result(&all[i])
+		before = "},{"
+	}
+	l.b = append(l.b, "}]"...)
 }
 
 // appendIndex appends to b the beginning of line n.

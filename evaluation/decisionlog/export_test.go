@@ -54,3 +54,6 @@ func (l *Log) Resize(t testing.TB, size int) {
 
 // Accepted returns how many entries are accepted and not yet on disk.
 func (l *Log) Accepted() int { return len(l.committer.slots) }
+
+// AppendIndex returns the beginning of line n.
+func AppendIndex(n int64) []byte { return appendIndex(nil, n) }

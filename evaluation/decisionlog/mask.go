@@ -38,7 +38,7 @@ var (
 // to who does not have the key.
 type masker struct {
 	key   []byte
-	names []string // as plainName has them
+	names [256][]string // as plainName has them, by their last byte
 	never []string
 
 	states sync.Pool // of *maskState
@@ -51,7 +51,13 @@ func newMasker(dir string, names, never []string) (*masker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("masking key: %w", err)
 	}
-	m := &masker{key: key, names: append(plainNames(names), secretNames...), never: plainNames(never)}
+	m := &masker{key: key, never: plainNames(never)}
+	for _, name := range append(plainNames(names), secretNames...) {
+		if name != "" {
+			last := name[len(name)-1]
+			m.names[last] = append(m.names[last], name)
+		}
+	}
 	m.states.New = func() any { return new(maskState) }
 	return m, nil
 }
@@ -97,7 +103,10 @@ func appendPlain(b, name []byte) []byte {
 // secret reports whether the values of members of a name are masked, of which
 // plain is the plain form.
 func (m *masker) secret(plain []byte) bool {
-	for _, end := range m.names {
+	if len(plain) == 0 {
+		return false
+	}
+	for _, end := range m.names[plain[len(plain)-1]] {
 		if len(plain) >= len(end) && string(plain[len(plain)-len(end):]) == end {
 			return !slices.Contains(m.never, string(plain))
 		}

@@ -111,3 +111,29 @@ func rewrite[T any](t testing.TB, body string) string {
 	}
 	return string(text)
 }
+
+// AppendTo writes what encoding by reflection writes.
+func TestAppendTo(t *testing.T) {
+	for _, r := range []authzen.EvaluationRequest{
+		{},
+		{Subject: authzen.Subject{Type: "user", ID: "é\"<\n"}, Action: authzen.Action{Name: "read"}, Resource: authzen.Resource{Type: "doc", ID: "1"}},
+		{
+			Subject:  authzen.Subject{Type: "user", ID: "alice", Properties: jsontext.Value(`{}`)},
+			Action:   authzen.Action{Name: "read", Properties: jsontext.Value(`{"a":[1]}`)},
+			Resource: authzen.Resource{Type: "doc", ID: "1", Properties: jsontext.Value(`{"b":"\u00e9"}`)},
+			Context:  jsontext.Value(`{"c":null}`),
+		},
+	} {
+		want, err := json.Marshal(&r, jsontext.PreserveRawStrings(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.AppendTo([]byte("x"))
+		if err != nil || string(got) != "x"+string(want) {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+	if _, err := (&authzen.EvaluationRequest{Action: authzen.Action{Name: "\xff"}}).AppendTo(nil); err == nil {
+		t.Error("text that is not UTF-8 is written")
+	}
+}

@@ -1,6 +1,10 @@
 package authzen
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"cmp"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // An Entity is a subject or a resource. Its ID is unique only within its Type.
 // Properties is a JSON object as it was sent, or nil.
@@ -30,6 +34,45 @@ type EvaluationRequest struct {
 	Action   Action         `json:"action"`
 	Resource Resource       `json:"resource"`
 	Context  jsontext.Value `json:"context,omitzero"`
+}
+
+// AppendTo appends the request as JSON to b. Properties and Context are as they
+// were sent, white space and all.
+func (r *EvaluationRequest) AppendTo(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	w.entity(`{"subject":`, r.Subject)
+	w.quote(`,"action":{"name":`, r.Action.Name)
+	w.raw(`,"properties":`, r.Action.Properties)
+	w.entity(`},"resource":`, r.Resource)
+	w.raw(`,"context":`, r.Context)
+	w.b = append(w.b, '}')
+	return w.b, w.err
+}
+
+// A writer writes JSON.
+type writer struct {
+	b   []byte
+	err error
+}
+
+func (w *writer) entity(before string, e Entity) {
+	w.b = append(w.b, before...)
+	w.quote(`{"type":`, e.Type)
+	w.quote(`,"id":`, e.ID)
+	w.raw(`,"properties":`, e.Properties)
+	w.b = append(w.b, '}')
+}
+
+func (w *writer) quote(before, s string) {
+	quoted, err := jsontext.AppendQuote(append(w.b, before...), s)
+	w.b, w.err = quoted, cmp.Or(w.err, err)
+}
+
+// raw appends a value that is there.
+func (w *writer) raw(before string, v jsontext.Value) {
+	if v != nil {
+		w.b = append(append(w.b, before...), v...)
+	}
 }
 
 // UnmarshalJSONFrom reads a complete request; each entity it names must have
