@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -41,6 +43,55 @@ type telemetry struct {
 	shed      metric.Int64Counter
 	meter     metric.Meter
 	off       bool // nobody looks
+
+	outcomes attributeSets[outcomeKey]
+	routes   attributeSets[routeKey]
+}
+
+// An outcomeKey tells decisions apart.
+type outcomeKey struct {
+	kind             decisionlog.Kind
+	tenant, decision string
+}
+
+func (k outcomeKey) attributes() []attribute.KeyValue {
+	return []attribute.KeyValue{
+		attribute.String("kind", string(k.kind)), attribute.String("tenant", k.tenant), attribute.String("decision", k.decision),
+	}
+}
+
+// A routeKey tells requests apart.
+type routeKey struct {
+	route  string
+	status int
+}
+
+func (k routeKey) attributes() []attribute.KeyValue {
+	return []attribute.KeyValue{attribute.Int("http.response.status_code", k.status), attribute.String("http.route", k.route)}
+}
+
+// attributeSets are sets of attributes that come again and again. To make one
+// takes longer than to measure.
+type attributeSets[K interface {
+	comparable
+	attributes() []attribute.KeyValue
+}] struct {
+	kept sync.Map // from a K to its metric.MeasurementOption
+	size atomic.Int64
+}
+
+// maxSets is how many are kept, for a tenant may have any name.
+const maxSets = 4096
+
+func (s *attributeSets[K]) of(k K) metric.MeasurementOption {
+	if kept, ok := s.kept.Load(k); ok {
+		return kept.(metric.MeasurementOption)
+	}
+	made := metric.WithAttributeSet(attribute.NewSet(k.attributes()...))
+	if s.size.Add(1) <= maxSets {
+		s.kept.Store(k, made)
+	}
+	return made
 }
 
 // newTelemetry makes the instruments.
@@ -189,8 +240,7 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 		if r.Decision {
 			outcome = "allow"
 		}
-		t.decisions.Add(ctx, 1, metric.WithAttributes(
-			attribute.String("kind", string(e.Kind)), attribute.String("tenant", e.Tenant), attribute.String("decision", outcome)))
+		t.decisions.Add(ctx, 1, t.outcomes.of(outcomeKey{e.Kind, e.Tenant, outcome}))
 		for _, fault := range r.Errors {
 			if fault.Policy != "" {
 				t.errors.Add(ctx, 1, metric.WithAttributes(attribute.String("policy", fault.Policy), attribute.String("tenant", e.Tenant)))
@@ -215,7 +265,10 @@ func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 		if t.off && r.Header.Get("Traceparent") == "" {
 			return next(c)
 		}
-		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx := r.Context()
+		if r.Header.Get("Traceparent") != "" {
+			ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+		}
 		ctx, span := t.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
 		defer span.End()
 		if trace.SpanContextFromContext(ctx).IsValid() {
@@ -225,14 +278,15 @@ func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 			c.Error(err) // so that the status is known
 			t.turnedAway(ctx, err)
 		}
-		status := attribute.Int("http.response.status_code", c.Response().Status)
-		route := attribute.String("http.route", c.Path())
-		span.SetName(r.Method + " " + c.Path())
-		span.SetAttributes(status, route)
-		if c.Response().Status >= http.StatusInternalServerError {
+		asked := routeKey{c.Path(), c.Response().Status}
+		if span.IsRecording() {
+			span.SetName(r.Method + " " + asked.route)
+			span.SetAttributes(asked.attributes()...)
+		}
+		if asked.status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, "")
 		}
-		t.requests.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(status, route))
+		t.requests.Record(ctx, time.Since(start).Seconds(), t.routes.of(asked))
 		return nil
 	}
 }
