@@ -67,7 +67,7 @@ func (s *stream) run(duration time.Duration) *flow {
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for now := start; now.Sub(start) < duration; now = <-tick.C {
-			for want := int(now.Sub(start).Seconds() * s.rate); f.due < want; f.due++ {
+			for want := int(now.Sub(start).Seconds()*s.rate) + 1; f.due < want; f.due++ {
 				select {
 				case arrivals <- start.Add(time.Duration(float64(f.due) / s.rate * float64(time.Second))):
 				default: // every PEP waits for an answer

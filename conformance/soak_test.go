@@ -24,7 +24,7 @@ const (
 	// maxGrowth is how many bytes of memory a service may gain in a minute.
 	maxGrowth = 1 << 20
 	// maxMore is how many goroutines and descriptors it may gain.
-	maxMore = 64
+	maxMore = 16
 )
 
 // A sample is what a running service uses.
@@ -132,21 +132,23 @@ func TestSoakControl(t *testing.T) {
 }
 
 // leaks reports whether more goroutines run or more files are open in the last
-// quarter than after the first.
+// quarter than in the second, at the least busy moment of each.
 func leaks(samples []sample) bool {
-	most := func(part []sample, of func(sample) float64) (most float64) {
-		for _, s := range part {
-			most = max(most, of(s))
-		}
-		return most
-	}
 	n := len(samples)
 	for _, of := range []func(sample) float64{goroutines, descriptors} {
-		if most(samples[3*n/4:], of)-most(samples[n/4:n/2], of) > maxMore {
+		if least(samples[3*n/4:], of)-least(samples[n/4:n/2], of) > maxMore {
 			return true
 		}
 	}
 	return false
+}
+
+func least(samples []sample, of func(sample) float64) float64 {
+	least := of(samples[0])
+	for _, s := range samples {
+		least = min(least, of(s))
+	}
+	return least
 }
 
 // A soaking is what became of the requests.

@@ -82,7 +82,18 @@ func Within(d time.Duration, call func(context.Context, *authzen.EvaluationReque
 }
 
 // NewInFlight returns what limits how many requests are worked on.
-func NewInFlight(l Limits) echo.MiddlewareFunc { return newLimiter(l).inFlight }
+func NewInFlight(l Limits) echo.MiddlewareFunc {
+	limits := newLimiter(l)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if err := limits.enter(c); err != nil {
+				return err
+			}
+			defer limits.turns.give()
+			return next(c)
+		}
+	}
+}
 
 // ErrIssuer and NewKeySet are for keys that grow old.
 var ErrIssuer = errIssuer

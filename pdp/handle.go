@@ -19,16 +19,18 @@ import (
 const headerDecisionID = "Decision-ID"
 
 // handle serves one method of the API.
-func handle[Request, Response any](maxBody int64, call func(context.Context, *Request) (*Response, error)) echo.HandlerFunc {
+func handle[Request, Response any](limits *limiter, maxBody int64, call func(context.Context, *Request) (*Response, error)) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
 		if err != nil {
 			return err
 		}
 		var request Request
-		if err := decodeBody(c, maxBody, &request); err != nil {
+		give, err := limits.decode(c, maxBody, &request)
+		if err != nil {
 			return err
 		}
+		defer give()
 		id := evaluation.NewDecisionID()
 		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
 			ID:        id,

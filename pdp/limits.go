@@ -8,11 +8,13 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/time/rate"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 var (
 	// errOverload is more than the service can do in time. It is said before a
-	// body is read.
+	// body is decoded.
 	errOverload = errors.New("there is too much to do: ask again")
 	// errTenantRate is more than one tenant may ask for.
 	errTenantRate = errors.New("the tenant asks too often")
@@ -57,21 +59,36 @@ func newLimiter(l Limits) *limiter {
 	}
 }
 
-// inFlight has a request wait for its turn, or turns it away. A tenant's
-// requests wait in one line, and where none is named, a caller's.
-func (l *limiter) inFlight(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		tenant, err := tenantOf(c)
-		if err != nil {
-			return err
-		}
-		r := c.Request()
-		if !l.turns.take(orDefault(tenant, callerFrom(r.Context()).id), r.Context().Done()) {
-			return errOverload
-		}
-		defer l.turns.give()
-		return next(c)
+// decode reads the body of a request and, when it is its turn, decodes it into v.
+// Who sends slowly keeps nobody waiting. Unless there is an error, the caller
+// gives the turn back.
+func (l *limiter) decode(c echo.Context, maxBody int64, v any) (give func(), err error) {
+	body, err := readBody(c, maxBody)
+	if err != nil {
+		return nil, err
 	}
+	if err := l.enter(c); err != nil {
+		return nil, err
+	}
+	if err := authzen.Unmarshal(body, v); err != nil {
+		l.turns.give()
+		return nil, err
+	}
+	return l.turns.give, nil
+}
+
+// enter has a request wait for its turn, or turns it away. A tenant's requests
+// wait in one line, and where none is named, a caller's.
+func (l *limiter) enter(c echo.Context) error {
+	tenant, err := tenantOf(c)
+	if err != nil {
+		return err
+	}
+	r := c.Request()
+	if !l.turns.take(orDefault(tenant, callerFrom(r.Context()).id), r.Context().Done()) {
+		return errOverload
+	}
+	return nil
 }
 
 // perTenant turns a tenant away that asks too often.

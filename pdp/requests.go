@@ -37,17 +37,19 @@ func callerOf(c echo.Context, tenant string) approval.Caller {
 }
 
 // serveSubmit takes an Access Request.
-func serveSubmit(approvals *approval.Service, soon deadline, maxBody int64) echo.HandlerFunc {
+func serveSubmit(approvals *approval.Service, limits *limiter, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
 		if err != nil {
 			return err
 		}
 		var submission authzen.Submission
-		if err := decodeBody(c, maxBody, &submission); err != nil {
+		give, err := limits.decode(c, maxBody, &submission)
+		if err != nil {
 			return err
 		}
-		return submit(c, approvals, soon, tenant, &submission)
+		defer give()
+		return submit(c, approvals, limits.deadline, tenant, &submission)
 	}
 }
 
@@ -55,9 +57,11 @@ func serveSubmit(approvals *approval.Service, soon deadline, maxBody int64) echo
 func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service, limits *limiter, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var request authzen.ApprovalRequest
-		if err := decodeBody(c, maxBody, &request); err != nil {
+		give, err := limits.decode(c, maxBody, &request)
+		if err != nil {
 			return err
 		}
+		defer give()
 		if err := limits.admit(c.Request().Context(), request.Request.TenantID); err != nil {
 			return err
 		}
@@ -143,7 +147,7 @@ func liftDeadlines(c echo.Context) error {
 }
 
 // serveCancel ends a task for the PEP that made it. The body is optional.
-func serveCancel(approvals *approval.Service, soon deadline, maxBody int64) echo.HandlerFunc {
+func serveCancel(approvals *approval.Service, limits *limiter, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
 		if err != nil {
@@ -151,12 +155,14 @@ func serveCancel(approvals *approval.Service, soon deadline, maxBody int64) echo
 		}
 		var why authzen.Cancellation
 		if c.Request().ContentLength != 0 {
-			if err := decodeBody(c, maxBody, &why); err != nil {
+			give, err := limits.decode(c, maxBody, &why)
+			if err != nil {
 				return err
 			}
+			defer give()
 		}
 		var task *authzen.TaskResponse
-		err = soon.run(c.Request().Context(), func(ctx context.Context) (err error) {
+		err = limits.deadline.run(c.Request().Context(), func(ctx context.Context) (err error) {
 			task, err = approvals.Cancel(ctx, callerOf(c, tenant), c.Param(paramID), why)
 			return err
 		})

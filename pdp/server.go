@@ -18,26 +18,26 @@ import (
 // mainRoutes of the main listener. What is below a tenant's path is decided by
 // the tenant's policies.
 func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, who *callers, limits *limiter, metadata authzen.Metadata, maxBody int64) {
-	flight, tenant, soon := limits.inFlight, limits.perTenant, limits.deadline
+	tenant, soon := limits.perTenant, limits.deadline
 	evaluate, search, request := who.with(ScopeEvaluate), who.with(ScopeSearch), who.with(ScopeRequest)
 	for _, base := range []string{"", pathTenant} {
-		e.POST(base+authzen.PathEvaluation, handle(maxBody, within(soon, engine.Evaluate)), evaluate, tenant, flight)
-		e.POST(base+authzen.PathEvaluations, handle(maxBody, within(soon, engine.Evaluations)), evaluate, tenant, flight)
-		e.POST(base+authzen.PathSearchSubject, handle(maxBody, within(soon, engine.SearchSubjects)), search, tenant, flight)
-		e.POST(base+authzen.PathSearchResource, handle(maxBody, within(soon, engine.SearchResources)), search, tenant, flight)
-		e.POST(base+authzen.PathSearchAction, handle(maxBody, within(soon, engine.SearchActions)), search, tenant, flight)
+		e.POST(base+authzen.PathEvaluation, handle(limits, maxBody, within(soon, engine.Evaluate)), evaluate, tenant)
+		e.POST(base+authzen.PathEvaluations, handle(limits, maxBody, within(soon, engine.Evaluations)), evaluate, tenant)
+		e.POST(base+authzen.PathSearchSubject, handle(limits, maxBody, within(soon, engine.SearchSubjects)), search, tenant)
+		e.POST(base+authzen.PathSearchResource, handle(limits, maxBody, within(soon, engine.SearchResources)), search, tenant)
+		e.POST(base+authzen.PathSearchAction, handle(limits, maxBody, within(soon, engine.SearchActions)), search, tenant)
 
-		e.POST(base+authzen.PathRequests, serveSubmit(approvals, soon, maxBody), request, tenant, flight)
+		e.POST(base+authzen.PathRequests, serveSubmit(approvals, limits, maxBody), request, tenant)
 		e.GET(base+authzen.PathRequests+"/:"+paramID, serveTask(approvals), request, tenant)
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
-			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, soon, maxBody), request, tenant, flight)
+			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, limits, maxBody), request, tenant)
 		}
 		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine))
 		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
 		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata))
 	}
-	e.POST(authzen.PathAuthorize, handle(maxBody, within(soon, authorize(engine, limits))), evaluate, flight)
-	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, limits, maxBody), request, flight)
+	e.POST(authzen.PathAuthorize, handle(limits, maxBody, within(soon, authorize(engine, limits))), evaluate)
+	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, limits, maxBody), request)
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }
 
