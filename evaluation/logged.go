@@ -34,6 +34,7 @@ type Logged struct {
 	// Request is nil for an item that could not be read and is a denial as it
 	// stands; Errors say why.
 	Request *authzen.EvaluationRequest
+	Masked  []string // JSON Pointers into Request, to what is masked there
 	decisionlog.Result
 }
 
@@ -49,9 +50,16 @@ func ReadEntry(line []byte) (*decisionlog.Entry, error) {
 // Decisions returns the decisions of an entry. There are none to be had of one
 // that is masked or records something else.
 func Decisions(e *decisionlog.Entry) ([]Logged, error) {
-	switch {
-	case len(e.Masked) > 0:
+	if len(e.Masked) > 0 {
 		return nil, fmt.Errorf("%w at %s", ErrMasked, strings.Join(e.Masked, ", "))
+	}
+	return MaskedDecisions(e)
+}
+
+// MaskedDecisions is Decisions for an entry that may be masked. Whoever makes
+// one of them again has to ask [Snapshot.Hidden] whether that can be done.
+func MaskedDecisions(e *decisionlog.Entry) ([]Logged, error) {
+	switch {
 	case e.Kind == decisionlog.KindEvaluations:
 		return itemsOf(e)
 	case e.Kind != decisionlog.KindEvaluation || e.Result == nil:
@@ -61,7 +69,7 @@ func Decisions(e *decisionlog.Entry) ([]Logged, error) {
 	if err := authzen.Unmarshal(e.Request, &request); err != nil {
 		return nil, err
 	}
-	return []Logged{logged(e, e.ID, &request, *e.Result)}, nil
+	return []Logged{logged(e, -1, &request, *e.Result)}, nil
 }
 
 // itemsOf returns the decisions of a batch, which may have ended before its
@@ -76,13 +84,18 @@ func itemsOf(e *decisionlog.Entry) ([]Logged, error) {
 		if item.Err != nil {
 			item.Request = nil
 		}
-		out = append(out, logged(e, fmt.Sprintf("%s.%d", e.ID, i), item.Request, e.Evaluations[i]))
+		out = append(out, logged(e, i, item.Request, e.Evaluations[i]))
 	}
 	return out, nil
 }
 
-func logged(e *decisionlog.Entry, id string, request *authzen.EvaluationRequest, r decisionlog.Result) Logged {
-	return Logged{ID: id, Tenant: e.Tenant, Revision: e.Revision, Time: e.Time, Request: request, Result: r}
+// logged is the decision of an entry, or that of its item.
+func logged(e *decisionlog.Entry, item int, request *authzen.EvaluationRequest, r decisionlog.Result) Logged {
+	id := e.ID
+	if item >= 0 {
+		id = fmt.Sprintf("%s.%d", e.ID, item)
+	}
+	return Logged{ID: id, Tenant: e.Tenant, Revision: e.Revision, Time: e.Time, Request: request, Masked: maskedIn(e.Masked, item), Result: r}
 }
 
 // Environment is that in which the decision was made.
@@ -93,6 +106,9 @@ func (l *Logged) Environment() Environment { return Environment{Time: l.Time, Ap
 func (s *Snapshot) ExplainLogged(l *Logged) (*Explanation, error) {
 	if l.Request == nil {
 		return nil, fmt.Errorf("decision %s is a denial because the item could not be read: %s", l.ID, messages(l.Errors))
+	}
+	if hidden := s.Hidden(l); hidden != nil {
+		return nil, fmt.Errorf("decision %s: %w", l.ID, hidden)
 	}
 	e, err := s.Explain(l.Request, l.Environment())
 	if err != nil {

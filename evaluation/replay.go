@@ -16,13 +16,14 @@ import (
 // which must come to the same result, and then by a candidate. Where these
 // differ, the candidate would change something.
 //
-// What is masked in the log cannot be decided again. Whether the policies read
-// it is not asked: a mask is not what was sent.
+// What is masked in the log is decided again where what the masks hide does not
+// count, for the policies and for the candidate; see [Snapshot.Hidden].
 type Replay struct {
 	candidate *Snapshots
 	archive   func(revision string) (map[string][]byte, error)
 	compiled  map[string]*Snapshots // by revision
 	flips     map[flip]*Flips
+	hidden    map[Hidden]*NotReplayable
 	report    ReplayReport
 }
 
@@ -34,6 +35,7 @@ func NewReplay(candidate *Snapshots, archive func(revision string) (map[string][
 		archive:   archive,
 		compiled:  make(map[string]*Snapshots),
 		flips:     make(map[flip]*Flips),
+		hidden:    make(map[Hidden]*NotReplayable),
 		report:    ReplayReport{Candidate: candidate.Revision()},
 	}
 }
@@ -48,11 +50,8 @@ func (r *Replay) Add(line []byte) error {
 	if err := json.Unmarshal(line, &record); err != nil {
 		return fmt.Errorf("read log entry: %w", err)
 	}
-	logged, err := Decisions(&record.Entry)
+	logged, err := MaskedDecisions(&record.Entry)
 	switch {
-	case errors.Is(err, ErrMasked):
-		r.report.Masked++
-		return nil
 	case errors.Is(err, ErrNoDecision):
 		return nil
 	case err != nil:
@@ -63,13 +62,52 @@ func (r *Replay) Add(line []byte) error {
 	if err != nil && record.Revision != "" {
 		return fmt.Errorf("replay entry %d: %w", record.Index, err)
 	}
+	if hidden := hiddenIn(was, logged); hidden != nil {
+		r.leaveOut(record.ID, hidden)
+		return nil
+	}
 	before, err := redecide(was, logged)
 	if err != nil || !sameResults(before, logged) {
 		r.report.unfaithful(&record, err)
 		return nil
 	}
+	if hidden := hiddenIn(r.candidate, logged); hidden != nil {
+		r.leaveOut(record.ID, hidden)
+		return nil
+	}
+	if len(record.Masked) > 0 {
+		r.report.DecidedMasked++
+	}
 	after, err := redecide(r.candidate, logged)
 	return r.compare(line, before, after, err)
+}
+
+// hiddenIn returns what counts for one of the decisions and is masked, or nil.
+func hiddenIn(s *Snapshots, logged []Logged) *Hidden {
+	for i := range logged {
+		snapshot, err := s.For(logged[i].Tenant)
+		if err != nil {
+			continue // no policy is asked
+		}
+		if hidden := snapshot.Hidden(&logged[i]); hidden != nil {
+			return hidden
+		}
+	}
+	return nil
+}
+
+// leaveOut notes an entry that cannot be decided again.
+func (r *Replay) leaveOut(id string, why *Hidden) {
+	r.report.Masked++
+	known := r.hidden[*why]
+	if known == nil {
+		known = &NotReplayable{Hidden: *why}
+		r.hidden[*why] = known
+	}
+	known.Count++
+	if len(known.Examples) < mostExamples {
+		known.Examples = append(known.Examples, id)
+	}
 }
 
 // snapshots returns a logged revision, compiled.

@@ -215,10 +215,36 @@ func TestReplayUnfaithful(t *testing.T) {
 	}
 }
 
+// What is masked is decided again where no policy reads it: those that decided,
+// which must come to what was logged, and then the candidate.
 func TestReplayMasked(t *testing.T) {
 	l := newLogged(t, replayed)
 	l.ask(question("user alice", "read", "doc 1", `{"password":"x"}`))
-	if report := l.replay(replayed, l.lines("", "")); report.Masked != 1 || report.Decisions != 0 || len(report.Unfaithful) > 0 {
+	l.ask(question("user alice", "read", "doc 1"))
+	l.askBatch(`{"action":{"name":"read"},"resource":{"type":"doc","id":"1"},"context":{"token":"y"},
+		"evaluations":[{"subject":{"type":"user","id":"alice"}},{"subject":{"type":"user","id":"bob"},"context":{"password":"z"}}]}`)
+	check := func(store string, masked, decidedMasked, decisions, flips int) *evaluation.ReplayReport {
+		t.Helper()
+		report := l.replay(store, l.lines("", ""))
+		if report.Masked != masked || report.DecidedMasked != decidedMasked || report.Decisions != decisions || len(report.Unfaithful) > 0 || len(report.Flips) != flips {
+			t.Errorf("report %+v", report)
+		}
+		return report
+	}
+	check(replayed, 0, 2, 4, 0)
+	check(`@id("nobody") forbid (principal, action, resource);`, 0, 2, 4, 1)
+	report := check(replayed+"-- b.cedar --\n"+`@id("by-password") permit (principal, action, resource) when { context has password };`, 2, 0, 1, 0)
+	want := []*evaluation.NotReplayable{{Hidden: evaluation.Hidden{Path: "/context/password", Policy: "by-password"}, Count: 2, Examples: report.NotReplayable[0].Examples}}
+	if diff := cmp.Diff(want, report.NotReplayable); diff != "" || len(report.NotReplayable[0].Examples) != 2 {
+		t.Errorf("not replayable (-want +got):\n%s", diff)
+	}
+	var page strings.Builder
+	if err := report.Text(&page); err != nil || !strings.Contains(page.String(), "2 entries are masked where it counts, and were left out\n  2  /context/password  by-password  ") {
+		t.Errorf("%v\n%s", err, page.String())
+	}
+
+	// A masked entry that was changed is found all the same.
+	if report := l.replay(replayed, l.lines(`"decision":true`, `"decision":false`)); len(report.Unfaithful) != 3 {
 		t.Errorf("report %+v", report)
 	}
 }

@@ -50,11 +50,20 @@ const mostExamples = 3
 
 // A ReplayReport says what a candidate would have changed.
 type ReplayReport struct {
-	Candidate  string       `json:"candidate"`            // its revision
-	Decisions  int          `json:"decisions"`            // that were compared
-	Masked     int          `json:"masked"`               // entries that cannot be decided again
-	Unfaithful []Unfaithful `json:"unfaithful,omitempty"` // entries that the policies they name do not give
-	Flips      []*Flips     `json:"flips,omitempty"`      // by effect, and the most frequent first
+	Candidate     string           `json:"candidate"`                // its revision
+	Decisions     int              `json:"decisions"`                // that were compared
+	Masked        int              `json:"masked"`                   // entries that cannot be decided again, because what they hide counts
+	DecidedMasked int              `json:"decided_masked"`           // entries that are masked, where that does not count
+	NotReplayable []*NotReplayable `json:"not_replayable,omitempty"` // the former, the most frequent first
+	Unfaithful    []Unfaithful     `json:"unfaithful,omitempty"`     // entries that the policies they name do not give
+	Flips         []*Flips         `json:"flips,omitempty"`          // by effect, and the most frequent first
+}
+
+// NotReplayable are entries that cannot be decided again for the same reason.
+type NotReplayable struct {
+	Hidden
+	Count    int      `json:"count"`
+	Examples []string `json:"examples"` // Decision-IDs of the first
 }
 
 // An Unfaithful is an entry that the policies it names do not give.
@@ -73,6 +82,9 @@ func (r *Replay) Report() *ReplayReport {
 			cmp.Compare(a.Policy, b.Policy),
 			cmp.Compare(a.Subject, b.Subject),
 		)
+	})
+	r.report.NotReplayable = slices.SortedFunc(maps.Values(r.hidden), func(a, b *NotReplayable) int {
+		return cmp.Or(-cmp.Compare(a.Count, b.Count), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Policy, b.Policy))
 	})
 	return &r.report
 }
@@ -182,8 +194,14 @@ var effectWords = map[Effect]string{
 func (r *ReplayReport) Text(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(out, "replayed %d decisions with %s\n", r.Decisions, r.Candidate)
+	if r.DecidedMasked > 0 {
+		fmt.Fprintf(out, "%d of the entries are masked where no policy reads\n", r.DecidedMasked)
+	}
 	if r.Masked > 0 {
-		fmt.Fprintf(out, "%d entries are masked and were left out\n", r.Masked)
+		fmt.Fprintf(out, "%d entries are masked where it counts, and were left out\n", r.Masked)
+	}
+	for _, n := range r.NotReplayable {
+		fmt.Fprintf(out, "  %d\t%s\t%s\t%s\n", n.Count, n.Path, n.Policy, n.Examples[0])
 	}
 	for _, u := range r.Unfaithful {
 		fmt.Fprintf(out, "entry %d (%s) is not what its own policies decide %s\n", u.Index, u.ID, u.Reason)

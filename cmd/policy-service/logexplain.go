@@ -51,7 +51,7 @@ func (c *logExplainCmd) find(ctx context.Context) (*evaluation.Logged, error) {
 	if err != nil {
 		return nil, err
 	}
-	decisions, err := evaluation.Decisions(entry)
+	decisions, err := evaluation.MaskedDecisions(entry)
 	if err != nil {
 		return nil, fmt.Errorf("decision %s: %w", entryID, err)
 	}

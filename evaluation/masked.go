@@ -1,0 +1,204 @@
+package evaluation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A Hidden is what keeps a logged decision from being made again: a masked
+// part of its request that counts for it.
+type Hidden struct {
+	Path   string `json:"path"`            // JSON Pointer into the request
+	Policy string `json:"policy,omitzero"` // that reads it; none where it counts before any policy is asked
+}
+
+func (h *Hidden) Error() string {
+	if h.Policy == "" {
+		return fmt.Sprintf("%v at %s", ErrMasked, h.Path)
+	}
+	return fmt.Sprintf("%v at %s, which policy %s reads", ErrMasked, h.Path, h.Policy)
+}
+
+func (h *Hidden) Unwrap() error { return ErrMasked }
+
+// Hidden returns what of a masked decision counts for the snapshot, or nil
+// where it comes out the same whatever stands behind the masks. That is so
+// where no policy whose scope the request satisfies names what is masked, or
+// what it is a part of. A policy that names it and does not come to read it
+// counts as well: what it would read is not known.
+func (s *Snapshot) Hidden(l *Logged) *Hidden {
+	if len(l.Masked) == 0 || l.Request == nil {
+		return nil
+	}
+	q, err := s.query(l.Request, l.Environment())
+	if err != nil { // the mask is not of the type that what it hides is
+		return &Hidden{Path: l.Masked[0]}
+	}
+	for _, pointer := range l.Masked {
+		spot, counts := s.spotOf(pointer)
+		if counts == always {
+			return &Hidden{Path: pointer}
+		}
+		if counts == never || q.refused != "" {
+			continue
+		}
+		for _, ordinal := range s.policies.candidates(q).ordinals {
+			if p := s.policies.ordered[ordinal]; slices.ContainsFunc(readsOf(p.syntax), spot.readBy) {
+				return &Hidden{pointer, string(p.id)}
+			}
+		}
+	}
+	return nil
+}
+
+// Whether a spot in a request counts for its decision.
+const (
+	ifRead = iota // by a policy
+	always
+	never
+)
+
+// A spot is where policies find a member of a request: below the context, or
+// at an attribute of the principal or the resource.
+type spot struct {
+	inContext bool
+	names     []string
+}
+
+// spotOf returns where policies find what a JSON Pointer into a request points
+// at.
+func (s *Snapshot) spotOf(pointer string) (p spot, counts int) {
+	path := slices.Collect(jsontext.Pointer(pointer).Tokens())
+	if len(path) < 2 {
+		return p, always
+	}
+	within, names := path[0], path[1:]
+	if within != "context" {
+		if names[0] != "properties" || len(names) < 2 {
+			return p, always
+		}
+		names = names[1:]
+	}
+	if last := names[len(names)-1]; len(names) > 1 && (last == "id" || last == "type") {
+		names = names[:len(names)-1] // it may be that of an entity, of which any attribute may be read
+	}
+	switch within {
+	case "context":
+		switch names[0] {
+		case contextApproval: // a claim; the approval that stood is logged
+			return p, never
+		case contextSupport:
+			return p, always
+		}
+		return spot{true, names}, ifRead
+	case "action":
+		return spot{true, append([]string{contextAction}, names...)}, ifRead
+	case "subject":
+		if _, isParent := s.settings.Parents[names[0]]; isParent {
+			return p, always
+		}
+	case "resource":
+	default:
+		return p, always
+	}
+	return spot{false, names}, ifRead
+}
+
+// A chain is what an expression reads of another: the names of attributes one
+// below the other, as in context.a.b. It is as long as it can be.
+type chain struct {
+	inContext bool // it begins at the context
+	names     []string
+	presence  bool // it asks whether the last is there, and does not read it
+}
+
+// readsOf lists the chains of a policy. A record that is read otherwise than by
+// its attributes, such as one that is compared, ends a chain, and all that is
+// below it is read.
+func readsOf(p *xast.Policy) (all []chain) {
+	for _, condition := range p.Conditions {
+		all = append(all, readsIn(condition.Body)...)
+	}
+	return all
+}
+
+func readsIn(n xast.IsNode) (all []chain) {
+	xast.Inspect(xast.NewNode(n), func(n xast.IsNode) bool {
+		c, base := chainOf(n)
+		if c.inContext || len(c.names) > 0 {
+			all = append(all, c)
+		}
+		if len(c.names) == 0 {
+			return true
+		}
+		if _, isVariable := base.(xast.NodeTypeVariable); !isVariable {
+			all = append(all, readsIn(base)...)
+		}
+		return false
+	})
+	return all
+}
+
+// chainOf returns the chain that ends with n, and what it is read of: n itself,
+// where n reads no attribute.
+func chainOf(n xast.IsNode) (c chain, base xast.IsNode) {
+	for base = n; ; {
+		var of xast.StrOpNode
+		switch a := base.(type) {
+		case xast.NodeTypeAccess:
+			of = a.StrOpNode
+		case xast.NodeTypeHas:
+			of, c.presence = a.StrOpNode, true
+		default:
+			variable, ok := base.(xast.NodeTypeVariable)
+			c.inContext = ok && variable.Name == "context"
+			slices.Reverse(c.names)
+			return c, base
+		}
+		c.names, base = append(c.names, string(of.Value)), of.Arg
+	}
+}
+
+// readBy reports whether a chain reads what is at the spot, what it is a part
+// of, or a part of it. A chain may come to an entity at each of its names, and
+// read of that the rest.
+func (p spot) readBy(c chain) bool {
+	if p.inContext {
+		return c.inContext && c.reads(0, p.names)
+	}
+	for i := range c.names {
+		if c.reads(i, p.names) {
+			return true
+		}
+	}
+	return false
+}
+
+// reads reports whether the chain, from its ith name on, is a path, leads to
+// it, or leads on from it. That something is there does not depend on what is
+// below it.
+func (c chain) reads(i int, path []string) bool {
+	names := c.names[i:]
+	n := min(len(names), len(path))
+	return slices.Equal(names[:n], path[:n]) && !(c.presence && len(names) < len(path))
+}
+
+// maskedIn returns which of the masked members of an entry are in a request, as
+// JSON Pointers into that. Item n of a batch has its own members and those of
+// the batch.
+func maskedIn(masked []string, item int) (own []string) {
+	const request, items = "/request", "/request/evaluations/"
+	prefix := fmt.Sprintf("%s%d", items, item)
+	for _, pointer := range masked {
+		if inItem, found := strings.CutPrefix(pointer, prefix+"/"); found && item >= 0 {
+			own = append(own, "/"+inItem)
+		} else if !strings.HasPrefix(pointer, items) {
+			own = append(own, strings.TrimPrefix(pointer, request))
+		}
+	}
+	return own
+}
