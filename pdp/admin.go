@@ -21,6 +21,7 @@ const (
 	PathLogQuery      = "/admin/v1/log/query"
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
 	PathLogProof      = "/admin/v1/log/proof"
+	PathLogRotateKey  = "/admin/v1/log/rotate-key"
 	PathReload        = "/admin/v1/reload"
 	PathRequests      = "/admin/v1/requests"
 	PathApprovals     = "/admin/v1/approvals"
@@ -35,6 +36,7 @@ func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *cal
 	e.GET(PathLogQuery, serveQuery(log), audit)
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
 	e.GET(PathLogProof, serveProof(log), audit)
+	e.POST(PathLogRotateKey, serveRotateKey(log), admin)
 	e.POST(PathReload, serveReload(engine, policies, shadow), admin)
 	e.GET(PathRequests, people.list, admin)
 	e.GET(PathRequests+"/:"+paramID, people.show, admin)

@@ -167,6 +167,18 @@ func serveCheckpoint(log *decisionlog.Log) echo.HandlerFunc {
 	}
 }
 
+// serveRotateKey has a new key sign the log from now on, and answers with the
+// old one's word for it.
+func serveRotateKey(log *decisionlog.Log) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		change, err := log.RotateKey(c.Request().Context())
+		if err != nil {
+			return err
+		}
+		return writeJSON(c, http.StatusOK, change)
+	}
+}
+
 // serveProof proves that the log has the entry ?index=, or all that it had at
 // the checkpoint ?earlier=.
 func serveProof(log *decisionlog.Log) echo.HandlerFunc {

@@ -57,10 +57,9 @@ func askURL(ctx context.Context, method, url string, body []byte) (*http.Respons
 	return response, nil
 }
 
-// getAdmin reads something from the server that runs on state and holds its
-// log.
-func getAdmin(ctx context.Context, state, path string) (io.ReadCloser, error) {
-	response, err := askAdmin(ctx, state, http.MethodGet, path)
+// holder asks the server that runs on state and holds its log.
+func holder(ctx context.Context, state, method, path string) (io.ReadCloser, error) {
+	response, err := askAdmin(ctx, state, method, path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", decisionlog.ErrLocked, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -28,7 +29,7 @@ type logCmd struct {
 	Prove      logProveCmd      `cmd:"" help:"Prove to others that an entry is in the log, or that the log continues a checkpoint."`
 	Checkpoint logCheckpointCmd `cmd:"" help:"Print the signed head of the log."`
 	Keys       logKeysCmd       `cmd:"" help:"Print the public keys that verify the log, the newest last."`
-	RotateKey  logRotateKeyCmd  `cmd:"" help:"Have a new key sign the log, which no server may be running on."`
+	RotateKey  logRotateKeyCmd  `cmd:"" help:"Have a new key sign the log, also that of a running server."`
 }
 
 // A stateFlag names the log.
@@ -172,7 +173,7 @@ func (s logServer) last(ctx context.Context, f decisionlog.Filter, n int) ([][]b
 }
 
 func (s logServer) copy(ctx context.Context, w io.Writer, path string, query url.Values) error {
-	body, err := getAdmin(ctx, string(s), path+"?"+query.Encode())
+	body, err := holder(ctx, string(s), http.MethodGet, path+"?"+query.Encode())
 	if err != nil {
 		return err
 	}
@@ -182,22 +183,26 @@ func (s logServer) copy(ctx context.Context, w io.Writer, path string, query url
 }
 
 func (s logServer) checkpoint(ctx context.Context) (*decisionlog.Checkpoint, error) {
-	return fetch[decisionlog.Checkpoint](ctx, s, pdp.PathLogCheckpoint)
+	return fetch[decisionlog.Checkpoint](ctx, s, http.MethodGet, pdp.PathLogCheckpoint)
 }
 
 func (s logServer) proveEntry(ctx context.Context, index int64) (*decisionlog.Proof, error) {
-	return fetch[decisionlog.Proof](ctx, s, pdp.PathLogProof+"?index="+strconv.FormatInt(index, 10))
+	return fetch[decisionlog.Proof](ctx, s, http.MethodGet, pdp.PathLogProof+"?index="+strconv.FormatInt(index, 10))
 }
 
 func (s logServer) proveSince(ctx context.Context, earlier []byte) (*decisionlog.Proof, error) {
-	return fetch[decisionlog.Proof](ctx, s, pdp.PathLogProof+"?"+url.Values{"earlier": {string(earlier)}}.Encode())
+	return fetch[decisionlog.Proof](ctx, s, http.MethodGet, pdp.PathLogProof+"?"+url.Values{"earlier": {string(earlier)}}.Encode())
+}
+
+func (s logServer) rotateKey(ctx context.Context) (*decisionlog.KeyChange, error) {
+	return fetch[decisionlog.KeyChange](ctx, s, http.MethodPost, pdp.PathLogRotateKey)
 }
 
 func (logServer) Close() error { return nil }
 
 // fetch reads a JSON answer.
-func fetch[T any](ctx context.Context, s logServer, path string) (*T, error) {
-	body, err := getAdmin(ctx, string(s), path)
+func fetch[T any](ctx context.Context, s logServer, method, path string) (*T, error) {
+	body, err := holder(ctx, string(s), method, path)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -73,21 +74,35 @@ func (c *logKeysCmd) Run() error {
 	return nil
 }
 
-type logRotateKeyCmd struct{ stateFlag }
+type logRotateKeyCmd struct {
+	stateFlag
+	JSON bool `name:"json" help:"Print JSON, and with the key the checkpoint that the old one has signed, too."`
+}
 
+// Run prints the new public key. Where a server runs, that changes it.
 func (c *logRotateKeyCmd) Run(ctx context.Context) error {
+	change, err := c.rotate(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(change)
+	}
+	_, err = fmt.Println(change.Key)
+	return err
+}
+
+func (c *logRotateKeyCmd) rotate(ctx context.Context) (*decisionlog.KeyChange, error) {
 	if _, err := logKeys(c.State); err != nil {
-		return explained(err, c.State) // or Open would make a log
+		return nil, explained(err, c.State) // or Open would make a log
 	}
 	log, err := decisionlog.Open(c.State, decisionlog.Config{})
-	if err != nil {
-		return err
+	if errors.Is(err, decisionlog.ErrLocked) {
+		return logServer(c.State).rotateKey(ctx)
 	}
-	defer log.Close()
-	public, err := log.RotateKey(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = fmt.Println(public)
-	return err
+	change, err := log.RotateKey(ctx)
+	return change, errors.Join(err, log.Close())
 }

@@ -20,6 +20,7 @@ const (
 	headFile      = "checkpoint/HEAD"
 	keyFile       = "checkpoint/key"
 	publicFile    = "checkpoint/key.pub"
+	changeFile    = "checkpoint/key.change" // there once the key was changed
 )
 
 // PublicKeys is the file, in the log's directory, that has what [Reader.Keys]
@@ -126,6 +127,11 @@ func (l *Log) Checkpoint() (*Checkpoint, error) {
 	if l.published != nil && l.published.Head == head {
 		return l.published, nil
 	}
+	return l.publish(head)
+}
+
+// publish signs a head and has the log held to it.
+func (l *Log) publish(head Head) (*Checkpoint, error) {
 	checkpoint, err := l.notary.checkpoint(head)
 	if err != nil {
 		return nil, err

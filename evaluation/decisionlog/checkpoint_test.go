@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/mod/sumdb/note"
@@ -205,21 +207,21 @@ func TestRotateKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	public, err := l.RotateKey(t.Context())
+	change, err := l.RotateKey(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	public := change.Key
 	keys, err := l.Keys()
 	if err != nil || len(keys) != 2 || keys[1] != public {
 		t.Fatalf("keys %q, %v", keys, err)
 	}
-	both, err := l.LastCheckpoint()
-	if err != nil {
-		t.Fatal(err)
+	if kept := readFile(t, filepath.Join(dir, "checkpoint", "key.change")); string(kept) != change.Checkpoint {
+		t.Errorf("what is kept is %q", kept)
 	}
 	for name, key := range map[string]string{"old": old[0], "new": public} {
-		if _, err := decisionlog.ParseCheckpoint([]byte(both.Note), []string{key}); err != nil {
-			t.Errorf("the checkpoint over the change is not signed with the %s key: %v", name, err)
+		if both, err := decisionlog.ParseCheckpoint([]byte(change.Checkpoint), []string{key}); err != nil || both.Size != 6 {
+			t.Errorf("the checkpoint over the change, of size %d, is not signed with the %s key: %v", both.Size, name, err)
 		}
 	}
 	fill(t, l, 6, 9)
@@ -235,5 +237,55 @@ func TestRotateKey(t *testing.T) {
 	}
 	if got := lines(t, l.Reader)[5]; got.Kind != decisionlog.KindAdmin || !strings.Contains(string(got.Request), public) {
 		t.Errorf("entry 5 does not name the new key: %s", got.Request)
+	}
+}
+
+// TestRotateKeyWhileSigning changes the key again and again while entries are
+// appended and checkpoints are signed: each change is signed with both keys,
+// and each checkpoint with the key of its time.
+func TestRotateKeyWhileSigning(t *testing.T) {
+	l := openLog(t, t.TempDir(), decisionlog.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	for range 2 {
+		busy.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				if err := l.Append(context.Background(), entry(n)); err != nil {
+					t.Error(err)
+				}
+				if _, err := l.Checkpoint(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	keys, err := l.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		old := keys[len(keys)-1]
+		change, err := l.RotateKey(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, change.Key)
+		for _, key := range []string{old, change.Key} {
+			if _, err := decisionlog.ParseCheckpoint([]byte(change.Checkpoint), []string{key}); err != nil {
+				t.Error(err)
+			}
+		}
+		later, err := l.Checkpoint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decisionlog.ParseCheckpoint([]byte(later.Note), []string{change.Key}); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	busy.Wait()
+	if all, err := l.Keys(); err != nil || !slices.Equal(all, keys) {
+		t.Errorf("keys %q, want %q; %v", all, keys, err)
 	}
 }

@@ -34,6 +34,7 @@
 //	DIR/log/journal.0, journal.1       entries that may not be in a segment yet
 //	DIR/checkpoint/HEAD                the last checkpoint
 //	DIR/checkpoint/key, key.pub        the key that signs, and all public keys there were
+//	DIR/checkpoint/key.change          the checkpoint that the last key signed with its successor
 //	DIR/mask.key                       the key of the masks in requests
 //	DIR/archive/blobs/<sha256>         the files of policy revisions
 //	DIR/archive/revisions/<sha256>     the manifest of a revision

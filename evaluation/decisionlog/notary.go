@@ -119,52 +119,68 @@ func openNote(text []byte, keys []string) (string, error) {
 	return n.Text, nil
 }
 
-// RotateKey gives the log a new key, which from then on signs alone, and
-// returns the public one. An entry names it, and the checkpoint over that
-// entry is signed with the old key, too: who trusts the old can trust the new.
-func (l *Log) RotateKey(ctx context.Context) (public string, err error) {
-	private, public, err := note.GenerateKey(rand.Reader, l.notary.origin())
-	if err != nil {
-		return "", fmt.Errorf("make signing key: %w", err)
-	}
-	keys, err := l.Keys()
-	if err != nil {
-		return "", err
-	}
-	if err := l.recordOwn(ctx, KindAdmin, adminAction{Action: "rotate_key", Key: public}); err != nil {
-		return "", err
-	}
-	if err := replaceFile(filepath.Join(l.dir, publicFile), []byte(strings.Join(append(keys, public), "\n")+"\n")); err != nil {
-		return "", fmt.Errorf("write public key: %w", err)
-	}
-	if err := l.useKey(private); err != nil {
-		return "", fmt.Errorf("write signing key: %w", err)
-	}
-	return public, nil
+// A KeyChange is the word of an old key for a new one.
+type KeyChange struct {
+	Key        string `json:"key"`        // the new public key
+	Checkpoint string `json:"checkpoint"` // signed with both keys, over the entry that names the new one
 }
 
-// useKey signs one checkpoint with the old keys and the new, and then with the
-// new alone.
-func (l *Log) useKey(private string) error {
+// RotateKey gives the log a new key, which from then on signs alone. An entry
+// names it, and the checkpoint over that entry is signed with the old key, too,
+// and kept: who trusts the old can trust the new. It may be called while
+// entries are appended and checkpoints are signed.
+func (l *Log) RotateKey(ctx context.Context) (*KeyChange, error) {
+	private, public, err := note.GenerateKey(rand.Reader, l.notary.origin())
+	if err != nil {
+		return nil, fmt.Errorf("make signing key: %w", err)
+	}
+	l.checkpointMu.Lock() // no checkpoint over the entry may be signed otherwise
+	defer l.checkpointMu.Unlock()
+	keys, err := l.Keys()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.recordOwn(ctx, KindAdmin, adminAction{Action: "rotate_key", Key: public}); err != nil {
+		return nil, err
+	}
+	if err := replaceFile(filepath.Join(l.dir, publicFile), []byte(strings.Join(append(keys, public), "\n")+"\n")); err != nil {
+		return nil, fmt.Errorf("write public key: %w", err)
+	}
+	both, err := l.useKey(private)
+	if err != nil {
+		return nil, fmt.Errorf("write signing key: %w", err)
+	}
+	return &KeyChange{public, both.Note}, nil
+}
+
+// useKey signs one checkpoint with the old keys and the new, and has the new
+// sign alone from then on.
+func (l *Log) useKey(private string) (both *Checkpoint, err error) {
 	path := filepath.Join(l.dir, keyFile)
 	old, err := os.ReadFile(path)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.signWith(private + "\n" + string(old)); err != nil {
+		return nil, err
+	}
+	if both, err = l.publish(l.Head()); err != nil {
+		return nil, err
+	}
+	if err := replaceFile(filepath.Join(l.dir, changeFile), []byte(both.Note)); err != nil {
+		return nil, err
+	}
+	return both, l.signWith(private + "\n")
+}
+
+// signWith has the log sign with other keys.
+func (l *Log) signWith(keys string) error {
+	if err := replaceFile(filepath.Join(l.dir, keyFile), []byte(keys)); err != nil {
 		return err
 	}
-	for _, keys := range []string{private + "\n" + string(old), private + "\n"} {
-		if err := replaceFile(path, []byte(keys)); err != nil {
-			return err
-		}
-		n, err := openNotary(l.dir)
-		if err != nil {
-			return err
-		}
-		l.checkpointMu.Lock()
+	n, err := openNotary(l.dir)
+	if err == nil {
 		l.notary = n
-		l.checkpointMu.Unlock()
-		if _, err := l.Checkpoint(); err != nil {
-			return err
-		}
 	}
-	return nil
+	return err
 }
