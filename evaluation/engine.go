@@ -221,7 +221,7 @@ func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision 
 // encodeRequest returns a request as it is recorded, but for white space.
 func encodeRequest(req any) (jsontext.Value, error) {
 	if single, ok := req.(*authzen.EvaluationRequest); ok {
-		return single.AppendTo(nil)
+		return single.AppendTo(make([]byte, 0, 512))
 	}
 	return json.Marshal(req, jsontext.PreserveRawStrings(true))
 }

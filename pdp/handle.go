@@ -1,9 +1,9 @@
 package pdp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -79,17 +79,27 @@ func requestID(c echo.Context) string {
 // readBody reads a JSON body of at most limit bytes.
 func readBody(c echo.Context, limit int64) ([]byte, error) {
 	r := c.Request()
-	if media, _, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType)); err != nil || media != echo.MIMEApplicationJSON {
+	if !isJSON(r.Header.Get(echo.HeaderContentType)) {
 		return nil, errContentType
 	}
 	if r.Header.Get(echo.HeaderContentEncoding) != "" {
 		return nil, errEncoding
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, limit))
-	if err != nil {
+	body := bytes.NewBuffer(make([]byte, 0, max(0, min(r.ContentLength, limit))+bytes.MinRead))
+	if _, err := body.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
-	return body, nil
+	return body.Bytes(), nil
+}
+
+// isJSON reports whether a content type is that of JSON, whatever its
+// parameters.
+func isJSON(contentType string) bool {
+	if contentType == echo.MIMEApplicationJSON {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == echo.MIMEApplicationJSON
 }
 
 // writeJSON writes an answer that nobody may keep: the next one may differ.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -167,6 +168,7 @@ func (c *committer) record() {
 	defer c.backlog.close()
 	for open := true; open; {
 		<-c.incoming.wake
+		runtime.Gosched() // those who are about to queue do
 		var batch []*pending
 		for batch, open = c.incoming.take(); len(batch) > 0; {
 			part, start := batch[:together(batch)], time.Now()

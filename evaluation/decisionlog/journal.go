@@ -15,7 +15,7 @@ import (
 
 // bankBytes is from which size on a file of the journal takes no more records
 // before the entries it has are in the segment.
-const bankBytes = 4 << 20
+const bankBytes = 2 << 20
 
 // A record has a header, and its lines with a line feed behind each. Numbers
 // are big-endian.
