@@ -145,6 +145,11 @@ func NewMeasured(to Telemetry) (echo.MiddlewareFunc, error) {
 	return measured.serve, nil
 }
 
+// WatchClock watches a clock of the test's.
+func WatchClock(ctx context.Context, look <-chan time.Time, read func() (time.Time, time.Duration), log *decisionlog.Log, program *slog.Logger) error {
+	return watchClock(ctx, look, read, noteStep(log, program))
+}
+
 // NewCertificate returns how the main listener gets its certificate, by a clock.
 func NewCertificate(cert, key string, log *slog.Logger, now func() time.Time) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	c, err := newCertificate(cert, key, log)

@@ -205,6 +205,11 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, limits *li
 	group.Go(func() error { return approvals.Run(ctx) })
 	group.Go(func() error { return approvals.RunCallbacks(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })
+	group.Go(func() error {
+		look := time.NewTicker(clockLook)
+		defer look.Stop()
+		return watchClock(ctx, look.C, hostClock(), noteStep(log, c.Log))
+	})
 	group.Go(func() error { return signCheckpoints(ctx, log, c.Log) })
 	group.Go(func() error { return prune(ctx, log, c.DecisionLog.Retention, c.Log) })
 	for _, to := range sinks {

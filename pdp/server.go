@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -86,7 +87,7 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 			panic(http.ErrAbortHandler)
 		}
 		told := describe(err)
-		if told.Status >= http.StatusInternalServerError {
+		if told.Status >= http.StatusInternalServerError && !errors.Is(err, errOverload) { // those are counted
 			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "error", err)
 		}
 		switch told.Status {

@@ -7,24 +7,19 @@ import (
 	"time"
 )
 
-const (
-	// standing is how long requests may wait without a break before that is
-	// overload and no burst.
-	standing = 100 * time.Millisecond
-	// overloadWait is for how long a request waits in overload. To wait costs
-	// nothing, and to be turned away nearly as much as to be answered; a
-	// connection whose request waits brings no other.
-	overloadWait = 250 * time.Millisecond
-)
+// standing is how long requests may wait without a break before that is overload
+// and no burst.
+const standing = 100 * time.Millisecond
 
 // Turns let so many requests be worked on at once. The others wait, each
 // tenant's in a line of its own, and the lines take turns: a tenant that asks
 // more than others waits longer than they do. When there is no room left, a
 // newcomer takes the place of who has waited longest in the longest line.
 //
-// In overload the newest of a line is next, and nobody waits long: some are
+// In overload the newest of a line is next: most of those who are answered are
 // answered as soon as ever. In the order of their coming all would be answered
-// too late (CoDel, with adaptive LIFO).
+// too late. The others wait, which costs nothing; to turn them away sooner would
+// cost nearly as much as to answer them, and have them ask again.
 type turns struct {
 	room int           // for requests that wait
 	wait time.Duration // for how long at most
@@ -56,10 +51,10 @@ func (t *turns) take(tenant string, gone <-chan struct{}) bool {
 		t.mu.Unlock()
 		return true
 	}
-	l, place, wait := t.join(tenant)
+	l, place := t.join(tenant)
 	t.mu.Unlock()
 
-	patience := time.NewTimer(wait)
+	patience := time.NewTimer(t.wait)
 	defer patience.Stop()
 	mine := place.Value.(turn)
 	select {
@@ -80,7 +75,7 @@ func (t *turns) take(tenant string, gone <-chan struct{}) bool {
 }
 
 // join puts a request at the end of its tenant's line.
-func (t *turns) join(tenant string) (*line, *list.Element, time.Duration) {
+func (t *turns) join(tenant string) (*line, *list.Element) {
 	if t.waiting == 0 {
 		t.since = time.Now()
 	}
@@ -96,10 +91,7 @@ func (t *turns) join(tenant string) (*line, *list.Element, time.Duration) {
 		longest := slices.MaxFunc(t.lines, func(a, b *line) int { return a.Len() - b.Len() })
 		t.call(longest, longest.Front(), false)
 	}
-	if t.overload() {
-		return l, place, min(overloadWait, t.wait)
-	}
-	return l, place, t.wait
+	return l, place
 }
 
 // overload reports whether requests have waited for long without a break.

@@ -1,0 +1,75 @@
+package pdp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+const (
+	clockLook = time.Second
+	// clockStep is by how much the clock of the host has to leave the time that
+	// has passed, within clockLook, to have been set.
+	clockStep = 500 * time.Millisecond
+)
+
+// A clock tells the time of the host, and how much has passed since any moment,
+// which nobody can set.
+type clock func() (wall time.Time, passed time.Duration)
+
+func hostClock() clock {
+	start := time.Now()
+	return func() (time.Time, time.Duration) {
+		now := time.Now()
+		return now.Round(0), now.Sub(start)
+	}
+}
+
+// watchClock looks at the clock whenever it is told to, and notes by how much it
+// has been set since it looked last.
+func watchClock(ctx context.Context, look <-chan time.Time, read clock, note func(context.Context, time.Duration)) error {
+	wall, passed := read()
+	for {
+		select {
+		case <-look:
+			w, p := read()
+			if step := w.Sub(wall) - (p - passed); step.Abs() >= clockStep {
+				note(ctx, step)
+			}
+			wall, passed = w, p
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// A clockStepped is the request of an entry about the clock.
+type clockStepped struct {
+	Action string `json:"action"` // clock_step
+	Millis int64  `json:"step_ms"`
+}
+
+// noteStep records a step of the clock among the decisions, whose times it
+// explains.
+func noteStep(log *decisionlog.Log, program *slog.Logger) func(context.Context, time.Duration) {
+	return func(ctx context.Context, step time.Duration) {
+		program.Warn("the clock was set", "by", step)
+		if err := recordStep(ctx, log, step); err != nil {
+			program.Error("step of the clock not recorded", "error", err)
+		}
+	}
+}
+
+func recordStep(ctx context.Context, log *decisionlog.Log, step time.Duration) error {
+	body, err := json.Marshal(clockStepped{"clock_step", step.Milliseconds()})
+	if err != nil {
+		return fmt.Errorf("encode step: %w", err)
+	}
+	return log.Append(ctx, &decisionlog.Entry{ID: evaluation.NewDecisionID(), Time: time.Now().UTC(), Kind: decisionlog.KindAdmin, Request: body})
+}
