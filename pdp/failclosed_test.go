@@ -162,7 +162,7 @@ func TestUnavailable(t *testing.T) {
 		h := harmWithin(t, policySet(t, "certification"), decisionlog.Config{Now: now}, pdp.Limits{Deadline: 20 * time.Millisecond})
 		hangs.Store(true)
 		for filled := error(nil); filled == nil; { // the journal
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // longer than a busy disk takes
 			filled = h.log.Append(ctx, &decisionlog.Entry{Kind: decisionlog.KindAdmin, Request: jsontext.Value(`"` + strings.Repeat("x", 1<<20) + `"`)})
 			cancel()
 		}

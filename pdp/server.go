@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -83,12 +85,14 @@ func logPanic(log *slog.Logger) middleware.LogErrorFunc {
 func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		if c.Response().Committed {
-			log.Error("answer broken off", "path", c.Path(), "request_id", requestID(c), "error", err)
+			if !isGone(err) {
+				log.Error("answer broken off", "path", c.Path(), "request_id", requestID(c), "trace_id", traceID(c.Request().Context()), "error", err)
+			}
 			panic(http.ErrAbortHandler)
 		}
 		told := describe(err)
 		if told.Status >= http.StatusInternalServerError && !errors.Is(err, errOverload) { // those are counted
-			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "error", err)
+			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "trace_id", traceID(c.Request().Context()), "error", err)
 		}
 		switch told.Status {
 		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
@@ -104,6 +108,11 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 			log.Error("answer an error", "error", err)
 		}
 	}
+}
+
+// isGone reports whether an answer ended because its client no longer reads.
+func isGone(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func serveBlob(contentType string, body []byte) echo.HandlerFunc {

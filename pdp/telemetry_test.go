@@ -1,6 +1,7 @@
 package pdp_test
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -57,6 +58,26 @@ func TestTrace(t *testing.T) {
 	}
 	if entries := decided(t, s.state); len(entries) != 1 || entries[0].TraceID != traceID {
 		t.Errorf("recorded as %+v", entries)
+	}
+}
+
+// What the program says of a request that failed names its trace.
+func TestFailuresNameTheirTrace(t *testing.T) {
+	var program output
+	s := start(t, pdp.Config{Limits: pdp.Limits{Deadline: time.Nanosecond}, Log: slog.New(slog.NewTextHandler(&program, nil))})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.main+authzen.PathEvaluation, strings.NewReader(aliceReads))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if !strings.Contains(program.String(), "trace_id=4bf92f3577b34da6a3ce929d0e0e4736") {
+		t.Errorf("%s:\n%s", response.Status, program.String())
 	}
 }
 
