@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"bufio"
+	"cmp"
 	"flag"
 	"fmt"
 	"net"
@@ -15,7 +16,10 @@ import (
 	"time"
 )
 
-var soakDuration = flag.Duration("soak.duration", 4*time.Second, "how long TestSoak asks")
+var (
+	soakDuration = flag.Duration("soak.duration", 4*time.Second, "how long TestSoak asks")
+	soakRate     = flag.Float64("soak.rate", 0, "requests a second of TestSoak; 0 is half of what can be decided")
+)
 
 const (
 	soakSamples = 60
@@ -97,8 +101,8 @@ func TestSoak(t *testing.T) {
 	linux(t)
 	s := serve(t, "certification", "--log.segment-bytes", fmt.Sprint(64<<20), "--log.retention-bytes", fmt.Sprint(512<<20))
 	capacity := newStream(s, "", 0).saturate(64, min(*soakDuration/4, 10*time.Second)).goodput()
-	all, samples := soak(t, s, capacity/2, func() {})
-	t.Logf("of %.0f/s that can be decided, half: %d of %d decided, %d turned away or too late, %d not sent, the slowest p99 of %d parts %v",
+	all, samples := soak(t, s, cmp.Or(*soakRate, capacity/2), func() {})
+	t.Logf("of %.0f/s that could be decided at first: %d of %d decided, %d turned away or too late, %d not sent, the slowest p99 of %d parts %v",
 		capacity, all.decided, all.due, all.failed, all.unsent, soakSamples, all.slowest)
 	first, last := samples[len(samples)/4], samples[len(samples)-1]
 	t.Logf("warm: %.1f MiB, %.0f goroutines, %.0f descriptors; at the end %.1f MiB, %.0f, %.0f; memory grows by %.3f MiB a minute",
