@@ -106,12 +106,9 @@ func (r *ReplayReport) unfaithful(logged *decisionlog.Record, why error) {
 // compare notes how the results of an entry differ. An error means that the
 // candidate cannot read the request. Of a batch that stops at another item
 // only the items both have count: what stopped it is one of them.
-func (r *Replay) compare(line []byte, before, after []decisionlog.Result, refused error) error {
-	decisions, err := decisionlog.ReadDecisions(line)
-	if err != nil {
-		return err
-	}
-	for i, d := range decisions {
+func (r *Replay) compare(line []byte, before, after []decisionlog.Result, refused error) (err error) {
+	var decisions []decisionlog.Decided // read when there is something to tell of one
+	for i := range before {
 		switch {
 		case refused != nil:
 			after = append(after, decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: refused.Error()}}})
@@ -119,9 +116,16 @@ func (r *Replay) compare(line []byte, before, after []decisionlog.Result, refuse
 			return nil
 		}
 		r.report.Decisions++
-		if effect := effectOf(&before[i], &after[i]); effect != "" {
-			r.add(flip{effect, cause(&before[i], &after[i]), d.Subject.String()}, d.ID)
+		effect := effectOf(&before[i], &after[i])
+		if effect == "" {
+			continue
 		}
+		if decisions == nil {
+			if decisions, err = decisionlog.ReadDecisions(line); err != nil {
+				return err
+			}
+		}
+		r.add(flip{effect, cause(&before[i], &after[i]), decisions[i].Subject.String()}, decisions[i].ID)
 	}
 	return nil
 }

@@ -1,0 +1,27 @@
+package evaluation_test
+
+import (
+	"testing"
+
+	"github.com/policy-service/policy-service/evaluation"
+)
+
+// BenchmarkReplay decides one logged entry again, by the policies that decided
+// it and by a candidate.
+func BenchmarkReplay(b *testing.B) {
+	l := newLogged(b, replayed)
+	l.ask(question(`user alice {"department":"d","roles":["a","b"]}`, "read", `doc 1 {"category":"internal","impact":"read"}`, `{"purpose":"p","session":"s"}`))
+	line := l.lines("", "")[1]
+	candidate, err := evaluation.CompileStore(archive(replayed))
+	if err != nil {
+		b.Fatal(err)
+	}
+	replay := evaluation.NewReplay(candidate, l.log.ReadArchive)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := replay.Add(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+}
