@@ -5,10 +5,11 @@
 # make differential N=…  N random cases against the official Cedar engine (needs node)
 # make prove    the index, searches, the corpus, the planted bugs, the limits and the tenants, at full length
 # make reload   10,000 reloads under load, every hardship of a store, 200 edits of each kind
-# make faults   kills, power cuts, I/O faults and tampering, at full length (needs strace), in less than an hour on two cores
+# make faults   kills, power cuts, I/O faults, tampering and proofs, at full length (needs strace), in less than an hour on two cores
 # make overload three times as much as can be answered, and a noisy tenant
 # make slow     thousands of clients that do not go on
 # make soak DURATION=…  half of what can be answered, for long
+# make week     a log of a million decisions: made, verified, exported, replayed
 # make crash    kill the program many times, with decisions and approvals in flight
 # make reproducible  build twice, in two directories, and compare
 # make sbom     what is in the binary, as CycloneDX
@@ -21,7 +22,7 @@ DURATION   ?= 30m
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build run test check interop differential prove reload faults overload slow soak crash reproducible sbom fuzz bench clean
+.PHONY: build run test check interop differential prove reload faults week overload slow soak crash reproducible sbom fuzz bench clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
@@ -52,8 +53,8 @@ reload:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestReload|TestHardship|TestEdits' -reload.swaps 10000 -reload.mutant -edits 200
 
 faults:
-	go test ./evaluation/decisionlog -count=1 -v -parallel 8 -timeout 8h -run 'TestKillAnywhere|TestKillLoses|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations' \
-		-kills 10000 -images 100000 -faults 200 -mutations 1000
+	go test ./evaluation/decisionlog -count=1 -v -parallel 8 -timeout 8h -run 'TestKillAnywhere|TestKillLoses|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations|TestProofs' \
+		-kills 10000 -images 100000 -faults 200 -mutations 1000 -proofs 10000
 	go test ./evaluation/decisionlog -count=1 -v -run TestSlowReader -slow 60s
 
 overload:
@@ -64,6 +65,9 @@ slow:
 
 soak:
 	go test ./conformance -count=1 -v -timeout 0 -run 'TestSoak' -soak.duration $(DURATION)
+
+week:
+	go test ./conformance -count=1 -v -timeout 2h -run TestWeek -entries 1000000
 
 crash:
 	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50
