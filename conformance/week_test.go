@@ -133,7 +133,8 @@ func timed(t *testing.T, what string, to io.WriteCloser, args ...string) string 
 	if err := command.Run(); err != nil {
 		t.Fatalf("%s: %v\n%s%s", what, err, out.String(), stderr.String())
 	}
-	t.Logf("%s: %s", what, rate(*weekEntries, time.Since(start)))
+	used := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+	t.Logf("%s: %s; of a core's time %s", what, rate(*weekEntries, time.Since(start)), rate(*weekEntries, used))
 	return out.String()
 }
 

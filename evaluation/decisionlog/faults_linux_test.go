@@ -19,10 +19,12 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// acceptedIDs reads ids until the program ends.
-func acceptedIDs(out io.Reader) (ids []string) {
+// acceptedIDs reads ids until the program ends, and tells of the first.
+func acceptedIDs(out io.Reader, first func()) (ids []string) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		ids = append(ids, lines.Text())
+		if ids = append(ids, lines.Text()); len(ids) == 1 {
+			first()
+		}
 	}
 	return ids
 }
@@ -33,7 +35,8 @@ const killsOfLog = 100
 
 // TestKillAnywhere kills a program at any moment of its life, again and again
 // on the same log, also while it makes or opens the log, begins a segment,
-// signs or prunes. Nothing that was accepted is lost, and the log always
+// signs or prunes: half of the kills are some time after it was started, half
+// after it has accepted something. Nothing that was accepted is lost, and the log always
 // verifies. The control is TestKillLoses.
 func TestKillAnywhere(t *testing.T) {
 	var mu sync.Mutex
@@ -67,10 +70,16 @@ func killAnywhere(t *testing.T, r *rand.Rand, kills int) (out killCount) {
 	dir := t.TempDir()
 	for range kills {
 		cmd, output := startChild(t, "restless", dir)
-		kill := time.AfterFunc(time.Duration(r.Int64N(int64(150*time.Millisecond))), func() { cmd.Process.Kill() })
-		ids := acceptedIDs(output)
+		soon := func() {
+			time.AfterFunc(time.Duration(r.Int64N(int64(150*time.Millisecond))), func() { cmd.Process.Kill() })
+		}
+		later := func() {}
+		if r.IntN(2) == 0 {
+			soon, later = later, soon
+		}
+		soon()
+		ids := acceptedIDs(output, later)
 		err := cmd.Wait()
-		kill.Stop()
 		if !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
 			t.Fatalf("the program ended by itself: %v", err)
 		}
@@ -156,7 +165,7 @@ func injected(t *testing.T, tracer, dir, fault string) (ids []string, failed boo
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ids = acceptedIDs(out)
+	ids = acceptedIDs(out, func() {})
 	return ids, cmd.Wait() != nil
 }
 
