@@ -47,6 +47,8 @@ var walls = []wall{
 		"pdp", "pdp/client",
 	}, "a command may use all there is"},
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
+	{"cmd/mcp-gateway/internal/plain", 5, nil, "what people decide by is made readable in one place, for whoever shows it"},
+	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/plain"}, "a call becomes questions, and nobody is asked"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
 }
 
@@ -64,6 +66,7 @@ var tenancies = []tenancy{
 	{"github.com/fsnotify/fsnotify", []string{"evaluation/policystore"}, "only the policy store watches a directory"},
 	{"github.com/labstack/echo", []string{"pdp"}, "the router is a matter of the server"},
 	{"github.com/parquet-go/parquet-go", []string{"cmd/policy-service"}, "what other programs read is made of the lines, at the edge"},
+	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},
 	{"net/http", []string{"pdp", "pdp/client", "cmd/policy-service", "conformance"}, "below the top two floors nothing knows of HTTP"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},

@@ -1,0 +1,151 @@
+package coaz
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// subjectType is that of a subject whose mapping names none.
+const subjectType = "identity"
+
+// claim returns a claim that is a string, or "".
+func (a *asking) claim(name string) string {
+	text, _ := a.call.Claims[name].(string)
+	return text
+}
+
+// subject returns who the token says the caller is.
+func (a *asking) subject() (string, error) {
+	id := a.claim(a.SubjectClaim)
+	if id == "" {
+		return "", unmapped("the token has no %s", a.SubjectClaim)
+	}
+	return id, nil
+}
+
+// anchor makes the subject the token's: what a mapping leaves out is supplied,
+// and what it has must be that. Another id is an error or, where the upstream
+// may have it so, unverified.
+func (a *asking) anchor(parts members) (unverified bool, err error) {
+	caller, err := a.subject()
+	if err != nil {
+		return false, err
+	}
+	subject, err := readMembers(parts[partSubject])
+	if err != nil {
+		return false, &MappingError{"/subject is not an object", err}
+	}
+	for name, value := range subject {
+		if value.Kind() == 'n' {
+			delete(subject, name)
+		}
+	}
+	if _, typed := subject["type"]; !typed {
+		subject.setString("type", subjectType)
+	}
+	if _, identified := subject["id"]; !identified {
+		subject.setString("id", caller)
+	}
+	if unverified = subject.string("id") != caller; unverified {
+		if !a.SubjectOverride {
+			return false, unmapped("/subject/id is not the caller of the token")
+		}
+		a.warn("the mapping names another subject than the token")
+	}
+	parts[partSubject], err = subject.text()
+	return unverified, err
+}
+
+// itself makes the server the resource.
+func (a *asking) itself(parts members) error {
+	id := a.Resource
+	if id == "" {
+		if id = a.claim("aud"); id == "" {
+			return unmapped("the audience of the token does not name this server alone")
+		}
+	}
+	resource, err := readMembers(parts[partResource])
+	if err != nil {
+		return &MappingError{"/resource is not an object", err}
+	}
+	resource.setString("id", id)
+	parts[partResource], err = resource.text()
+	return err
+}
+
+// reserved are members of a context that a PDP believes of a gateway. A server
+// must not say them.
+var reserved = []string{"approval", "justification", "supported_obligations"}
+
+const (
+	contextAgent      = "agent"
+	contextGateway    = "gateway"
+	contextUnverified = "subject_unverified"
+)
+
+// context adds to a context what the gateway itself knows.
+func (a *asking) context(text jsontext.Value, m *mapping, unverified bool) (jsontext.Value, error) {
+	context, err := readMembers(text)
+	if err != nil {
+		return nil, &MappingError{"/context is not an object", err}
+	}
+	if m.dialect != Default {
+		for _, name := range reserved {
+			if _, said := context[name]; said {
+				return nil, unmapped("/context has a member %q, which is not a mapping's to say", name)
+			}
+		}
+		a.agent(context)
+	}
+	delete(context, contextUnverified)
+	if unverified {
+		context[contextUnverified] = jsontext.Value("true")
+	}
+	if context[contextGateway], err = a.facts(m); err != nil {
+		return nil, err
+	}
+	return context.text()
+}
+
+// agent makes the agent that a context names the one that the token shows.
+func (a *asking) agent(context members) {
+	shown := a.claim("client_id")
+	if shown == "" {
+		shown = a.claim("azp")
+	}
+	if act, ok := a.call.Claims["act"].(map[string]any); ok && shown == "" {
+		shown, _ = act["sub"].(string)
+	}
+	if shown == "" || context.string(contextAgent) == shown {
+		return
+	}
+	if _, said := context[contextAgent]; said {
+		a.warn("the mapping names another agent than the token")
+	}
+	context.setString(contextAgent, shown)
+}
+
+// facts are what policy may believe beside the subject: whom the gateway asks
+// for, and by which mapping.
+func (a *asking) facts(m *mapping) (jsontext.Value, error) {
+	facts := struct {
+		Server  string  `json:"server"`
+		Tool    string  `json:"tool,omitzero"`
+		Issuer  string  `json:"iss,omitzero"`
+		ACR     string  `json:"acr,omitzero"`
+		Dialect Dialect `json:"dialect"`
+		Mapping string  `json:"mapping,omitzero"`
+	}{Server: a.call.Server, Issuer: a.claim("iss"), ACR: a.claim("acr"), Dialect: m.dialect, Mapping: m.digest}
+	if params, ok := a.in.params.(map[string]any); ok && a.call.Method == toolsCall {
+		facts.Tool, _ = params["name"].(string)
+	}
+	text, err := json.Marshal(facts)
+	if err != nil {
+		return nil, fmt.Errorf("write what the gateway knows: %w", err)
+	}
+	return text, nil
+}
+
+func (a *asking) warn(text string) { a.warnings = append(a.warnings, text) }

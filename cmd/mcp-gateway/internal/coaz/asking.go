@@ -1,0 +1,280 @@
+package coaz
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// asking is one call that is mapped.
+type asking struct {
+	*Mapper
+	*upstream
+	call     Call
+	dialect  Dialect
+	in       inputs
+	warnings []string
+}
+
+const toolsCall = "tools/call"
+
+func (a *asking) questions() (Questions, error) {
+	if err := a.read(); err != nil {
+		return Questions{}, err
+	}
+	switch _, extra := extras[a.call.Method]; {
+	case extra && !slices.Contains(a.Extra, a.call.Method):
+		return Questions{}, ErrUnknownMethod
+	case a.call.Method == toolsCall:
+		return a.tool()
+	case a.call.Method == listen:
+		return a.listen()
+	}
+	m, ok := a.defaults[a.call.Method]
+	if !ok {
+		return Questions{}, ErrUnknownMethod
+	}
+	return a.ask(m)
+}
+
+// read makes params and token what expressions see.
+func (a *asking) read() (err error) {
+	params := a.call.Params
+	if params == nil {
+		params = jsontext.Value("{}")
+	}
+	if params.Kind() != '{' {
+		return unmapped("params is not an object")
+	}
+	if a.in.params, err = read(params); err != nil {
+		return &MappingError{"params cannot be read", err}
+	}
+	claims, err := json.Marshal(a.call.Claims)
+	if err != nil {
+		return &MappingError{"the claims cannot be read", err}
+	}
+	if a.in.token, err = read(claims); err != nil {
+		return &MappingError{"the claims cannot be read", err}
+	}
+	return nil
+}
+
+// tool maps a tools/call.
+func (a *asking) tool() (Questions, error) {
+	name, _ := a.in.params.(map[string]any)["name"].(string)
+	if m, ok := a.pinned[name]; ok {
+		a.dialect = Operator
+		return a.ask(m)
+	}
+	if a.Trust == DefaultOnly {
+		return a.standard(name)
+	}
+	m, err := a.declared(name)
+	if m != nil {
+		a.dialect = m.dialect
+	}
+	switch {
+	case err != nil:
+		return Questions{}, err
+	case m == nil:
+		return a.standard(name)
+	case a.Trust == Declared:
+		return a.ask(m)
+	}
+	return a.both(name, m)
+}
+
+// declared returns the mapping that the definition of the tool declares.
+func (a *asking) declared(name string) (*mapping, error) {
+	if a.call.Tool == nil {
+		return nil, unmapped("the tool is not known")
+	}
+	var tool struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(a.call.Tool, &tool); err != nil || tool.Name != name {
+		return nil, &MappingError{"the definition is not that of the tool", err}
+	}
+	return a.compiled(a.call.Tool)
+}
+
+// standard maps a tools/call by the profile of the upstream.
+func (a *asking) standard(name string) (Questions, error) {
+	if a.Profile == ProfileToolInvoke {
+		request, err := a.invoke(name)
+		return Questions{Evaluation: request}, err
+	}
+	return a.ask(a.defaults[toolsCall])
+}
+
+// both asks by the profile and by a declared mapping.
+func (a *asking) both(name string, m *mapping) (Questions, error) {
+	standard, err := a.standard(name)
+	if err != nil {
+		return Questions{}, err
+	}
+	declared, err := a.ask(m)
+	if err != nil {
+		return Questions{}, err
+	}
+	all := []*authzen.EvaluationRequest{standard.Evaluation}
+	if declared.Evaluation != nil {
+		return together(append(all, declared.Evaluation))
+	}
+	for _, item := range declared.Evaluations.Items() {
+		all = append(all, item.Request) // that there is one, ask has seen
+	}
+	return together(all)
+}
+
+// maxURIs is how many resources a client may listen to.
+const maxURIs = maxEntries - 1
+
+// listen maps a subscriptions/listen: the server may be listened to, and each
+// resource may be subscribed to.
+func (a *asking) listen() (Questions, error) {
+	var params struct {
+		Notifications struct {
+			URIs []string `json:"resourceSubscriptions"`
+		} `json:"notifications"`
+	}
+	if a.call.Params != nil {
+		if err := json.Unmarshal(a.call.Params, &params); err != nil {
+			return Questions{}, &MappingError{"params.notifications cannot be read", err}
+		}
+	}
+	uris := params.Notifications.URIs
+	if len(uris) > maxURIs {
+		return Questions{}, unmapped("there are more than %d resourceSubscriptions", maxURIs)
+	}
+	q, err := a.ask(a.defaults[listen])
+	if err != nil || len(uris) == 0 {
+		return q, err
+	}
+	all := []*authzen.EvaluationRequest{q.Evaluation}
+	for _, uri := range uris {
+		a.in.params = map[string]any{"uri": uri}
+		q, err := a.ask(a.defaults["resources/subscribe"])
+		if err != nil {
+			return Questions{}, err
+		}
+		all = append(all, q.Evaluation)
+	}
+	return together(all)
+}
+
+// together returns one batch of complete requests.
+func together(all []*authzen.EvaluationRequest) (Questions, error) {
+	batch := &authzen.EvaluationsRequest{}
+	for _, request := range all {
+		item, err := json.Marshal(request)
+		if err != nil {
+			return Questions{}, &MappingError{"the request cannot be written", err}
+		}
+		batch.Evaluations = append(batch.Evaluations, item)
+	}
+	return Questions{Evaluations: batch}, nil
+}
+
+// ask resolves a mapping to requests that are complete.
+func (a *asking) ask(m *mapping) (Questions, error) {
+	parts, err := a.resolve("", m.parts)
+	if err != nil {
+		return Questions{}, err
+	}
+	unverified, err := a.anchor(parts)
+	if err != nil {
+		return Questions{}, err
+	}
+	if m.server {
+		if err := a.itself(parts); err != nil {
+			return Questions{}, err
+		}
+	}
+	if parts[partContext], err = a.context(parts[partContext], m, unverified); err != nil {
+		return Questions{}, err
+	}
+	if m.entries == nil {
+		return single(parts)
+	}
+	return a.batch(m, parts, unverified)
+}
+
+// resolve resolves parts and holds them against what AuthZEN gives their
+// members' names.
+func (a *asking) resolve(at string, nodes map[string]node) (members, error) {
+	parts := members{}
+	for name, n := range nodes {
+		value, err := n.resolve(a.in)
+		if err != nil {
+			return nil, err
+		}
+		parts.set(name, value)
+	}
+	for name, names := range map[string][]string{
+		partSubject: {"type", "id", "properties"}, partAction: {"name", "properties"}, partResource: {"type", "id", "properties"},
+	} {
+		part, err := readMembers(parts[name])
+		if err != nil {
+			return nil, &MappingError{at + "/" + name + " is not an object", err}
+		}
+		if err := part.only(at+"/"+name, names...); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+func single(parts members) (Questions, error) {
+	text, err := parts.text()
+	if err != nil {
+		return Questions{}, &MappingError{"the request cannot be written", err}
+	}
+	request := new(authzen.EvaluationRequest)
+	if err := authzen.Unmarshal(text, request); err != nil {
+		return Questions{}, &MappingError{err.Error(), nil}
+	}
+	return Questions{Evaluation: request}, nil
+}
+
+// batch resolves the entries. One with a context of its own has that in place
+// of the whole one, and so is told by whom it is sent, too.
+func (a *asking) batch(m *mapping, parts members, unverified bool) (Questions, error) {
+	batch := &authzen.EvaluationsRequest{
+		Subject: parts[partSubject], Action: parts[partAction], Resource: parts[partResource], Context: parts[partContext],
+	}
+	for i, nodes := range m.entries {
+		entry, err := a.resolve(fmt.Sprintf("/evaluations/%d", i), nodes)
+		if err != nil {
+			return Questions{}, err
+		}
+		if own, ok := entry[partContext]; ok {
+			if entry[partContext], err = a.context(own, m, unverified); err != nil {
+				return Questions{}, err
+			}
+		}
+		text, err := entry.text()
+		if err != nil {
+			return Questions{}, &MappingError{"the request cannot be written", err}
+		}
+		batch.Evaluations = append(batch.Evaluations, text)
+	}
+	whole, err := json.Marshal(batch)
+	if err != nil {
+		return Questions{}, &MappingError{"the request cannot be written", err}
+	}
+	read := new(authzen.EvaluationsRequest)
+	if err := authzen.Unmarshal(whole, read); err != nil {
+		return Questions{}, &MappingError{err.Error(), nil}
+	}
+	for _, item := range read.Items() {
+		if item.Err != nil {
+			return Questions{}, &MappingError{item.Err.Error(), nil}
+		}
+	}
+	return Questions{Evaluations: read}, nil
+}

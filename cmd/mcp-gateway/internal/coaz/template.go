@@ -1,0 +1,221 @@
+package coaz
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Bounds of a mapping.
+const (
+	maxMapping = 32 << 10 // bytes
+	maxLeaves  = 256
+	maxLevels  = 16
+	maxEntries = 50 // of evaluations
+)
+
+// inputs are what expressions see.
+type inputs struct{ params, token any }
+
+// A node is a value of a template. It resolves to JSON, or to nil where it is
+// absent.
+type node interface {
+	resolve(inputs) (jsontext.Value, error)
+}
+
+type (
+	literal jsontext.Value
+	list    struct {
+		at       string
+		elements []node
+	}
+	object []field
+	field  struct {
+		name  string
+		value node
+	}
+)
+
+func (l literal) resolve(inputs) (jsontext.Value, error) { return jsontext.Value(l), nil }
+
+// resolve leaves out no element: a list has as many as its author wrote.
+func (l list) resolve(in inputs) (jsontext.Value, error) {
+	out := jsontext.Value{'['}
+	for i, element := range l.elements {
+		value, err := element.resolve(in)
+		if err != nil {
+			return nil, err
+		}
+		if value == nil {
+			return nil, unmapped("the element at %s/%d is absent", l.at, i)
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, value...)
+	}
+	return append(out, ']'), nil
+}
+
+// resolve leaves out members that are absent or null.
+func (o object) resolve(in inputs) (jsontext.Value, error) {
+	members := make(members, len(o))
+	for _, f := range o {
+		value, err := f.value.resolve(in)
+		if err != nil {
+			return nil, err
+		}
+		members.set(f.name, value)
+	}
+	return members.text()
+}
+
+// members are those of a JSON object.
+type members map[string]jsontext.Value
+
+func readMembers(text jsontext.Value) (members, error) {
+	out := members{}
+	if text == nil {
+		return out, nil
+	}
+	return out, json.Unmarshal(text, &out)
+}
+
+// set keeps a member, unless its value is absent or null.
+func (m members) set(name string, value jsontext.Value) {
+	if value != nil && value.Kind() != 'n' {
+		m[name] = value
+	}
+}
+
+func (m members) setString(name, value string) {
+	m[name], _ = jsontext.AppendQuote(nil, value)
+}
+
+// string returns a member that is a string, or "".
+func (m members) string(name string) string {
+	if value, ok := m[name]; ok && value.Kind() == '"' {
+		text, _ := jsontext.AppendUnquote(nil, value)
+		return string(text)
+	}
+	return ""
+}
+
+// text returns the object, with its members in order.
+func (m members) text() (jsontext.Value, error) {
+	return json.Marshal(map[string]jsontext.Value(m), json.Deterministic(true))
+}
+
+// only reports members that are none of these.
+func (m members) only(at string, names ...string) error {
+	for name := range m {
+		if !slices.Contains(names, name) {
+			return unmapped("%s has a member %q: there may be %q", at, name, names)
+		}
+	}
+	return nil
+}
+
+// A language tells what a string of a template is. Where it is an expression,
+// it returns its text; required says that the value must not be absent.
+type language func(text string, required bool) (expression string, is bool, err error)
+
+// marked is the language of the current draft: $ begins an expression, $$ a
+// literal with one $.
+func marked(text string, _ bool) (string, bool, error) {
+	switch {
+	case text == "" || text[0] != '$':
+		return text, false, nil
+	case len(text) > 1 && text[1] == '$':
+		return text[1:], false, nil
+	}
+	return text[1:], true, nil
+}
+
+// bare is the language in which every string is an expression.
+func bare(text string, _ bool) (string, bool, error) { return text, true, nil }
+
+// A reader compiles one mapping.
+type reader struct {
+	*compiler
+	language language
+	leaves   int
+	token    bool // an expression reads the token
+}
+
+// value compiles a value of a template.
+func (r *reader) value(at string, text jsontext.Value, required bool, levels int) (node, error) {
+	if levels == 0 {
+		return nil, unmapped("%s nests too deep", at)
+	}
+	switch text.Kind() {
+	case '{':
+		return r.object(at, text, required, levels)
+	case '[':
+		return r.list(at, text, levels)
+	}
+	if r.leaves++; r.leaves > maxLeaves {
+		return nil, unmapped("the mapping has more than %d values", maxLeaves)
+	}
+	if text.Kind() != '"' {
+		return literal(text.Clone()), nil
+	}
+	return r.text(at, text, required)
+}
+
+func (r *reader) text(at string, quoted jsontext.Value, required bool) (node, error) {
+	raw, err := jsontext.AppendUnquote(nil, quoted)
+	if err != nil {
+		return nil, &MappingError{at + " is not a string", err}
+	}
+	text, is, err := r.language(string(raw), required)
+	if err != nil {
+		return nil, unmapped("%s: %v", at, err)
+	}
+	if !is {
+		value, err := jsontext.AppendQuote(nil, text)
+		return literal(value), err
+	}
+	e, err := r.expression(at, text)
+	if err != nil {
+		return nil, err
+	}
+	r.token = r.token || e.token
+	return e, nil
+}
+
+func (r *reader) list(at string, text jsontext.Value, levels int) (node, error) {
+	var elements []jsontext.Value
+	if err := json.Unmarshal(text, &elements); err != nil {
+		return nil, &MappingError{at + " cannot be read", err}
+	}
+	out := list{at: at}
+	for i, element := range elements {
+		n, err := r.value(at+"/"+strconv.Itoa(i), element, false, levels-1)
+		if err != nil {
+			return nil, err
+		}
+		out.elements = append(out.elements, n)
+	}
+	return out, nil
+}
+
+func (r *reader) object(at string, text jsontext.Value, required bool, levels int) (node, error) {
+	members, err := readMembers(text)
+	if err != nil {
+		return nil, &MappingError{at + " cannot be read", err}
+	}
+	out := object{}
+	for name, member := range members {
+		n, err := r.value(string(jsontext.Pointer(at).AppendToken(name)), member, required && name != "properties", levels-1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, field{name, n})
+	}
+	slices.SortFunc(out, func(a, b field) int { return strings.Compare(a.name, b.name) })
+	return out, nil
+}

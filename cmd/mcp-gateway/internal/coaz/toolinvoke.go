@@ -1,0 +1,127 @@
+package coaz
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/plain"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Bounds of what a client says of its call.
+const (
+	maxSaid    = 1 << 10 // bytes
+	maxSummary = 256     // runes
+)
+
+// said are the members of params._meta that the tool.invoke profile passes on:
+// what the client says its call is for. No policy should take them for more.
+var said = []string{"purpose", "workflow_id", "agent_invocation_id"}
+
+// invoke maps a tools/call by the tool.invoke profile: the subject as its claims
+// describe it, the resource SERVER:NAME with the operator's labels.
+func (a *asking) invoke(name string) (*authzen.EvaluationRequest, error) {
+	if name == "" {
+		return nil, unmapped("params.name is not there")
+	}
+	subject, err := a.actor()
+	if err != nil {
+		return nil, err
+	}
+	context, err := a.purpose()
+	if err != nil {
+		return nil, err
+	}
+	request := &authzen.EvaluationRequest{
+		Subject:  subject,
+		Action:   authzen.Action{Name: "tool.invoke"},
+		Resource: authzen.Resource{Type: "tool", ID: a.call.Server + ":" + name},
+	}
+	if labels := a.Tools[name].Labels; len(labels) > 0 {
+		if request.Resource.Properties, err = json.Marshal(labels, json.Deterministic(true)); err != nil {
+			return nil, fmt.Errorf("write labels: %w", err)
+		}
+	}
+	request.Context, err = a.context(context, &mapping{dialect: Default}, false)
+	return request, err
+}
+
+func (a *asking) actor() (authzen.Subject, error) {
+	id, err := a.subject()
+	if err != nil {
+		return authzen.Subject{}, err
+	}
+	properties := members{}
+	roles := a.call.Claims[cmp.Or(a.Actor.Roles, "roles")]
+	if list, ok := roles.([]any); ok {
+		if properties["roles"], err = json.Marshal(list); err != nil {
+			return authzen.Subject{}, &MappingError{"the roles of the token cannot be read", err}
+		}
+	}
+	if department := a.claim(cmp.Or(a.Actor.Department, "department_id")); department != "" {
+		properties.setString("department_id", department)
+	}
+	subject := authzen.Subject{Type: cmp.Or(a.Actor.Type, "agent"), ID: id}
+	if a.Actor.TypeClaim != "" {
+		subject.Type = cmp.Or(a.claim(a.Actor.TypeClaim), subject.Type)
+	}
+	if len(properties) > 0 {
+		subject.Properties, err = properties.text()
+	}
+	return subject, err
+}
+
+// purpose returns what the client says of its call, and a summary of its
+// arguments.
+func (a *asking) purpose() (jsontext.Value, error) {
+	context := members{}
+	params, _ := a.in.params.(map[string]any)
+	meta, _ := params["_meta"].(map[string]any)
+	for _, name := range said {
+		text, ok := meta[name].(string)
+		switch {
+		case meta[name] == nil:
+			continue
+		case !ok || len(text) > maxSaid:
+			return nil, unmapped("params._meta.%s is not a string of at most %d bytes", name, maxSaid)
+		}
+		context.setString(name, text)
+	}
+	var call struct {
+		Arguments jsontext.Value `json:"arguments"`
+	}
+	if a.call.Params != nil {
+		if err := json.Unmarshal(a.call.Params, &call); err != nil {
+			return nil, &MappingError{"params cannot be read", err}
+		}
+	}
+	if summary := Summary(call.Arguments); summary != "" {
+		context.setString("param_summary", summary)
+	}
+	return context.text()
+}
+
+// Summary says in one line what the arguments of a call are, as text that looks
+// like what it is: "name: value, …", with the names in order, cut off where it
+// becomes too long.
+func Summary(arguments jsontext.Value) string {
+	all, err := readMembers(arguments)
+	if err != nil {
+		return ""
+	}
+	var parts []string
+	for name, value := range all {
+		parts = append(parts, plain.Text(name)+": "+plain.Text(string(value)))
+	}
+	slices.Sort(parts)
+	summary := []rune(strings.Join(parts, ", "))
+	if len(summary) > maxSummary {
+		summary = append(summary[:maxSummary-1], '…')
+	}
+	return string(summary)
+}

@@ -1,0 +1,218 @@
+package coaz
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A Trust says what the mappings that an upstream's tools declare are good for.
+type Trust string
+
+const (
+	// DeclaredTighten asks by the default mapping and by the declared one: both
+	// must be permitted. It is the default: a server can ask for more, and
+	// cannot turn its tool into something harmless.
+	DeclaredTighten Trust = "declared_tighten"
+	// Declared asks by the declared mapping in place of the default one, as the
+	// binding has it.
+	Declared Trust = "declared"
+	// DefaultOnly does not read declared mappings.
+	DefaultOnly Trust = "default_only"
+)
+
+// A Profile says what a tools/call asks by default.
+type Profile string
+
+const (
+	ProfileCOAZ       Profile = "coaz"        // tools/call on tool::NAME; the default
+	ProfileToolInvoke Profile = "tool.invoke" // tool.invoke on tool::SERVER:NAME, with labels, purpose and param_summary
+)
+
+// An Upstream says how calls to a server are mapped. The zero Upstream is one
+// that is not trusted much.
+type Upstream struct {
+	Trust   Trust   `yaml:"mapping_trust"`
+	Profile Profile `yaml:"mapping_profile"`
+	// Resource is what the server itself is called in questions. "" is the
+	// audience of the token.
+	Resource string `yaml:"resource"`
+	// SubjectClaim is the claim that identifies subjects; "" is sub.
+	SubjectClaim string `yaml:"subject_claim"`
+	// SubjectOverride lets declared mappings name another subject than the
+	// token does, which the PDP then sees marked subject_unverified.
+	SubjectOverride bool `yaml:"allow_subject_override"`
+	// CurrentOnly does not read the older dialects.
+	CurrentOnly bool `yaml:"current_dialect_only"`
+	// Extra are methods to ask about that the binding denies, see [Extras].
+	Extra []string `yaml:"extra_methods"`
+	// Actor is how the tool.invoke profile describes who acts.
+	Actor Actor `yaml:"actor"`
+	// Tools is what the operator says of tools, by their names.
+	Tools map[string]Tool `yaml:"tools"`
+}
+
+// A Tool is what the operator says of one.
+type Tool struct {
+	// Labels are the properties of the resource in the tool.invoke profile.
+	Labels map[string]string `yaml:"labels"`
+	// Mapping, JSON of the current draft, is asked by in place of all others.
+	Mapping string `yaml:"mapping"`
+}
+
+// An Actor names the claims that the tool.invoke profile describes subjects by.
+type Actor struct {
+	Type       string `yaml:"type"`       // of every subject; "" is agent
+	TypeClaim  string `yaml:"type_claim"` // has the type, where the token has it
+	Roles      string `yaml:"roles_claim"`
+	Department string `yaml:"department_claim"`
+}
+
+const (
+	claimSub = "sub"
+	maxCache = 1024 // definitions
+)
+
+// upstream is one that is compiled.
+type upstream struct {
+	Upstream
+	*compiler
+	pinned map[string]*mapping // the operator's mappings, by tool
+
+	mu       sync.Mutex
+	declared map[[sha256.Size]byte]func() (*mapping, error) // by definition
+}
+
+func newUpstream(c *compiler, config Upstream) (*upstream, error) {
+	u := &upstream{Upstream: config, compiler: c, pinned: make(map[string]*mapping)}
+	if u.SubjectClaim == "" {
+		u.SubjectClaim = claimSub
+	}
+	if u.Trust == "" {
+		u.Trust = DeclaredTighten
+	}
+	if u.Profile == "" {
+		u.Profile = ProfileCOAZ
+	}
+	var errs []error
+	if !slices.Contains([]Trust{DeclaredTighten, Declared, DefaultOnly}, u.Trust) {
+		errs = append(errs, fmt.Errorf("mapping_trust: there is no %q", u.Trust))
+	}
+	if !slices.Contains([]Profile{ProfileCOAZ, ProfileToolInvoke}, u.Profile) {
+		errs = append(errs, fmt.Errorf("mapping_profile: there is no %q", u.Profile))
+	}
+	for _, method := range u.Extra {
+		if _, ok := extras[method]; !ok {
+			errs = append(errs, fmt.Errorf("extra_methods: there is no %q: write some of %q", method, Extras()))
+		}
+	}
+	for name, tool := range u.Tools {
+		if tool.Mapping == "" {
+			continue
+		}
+		m, err := u.finish(Operator, []byte(tool.Mapping), c.enveloped)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("tools: %s: %w", name, err))
+		}
+		u.pinned[name] = m
+	}
+	return u, errors.Join(errs...)
+}
+
+// finish compiles a mapping that is not the gateway's own.
+func (u *upstream) finish(d Dialect, text jsontext.Value, compile func(jsontext.Value) (*mapping, error)) (*mapping, error) {
+	m, err := compile(text)
+	if err != nil {
+		return nil, err
+	}
+	digest := sha256.Sum256(text)
+	m.dialect, m.digest = d, "sha256:"+hex.EncodeToString(digest[:])
+	return m, m.claimed(u.compiler, u.SubjectClaim)
+}
+
+// compiled returns the mapping that a definition declares, or nil. A definition
+// is compiled once, as long as there are not too many.
+func (u *upstream) compiled(definition jsontext.Value) (*mapping, error) {
+	key := sha256.Sum256(definition)
+	u.mu.Lock()
+	compile, ok := u.declared[key]
+	if !ok {
+		if u.declared == nil || len(u.declared) >= maxCache {
+			u.declared = make(map[[sha256.Size]byte]func() (*mapping, error))
+		}
+		definition = definition.Clone()
+		compile = sync.OnceValues(func() (*mapping, error) { return u.declaration(definition) })
+		u.declared[key] = compile
+	}
+	u.mu.Unlock()
+	return compile()
+}
+
+// declaration compiles the mapping that a definition declares, in whatever
+// dialect. It is nil if there is none.
+func (u *upstream) declaration(definition jsontext.Value) (*mapping, error) {
+	d, err := declared(definition)
+	if err != nil || d.dialect == Default || u.CurrentOnly && d.dialect.Older() {
+		return nil, err
+	}
+	compile := map[Dialect]func(jsontext.Value) (*mapping, error){
+		Authzen: u.enveloped, Bare: u.bare, Sep: d.objects(u.compiler), Arrays: d.arrays(u.compiler),
+	}
+	if u.CurrentOnly {
+		d.dialect = Authzen
+	}
+	m, err := u.finish(d.dialect, d.mapping, compile[d.dialect])
+	if err != nil {
+		m = &mapping{dialect: d.dialect} // the caller is answered in it all the same
+	}
+	return m, err
+}
+
+// declares what a tool's definition says of its mapping.
+type declares struct {
+	tool    string
+	dialect Dialect
+	mapping jsontext.Value
+}
+
+// declared finds out the dialect of a tool's definition. The current one goes
+// before the older; x-coaz-mapping counts only beside coaz: true.
+func declared(definition jsontext.Value) (declares, error) {
+	var tool struct {
+		Name        string         `json:"name"`
+		COAZ        jsontext.Value `json:"coaz"`
+		InputSchema jsontext.Value `json:"inputSchema"`
+	}
+	if err := json.Unmarshal(definition, &tool); err != nil {
+		return declares{}, &MappingError{"the definition of the tool cannot be read", err}
+	}
+	out := declares{tool: tool.Name, dialect: Default}
+	schema := members{}
+	if tool.InputSchema.Kind() == '{' {
+		var err error
+		if schema, err = readMembers(tool.InputSchema); err != nil {
+			return out, &MappingError{"the input schema of the tool cannot be read", err}
+		}
+	}
+	current, has := schema["x-authzen-mapping"]
+	older := schema["x-coaz-mapping"]
+	switch {
+	case has:
+		out.dialect, out.mapping = Authzen, current
+		if isBare(current) {
+			out.dialect = Bare
+		}
+	case string(tool.COAZ) == "true":
+		out.dialect, out.mapping = Sep, older
+		if isArrays(older) {
+			out.dialect = Arrays
+		}
+	}
+	return out, nil
+}

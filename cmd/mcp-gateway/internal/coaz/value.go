@@ -1,0 +1,148 @@
+package coaz
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxResult is how many bytes an expression's value may have as JSON.
+const maxResult = 64 << 10
+
+// read returns the value of a JSON text for expressions: maps, lists, strings,
+// booleans, nil, int64 for numbers that are integers, float64 for others. A
+// number that neither is exact for is an error where it stands.
+func read(text jsontext.Value) (any, error) {
+	var v any
+	err := json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
+		if dec.PeekKind() != '0' {
+			return errors.ErrUnsupported
+		}
+		raw, err := dec.ReadValue()
+		*v = number(string(raw))
+		return err
+	})))
+	return v, err
+}
+
+// number returns the value of a JSON number.
+func number(raw string) any {
+	if i, err := strconv.ParseInt(raw, 10, 64); err == nil {
+		return i
+	}
+	inexact := types.NewErr("the number is not one that every parser reads alike")
+	f, err := strconv.ParseFloat(raw, 64)
+	if err != nil || len(raw) > 64 {
+		return inexact
+	}
+	if f == 0 {
+		if bytes.ContainsAny(bytes.SplitN([]byte(raw), []byte("e"), 2)[0], "123456789") {
+			return inexact // it is too small to tell from 0
+		}
+		return int64(0)
+	}
+	exact, ok := new(big.Rat).SetString(raw)
+	shortest, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'e', -1, 64))
+	switch {
+	case !ok || exact.Cmp(shortest) != 0:
+		return inexact
+	case exact.IsInt() && exact.Num().IsInt64():
+		return exact.Num().Int64()
+	}
+	return f
+}
+
+var errTooLong = errors.New("the value is too long")
+
+// write returns the JSON text of an expression's value, with the members of
+// maps in order. An absent optional is nil.
+func write(v ref.Val) (jsontext.Value, error) {
+	if o, ok := v.(*types.Optional); ok {
+		if !o.HasValue() {
+			return nil, nil
+		}
+		v = o.GetValue()
+	}
+	var out bytes.Buffer
+	enc := jsontext.NewEncoder(&out)
+	if err := encode(enc, v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
+}
+
+func encode(enc *jsontext.Encoder, v ref.Val) error {
+	if enc.OutputOffset() > maxResult {
+		return errTooLong
+	}
+	switch v := v.(type) {
+	case types.Null:
+		return enc.WriteToken(jsontext.Null)
+	case types.Bool:
+		return enc.WriteToken(jsontext.Bool(bool(v)))
+	case types.Int:
+		return enc.WriteToken(jsontext.Int(int64(v)))
+	case types.Uint:
+		return enc.WriteToken(jsontext.Uint(uint64(v)))
+	case types.String:
+		return enc.WriteToken(jsontext.String(string(v)))
+	case types.Double:
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return errors.New("the number is not finite")
+		}
+		return enc.WriteToken(jsontext.Float(float64(v)))
+	case traits.Mapper:
+		return encodeMap(enc, v)
+	case traits.Lister:
+		return encodeList(enc, v)
+	case *types.Err:
+		return v
+	}
+	return fmt.Errorf("a value of type %s is not JSON", v.Type().TypeName())
+}
+
+func encodeList(enc *jsontext.Encoder, list traits.Lister) error {
+	if err := enc.WriteToken(jsontext.BeginArray); err != nil {
+		return err
+	}
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		if err := encode(enc, it.Next()); err != nil {
+			return err
+		}
+	}
+	return enc.WriteToken(jsontext.EndArray)
+}
+
+func encodeMap(enc *jsontext.Encoder, m traits.Mapper) error {
+	var names []string
+	for it := m.Iterator(); it.HasNext() == types.True; {
+		name, ok := it.Next().(types.String)
+		if !ok {
+			return errors.New("a map has a key that is no string")
+		}
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	if err := enc.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := enc.WriteToken(jsontext.String(name)); err != nil {
+			return err
+		}
+		if err := encode(enc, m.Get(types.String(name))); err != nil {
+			return err
+		}
+	}
+	return enc.WriteToken(jsontext.EndObject)
+}
