@@ -2,6 +2,7 @@ package coaz
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -208,25 +209,34 @@ func (a *asking) ask(m *mapping) (Questions, error) {
 // members' names.
 func (a *asking) resolve(at string, nodes map[string]node) (members, error) {
 	parts := members{}
-	for name, n := range nodes {
-		value, err := n.resolve(a.in)
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		value, err := nodes[name].resolve(a.in)
 		if err != nil {
 			return nil, err
 		}
 		parts.set(name, value)
 	}
-	for name, names := range map[string][]string{
-		partSubject: {"type", "id", "properties"}, partAction: {"name", "properties"}, partResource: {"type", "id", "properties"},
-	} {
-		part, err := readMembers(parts[name])
+	for _, shape := range shapes {
+		part, err := readMembers(parts[shape.part])
 		if err != nil {
-			return nil, &MappingError{at + "/" + name + " is not an object", err}
+			return nil, &MappingError{at + "/" + shape.part + " is not an object", err}
 		}
-		if err := part.only(at+"/"+name, names...); err != nil {
+		if err := part.only(at+"/"+shape.part, shape.members...); err != nil {
 			return nil, err
 		}
 	}
 	return parts, nil
+}
+
+// shapes are the members of the parts whose other attributes stand below
+// properties (AuthZEN 1.0, "Information Model").
+var shapes = []struct {
+	part    string
+	members []string
+}{
+	{partSubject, []string{"type", "id", "properties"}},
+	{partAction, []string{"name", "properties"}},
+	{partResource, []string{"type", "id", "properties"}},
 }
 
 func single(parts members) (Questions, error) {

@@ -111,8 +111,8 @@ func (r *reader) parts(at string, members members) (map[string]node, error) {
 		return nil, err
 	}
 	parts := make(map[string]node)
-	for name, text := range members {
-		n, err := r.value(at+"/"+name, text, name != partContext, maxLevels)
+	for _, name := range members.names() {
+		n, err := r.value(at+"/"+name, members[name], name != partContext, maxLevels)
 		if err != nil {
 			return nil, err
 		}

@@ -60,8 +60,8 @@ func (d declares) objects(c *compiler) func(jsontext.Value) (*mapping, error) {
 		if err != nil {
 			return nil, err
 		}
-		for name, part := range parts {
-			if part.Kind() != '{' {
+		for _, name := range parts.names() {
+			if parts[name].Kind() != '{' {
 				return nil, unmapped("%s of x-coaz-mapping is not an object", name)
 			}
 		}
@@ -98,9 +98,9 @@ func quoted(text string) jsontext.Value {
 // make.
 func zip(parts members) (single members, entries []members, err error) {
 	single = members{}
-	for name, text := range parts {
+	for _, name := range parts.names() {
 		var elements []jsontext.Value
-		if err := json.Unmarshal(text, &elements); err != nil || len(elements) == 0 {
+		if err := json.Unmarshal(parts[name], &elements); err != nil || len(elements) == 0 {
 			return nil, nil, &MappingError{name + " of x-coaz-mapping is not an array with elements", err}
 		}
 		switch {

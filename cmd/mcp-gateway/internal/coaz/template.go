@@ -1,9 +1,9 @@
 package coaz
 
 import (
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -109,9 +109,13 @@ func (m members) text() (jsontext.Value, error) {
 	return json.Marshal(map[string]jsontext.Value(m), json.Deterministic(true))
 }
 
+// names are those of the members, in order, so that what is wrong with several
+// is said of the same one every time.
+func (m members) names() []string { return slices.Sorted(maps.Keys(m)) }
+
 // only reports members that are none of these.
 func (m members) only(at string, names ...string) error {
-	for name := range m {
+	for _, name := range m.names() {
 		if !slices.Contains(names, name) {
 			return unmapped("%s has a member %q: there may be %q", at, name, names)
 		}
@@ -209,13 +213,12 @@ func (r *reader) object(at string, text jsontext.Value, required bool, levels in
 		return nil, &MappingError{at + " cannot be read", err}
 	}
 	out := object{}
-	for name, member := range members {
-		n, err := r.value(string(jsontext.Pointer(at).AppendToken(name)), member, required && name != "properties", levels-1)
+	for _, name := range members.names() {
+		n, err := r.value(string(jsontext.Pointer(at).AppendToken(name)), members[name], required && name != "properties", levels-1)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, field{name, n})
 	}
-	slices.SortFunc(out, func(a, b field) int { return strings.Compare(a.name, b.name) })
 	return out, nil
 }

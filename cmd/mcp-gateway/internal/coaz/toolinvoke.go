@@ -3,7 +3,6 @@ package coaz
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -16,7 +15,8 @@ import (
 // Bounds of what a client says of its call.
 const (
 	maxSaid    = 1 << 10 // bytes
-	maxSummary = 256     // runes
+	maxSummary = 512     // runes
+	maxValue   = 64      // runes of one argument
 )
 
 // said are the members of params._meta that the tool.invoke profile passes on:
@@ -107,21 +107,27 @@ func (a *asking) purpose() (jsontext.Value, error) {
 }
 
 // Summary says in one line what the arguments of a call are, as text that looks
-// like what it is: "name: value, …", with the names in order, cut off where it
-// becomes too long.
+// like what it is: "name: value, …", with the names in order. What is too long is
+// cut off, each argument for itself, so that none hides the others.
 func Summary(arguments jsontext.Value) string {
 	all, err := readMembers(arguments)
 	if err != nil {
 		return ""
 	}
 	var parts []string
-	for name, value := range all {
-		parts = append(parts, plain.Text(name)+": "+plain.Text(string(value)))
+	for _, name := range all.names() {
+		value := all[name].Clone()
+		if err := value.Format(); err != nil { // which undoes escapes that need not be
+			return ""
+		}
+		parts = append(parts, cut(plain.Text(name), maxValue)+": "+cut(plain.Text(string(value)), maxValue))
 	}
-	slices.Sort(parts)
-	summary := []rune(strings.Join(parts, ", "))
-	if len(summary) > maxSummary {
-		summary = append(summary[:maxSummary-1], '…')
+	return cut(strings.Join(parts, ", "), maxSummary)
+}
+
+func cut(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
 	}
-	return string(summary)
+	return text
 }
