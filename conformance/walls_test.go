@@ -36,8 +36,9 @@ var walls = []wall{
 	{"evaluation/policytest", 3, []string{"evaluation", "schemas/authzen"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
 
 	{"pdp/client", 4, []string{"schemas/authzen"}, "a PEP imports it and must not import a PDP with it"},
+	{"pdp/jwks", 4, nil, "whoever verifies tokens reads an issuer's keys alike, a gateway without a PDP, too"},
 	{"pdp", 4, []string{
-		"schemas", "schemas/authzen", "policies", "obligations", "obligations/approval",
+		"pdp/jwks", "schemas", "schemas/authzen", "policies", "obligations", "obligations/approval",
 		"evaluation", "evaluation/decisionlog", "evaluation/policystore",
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
@@ -49,6 +50,7 @@ var walls = []wall{
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"cmd/mcp-gateway/internal/plain", 5, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/plain"}, "a call becomes questions, and nobody is asked"},
+	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
 }
 
@@ -67,7 +69,8 @@ var tenancies = []tenancy{
 	{"github.com/labstack/echo", []string{"pdp"}, "the router is a matter of the server"},
 	{"github.com/parquet-go/parquet-go", []string{"cmd/policy-service"}, "what other programs read is made of the lines, at the edge"},
 	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},
-	{"net/http", []string{"pdp", "pdp/client", "cmd/policy-service", "conformance"}, "below the top two floors nothing knows of HTTP"},
+	{"net/http", []string{"pdp", "pdp/client", "pdp/jwks", "cmd/policy-service", "cmd/mcp-gateway/internal/identity", "conformance"}, "below the top two floors nothing knows of HTTP"},
+	{"github.com/coreos/go-oidc", []string{"pdp", "pdp/jwks", "cmd/mcp-gateway/internal/identity"}, "tokens are verified where callers are told"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 }

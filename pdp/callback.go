@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
 // Headers of a callback. The signature is "sha256=" and the HMAC-SHA-256, in
@@ -54,7 +56,7 @@ func newNotifier(allowed []string, secret []byte, measured *telemetry) (*notifie
 		if err == nil {
 			private = append(private, address.Unmap())
 		}
-		if u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !isThisHost(u.Hostname())) {
+		if u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !jwks.IsThisHost(u.Hostname())) {
 			return nil, fmt.Errorf("callback URL %q: write https://host or https://host/path", text)
 		}
 	}

@@ -55,9 +55,6 @@ var (
 	errUnauthenticated = errors.New("who asks is not known: send a valid credential")
 	// errForbidden is a request that its caller may not make.
 	errForbidden = errors.New("the credential is not for this")
-	// errIssuer is an issuer whose keys cannot be had: nobody can be told from
-	// anybody else.
-	errIssuer = errors.New("the keys of the issuer cannot be read")
 )
 
 // A caller is who asks. The zero value is anybody, where nobody is asked who

@@ -28,6 +28,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -313,7 +314,7 @@ func TestTokensWithoutKeys(t *testing.T) {
 func TestKeysGrowOld(t *testing.T) {
 	provider := newIdentityProvider(t)
 	clock := time.Now()
-	verify := pdp.NewKeySet(provider.URL, func() time.Time { return clock })
+	keys := jwks.New(provider.URL, http.DefaultTransport, func() time.Time { return clock })
 	token := func() string {
 		return sign(t, jose.RS256, provider.key, "k1", map[string]any{"iss": "https://idp.example.com"}, nil)
 	}
@@ -331,12 +332,12 @@ func TestKeysGrowOld(t *testing.T) {
 		{"withdrawn", 0, func() {}, func() string { return first }, isNotNil},
 		{"the next key", 0, func() {}, token, isNil},
 		{"they cannot be read", 23 * time.Hour, func() { provider.down.Store(true) }, token, isNil},
-		{"they have not been read for a day", time.Hour, func() {}, token, func(err error) bool { return errors.Is(err, pdp.ErrIssuer) }},
+		{"they have not been read for a day", time.Hour, func() {}, token, func(err error) bool { return errors.Is(err, jwks.ErrUnavailable) }},
 		{"they can be read", time.Minute, func() { provider.down.Store(false) }, token, isNil},
 	} {
 		clock = clock.Add(test.later)
 		test.act()
-		if _, err := verify(t.Context(), test.token()); !test.want(err) {
+		if _, err := keys.VerifySignature(t.Context(), test.token()); !test.want(err) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}

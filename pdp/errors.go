@@ -12,6 +12,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -77,7 +78,7 @@ var told = []struct {
 
 	{errUnauthenticated, http.StatusUnauthorized, false},
 	{errForbidden, http.StatusForbidden, false},
-	{errIssuer, http.StatusServiceUnavailable, false},
+	{jwks.ErrUnavailable, http.StatusServiceUnavailable, false},
 	{errTenantRate, http.StatusTooManyRequests, false},
 	{errOverload, http.StatusServiceUnavailable, false},
 

@@ -128,14 +128,6 @@ func NewInFlight(l Limits) echo.MiddlewareFunc {
 	}
 }
 
-// ErrIssuer and NewKeySet are for keys that grow old.
-var ErrIssuer = errIssuer
-
-// NewKeySet returns how tokens are verified by the keys at a URL, by a clock.
-func NewKeySet(url string, now func() time.Time) func(ctx context.Context, token string) ([]byte, error) {
-	return newKeySet(url, http.DefaultTransport, now).VerifySignature
-}
-
 // NewMeasured returns how a request is measured.
 func NewMeasured(to Telemetry) (echo.MiddlewareFunc, error) {
 	measured, err := newTelemetry(to)

@@ -3,7 +3,6 @@ package pdp
 import (
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -26,7 +26,7 @@ func newMetadata(publicURL string, insecure bool) (authzen.Metadata, error) {
 	if !isBase(publicURL, u) {
 		return authzen.Metadata{}, fmt.Errorf("public URL %q: write https://host or https://host/path, without a slash at the end", publicURL)
 	}
-	if u.Scheme == "http" && !insecure && !isThisHost(u.Hostname()) {
+	if u.Scheme == "http" && !insecure && !jwks.IsThisHost(u.Hostname()) {
 		return authzen.Metadata{}, fmt.Errorf("public URL %q: PEPs on other hosts need https (or say --insecure)", publicURL)
 	}
 	return metadataFor(publicURL), nil
@@ -52,11 +52,6 @@ func metadataFor(base string) authzen.Metadata {
 func isBase(text string, u *url.URL) bool {
 	return (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.User == nil &&
 		!strings.ContainsAny(text, "?#") && !strings.HasSuffix(text, "/") && !strings.ContainsAny(u.EscapedPath(), ":*%")
-}
-
-func isThisHost(name string) bool {
-	address, err := netip.ParseAddr(name)
-	return name == "localhost" || err == nil && address.Unmap().IsLoopback()
 }
 
 // metadataPath is where the metadata is served: the well-known part stands

@@ -1,0 +1,204 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+var (
+	// ErrNone is a request without a credential.
+	ErrNone = errors.New("there is no credential")
+	// ErrInvalid is a credential that is not good here.
+	ErrInvalid = errors.New("the credential is not good")
+	// ErrUnavailable is an issuer whose keys cannot be read: nobody can be told
+	// from anybody else.
+	ErrUnavailable = errors.New("the keys of the issuer cannot be read")
+)
+
+// A Config says who may call.
+type Config struct {
+	// Resource is the URL of the gateway as its clients know it: what tokens
+	// are for, and the resource of its metadata.
+	Resource string   `yaml:"resource"`
+	Issuers  []Issuer `yaml:"issuers"`
+	MTLS     *MTLS    `yaml:"mtls"`
+	Process  *Process `yaml:"process"`
+	Scopes   []string `yaml:"scopes"` // to advertise; what a caller may is the PDP's to say
+
+	Now func() time.Time `yaml:"-"` // nil is time.Now
+}
+
+// MTLS knows callers by their certificates, which the listener has verified. A
+// certificate that Callers do not name is not let in.
+type MTLS struct {
+	Callers []CertificateCaller `yaml:"callers"`
+}
+
+// A CertificateCaller is the holder of a certificate.
+type CertificateCaller struct {
+	Name   string `yaml:"name"` // a URI or DNS name of the certificate
+	Type   string `yaml:"type"` // of the subject; "" is identity
+	Tenant string `yaml:"tenant"`
+}
+
+// A Process is who calls a gateway that is the child of its client, where there
+// is no token in the environment: the person at this computer.
+type Process struct {
+	Type   string `yaml:"type"` // of the subject; "" is identity
+	ID     string `yaml:"id"`
+	Tenant string `yaml:"tenant"`
+}
+
+// A Caller is who calls.
+type Caller struct {
+	Subject authzen.Subject // type and id
+	// Claims are those of the token, with numbers as jsontext.Values; of a
+	// certificate and a process, sub and aud.
+	Claims map[string]any
+	Tenant string // of the PDP, or ""
+}
+
+// subjectType is that of a subject for whom none is configured.
+const subjectType = "identity"
+
+// TokenVariable is the environment variable with the token of a gateway that is
+// a child process.
+const TokenVariable = "MCP_GATEWAY_TOKEN"
+
+// A Verifier tells who calls. It is safe for concurrent use.
+type Verifier struct {
+	Config
+	issuers  []*issuer
+	metadata metadata
+}
+
+// New prepares to tell callers. Without issuers, certificates and a process
+// nobody can call, which is an error.
+func New(c Config) (*Verifier, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	v := &Verifier{Config: c}
+	if len(c.Issuers) == 0 && c.MTLS == nil && c.Process == nil {
+		return nil, errors.New("nobody can call: there are no issuers, no mtls and no process")
+	}
+	var errs []error
+	for _, config := range c.Issuers {
+		i, err := newIssuer(config, c.Resource, c.Now)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("issuer %s: %w", config.Issuer, err))
+		}
+		v.issuers = append(v.issuers, i)
+	}
+	if c.Resource != "" || len(c.Issuers) > 0 {
+		var err error
+		if v.metadata, err = newMetadata(c); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return v, errors.Join(append(errs, c.validate())...)
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if c.MTLS != nil {
+		if len(c.MTLS.Callers) == 0 {
+			errs = append(errs, errors.New("mtls: there are no callers"))
+		}
+		for _, caller := range c.MTLS.Callers {
+			if caller.Name == "" {
+				errs = append(errs, errors.New("mtls: a caller has no name"))
+			}
+			errs = append(errs, checkTenant(caller.Tenant))
+		}
+	}
+	if c.Process != nil {
+		if c.Process.ID == "" {
+			errs = append(errs, errors.New("process: there is no id"))
+		}
+		errs = append(errs, checkTenant(c.Process.Tenant))
+	}
+	return errors.Join(errs...)
+}
+
+// tenant is a name that can stand in a URL of the PDP.
+var tenant = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+func checkTenant(name string) error {
+	if name != "" && !tenant.MatchString(name) {
+		return fmt.Errorf("no tenant can be called %q", name)
+	}
+	return nil
+}
+
+// Verify tells who sent a request. The error is [ErrNone], [ErrInvalid] or
+// [ErrUnavailable]. A token goes before a certificate.
+func (v *Verifier) Verify(r *http.Request) (*Caller, error) {
+	headers := r.Header.Values("Authorization")
+	switch {
+	case len(headers) == 1:
+		scheme, token, _ := strings.Cut(headers[0], " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return nil, fmt.Errorf("%w: the scheme is %q, not Bearer", ErrInvalid, scheme)
+		}
+		return v.token(r.Context(), strings.TrimSpace(token), thumbprint(r))
+	case len(headers) > 1:
+		return nil, fmt.Errorf("%w: there are %d Authorization headers", ErrInvalid, len(headers))
+	case v.MTLS != nil:
+		return v.certificate(r)
+	}
+	return nil, ErrNone
+}
+
+// Environment tells who started the gateway as a child process: by the token in
+// [TokenVariable] or, where there is none, as the configuration says.
+func (v *Verifier) Environment(ctx context.Context, getenv func(string) string) (*Caller, error) {
+	if token := getenv(TokenVariable); token != "" {
+		return v.token(ctx, token, "")
+	}
+	if v.Process == nil {
+		return nil, ErrNone
+	}
+	return v.caller(v.Process.Type, v.Process.ID, v.Process.Tenant), nil
+}
+
+// certificate tells the caller by the certificate of a verified chain.
+func (v *Verifier) certificate(r *http.Request) (*Caller, error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil, ErrNone
+	}
+	if len(r.TLS.VerifiedChains) == 0 {
+		return nil, fmt.Errorf("%w: the certificate was not verified", ErrInvalid)
+	}
+	leaf := r.TLS.PeerCertificates[0]
+	names := slices.Clone(leaf.DNSNames)
+	for _, uri := range leaf.URIs {
+		names = append(names, uri.String())
+	}
+	for _, c := range v.MTLS.Callers {
+		if slices.Contains(names, c.Name) {
+			return v.caller(c.Type, c.Name, c.Tenant), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no caller has the certificate of %q", ErrInvalid, names)
+}
+
+// caller is one who has no token.
+func (v *Verifier) caller(kind, id, tenant string) *Caller {
+	if kind == "" {
+		kind = subjectType
+	}
+	claims := map[string]any{"sub": id}
+	if v.Resource != "" {
+		claims["aud"] = v.Resource
+	}
+	return &Caller{Subject: authzen.Subject{Type: kind, ID: id}, Claims: claims, Tenant: tenant}
+}

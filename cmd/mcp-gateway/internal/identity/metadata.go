@@ -1,0 +1,85 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/pdp/jwks"
+)
+
+// wellKnown stands before the path of a resource's own URL (RFC 9728 3.1).
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// metadata is what the gateway says of itself to clients that have no token
+// (RFC 9728 2).
+type metadata struct {
+	path, url string
+	body      []byte
+}
+
+func newMetadata(c Config) (metadata, error) {
+	u, err := url.Parse(c.Resource)
+	switch {
+	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return metadata{}, fmt.Errorf("resource must be a URL without query and fragment, not %q", c.Resource)
+	case u.Scheme != "https" && (u.Scheme != "http" || !jwks.IsThisHost(u.Hostname())):
+		return metadata{}, errors.New("resource must be an https URL")
+	}
+	document := struct {
+		Resource string   `json:"resource"`
+		Servers  []string `json:"authorization_servers,omitempty"`
+		Methods  []string `json:"bearer_methods_supported"`
+		Scopes   []string `json:"scopes_supported,omitempty"`
+	}{Resource: c.Resource, Methods: []string{"header"}, Scopes: c.Scopes}
+	for _, i := range c.Issuers {
+		document.Servers = append(document.Servers, i.Issuer)
+	}
+	body, err := json.Marshal(document)
+	path := wellKnown + strings.TrimSuffix(u.EscapedPath(), "/")
+	return metadata{path, u.Scheme + "://" + u.Host + path, body}, err
+}
+
+// MetadataPath is where the metadata is to be served.
+func (v *Verifier) MetadataPath() string { return v.metadata.path }
+
+// ServeMetadata answers with the metadata of the protected resource. It has
+// nothing that depends on the request.
+func (v *Verifier) ServeMetadata(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Access-Control-Allow-Origin", "*") // clients in browsers look for the issuer
+	w.Write(v.metadata.body)
+}
+
+// Refuse answers a request whose caller is not known, with where to find out how
+// to become known (RFC 6750 3, RFC 9728 5.1). It says nothing of what was wrong
+// with a credential.
+func (v *Verifier) Refuse(w http.ResponseWriter, err error) {
+	if errors.Is(err, ErrUnavailable) {
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	challenge := "Bearer"
+	parameters := []string{}
+	if v.metadata.url != "" {
+		parameters = append(parameters, fmt.Sprintf("resource_metadata=%q", v.metadata.url))
+	}
+	if !errors.Is(err, ErrNone) {
+		parameters = append(parameters, `error="invalid_token"`)
+	}
+	if len(parameters) > 0 {
+		challenge += " " + strings.Join(parameters, ", ")
+	}
+	w.Header().Set("WWW-Authenticate", challenge)
+	w.WriteHeader(http.StatusUnauthorized)
+}

@@ -1,0 +1,40 @@
+// Package jwks reads the keys that an issuer of tokens publishes (RFC 7517), for
+// whoever verifies its tokens: the PDP, and a gateway before it.
+//
+// The law it keeps is that of RFC 8725: what a token says chooses neither where
+// its keys come from nor, beyond what was configured, how they verify it. Keys
+// are a small document, read soon, from one URL, without redirects, and not again
+// for every unknown key that a stranger's token names.
+package jwks
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+)
+
+// asymmetric are the algorithms whose keys an issuer can publish.
+var asymmetric = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// Check reports a URL that keys must not be read from, and algorithms that
+// tokens must not be verified by.
+func Check(jwksURL string, algorithms []string) error {
+	u, err := url.Parse(jwksURL)
+	if err != nil || u.Scheme != "https" && !IsThisHost(u.Hostname()) {
+		return fmt.Errorf("jwks_url must be an https URL, not %q", jwksURL)
+	}
+	for _, algorithm := range algorithms {
+		if !slices.Contains(asymmetric, algorithm) {
+			return fmt.Errorf("algorithm %q is not one of %v", algorithm, asymmetric)
+		}
+	}
+	return nil
+}
+
+// IsThisHost reports whether the name or address of a URL is of the computer
+// itself, to which plain text does not leave it.
+func IsThisHost(name string) bool {
+	address, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && address.Unmap().IsLoopback()
+}
