@@ -51,6 +51,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/plain", 5, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/plain"}, "a call becomes questions, and nobody is asked"},
 	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},
+	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/authzen"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
 }
 
@@ -63,9 +64,10 @@ type tenancy struct {
 
 var tenancies = []tenancy{
 	{"github.com/cedar-policy/cedar-go", []string{"evaluation"}, "a request changes form once; nobody else knows Cedar"},
-	{"go.etcd.io/bbolt", []string{"evaluation/decisionlog", "obligations/approval"}, "what is kept on disk is kept by two packages"},
+	{"go.etcd.io/bbolt", []string{"evaluation/decisionlog", "obligations/approval", "cmd/mcp-gateway/internal/catalog"}, "what is kept on disk is kept by few packages"},
 	{"golang.org/x/mod/sumdb", []string{"evaluation/decisionlog"}, "proofs about the log come from the log"},
 	{"github.com/fsnotify/fsnotify", []string{"evaluation/policystore"}, "only the policy store watches a directory"},
+	{"github.com/dlclark/regexp2", []string{"cmd/mcp-gateway/internal/catalog"}, "patterns that may take long are matched where a call can be refused for it"},
 	{"github.com/labstack/echo", []string{"pdp"}, "the router is a matter of the server"},
 	{"github.com/parquet-go/parquet-go", []string{"cmd/policy-service"}, "what other programs read is made of the lines, at the edge"},
 	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},

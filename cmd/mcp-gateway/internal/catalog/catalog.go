@@ -1,0 +1,364 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	bolt "go.etcd.io/bbolt"
+)
+
+var (
+	// ErrUnknown is a tool that the server has not listed.
+	ErrUnknown = errors.New("the tool is not known")
+	// ErrQuarantined is a tool whose definition has changed.
+	ErrQuarantined = errors.New("the definition of the tool has changed")
+	// ErrProposed is a tool that the operator has not accepted yet.
+	ErrProposed = errors.New("the tool has not been accepted yet")
+	// ErrUnreadable is a list or a definition that is not what it must be.
+	ErrUnreadable = errors.New("the list cannot be read")
+)
+
+// Bounds of what a server lists.
+const (
+	maxDefinition = 256 << 10 // bytes
+	maxTools      = 2000      // of a server
+	maxPages      = 200
+)
+
+// A Config says how to keep pins.
+type Config struct {
+	Path string // of the file
+	// Accepted: only what the operator accepts is pinned. Otherwise what is seen
+	// first is.
+	Accepted bool
+	// Superseded, if not nil, is told that a definition no longer stands, once
+	// that is on disk: what was approved of it is of another tool.
+	Superseded func(Change)
+	Now        func() time.Time // nil is time.Now
+}
+
+// A Change is a tool whose definition no longer stands.
+type Change struct {
+	Server, Tool string
+	Was, Is      string // digests
+}
+
+// A Pin is what is known of a tool.
+type Pin struct {
+	Server     string         `json:"server"`
+	Tool       string         `json:"tool"`
+	Digest     string         `json:"digest,omitzero"` // of Definition, "sha256:…"
+	Definition jsontext.Value `json:"definition,omitzero"`
+	PinnedAt   time.Time      `json:"pinned_at,omitzero"`
+	// Listed is what the server lists in place of Definition, since ListedAt.
+	// A tool that has it is not called.
+	Listed       jsontext.Value `json:"listed,omitzero"`
+	ListedDigest string         `json:"listed_digest,omitzero"`
+	ListedAt     time.Time      `json:"listed_at,omitzero"`
+}
+
+// Err is why the tool is not called, or nil.
+func (p *Pin) Err() error {
+	switch {
+	case p.ListedDigest == "":
+		return nil
+	case p.Digest == "":
+		return ErrProposed
+	}
+	return ErrQuarantined
+}
+
+// A Catalog is open for one process. It is safe for concurrent use.
+type Catalog struct {
+	Config
+	db *bolt.DB
+
+	mu      sync.Mutex
+	schemas map[string]func() (*schema, error) // by the digest of the definition
+}
+
+var bucketPins = []byte("pins")
+
+// Open opens the file of a catalog, or makes it.
+func Open(c Config) (*Catalog, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	db, err := bolt.Open(c.Path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return nil, fmt.Errorf("open catalog: %w", err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		_, err := tx.CreateBucketIfNotExists(bucketPins)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open catalog: %w", err), db.Close())
+	}
+	return &Catalog{Config: c, db: db}, nil
+}
+
+// Close closes the file.
+func (c *Catalog) Close() error { return c.db.Close() }
+
+// A Tool is a tool that may be called.
+type Tool struct {
+	Name       string
+	Digest     string         // of the definition
+	Definition jsontext.Value // canonical
+	schema     *schema
+}
+
+// Tool returns a tool of a server as it was accepted. The error is [ErrUnknown],
+// [ErrQuarantined], [ErrProposed], or what keeps its input schema from being
+// understood.
+func (c *Catalog) Tool(server, name string) (*Tool, error) {
+	pin, err := c.pin(server, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pin.Err(); err != nil {
+		return nil, err
+	}
+	s, err := c.schema(pin)
+	if err != nil {
+		return nil, fmt.Errorf("input schema of %s: %w", name, err)
+	}
+	return &Tool{name, pin.Digest, pin.Definition, s}, nil
+}
+
+func (c *Catalog) pin(server, name string) (*Pin, error) {
+	var pin *Pin
+	err := c.db.View(func(tx *bolt.Tx) (err error) {
+		pin, err = get(tx, server, name)
+		return err
+	})
+	if err == nil && pin == nil {
+		return nil, ErrUnknown
+	}
+	return pin, err
+}
+
+func key(server, name string) []byte { return []byte(server + "\x00" + name) }
+
+// get returns a pin, or nil.
+func get(tx *bolt.Tx, server, name string) (*Pin, error) {
+	value := tx.Bucket(bucketPins).Get(key(server, name))
+	if value == nil {
+		return nil, nil
+	}
+	pin := new(Pin)
+	if err := json.Unmarshal(value, pin); err != nil {
+		return nil, fmt.Errorf("read pin of %s: %w", name, err)
+	}
+	return pin, nil
+}
+
+func put(tx *bolt.Tx, pin *Pin) error {
+	value, err := json.Marshal(pin)
+	if err != nil {
+		return fmt.Errorf("write pin of %s: %w", pin.Tool, err)
+	}
+	return tx.Bucket(bucketPins).Put(key(pin.Server, pin.Tool), value)
+}
+
+// Pins lists what is known of the tools of a server, by their names.
+func (c *Catalog) Pins(server string) (pins []Pin, err error) {
+	err = c.db.View(func(tx *bolt.Tx) error {
+		return each(tx, server, func(value []byte) error {
+			var pin Pin
+			if err := json.Unmarshal(value, &pin); err != nil {
+				return fmt.Errorf("read pin: %w", err)
+			}
+			pins = append(pins, pin)
+			return nil
+		})
+	})
+	return pins, err
+}
+
+// each calls do with each pin of a server, in the order of their names.
+func each(tx *bolt.Tx, server string, do func(value []byte) error) error {
+	cursor, prefix := tx.Bucket(bucketPins).Cursor(), key(server, "")
+	for k, value := cursor.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = cursor.Next() {
+		if err := do(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Accept pins the definition with the digest, which the server lists or which
+// was pinned before, and so ends the quarantine of a tool. It is for the
+// operator, who has seen the definition.
+func (c *Catalog) Accept(server, name, digest string) error {
+	return c.db.Update(func(tx *bolt.Tx) error {
+		pin, err := get(tx, server, name)
+		switch {
+		case err != nil:
+			return err
+		case pin == nil:
+			return ErrUnknown
+		case digest == "":
+			return fmt.Errorf("no definition of %s is named", name)
+		case digest == pin.ListedDigest:
+			pin.Digest, pin.Definition, pin.PinnedAt = pin.ListedDigest, pin.Listed, c.Now()
+		case digest != pin.Digest:
+			return fmt.Errorf("%s has no definition %s: it has %s", name, digest, cmp.Or(pin.ListedDigest, pin.Digest))
+		}
+		pin.Listed, pin.ListedDigest, pin.ListedAt = nil, "", time.Time{}
+		return put(tx, pin)
+	})
+}
+
+// A definition is one that a server lists.
+type definition struct {
+	name, digest string
+	text         jsontext.Value // canonical
+}
+
+// canonical reads a definition.
+func canonical(text jsontext.Value) (definition, error) {
+	if len(text) > maxDefinition {
+		return definition{}, fmt.Errorf("%w: a definition has more than %d bytes", ErrUnreadable, maxDefinition)
+	}
+	var tool struct {
+		Name string `json:"name"`
+	}
+	out := text.Clone()
+	if err := cmp.Or(json.Unmarshal(text, &tool), out.Format(jsontext.ReorderRawObjects(true))); err != nil {
+		return definition{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if tool.Name == "" {
+		return definition{}, fmt.Errorf("%w: a tool has no name", ErrUnreadable)
+	}
+	digest := sha256.Sum256(out)
+	return definition{tool.Name, "sha256:" + hex.EncodeToString(digest[:]), out}, nil
+}
+
+// Observe takes in the tools that a server lists, all of them or none.
+func (c *Catalog) Observe(server string, tools []jsontext.Value) error {
+	listed := make([]definition, 0, len(tools))
+	seen := make(map[string]bool)
+	for _, text := range tools {
+		d, err := canonical(text)
+		if err != nil {
+			return err
+		}
+		if seen[d.name] {
+			return fmt.Errorf("%w: two tools are called %q", ErrUnreadable, d.name)
+		}
+		seen[d.name] = true
+		listed = append(listed, d)
+	}
+	news, err := c.news(server, listed)
+	if err != nil || len(news) == 0 {
+		return err
+	}
+	changes, err := c.take(server, news)
+	if err == nil && c.Superseded != nil {
+		for _, change := range changes {
+			c.Superseded(change)
+		}
+	}
+	return err
+}
+
+// news returns the definitions that are not what is known.
+func (c *Catalog) news(server string, listed []definition) (news []definition, err error) {
+	err = c.db.View(func(tx *bolt.Tx) error {
+		for _, d := range listed {
+			pin, err := get(tx, server, d.name)
+			if err != nil {
+				return err
+			}
+			if pin == nil || !pin.has(d) {
+				news = append(news, d)
+			}
+		}
+		return nil
+	})
+	return news, err
+}
+
+// has reports whether a definition tells nothing new. One that is pinned tells
+// nothing new in quarantine either: only the operator ends that.
+func (p *Pin) has(d definition) bool { return d.digest == p.Digest || d.digest == p.ListedDigest }
+
+func (c *Catalog) take(server string, news []definition) (changes []Change, err error) {
+	err = c.db.Update(func(tx *bolt.Tx) error {
+		changes = nil
+		known := 0
+		if err := each(tx, server, func([]byte) error { known++; return nil }); err != nil {
+			return err
+		}
+		for _, d := range news {
+			pin, err := get(tx, server, d.name)
+			if err != nil {
+				return err
+			}
+			if pin == nil {
+				if known++; known > maxTools {
+					return fmt.Errorf("%w: %s lists more than %d tools", ErrUnreadable, server, maxTools)
+				}
+				pin = &Pin{Server: server, Tool: d.name}
+			}
+			if change, changed := c.update(pin, d); changed {
+				changes = append(changes, change)
+			}
+			if err := put(tx, pin); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return changes, err
+}
+
+// update makes a definition that is new that of a pin, or what is listed in its
+// place.
+func (c *Catalog) update(pin *Pin, d definition) (Change, bool) {
+	switch {
+	case pin.has(d):
+		return Change{}, false
+	case pin.Digest == "" && pin.ListedDigest == "" && !c.Accepted:
+		pin.Digest, pin.Definition, pin.PinnedAt = d.digest, d.text, c.Now()
+		return Change{}, false
+	}
+	pin.Listed, pin.ListedDigest, pin.ListedAt = d.text, d.digest, c.Now()
+	return Change{pin.Server, pin.Tool, pin.Digest, d.digest}, pin.Digest != ""
+}
+
+// Refresh takes in all the tools of a server, page by page. A list that cannot be
+// read to its end changes nothing.
+func (c *Catalog) Refresh(ctx context.Context, server string, page func(ctx context.Context, cursor string) (jsontext.Value, error)) error {
+	var tools []jsontext.Value
+	cursors := make(map[string]bool)
+	for cursor := ""; ; {
+		result, err := page(ctx, cursor)
+		if err != nil {
+			return fmt.Errorf("list the tools of %s: %w", server, err)
+		}
+		l, err := readList("tools", result)
+		if err != nil {
+			return fmt.Errorf("list the tools of %s: %w", server, err)
+		}
+		tools = append(tools, l.items...)
+		if cursor = l.next; cursor == "" {
+			return c.Observe(server, tools)
+		}
+		if cursors[cursor] || len(cursors) >= maxPages || len(tools) > maxTools {
+			return fmt.Errorf("list the tools of %s: %w: it does not end", server, ErrUnreadable)
+		}
+		cursors[cursor] = true
+	}
+}

@@ -1,0 +1,208 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// kinds are what lists have: their items' member, and the member that names an
+// item.
+var kinds = map[string]struct{ items, name string }{
+	"tools/list":               {"tools", "name"},
+	"prompts/list":             {"prompts", "name"},
+	"resources/list":           {"resources", "uri"},
+	"resources/templates/list": {"resourceTemplates", "uriTemplate"},
+}
+
+// maxBatch is how many decisions are asked for at once.
+const maxBatch = 50
+
+// A List is a server's answer to a list method, for one caller.
+type List struct {
+	Server string
+	Method string // tools/list, prompts/list, resources/list or resources/templates/list
+	Result jsontext.Value
+	// Question returns what to ask before the caller sees an item, of which name
+	// is the name or URI; nil if it is seen without. An error is an item that
+	// is not seen.
+	Question func(name string, item jsontext.Value) (*authzen.EvaluationRequest, error)
+	// Ask asks the PDP; client.Client.Evaluations does.
+	Ask func(context.Context, *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error)
+	// TTL is how long the caller may keep the answer.
+	TTL time.Duration
+}
+
+// Filter returns the list with what the caller may use, for the caller alone to
+// keep. Tools are taken in first; those that are not to be called are left out.
+// What may be used once a person has approved is seen.
+func (c *Catalog) Filter(ctx context.Context, l List) (jsontext.Value, error) {
+	kind, ok := kinds[l.Method]
+	if !ok {
+		return nil, fmt.Errorf("%w: %s is no list", ErrUnreadable, l.Method)
+	}
+	answer, err := readList(kind.items, l.Result)
+	if err != nil {
+		return nil, err
+	}
+	if l.Method == "tools/list" {
+		if err := c.Observe(l.Server, answer.items); err != nil {
+			return nil, err
+		}
+	}
+	candidates, err := c.candidates(l, kind.name, answer.items)
+	if err != nil {
+		return nil, err
+	}
+	if err := decide(ctx, l, candidates); err != nil {
+		return nil, err
+	}
+	seen := []jsontext.Value{}
+	for _, candidate := range candidates {
+		if candidate.seen {
+			seen = append(seen, candidate.item)
+		}
+	}
+	return answer.with(kind.items, seen, l.TTL)
+}
+
+// A candidate is an item that the caller may get to see.
+type candidate struct {
+	item     jsontext.Value
+	question *authzen.EvaluationRequest
+	seen     bool
+}
+
+func (c *Catalog) candidates(l List, naming string, items []jsontext.Value) (all []*candidate, err error) {
+	names := make(map[string]bool)
+	for _, item := range items {
+		name, err := nameOf(item, naming)
+		if err != nil {
+			return nil, err
+		}
+		if names[name] {
+			return nil, fmt.Errorf("%w: two items have the %s %q", ErrUnreadable, naming, name)
+		}
+		names[name] = true
+		if l.Method == "tools/list" {
+			pin, err := c.pin(l.Server, name)
+			if err != nil {
+				return nil, err
+			}
+			if pin.Err() != nil {
+				continue
+			}
+		}
+		question, err := l.Question(name, item)
+		if err != nil {
+			continue
+		}
+		all = append(all, &candidate{item, question, question == nil})
+	}
+	return all, nil
+}
+
+func nameOf(item jsontext.Value, naming string) (string, error) {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(item, &members); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	var name string
+	if err := json.Unmarshal(members[naming], &name); err != nil || name == "" {
+		return "", fmt.Errorf("%w: an item has no %s", ErrUnreadable, naming)
+	}
+	return name, nil
+}
+
+// decide asks about the candidates, so many at a time.
+func decide(ctx context.Context, l List, all []*candidate) error {
+	var asked []*candidate
+	batch := &authzen.EvaluationsRequest{}
+	ask := func() error {
+		if len(asked) == 0 {
+			return nil
+		}
+		answer, err := l.Ask(ctx, batch)
+		if err != nil {
+			return err
+		}
+		if len(answer.Evaluations) != len(asked) {
+			return fmt.Errorf("%w: %d decisions for %d items", ErrUnreadable, len(answer.Evaluations), len(asked))
+		}
+		for i, decision := range answer.Evaluations {
+			asked[i].seen = decision.Decision || decision.Context != nil && decision.Context.AccessRequest != nil
+		}
+		asked, batch = nil, &authzen.EvaluationsRequest{}
+		return nil
+	}
+	for _, candidate := range all {
+		if candidate.question == nil {
+			continue
+		}
+		item, err := json.Marshal(candidate.question)
+		if err != nil {
+			return fmt.Errorf("write question: %w", err)
+		}
+		asked, batch.Evaluations = append(asked, candidate), append(batch.Evaluations, item)
+		if len(asked) == maxBatch {
+			if err := ask(); err != nil {
+				return err
+			}
+		}
+	}
+	return ask()
+}
+
+// A list is a result that is read.
+type list struct {
+	members map[string]jsontext.Value
+	items   []jsontext.Value
+	next    string // cursor; "" at the end
+}
+
+// readList reads a result with items.
+func readList(items string, result jsontext.Value) (*list, error) {
+	l := &list{}
+	if result.Kind() != '{' {
+		return nil, fmt.Errorf("%w: it is not an object", ErrUnreadable)
+	}
+	if err := json.Unmarshal(result, &l.members); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if l.members[items].Kind() != '[' {
+		return nil, fmt.Errorf("%w: it has no %s", ErrUnreadable, items)
+	}
+	if err := json.Unmarshal(l.members[items], &l.items); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if cursor := l.members["nextCursor"]; cursor != nil && cursor.Kind() != 'n' {
+		if err := json.Unmarshal(cursor, &l.next); err != nil {
+			return nil, fmt.Errorf("%w: nextCursor: %w", ErrUnreadable, err)
+		}
+	}
+	return l, nil
+}
+
+// with returns the result with other items, as one that nobody else may be
+// given: what says nothing of that is for everybody.
+func (l *list) with(name string, items []jsontext.Value, ttl time.Duration) (jsontext.Value, error) {
+	text, err := json.Marshal(items)
+	if err != nil {
+		return nil, fmt.Errorf("write list: %w", err)
+	}
+	l.members[name], l.members["cacheScope"] = text, jsontext.Value(`"private"`)
+	if said := l.members["ttlMs"]; said != nil {
+		most := ttl.Milliseconds()
+		var sent int64
+		if err := json.Unmarshal(said, &sent); err == nil && sent >= 0 {
+			most = min(most, sent)
+		}
+		l.members["ttlMs"] = fmt.Appendf(nil, "%d", most)
+	}
+	return json.Marshal(l.members, json.Deterministic(true))
+}

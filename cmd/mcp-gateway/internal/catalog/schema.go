@@ -1,0 +1,215 @@
+package catalog
+
+import (
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlclark/regexp2"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// An ArgumentsError says what of the arguments of a call is not as the tool's
+// input schema has it.
+type ArgumentsError struct {
+	Path   string // JSON Pointer; "" is the arguments themselves
+	Reason string
+}
+
+func (e *ArgumentsError) Error() string { return "arguments" + e.Path + " " + e.Reason }
+
+// Bounds of a validation.
+const (
+	maxSteps    = 20_000 // schemas that are tried
+	maxSchemas  = 1024   // that are kept compiled
+	patternTime = 50 * time.Millisecond
+)
+
+var (
+	errSteps   = errors.New("the input schema takes too long to try")
+	errPattern = errors.New("a pattern of the input schema takes too long to match")
+)
+
+// A schema is an input schema. It counts the steps of one validation at a time.
+type schema struct {
+	compiled *jsonschema.Schema
+
+	mu    sync.Mutex
+	steps int
+}
+
+// schema returns that of a pin, compiled once.
+func (c *Catalog) schema(pin *Pin) (*schema, error) {
+	c.mu.Lock()
+	compile, ok := c.schemas[pin.Digest]
+	if !ok {
+		if c.schemas == nil || len(c.schemas) >= maxSchemas {
+			c.schemas = make(map[string]func() (*schema, error))
+		}
+		compile = sync.OnceValues(func() (*schema, error) { return compileSchema(pin.Definition) })
+		c.schemas[pin.Digest] = compile
+	}
+	c.mu.Unlock()
+	return compile()
+}
+
+// compileSchema compiles the input schema of a definition.
+func compileSchema(definition jsontext.Value) (s *schema, err error) {
+	defer caught(&err)
+	var tool struct {
+		InputSchema jsontext.Value `json:"inputSchema"`
+	}
+	if err := json.Unmarshal(definition, &tool); err != nil {
+		return nil, err
+	}
+	if tool.InputSchema == nil {
+		tool.InputSchema = jsontext.Value(`{"type":"object"}`)
+	}
+	document, err := exact(tool.InputSchema)
+	if err != nil {
+		return nil, err
+	}
+	s = &schema{}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // none: nothing is read
+	c.UseRegexpEngine(compilePattern)
+	c.RegisterVocabulary(&jsonschema.Vocabulary{
+		URL: "urn:mcp-gateway:steps",
+		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
+			return step{s}, nil
+		},
+	})
+	c.AssertVocabs()
+	const name = "urn:mcp-gateway:input-schema"
+	if err := c.AddResource(name, document); err != nil {
+		return nil, err
+	}
+	s.compiled, err = c.Compile(name)
+	return s, err
+}
+
+// A step is a part of every schema object, so that each that is tried counts.
+type step struct{ *schema }
+
+// Validate counts, and ends a validation that takes too many.
+func (s step) Validate(*jsonschema.ValidatorContext, any) {
+	if s.steps++; s.steps > maxSteps {
+		panic(errSteps)
+	}
+}
+
+// caught makes a panic an error. jsonschema has no other way to be stopped.
+func caught(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%v", p)
+	}
+}
+
+// exact reads a JSON text for jsonschema: numbers are as they were written, if
+// there is not too much of them for exact arithmetic.
+func exact(text jsontext.Value) (v any, err error) {
+	err = json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
+		if dec.PeekKind() != '0' {
+			return errors.ErrUnsupported
+		}
+		number, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		if _, err := strconv.ParseFloat(string(number), 64); err != nil || len(number) > 64 || exponent(string(number)) > 400 {
+			return fmt.Errorf("the number %.64s is not one that every parser reads alike", number)
+		}
+		*v = stdjson.Number(number)
+		return nil
+	})))
+	return v, err
+}
+
+// exponent returns the absolute exponent of a number.
+func exponent(number string) int {
+	_, digits, _ := strings.Cut(strings.ToLower(number), "e")
+	n, err := strconv.Atoi(digits)
+	if err != nil && digits != "" {
+		return 1 << 20
+	}
+	return max(n, -n)
+}
+
+// Check holds the arguments of a call against the input schema. Missing
+// arguments are an empty object. The error is an [ArgumentsError] or says why
+// the schema cannot be tried.
+func (t *Tool) Check(arguments jsontext.Value) error {
+	if len(arguments) == 0 {
+		arguments = jsontext.Value("{}")
+	}
+	if arguments.Kind() != '{' {
+		return &ArgumentsError{"", "are not an object"}
+	}
+	value, err := exact(arguments)
+	if err != nil {
+		return unread(err)
+	}
+	return t.schema.check(value)
+}
+
+func unread(err error) error {
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		return &ArgumentsError{string(semantic.JSONPointer), "cannot be read: " + fmt.Sprint(semantic.Err)}
+	}
+	return &ArgumentsError{"", "cannot be read: " + err.Error()}
+}
+
+func (s *schema) check(value any) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer caught(&err)
+	s.steps = 0
+	var invalid *jsonschema.ValidationError
+	if err := s.compiled.Validate(value); !errors.As(err, &invalid) {
+		return err
+	}
+	for len(invalid.Causes) > 0 {
+		invalid = invalid.Causes[0]
+	}
+	pointer := jsontext.Pointer("")
+	for _, name := range invalid.InstanceLocation {
+		pointer = pointer.AppendToken(name)
+	}
+	_, reason, _ := strings.Cut(invalid.Error(), "': ")
+	return &ArgumentsError{string(pointer), "do not fit the input schema: " + reason}
+}
+
+// A pattern is one that takes features of ECMA-262 that need time.
+type pattern struct{ *regexp2.Regexp }
+
+// MatchString reports whether s matches, and ends a validation in which it
+// cannot be told in time.
+func (p pattern) MatchString(s string) bool {
+	matched, err := p.Regexp.MatchString(s)
+	if err != nil {
+		panic(errPattern)
+	}
+	return matched
+}
+
+// compilePattern compiles a pattern of JSON Schema, which is one of ECMA-262: in
+// linear time where that can be.
+func compilePattern(text string) (jsonschema.Regexp, error) {
+	if linear, err := regexp.Compile(text); err == nil {
+		return linear, nil
+	}
+	p, err := regexp2.Compile(text, regexp2.ECMAScript)
+	if err != nil {
+		return nil, err
+	}
+	p.MatchTimeout = patternTime
+	return pattern{p}, nil
+}

@@ -1,0 +1,55 @@
+package coaz
+
+import (
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// uses are the methods that use what a list has, and the member of params that
+// names it.
+var uses = map[string]struct{ method, name string }{
+	"tools/list":               {toolsCall, "name"},
+	"prompts/list":             {"prompts/get", "name"},
+	"resources/list":           {"resources/read", "uri"},
+	"resources/templates/list": {"resources/read", "uri"},
+}
+
+// Listed returns what to ask before the caller of a list sees an item of it: may
+// they use it, as far as that is known without arguments? Call is the list's,
+// with the definition of the item as Tool if it is a tool. It is nil where only
+// arguments tell: where a tool is asked about by a mapping that is not the
+// profile's. What is listed may still be denied.
+func (m *Mapper) Listed(call Call, name string) (*authzen.EvaluationRequest, error) {
+	use, ok := uses[call.Method]
+	if !ok {
+		return nil, ErrUnknownMethod
+	}
+	u, ok := m.upstreams[call.Server]
+	if !ok {
+		return nil, unmapped("there is no server of that name")
+	}
+	params, err := json.Marshal(map[string]string{use.name: name})
+	if err != nil {
+		return nil, &MappingError{"the name cannot be written", err}
+	}
+	call.Method, call.Params, call.Notification = use.method, params, false
+	a := &asking{Mapper: m, upstream: u, call: call, dialect: Default}
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	if call.Method != toolsCall {
+		q, err := a.ask(a.defaults[call.Method])
+		return q.Evaluation, err
+	}
+	if _, pinned := a.pinned[name]; pinned {
+		return nil, nil
+	}
+	if a.Trust == Declared {
+		if declared, err := a.declared(name); err != nil || declared != nil {
+			return nil, err
+		}
+	}
+	q, err := a.standard(name)
+	return q.Evaluation, err
+}
