@@ -49,9 +49,10 @@ var walls = []wall{
 	}, "a command may use all there is"},
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"cmd/mcp-gateway/internal/plain", 5, nil, "what people decide by is made readable in one place, for whoever shows it"},
-	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/plain"}, "a call becomes questions, and nobody is asked"},
+	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
+	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number", "cmd/mcp-gateway/internal/plain"}, "a call becomes questions, and nobody is asked"},
 	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},
-	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/authzen"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
+	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
 	{"cmd/mcp-gateway/internal/audit", 5, nil, "what became of a call is kept without knowing how it was decided"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
 }

@@ -287,10 +287,11 @@ func TestArguments(t *testing.T) {
 	for _, test := range []struct{ name, schema, arguments, want string }{
 		{"as it should be", payment, `{"amount":5,"to":"bob","tags":["a","b"],"n":0.3}`, ""},
 		{"the largest", payment, `{"amount":9007199254740992}`, ""},
-		{"one more, which is the same in floating point", payment, `{"amount":9007199254740993}`, "arguments/amount do not fit the input schema: maximum"},
+		{"one more, which is the same in floating point", payment, `{"amount":9007199254740993}`, "arguments/amount cannot be read: the number 9007199254740993"},
 		{"an integer with a fraction of nothing", payment, `{"amount":5.0}`, ""},
 		{"an integer in quotes", payment, `{"amount":"5"}`, "arguments/amount do not fit the input schema: got string, want integer"},
-		{"a fraction", payment, `{"amount":5.000000000000000000001}`, "arguments/amount do not fit"},
+		{"a fraction", payment, `{"amount":5.5}`, "arguments/amount do not fit"},
+		{"a fraction that most would not see", payment, `{"amount":5.000000000000000000001}`, "arguments/amount cannot be read"},
 		{"beyond floating point", payment, `{"amount":1e400}`, "arguments/amount cannot be read: the number 1e400"},
 		{"an exponent that fills the memory", payment, `{"amount":1e-999999999}`, "arguments/amount cannot be read: the number 1e-999999999"},
 		{"a number of many digits", payment, `{"amount":` + strings.Repeat("1", 100) + `}`, "arguments/amount cannot be read: the number 111"},
@@ -329,6 +330,19 @@ func TestArguments(t *testing.T) {
 		})
 	}
 	c, _ := fresh(t)
+	c.Int64 = []string{"crm"}
+	observe(t, c, `{"name":"t","inputSchema":`+payment+`}`)
+	wide, err := c.Tool("crm", "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := wide.Check(jsontext.Value(`{"amount":9007199254740993}`)); err == nil || !strings.Contains(err.Error(), "maximum: ") {
+		t.Errorf("an integer of 64 bits: %v", err)
+	}
+	if err := wide.Check(jsontext.Value(`{"amount":1e400}`)); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("beyond 64 bits: %v", err)
+	}
+	c, _ = fresh(t)
 	observe(t, c, `{"name":"t"}`)
 	if tool, err := c.Tool("crm", "t"); err != nil || tool.Check(jsontext.Value(`{"x":1}`)) != nil {
 		t.Errorf("no input schema: %v", err)

@@ -14,6 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
 
 // An ArgumentsError says what of the arguments of a call is not as the tool's
@@ -72,7 +74,7 @@ func compileSchema(definition jsontext.Value) (s *schema, err error) {
 	if tool.InputSchema == nil {
 		tool.InputSchema = jsontext.Value(`{"type":"object"}`)
 	}
-	document, err := exact(tool.InputSchema)
+	document, err := read(tool.InputSchema, bounded)
 	if err != nil {
 		return nil, err
 	}
@@ -112,38 +114,42 @@ func caught(err *error) {
 	}
 }
 
-// exact reads a JSON text for jsonschema: numbers are as they were written, if
-// there is not too much of them for exact arithmetic.
-func exact(text jsontext.Value) (v any, err error) {
+// read reads a JSON text for jsonschema, which takes numbers as they were written.
+// Those that do not fit are errors.
+func read(text jsontext.Value, fits func(string) bool) (v any, err error) {
 	err = json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
 		if dec.PeekKind() != '0' {
 			return errors.ErrUnsupported
 		}
-		number, err := dec.ReadValue()
+		raw, err := dec.ReadValue()
 		if err != nil {
 			return err
 		}
-		if _, err := strconv.ParseFloat(string(number), 64); err != nil || len(number) > 64 || exponent(string(number)) > 400 {
-			return fmt.Errorf("the number %.64s is not one that every parser reads alike", number)
+		if !fits(string(raw)) {
+			return fmt.Errorf("the number %.64s is not one that every parser reads alike", raw)
 		}
-		*v = stdjson.Number(number)
+		*v = stdjson.Number(raw)
 		return nil
 	})))
 	return v, err
 }
 
-// exponent returns the absolute exponent of a number.
-func exponent(number string) int {
-	_, digits, _ := strings.Cut(strings.ToLower(number), "e")
-	n, err := strconv.Atoi(digits)
-	if err != nil && digits != "" {
-		return 1 << 20
-	}
-	return max(n, -n)
+// bounded reports whether exact arithmetic with a number is cheap.
+func bounded(text string) bool {
+	_, exponent, scientific := strings.Cut(strings.ToLower(text), "e")
+	n, err := strconv.Atoi(exponent)
+	return len(text) <= 64 && (!scientific || err == nil && -400 < n && n < 400)
+}
+
+// isInteger reports whether a number is an integer of 64 bits, or exact.
+func isInteger(text string) bool {
+	_, ok := number.Integer(text)
+	return ok || number.Exact(text)
 }
 
 // Check holds the arguments of a call against the input schema. Missing
-// arguments are an empty object. The error is an [ArgumentsError] or says why
+// arguments are an empty object. A number is one that every parser reads alike or,
+// where the server is said to read them, an integer of 64 bits. The error is an [ArgumentsError] or says why
 // the schema cannot be tried.
 func (t *Tool) Check(arguments jsontext.Value) error {
 	if len(arguments) == 0 {
@@ -152,7 +158,11 @@ func (t *Tool) Check(arguments jsontext.Value) error {
 	if arguments.Kind() != '{' {
 		return &ArgumentsError{"", "are not an object"}
 	}
-	value, err := exact(arguments)
+	fits := number.Exact
+	if t.int64 {
+		fits = isInteger
+	}
+	value, err := read(arguments, fits)
 	if err != nil {
 		return unread(err)
 	}

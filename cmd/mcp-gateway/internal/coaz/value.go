@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/big"
 	"slices"
 	"strconv"
 
@@ -14,6 +13,8 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
 
 // maxResult is how many bytes an expression's value may have as JSON.
@@ -29,35 +30,20 @@ func read(text jsontext.Value) (any, error) {
 			return errors.ErrUnsupported
 		}
 		raw, err := dec.ReadValue()
-		*v = number(string(raw))
+		*v = numberOf(string(raw))
 		return err
 	})))
 	return v, err
 }
 
-// number returns the value of a JSON number.
-func number(raw string) any {
-	if i, err := strconv.ParseInt(raw, 10, 64); err == nil {
+// numberOf returns the value of a JSON number.
+func numberOf(text string) any {
+	if i, ok := number.Integer(text); ok {
 		return i
 	}
-	inexact := types.NewErr("the number is not one that every parser reads alike")
-	f, err := strconv.ParseFloat(raw, 64)
-	if err != nil || len(raw) > 64 {
-		return inexact
-	}
-	if f == 0 {
-		if bytes.ContainsAny(bytes.SplitN([]byte(raw), []byte("e"), 2)[0], "123456789") {
-			return inexact // it is too small to tell from 0
-		}
-		return int64(0)
-	}
-	exact, ok := new(big.Rat).SetString(raw)
-	shortest, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'e', -1, 64))
-	switch {
-	case !ok || exact.Cmp(shortest) != 0:
-		return inexact
-	case exact.IsInt() && exact.Num().IsInt64():
-		return exact.Num().Int64()
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || !number.Exact(text) {
+		return types.NewErr("the number is not one that every parser reads alike")
 	}
 	return f
 }

@@ -1,0 +1,51 @@
+// Package number tells which numbers of JSON every parser reads alike.
+//
+// The law it keeps: a number that is allowed is the number that is carried out.
+// JavaScript reads every number as a double, Python and others read integers
+// whole: 9007199254740993 is one number here and another there, and so is 1e400.
+// A number is exact if the double that is nearest to it is written as it.
+package number
+
+import (
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// longest is longer than any double needs.
+const longest = 400
+
+// Exact reports whether a number, as JSON has it, is the same for a parser that
+// reads doubles as for one that reads all its digits.
+func Exact(text string) bool {
+	double, err := strconv.ParseFloat(text, 64)
+	if err != nil || len(text) > longest {
+		return false
+	}
+	if double == 0 { // one that is only rounded to zero has an exponent of any size
+		digits, _, _ := strings.Cut(strings.ToLower(text), "e")
+		return strings.Trim(digits, "-0.") == ""
+	}
+	whole, ok := new(big.Rat).SetString(text)
+	written, _ := new(big.Rat).SetString(strconv.FormatFloat(double, 'g', -1, 64))
+	return ok && whole.Cmp(written) == 0
+}
+
+// Integer returns the number if it is an integer of 64 bits, in whatever
+// writing: 5, 5.0, 50e-1.
+func Integer(text string) (int64, bool) {
+	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return i, true
+	}
+	if !Exact(text) {
+		return 0, false
+	}
+	whole, ok := new(big.Rat).SetString(text)
+	if !ok { // the exponent of a zero may be of any size
+		return 0, true
+	}
+	if !whole.IsInt() || !whole.Num().IsInt64() {
+		return 0, false
+	}
+	return whole.Num().Int64(), true
+}
