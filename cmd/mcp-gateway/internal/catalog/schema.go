@@ -74,7 +74,7 @@ func compileSchema(definition jsontext.Value) (s *schema, err error) {
 	if tool.InputSchema == nil {
 		tool.InputSchema = jsontext.Value(`{"type":"object"}`)
 	}
-	document, err := read(tool.InputSchema, bounded)
+	document, err := read(tool.InputSchema, func(string) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func caught(err *error) {
 }
 
 // read reads a JSON text for jsonschema, which takes numbers as they were written.
-// Those that do not fit are errors.
+// Those that do not fit are errors, and so are those that need much of it.
 func read(text jsontext.Value, fits func(string) bool) (v any, err error) {
 	err = json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
 		if dec.PeekKind() != '0' {
@@ -125,7 +125,7 @@ func read(text jsontext.Value, fits func(string) bool) (v any, err error) {
 		if err != nil {
 			return err
 		}
-		if !fits(string(raw)) {
+		if !bounded(string(raw)) || !fits(string(raw)) {
 			return fmt.Errorf("the number %.64s is not one that every parser reads alike", raw)
 		}
 		*v = stdjson.Number(raw)
