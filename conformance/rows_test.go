@@ -15,13 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// profiles number what two AuthZEN profiles, draft 1, ask for: AR is the
-// Access Request and Approval Profile; OB the Obligations Profile, the PDP's
-// part from 1 and the PEP's from 40.
+// profiles number what AuthZEN profiles, draft 1, ask for: AR is the Access
+// Request and Approval Profile; OB the Obligations Profile, the PDP's part from
+// 1 and the PEP's from 40; CZ the COAZ framework, its MCP binding from 29, and
+// from 61 what a gateway decides where they are silent.
 var profiles = []struct {
 	name        string
 	first, last int
-}{{"AR", 1, 158}, {"OB", 1, 32}, {"OB", 40, 62}}
+}{{"AR", 1, 158}, {"OB", 1, 32}, {"OB", 40, 62}, {"CZ", 1, 81}}
 
 // TestRows holds testdata/rows.txt to the tests of the module: each row is
 // cited where the table says that it is proved, and no test cites another.
@@ -158,7 +159,7 @@ func strayCitations(t *testing.T, module fs.FS, placed map[string]row) (faults [
 
 // citation is the id of a row or, over the end of a comment's line if need be,
 // those from one id to another.
-var citation = regexp.MustCompile(`\b(AR|OB)-(\d+)(?:\s+(?://\s+)?to\s+(?://\s+)?(?:AR|OB)-(\d+))?`)
+var citation = regexp.MustCompile(`\b(AR|OB|CZ)-(\d+)(?:\s+(?://\s+)?to\s+(?://\s+)?(?:AR|OB|CZ)-(\d+))?`)
 
 // citations lists the ids that a text names.
 func citations(text string) (ids []string) {
