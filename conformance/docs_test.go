@@ -177,7 +177,7 @@ func isRoute(name string, quoted func(string) bool) bool {
 func programText(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, dir := range []string{"../pdp", "../schemas/authzen", "../evaluation", "../obligations"} {
+	for _, dir := range []string{"../pdp", "../schemas/authzen", "../evaluation", "../obligations", "../cmd/mcp-gateway"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				all.WriteString(read(t, path))
