@@ -60,6 +60,9 @@ type Config struct {
 	// RequestID, if not nil, makes the X-Request-ID of each request. An answer
 	// that carries another one is the answer to another question and an error.
 	RequestID func(ctx context.Context) string
+	// Answered, if not nil, is given the header of each whole answer: its
+	// Decision-ID leads to the entry in the PDP's log.
+	Answered func(ctx context.Context, header http.Header)
 	// Transport carries the requests: TLS configuration, client certificates,
 	// tracing. Nil is a transport of the Client's own.
 	Transport http.RoundTripper
@@ -237,6 +240,9 @@ func (c *Client) do(r *http.Request, answer any, statuses ...int) (http.Header, 
 	}
 	if err := json.Unmarshal(body, answer); err != nil {
 		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	if c.cfg.Answered != nil {
+		c.cfg.Answered(r.Context(), response.Header)
 	}
 	return response.Header, nil
 }

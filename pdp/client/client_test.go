@@ -351,6 +351,22 @@ func TestHeaderFails(t *testing.T) {
 	}
 }
 
+// The header of an answer leads to its entry in the PDP's log; what is no answer
+// has none.
+func TestAnswered(t *testing.T) {
+	var entries []string
+	cfg := client.Config{Answered: func(_ context.Context, h http.Header) { entries = append(entries, h.Get("Decision-ID")) }}
+	for _, answer := range []http.HandlerFunc{yes, says(`{"decision":"true"}`), says(`{"decision":false}`)} {
+		_, _ = client.New(serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Decision-ID", "entry")
+			answer(w, r)
+		}), cfg).Evaluate(t.Context(), request)
+	}
+	if diff := cmp.Diff([]string{"entry", "entry"}, entries); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // What is no decision, also because of its obligations: OB-60.
 func TestNoDecision(t *testing.T) {
 	for _, body := range []string{

@@ -102,6 +102,28 @@ func (c *Client) poll(ctx context.Context, task *authzen.TaskResponse, pause tim
 	if err := sleep(ctx, pause); err != nil {
 		return 0, err
 	}
+	return c.look(ctx, task)
+}
+
+// Look asks once how a task stands, and keeps it in task. It returns the task's
+// approval, or nil where it is not decided. One that has ended otherwise is
+// [ErrNotApproved].
+func (c *Client) Look(ctx context.Context, task *authzen.TaskResponse) (*authzen.Approval, error) {
+	if err := c.own(task.Task.StatusEndpoint); err != nil {
+		return nil, fmt.Errorf("look: %w", err)
+	}
+	if approval, ended, err := outcome(task); ended {
+		return approval, err
+	}
+	if _, err := c.look(ctx, task); err != nil {
+		return nil, fmt.Errorf("look: %w", err)
+	}
+	approval, _, err := outcome(task)
+	return approval, err
+}
+
+// look asks, and returns how long the answer says to wait next.
+func (c *Client) look(ctx context.Context, task *authzen.TaskResponse) (time.Duration, error) {
 	r, err := c.request(ctx, http.MethodGet, task.Task.StatusEndpoint, nil)
 	if err != nil {
 		return 0, err
@@ -120,6 +142,26 @@ func (c *Client) poll(ctx context.Context, task *authzen.TaskResponse, pause tim
 		return 0, nil
 	}
 	return time.Duration(seconds) * time.Second, nil
+}
+
+// Cancel says that nobody waits for a task any more. One that offers no way to
+// say so ends by itself.
+func (c *Client) Cancel(ctx context.Context, task *authzen.TaskResponse, reason string) error {
+	if task.Task.Links == nil || task.Task.Links.Cancel == "" {
+		return nil
+	}
+	if err := c.own(task.Task.Links.Cancel); err != nil {
+		return fmt.Errorf("cancel: %w", err)
+	}
+	r, err := c.request(ctx, http.MethodPost, task.Task.Links.Cancel, authzen.Cancellation{Reason: reason})
+	if err != nil {
+		return fmt.Errorf("cancel: %w", err)
+	}
+	var now authzen.TaskResponse
+	if _, err := c.do(r, &now, http.StatusOK); err != nil {
+		return fmt.Errorf("cancel: %w", err)
+	}
+	return nil
 }
 
 // sleep waits for a while and up to a quarter more, so that PEPs that began

@@ -187,3 +187,55 @@ func TestApproved(t *testing.T) {
 		t.Errorf("the request itself has changed: %s", asked.Context)
 	}
 }
+
+// A look asks once, and only about a task that has not ended.
+func TestLook(t *testing.T) {
+	for _, test := range []struct {
+		status authzen.TaskStatus // as was known
+		answer string
+		asked  int
+		stands bool
+		want   error
+	}{
+		{"pending", "pending", 1, false, nil},
+		{"pending", "approved", 1, true, nil},
+		{"pending", "approved-somehow", 1, false, client.ErrNotApproved},
+		{"pending", "denied", 1, false, client.ErrNotApproved},
+		{"pending", "odd", 1, false, nil},
+		{"expired", "approved", 0, false, client.ErrNotApproved},
+	} {
+		p := &polled{answers: []string{test.answer}}
+		task := &authzen.TaskResponse{Task: authzen.Task{ID: "t", Status: test.status, StatusEndpoint: "https://pdp.example.com/t"}}
+		approval, err := client.New("https://pdp.example.com", client.Config{Transport: p}).Look(t.Context(), task)
+		if (approval != nil) != test.stands || !errors.Is(err, test.want) || len(p.at) != test.asked {
+			t.Errorf("%+v: %+v, %v, asked %d times", test, approval, err, len(p.at))
+		}
+	}
+	foreign := &authzen.TaskResponse{Task: authzen.Task{ID: "t", Status: "pending", StatusEndpoint: "https://evil.example.com/t"}}
+	if _, err := client.New("https://pdp.example.com", client.Config{}).Look(t.Context(), foreign); !errors.Is(err, client.ErrForeign) {
+		t.Errorf("another origin: %v", err)
+	}
+}
+
+// A task is cancelled where it says that it can be, and nowhere else.
+func TestCancel(t *testing.T) {
+	var asked, body string
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		asked, body = r.Method+" "+r.URL.Path, string(text)
+		answers(200, "application/json", `{"task":{"id":"t","status":"cancelled","status_endpoint":"https://x","expires_at":"2026-04-30T20:25:00Z"}}`)(w, r)
+	})
+	pdp := client.New(url, client.Config{})
+	task := &authzen.TaskResponse{}
+	if err := pdp.Cancel(t.Context(), task, "withdrawn"); err != nil || asked != "" {
+		t.Errorf("without a link: %v, asked %s", err, asked)
+	}
+	task.Task.Links = &authzen.TaskLinks{Cancel: "https://evil.example.com/cancel"}
+	if err := pdp.Cancel(t.Context(), task, "withdrawn"); !errors.Is(err, client.ErrForeign) || asked != "" {
+		t.Errorf("another origin: %v, asked %s", err, asked)
+	}
+	task.Task.Links.Cancel = url + "/t/cancel"
+	if err := pdp.Cancel(t.Context(), task, "withdrawn"); err != nil || asked != "POST /t/cancel" || body != `{"reason":"withdrawn"}` {
+		t.Errorf("%v, asked %s with %s", err, asked, body)
+	}
+}
