@@ -25,7 +25,7 @@ CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 .PHONY: build run test check interop differential prove reload faults week overload slow soak crash reproducible sbom fuzz bench clean
 
 build:
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)' -o bin/policy-service ./cmd/policy-service
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/policy-service ./cmd/mcp-gateway
 
 run: build
 	exec bin/policy-service serve

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A config is what the file of --config says. docs/mcp-gateway.md explains each
+// key.
+type config struct {
+	Listen  string   `yaml:"listen"`
+	TLSCert string   `yaml:"tls_cert"`
+	TLSKey  string   `yaml:"tls_key"`
+	Hosts   []string `yaml:"hosts"`
+	Origins []string `yaml:"origins"`
+	State   string   `yaml:"state"`
+	// Insecure says that callers beyond this host are meant not to be
+	// authenticated, or to come without TLS.
+	Insecure bool `yaml:"insecure"`
+
+	PDP      pdpConfig      `yaml:"pdp"`
+	Denial   denialConfig   `yaml:"denial"`
+	Identity identityConfig `yaml:"identity"`
+	MaxBody  int64          `yaml:"max_body"`
+	MaxReply int64          `yaml:"max_reply"`
+	Servers  []serverConfig `yaml:"servers"`
+}
+
+type pdpConfig struct {
+	URL      string   `yaml:"url"`
+	KeyFile  string   `yaml:"key_file"`
+	Timeout  duration `yaml:"timeout"`
+	Failures uint32   `yaml:"failures"`
+	Pause    duration `yaml:"pause"`
+}
+
+type denialConfig struct {
+	Code       int `yaml:"code"`
+	OlderCode  int `yaml:"older_code"`
+	HTTPStatus int `yaml:"http_status"`
+}
+
+type identityConfig struct {
+	Subject subjectConfig `yaml:"subject"`
+	Tenant  string        `yaml:"tenant"`
+}
+
+type subjectConfig struct {
+	Type string `yaml:"type"`
+	ID   string `yaml:"id"`
+}
+
+type serverConfig struct {
+	Name          string            `yaml:"name"`
+	URL           string            `yaml:"url"`
+	Path          string            `yaml:"path"`
+	BearerFile    string            `yaml:"bearer_file"`
+	Header        map[string]string `yaml:"header"`
+	coaz.Upstream `yaml:",inline"`
+}
+
+// A duration is text as Go writes it: 500ms.
+type duration time.Duration
+
+// UnmarshalText reads a duration.
+func (d *duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = duration(parsed)
+	return err
+}
+
+// defaults of a configuration.
+func newConfig() *config {
+	return &config{
+		Listen: "127.0.0.1:8090",
+		State:  "mcp-gateway-state",
+		PDP:    pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
+		Denial: denialConfig{Code: enforce.DefaultDenial.Code, OlderCode: enforce.DefaultDenial.OlderCode, HTTPStatus: enforce.DefaultDenial.Status},
+	}
+}
+
+// readConfig reads and checks a file.
+func readConfig(file string) (*config, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	c := newConfig()
+	if err := yaml.UnmarshalWithOptions(text, c, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
+}
+
+var serverName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// check reports every fault.
+func (c *config) check() error {
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !isURL(c.PDP.URL) {
+		fault("pdp.url: there is no URL of a policy decision point")
+	}
+	if c.PDP.Timeout <= 0 || c.PDP.Pause <= 0 || c.PDP.Failures == 0 {
+		fault("pdp: timeout, pause and failures are more than zero")
+	}
+	if c.Denial.HTTPStatus != 200 && c.Denial.HTTPStatus != 403 {
+		fault("denial.http_status: %d is neither 200 nor 403", c.Denial.HTTPStatus)
+	}
+	if (c.Identity.Subject.Type == "") != (c.Identity.Subject.ID == "") {
+		fault("identity.subject: it has a type and an id")
+	}
+	if c.Identity.Subject.ID == "" {
+		fault("identity: nothing says who callers are")
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		fault("tls_cert and tls_key go together")
+	}
+	if host, _, err := net.SplitHostPort(c.Listen); err != nil {
+		fault("listen: %w", err)
+	} else if !isLoopback(host) && !c.Insecure && (c.TLSCert == "" || c.Identity.Subject.ID != "") {
+		fault("listen: other hosts can reach %s: it needs tls_cert, tls_key and callers who say who they are, or insecure: true", c.Listen)
+	}
+	names, paths := map[string]bool{}, map[string]bool{}
+	for i, s := range c.Servers {
+		at := fmt.Sprintf("servers[%d]", i)
+		if !serverName.MatchString(s.Name) || names[s.Name] {
+			fault("%s: the name %q is taken, or not of a-z, 0-9, _ and -", at, s.Name)
+		}
+		if s.URL != "" && !isURL(s.URL) {
+			fault("%s: %q is no URL of a server", at, s.URL)
+		}
+		if s.Path != "" && (!strings.HasPrefix(s.Path, "/") || strings.ContainsAny(s.Path, "{} ")) {
+			fault("%s: %q is no path", at, s.Path)
+		}
+		if paths[s.path()] {
+			fault("%s: the path %s is taken", at, s.path())
+		}
+		names[s.Name], paths[s.path()] = true, true
+	}
+	if len(c.Servers) == 0 {
+		fault("servers: there are none")
+	}
+	return errors.Join(errs...)
+}
+
+func isURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// path is where the server's endpoint is.
+func (s *serverConfig) path() string {
+	if s.Path != "" {
+		return s.Path
+	}
+	return "/" + s.Name + "/mcp"
+}
+
+// header returns the gateway's credentials at the server.
+func (s *serverConfig) header() (map[string]string, error) {
+	header := map[string]string{}
+	for name, value := range s.Header {
+		header[name] = value
+	}
+	if s.BearerFile != "" {
+		token, err := readSecret(s.BearerFile)
+		if err != nil {
+			return nil, fmt.Errorf("servers: %s: %w", s.Name, err)
+		}
+		header["Authorization"] = "Bearer " + token
+	}
+	return header, nil
+}
+
+// readSecret reads one line; without a file there is none.
+func readSecret(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("secret: %w", err)
+	}
+	secret := string(bytes.TrimSpace(text))
+	if secret == "" || strings.ContainsAny(secret, "\r\n") {
+		return "", fmt.Errorf("secret: %s does not hold one line", file)
+	}
+	return secret, nil
+}
+
+// caller is who all callers are where the configuration says so.
+func (c *identityConfig) caller() *enforce.Caller {
+	return &enforce.Caller{
+		Subject: authzen.Subject{Type: c.Subject.Type, ID: c.Subject.ID},
+		Claims:  map[string]any{"sub": c.Subject.ID},
+		Tenant:  c.Tenant,
+	}
+}

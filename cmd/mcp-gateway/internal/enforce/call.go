@@ -1,0 +1,61 @@
+package enforce
+
+import (
+	"context"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Caller is who a call is made for, as was verified.
+type Caller struct {
+	Subject authzen.Subject
+	Claims  map[string]any // of the caller's token; never nil
+	Tenant  string         // whose policies decide; "" where there is one store
+}
+
+// A Call is what a client wants of a server.
+type Call struct {
+	Server  string // name of the upstream
+	Caller  *Caller
+	Message *wire.Message // with a method
+	Params  *wire.Params  // of Message
+	// Stateless: the client speaks [wire.Stateless] or later.
+	Stateless bool
+	// Capabilities are what the client says it can do; nil where nothing is known.
+	Capabilities *wire.Capabilities
+	// Client reaches the client while the call is pending; nil where nothing can
+	// be said before the answer.
+	Client Client
+	// RequestID names the call for the PDP's log and ours.
+	RequestID string
+}
+
+// A Client is the client of a call that is pending.
+type Client interface {
+	// Notify sends a notification that belongs to the call.
+	Notify(ctx context.Context, m *wire.Message) error
+	// Ask sends a request, whose id it makes, and returns the client's response.
+	Ask(ctx context.Context, method string, params any) (*wire.Message, error)
+}
+
+// A Question is what the PDP is asked before a call goes on: one evaluation, or
+// several of which every one must be permitted. The zero Question lets nothing
+// through.
+type Question struct {
+	Pass        bool // there is nothing to ask
+	Evaluation  *authzen.EvaluationRequest
+	Evaluations *authzen.EvaluationsRequest
+	Older       bool // the tool is declared in a dialect whose denials had another code
+}
+
+// A Verdict says what becomes of a call: exactly one of Forward and Answer is
+// set, or neither for a notification that goes nowhere.
+type Verdict struct {
+	Forward *wire.Message // goes to the server
+	Answer  *wire.Message // goes back to the client
+	Status  int           // HTTP status of Answer
+	// Settle says what came of Forward. It must be called once. Response is nil
+	// where none came. It returns what the client is to get, nil for nothing.
+	Settle func(ctx context.Context, response *wire.Message) *wire.Message
+}

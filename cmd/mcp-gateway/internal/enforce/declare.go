@@ -1,0 +1,83 @@
+package enforce
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// declare says in every context of a question what the gateway can carry out
+// (Obligations Profile, "Negotiation"), and at gateway.call_digest which call it
+// is about, so that an approval is of these arguments and no others.
+func (g *Gate) declare(q *Question, digest string) (*Question, error) {
+	own := map[string]any{
+		"supported_obligations": slices.AppendSeq([]string{}, maps.Keys(g.cfg.Obligations)),
+		"gateway":               map[string]any{"call_digest": digest},
+	}
+	slices.Sort(own["supported_obligations"].([]string))
+	said, err := json.Marshal(own, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	declared := *q
+	if q.Evaluation != nil {
+		evaluation := *q.Evaluation
+		if evaluation.Context, err = merge(evaluation.Context, said); err != nil {
+			return nil, fmt.Errorf("context: %w", err)
+		}
+		declared.Evaluation = &evaluation
+	}
+	if q.Evaluations != nil {
+		batch := *q.Evaluations
+		if batch.Context, err = merge(batch.Context, said); err != nil {
+			return nil, fmt.Errorf("context: %w", err)
+		}
+		batch.Evaluations = slices.Clone(batch.Evaluations)
+		for i, item := range batch.Evaluations {
+			if batch.Evaluations[i], err = declareItem(item, said); err != nil {
+				return nil, fmt.Errorf("evaluation %d: %w", i, err)
+			}
+		}
+		declared.Evaluations = &batch
+	}
+	return &declared, nil
+}
+
+// declareItem says it in the context of an item that has one of its own.
+func declareItem(item, said jsontext.Value) (jsontext.Value, error) {
+	members := map[string]jsontext.Value{}
+	if err := json.Unmarshal(item, &members); err != nil || members["context"] == nil {
+		return item, err
+	}
+	var err error
+	if members["context"], err = merge(members["context"], said); err != nil {
+		return nil, err
+	}
+	return json.Marshal(members, json.Deterministic(true))
+}
+
+// merge lays the members of an object over those of another; where both are
+// objects, theirs are laid over one another, too.
+func merge(under, over jsontext.Value) (jsontext.Value, error) {
+	if under.Kind() != '{' || over.Kind() != '{' {
+		return over, nil
+	}
+	members, upper := map[string]jsontext.Value{}, map[string]jsontext.Value{}
+	if err := json.Unmarshal(under, &members); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(over, &upper); err != nil {
+		return nil, err
+	}
+	for name, value := range upper {
+		merged, err := merge(members[name], value)
+		if err != nil {
+			return nil, err
+		}
+		members[name] = merged
+	}
+	return json.Marshal(members, json.Deterministic(true))
+}

@@ -1,0 +1,223 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Errors of a Map.
+var (
+	// ErrUnknownMethod means that nobody says what a method asks for.
+	ErrUnknownMethod = errors.New("the method is not known to the gateway")
+	// ErrMapping means that what a call asks for cannot be made out. What is
+	// wrapped with it is for the caller to read.
+	ErrMapping = errors.New("the call cannot be mapped")
+)
+
+// A Config joins what decides on calls.
+type Config struct {
+	PDP *PDP
+	// Map says what to ask before a call goes on. Its errors are
+	// ErrUnknownMethod and ErrMapping; any other counts as the latter.
+	Map func(*Call) (*Question, error)
+	// Definition returns the digest of a tool's definition, or "" where none is
+	// pinned. Nil pins none.
+	Definition func(server, tool string) string
+	// Obligations are those that the gateway carries out.
+	Obligations client.Obligations
+	// Suspend has a call wait for a person. Nil refuses it.
+	Suspend func(context.Context, *Denied) (*Verdict, error)
+	// Record keeps what became of a call. Nil keeps nothing.
+	Record func(context.Context, *Outcome)
+	Denial Denial // the zero Denial is DefaultDenial
+	Log    *slog.Logger
+}
+
+// A Gate decides what becomes of calls. It is safe for concurrent use.
+type Gate struct{ cfg Config }
+
+// New joins a Gate.
+func New(cfg Config) *Gate {
+	if cfg.Denial == (Denial{}) {
+		cfg.Denial = DefaultDenial
+	}
+	return &Gate{cfg}
+}
+
+// A Denied call is one that a person may lift the denial of.
+type Denied struct {
+	*Call
+	Question *Question // with an Evaluation
+	Decision *authzen.Decision
+	Binding  wire.Binding
+	Digest   string // of Binding
+	Refusal  *Refusal
+}
+
+// What becomes of a call.
+const (
+	Forwarded = "forwarded" // the server answered
+	Refused   = "refused"   // the server never saw it
+	Suspended = "suspended" // a person was asked
+	Unknown   = "unknown"   // it was sent, and no answer came
+)
+
+// An Outcome is what became of a call, for the audit.
+type Outcome struct {
+	Call         *Call
+	Event        string // one of the above
+	Reason       string // of a refusal
+	EvaluationID string
+	Digest       string
+	Task         string
+}
+
+// Judge decides on a call. Whatever goes wrong is a verdict, too.
+func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
+	ctx = WithRequestID(ctx, call.RequestID)
+	verdict, err := g.judge(ctx, call)
+	if err == nil {
+		return verdict
+	}
+	var refusal *Refusal
+	if !errors.As(err, &refusal) {
+		g.cfg.Log.ErrorContext(ctx, "refused for an error", "server", call.Server, "method", call.Message.Method, "error", err)
+		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}}
+	}
+	g.record(ctx, &Outcome{Call: call, Event: Refused, Reason: refusal.Data.Reason, EvaluationID: refusal.Data.EvaluationID, Digest: refusal.Data.Digest, Task: refusal.Data.Task})
+	return refusal.verdict(call.Message.ID)
+}
+
+func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
+	if call.Stateless && wire.IsRemoved(call.Message.Method) {
+		return nil, g.unmapped(call, ErrUnknownMethod)
+	}
+	question, err := g.cfg.Map(call)
+	if err != nil {
+		return nil, g.unmapped(call, err)
+	}
+	if question.Pass {
+		return &Verdict{Forward: call.Message, Settle: pass}, nil
+	}
+	binding, digest, err := g.bind(call)
+	if err != nil {
+		return nil, err
+	}
+	if question, err = g.declare(question, digest); err != nil {
+		return nil, err
+	}
+	answer, err := g.cfg.PDP.Ask(ctx, call.Caller.Tenant, question)
+	if err != nil {
+		return nil, g.undecided(ctx, call, err)
+	}
+	denied, err := g.Permitted(ctx, call, question, answer)
+	if err == nil {
+		return &Verdict{Forward: call.Message, Settle: g.settle(call, answer.EvaluationID, digest)}, nil
+	}
+	var refusal *Refusal
+	if denied == nil || g.cfg.Suspend == nil || !call.Message.IsRequest() || !errors.As(err, &refusal) {
+		return nil, err
+	}
+	return g.cfg.Suspend(ctx, &Denied{Call: call, Question: question, Decision: denied, Binding: binding, Digest: digest, Refusal: refusal})
+}
+
+// bind names the call by what it is exactly about.
+func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
+	target, _ := call.Params.Target(call.Message.Method)
+	b := wire.Binding{Server: call.Server, Method: call.Message.Method, Name: target, Arguments: call.Params.Arguments}
+	if g.cfg.Definition != nil && call.Message.Method == wire.MethodToolsCall {
+		b.Definition = g.cfg.Definition(call.Server, target)
+	}
+	digest, err := b.Digest()
+	if err != nil {
+		return b, "", &Refusal{Code: wire.CodeParams, Status: statusOK, Message: err.Error(), Data: Data{Reason: ReasonNumber}}
+	}
+	return b, digest, nil
+}
+
+// Permitted carries out the obligations of the decisions. The error is a
+// refusal, with the decision of it where a person may lift that.
+func (g *Gate) Permitted(ctx context.Context, call *Call, q *Question, a *Answer) (*authzen.Decision, error) {
+	for i := range a.Decisions {
+		d := &a.Decisions[i]
+		granted, err := g.cfg.Obligations.Discharge(ctx, d)
+		if granted {
+			continue
+		}
+		refusal := g.denial(q, a.EvaluationID)
+		if d.Decision {
+			refusal.Data.Reason, refusal.Message = ReasonObligation, "what has to be done first could not be done"
+			g.cfg.Log.WarnContext(ctx, "obligation", "server", call.Server, "evaluation_id", a.EvaluationID, "error", err)
+			return nil, refusal
+		}
+		if d.Context == nil {
+			return nil, refusal
+		}
+		if text := d.Context.ReasonUser["en"]; text != "" {
+			refusal.Message = text
+		}
+		if d.Context.AccessRequest != nil && q.Evaluation != nil {
+			return d, refusal
+		}
+		return nil, refusal
+	}
+	if len(a.Decisions) == 0 {
+		return nil, g.denial(q, a.EvaluationID)
+	}
+	return nil, nil
+}
+
+func (g *Gate) denial(q *Question, evaluationID string) *Refusal {
+	code := g.cfg.Denial.Code
+	if q.Older {
+		code = g.cfg.Denial.OlderCode
+	}
+	return &Refusal{Code: code, Status: g.cfg.Denial.Status, Message: "access denied", Data: Data{Reason: ReasonDenied, EvaluationID: evaluationID}}
+}
+
+// unmapped refuses because nobody can say what to ask. What to answer about a
+// method that is not known the COAZ MCP binding says for the versions with
+// sessions (a denial), and the protocol itself for those without.
+func (g *Gate) unmapped(call *Call, err error) *Refusal {
+	switch {
+	case !errors.Is(err, ErrUnknownMethod):
+		return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: err.Error(), Data: Data{Reason: ReasonMapping}}
+	case call.Stateless:
+		return &Refusal{Code: wire.CodeMethod, Status: statusNotFound, Message: ErrUnknownMethod.Error(), Data: Data{Reason: ReasonUnknownMethod}}
+	}
+	refusal := g.denial(new(Question), "")
+	refusal.Message, refusal.Data.Reason = ErrUnknownMethod.Error(), ReasonUnknownMethod
+	return refusal
+}
+
+// undecided refuses because no decision came.
+func (g *Gate) undecided(ctx context.Context, call *Call, err error) *Refusal {
+	g.cfg.Log.ErrorContext(ctx, "no decision", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
+	return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the policy decision point gave no decision", Data: Data{Reason: ReasonPDP, RetryAfter: 1}}
+}
+
+// pass lets a response through that nothing depends on.
+func pass(_ context.Context, response *wire.Message) *wire.Message { return response }
+
+// settle records what came of a call.
+func (g *Gate) settle(call *Call, evaluationID, digest string) func(context.Context, *wire.Message) *wire.Message {
+	return func(ctx context.Context, response *wire.Message) *wire.Message {
+		outcome := &Outcome{Call: call, Event: Forwarded, EvaluationID: evaluationID, Digest: digest}
+		if response == nil && call.Message.IsRequest() {
+			outcome.Event = Unknown
+		}
+		g.record(ctx, outcome)
+		return response
+	}
+}
+
+func (g *Gate) record(ctx context.Context, o *Outcome) {
+	if g.cfg.Record != nil {
+		g.cfg.Record(ctx, o)
+	}
+}

@@ -1,0 +1,316 @@
+package enforce_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A pdp answers every question alike, without a network.
+type pdp struct {
+	status int
+	body   string
+	takes  time.Duration // of the test's own clock
+	fails  error
+	asked  int
+	sent   string
+}
+
+func (p *pdp) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.asked++
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	p.sent = string(body)
+	if p.takes > 0 {
+		select {
+		case <-time.After(p.takes):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	if p.fails != nil {
+		return nil, p.fails
+	}
+	return &http.Response{
+		StatusCode: p.status, Header: http.Header{"Content-Type": {"application/json"}, "Decision-Id": {"entry-1"}},
+		Body: io.NopCloser(strings.NewReader(p.body)), Request: r,
+	}, nil
+}
+
+var discard = slog.New(slog.DiscardHandler)
+
+func gate(p *pdp, change func(*enforce.Config)) *enforce.Gate {
+	cfg := enforce.Config{
+		PDP: enforce.NewPDP(enforce.PDPConfig{URL: "https://pdp.example.com", Client: client.Config{Transport: p, Timeout: 500 * time.Millisecond}}),
+		Map: single, Log: discard,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	return enforce.New(cfg)
+}
+
+func single(c *enforce.Call) (*enforce.Question, error) {
+	return &enforce.Question{Evaluation: &authzen.EvaluationRequest{
+		Subject: c.Caller.Subject, Action: authzen.Action{Name: c.Message.Method}, Resource: authzen.Resource{Type: "tool", ID: c.Params.Name},
+		Context: jsontext.Value(`{"gateway":{"call_digest":"forged","dialect":"default"},"supported_obligations":["everything"]}`),
+	}}, nil
+}
+
+func batch(*enforce.Call) (*enforce.Question, error) {
+	return &enforce.Question{Evaluations: &authzen.EvaluationsRequest{
+		Subject: jsontext.Value(`{"type":"user","id":"alice"}`), Action: jsontext.Value(`{"name":"x"}`),
+		Evaluations: []jsontext.Value{jsontext.Value(`{"resource":{"type":"a","id":"1"}}`), jsontext.Value(`{"resource":{"type":"a","id":"2"},"context":{"a":1}}`)},
+	}}, nil
+}
+
+func call(t *testing.T, body string) *enforce.Call {
+	t.Helper()
+	m, err := wire.Parse([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	params, err := m.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &enforce.Call{Server: "files", Caller: &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: "alice"}}, Message: m, Params: params, RequestID: "r-1"}
+}
+
+const invoke = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm","arguments":{"path":"/"}}}`
+
+// said is what a client is told.
+type said struct {
+	Code int          `json:"code"`
+	Data enforce.Data `json:"data"`
+}
+
+func read(t *testing.T, v *enforce.Verdict) (s said) {
+	t.Helper()
+	if v.Answer == nil || v.Forward != nil {
+		t.Fatalf("%+v", v)
+	}
+	if err := json.Unmarshal(v.Answer.Error, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Only a whole permit lets a call through (CZ-22, CZ-23, CZ-53 to CZ-59, CZ-78).
+func TestJudge(t *testing.T) {
+	const denied = `{"decision":false,"context":{"reason_user":{"en":"not today"}}}`
+	notify := client.Obligations{"notification": func(context.Context, authzen.Obligation) error { return nil }}
+	fails := client.Obligations{"notification": func(context.Context, authzen.Obligation) error { return errors.New("no") }}
+	const obliged = `{"decision":true,"context":{"obligations":[{"id":"1","type":"notification","properties":{}}]}}`
+	for _, test := range []struct {
+		name        string
+		status      int
+		body        string
+		mapping     func(*enforce.Call) (*enforce.Question, error)
+		obligations client.Obligations
+		code        int // 0 for a call that goes on
+		reason      string
+	}{
+		{"a permit", 200, `{"decision":true}`, single, nil, 0, ""},
+		{"a denial", 200, denied, single, nil, -32001, enforce.ReasonDenied},
+		{"a permit in text", 200, `{"decision":"true"}`, single, nil, -32603, enforce.ReasonPDP},
+		{"a permit that is 1", 200, `{"decision":1}`, single, nil, -32603, enforce.ReasonPDP},
+		{"no decision", 200, `{}`, single, nil, -32603, enforce.ReasonPDP},
+		{"a decision twice", 200, `{"decision":false,"decision":true}`, single, nil, -32603, enforce.ReasonPDP},
+		{"nothing", 200, ``, single, nil, -32603, enforce.ReasonPDP},
+		{"a permit with another status", 500, `{"decision":true}`, single, nil, -32603, enforce.ReasonPDP},
+		{"a request that the PDP does not take", 400, `{}`, single, nil, -32603, enforce.ReasonPDP},
+		{"an obligation that is carried out", 200, obliged, single, notify, 0, ""},
+		{"an obligation that fails", 200, obliged, single, fails, -32001, enforce.ReasonObligation},
+		{"an obligation that nobody knows", 200, obliged, single, nil, -32001, enforce.ReasonObligation},
+		{"two permits", 200, `{"evaluations":[{"decision":true},{"decision":true}]}`, batch, nil, 0, ""},
+		{"a permit and a denial", 200, `{"evaluations":[{"decision":true},{"decision":false}]}`, batch, nil, -32001, enforce.ReasonDenied},
+		{"one permit for two questions", 200, `{"evaluations":[{"decision":true}]}`, batch, nil, -32603, enforce.ReasonPDP},
+		{"three permits for two questions", 200, `{"evaluations":[{"decision":true},{"decision":true},{"decision":true}]}`, batch, nil, -32603, enforce.ReasonPDP},
+		{"one decision for two questions", 200, `{"decision":true}`, batch, nil, -32603, enforce.ReasonPDP},
+		{"nothing asked", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return new(enforce.Question), nil }, nil, -32603, enforce.ReasonPDP},
+		{"an empty batch", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) {
+			return &enforce.Question{Evaluations: new(authzen.EvaluationsRequest)}, nil
+		}, nil, -32603, enforce.ReasonPDP},
+		{"a method that nobody knows", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrUnknownMethod }, nil, -32001, enforce.ReasonUnknownMethod},
+		{"a call that cannot be mapped", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrMapping }, nil, -32602, enforce.ReasonMapping},
+		{"an older dialect", 200, denied, func(c *enforce.Call) (*enforce.Question, error) {
+			q, err := single(c)
+			q.Older = true
+			return q, err
+		}, nil, -32401, enforce.ReasonDenied},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var outcomes []enforce.Outcome
+			p := &pdp{status: test.status, body: test.body}
+			v := gate(p, func(c *enforce.Config) {
+				c.Map, c.Obligations = test.mapping, test.obligations
+				c.Record = func(_ context.Context, o *enforce.Outcome) { outcomes = append(outcomes, *o) }
+			}).Judge(t.Context(), call(t, invoke))
+			if test.code == 0 {
+				if v.Forward == nil || v.Answer != nil || string(v.Forward.Encode()) != invoke {
+					t.Fatalf("%+v", v)
+				}
+				if v.Settle(t.Context(), nil); len(outcomes) != 1 || outcomes[0].Event != enforce.Unknown || outcomes[0].EvaluationID != "entry-1" {
+					t.Errorf("recorded %+v", outcomes)
+				}
+				return
+			}
+			s := read(t, v)
+			if s.Code != test.code || s.Data.Reason != test.reason || v.Status != 200 {
+				t.Errorf("%+v, status %d", s, v.Status)
+			}
+			if s.Data.Reason == enforce.ReasonDenied && s.Data.EvaluationID != "entry-1" {
+				t.Errorf("the denial does not say which: %+v", s)
+			}
+			if len(outcomes) != 1 || outcomes[0].Event != enforce.Refused || outcomes[0].Reason != test.reason {
+				t.Errorf("recorded %+v", outcomes)
+			}
+		})
+	}
+}
+
+// A notification that is refused goes nowhere, and is not answered (CZ-63).
+func TestJudgeNotification(t *testing.T) {
+	v := gate(&pdp{status: 200, body: `{"decision":false}`}, nil).Judge(t.Context(), call(t, strings.Replace(invoke, `"id":1,`, "", 1)))
+	if v.Forward != nil || v.Answer != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// What a mapping says of the call's digest and of what the gateway can do is not
+// what counts.
+func TestDeclared(t *testing.T) {
+	p := &pdp{status: 200, body: `{"decision":true}`}
+	gate(p, nil).Judge(t.Context(), call(t, invoke))
+	if !strings.Contains(p.sent, `"supported_obligations":[]`) || !strings.Contains(p.sent, `"dialect":"default"`) ||
+		strings.Contains(p.sent, "forged") || !strings.Contains(p.sent, `"call_digest":"sha256:`) {
+		t.Errorf("sent %s", p.sent)
+	}
+	p.body = `{"evaluations":[{"decision":true},{"decision":true}]}`
+	gate(p, func(c *enforce.Config) { c.Map = batch }).Judge(t.Context(), call(t, invoke))
+	if strings.Count(p.sent, `"supported_obligations":[]`) != 2 || strings.Count(p.sent, `"call_digest":"sha256:`) != 2 {
+		t.Errorf("sent %s", p.sent)
+	}
+}
+
+// A PDP that is slow or gone costs its deadline, and after that nothing; a
+// denial is no failure; one question finds out that it is back (gateway.md 5:
+// PDP down).
+func TestBreaker(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		pdp  pdp
+		took time.Duration
+	}{
+		{"slow", pdp{status: 200, body: `{"decision":true}`, takes: time.Minute}, 500 * time.Millisecond},
+		{"gone", pdp{fails: errors.New("connection refused")}, 0},
+		{"failing", pdp{status: 503}, 0},
+		{"lying", pdp{status: 200, body: `{"decision":"true"}`}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := test.pdp
+				var states []string
+				g := gate(&p, func(c *enforce.Config) {
+					c.PDP = enforce.NewPDP(enforce.PDPConfig{
+						URL: "https://pdp.example.com", Client: client.Config{Transport: &p, Timeout: 500 * time.Millisecond},
+						Failures: 3, Pause: time.Second, OnBreak: func(s string) { states = append(states, s) },
+					})
+				})
+				judge := func() *enforce.Verdict { return g.Judge(t.Context(), call(t, invoke)) }
+				for range 3 {
+					begun := time.Now()
+					if s := read(t, judge()); s.Data.Reason != enforce.ReasonPDP || s.Data.RetryAfter == 0 {
+						t.Errorf("%+v", s)
+					}
+					if took := time.Since(begun); took != test.took {
+						t.Errorf("refused after %s", took)
+					}
+				}
+				begun, asked := time.Now(), p.asked
+				for range 10 {
+					read(t, judge())
+				}
+				if p.asked != asked || time.Since(begun) != 0 {
+					t.Errorf("open, it is asked %d times", p.asked-asked)
+				}
+				time.Sleep(time.Second + 1) // of the test's own clock
+				read(t, judge())
+				if read(t, judge()); p.asked != asked+1 {
+					t.Errorf("half open, it is asked %d times", p.asked-asked)
+				}
+				time.Sleep(2 * time.Second)
+				p = pdp{status: 200, body: `{"decision":true}`}
+				if v := judge(); v.Forward == nil {
+					t.Errorf("it is back: %s", v.Answer.Error)
+				}
+				if got := strings.Join(states, " "); got != "open half-open open half-open closed" {
+					t.Errorf("the breaker was %s", got)
+				}
+			})
+		})
+	}
+}
+
+// Neither a denial nor a request that the PDP refuses nor a client that goes
+// away is a reason not to ask about other calls.
+func TestBreakerStaysClosed(t *testing.T) {
+	for _, p := range []*pdp{{status: 200, body: `{"decision":false}`}, {status: 400}, {status: 403}} {
+		g := gate(p, nil)
+		for range 20 {
+			g.Judge(t.Context(), call(t, invoke))
+		}
+		if p.asked != 20 {
+			t.Errorf("%d: asked %d times", p.status, p.asked)
+		}
+	}
+	p := &pdp{takes: time.Minute}
+	g := gate(p, nil)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		g.Judge(gone, call(t, invoke))
+	}
+	p.takes, p.status, p.body = 0, 200, `{"decision":true}`
+	if v := g.Judge(t.Context(), call(t, invoke)); v.Forward == nil {
+		t.Errorf("%s", v.Answer.Error)
+	}
+}
+
+// A caller of a tenant is decided on by the tenant's policies.
+func TestTenant(t *testing.T) {
+	var asked string
+	g := gate(&pdp{}, func(c *enforce.Config) {
+		c.PDP = enforce.NewPDP(enforce.PDPConfig{URL: "https://pdp.example.com", Client: client.Config{Transport: roundTrip(func(r *http.Request) { asked = r.URL.Path })}})
+	})
+	of := call(t, invoke)
+	of.Caller.Tenant = "acme"
+	g.Judge(t.Context(), of)
+	if asked != "/tenants/acme/access/v1/evaluation" {
+		t.Errorf("asked %s", asked)
+	}
+}
+
+type roundTrip func(*http.Request)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
+	f(r)
+	return nil, errors.New("nobody there")
+}

@@ -1,0 +1,165 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A PDPConfig says which PDP is asked, and how long.
+type PDPConfig struct {
+	URL    string        // base URL, without a tenant
+	Client client.Config // its RequestID and Answered are set here
+	// Failures in a row, after which the PDP is not asked for Pause. 0 is 5.
+	Failures uint32
+	Pause    time.Duration // 0 is a second
+	// OnBreak is told the state of the breaker: closed, half-open or open. Nil is nobody.
+	OnBreak func(state string)
+}
+
+// A PDP decides. It is safe for concurrent use.
+type PDP struct {
+	cfg     PDPConfig
+	breaker *gobreaker.CircuitBreaker[struct{}]
+
+	mu      sync.Mutex
+	clients map[string]*client.Client // by tenant
+}
+
+// NewPDP prepares to ask.
+func NewPDP(cfg PDPConfig) *PDP {
+	if cfg.Failures == 0 {
+		cfg.Failures = 5
+	}
+	if cfg.Pause == 0 {
+		cfg.Pause = time.Second
+	}
+	cfg.Client.RequestID = requestID
+	cfg.Client.Answered = hear
+	p := &PDP{cfg: cfg, clients: make(map[string]*client.Client)}
+	p.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:  1,
+		Timeout:      cfg.Pause,
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= cfg.Failures },
+		IsSuccessful: isAlive,
+		IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
+		OnStateChange: func(_ string, _, to gobreaker.State) {
+			if cfg.OnBreak != nil {
+				cfg.OnBreak(to.String())
+			}
+		},
+	})
+	return p
+}
+
+// isAlive reports whether the PDP works although it may not have decided: what
+// it says of one request is no reason not to ask about others.
+func isAlive(err error) bool {
+	var status *client.StatusError
+	if errors.As(err, &status) {
+		return status.Status >= 400 && status.Status < 500 && status.Status != http.StatusTooManyRequests
+	}
+	return err == nil
+}
+
+// ErrPaused means that the PDP was not asked, because it has kept failing.
+var ErrPaused = errors.New("the PDP has kept failing and is not asked for now")
+
+// Do asks the tenant's PDP something, unless it has kept failing.
+func (p *PDP) Do(tenant string, ask func(*client.Client) error) error {
+	_, err := p.breaker.Execute(func() (struct{}, error) { return struct{}{}, ask(p.client(tenant)) })
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		return ErrPaused
+	}
+	return err
+}
+
+func (p *PDP) client(tenant string) *client.Client {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clients[tenant]
+	if c == nil {
+		base := p.cfg.URL
+		if tenant != "" {
+			base += "/tenants/" + tenant
+		}
+		c = client.New(base, p.cfg.Client)
+		p.clients[tenant] = c
+	}
+	return c
+}
+
+// An Answer is what the PDP said to a [Question]: a decision for each of its
+// evaluations.
+type Answer struct {
+	Decisions    []authzen.Decision
+	EvaluationID string // of the entry in the PDP's log, or ""
+}
+
+// Ask asks a question that does not pass by itself.
+func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, error) {
+	heard := new(string)
+	ctx = context.WithValue(ctx, heardKey{}, heard)
+	answer := new(Answer)
+	err := p.Do(tenant, func(c *client.Client) error {
+		switch {
+		case q.Evaluation != nil:
+			decision, err := c.Evaluate(ctx, q.Evaluation)
+			if err != nil {
+				return err
+			}
+			answer.Decisions = []authzen.Decision{*decision}
+		case q.Evaluations != nil && len(q.Evaluations.Evaluations) > 0:
+			response, err := c.Evaluations(ctx, q.Evaluations)
+			if err != nil {
+				return err
+			}
+			if got, asked := len(response.Evaluations), len(q.Evaluations.Evaluations); got != asked {
+				return fmt.Errorf("there are %d decisions for %d questions", got, asked)
+			}
+			answer.Decisions = response.Evaluations
+		default:
+			return errNoQuestion
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer.EvaluationID = *heard
+	return answer, nil
+}
+
+var errNoQuestion = errors.New("there is nothing to ask")
+
+type (
+	heardKey     struct{}
+	requestIDKey struct{}
+)
+
+// WithRequestID returns a context in which the PDP is asked under that
+// X-Request-ID. An approval that is claimed again under the same one is not used
+// again.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// hear keeps the Decision-ID of an answer.
+func hear(ctx context.Context, header http.Header) {
+	if heard, ok := ctx.Value(heardKey{}).(*string); ok {
+		*heard = header.Get("Decision-ID")
+	}
+}

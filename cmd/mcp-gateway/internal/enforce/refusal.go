@@ -1,0 +1,71 @@
+package enforce
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// Reasons of a refusal, for programs: reason_code in the data of the error.
+const (
+	ReasonDenied         = "denied"                   // the policies say no
+	ReasonUnknownMethod  = "unknown_method"           // nobody says what the method asks for
+	ReasonMapping        = "mapping_error"            // what it asks for could not be made out
+	ReasonNumber         = "non_interoperable_number" // parsers would read a number differently
+	ReasonPDP            = "pdp_unavailable"          // no decision came
+	ReasonObligation     = "obligation_unmet"         // what was to be done first could not be
+	ReasonPending        = "approval_pending"         // a person has been asked
+	ReasonNotApproved    = "approval_refused"         // the person said no, or nobody said anything in time
+	ReasonSuperseded     = "approval_superseded"      // the tool is not the one that was approved
+	ReasonSettled        = "approval_consumed"        // the approval has been used
+	ReasonTooMany        = "too_many_pending"         // of this caller, or altogether
+	ReasonUnavailable    = "upstream_unavailable"     // the server did not answer
+	ReasonInvalidMessage = "invalid_message"
+)
+
+// A Denial says how clients are told no.
+type Denial struct {
+	Code      int // of a denial (COAZ MCP binding, draft 1: -32001)
+	OlderCode int // of one about a tool that is declared in the older dialect (-32401)
+	Status    int // HTTP: 200, with which clients see the error, or 403
+}
+
+// DefaultDenial is what the drafts say, with a status by which clients see it.
+var DefaultDenial = Denial{Code: -32001, OlderCode: -32401, Status: 200}
+
+// Data is what an error says to programs.
+type Data struct {
+	Reason       string `json:"reason_code"`
+	EvaluationID string `json:"evaluation_id,omitzero"` // of the PDP's log
+	RetryAfter   int    `json:"retry_after,omitzero"`   // seconds
+	Task         string `json:"task,omitzero"`          // that waits for a person
+	Page         string `json:"page,omitzero"`          // where that person decides
+	Digest       string `json:"call_digest,omitzero"`   // of the arguments that wait
+}
+
+// A Refusal is why a call does not go on.
+type Refusal struct {
+	Code    int
+	Status  int
+	Message string
+	Data    Data
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Data.Reason, r.Message) }
+
+// verdict answers a call with the refusal. A notification is not answered.
+func (r *Refusal) verdict(id jsontext.Value) *Verdict {
+	if id == nil {
+		return &Verdict{Status: statusAccepted}
+	}
+	return &Verdict{Answer: wire.Refuse(id, r.Code, r.Message, r.Data), Status: r.Status}
+}
+
+// Statuses of HTTP that answers have; below the transport they are numbers.
+const (
+	statusOK       = 200
+	statusAccepted = 202
+	statusNotFound = 404
+)

@@ -1,0 +1,298 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// A Config says between whom a Handler stands.
+type Config struct {
+	Server string // name of the upstream
+	URL    string // of its MCP endpoint
+	// Header are the gateway's own credentials at the upstream.
+	Header map[string]string
+	Gate   *enforce.Gate
+	// Identify says who sent a request. A [Challenge] is answered as it says; any
+	// other error is one of the gateway.
+	Identify func(*http.Request) (*enforce.Caller, error)
+	Seal     *seal.Key
+	// Hosts are the values of the Host header that are answered, Origins those of
+	// Origin beside none: a page that a browser shows must not get here by
+	// rebinding a name.
+	Hosts, Origins []string
+	// MaxBody bounds a message of a client, MaxReply one of the server, in bytes.
+	// 0 is 4 MiB and 16 MiB.
+	MaxBody, MaxReply int64
+	Log               *slog.Logger
+}
+
+// A Challenge is why a request is not believed to be from anyone.
+type Challenge struct {
+	Status       int    // 401 or 403
+	Authenticate string // the WWW-Authenticate header, or ""
+	Reason       string
+}
+
+func (c *Challenge) Error() string { return c.Reason }
+
+// A Handler is the MCP endpoint of one upstream.
+type Handler struct {
+	cfg      Config
+	upstream *http.Client
+	asked    *asked
+	running  *running
+}
+
+// New returns a Handler.
+func New(cfg Config) *Handler {
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = 4 << 20
+	}
+	if cfg.MaxReply == 0 {
+		cfg.MaxReply = 16 << 20
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableCompression, transport.MaxIdleConnsPerHost = true, 100
+	return &Handler{cfg: cfg, asked: newAsked(), running: newRunning(), upstream: &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// A failure is an answer that no gate was asked about.
+type failure struct {
+	status int
+	fault  *wire.Fault
+}
+
+// A call is one that came over HTTP.
+type call struct {
+	*enforce.Call
+	request *http.Request
+	session *session // nil in the stateless era, or where there is none
+	reply   *reply
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	if !h.isWelcome(r) {
+		http.Error(w, "this host or origin is not served", http.StatusForbidden)
+		return
+	}
+	caller, err := h.cfg.Identify(r)
+	if err != nil {
+		h.challenge(w, r, err)
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r, caller)
+	case http.MethodGet, http.MethodDelete:
+		h.session(w, r, caller)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		http.Error(w, "an MCP endpoint takes POST", http.StatusMethodNotAllowed)
+	}
+}
+
+// isWelcome reports whether the request is addressed to this host, by no page of
+// another.
+func (h *Handler) isWelcome(r *http.Request) bool {
+	if !slices.Contains(h.cfg.Hosts, strings.ToLower(r.Host)) {
+		return false
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" || slices.Contains(h.cfg.Origins, origin) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
+}
+
+func (h *Handler) challenge(w http.ResponseWriter, r *http.Request, err error) {
+	var c *Challenge
+	if !errors.As(err, &c) {
+		h.cfg.Log.ErrorContext(r.Context(), "identify", "server", h.cfg.Server, "error", err)
+		http.Error(w, "the caller could not be identified", http.StatusServiceUnavailable)
+		return
+	}
+	if c.Authenticate != "" {
+		w.Header().Set("WWW-Authenticate", c.Authenticate)
+	}
+	http.Error(w, c.Reason, c.Status)
+}
+
+func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {
+	out := &reply{w: w, streams: accepts(r, typeEvents)}
+	c, failed := h.read(r, caller)
+	if failed != nil {
+		_ = out.message(failed.status, wire.Refuse(failed.fault.ID, failed.fault.Code, failed.fault.Reason, enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+		return
+	}
+	c.reply = out
+	if c.Message.IsResponse() {
+		h.respond(w, c)
+		return
+	}
+	ctx, done := h.running.begin(r.Context(), c)
+	defer done()
+	if out.streams && !c.Stateless && c.Message.IsRequest() {
+		c.Client = &client{h, c}
+	}
+	verdict := h.cfg.Gate.Judge(ctx, c.Call)
+	switch {
+	case verdict.Forward != nil:
+		h.forward(c, verdict)
+	case verdict.Answer != nil:
+		_ = out.message(verdict.Status, verdict.Answer)
+	default:
+		w.WriteHeader(verdict.Status)
+	}
+}
+
+// read reads a message and holds the headers against it.
+func (h *Handler) read(r *http.Request, caller *enforce.Caller) (*call, *failure) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != typeJSON {
+		return nil, &failure{http.StatusUnsupportedMediaType, &wire.Fault{Code: wire.CodeRequest, Reason: "the body is not application/json"}}
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return nil, &failure{http.StatusUnsupportedMediaType, &wire.Fault{Code: wire.CodeRequest, Reason: "the body is encoded"}}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, h.cfg.MaxBody))
+	if err != nil {
+		return nil, &failure{http.StatusRequestEntityTooLarge, &wire.Fault{Code: wire.CodeRequest, Reason: "the body cannot be read, or is too large"}}
+	}
+	m, err := wire.Parse(body)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	params, err := m.Read()
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller, Message: m, Params: params, RequestID: uuid.NewString()}, request: r}
+	if c.Stateless = params.Meta.ProtocolVersion != "" || r.Header.Get(headerVersion) >= wire.Stateless; c.Stateless {
+		c.Capabilities = params.Meta.Capabilities
+		if m.IsRequest() && params.Meta.ProtocolVersion == "" {
+			return nil, &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeParams, ID: m.ID, Reason: "_meta does not say the version of the protocol"}}
+		}
+		if fault := c.checkHeaders(); fault != "" {
+			return nil, &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeHeaderMismatch, ID: m.ID, Reason: fault}}
+		}
+		return c, nil
+	}
+	var failed *failure
+	if c.session, failed = h.openSession(r, caller); failed != nil {
+		failed.fault.ID = m.ID
+		return nil, failed
+	}
+	if c.session != nil {
+		c.Capabilities = c.session.Capabilities
+	}
+	return c, nil
+}
+
+func unreadable(err error) *failure {
+	fault := new(wire.Fault)
+	errors.As(err, &fault)
+	return &failure{http.StatusBadRequest, fault}
+}
+
+// checkHeaders says where the headers of a stateless message are not what its
+// body says, or "" (MCP 2026-07-28, "Server Validation").
+func (c *call) checkHeaders() string {
+	if !c.Message.IsRequest() {
+		return "" // the protocol defines none
+	}
+	target, named := c.Params.Target(c.Message.Method)
+	for _, header := range []struct {
+		name, want string
+		required   bool
+	}{
+		{headerVersion, c.Params.Meta.ProtocolVersion, true},
+		{headerMethod, c.Message.Method, true},
+		{headerName, target, named},
+	} {
+		sent := c.request.Header.Values(header.name)
+		if len(sent) == 0 && !header.required {
+			continue
+		}
+		if len(sent) != 1 {
+			return "there is not one header " + header.name
+		}
+		if text, ok := wire.TextOfHeader(sent[0]); !ok || header.required && text != header.want {
+			return "the header " + header.name + " is not what the body says"
+		}
+	}
+	return ""
+}
+
+// respond takes a client's response to a request of the gateway or the server,
+// which only the older era has.
+func (h *Handler) respond(w http.ResponseWriter, c *call) {
+	if c.Stateless {
+		_ = c.reply.message(http.StatusBadRequest, wire.Refuse(c.Message.ID, wire.CodeRequest, "clients of this version send no responses", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+		return
+	}
+	if h.asked.isOurs(c.Message.ID) {
+		h.asked.answer(c)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	h.forward(c, &enforce.Verdict{Forward: c.Message, Settle: func(_ context.Context, m *wire.Message) *wire.Message { return m }})
+}
+
+// session passes on the stream of a session, or its end.
+func (h *Handler) session(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {
+	s, failed := h.openSession(r, caller)
+	if failed != nil {
+		http.Error(w, failed.fault.Reason, failed.status)
+		return
+	}
+	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller}, request: r, session: s, reply: &reply{w: w, streams: true}}
+	h.listen(c)
+}
+
+// accepts reports whether the client takes a type of content.
+func accepts(r *http.Request, kind string) bool {
+	for _, value := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(value, ",") {
+			sent, params, err := mime.ParseMediaType(part)
+			if err == nil && (sent == kind || sent == "*/*") && params["q"] != "0" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+const (
+	typeJSON   = "application/json"
+	typeEvents = "text/event-stream"
+
+	headerVersion = "Mcp-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerName    = "Mcp-Name"
+	headerSession = "Mcp-Session-Id"
+	headerLast    = "Last-Event-Id"
+	prefixParam   = "Mcp-Param-"
+)
+
+// lull is how long a stream may be silent before the gateway gives a sign of
+// life on it.
+const lull = 10 * time.Second

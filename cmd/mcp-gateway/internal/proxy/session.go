@@ -1,0 +1,50 @@
+package proxy
+
+import (
+	"net/http"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// A session is what the gateway knows of a client of the older era. The client
+// keeps it, sealed, as the id of its session: it is good for the caller that it
+// was made for, after a restart and at every replica.
+type session struct {
+	ID           string             `json:"id"` // the server's
+	Server       string             `json:"server"`
+	Tenant       string             `json:"tenant,omitzero"`
+	Type         string             `json:"type"` // of the caller
+	Caller       string             `json:"caller"`
+	Capabilities *wire.Capabilities `json:"capabilities,omitempty"` // as of initialize
+}
+
+const sealSession = "session"
+
+// isOf reports whether a caller may use the session.
+func (s *session) isOf(server string, c *enforce.Caller) bool {
+	return s.Server == server && s.Tenant == c.Tenant && s.Type == c.Subject.Type && s.Caller == c.Subject.ID
+}
+
+// openSession returns the session of a request, or nil where it names none. One
+// that does not open or is another's is not found.
+func (h *Handler) openSession(r *http.Request, caller *enforce.Caller) (*session, *failure) {
+	sealed := r.Header.Get(headerSession)
+	if sealed == "" {
+		return nil, nil
+	}
+	s := new(session)
+	if err := h.cfg.Seal.Open(sealSession, sealed, s); err != nil || !s.isOf(h.cfg.Server, caller) {
+		return nil, &failure{http.StatusNotFound, &wire.Fault{Code: wire.CodeRequest, Reason: "there is no such session"}}
+	}
+	return s, nil
+}
+
+// sealSession gives the client the session that the server has begun.
+func (h *Handler) sealSession(id string, c *call) (string, error) {
+	s := session{ID: id, Server: h.cfg.Server, Tenant: c.Caller.Tenant, Type: c.Caller.Subject.Type, Caller: c.Caller.Subject.ID}
+	if c.Message.Method == wire.MethodInitialize {
+		s.Capabilities = &c.Params.Capabilities
+	}
+	return h.cfg.Seal.Seal(sealSession, s)
+}

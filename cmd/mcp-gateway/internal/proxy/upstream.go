@@ -1,0 +1,337 @@
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+var (
+	errForeign  = errors.New("the server sent a response to another request")
+	errResponse = errors.New("the server's answer is no MCP")
+	errBroken   = errors.New("the stream ends before the response")
+	errUnasked  = errors.New("the server sent a request, which this version of the protocol has not")
+)
+
+// send sends a message to the server, with headers that are made from it.
+func (h *Handler) send(ctx context.Context, c *call, m *wire.Message) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.cfg.URL, bytes.NewReader(m.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", typeJSON)
+	h.prepare(r, c)
+	if c.Stateless && m.IsRequest() {
+		r.Header.Set(headerMethod, m.Method)
+		if target, named := c.Params.Target(m.Method); named {
+			r.Header.Set(headerName, wire.HeaderText(target))
+		}
+		for name, values := range c.request.Header {
+			if strings.HasPrefix(name, prefixParam) && m.Method == wire.MethodToolsCall {
+				r.Header[name] = values // the server holds them against the arguments
+			}
+		}
+	}
+	return h.upstream.Do(r)
+}
+
+// prepare sets the headers that every request to the server has.
+func (h *Handler) prepare(r *http.Request, c *call) {
+	var takes []string
+	for _, kind := range []string{typeJSON, typeEvents} {
+		if accepts(c.request, kind) {
+			takes = append(takes, kind)
+		}
+	}
+	r.Header.Set("Accept", strings.Join(takes, ", "))
+	r.Header.Set("User-Agent", "mcp-gateway")
+	switch {
+	case c.Params != nil && c.Params.Meta.ProtocolVersion != "":
+		r.Header.Set(headerVersion, c.Params.Meta.ProtocolVersion)
+	case c.request.Header.Get(headerVersion) != "":
+		r.Header.Set(headerVersion, c.request.Header.Get(headerVersion))
+	}
+	if c.session != nil {
+		r.Header.Set(headerSession, c.session.ID)
+	}
+	for _, name := range []string{headerLast, "Traceparent"} {
+		if value := c.request.Header.Get(name); value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	for name, value := range h.cfg.Header {
+		r.Header.Set(name, value)
+	}
+}
+
+// forward sends a message on and gives the client what comes back.
+func (h *Handler) forward(c *call, v *enforce.Verdict) {
+	stop := c.reply.sustain(c.request.Context())
+	response, err := h.send(c.request.Context(), c, v.Forward)
+	stop()
+	if err != nil {
+		h.unavailable(c, v, err)
+		return
+	}
+	defer response.Body.Close()
+	if err := h.passSession(c, response); err != nil {
+		h.unavailable(c, v, err)
+		return
+	}
+	switch kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); {
+	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden, response.StatusCode/100 == 3:
+		h.unavailable(c, v, fmt.Errorf("the server answered %d to the gateway", response.StatusCode))
+	case kind == typeEvents && response.StatusCode == http.StatusOK:
+		h.stream(c, v, response.Body)
+	case kind == typeJSON:
+		h.answer(c, v, response)
+	default: // nothing to say, or nothing that can be read
+		if v.Forward.IsRequest() && response.StatusCode/100 == 2 {
+			h.unavailable(c, v, errResponse)
+			return
+		}
+		v.Settle(c.request.Context(), nil)
+		c.reply.w.WriteHeader(response.StatusCode)
+	}
+}
+
+// passSession gives the client the session that the server has begun, sealed.
+func (h *Handler) passSession(c *call, response *http.Response) error {
+	id := response.Header.Get(headerSession)
+	if id == "" || c.Stateless {
+		return nil
+	}
+	if c.session != nil && c.session.ID == id {
+		c.reply.w.Header().Set(headerSession, c.request.Header.Get(headerSession))
+		return nil
+	}
+	sealed, err := h.sealSession(id, c)
+	if err != nil {
+		return err
+	}
+	c.reply.w.Header().Set(headerSession, sealed)
+	return nil
+}
+
+// unavailable tells the client that the server did not answer.
+func (h *Handler) unavailable(c *call, v *enforce.Verdict, err error) {
+	h.cfg.Log.WarnContext(c.request.Context(), "no answer of the server", "server", h.cfg.Server, "request_id", c.RequestID, "error", err)
+	v.Settle(c.request.Context(), nil)
+	if !v.Forward.IsRequest() {
+		c.reply.w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	_ = c.reply.message(http.StatusBadGateway, wire.Refuse(v.Forward.ID, wire.CodeInternal, "the server did not answer", enforce.Data{Reason: enforce.ReasonUnavailable}))
+}
+
+// answer passes on a body that is one message.
+func (h *Handler) answer(c *call, v *enforce.Verdict, response *http.Response) {
+	body, err := io.ReadAll(io.LimitReader(response.Body, h.cfg.MaxReply+1))
+	if err == nil && int64(len(body)) > h.cfg.MaxReply {
+		err = errEventSize
+	}
+	if err != nil {
+		h.unavailable(c, v, err)
+		return
+	}
+	m, err := wire.ParseReply(body)
+	if err == nil {
+		err = answers(m, v.Forward)
+	}
+	if err != nil {
+		h.unavailable(c, v, err)
+		return
+	}
+	if m = v.Settle(c.request.Context(), m); m != nil {
+		_ = c.reply.message(response.StatusCode, m)
+	}
+}
+
+// answers reports a message that is no response to the request. An error may
+// lack the id, where the server could not read it.
+func answers(m, request *wire.Message) error {
+	if !m.IsResponse() {
+		return errResponse
+	}
+	if m.Error != nil && m.ID == nil {
+		m.ID = request.ID
+	}
+	if !bytes.Equal(m.ID, request.ID) {
+		return errForeign
+	}
+	return nil
+}
+
+// stream passes on events up to the response to the request.
+func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
+	c.reply.start()
+	settled := false
+	err := h.events(c, body, func(m *wire.Message) (*wire.Message, error) {
+		if m.IsResponse() {
+			if err := answers(m, v.Forward); err != nil {
+				return nil, err
+			}
+			if settled {
+				return nil, errResponse
+			}
+			settled = true
+			return v.Settle(c.request.Context(), m), nil
+		}
+		if m.IsRequest() && c.Stateless {
+			return nil, errUnasked
+		}
+		return m, nil
+	})
+	if settled {
+		return
+	}
+	if err == nil && c.session != nil && h.running.park(c, v) {
+		return // the client may take up the rest of the stream later
+	}
+	if c.request.Context().Err() == nil {
+		h.unavailable(c, v, cmp.Or(err, errBroken))
+		return
+	}
+	v.Settle(context.WithoutCancel(c.request.Context()), nil)
+}
+
+// events passes on the events of a stream, each message as take returns it, if
+// it does.
+func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wire.Message, error)) error {
+	stream := newEventReader(body, int(h.cfg.MaxReply))
+	for {
+		e, err := stream.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(e.data) > 0 {
+			m, err := wire.ParseReply(e.data)
+			if err != nil {
+				return err
+			}
+			if m, err = take(m); err != nil {
+				return err
+			}
+			if m == nil {
+				continue
+			}
+			e.data = m.Encode()
+		}
+		if err := c.reply.event(e); err != nil {
+			return err
+		}
+	}
+}
+
+// listen passes on the stream of a session, or ends the session.
+func (h *Handler) listen(c *call) {
+	r, err := http.NewRequestWithContext(c.request.Context(), c.request.Method, h.cfg.URL, nil)
+	if err != nil {
+		http.Error(c.reply.w, "the server cannot be asked", http.StatusBadGateway)
+		return
+	}
+	h.prepare(r, c)
+	response, err := h.upstream.Do(r)
+	if err != nil {
+		h.cfg.Log.WarnContext(r.Context(), "no answer of the server", "server", h.cfg.Server, "error", err)
+		http.Error(c.reply.w, "the server did not answer", http.StatusBadGateway)
+		return
+	}
+	defer response.Body.Close()
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if response.StatusCode != http.StatusOK || kind != typeEvents {
+		status := response.StatusCode
+		if status == http.StatusUnauthorized || status == http.StatusForbidden || status/100 == 3 {
+			status = http.StatusBadGateway
+		}
+		c.reply.w.WriteHeader(status)
+		return
+	}
+	c.reply.start()
+	err = h.events(c, response.Body, func(m *wire.Message) (*wire.Message, error) {
+		if !m.IsResponse() {
+			return m, nil
+		}
+		settle := h.running.resume(c, m.ID)
+		if settle == nil {
+			return nil, errForeign
+		}
+		return settle(c.request.Context(), m), nil
+	})
+	if err != nil && c.request.Context().Err() == nil {
+		h.cfg.Log.WarnContext(c.request.Context(), "the stream of a session ends", "server", h.cfg.Server, "error", err)
+	}
+}
+
+// Execute carries out a request for nobody who waits, and returns the response.
+// What the server says before is dropped.
+func (h *Handler) Execute(ctx context.Context, m *wire.Message) (*wire.Message, error) {
+	params, err := m.Read()
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.cfg.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "*/*")
+	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Message: m, Params: params, Stateless: params.Meta.ProtocolVersion != ""}, request: request}
+	response, err := h.send(ctx, c, m)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var answer *wire.Message
+	switch kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind {
+	case typeEvents:
+		answer, err = h.lastOf(response.Body)
+	case typeJSON:
+		var body []byte
+		if body, err = io.ReadAll(io.LimitReader(response.Body, h.cfg.MaxReply)); err == nil {
+			answer, err = wire.ParseReply(body)
+		}
+	default:
+		err = errResponse
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer, answers(answer, m)
+}
+
+// lastOf returns the response at the end of a stream.
+func (h *Handler) lastOf(body io.Reader) (*wire.Message, error) {
+	for stream := newEventReader(body, int(h.cfg.MaxReply)); ; {
+		e, err := stream.next()
+		if err != nil {
+			return nil, fmt.Errorf("read the stream: %w", err)
+		}
+		if len(e.data) == 0 {
+			continue
+		}
+		m, err := wire.ParseReply(e.data)
+		if err != nil {
+			return nil, err
+		}
+		if m.IsResponse() {
+			return m, nil
+		}
+	}
+}
+
+// idKey is an id as a key: a string is never a number.
+func idKey(id jsontext.Value) string { return string(id) }

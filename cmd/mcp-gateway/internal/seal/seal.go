@@ -1,0 +1,80 @@
+// Package seal makes texts that the gateway gives to clients and believes when
+// they come back: names of sessions, the state of a call that waits.
+//
+// The law it keeps: what a client sends is a lie until it opens. A sealed text
+// is encrypted and authenticated for one purpose; one that was changed, made
+// elsewhere, or made for another purpose does not open.
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+)
+
+// KeySize is the size of a key, in bytes.
+const KeySize = 32
+
+// ErrSealed means that a text does not open.
+var ErrSealed = errors.New("the text is not one that this gateway gave out")
+
+// A Key seals and opens. It is safe for concurrent use.
+type Key struct{ aead cipher.AEAD }
+
+// New returns a Key of [KeySize] bytes.
+func New(secret []byte) (*Key, error) {
+	if len(secret) != KeySize {
+		return nil, fmt.Errorf("a key has %d bytes, not %d", KeySize, len(secret))
+	}
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return &Key{aead}, nil
+}
+
+// Random returns a Key that nobody else has, also not the gateway after a
+// restart.
+func Random() *Key {
+	secret := make([]byte, KeySize)
+	_, _ = rand.Read(secret) // it does not fail
+	key, err := New(secret)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// Seal returns v, as JSON, in a text of visible ASCII.
+func (k *Key) Seal(purpose string, v any) (string, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("seal %s: %w", purpose, err)
+	}
+	return base64.RawURLEncoding.EncodeToString(k.aead.Seal(nil, nil, text, []byte(purpose))), nil
+}
+
+// Open reads into v what was sealed for that purpose, or fails with [ErrSealed].
+func (k *Key) Open(purpose, sealed string, v any) error {
+	box, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
+	if err != nil {
+		return ErrSealed
+	}
+	text, err := k.aead.Open(nil, nil, box, []byte(purpose))
+	if err != nil {
+		return ErrSealed
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("%w: %w", ErrSealed, err)
+	}
+	return nil
+}

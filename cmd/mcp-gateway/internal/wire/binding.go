@@ -1,0 +1,90 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A Binding is what an approval of a call is bound to.
+type Binding struct {
+	Server     string
+	Method     string
+	Name       string         // of the tool, the prompt or the resource
+	Definition string         // digest of the tool's definition, or ""
+	Arguments  jsontext.Value // an object, or nil
+}
+
+// Digest names the call: "sha256:" and hex. Calls have the same digest exactly
+// if their parts are equal and their arguments are the same values, however they
+// are written. Arguments that are not [Exact] have none.
+func (b Binding) Digest() (string, error) {
+	if err := Exact(b.Arguments); err != nil {
+		return "", err
+	}
+	arguments := b.Arguments.Clone()
+	if len(arguments) == 0 {
+		arguments = jsontext.Value("{}")
+	}
+	if err := arguments.Canonicalize(); err != nil {
+		return "", fmt.Errorf("arguments: %w", err)
+	}
+	hash := sha256.New()
+	for _, part := range []string{"mcp-gateway call 1", b.Server, b.Method, b.Name, b.Definition, string(arguments)} {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		hash.Write(length[:])
+		hash.Write([]byte(part))
+	}
+	return "sha256:" + hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// A NumberError is a number that some parsers would read as another.
+type NumberError struct{ Number string }
+
+func (e *NumberError) Error() string {
+	return fmt.Sprintf("the number %s is not the same for every parser: send it as a string", e.Number)
+}
+
+// longestNumber is longer than any double needs.
+const longestNumber = 400
+
+// Exact reports a number in v that is not exactly what RFC 8785 would write for
+// it: one that a double cannot hold. 9007199254740993 and 9007199254740992
+// would have the same digest.
+func Exact(v jsontext.Value) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(v))
+	for {
+		token, err := dec.ReadToken()
+		if err != nil {
+			return nil
+		}
+		if token.Kind() == '0' && !isExact(token.String()) {
+			return &NumberError{token.String()}
+		}
+	}
+}
+
+func isExact(number string) bool {
+	if len(number) > longestNumber {
+		return false
+	}
+	double, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return false
+	}
+	digits, _, _ := strings.Cut(strings.ToLower(number), "e")
+	if double == 0 { // one that is only rounded to zero has an exponent of any size
+		return strings.Trim(digits, "-0.") == ""
+	}
+	exact, ok := new(big.Rat).SetString(number)
+	written, _ := new(big.Rat).SetString(strconv.FormatFloat(double, 'g', -1, 64))
+	return ok && exact.Cmp(written) == 0
+}

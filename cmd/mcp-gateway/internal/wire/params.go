@@ -1,0 +1,136 @@
+package wire
+
+import (
+	"encoding/base64"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Methods that this gateway knows more of than their names.
+const (
+	MethodInitialize   = "initialize"
+	MethodCancelled    = "notifications/cancelled"
+	MethodProgress     = "notifications/progress"
+	MethodToolsList    = "tools/list"
+	MethodToolsCall    = "tools/call"
+	MethodPromptsGet   = "prompts/get"
+	MethodResourceRead = "resources/read"
+	MethodElicitation  = "elicitation/create"
+)
+
+// Stateless is the first version of the protocol without sessions: each request
+// says its version and what its client can do.
+const Stateless = "2026-07-28"
+
+// IsRemoved reports whether a method of earlier versions is none of [Stateless]
+// and later ones.
+func IsRemoved(method string) bool {
+	switch method {
+	case MethodInitialize, "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/list", "tasks/result":
+		return true
+	}
+	return false
+}
+
+// Params are the members of params that a gateway reads.
+type Params struct {
+	Name            string         `json:"name"`
+	URI             string         `json:"uri"`
+	Arguments       jsontext.Value `json:"arguments"`
+	TaskID          string         `json:"taskId"`
+	RequestID       jsontext.Value `json:"requestId"` // of a cancellation
+	RequestState    string         `json:"requestState"`
+	InputResponses  jsontext.Value `json:"inputResponses"`
+	ProtocolVersion string         `json:"protocolVersion"` // of initialize
+	Capabilities    Capabilities   `json:"capabilities"`    // of initialize
+	Meta            Meta           `json:"_meta"`
+}
+
+// Meta are the members of _meta that a gateway reads.
+type Meta struct {
+	ProtocolVersion string         `json:"io.modelcontextprotocol/protocolVersion"`
+	Capabilities    *Capabilities  `json:"io.modelcontextprotocol/clientCapabilities"`
+	ProgressToken   jsontext.Value `json:"progressToken"`
+	TraceParent     string         `json:"traceparent"`
+}
+
+// Capabilities are what a client says it can do, as far as a gateway makes use
+// of it.
+type Capabilities struct {
+	Elicitation *struct {
+		Form jsontext.Value `json:"form,omitzero"`
+		URL  jsontext.Value `json:"url,omitzero"`
+	} `json:"elicitation,omitempty"`
+	Extensions map[string]jsontext.Value `json:"extensions,omitempty"`
+}
+
+// Form reports whether the client shows forms. An elicitation that says no mode
+// is one (MCP 2026-07-28, "Elicitation").
+func (c *Capabilities) Form() bool {
+	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
+}
+
+// URL reports whether the client leads people to a page.
+func (c *Capabilities) URL() bool {
+	return c != nil && c.Elicitation != nil && c.Elicitation.URL != nil
+}
+
+// Tasks reports whether the client takes a task for a result (SEP-2663).
+func (c *Capabilities) Tasks() bool {
+	return c != nil && c.Extensions["io.modelcontextprotocol/tasks"] != nil
+}
+
+// Read reads the params. A member of another type than it must have is a
+// *[Fault].
+func (m *Message) Read() (*Params, error) {
+	p := new(Params)
+	if m.Params == nil {
+		return p, nil
+	}
+	if err := json.Unmarshal(m.Params, p); err != nil {
+		return nil, &Fault{CodeParams, m.ID, "the params are not as they must be: " + cause(err)}
+	}
+	if p.Arguments != nil && p.Arguments.Kind() != '{' {
+		return nil, &Fault{CodeParams, m.ID, "the arguments are no object"}
+	}
+	return p, nil
+}
+
+// Target returns what the request is about, for the methods whose requests say
+// so in a header (SEP-2243).
+func (p *Params) Target(method string) (target string, named bool) {
+	switch method {
+	case MethodToolsCall, MethodPromptsGet:
+		return p.Name, true
+	case MethodResourceRead:
+		return p.URI, true
+	}
+	return "", false
+}
+
+const headerPrefix, headerSuffix = "=?base64?", "?="
+
+// HeaderText writes a text as the value of a header (SEP-2243, "Value
+// Encoding").
+func HeaderText(s string) string {
+	plain := strings.Trim(s, " \t") == s && !(strings.HasPrefix(s, headerPrefix) && strings.HasSuffix(s, headerSuffix))
+	for _, c := range []byte(s) {
+		plain = plain && 0x20 <= c && c <= 0x7e
+	}
+	if plain {
+		return s
+	}
+	return headerPrefix + base64.StdEncoding.EncodeToString([]byte(s)) + headerSuffix
+}
+
+// TextOfHeader reads what [HeaderText] wrote.
+func TextOfHeader(value string) (string, bool) {
+	inner, ok := strings.CutPrefix(value, headerPrefix)
+	if !ok || !strings.HasSuffix(inner, headerSuffix) {
+		return value, true
+	}
+	text, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(inner, headerSuffix))
+	return string(text), err == nil
+}

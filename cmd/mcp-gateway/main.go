@@ -1,0 +1,92 @@
+// Mcp-gateway stands between clients and servers of the Model Context Protocol.
+// It asks an AuthZEN policy decision point before each call, and where a person
+// must approve, the call waits until they do.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the Makefile's build.
+var version = "dev"
+
+const about = `Stands between MCP clients and MCP servers, asks an AuthZEN policy decision point before each call, and has a call wait while a person must approve it.
+
+Write a configuration, try it, serve it:
+
+  pdp: {url: "http://127.0.0.1:8080"}
+  identity: {subject: {type: user, id: alice}}
+  servers:
+    - {name: files, url: "http://127.0.0.1:3001/mcp"}
+
+  mcp-gateway check --config gateway.yaml
+  mcp-gateway serve --config gateway.yaml
+  mcp-gateway stdio --config gateway.yaml --server files -- mcp-server-filesystem /srv`
+
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Serve MCP over HTTP, one endpoint for each server of the configuration."`
+	Stdio   stdioCmd   `cmd:"" help:"Run a server and stand between it and a client on standard input and output."`
+	Check   checkCmd   `cmd:"" help:"Check a configuration and report every fault at once."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal does not wait
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// run carries out one command line and returns its exit code: 0, 1, or that of
+// the server that stdio has run.
+func run(ctx context.Context, args []string) int {
+	command, err := newParser(ctx).Parse(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mcp-gateway:", err)
+		fmt.Fprintln(os.Stderr, "hint: see mcp-gateway --help")
+		return 1
+	}
+	err = command.Run()
+	var ended exitError
+	switch {
+	case errors.As(err, &ended):
+		return int(ended)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "mcp-gateway:", err)
+		return 1
+	}
+	return 0
+}
+
+// An exitError ends the program with the exit code of the server.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("the server ended with exit code %d", int(e)) }
+
+func newParser(ctx context.Context) *kong.Kong {
+	return kong.Must(new(cli),
+		kong.Name("mcp-gateway"),
+		kong.Description(about),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.DefaultEnvars("MCP_GATEWAY"),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run() error {
+	goVersion := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		goVersion = info.GoVersion
+	}
+	_, err := fmt.Println("mcp-gateway", version, goVersion)
+	return err
+}

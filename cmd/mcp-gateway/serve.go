@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
+)
+
+// settings name the configuration.
+type settings struct {
+	Config    string `help:"YAML file: the PDP, who callers are, the servers." default:"mcp-gateway.yaml" placeholder:"FILE"`
+	LogFormat string `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
+}
+
+func (s *settings) logger() *slog.Logger {
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+}
+
+type serveCmd struct {
+	settings
+	Listen string `help:"Address clients connect to, in place of the file's; port 0 picks a free one." placeholder:"HOST:PORT"`
+}
+
+func (c *serveCmd) Run(ctx context.Context) error {
+	cfg, err := readConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	if c.Listen != "" {
+		cfg.Listen = c.Listen
+		if err := cfg.check(); err != nil {
+			return err
+		}
+	}
+	g, err := join(cfg, c.logger())
+	if err != nil {
+		return err
+	}
+	return g.serve(ctx)
+}
+
+// serve answers clients until ctx ends.
+func (g *gateway) serve(ctx context.Context) error {
+	listener, err := net.Listen("tcp", g.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer listener.Close()
+	routes, err := g.routes(listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler: routes, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
+	}
+	ended := make(chan error, 1)
+	scheme := "http"
+	if g.cfg.TLSCert != "" {
+		scheme = "https"
+		go func() { ended <- server.ServeTLS(listener, g.cfg.TLSCert, g.cfg.TLSKey) }()
+	} else {
+		go func() { ended <- server.Serve(listener) }()
+	}
+	fmt.Fprintf(os.Stderr, "listening on %s://%s\n", scheme, listener.Addr())
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(patience); errors.Is(err, context.DeadlineExceeded) {
+		return server.Close() // streams that nobody ends
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// routes are the endpoints of the servers.
+func (g *gateway) routes(address string) (http.Handler, error) {
+	routes := http.NewServeMux()
+	for _, s := range g.cfg.Servers {
+		if s.URL == "" {
+			continue // it is run by stdio
+		}
+		header, err := s.header()
+		if err != nil {
+			return nil, err
+		}
+		routes.Handle(s.path(), proxy.New(proxy.Config{
+			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
+			Identify: func(*http.Request) (*enforce.Caller, error) { return g.cfg.Identity.caller(), nil },
+			Hosts:    hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
+			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
+		}))
+	}
+	return routes, nil
+}
+
+// hosts are the names that requests may be addressed to: those of the
+// configuration, and those of this host where it alone is listened on.
+func hosts(configured []string, address string) []string {
+	var all []string
+	for _, name := range configured {
+		all = append(all, strings.ToLower(name))
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || !isLoopback(host) {
+		return all
+	}
+	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
+		all = append(all, name+":"+port)
+	}
+	return all
+}
+
+type checkCmd struct {
+	settings
+}
+
+func (c *checkCmd) Run() error {
+	cfg, err := readConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	if _, err := newMapper(cfg); err != nil {
+		return err
+	}
+	for _, s := range cfg.Servers {
+		fmt.Printf("%s\t%s\t%s\n", s.Name, s.path(), s.URL)
+	}
+	return nil
+}
