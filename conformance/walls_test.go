@@ -48,13 +48,14 @@ var walls = []wall{
 		"pdp", "pdp/client",
 	}, "a command may use all there is"},
 	{"cmd/mcp-gateway", 5, []string{
-		"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/coaz",
+		"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/wire",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal",
 	}, "it joins its rooms, and is a PEP like any other: what a PDP is made of it does not see"},
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"cmd/mcp-gateway/internal/wire", 5, nil, "what a message is does not depend on who may send it"},
 	{"cmd/mcp-gateway/internal/seal", 5, nil, "a seal is good for whatever is put under it"},
 	{"cmd/mcp-gateway/internal/enforce", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire"}, "it decides on messages, and neither carries them nor knows how"},
+	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce"}, "a call waits here however it came; that it may go on the gate says"},
 	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce"}, "it carries messages, and asks one gate about each"},
 	{"cmd/mcp-gateway/internal/plain", 5, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
@@ -74,7 +75,9 @@ type tenancy struct {
 
 var tenancies = []tenancy{
 	{"github.com/cedar-policy/cedar-go", []string{"evaluation"}, "a request changes form once; nobody else knows Cedar"},
-	{"go.etcd.io/bbolt", []string{"evaluation/decisionlog", "obligations/approval", "cmd/mcp-gateway/internal/catalog"}, "what is kept on disk is kept by few packages"},
+	{"go.etcd.io/bbolt", []string{
+		"evaluation/decisionlog", "obligations/approval", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/catalog",
+	}, "what is kept on disk is kept by few packages"},
 	{"golang.org/x/mod/sumdb", []string{"evaluation/decisionlog"}, "proofs about the log come from the log"},
 	{"github.com/fsnotify/fsnotify", []string{"evaluation/policystore"}, "only the policy store watches a directory"},
 	{"github.com/dlclark/regexp2", []string{"cmd/mcp-gateway/internal/catalog"}, "patterns that may take long are matched where a call can be refused for it"},

@@ -33,6 +33,7 @@ type config struct {
 
 	PDP      pdpConfig      `yaml:"pdp"`
 	Denial   denialConfig   `yaml:"denial"`
+	Approval approvalConfig `yaml:"approval"`
 	Identity identityConfig `yaml:"identity"`
 	MaxBody  int64          `yaml:"max_body"`
 	MaxReply int64          `yaml:"max_reply"`
@@ -45,6 +46,15 @@ type pdpConfig struct {
 	Timeout  duration `yaml:"timeout"`
 	Failures uint32   `yaml:"failures"`
 	Pause    duration `yaml:"pause"`
+}
+
+type approvalConfig struct {
+	Page      string   `yaml:"page"`
+	Hold      duration `yaml:"hold"`
+	Wait      duration `yaml:"wait"`
+	Refused   duration `yaml:"refused"`
+	PerCaller int      `yaml:"pending_per_caller"`
+	Pending   int      `yaml:"pending"`
 }
 
 type denialConfig struct {
@@ -89,6 +99,10 @@ func newConfig() *config {
 		State:  "mcp-gateway-state",
 		PDP:    pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
 		Denial: denialConfig{Code: enforce.DefaultDenial.Code, OlderCode: enforce.DefaultDenial.OlderCode, HTTPStatus: enforce.DefaultDenial.Status},
+		Approval: approvalConfig{
+			Hold: duration(30 * time.Second), Wait: duration(10 * time.Minute), Refused: duration(15 * time.Minute),
+			PerCaller: 20, Pending: 1000,
+		},
 	}
 }
 
@@ -122,6 +136,12 @@ func (c *config) check() error {
 	}
 	if c.Denial.HTTPStatus != 200 && c.Denial.HTTPStatus != 403 {
 		fault("denial.http_status: %d is neither 200 nor 403", c.Denial.HTTPStatus)
+	}
+	if c.Approval.Page != "" && (!isURL(c.Approval.Page) || !strings.Contains(c.Approval.Page, "{task}")) {
+		fault("approval.page: %q is no URL with {task} in it", c.Approval.Page)
+	}
+	if c.Approval.Hold < 0 || c.Approval.Wait < 0 || c.Approval.Refused < 0 || c.Approval.PerCaller < 0 || c.Approval.Pending < 0 {
+		fault("approval: hold, wait, refused, pending_per_caller and pending are not negative")
 	}
 	if (c.Identity.Subject.Type == "") != (c.Identity.Subject.ID == "") {
 		fault("identity.subject: it has a type and an id")

@@ -12,19 +12,24 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 )
 
 // A gateway is what serve and stdio have in common. It is joined here and
 // nowhere else.
 type gateway struct {
-	cfg  *config
-	gate *enforce.Gate
-	seal *seal.Key
-	log  *slog.Logger
+	cfg       *config
+	gate      *enforce.Gate
+	approvals *approval.Service
+	seal      *seal.Key
+	log       *slog.Logger
+	// execute carries out a call at a server, by its name.
+	execute map[string]func(context.Context, *wire.Message) (*wire.Message, error)
 }
 
 func join(cfg *config, log *slog.Logger) (*gateway, error) {
@@ -35,7 +40,7 @@ func join(cfg *config, log *slog.Logger) (*gateway, error) {
 	if err := os.MkdirAll(cfg.State, 0o700); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	g := &gateway{cfg: cfg, log: log}
+	g := &gateway{cfg: cfg, log: log, execute: make(map[string]func(context.Context, *wire.Message) (*wire.Message, error))}
 	if g.seal, err = openKey(filepath.Join(cfg.State, "seal.key")); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
@@ -43,18 +48,28 @@ func join(cfg *config, log *slog.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.gate = enforce.New(enforce.Config{
-		PDP: enforce.NewPDP(enforce.PDPConfig{
-			URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Bearer: key},
-			Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
-			OnBreak: func(state string) { log.Warn("circuit breaker of the PDP", "state", state) },
-		}),
-		Map:    mapper,
-		Record: g.record,
-		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus},
-		Log:    log,
+	decides := enforce.NewPDP(enforce.PDPConfig{
+		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Bearer: key},
+		Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
+		OnBreak: func(state string) { log.Warn("circuit breaker of the PDP", "state", state) },
 	})
-	return g, nil
+	g.gate = enforce.New(enforce.Config{
+		PDP: decides, Map: mapper, Record: g.record, Log: log,
+		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+			return g.approvals.Suspend(ctx, d)
+		},
+		Own:    func(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) { return g.approvals.Own(ctx, c) },
+		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus},
+	})
+	g.approvals, err = approval.Open(approval.Config{
+		File: filepath.Join(cfg.State, "approvals.db"), PDP: decides, Seal: g.seal, Permitted: g.gate.Permitted, Record: g.record, Log: log,
+		Execute: func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {
+			return g.execute[server](ctx, m)
+		},
+		Page: cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
+		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending,
+	})
+	return g, err
 }
 
 // newMapper joins what maps the calls to all servers.

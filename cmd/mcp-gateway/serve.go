@@ -48,7 +48,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return g.serve(ctx)
+	return errors.Join(g.serve(ctx), g.approvals.Close())
 }
 
 // serve answers clients until ctx ends.
@@ -66,6 +66,7 @@ func (g *gateway) serve(ctx context.Context) error {
 		Handler: routes, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
 	}
+	go g.approvals.Run(ctx)
 	ended := make(chan error, 1)
 	scheme := "http"
 	if g.cfg.TLSCert != "" {
@@ -101,12 +102,14 @@ func (g *gateway) routes(address string) (http.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
-		routes.Handle(s.path(), proxy.New(proxy.Config{
+		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
 			Identify: func(*http.Request) (*enforce.Caller, error) { return g.cfg.Identity.caller(), nil },
 			Hosts:    hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
-		}))
+		})
+		routes.Handle(s.path(), endpoint)
+		g.execute[s.Name] = endpoint.Execute
 	}
 	return routes, nil
 }

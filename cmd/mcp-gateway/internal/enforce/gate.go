@@ -32,6 +32,9 @@ type Config struct {
 	Obligations client.Obligations
 	// Suspend has a call wait for a person. Nil refuses it.
 	Suspend func(context.Context, *Denied) (*Verdict, error)
+	// Own answers calls that are the gateway's own to answer, nil for others. Nil
+	// answers none.
+	Own func(context.Context, *Call) (*Verdict, error)
 	// Record keeps what became of a call. Nil keeps nothing.
 	Record func(context.Context, *Outcome)
 	Denial Denial // the zero Denial is DefaultDenial
@@ -96,6 +99,11 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	if call.Stateless && wire.IsRemoved(call.Message.Method) {
 		return nil, g.unmapped(call, ErrUnknownMethod)
+	}
+	if g.cfg.Own != nil {
+		if own, err := g.cfg.Own(ctx, call); own != nil || err != nil {
+			return own, err
+		}
 	}
 	question, err := g.cfg.Map(call)
 	if err != nil {

@@ -42,6 +42,14 @@ func NewPDP(cfg PDPConfig) *PDP {
 	if cfg.Pause == 0 {
 		cfg.Pause = time.Second
 	}
+	if cfg.Client.Timeout == 0 {
+		cfg.Client.Timeout = client.DefaultTimeout
+	}
+	if cfg.Client.Transport == nil { // one for the clients of all tenants
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.DisableCompression, transport.MaxIdleConnsPerHost = true, 100
+		cfg.Client.Transport = transport
+	}
 	cfg.Client.RequestID = requestID
 	cfg.Client.Answered = hear
 	p := &PDP{cfg: cfg, clients: make(map[string]*client.Client)}
@@ -87,14 +95,17 @@ func (p *PDP) client(tenant string) *client.Client {
 	defer p.mu.Unlock()
 	c := p.clients[tenant]
 	if c == nil {
-		base := p.cfg.URL
-		if tenant != "" {
-			base += "/tenants/" + tenant
-		}
-		c = client.New(base, p.cfg.Client)
+		c = client.New(p.base(tenant), p.cfg.Client)
 		p.clients[tenant] = c
 	}
 	return c
+}
+
+func (p *PDP) base(tenant string) string {
+	if tenant == "" {
+		return p.cfg.URL
+	}
+	return p.cfg.URL + "/tenants/" + tenant
 }
 
 // An Answer is what the PDP said to a [Question]: a decision for each of its
@@ -155,6 +166,24 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 func requestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
+}
+
+// Look asks how a task of an approval stands, and where it is not decided lets
+// the PDP wait so long before it says so. It does not count for the breaker.
+func (p *PDP) Look(ctx context.Context, tenant string, task *authzen.TaskResponse, wait time.Duration) (*authzen.Approval, error) {
+	cfg := p.cfg.Client
+	if seconds := int(wait / time.Second); seconds > 0 {
+		cfg.Timeout += wait
+		credentials := cfg.Header
+		cfg.Header = func(ctx context.Context, header http.Header) error {
+			header.Set("Prefer", fmt.Sprintf("wait=%d", seconds))
+			if credentials == nil {
+				return nil
+			}
+			return credentials(ctx, header)
+		}
+	}
+	return client.New(p.base(tenant), cfg).Look(ctx, task)
 }
 
 // hear keeps the Decision-ID of an answer.

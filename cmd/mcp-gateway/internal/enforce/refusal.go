@@ -18,6 +18,8 @@ const (
 	ReasonObligation     = "obligation_unmet"         // what was to be done first could not be
 	ReasonPending        = "approval_pending"         // a person has been asked
 	ReasonNotApproved    = "approval_refused"         // the person said no, or nobody said anything in time
+	ReasonWithdrawn      = "approval_withdrawn"       // the caller no longer wanted it
+	ReasonState          = "approval_state"           // what the client sent back is not what it was given
 	ReasonSuperseded     = "approval_superseded"      // the tool is not the one that was approved
 	ReasonSettled        = "approval_consumed"        // the approval has been used
 	ReasonTooMany        = "too_many_pending"         // of this caller, or altogether

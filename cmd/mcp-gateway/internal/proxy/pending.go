@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -46,6 +47,8 @@ func (k *client) Ask(ctx context.Context, method string, params any) (*wire.Mess
 	case m := <-answer:
 		return m, nil
 	case <-ctx.Done():
+		params := fmt.Appendf(nil, `{"requestId":%s,"reason":"it has been decided"}`, id)
+		_ = k.Notify(ctx, &wire.Message{Method: wire.MethodCancelled, Params: params}) // the client may be gone
 		return nil, context.Cause(ctx)
 	}
 }

@@ -1,0 +1,160 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A channel is how a client is told that its call waits.
+type channel struct {
+	// wait waits for the decision as long as this client can. The record may have
+	// ended by then.
+	wait func(context.Context, *record) (*authzen.Approval, error)
+	// tell answers a call that still waits.
+	tell func(*enforce.Denied, *record) (*enforce.Verdict, error)
+}
+
+// channel chooses the best that the client has. Again says that it comes back to
+// a call that it was told about.
+func (s *Service) channel(d *enforce.Denied, again bool) channel {
+	_, mayAsk := d.Params.Target(d.Message.Method)
+	asks := d.Stateless && mayAsk && s.asks(d.Capabilities)
+	hold := func(ctx context.Context, r *record) (*authzen.Approval, error) { return s.await(ctx, r, s.cfg.Hold) }
+	switch {
+	case asks && again:
+		return channel{hold, s.inputRequired}
+	case d.Stateless && d.Capabilities.Tasks() && d.Message.Method == wire.MethodToolsCall && s.cfg.Execute != nil:
+		return channel{s.look, s.task}
+	case asks:
+		return channel{s.look, s.inputRequired}
+	case d.Client != nil:
+		return channel{func(ctx context.Context, r *record) (*authzen.Approval, error) { return s.stay(ctx, d, r) }, s.pendingError}
+	}
+	return channel{hold, s.pendingError}
+}
+
+// asks reports whether a client can show what the gateway has to say.
+func (s *Service) asks(c *wire.Capabilities) bool {
+	return c.Form() || s.cfg.Page != "" && c.URL()
+}
+
+// stay waits on the stream of a pending call: the client is asked to go on
+// waiting, where it can be asked, and gets signs of progress.
+func (s *Service) stay(ctx context.Context, d *enforce.Denied, r *record) (*authzen.Approval, error) {
+	if approval, err := s.look(ctx, r); approval != nil || errors.Is(err, client.ErrNotApproved) || !r.waits() {
+		return approval, err
+	}
+	waits, stop := context.WithTimeout(ctx, s.cfg.Wait)
+	defer stop()
+	withdrawn := false
+	var beside sync.WaitGroup
+	beside.Go(func() { s.progress(waits, d) })
+	beside.Go(func() {
+		if withdrawn = s.asksToStop(waits, d, r); withdrawn {
+			stop()
+		}
+	})
+	approval, err := s.await(waits, r, s.cfg.Wait)
+	stop()
+	beside.Wait()
+	if withdrawn && approval == nil {
+		s.withdraw(ctx, r)
+	}
+	return approval, err
+}
+
+// asksToStop asks the client whether to go on waiting, and reports whether it
+// wants to withdraw. A client that cannot be asked goes on.
+func (s *Service) asksToStop(ctx context.Context, d *enforce.Denied, r *record) bool {
+	if !s.asks(d.Capabilities) {
+		return false
+	}
+	response, err := d.Client.Ask(ctx, wire.MethodElicitation, s.elicitation(d, r))
+	if err != nil || response.Result == nil {
+		return false
+	}
+	var answer struct {
+		Action string `json:"action"`
+	}
+	return json.Unmarshal(response.Result, &answer) == nil && (answer.Action == "decline" || answer.Action == "cancel")
+}
+
+// signs is the time between two signs of progress.
+const signs = 10 * time.Second
+
+// progress tells the client that its call is alive, if it wants to know.
+func (s *Service) progress(ctx context.Context, d *enforce.Denied) {
+	if d.Params.Meta.ProgressToken == nil {
+		return
+	}
+	tick := time.NewTicker(signs)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-tick.C:
+			params := fmt.Appendf(nil, `{"progressToken":%s,"progress":%d,"message":"waiting for a person's approval"}`, d.Params.Meta.ProgressToken, n)
+			if d.Client.Notify(ctx, &wire.Message{Method: wire.MethodProgress, Params: params}) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// elicitation is what a client shows while its call waits: the page at which
+// approvers decide, or a form that decides nothing but whether to wait.
+func (s *Service) elicitation(d *enforce.Denied, r *record) map[string]any {
+	message := fmt.Sprintf("%s %s on the server %s waits for the approval of another person (task %s).", r.Method, r.Name, r.Server, r.Task.Task.ID)
+	if s.cfg.Page != "" && d.Capabilities.URL() {
+		return map[string]any{"mode": "url", "message": message + " This is where it is decided.", "url": s.page(r), "elicitationId": r.Handle}
+	}
+	return map[string]any{
+		"mode": "form", "message": message + " Accept to go on waiting, decline to withdraw the call. Your answer does not approve it.",
+		"requestedSchema": jsontext.Value(`{"type":"object","properties":{}}`),
+	}
+}
+
+func (s *Service) page(r *record) string {
+	if s.cfg.Page == "" {
+		return ""
+	}
+	return strings.ReplaceAll(s.cfg.Page, "{task}", url.QueryEscape(r.Task.Task.ID))
+}
+
+// inputRequired tells a client to come back (MCP 2026-07-28, "Multi Round-Trip
+// Requests").
+func (s *Service) inputRequired(d *enforce.Denied, r *record) (*enforce.Verdict, error) {
+	sealed, err := s.seal(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	result, err := json.Marshal(map[string]any{
+		"resultType": "input_required", "requestState": sealed,
+		"inputRequests": map[string]any{inputName: map[string]any{"method": wire.MethodElicitation, "params": s.elicitation(d, r)}},
+	}, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	return &enforce.Verdict{Answer: &wire.Message{ID: d.Message.ID, Result: result}, Status: 200}, nil
+}
+
+// pendingError tells a client that has no better way which task waits.
+func (s *Service) pendingError(d *enforce.Denied, r *record) (*enforce.Verdict, error) {
+	waits := refusal(d.Refusal, enforce.ReasonPending, "a person has to approve the call first: send it again later")
+	waits.Data.Task, waits.Data.Page, waits.Data.RetryAfter, waits.Data.Digest = r.Task.Task.ID, s.page(r), 5, r.Digest
+	return nil, waits
+}

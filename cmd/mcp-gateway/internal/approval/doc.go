@@ -1,0 +1,32 @@
+// Package approval has a call wait until a person has approved it.
+//
+// The law it keeps: what is carried out is what was approved, once, by policies
+// that still say so. A denial that a person may lift becomes an access request
+// at the PDP, bound to the digest of the exact arguments; the call is kept on
+// disk before anyone is told. The same call of the same caller attaches to it,
+// whenever it comes. On approval the PDP is asked again; then one of those who
+// wait claims the call, and the bytes that were kept go to the server. A call
+// that was claimed is never claimed again, whatever became of it: a crash leaves
+// an outcome that is not known, and the next such call needs another approval.
+//
+// What the caller's own client says never approves anything. It may go on
+// waiting or withdraw; the approver is whom the PDP lets approve.
+//
+// Clients are told by the best way that they have: a page to open or a form
+// (input_required of MCP 2026-07-28, an elicitation on the pending call before
+// that), a task that they poll, or an error that says which task waits.
+//
+// On disk (bbolt):
+//
+//	calls    HANDLE → a call that waits or has ended, as JSON
+//	current  digest of caller and call → the HANDLE of the last such call
+//
+// The states of a call:
+//
+//	asking → waiting → claimed → done
+//	            |         └────→ unknown     the gateway ended before the server answered
+//	            └────→ refused               denied, expired, withdrawn, superseded
+//
+// A call that is asking is on disk, and the PDP may have its request or not: it
+// is submitted again under the same key.
+package approval

@@ -1,0 +1,42 @@
+package approval
+
+import "sync"
+
+// counts bound the calls that wait, of each caller and altogether.
+type counts struct {
+	mu        sync.Mutex
+	ofCaller  map[string]int
+	total     int
+	perCaller int // at most
+	limit     int // of total
+}
+
+// take makes place for a call, or reports that there is none.
+func (c *counts) take(owner string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.total >= c.limit || c.ofCaller[owner] >= c.perCaller {
+		return false
+	}
+	c.total++
+	c.ofCaller[owner]++
+	return true
+}
+
+// add counts a call that waits, whether there is place or not.
+func (c *counts) add(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total++
+	c.ofCaller[owner]++
+}
+
+// give gives the place of a call back.
+func (c *counts) give(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total--
+	if c.ofCaller[owner]--; c.ofCaller[owner] <= 0 {
+		delete(c.ofCaller, owner)
+	}
+}

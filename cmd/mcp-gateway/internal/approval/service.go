@@ -1,0 +1,390 @@
+package approval
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Config says how calls wait.
+type Config struct {
+	File string // of the store
+	PDP  *enforce.PDP
+	Seal *seal.Key
+	// Permitted carries out the obligations of decisions, see
+	// [enforce.Gate.Permitted].
+	Permitted func(context.Context, *enforce.Call, *enforce.Question, *enforce.Answer) (*authzen.Decision, error)
+	// Definition returns the digest of a tool's definition as it is by now. Nil
+	// says that none is pinned.
+	Definition func(server, tool string) string
+	// Execute carries out a call that nobody waits for, on behalf of the server's
+	// endpoint. Nil has no client poll for one.
+	Execute func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error)
+	// Page is the URL at which approvers decide, with {task} for the task. "" is
+	// none that clients could be led to.
+	Page string
+	// Hold is how long a call waits on its connection before its client is told
+	// that it waits; Wait is that of one on whose stream the client can be told
+	// meanwhile. Refused is how long a refusal counts for the same call.
+	Hold, Wait, Refused time.Duration
+	// PerCaller and Limit bound the calls that wait.
+	PerCaller, Limit int
+	Record           func(context.Context, *enforce.Outcome)
+	Now              func() time.Time // nil is time.Now
+	Log              *slog.Logger
+}
+
+// A Service keeps the calls that wait. It is safe for concurrent use.
+type Service struct {
+	cfg     Config
+	store   *store
+	pending counts
+	once    singleflight.Group // attaching, by key
+
+	life context.Context // of what is carried out for nobody who waits
+	end  context.CancelFunc
+	busy sync.WaitGroup
+}
+
+// Open opens the store and takes up what a former run has left. The caller
+// closes the Service.
+func Open(cfg Config) (*Service, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	opened, err := openStore(cfg.File, cfg.Now)
+	if err != nil {
+		return nil, fmt.Errorf("approvals: %w", err)
+	}
+	s := &Service{cfg: cfg, store: opened, pending: counts{ofCaller: make(map[string]int), perCaller: cfg.PerCaller, limit: cfg.Limit}}
+	s.life, s.end = context.WithCancel(context.Background())
+	if err := s.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("approvals: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// Close ends what is carried out for nobody who waits, and closes the store.
+func (s *Service) Close() error {
+	s.end()
+	s.busy.Wait()
+	return s.store.db.Close()
+}
+
+// recover counts what waits. What was claimed has an outcome that nobody knows:
+// it is not carried out again.
+func (s *Service) recover() error {
+	var lost []record
+	err := s.store.all(func(r *record) error {
+		switch r.State {
+		case asking, waiting:
+			s.pending.add(r.owner())
+		case claimed:
+			lost = append(lost, *r)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range lost {
+		if _, err := s.store.move(&r, unknown, nil); err != nil {
+			return err
+		}
+		s.record(s.life, &r, enforce.Unknown, "")
+	}
+	return nil
+}
+
+// Sweep forgets what nobody will ask about, and gives up what nobody has decided
+// in time.
+func (s *Service) Sweep(ctx context.Context) error {
+	var gone []string
+	var late []record
+	now := s.cfg.Now()
+	err := s.store.all(func(r *record) error {
+		switch {
+		case r.State == asking && now.Sub(r.Changed) > s.cfg.Refused:
+			gone = append(gone, r.Handle)
+			s.pending.give(r.owner())
+		case r.State == waiting && now.After(r.Task.Task.ExpiresAt):
+			late = append(late, *r)
+		case r.ended() && now.Sub(r.Changed) > s.cfg.Refused:
+			gone = append(gone, r.Handle)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	for i := range late {
+		s.refuse(ctx, &late[i], enforce.ReasonNotApproved)
+	}
+	return s.store.forget(gone)
+}
+
+// Run sweeps every minute until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	for tick := time.NewTicker(time.Minute); ; {
+		select {
+		case <-tick.C:
+			if err := s.Sweep(ctx); err != nil {
+				s.cfg.Log.ErrorContext(ctx, "approvals", "error", err)
+			}
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		}
+	}
+}
+
+// maxKept bounds the params of a call that waits, in bytes.
+const maxKept = 256 << 10
+
+// attach returns the record of the call that waits, and makes one where none
+// does.
+func (s *Service) attach(ctx context.Context, d *enforce.Denied) (*record, error) {
+	key := keyOf(d.Caller, d.Digest)
+	found, err, _ := s.once.Do(key, func() (any, error) {
+		r, err := s.store.current(key)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && r.State == asking {
+			if err = s.ask(context.WithoutCancel(ctx), r); err == nil || !isRefused(err) {
+				return r, err
+			}
+			s.drop(ctx, r) // the PDP does not want it any more
+			r = nil
+		}
+		if r != nil && (r.waits() || r.State == refused && r.Reason == enforce.ReasonNotApproved && s.cfg.Now().Sub(r.Changed) < s.cfg.Refused) {
+			return r, nil
+		}
+		return s.submit(context.WithoutCancel(ctx), d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := *found.(*record) // others have it, too
+	return &r, nil
+}
+
+// submit keeps the call and asks that a person lift its denial.
+func (s *Service) submit(ctx context.Context, d *enforce.Denied) (*record, error) {
+	params, err := kept(d.Message.Params)
+	if err != nil {
+		return nil, err
+	}
+	if len(params) > maxKept {
+		return nil, refusal(d.Refusal, enforce.ReasonTooMany, "the call is too large to wait for a person")
+	}
+	submission, err := client.Submission(d.Question.Evaluation, d.Decision)
+	if err != nil {
+		return nil, err
+	}
+	if submission.Context, err = shown(submission.Context, d.Params.Arguments); err != nil {
+		return nil, err
+	}
+	r := &record{
+		Handle: handlePrefix + rand.Text(), Tenant: d.Caller.Tenant, Subject: authzen.Subject{Type: d.Caller.Subject.Type, ID: d.Caller.Subject.ID},
+		Server: d.Server, Method: d.Message.Method, Name: d.Binding.Name, Definition: d.Binding.Definition, Digest: d.Digest,
+		Params: params, Request: d.Question.Evaluation, Denial: d.Refusal.Data.EvaluationID, Version: d.Params.Meta.ProtocolVersion,
+		Submission: submission, Endpoint: d.Decision.Context.AccessRequest.Endpoint,
+	}
+	if !s.pending.take(r.owner()) {
+		refused := refusal(d.Refusal, enforce.ReasonTooMany, "too many calls wait for a person")
+		refused.Data.RetryAfter = 60
+		return nil, refused
+	}
+	if err := s.store.add(r); err != nil {
+		s.pending.give(r.owner())
+		return nil, fmt.Errorf("keep the call: %w", err)
+	}
+	if err := s.ask(ctx, r); err != nil {
+		if isRefused(err) {
+			s.drop(ctx, r)
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// ask submits the access request of a call that is kept. It is safe to repeat.
+func (s *Service) ask(ctx context.Context, r *record) error {
+	var task *authzen.TaskResponse
+	err := s.cfg.PDP.Do(r.Tenant, func(c *client.Client) (err error) {
+		task, err = c.Submit(ctx, r.Endpoint, r.Handle, r.Submission)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ask for an approval: %w", err)
+	}
+	asked, err := s.store.move(r, waiting, func(r *record) { r.Task, r.Submission, r.Endpoint = task, nil, "" })
+	if err != nil {
+		return fmt.Errorf("keep the task: %w", err)
+	}
+	*r = *asked
+	s.record(ctx, r, enforce.Suspended, enforce.ReasonPending)
+	return nil
+}
+
+// isRefused reports whether the PDP did not take a request, and will not.
+func isRefused(err error) bool {
+	var status *client.StatusError
+	return errors.As(err, &status) && status.Status >= 400 && status.Status < 500 || errors.Is(err, client.ErrForeign)
+}
+
+// drop forgets a call about which nobody was asked.
+func (s *Service) drop(ctx context.Context, r *record) {
+	if err := s.store.forget([]string{r.Handle}); err != nil {
+		s.cfg.Log.ErrorContext(ctx, "approvals", "error", err)
+	}
+	s.pending.give(r.owner())
+}
+
+// shown adds the arguments to the context of a submission, for the person who
+// decides: what they see is what the digest is of.
+func shown(context, arguments jsontext.Value) (jsontext.Value, error) {
+	members := map[string]jsontext.Value{}
+	if context != nil {
+		if err := json.Unmarshal(context, &members); err != nil {
+			return nil, err
+		}
+	}
+	if _, taken := members["arguments"]; !taken && arguments != nil {
+		members["arguments"] = arguments
+	}
+	return json.Marshal(members, json.Deterministic(true))
+}
+
+// handlePrefix begins the handles of calls, which are tasks of the gateway to
+// those clients that poll them.
+const handlePrefix = "gw-"
+
+// passing are the members of params that are of one message and not of the call.
+var passing = []string{"_meta", "requestState", "inputResponses"}
+
+// kept returns what of the params of a call is kept.
+func kept(params jsontext.Value) (jsontext.Value, error) {
+	members := map[string]jsontext.Value{}
+	if err := json.Unmarshal(params, &members); err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	for _, name := range passing {
+		delete(members, name)
+	}
+	return json.Marshal(members, json.Deterministic(true))
+}
+
+// assemble returns the message that goes to the server: what was kept, under the
+// id and with the passing members of the message that came now.
+func (r *record) assemble(now *wire.Message, state *ticket) (*wire.Message, error) {
+	members, came := map[string]jsontext.Value{}, map[string]jsontext.Value{}
+	if err := json.Unmarshal(r.Params, &members); err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	if err := json.Unmarshal(now.Params, &came); err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	for _, name := range passing {
+		if came[name] != nil {
+			members[name] = came[name]
+		}
+	}
+	if state != nil { // what the gateway said comes back to the gateway, and goes no further
+		delete(members, "requestState")
+		if state.Upstream != nil {
+			members["requestState"] = state.Upstream
+		}
+		if err := withoutOurs(members); err != nil {
+			return nil, err
+		}
+	}
+	params, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	return &wire.Message{ID: now.ID, Method: r.Method, Params: params}, nil
+}
+
+// withoutOurs removes the responses to what the gateway asked.
+func withoutOurs(params map[string]jsontext.Value) error {
+	if params["inputResponses"] == nil {
+		return nil
+	}
+	responses := map[string]jsontext.Value{}
+	if err := json.Unmarshal(params["inputResponses"], &responses); err != nil {
+		return fmt.Errorf("inputResponses: %w", err)
+	}
+	for name := range responses {
+		if strings.HasPrefix(name, inputPrefix) {
+			delete(responses, name)
+		}
+	}
+	delete(params, "inputResponses")
+	if len(responses) == 0 {
+		return nil
+	}
+	var err error
+	params["inputResponses"], err = json.Marshal(responses, json.Deterministic(true))
+	return err
+}
+
+// refuse ends a call that waits. Where it no longer does, nothing happens.
+func (s *Service) refuse(ctx context.Context, r *record, reason string) {
+	ended, err := s.store.move(r, refused, func(r *record) { r.Reason = reason })
+	if errors.Is(err, errMoved) {
+		return
+	}
+	if err != nil {
+		s.cfg.Log.ErrorContext(ctx, "approvals", "error", err)
+		return
+	}
+	*r = *ended
+	s.pending.give(r.owner())
+	s.record(ctx, r, enforce.Refused, reason)
+}
+
+// withdraw ends a call that its caller no longer wants.
+func (s *Service) withdraw(ctx context.Context, r *record) {
+	err := s.cfg.PDP.Do(r.Tenant, func(c *client.Client) error { return c.Cancel(ctx, r.Task, "no_longer_needed") })
+	if err != nil { // it expires there; here it is over
+		s.cfg.Log.WarnContext(ctx, "the request could not be cancelled", "task", r.Task.Task.ID, "error", err)
+	}
+	s.refuse(ctx, r, enforce.ReasonWithdrawn)
+}
+
+func (s *Service) record(ctx context.Context, r *record, event, reason string) {
+	if s.cfg.Record == nil {
+		return
+	}
+	s.cfg.Record(ctx, &enforce.Outcome{
+		Call: &enforce.Call{
+			Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant},
+			Message: &wire.Message{Method: r.Method, Params: r.Params}, Params: &wire.Params{Name: r.Name}, RequestID: r.Handle,
+		},
+		Event: event, Reason: reason, EvaluationID: r.Denial, Digest: r.Digest, Task: r.Task.Task.ID,
+	})
+}
+
+// refusal is another reason for what was refused already.
+func refusal(because *enforce.Refusal, reason, message string) *enforce.Refusal {
+	r := *because
+	r.Message, r.Data.Reason = message, reason
+	return &r
+}

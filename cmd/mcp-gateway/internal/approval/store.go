@@ -1,0 +1,238 @@
+package approval
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.etcd.io/bbolt"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A state of a call.
+type state string
+
+const (
+	asking  state = "asking"
+	waiting state = "waiting"
+	claimed state = "claimed"
+	done    state = "done"
+	unknown state = "unknown"
+	refused state = "refused"
+)
+
+// follows says which states a call may go to from another.
+var follows = map[state][]state{
+	asking:  {waiting},
+	waiting: {claimed, refused},
+	claimed: {done, unknown, waiting}, // waiting: the server wants to be called again
+}
+
+// A record is a call that waits, or has.
+type record struct {
+	Handle     string                     `json:"handle"` // what clients call it, not to be guessed
+	Tenant     string                     `json:"tenant,omitzero"`
+	Subject    authzen.Subject            `json:"subject"` // the caller, without properties
+	Server     string                     `json:"server"`
+	Method     string                     `json:"method"`
+	Name       string                     `json:"name"`
+	Definition string                     `json:"definition,omitzero"` // digest of the tool's
+	Digest     string                     `json:"digest"`              // of the call
+	Params     jsontext.Value             `json:"params"`              // what the server gets, but for _meta
+	Request    *authzen.EvaluationRequest `json:"request"`             // that was denied
+	Submission *authzen.Submission        `json:"submission,omitzero"` // until the PDP has it
+	Endpoint   string                     `json:"endpoint,omitzero"`   // where it is submitted
+	Task       *authzen.TaskResponse      `json:"task"`                // at the PDP, once it has it
+	Denial     string                     `json:"denial,omitzero"`     // the evaluation that asked for an approval
+	State      state                      `json:"state"`
+	Reason     string                     `json:"reason,omitzero"` // of a refusal
+	Rounds     int                        `json:"rounds,omitzero"` // times that the server wanted to be called again
+	Created    time.Time                  `json:"created"`
+	Changed    time.Time                  `json:"changed"`
+	Version    string                     `json:"version,omitzero"`  // of the protocol, where nobody waits for the response
+	Response   jsontext.Value             `json:"response,omitzero"` // of the server, where nobody waited
+}
+
+// isOf reports whether the call is a caller's.
+func (r *record) isOf(c *enforce.Caller) bool {
+	return r.Tenant == c.Tenant && r.Subject.Type == c.Subject.Type && r.Subject.ID == c.Subject.ID
+}
+
+// waits reports whether the call waits for a person. One that the server has
+// answered, to be called again, waits for its caller.
+func (r *record) waits() bool { return r.State == waiting && r.Rounds == 0 }
+
+// ended reports whether nothing will become of the call any more.
+func (r *record) ended() bool { return r.State == done || r.State == unknown || r.State == refused }
+
+// keyOf names what a caller calls.
+func keyOf(c *enforce.Caller, digest string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", c.Tenant, c.Subject.Type, c.Subject.ID, digest))
+	return hex.EncodeToString(sum[:])
+}
+
+func (r *record) key() string {
+	return keyOf(&enforce.Caller{Tenant: r.Tenant, Subject: r.Subject}, r.Digest)
+}
+
+// owner is the caller, as a key of counts.
+func (r *record) owner() string {
+	return strconv.Quote(r.Tenant) + strconv.Quote(r.Subject.Type) + strconv.Quote(r.Subject.ID)
+}
+
+var (
+	bucketCalls   = []byte("calls")
+	bucketCurrent = []byte("current")
+
+	errMoved = errors.New("the call has gone on")
+)
+
+// A store keeps calls on disk.
+type store struct {
+	db  *bbolt.DB
+	now func() time.Time
+}
+
+func openStore(file string, now func() time.Time) (*store, error) {
+	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: time.Second})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", file, err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for _, bucket := range [][]byte{bucketCalls, bucketCurrent} {
+			if _, err := tx.CreateBucketIfNotExists(bucket); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &store{db, now}, nil
+}
+
+// byHandle returns a call, or nil.
+func (s *store) byHandle(handle string) (r *record, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		r, err = read(tx, []byte(handle))
+		return err
+	})
+	return r, err
+}
+
+// current returns the last call of that key, or nil.
+func (s *store) current(key string) (r *record, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		handle := tx.Bucket(bucketCurrent).Get([]byte(key))
+		if handle == nil {
+			return nil
+		}
+		r, err = read(tx, handle)
+		return err
+	})
+	return r, err
+}
+
+func read(tx *bbolt.Tx, handle []byte) (*record, error) {
+	text := tx.Bucket(bucketCalls).Get(handle)
+	if text == nil {
+		return nil, nil
+	}
+	r := new(record)
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("read call %s: %w", handle, err)
+	}
+	return r, nil
+}
+
+func write(tx *bbolt.Tx, r *record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write call %s: %w", r.Handle, err)
+	}
+	return tx.Bucket(bucketCalls).Put([]byte(r.Handle), text)
+}
+
+// add keeps a call about which nobody has been asked yet.
+func (s *store) add(r *record) error {
+	r.State, r.Created, r.Changed = asking, s.now(), s.now()
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		if err := tx.Bucket(bucketCurrent).Put([]byte(r.key()), []byte(r.Handle)); err != nil {
+			return err
+		}
+		return write(tx, r)
+	})
+}
+
+// move takes a call from the state and round in which it was read to another
+// state, as change makes it, and returns it as it is then. It fails with errMoved
+// where another was faster: of all who try, one succeeds.
+func (s *store) move(was *record, to state, change func(*record)) (r *record, err error) {
+	if !slices.Contains(follows[was.State], to) {
+		return nil, fmt.Errorf("a call does not go from %s to %s", was.State, to)
+	}
+	err = s.db.Update(func(tx *bbolt.Tx) error {
+		if r, err = read(tx, []byte(was.Handle)); err != nil {
+			return err
+		}
+		if r == nil || r.State != was.State || r.Rounds != was.Rounds {
+			return errMoved
+		}
+		r.State, r.Changed = to, s.now()
+		if change != nil {
+			change(r)
+		}
+		return write(tx, r)
+	})
+	return r, err
+}
+
+// all calls do with each call. It must not keep what it is given.
+func (s *store) all(do func(*record) error) error {
+	return s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketCalls).ForEach(func(handle, _ []byte) error {
+			r, err := read(tx, handle)
+			if err != nil {
+				return err
+			}
+			return do(r)
+		})
+	})
+}
+
+// forget removes the calls of those handles.
+func (s *store) forget(handles []string) error {
+	if len(handles) == 0 {
+		return nil
+	}
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		for _, handle := range handles {
+			r, err := read(tx, []byte(handle))
+			if err != nil {
+				return err
+			}
+			if r == nil {
+				continue
+			}
+			current := tx.Bucket(bucketCurrent)
+			if key := []byte(r.key()); string(current.Get(key)) == handle {
+				if err := current.Delete(key); err != nil {
+					return err
+				}
+			}
+			if err := tx.Bucket(bucketCalls).Delete([]byte(handle)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,174 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// taskStatus is a call as a task of the extension io.modelcontextprotocol/tasks
+// (SEP-2663).
+type taskStatus struct {
+	ResultType    string         `json:"resultType"` // task where it is made, else complete
+	TaskID        string         `json:"taskId"`
+	Status        string         `json:"status"`
+	StatusMessage string         `json:"statusMessage,omitzero"`
+	CreatedAt     time.Time      `json:"createdAt"`
+	LastUpdatedAt time.Time      `json:"lastUpdatedAt"`
+	TTL           int64          `json:"ttlMs"`
+	PollInterval  int64          `json:"pollIntervalMs"`
+	Result        jsontext.Value `json:"result,omitzero"`
+	Error         jsontext.Value `json:"error,omitzero"`
+}
+
+// pollInterval is how often a client should ask, in milliseconds.
+const pollInterval = 2000
+
+func (s *Service) status(r *record, kind string) (*taskStatus, error) {
+	t := &taskStatus{
+		ResultType: kind, TaskID: r.Handle, Status: "working", CreatedAt: r.Created.UTC(), LastUpdatedAt: r.Changed.UTC(),
+		TTL: max(0, r.Task.Task.ExpiresAt.Sub(r.Created).Milliseconds()), PollInterval: pollInterval,
+	}
+	switch r.State {
+	case waiting:
+		t.StatusMessage = "waits for a person's approval (task " + r.Task.Task.ID + ")"
+	case done:
+		response, err := wire.ParseReply(r.Response)
+		if err != nil {
+			return nil, err
+		}
+		t.Status, t.Result, t.Error = "completed", response.Result, response.Error
+		if response.Error != nil {
+			t.Status = "failed"
+		}
+	case unknown:
+		t.Status, t.Error = "failed", wire.Refuse(nil, wire.CodeInternal, "what came of the call is not known", enforce.Data{Reason: enforce.Unknown, Task: r.Task.Task.ID}).Error
+	case refused:
+		if t.Status = "cancelled"; r.Reason != enforce.ReasonWithdrawn {
+			no := ended(&enforce.Refusal{Code: enforce.DefaultDenial.Code, Data: enforce.Data{EvaluationID: r.Denial}}, r)
+			t.Status, t.Error = "failed", wire.Refuse(nil, no.Code, no.Message, no.Data).Error
+		}
+	}
+	return t, nil
+}
+
+// task answers a call with a task, which its client polls.
+func (s *Service) task(d *enforce.Denied, r *record) (*enforce.Verdict, error) {
+	return s.reply(d.Call, r, "task")
+}
+
+func (s *Service) reply(c *enforce.Call, r *record, kind string) (*enforce.Verdict, error) {
+	status, err := s.status(r, kind)
+	if err != nil {
+		return nil, err
+	}
+	result, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	return &enforce.Verdict{Answer: &wire.Message{ID: c.Message.ID, Result: result}, Status: 200}, nil
+}
+
+// Own answers what clients ask about the tasks of the gateway, and only that:
+// nil is for any other call. It is [enforce.Config.Own].
+func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) {
+	if !strings.HasPrefix(c.Message.Method, "tasks/") || !strings.HasPrefix(c.Params.TaskID, handlePrefix) || !c.Message.IsRequest() {
+		return nil, nil
+	}
+	r, err := s.store.byHandle(c.Params.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil || r.State == asking || !r.isOf(c.Caller) || r.Server != c.Server {
+		return nil, &enforce.Refusal{Code: wire.CodeParams, Status: 200, Message: "there is no such task", Data: enforce.Data{Reason: enforce.ReasonInvalidMessage}}
+	}
+	switch c.Message.Method {
+	case "tasks/get":
+		s.poll(ctx, r)
+		return s.reply(c, r, "complete")
+	case "tasks/cancel":
+		if r.State == waiting {
+			s.withdraw(ctx, r)
+		}
+	case "tasks/update": // nothing is asked that could be answered
+	default:
+		return nil, &enforce.Refusal{Code: wire.CodeMethod, Status: 404, Message: enforce.ErrUnknownMethod.Error(), Data: enforce.Data{Reason: enforce.ReasonUnknownMethod}}
+	}
+	return &enforce.Verdict{Answer: &wire.Message{ID: c.Message.ID, Result: jsontext.Value(`{"resultType":"complete"}`)}, Status: 200}, nil
+}
+
+// poll looks how a call stands that nobody waits for, and carries it out once it
+// is approved.
+func (s *Service) poll(ctx context.Context, r *record) {
+	switch approval, err := s.look(ctx, r); {
+	case errors.Is(err, client.ErrNotApproved):
+		s.refuse(ctx, r, enforce.ReasonNotApproved)
+	case approval != nil:
+		s.busy.Go(func() { s.carryOut(s.life, *r, approval) })
+	case err != nil:
+		s.cfg.Log.WarnContext(ctx, "how an approval stands", "task", r.Task.Task.ID, "error", err)
+	}
+}
+
+// carryOut carries out an approved call for nobody who waits, and keeps the
+// response.
+func (s *Service) carryOut(ctx context.Context, r record, approval *authzen.Approval) {
+	m := &wire.Message{ID: jsontext.Value(`"` + r.Handle + `"`), Method: r.Method}
+	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, RequestID: r.Handle}
+	if err := s.permitted(ctx, call, &r, &enforce.Question{Evaluation: r.Request}, approval); err != nil {
+		return // it is recorded, or can be tried again
+	}
+	var err error
+	if m.Params, err = r.unattended(); err != nil {
+		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
+		return
+	}
+	taken, err := s.store.move(&r, claimed, nil)
+	if err != nil {
+		return // another was faster
+	}
+	s.pending.give(r.owner())
+	to, event := done, enforce.Forwarded
+	response, err := s.cfg.Execute(ctx, r.Server, m)
+	if err != nil {
+		s.cfg.Log.WarnContext(ctx, "no answer of the server", "server", r.Server, "task", r.Task.Task.ID, "error", err)
+		to, event = unknown, enforce.Unknown
+	}
+	_, err = s.store.move(taken, to, func(r *record) {
+		if response != nil {
+			r.Response = response.Encode()
+		}
+	})
+	if err != nil {
+		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
+	}
+	s.record(ctx, &r, event, "")
+}
+
+// unattended returns the params of a call that the gateway makes itself: it can
+// be asked nothing.
+func (r *record) unattended() (jsontext.Value, error) {
+	members := map[string]jsontext.Value{}
+	if err := json.Unmarshal(r.Params, &members); err != nil {
+		return nil, err
+	}
+	meta, err := json.Marshal(map[string]any{
+		"io.modelcontextprotocol/protocolVersion":    r.Version,
+		"io.modelcontextprotocol/clientInfo":         map[string]string{"name": "mcp-gateway", "version": "1"},
+		"io.modelcontextprotocol/clientCapabilities": map[string]any{},
+	}, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	members["_meta"] = meta
+	return json.Marshal(members, json.Deterministic(true))
+}

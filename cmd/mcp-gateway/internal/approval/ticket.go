@@ -1,0 +1,122 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// A ticket is what a client gets back to, sealed, as the requestState of its
+// call (MCP 2026-07-28, "Multi Round-Trip Requests"): it is good for the same
+// call of the same caller, and for one round.
+type ticket struct {
+	Handle   string         `json:"handle"`
+	Tenant   string         `json:"tenant,omitzero"`
+	Type     string         `json:"type"`
+	ID       string         `json:"id"`
+	Digest   string         `json:"digest"`
+	Expires  time.Time      `json:"expires"`
+	Round    int            `json:"round,omitzero"`    // in which the server wanted to be called again; 0 before it was called
+	Upstream jsontext.Value `json:"upstream,omitzero"` // the server's own state, a string
+}
+
+const (
+	sealTicket  = "call"
+	inputPrefix = "gw."
+	inputName   = inputPrefix + "approval"
+)
+
+// open returns the ticket that a call came with, or nil. The state of a server
+// that the gateway has not sealed is not the gateway's to read.
+func (s *Service) open(d *enforce.Denied) (*ticket, error) {
+	if d.Params.RequestState == "" {
+		return nil, nil
+	}
+	t := new(ticket)
+	if err := s.cfg.Seal.Open(sealTicket, d.Params.RequestState, t); err != nil {
+		return nil, nil
+	}
+	if t.Tenant != d.Caller.Tenant || t.Type != d.Caller.Subject.Type || t.ID != d.Caller.Subject.ID || t.Digest != d.Digest || s.cfg.Now().After(t.Expires) {
+		return nil, &enforce.Refusal{
+			Code: wire.CodeParams, Status: 200, Message: "the requestState is that of another call, or has expired",
+			Data: enforce.Data{Reason: enforce.ReasonState, EvaluationID: d.Refusal.Data.EvaluationID},
+		}
+	}
+	return t, nil
+}
+
+// seal makes a ticket for a call.
+func (s *Service) seal(r *record, upstream jsontext.Value) (string, error) {
+	return s.cfg.Seal.Seal(sealTicket, &ticket{
+		Handle: r.Handle, Tenant: r.Tenant, Type: r.Subject.Type, ID: r.Subject.ID, Digest: r.Digest,
+		Expires: r.Task.Task.ExpiresAt, Round: r.Rounds, Upstream: upstream,
+	})
+}
+
+// answered reports whether the client's answer to what the gateway asked was one
+// of those actions.
+func answered(p *wire.Params, actions ...string) bool {
+	var responses map[string]struct {
+		Action string `json:"action"`
+	}
+	if p.InputResponses == nil || json.Unmarshal(p.InputResponses, &responses) != nil {
+		return false
+	}
+	for _, action := range actions {
+		if responses[inputName].Action == action {
+			return true
+		}
+	}
+	return false
+}
+
+// again returns the response of a server that wants to be called again, under a
+// ticket by which the approval goes on to cover the call; nil for any other.
+func (s *Service) again(ctx context.Context, r *record, response *wire.Message) *wire.Message {
+	members := map[string]jsontext.Value{}
+	if response.Result == nil || json.Unmarshal(response.Result, &members) != nil || string(members["resultType"]) != `"input_required"` {
+		return nil
+	}
+	moved, err := s.store.move(r, waiting, func(r *record) { r.Rounds++ })
+	if err != nil {
+		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
+		return nil
+	}
+	s.pending.add(r.owner())
+	sealed, err := s.seal(moved, members["requestState"])
+	if err != nil {
+		return nil
+	}
+	if members["requestState"], err = json.Marshal(sealed); err != nil {
+		return nil
+	}
+	result, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return nil
+	}
+	return &wire.Message{ID: response.ID, Result: result}
+}
+
+// carryOn goes on with a call that the server wanted to be called again for.
+func (s *Service) carryOn(ctx context.Context, d *enforce.Denied, t *ticket) (*enforce.Verdict, error) {
+	r, err := s.store.byHandle(t.Handle)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil || r.State != waiting || r.Rounds != t.Round {
+		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval has been used")
+	}
+	approval, err := s.cfg.PDP.Look(ctx, r.Tenant, r.Task, 0)
+	if approval == nil {
+		return nil, s.explain(ctx, d, errors.Join(errNoApproval, err))
+	}
+	return s.resume(ctx, d, r, approval, t)
+}
+
+var errNoApproval = errors.New("the approval is no more")

@@ -1,0 +1,335 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "write the wanted output of testdata/script/*.txtar")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"mcp-gateway": main,
+		"desk":        desk,
+		"call":        call,
+		"converse":    converse,
+		"configure":   configure,
+	})
+}
+
+// hurry keeps programs with a race detector from waiting a second at their end.
+const hurry = "atexit_sleep_ms=0"
+
+// policyService builds the PDP once, and returns the directory that it is in.
+var policyService = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "mcp-gateway-")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "policy-service"), "../policy-service").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build policy-service: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// TestScripts runs the scripts of testdata/script, which drive the gateway, the
+// PDP and a server of the Go SDK as a shell would. They have these commands
+// beside those of testscript:
+//
+//	start NAME program …  run a program in the background until it says where it
+//	                      listens; sets NAME to its URL, NAME_HOST to HOST:PORT and,
+//	                      where it has an admin listener, ADMIN
+//	end NAME [kill]       end it; what it wrote to standard error is stderr
+//	poll N TEXT exec …    run a program, up to N times, until it prints the text
+//	capture NAME REGEXP   set NAME to the submatch in stdout
+//	exec call URL FILE    send the message in FILE, with $NAME filled in, as a client
+//	                      of its version does, and print status and messages
+//	exec configure FILE   fill in $NAME in FILE
+//	exec converse … -- …  play the client in the file to the program behind --
+//
+// Desk is an MCP server with the tools read and write, which notes in the file
+// DESK what it writes.
+func TestScripts(t *testing.T) {
+	dir, err := policyService()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		Deadline:            time.Now().Add(2 * time.Minute),
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", hurry)
+			env.Setenv("PATH", dir+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("DESK", filepath.Join(env.WorkDir, "desk"))
+			env.Values[processesKey{}] = processes{}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"start": start, "end": end, "capture": capture, "poll": poll,
+		},
+	})
+}
+
+// A process is one that a script has started.
+type process struct {
+	command *exec.Cmd
+	stderr  bytes.Buffer  // whole when ended is closed
+	ended   chan struct{} // closed when it has closed its standard error
+}
+
+type (
+	processesKey struct{}
+	processes    map[string]*process
+)
+
+var listening = regexp.MustCompile(`^listening on (\S+)(?: \(admin (\S+)\))?\n$`)
+
+func start(ts *testscript.TestScript, _ bool, args []string) {
+	name := args[0]
+	program := args[1]
+	if !filepath.IsAbs(program) {
+		for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(os.PathListSeparator)) {
+			if _, err := os.Stat(filepath.Join(dir, program)); err == nil {
+				program = filepath.Join(dir, program)
+				break
+			}
+		}
+	}
+	p := &process{command: exec.Command(program, args[2:]...), ended: make(chan struct{})}
+	p.command.Dir = ts.MkAbs(".")
+	for _, variable := range []string{"PATH", "HOME", "TMPDIR", "GORACE", "DESK", "MCP_GATEWAY_SUBJECT", "TESTSCRIPT_COMMAND", "GOCOVERDIR"} {
+		p.command.Env = append(p.command.Env, variable+"="+ts.Getenv(variable))
+	}
+	stderr, err := p.command.StderrPipe()
+	ts.Check(err)
+	ts.Check(p.command.Start())
+	ts.Defer(func() { _ = p.command.Process.Kill() }) // it has ended, but where the script fails
+	ready := make(chan []string, 1)
+	go p.read(stderr, ready)
+	ts.Value(processesKey{}).(processes)[name] = p
+	select {
+	case urls := <-ready:
+		ts.Setenv(name, urls[1])
+		ts.Setenv(name+"_HOST", strings.TrimPrefix(urls[1], "http://"))
+		if urls[2] != "" {
+			ts.Setenv("ADMIN", urls[2])
+		}
+	case <-p.ended:
+		ts.Fatalf("%s has ended:\n%s", args[1], &p.stderr)
+	case <-time.After(time.Minute):
+		ts.Fatalf("%s does not say that it listens", args[1])
+	}
+}
+
+// read keeps what the process writes, and tells its URLs once it has them.
+func (p *process) read(stderr io.Reader, ready chan<- []string) {
+	defer close(p.ended)
+	lines := bufio.NewReader(stderr)
+	for {
+		line, err := lines.ReadString('\n')
+		p.stderr.WriteString(line)
+		if urls := listening.FindStringSubmatch(line); urls != nil {
+			ready <- urls
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func end(ts *testscript.TestScript, _ bool, args []string) {
+	p := ts.Value(processesKey{}).(processes)[args[0]]
+	signal := os.Signal(syscall.SIGTERM)
+	if len(args) > 1 {
+		signal = os.Kill
+	}
+	ts.Check(p.command.Process.Signal(signal))
+	select {
+	case <-p.ended:
+	case <-time.After(time.Minute):
+		ts.Fatalf("%s does not end", args[0])
+	}
+	_ = p.command.Wait() // the exit code says it
+	ts.Logf("[%s]\n%s", args[0], &p.stderr)
+	fmt.Fprint(ts.Stderr(), &p.stderr)
+	if len(args) == 1 && !p.command.ProcessState.Success() {
+		ts.Fatalf("%s has ended with %v", args[0], p.command.ProcessState)
+	}
+}
+
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	found := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if found == nil {
+		ts.Fatalf("no match for %s in stdout", args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}
+
+func poll(ts *testscript.TestScript, _ bool, args []string) {
+	tries, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for range tries {
+		ts.Check(ts.Exec(args[3], args[4:]...))
+		if strings.Contains(ts.ReadFile("stdout"), args[1]) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // another process has to go on
+	}
+	ts.Fatalf("it does not print %s", args[1])
+}
+
+type note struct {
+	Text string `json:"text"`
+}
+
+// desk is a program that is an MCP server, on HTTP or, with the argument stdio,
+// on standard input and output.
+func desk() {
+	title := "writes a note"
+	if len(os.Args) > 2 {
+		title = os.Args[2]
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: "desk", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "reads a note"}, func(context.Context, *mcp.CallToolRequest, note) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "nothing is written"}}}, nil, nil
+	})
+	mcp.AddTool(server, &mcp.Tool{Name: "write", Description: title}, func(_ context.Context, _ *mcp.CallToolRequest, in note) (*mcp.CallToolResult, any, error) {
+		file, err := os.OpenFile(os.Getenv("DESK"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer file.Close()
+		_, err = fmt.Fprintln(file, in.Text)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "written: " + in.Text}}}, nil, err
+	})
+	if len(os.Args) > 1 && os.Args[1] == "stdio" {
+		check(server.Run(context.Background(), &mcp.StdioTransport{}))
+		return
+	}
+	address := "127.0.0.1:0"
+	if len(os.Args) > 1 {
+		address = os.Args[1]
+	}
+	listener, err := net.Listen("tcp", address)
+	check(err)
+	fmt.Fprintf(os.Stderr, "listening on http://%s\n", listener.Addr())
+	check(http.Serve(listener, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})))
+}
+
+// call is a program that sends a message as a stateless client does, and prints
+// the status and what comes back.
+func call() {
+	text, err := os.ReadFile(os.Args[2])
+	check(err)
+	body := strings.TrimSpace(os.ExpandEnv(string(text)))
+	body = strings.Replace(body, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"call","version":"1"},"io.modelcontextprotocol/clientCapabilities":`+capabilities()+`},`, 1)
+	request, err := http.NewRequest(http.MethodPost, os.Args[1], strings.NewReader(body))
+	check(err)
+	request.Header = http.Header{
+		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2026-07-28"},
+		"Mcp-Method": {field(body, "method")},
+	}
+	if name := field(body, "name"); strings.Contains(body, "tools/call") {
+		request.Header.Set("Mcp-Name", name)
+	}
+	response, err := http.DefaultClient.Do(request)
+	check(err)
+	fmt.Println(response.Status)
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if line := strings.TrimPrefix(lines.Text(), "data: "); strings.HasPrefix(line, "{") {
+			fmt.Println(line)
+		}
+	}
+	check(lines.Err())
+}
+
+// configure is a program that fills in the variables of a file.
+func configure() {
+	text, err := os.ReadFile(os.Args[1])
+	check(err)
+	check(os.WriteFile(os.Args[1], []byte(os.ExpandEnv(string(text))), 0o600))
+}
+
+// capabilities are what the client can do, of the third argument.
+func capabilities() string {
+	if len(os.Args) > 3 {
+		return os.Args[3]
+	}
+	return "{}"
+}
+
+// field returns the last member of that name that is a string.
+func field(body, name string) string {
+	found := regexp.MustCompile(`"`+name+`":"([^"]*)"`).FindAllStringSubmatch(body, -1)
+	if len(found) == 0 {
+		return ""
+	}
+	return found[len(found)-1][1]
+}
+
+// converse is a program that plays the lines of a file to the program behind --,
+// one as soon as the one before is answered, and prints the answers.
+func converse() {
+	text, err := os.ReadFile(os.Args[1])
+	check(err)
+	server := exec.Command(os.Args[3], os.Args[4:]...)
+	server.Stderr = os.Stderr
+	in, err := server.StdinPipe()
+	check(err)
+	out, err := server.StdoutPipe()
+	check(err)
+	check(server.Start())
+	answers := bufio.NewScanner(out)
+	answers.Buffer(nil, 1<<20)
+	for line := range strings.Lines(os.ExpandEnv(string(text))) {
+		_, err := io.WriteString(in, line)
+		check(err)
+		if !strings.Contains(line, `"id":`) {
+			continue
+		}
+		if !answers.Scan() {
+			break
+		}
+		fmt.Println(answers.Text())
+	}
+	check(in.Close())
+	for answers.Scan() {
+		fmt.Println(answers.Text())
+	}
+	if err := server.Wait(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(server.ProcessState.ExitCode())
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
