@@ -48,8 +48,9 @@ var walls = []wall{
 		"pdp", "pdp/client",
 	}, "a command may use all there is"},
 	{"cmd/mcp-gateway", 5, []string{
-		"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/wire",
-		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal",
+		"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
+		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
+		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/wire",
 	}, "it joins its rooms, and is a PEP like any other: what a PDP is made of it does not see"},
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"cmd/mcp-gateway/internal/wire", 5, nil, "what a message is does not depend on who may send it"},

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -15,7 +17,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
-	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
 )
 
 // A config is what the file of --config says. docs/mcp-gateway.md explains each
@@ -24,6 +26,7 @@ type config struct {
 	Listen  string   `yaml:"listen"`
 	TLSCert string   `yaml:"tls_cert"`
 	TLSKey  string   `yaml:"tls_key"`
+	TLSCA   string   `yaml:"tls_client_ca"`
 	Hosts   []string `yaml:"hosts"`
 	Origins []string `yaml:"origins"`
 	State   string   `yaml:"state"`
@@ -35,6 +38,7 @@ type config struct {
 	Denial   denialConfig   `yaml:"denial"`
 	Approval approvalConfig `yaml:"approval"`
 	Identity identityConfig `yaml:"identity"`
+	Catalog  catalogConfig  `yaml:"catalog"`
 	MaxBody  int64          `yaml:"max_body"`
 	MaxReply int64          `yaml:"max_reply"`
 	Servers  []serverConfig `yaml:"servers"`
@@ -64,13 +68,15 @@ type denialConfig struct {
 }
 
 type identityConfig struct {
-	Subject subjectConfig `yaml:"subject"`
-	Tenant  string        `yaml:"tenant"`
+	identity.Config `yaml:",inline"`
+	// Local is who connects from this host without a credential.
+	Local *identity.Process `yaml:"local"`
 }
 
-type subjectConfig struct {
-	Type string `yaml:"type"`
-	ID   string `yaml:"id"`
+type catalogConfig struct {
+	Accepted bool     `yaml:"accepted_only"`
+	Refresh  duration `yaml:"refresh"`
+	TTL      duration `yaml:"ttl"`
 }
 
 type serverConfig struct {
@@ -95,10 +101,11 @@ func (d *duration) UnmarshalText(text []byte) error {
 // defaults of a configuration.
 func newConfig() *config {
 	return &config{
-		Listen: "127.0.0.1:8090",
-		State:  "mcp-gateway-state",
-		PDP:    pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
-		Denial: denialConfig{Code: enforce.DefaultDenial.Code, OlderCode: enforce.DefaultDenial.OlderCode, HTTPStatus: enforce.DefaultDenial.Status},
+		Listen:  "127.0.0.1:8090",
+		State:   "mcp-gateway-state",
+		PDP:     pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
+		Denial:  denialConfig{Code: enforce.DefaultDenial.Code, OlderCode: enforce.DefaultDenial.OlderCode, HTTPStatus: enforce.DefaultDenial.Status},
+		Catalog: catalogConfig{Refresh: duration(time.Minute), TTL: duration(10 * time.Second)},
 		Approval: approvalConfig{
 			Hold: duration(30 * time.Second), Wait: duration(10 * time.Minute), Refused: duration(15 * time.Minute),
 			PerCaller: 20, Pending: 1000,
@@ -143,19 +150,22 @@ func (c *config) check() error {
 	if c.Approval.Hold < 0 || c.Approval.Wait < 0 || c.Approval.Refused < 0 || c.Approval.PerCaller < 0 || c.Approval.Pending < 0 {
 		fault("approval: hold, wait, refused, pending_per_caller and pending are not negative")
 	}
-	if (c.Identity.Subject.Type == "") != (c.Identity.Subject.ID == "") {
-		fault("identity.subject: it has a type and an id")
+	if c.Identity.Local != nil && c.Identity.Local.ID == "" {
+		fault("identity.local: it has an id")
 	}
-	if c.Identity.Subject.ID == "" {
-		fault("identity: nothing says who callers are")
+	if c.Identity.MTLS != nil && c.TLSCA == "" {
+		fault("identity.mtls: tls_client_ca is whose certificates are taken")
+	}
+	if c.Catalog.Refresh < 0 || c.Catalog.TTL < 0 {
+		fault("catalog: refresh and ttl are not negative")
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		fault("tls_cert and tls_key go together")
 	}
 	if host, _, err := net.SplitHostPort(c.Listen); err != nil {
 		fault("listen: %w", err)
-	} else if !isLoopback(host) && !c.Insecure && (c.TLSCert == "" || c.Identity.Subject.ID != "") {
-		fault("listen: other hosts can reach %s: it needs tls_cert, tls_key and callers who say who they are, or insecure: true", c.Listen)
+	} else if !isLoopback(host) && !c.Insecure && (c.TLSCert == "" || c.Identity.Local != nil) {
+		fault("listen: other hosts can reach %s: it needs tls_cert, tls_key and no identity.local, or insecure: true", c.Listen)
 	}
 	names, paths := map[string]bool{}, map[string]bool{}
 	for i, s := range c.Servers {
@@ -188,6 +198,22 @@ func isURL(text string) bool {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// tls says whose certificates clients may have.
+func (c *config) tls() (*tls.Config, error) {
+	if c.TLSCA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(c.TLSCA)
+	if err != nil {
+		return nil, fmt.Errorf("tls_client_ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("tls_client_ca: %s holds no certificate", c.TLSCA)
+	}
+	return &tls.Config{ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12}, nil
 }
 
 // path is where the server's endpoint is.
@@ -228,13 +254,4 @@ func readSecret(file string) (string, error) {
 		return "", fmt.Errorf("secret: %s does not hold one line", file)
 	}
 	return secret, nil
-}
-
-// caller is who all callers are where the configuration says so.
-func (c *identityConfig) caller() *enforce.Caller {
-	return &enforce.Caller{
-		Subject: authzen.Subject{Type: c.Subject.Type, ID: c.Subject.ID},
-		Claims:  map[string]any{"sub": c.Subject.ID},
-		Tenant:  c.Tenant,
-	}
 }

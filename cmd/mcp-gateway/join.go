@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,98 +12,118 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 )
 
-// A gateway is what serve and stdio have in common. It is joined here and
-// nowhere else.
+// catalogFile is the catalog in the state directory.
+const catalogFile = "catalog.db"
+
+// A gateway is what serve and stdio have in common. Its parts are joined here
+// and nowhere else.
 type gateway struct {
 	cfg       *config
-	gate      *enforce.Gate
-	approvals *approval.Service
-	seal      *seal.Key
 	log       *slog.Logger
+	seal      *seal.Key
+	mapper    *mapper
+	callers   *callers
+	tools     *tools
+	trail     *audit.Trail
+	approvals *approval.Service
+	gate      *enforce.Gate
 	// execute carries out a call at a server, by its name.
 	execute map[string]func(context.Context, *wire.Message) (*wire.Message, error)
 }
 
-func join(cfg *config, log *slog.Logger) (*gateway, error) {
+// join opens what is kept in the state directory. The caller closes the gateway.
+func join(cfg *config, log *slog.Logger) (g *gateway, err error) {
+	g = &gateway{cfg: cfg, log: log, execute: make(map[string]func(context.Context, *wire.Message) (*wire.Message, error))}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.close())
+		}
+	}()
 	key, err := readSecret(cfg.PDP.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("pdp: %w", err)
+		return g, fmt.Errorf("pdp: %w", err)
+	}
+	if g.mapper, err = newMapper(cfg); err != nil {
+		return g, err
+	}
+	if g.callers, err = newCallers(&cfg.Identity); err != nil {
+		return g, err
 	}
 	if err := os.MkdirAll(cfg.State, 0o700); err != nil {
-		return nil, fmt.Errorf("state: %w", err)
+		return g, fmt.Errorf("state: %w", err)
 	}
-	g := &gateway{cfg: cfg, log: log, execute: make(map[string]func(context.Context, *wire.Message) (*wire.Message, error))}
 	if g.seal, err = openKey(filepath.Join(cfg.State, "seal.key")); err != nil {
-		return nil, fmt.Errorf("state: %w", err)
+		return g, fmt.Errorf("state: %w", err)
 	}
-	mapper, err := newMapper(cfg)
-	if err != nil {
-		return nil, err
+	if g.trail, err = audit.Open(filepath.Join(cfg.State, "audit"), audit.Config{}); err != nil {
+		return g, err
+	}
+	for _, r := range g.trail.Unknown() {
+		log.Warn("what came of a call is not known", "server", r.Server, "method", r.Method, "tool", r.Tool, "subject", r.Subject, "decisions", r.Decisions)
 	}
 	decides := enforce.NewPDP(enforce.PDPConfig{
 		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Bearer: key},
 		Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
 		OnBreak: func(state string) { log.Warn("circuit breaker of the PDP", "state", state) },
 	})
+	return g, g.decide(decides)
+}
+
+// decide joins what asks the PDP.
+func (g *gateway) decide(pdp *enforce.PDP) (err error) {
+	cfg := g.cfg
+	pins, err := catalog.Open(catalog.Config{
+		Path: filepath.Join(cfg.State, catalogFile), Accepted: cfg.Catalog.Accepted,
+		Superseded: func(c catalog.Change) {
+			g.log.Warn("the definition of a tool has changed: it is not called until it is accepted", "server", c.Server, "tool", c.Tool, "was", c.Was, "is", c.Is)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	g.tools = &tools{Catalog: pins, mapper: g.mapper, pdp: pdp, refresh: time.Duration(cfg.Catalog.Refresh), ttl: time.Duration(cfg.Catalog.TTL), read: make(map[string]time.Time)}
 	g.gate = enforce.New(enforce.Config{
-		PDP: decides, Map: mapper, Record: g.record, Log: log,
+		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.tools.filter, Trail: &trail{g.trail, g.log}, Log: g.log,
 		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
 			return g.approvals.Suspend(ctx, d)
 		},
 		Own:    func(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) { return g.approvals.Own(ctx, c) },
 		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus},
 	})
+	g.tools.gate = g.gate
 	g.approvals, err = approval.Open(approval.Config{
-		File: filepath.Join(cfg.State, "approvals.db"), PDP: decides, Seal: g.seal, Permitted: g.gate.Permitted, Record: g.record, Log: log,
+		File: filepath.Join(cfg.State, "approvals.db"), PDP: pdp, Seal: g.seal, Permitted: g.gate.Permitted, Trail: &trail{g.trail, g.log}, Log: g.log,
+		Definition: g.tools.digest,
 		Execute: func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {
 			return g.execute[server](ctx, m)
 		},
 		Page: cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
 		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending,
 	})
-	return g, err
+	return err
 }
 
-// newMapper joins what maps the calls to all servers.
-func newMapper(cfg *config) (func(*enforce.Call) (*enforce.Question, error), error) {
-	upstreams := make(map[string]coaz.Upstream)
-	for _, s := range cfg.Servers {
-		s.Resource = cmp.Or(s.Resource, s.Name)
-		upstreams[s.Name] = s.Upstream
+// close closes what join has opened.
+func (g *gateway) close() error {
+	var errs []error
+	if g.approvals != nil {
+		errs = append(errs, g.approvals.Close())
 	}
-	mapper, err := coaz.New(upstreams)
-	if err != nil {
-		return nil, err
+	if g.tools != nil {
+		errs = append(errs, g.tools.Close())
 	}
-	return func(c *enforce.Call) (*enforce.Question, error) {
-		q, err := mapper.Map(coaz.Call{
-			Method: c.Message.Method, Params: c.Message.Params, Notification: !c.Message.IsRequest(),
-			Claims: c.Caller.Claims, Server: c.Server,
-		})
-		var unmapped *coaz.MappingError
-		switch {
-		case errors.Is(err, coaz.ErrUnknownMethod):
-			return nil, enforce.ErrUnknownMethod
-		case errors.As(err, &unmapped):
-			return nil, fmt.Errorf("%w: %s", enforce.ErrMapping, unmapped.Reason)
-		case err != nil:
-			return nil, enforce.ErrMapping
-		}
-		return &enforce.Question{Pass: q.PassThrough, Evaluation: q.Evaluation, Evaluations: q.Evaluations, Older: q.Dialect.Older()}, nil
-	}, nil
-}
-
-// record writes what became of a call to the program's log.
-func (g *gateway) record(ctx context.Context, o *enforce.Outcome) {
-	g.log.InfoContext(ctx, o.Event, "server", o.Call.Server, "method", o.Call.Message.Method, "caller", o.Call.Caller.Subject.ID,
-		"request_id", o.Call.RequestID, "evaluation_id", o.EvaluationID, "reason", o.Reason, "call_digest", o.Digest, "task", o.Task)
+	if g.trail != nil {
+		errs = append(errs, g.trail.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // openKey reads the key that seals what clients are given, and makes it at the
@@ -120,4 +139,45 @@ func openKey(file string) (*seal.Key, error) {
 		return nil, err
 	}
 	return seal.New(secret)
+}
+
+// A trail keeps what becomes of calls in the audit trail.
+type trail struct {
+	*audit.Trail
+	log *slog.Logger
+}
+
+// Intend is that of [enforce.Trail].
+func (t *trail) Intend(e *enforce.Entry) (func(how string), error) {
+	intent, err := t.Trail.Intent(kept(e))
+	if err != nil {
+		return nil, err
+	}
+	return func(how string) {
+		if err := t.Trail.Done(intent, audit.Outcome(how), ""); err != nil {
+			t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
+		}
+	}, nil
+}
+
+// Refuse is that of [enforce.Trail].
+func (t *trail) Refuse(e *enforce.Entry, reason string) {
+	if err := t.Trail.Refused(kept(e), reason); err != nil {
+		t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
+	}
+}
+
+// kept is what the audit trail keeps of a call.
+func kept(e *enforce.Entry) audit.Call {
+	target, _ := e.Call.Params.Target(e.Call.Message.Method)
+	agent, _ := e.Call.Caller.Claims["client_id"].(string)
+	c := audit.Call{
+		Server: e.Call.Server, Method: e.Call.Message.Method, Tool: target,
+		Subject: e.Call.Caller.Subject.Type + "::" + e.Call.Caller.Subject.ID, Agent: agent, Tenant: e.Call.Caller.Tenant,
+		Decisions: e.Decisions, TraceID: e.Call.TraceID(), ArgsDigest: e.Digest, Task: e.Task, Approval: e.Approval,
+	}
+	if e.Call.Tool != nil {
+		c.Definition = e.Call.Tool.Digest
+	}
+	return c
 }

@@ -35,6 +35,7 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Serve MCP over HTTP, one endpoint for each server of the configuration."`
 	Stdio   stdioCmd   `cmd:"" help:"Run a server and stand between it and a client on standard input and output."`
 	Check   checkCmd   `cmd:"" help:"Check a configuration and report every fault at once."`
+	Pins    pinsCmd    `cmd:"" help:"See which definitions of tools are pinned, and accept those that have changed."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

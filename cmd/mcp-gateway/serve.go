@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 )
 
@@ -48,7 +47,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(g.serve(ctx), g.approvals.Close())
+	return errors.Join(g.serve(ctx), g.close())
 }
 
 // serve answers clients until ctx ends.
@@ -69,6 +68,9 @@ func (g *gateway) serve(ctx context.Context) error {
 	go g.approvals.Run(ctx)
 	ended := make(chan error, 1)
 	scheme := "http"
+	if server.TLSConfig, err = g.cfg.tls(); err != nil {
+		return err
+	}
 	if g.cfg.TLSCert != "" {
 		scheme = "https"
 		go func() { ended <- server.ServeTLS(listener, g.cfg.TLSCert, g.cfg.TLSKey) }()
@@ -104,12 +106,15 @@ func (g *gateway) routes(address string) (http.Handler, error) {
 		}
 		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
-			Identify: func(*http.Request) (*enforce.Caller, error) { return g.cfg.Identity.caller(), nil },
-			Hosts:    hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
+			Identify: g.callers.identify, Refuse: g.callers.refuse,
+			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})
 		routes.Handle(s.path(), endpoint)
 		g.execute[s.Name] = endpoint.Execute
+	}
+	if g.callers.Verifier != nil && g.callers.MetadataPath() != "" {
+		routes.HandleFunc(g.callers.MetadataPath(), g.callers.ServeMetadata)
 	}
 	return routes, nil
 }
@@ -140,7 +145,9 @@ func (c *checkCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	if _, err := newMapper(cfg); err != nil {
+	_, mapping := newMapper(cfg)
+	_, identity := newCallers(&cfg.Identity)
+	if err := errors.Join(mapping, identity); err != nil {
 		return err
 	}
 	for _, s := range cfg.Servers {

@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -141,16 +142,21 @@ func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, appr
 	if err != nil {
 		return nil, err
 	}
-	taken, err := s.store.move(r, claimed, nil)
+	taken, end, err := s.claim(r, approval)
 	if errors.Is(err, errMoved) {
 		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval has been used")
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.pending.give(r.owner())
-	taken.Denial = r.Denial
-	return &enforce.Verdict{Forward: m, Settle: s.settle(taken)}, nil
+	return &enforce.Verdict{Forward: m, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
+		end(enforce.End(d.Call, response))
+		if again := s.again(ctx, taken, response); again != nil {
+			return again
+		}
+		s.settle(ctx, taken, response, nil)
+		return response
+	}}, nil
 }
 
 // permitted asks the policies about the call again, with the approval. A call
@@ -189,20 +195,29 @@ func (s *Service) permitted(ctx context.Context, c *enforce.Call, r *record, q *
 	return denied
 }
 
-// settle says what came of a call that was claimed.
-func (s *Service) settle(r *record) func(context.Context, *wire.Message) *wire.Message {
-	return func(ctx context.Context, response *wire.Message) *wire.Message {
-		to, event := done, enforce.Forwarded
-		if response == nil {
-			to, event = unknown, enforce.Unknown
-		} else if again := s.again(ctx, r, response); again != nil {
-			s.record(ctx, r, event, "")
-			return again
-		}
-		if _, err := s.store.move(r, to, nil); err != nil {
-			s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
-		}
-		s.record(ctx, r, event, "")
-		return response
+// claim takes a call to be carried out, and keeps that it will be. Of all who
+// try, one succeeds; the others get errMoved.
+func (s *Service) claim(r *record, approval *authzen.Approval) (*record, func(how string), error) {
+	taken, err := s.store.move(r, claimed, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.pending.give(r.owner())
+	end, err := s.cfg.Trail.Intend(r.entry(approval.ID))
+	if err != nil {
+		_, lost := s.store.move(taken, unknown, nil)
+		return nil, nil, errors.Join(fmt.Errorf("keep the call: %w", err), lost)
+	}
+	return taken, end, nil
+}
+
+// settle says that a call that was claimed has ended.
+func (s *Service) settle(ctx context.Context, r *record, response *wire.Message, change func(*record)) {
+	to := done
+	if response == nil {
+		to = unknown
+	}
+	if _, err := s.store.move(r, to, change); err != nil {
+		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
 	}
 }

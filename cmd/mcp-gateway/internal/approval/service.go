@@ -44,7 +44,7 @@ type Config struct {
 	Hold, Wait, Refused time.Duration
 	// PerCaller and Limit bound the calls that wait.
 	PerCaller, Limit int
-	Record           func(context.Context, *enforce.Outcome)
+	Trail            enforce.Trail    // nil is enforce.Untold
 	Now              func() time.Time // nil is time.Now
 	Log              *slog.Logger
 }
@@ -66,6 +66,9 @@ type Service struct {
 func Open(cfg Config) (*Service, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Trail == nil {
+		cfg.Trail = enforce.Untold{}
 	}
 	opened, err := openStore(cfg.File, cfg.Now)
 	if err != nil {
@@ -106,7 +109,6 @@ func (s *Service) recover() error {
 		if _, err := s.store.move(&r, unknown, nil); err != nil {
 			return err
 		}
-		s.record(s.life, &r, enforce.Unknown, "")
 	}
 	return nil
 }
@@ -239,7 +241,7 @@ func (s *Service) ask(ctx context.Context, r *record) error {
 		return fmt.Errorf("keep the task: %w", err)
 	}
 	*r = *asked
-	s.record(ctx, r, enforce.Suspended, enforce.ReasonPending)
+	s.cfg.Trail.Refuse(r.entry(""), enforce.ReasonPending)
 	return nil
 }
 
@@ -357,7 +359,7 @@ func (s *Service) refuse(ctx context.Context, r *record, reason string) {
 	}
 	*r = *ended
 	s.pending.give(r.owner())
-	s.record(ctx, r, enforce.Refused, reason)
+	s.cfg.Trail.Refuse(r.entry(""), reason)
 }
 
 // withdraw ends a call that its caller no longer wants.
@@ -369,17 +371,14 @@ func (s *Service) withdraw(ctx context.Context, r *record) {
 	s.refuse(ctx, r, enforce.ReasonWithdrawn)
 }
 
-func (s *Service) record(ctx context.Context, r *record, event, reason string) {
-	if s.cfg.Record == nil {
-		return
+// entry is what is kept of the call.
+func (r *record) entry(approval string) *enforce.Entry {
+	call := &enforce.Call{
+		Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, RequestID: r.Handle,
+		Message: &wire.Message{ID: jsontext.Value(`""`), Method: r.Method, Params: r.Params}, Params: &wire.Params{Name: r.Name, URI: r.Name},
+		Tool: &enforce.Tool{Digest: r.Definition},
 	}
-	s.cfg.Record(ctx, &enforce.Outcome{
-		Call: &enforce.Call{
-			Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant},
-			Message: &wire.Message{Method: r.Method, Params: r.Params}, Params: &wire.Params{Name: r.Name}, RequestID: r.Handle,
-		},
-		Event: event, Reason: reason, EvaluationID: r.Denial, Digest: r.Digest, Task: r.Task.Task.ID,
-	})
+	return &enforce.Entry{Call: call, Decisions: enforce.Decisions(r.Denial), Digest: r.Digest, Task: r.Task.Task.ID, Approval: approval}
 }
 
 // refusal is another reason for what was refused already.

@@ -132,26 +132,26 @@ func (s *Service) carryOut(ctx context.Context, r record, approval *authzen.Appr
 		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
 		return
 	}
-	taken, err := s.store.move(&r, claimed, nil)
-	if err != nil {
+	taken, end, err := s.claim(&r, approval)
+	if errors.Is(err, errMoved) {
 		return // another was faster
 	}
-	s.pending.give(r.owner())
-	to, event := done, enforce.Forwarded
+	if err != nil {
+		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
+		return
+	}
 	response, err := s.cfg.Execute(ctx, r.Server, m)
 	if err != nil {
 		s.cfg.Log.WarnContext(ctx, "no answer of the server", "server", r.Server, "task", r.Task.Task.ID, "error", err)
-		to, event = unknown, enforce.Unknown
+		response = nil
 	}
-	_, err = s.store.move(taken, to, func(r *record) {
+	call.Message = m
+	end(enforce.End(call, response))
+	s.settle(ctx, taken, response, func(r *record) {
 		if response != nil {
 			r.Response = response.Encode()
 		}
 	})
-	if err != nil {
-		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
-	}
-	s.record(ctx, &r, event, "")
 }
 
 // unattended returns the params of a call that the gateway makes itself: it can
@@ -161,11 +161,7 @@ func (r *record) unattended() (jsontext.Value, error) {
 	if err := json.Unmarshal(r.Params, &members); err != nil {
 		return nil, err
 	}
-	meta, err := json.Marshal(map[string]any{
-		"io.modelcontextprotocol/protocolVersion":    r.Version,
-		"io.modelcontextprotocol/clientInfo":         map[string]string{"name": "mcp-gateway", "version": "1"},
-		"io.modelcontextprotocol/clientCapabilities": map[string]any{},
-	}, json.Deterministic(true))
+	meta, err := json.Marshal(wire.OwnMeta(r.Version), json.Deterministic(true))
 	if err != nil {
 		return nil, err
 	}

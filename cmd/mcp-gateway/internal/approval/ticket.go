@@ -80,7 +80,7 @@ func answered(p *wire.Params, actions ...string) bool {
 // ticket by which the approval goes on to cover the call; nil for any other.
 func (s *Service) again(ctx context.Context, r *record, response *wire.Message) *wire.Message {
 	members := map[string]jsontext.Value{}
-	if response.Result == nil || json.Unmarshal(response.Result, &members) != nil || string(members["resultType"]) != `"input_required"` {
+	if response == nil || response.Result == nil || json.Unmarshal(response.Result, &members) != nil || string(members["resultType"]) != `"input_required"` {
 		return nil
 	}
 	moved, err := s.store.move(r, waiting, func(r *record) { r.Rounds++ })

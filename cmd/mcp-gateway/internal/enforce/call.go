@@ -2,6 +2,9 @@ package enforce
 
 import (
 	"context"
+	"regexp"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -24,11 +27,32 @@ type Call struct {
 	Stateless bool
 	// Capabilities are what the client says it can do; nil where nothing is known.
 	Capabilities *wire.Capabilities
+	// Tool is the one that a tools/call names, once the gate has looked it up.
+	Tool *Tool
+	// Reach sends the server a request of the gateway, in the session of the call.
+	Reach func(context.Context, *wire.Message) (*wire.Message, error)
 	// Client reaches the client while the call is pending; nil where nothing can
 	// be said before the answer.
 	Client Client
 	// RequestID names the call for the PDP's log and ours.
 	RequestID string
+}
+
+var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}`)
+
+// TraceID returns the trace that the call says it is of (W3C Trace Context), or
+// "".
+func (c *Call) TraceID() string {
+	if found := traceParent.FindStringSubmatch(c.Params.Meta.TraceParent); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// A Tool is what a server said of a tool, as it was accepted.
+type Tool struct {
+	Definition jsontext.Value
+	Digest     string // of Definition
 }
 
 // A Client is the client of a call that is pending.

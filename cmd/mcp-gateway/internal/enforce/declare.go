@@ -15,7 +15,9 @@ import (
 func (g *Gate) declare(q *Question, digest string) (*Question, error) {
 	own := map[string]any{
 		"supported_obligations": slices.AppendSeq([]string{}, maps.Keys(g.cfg.Obligations)),
-		"gateway":               map[string]any{"call_digest": digest},
+	}
+	if digest != "" {
+		own["gateway"] = map[string]any{"call_digest": digest}
 	}
 	slices.Sort(own["supported_obligations"].([]string))
 	said, err := json.Marshal(own, json.Deterministic(true))
@@ -45,6 +47,10 @@ func (g *Gate) declare(q *Question, digest string) (*Question, error) {
 	}
 	return &declared, nil
 }
+
+// Declare says in every context of a question that is about no call what the
+// gateway can carry out.
+func (g *Gate) Declare(q *Question) (*Question, error) { return g.declare(q, "") }
 
 // declareItem says it in the context of an item that has one of its own.
 func declareItem(item, said jsontext.Value) (jsontext.Value, error) {

@@ -3,7 +3,10 @@ package enforce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
@@ -25,18 +28,21 @@ type Config struct {
 	// Map says what to ask before a call goes on. Its errors are
 	// ErrUnknownMethod and ErrMapping; any other counts as the latter.
 	Map func(*Call) (*Question, error)
-	// Definition returns the digest of a tool's definition, or "" where none is
-	// pinned. Nil pins none.
-	Definition func(server, tool string) string
+	// Tool returns the tool that a call names, as it was accepted, if the call's
+	// arguments are as that has them. Its error is a [Refusal], or else why
+	// nothing can be said. Nil knows of no tools.
+	Tool func(context.Context, *Call) (*Tool, error)
+	// Filter returns of the result of a list what its caller may see. Nil shows
+	// all.
+	Filter func(ctx context.Context, c *Call, result jsontext.Value) (jsontext.Value, error)
 	// Obligations are those that the gateway carries out.
 	Obligations client.Obligations
 	// Suspend has a call wait for a person. Nil refuses it.
 	Suspend func(context.Context, *Denied) (*Verdict, error)
 	// Own answers calls that are the gateway's own to answer, nil for others. Nil
 	// answers none.
-	Own func(context.Context, *Call) (*Verdict, error)
-	// Record keeps what became of a call. Nil keeps nothing.
-	Record func(context.Context, *Outcome)
+	Own    func(context.Context, *Call) (*Verdict, error)
+	Trail  Trail  // nil is Untold
 	Denial Denial // the zero Denial is DefaultDenial
 	Log    *slog.Logger
 }
@@ -48,6 +54,9 @@ type Gate struct{ cfg Config }
 func New(cfg Config) *Gate {
 	if cfg.Denial == (Denial{}) {
 		cfg.Denial = DefaultDenial
+	}
+	if cfg.Trail == nil {
+		cfg.Trail = Untold{}
 	}
 	return &Gate{cfg}
 }
@@ -62,24 +71,6 @@ type Denied struct {
 	Refusal  *Refusal
 }
 
-// What becomes of a call.
-const (
-	Forwarded = "forwarded" // the server answered
-	Refused   = "refused"   // the server never saw it
-	Suspended = "suspended" // a person was asked
-	Unknown   = "unknown"   // it was sent, and no answer came
-)
-
-// An Outcome is what became of a call, for the audit.
-type Outcome struct {
-	Call         *Call
-	Event        string // one of the above
-	Reason       string // of a refusal
-	EvaluationID string
-	Digest       string
-	Task         string
-}
-
 // Judge decides on a call. Whatever goes wrong is a verdict, too.
 func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 	ctx = WithRequestID(ctx, call.RequestID)
@@ -92,7 +83,7 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 		g.cfg.Log.ErrorContext(ctx, "refused for an error", "server", call.Server, "method", call.Message.Method, "error", err)
 		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}}
 	}
-	g.record(ctx, &Outcome{Call: call, Event: Refused, Reason: refusal.Data.Reason, EvaluationID: refusal.Data.EvaluationID, Digest: refusal.Data.Digest, Task: refusal.Data.Task})
+	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.Task}, refusal.Data.Reason)
 	return refusal.verdict(call.Message.ID)
 }
 
@@ -104,6 +95,9 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 		if own, err := g.cfg.Own(ctx, call); own != nil || err != nil {
 			return own, err
 		}
+	}
+	if err := g.lookUp(ctx, call); err != nil {
+		return nil, err
 	}
 	question, err := g.cfg.Map(call)
 	if err != nil {
@@ -125,7 +119,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	}
 	denied, err := g.Permitted(ctx, call, question, answer)
 	if err == nil {
-		return &Verdict{Forward: call.Message, Settle: g.settle(call, answer.EvaluationID, digest)}, nil
+		return g.forward(call, answer, digest)
 	}
 	var refusal *Refusal
 	if denied == nil || g.cfg.Suspend == nil || !call.Message.IsRequest() || !errors.As(err, &refusal) {
@@ -138,8 +132,8 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
 	target, _ := call.Params.Target(call.Message.Method)
 	b := wire.Binding{Server: call.Server, Method: call.Message.Method, Name: target, Arguments: call.Params.Arguments}
-	if g.cfg.Definition != nil && call.Message.Method == wire.MethodToolsCall {
-		b.Definition = g.cfg.Definition(call.Server, target)
+	if call.Tool != nil {
+		b.Definition = call.Tool.Digest
 	}
 	digest, err := b.Digest()
 	if err != nil {
@@ -209,23 +203,65 @@ func (g *Gate) undecided(ctx context.Context, call *Call, err error) *Refusal {
 	return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the policy decision point gave no decision", Data: Data{Reason: ReasonPDP, RetryAfter: 1}}
 }
 
-// pass lets a response through that nothing depends on.
-func pass(_ context.Context, response *wire.Message) *wire.Message { return response }
+// lookUp finds the tool that a call names.
+func (g *Gate) lookUp(ctx context.Context, call *Call) error {
+	if call.Message.Method != wire.MethodToolsCall || g.cfg.Tool == nil {
+		return nil
+	}
+	tool, err := g.cfg.Tool(ctx, call)
+	var refusal *Refusal
+	if err != nil && !errors.As(err, &refusal) {
+		g.cfg.Log.ErrorContext(ctx, "no tools", "server", call.Server, "request_id", call.RequestID, "error", err)
+		return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the tools of the server are not known", Data: Data{Reason: ReasonUnavailable}}
+	}
+	call.Tool = tool
+	return err
+}
 
-// settle records what came of a call.
-func (g *Gate) settle(call *Call, evaluationID, digest string) func(context.Context, *wire.Message) *wire.Message {
-	return func(ctx context.Context, response *wire.Message) *wire.Message {
-		outcome := &Outcome{Call: call, Event: Forwarded, EvaluationID: evaluationID, Digest: digest}
-		if response == nil && call.Message.IsRequest() {
-			outcome.Event = Unknown
-		}
-		g.record(ctx, outcome)
+// forward lets a call go on, once that is kept.
+func (g *Gate) forward(call *Call, a *Answer, digest string) (*Verdict, error) {
+	ended, err := g.cfg.Trail.Intend(&Entry{Call: call, Decisions: Decisions(a.EvaluationID), Digest: digest})
+	if err != nil {
+		return nil, fmt.Errorf("keep the call: %w", err)
+	}
+	return &Verdict{Forward: call.Message, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
+		ended(End(call, response))
+		return g.filter(ctx, call, response)
+	}}, nil
+}
+
+// End says how a call ended with a response.
+func End(call *Call, response *wire.Message) string {
+	switch {
+	case response == nil && call.Message.IsRequest():
+		return Unknown
+	case response != nil && response.Error != nil:
+		return Failed
+	}
+	return Succeeded
+}
+
+// Decisions lists the entry of the PDP's log, if there is one.
+func Decisions(id string) []string {
+	if id == "" {
+		return nil
+	}
+	return []string{id}
+}
+
+// filter takes from a list what its caller may not see. A list that cannot be
+// filtered is not shown.
+func (g *Gate) filter(ctx context.Context, call *Call, response *wire.Message) *wire.Message {
+	if g.cfg.Filter == nil || response == nil || response.Result == nil || !wire.IsList(call.Message.Method) {
 		return response
 	}
+	result, err := g.cfg.Filter(ctx, call, response.Result)
+	if err != nil {
+		g.cfg.Log.ErrorContext(ctx, "no list", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
+		return wire.Refuse(response.ID, wire.CodeInternal, "what of the list may be seen cannot be told", Data{Reason: ReasonUnavailable})
+	}
+	return &wire.Message{ID: response.ID, Result: result}
 }
 
-func (g *Gate) record(ctx context.Context, o *Outcome) {
-	if g.cfg.Record != nil {
-		g.cfg.Record(ctx, o)
-	}
-}
+// pass lets a response through that nothing depends on.
+func pass(_ context.Context, response *wire.Message) *wire.Message { return response }

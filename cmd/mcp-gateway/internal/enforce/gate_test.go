@@ -157,18 +157,18 @@ func TestJudge(t *testing.T) {
 		}, nil, -32401, enforce.ReasonDenied},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var outcomes []enforce.Outcome
+			kept := new(trail)
 			p := &pdp{status: test.status, body: test.body}
 			v := gate(p, func(c *enforce.Config) {
 				c.Map, c.Obligations = test.mapping, test.obligations
-				c.Record = func(_ context.Context, o *enforce.Outcome) { outcomes = append(outcomes, *o) }
+				c.Trail = kept
 			}).Judge(t.Context(), call(t, invoke))
 			if test.code == 0 {
 				if v.Forward == nil || v.Answer != nil || string(v.Forward.Encode()) != invoke {
 					t.Fatalf("%+v", v)
 				}
-				if v.Settle(t.Context(), nil); len(outcomes) != 1 || outcomes[0].Event != enforce.Unknown || outcomes[0].EvaluationID != "entry-1" {
-					t.Errorf("recorded %+v", outcomes)
+				if v.Settle(t.Context(), nil); strings.Join(*kept, ", ") != "intend entry-1, unknown" {
+					t.Errorf("kept %q", *kept)
 				}
 				return
 			}
@@ -179,10 +179,60 @@ func TestJudge(t *testing.T) {
 			if s.Data.Reason == enforce.ReasonDenied && s.Data.EvaluationID != "entry-1" {
 				t.Errorf("the denial does not say which: %+v", s)
 			}
-			if len(outcomes) != 1 || outcomes[0].Event != enforce.Refused || outcomes[0].Reason != test.reason {
-				t.Errorf("recorded %+v", outcomes)
+			if strings.Join(*kept, ", ") != "refuse "+test.reason {
+				t.Errorf("kept %q", *kept)
 			}
 		})
+	}
+}
+
+// A trail keeps in a list what it is told.
+type trail []string
+
+func (k *trail) Intend(e *enforce.Entry) (func(string), error) {
+	*k = append(*k, "intend "+strings.Join(e.Decisions, " "))
+	return func(how string) { *k = append(*k, how) }, nil
+}
+
+func (k *trail) Refuse(_ *enforce.Entry, reason string) { *k = append(*k, "refuse "+reason) }
+
+// A lost trail can keep nothing.
+type lost struct{ trail }
+
+func (*lost) Intend(*enforce.Entry) (func(string), error) { return nil, errors.New("disk full") }
+
+// What cannot be kept does not go on.
+func TestJudgeUnkept(t *testing.T) {
+	v := gate(&pdp{status: 200, body: `{"decision":true}`}, func(c *enforce.Config) { c.Trail = new(lost) }).Judge(t.Context(), call(t, invoke))
+	if s := read(t, v); s.Code != -32603 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A list is what its caller may see of it, or an error.
+func TestFilter(t *testing.T) {
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
+	listed := &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"tools":["all"]}`)}
+	for _, test := range []struct {
+		body   string
+		fails  error
+		want   string
+		wanted bool
+	}{
+		{list, nil, `{"tools":[]}`, true},
+		{list, errors.New("no"), `"reason_code":"upstream_unavailable"`, true},
+		{invoke, nil, `{"tools":["all"]}`, false},
+	} {
+		asked := false
+		v := gate(&pdp{status: 200, body: `{"decision":true}`}, func(c *enforce.Config) {
+			c.Filter = func(context.Context, *enforce.Call, jsontext.Value) (jsontext.Value, error) {
+				asked = true
+				return jsontext.Value(`{"tools":[]}`), test.fails
+			}
+		}).Judge(t.Context(), call(t, test.body))
+		if got := string(v.Settle(t.Context(), listed).Encode()); !strings.Contains(got, test.want) || asked != test.wanted {
+			t.Errorf("%s: %s", test.body, got)
+		}
 	}
 }
 

@@ -13,6 +13,9 @@ const (
 	ReasonDenied         = "denied"                   // the policies say no
 	ReasonUnknownMethod  = "unknown_method"           // nobody says what the method asks for
 	ReasonMapping        = "mapping_error"            // what it asks for could not be made out
+	ReasonUnknownTool    = "unknown_tool"             // the server lists no such tool
+	ReasonQuarantined    = "tool_quarantined"         // the tool is not the one that was accepted
+	ReasonArguments      = "invalid_arguments"        // the tool does not take such arguments
 	ReasonNumber         = "non_interoperable_number" // parsers would read a number differently
 	ReasonPDP            = "pdp_unavailable"          // no decision came
 	ReasonObligation     = "obligation_unmet"         // what was to be done first could not be

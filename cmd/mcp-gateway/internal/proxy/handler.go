@@ -26,9 +26,10 @@ type Config struct {
 	// Header are the gateway's own credentials at the upstream.
 	Header map[string]string
 	Gate   *enforce.Gate
-	// Identify says who sent a request. A [Challenge] is answered as it says; any
-	// other error is one of the gateway.
+	// Identify says who sent a request. Refuse answers one of whom nobody knows,
+	// with the error of that.
 	Identify func(*http.Request) (*enforce.Caller, error)
+	Refuse   func(http.ResponseWriter, error)
 	Seal     *seal.Key
 	// Hosts are the values of the Host header that are answered, Origins those of
 	// Origin beside none: a page that a browser shows must not get here by
@@ -39,15 +40,6 @@ type Config struct {
 	MaxBody, MaxReply int64
 	Log               *slog.Logger
 }
-
-// A Challenge is why a request is not believed to be from anyone.
-type Challenge struct {
-	Status       int    // 401 or 403
-	Authenticate string // the WWW-Authenticate header, or ""
-	Reason       string
-}
-
-func (c *Challenge) Error() string { return c.Reason }
 
 // A Handler is the MCP endpoint of one upstream.
 type Handler struct {
@@ -96,7 +88,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := h.cfg.Identify(r)
 	if err != nil {
-		h.challenge(w, r, err)
+		h.cfg.Log.WarnContext(r.Context(), "a caller is not known", "server", h.cfg.Server, "error", err)
+		h.cfg.Refuse(w, err)
 		return
 	}
 	switch r.Method {
@@ -124,19 +117,6 @@ func (h *Handler) isWelcome(r *http.Request) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
 }
 
-func (h *Handler) challenge(w http.ResponseWriter, r *http.Request, err error) {
-	var c *Challenge
-	if !errors.As(err, &c) {
-		h.cfg.Log.ErrorContext(r.Context(), "identify", "server", h.cfg.Server, "error", err)
-		http.Error(w, "the caller could not be identified", http.StatusServiceUnavailable)
-		return
-	}
-	if c.Authenticate != "" {
-		w.Header().Set("WWW-Authenticate", c.Authenticate)
-	}
-	http.Error(w, c.Reason, c.Status)
-}
-
 func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {
 	out := &reply{w: w, streams: accepts(r, typeEvents)}
 	c, failed := h.read(r, caller)
@@ -149,6 +129,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 		h.respond(w, c)
 		return
 	}
+	c.Reach = func(ctx context.Context, m *wire.Message) (*wire.Message, error) { return h.execute(ctx, m, c) }
 	ctx, done := h.running.begin(r.Context(), c)
 	defer done()
 	if out.streams && !c.Stateless && c.Message.IsRequest() {

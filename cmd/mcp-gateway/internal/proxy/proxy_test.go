@@ -119,10 +119,11 @@ func newGateway(t *testing.T, u *upstream, change func(*proxy.Config)) *gateway 
 		Identify: func(r *http.Request) (*enforce.Caller, error) {
 			id, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 			if !ok {
-				return nil, &proxy.Challenge{Status: http.StatusUnauthorized, Authenticate: `Bearer realm="mcp"`, Reason: "there is no token"}
+				return nil, errors.New("there is no token")
 			}
 			return &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: id}}, nil
 		},
+		Refuse: func(w http.ResponseWriter, err error) { http.Error(w, err.Error(), http.StatusUnauthorized) },
 	}
 	if change != nil {
 		change(&cfg)

@@ -280,6 +280,12 @@ func (h *Handler) listen(c *call) {
 // Execute carries out a request for nobody who waits, and returns the response.
 // What the server says before is dropped.
 func (h *Handler) Execute(ctx context.Context, m *wire.Message) (*wire.Message, error) {
+	return h.execute(ctx, m, nil)
+}
+
+// execute is [Handler.Execute] in the session and the version of a call, if there
+// is one.
+func (h *Handler) execute(ctx context.Context, m *wire.Message, of *call) (*wire.Message, error) {
 	params, err := m.Read()
 	if err != nil {
 		return nil, err
@@ -290,6 +296,12 @@ func (h *Handler) Execute(ctx context.Context, m *wire.Message) (*wire.Message, 
 	}
 	request.Header.Set("Accept", "*/*")
 	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Message: m, Params: params, Stateless: params.Meta.ProtocolVersion != ""}, request: request}
+	if of != nil {
+		c.session = of.session
+		if version := of.request.Header.Get(headerVersion); version != "" {
+			request.Header.Set(headerVersion, version)
+		}
+	}
 	response, err := h.send(ctx, c, m)
 	if err != nil {
 		return nil, err

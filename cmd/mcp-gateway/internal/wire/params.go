@@ -24,6 +24,15 @@ const (
 // says its version and what its client can do.
 const Stateless = "2026-07-28"
 
+// IsList reports whether a method lists what a server has.
+func IsList(method string) bool {
+	switch method {
+	case MethodToolsList, "prompts/list", "resources/list", "resources/templates/list":
+		return true
+	}
+	return false
+}
+
 // IsRemoved reports whether a method of earlier versions is none of [Stateless]
 // and later ones.
 func IsRemoved(method string) bool {
@@ -54,6 +63,16 @@ type Meta struct {
 	Capabilities    *Capabilities  `json:"io.modelcontextprotocol/clientCapabilities"`
 	ProgressToken   jsontext.Value `json:"progressToken"`
 	TraceParent     string         `json:"traceparent"`
+}
+
+// OwnMeta is the _meta of a request that the gateway makes itself, in a version
+// without sessions. It can be asked nothing.
+func OwnMeta(version string) map[string]any {
+	return map[string]any{
+		"io.modelcontextprotocol/protocolVersion":    version,
+		"io.modelcontextprotocol/clientInfo":         map[string]string{"name": "mcp-gateway", "version": "1"},
+		"io.modelcontextprotocol/clientCapabilities": map[string]any{},
+	}
 }
 
 // Capabilities are what a client says it can do, as far as a gateway makes use

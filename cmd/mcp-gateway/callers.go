@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
+)
+
+// callers tells who calls.
+type callers struct {
+	*identity.Verifier                 // nil where nobody has a credential
+	local              *enforce.Caller // of who has none, or nil
+}
+
+func newCallers(cfg *identityConfig) (*callers, error) {
+	c := new(callers)
+	if local := cfg.Local; local != nil {
+		known, err := identity.New(identity.Config{Process: local})
+		if err != nil {
+			return nil, err
+		}
+		caller, err := known.Environment(context.Background(), func(string) string { return "" })
+		if err != nil {
+			return nil, err
+		}
+		c.local = callerOf(caller)
+		if len(cfg.Issuers) == 0 && cfg.MTLS == nil && cfg.Process == nil {
+			return c, nil
+		}
+	}
+	var err error
+	c.Verifier, err = identity.New(cfg.Config)
+	return c, err
+}
+
+// identify is that of [proxy.Config.Identify].
+func (c *callers) identify(r *http.Request) (*enforce.Caller, error) {
+	if c.Verifier == nil {
+		return c.local, nil
+	}
+	caller, err := c.Verify(r)
+	if errors.Is(err, identity.ErrNone) && c.local != nil {
+		return c.local, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return callerOf(caller), nil
+}
+
+// environment tells who started the gateway as a child process.
+func (c *callers) environment(ctx context.Context) (*enforce.Caller, error) {
+	if c.Verifier == nil {
+		return c.local, nil
+	}
+	caller, err := c.Environment(ctx, os.Getenv)
+	if errors.Is(err, identity.ErrNone) && c.local != nil {
+		return c.local, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return callerOf(caller), nil
+}
+
+// refuse answers a request of nobody.
+func (c *callers) refuse(w http.ResponseWriter, err error) { c.Refuse(w, err) }
+
+func callerOf(c *identity.Caller) *enforce.Caller {
+	return &enforce.Caller{Subject: c.Subject, Claims: c.Claims, Tenant: c.Tenant}
+}

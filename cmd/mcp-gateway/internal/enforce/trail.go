@@ -1,0 +1,35 @@
+package enforce
+
+// An Entry is what is kept of a call.
+type Entry struct {
+	Call      *Call
+	Decisions []string // of the PDP's log
+	Digest    string   // of the call
+	Task      string   // of the approval that is asked for
+	Approval  string   // by which it is carried out
+}
+
+// How a call that was forwarded ended.
+const (
+	Succeeded = "succeeded" // the server answered with a result
+	Failed    = "failed"    // the server answered with an error
+	Unknown   = "unknown"   // no answer came: the call may have had its effect
+)
+
+// A Trail keeps what becomes of calls.
+type Trail interface {
+	// Intend keeps that a call will be forwarded. Only when it has returned may
+	// the call be. Ended keeps how it ended.
+	Intend(*Entry) (ended func(how string), err error)
+	// Refuse keeps that a call was not forwarded, and why.
+	Refuse(e *Entry, reason string)
+}
+
+// Untold is a Trail of nothing.
+type Untold struct{}
+
+// Intend keeps nothing.
+func (Untold) Intend(*Entry) (func(string), error) { return func(string) {}, nil }
+
+// Refuse keeps nothing.
+func (Untold) Refuse(*Entry, string) {}

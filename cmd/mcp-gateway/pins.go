@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
+)
+
+type pinsCmd struct {
+	List   pinsListCmd   `cmd:"" help:"List the tools of all servers, the definition that is pinned, and the one that is listed in its place."`
+	Accept pinsAcceptCmd `cmd:"" help:"Pin a definition, and so end the quarantine of a tool."`
+}
+
+// open opens the catalog, which a running gateway has for itself.
+func (s *settings) open() (*config, *catalog.Catalog, error) {
+	cfg, err := readConfig(s.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	pins, err := catalog.Open(catalog.Config{Path: filepath.Join(cfg.State, catalogFile)})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: end the gateway first", err)
+	}
+	return cfg, pins, nil
+}
+
+type pinsListCmd struct {
+	settings
+	Definitions bool `help:"Print the definitions, too."`
+}
+
+func (c *pinsListCmd) Run() (err error) {
+	cfg, pins, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pins.Close()) }()
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, server := range cfg.Servers {
+		known, err := pins.Pins(server.Name)
+		if err != nil {
+			return err
+		}
+		for _, pin := range known {
+			state := "pinned"
+			if err := pin.Err(); err != nil {
+				state = err.Error()
+			}
+			fmt.Fprintf(out, "%s\t%q\t%s\t%s\t%s\n", pin.Server, pin.Tool, state, pin.Digest, pin.ListedDigest)
+			if c.Definitions {
+				fmt.Fprintf(out, "  pinned\t%q\n  listed\t%q\n", pin.Definition, pin.Listed)
+			}
+		}
+	}
+	return out.Flush()
+}
+
+type pinsAcceptCmd struct {
+	settings
+	Server string `arg:"" help:"Name of the server."`
+	Tool   string `arg:"" help:"Name of the tool."`
+	Digest string `arg:"" help:"Digest of the definition, as list prints it."`
+}
+
+func (c *pinsAcceptCmd) Run() error {
+	_, pins, err := c.open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(pins.Accept(c.Server, c.Tool, c.Digest), pins.Close())
+}
