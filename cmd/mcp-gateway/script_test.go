@@ -65,7 +65,8 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	exec call URL FILE    send the message in FILE, with $NAME filled in, as a client
 //	                      of its version does, and print status and messages
 //	exec configure FILE   fill in $NAME in FILE
-//	exec converse … -- …  play the client in the file to the program behind --
+//	exec converse FILE program …
+//	                      play the client in FILE to the program
 //
 // Desk is an MCP server with the tools read and write, which notes in the file
 // DESK what it writes.
@@ -292,12 +293,12 @@ func field(body, name string) string {
 	return found[len(found)-1][1]
 }
 
-// converse is a program that plays the lines of a file to the program behind --,
-// one as soon as the one before is answered, and prints the answers.
+// converse is a program that plays the lines of a file to another, each once the
+// one before is answered, and prints the answers.
 func converse() {
 	text, err := os.ReadFile(os.Args[1])
 	check(err)
-	server := exec.Command(os.Args[3], os.Args[4:]...)
+	server := exec.Command(os.Args[2], os.Args[3:]...)
 	server.Stderr = os.Stderr
 	in, err := server.StdinPipe()
 	check(err)

@@ -96,6 +96,9 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 			return own, err
 		}
 	}
+	if err := wire.Exact(call.Params.Arguments); err != nil {
+		return nil, &Refusal{Code: wire.CodeParams, Status: statusOK, Message: err.Error(), Data: Data{Reason: ReasonNumber}}
+	}
 	if err := g.lookUp(ctx, call); err != nil {
 		return nil, err
 	}
@@ -106,7 +109,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	if question.Pass {
 		return &Verdict{Forward: call.Message, Settle: pass}, nil
 	}
-	binding, digest, err := g.bind(call)
+	binding, digest, err := bind(call)
 	if err != nil {
 		return nil, err
 	}
@@ -129,17 +132,14 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 }
 
 // bind names the call by what it is exactly about.
-func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
+func bind(call *Call) (wire.Binding, string, error) {
 	target, _ := call.Params.Target(call.Message.Method)
 	b := wire.Binding{Server: call.Server, Method: call.Message.Method, Name: target, Arguments: call.Params.Arguments}
 	if call.Tool != nil {
 		b.Definition = call.Tool.Digest
 	}
 	digest, err := b.Digest()
-	if err != nil {
-		return b, "", &Refusal{Code: wire.CodeParams, Status: statusOK, Message: err.Error(), Data: Data{Reason: ReasonNumber}}
-	}
-	return b, digest, nil
+	return b, digest, err
 }
 
 // Permitted carries out the obligations of the decisions. The error is a

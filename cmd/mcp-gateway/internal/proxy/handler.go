@@ -46,24 +46,36 @@ type Handler struct {
 	cfg      Config
 	upstream *http.Client
 	asked    *asked
-	running  *running
+	deciding *deciding
+	broken   *unanswered // calls of sessions whose streams broke off
 }
 
 // New returns a Handler.
 func New(cfg Config) *Handler {
 	if cfg.MaxBody == 0 {
-		cfg.MaxBody = 4 << 20
+		cfg.MaxBody = maxBody
 	}
 	if cfg.MaxReply == 0 {
-		cfg.MaxReply = 16 << 20
+		cfg.MaxReply = maxReply
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableCompression, transport.MaxIdleConnsPerHost = true, 100
-	return &Handler{cfg: cfg, asked: newAsked(), running: newRunning(), upstream: &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return &Handler{
+		cfg: cfg, asked: newAsked(), deciding: newDeciding(), broken: &unanswered{calls: make(map[key]settling), limit: maxUnanswered},
+		upstream: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
 }
+
+// Bounds, where a configuration has none: of a message of a client and of a
+// server, in bytes, and of the calls whose responses are still due.
+const (
+	maxBody       = 4 << 20
+	maxReply      = 16 << 20
+	maxUnanswered = 1000
+)
 
 // A failure is an answer that no gate was asked about.
 type failure struct {
@@ -130,7 +142,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 		return
 	}
 	c.Reach = func(ctx context.Context, m *wire.Message) (*wire.Message, error) { return h.execute(ctx, m, c) }
-	ctx, done := h.running.begin(r.Context(), c)
+	ctx, done := h.begin(c)
 	defer done()
 	if out.streams && !c.Stateless && c.Message.IsRequest() {
 		c.Client = &client{h, c}
@@ -144,6 +156,18 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 	default:
 		w.WriteHeader(verdict.Status)
 	}
+}
+
+// begin returns the context in which a call is decided: within a session, the
+// client may cancel it.
+func (h *Handler) begin(c *call) (context.Context, func()) {
+	if c.session == nil {
+		return c.request.Context(), func() {}
+	}
+	if c.Message.Method == wire.MethodCancelled {
+		h.deciding.cancel(c.session.ID, c.Params)
+	}
+	return h.deciding.begin(c.request.Context(), c.session.ID, c.Message)
 }
 
 // read reads a message and holds the headers against it.
@@ -230,8 +254,10 @@ func (h *Handler) respond(w http.ResponseWriter, c *call) {
 		_ = c.reply.message(http.StatusBadRequest, wire.Refuse(c.Message.ID, wire.CodeRequest, "clients of this version send no responses", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 		return
 	}
-	if h.asked.isOurs(c.Message.ID) {
-		h.asked.answer(c)
+	if isOurs(c.Message.ID) {
+		if c.session != nil {
+			h.asked.answer(c.session.ID, c.Message)
+		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}

@@ -11,169 +11,161 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
-// A client is that of a call of the older era, on the stream that answers it.
-type client struct {
-	h *Handler
-	c *call
+// ours begins the ids of requests of the gateway, which are random: nobody
+// guesses one that is another's.
+const ours = `"gw-`
+
+func newID() jsontext.Value { return jsontext.Value(ours + rand.Text() + `"`) }
+
+func isOurs(id jsontext.Value) bool { return strings.HasPrefix(string(id), ours) }
+
+// A key names a message of a conversation: the session of the older era, or the
+// one conversation that standard input and output are.
+type key struct{ conversation, id string }
+
+// asked are the requests of the gateway that have no response.
+type asked struct {
+	mu      sync.Mutex
+	waiting map[key]chan *wire.Message // of one
 }
 
-// Notify sends a notification on the stream of the call.
-func (k *client) Notify(_ context.Context, m *wire.Message) error {
-	return k.c.reply.event(&event{kind: "message", data: m.Encode()})
-}
+func newAsked() *asked { return &asked{waiting: make(map[key]chan *wire.Message)} }
 
-var errNoSession = errors.New("the client has no session, in which it could answer")
+var errUnreachable = errors.New("nobody answers any more")
 
-// Ask sends a request on the stream of the call, and waits for the client to
-// post the response.
-func (k *client) Ask(ctx context.Context, method string, params any) (*wire.Message, error) {
-	if k.c.session == nil {
-		return nil, errNoSession
-	}
-	text, err := json.Marshal(params)
-	if err != nil {
-		return nil, err
-	}
-	id, answer := k.h.asked.expect(k.c)
-	defer k.h.asked.forget(id)
-	if err := k.c.reply.event(&event{kind: "message", data: (&wire.Message{ID: id, Method: method, Params: text}).Encode()}); err != nil {
+// ask sends a request by send, and waits for the response.
+func (a *asked) ask(ctx context.Context, conversation string, m *wire.Message, send func(*wire.Message) error) (*wire.Message, error) {
+	k, answer := key{conversation, string(m.ID)}, make(chan *wire.Message, 1)
+	a.mu.Lock()
+	a.waiting[k] = answer
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.waiting, k)
+	}()
+	if err := send(m); err != nil {
 		return nil, err
 	}
 	select {
-	case m := <-answer:
-		return m, nil
+	case response := <-answer:
+		if response == nil {
+			return nil, errUnreachable
+		}
+		return response, nil
 	case <-ctx.Done():
-		params := fmt.Appendf(nil, `{"requestId":%s,"reason":"it has been decided"}`, id)
-		_ = k.Notify(ctx, &wire.Message{Method: wire.MethodCancelled, Params: params}) // the client may be gone
 		return nil, context.Cause(ctx)
 	}
 }
 
-// ours begins the ids of requests of the gateway, which are random: a client
-// does not guess that of another.
-const ours = `"gw-`
-
-// asked are the requests of the gateway that clients have not answered.
-type asked struct {
-	mu      sync.Mutex
-	waiting map[string]question // by id
-}
-
-type question struct {
-	session session
-	answer  chan *wire.Message // of one
-}
-
-func newAsked() *asked { return &asked{waiting: make(map[string]question)} }
-
-func (a *asked) expect(c *call) (jsontext.Value, <-chan *wire.Message) {
-	id := jsontext.Value(ours + rand.Text() + `"`)
-	q := question{*c.session, make(chan *wire.Message, 1)}
+// answer hands a response to the one that waits for it, and reports whether one
+// does.
+func (a *asked) answer(conversation string, response *wire.Message) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.waiting[idKey(id)] = q
-	return id, q.answer
-}
-
-func (a *asked) forget(id jsontext.Value) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.waiting, idKey(id))
-}
-
-func (a *asked) isOurs(id jsontext.Value) bool { return strings.HasPrefix(string(id), ours) }
-
-// answer hands the response to the call that waits for it, if it is of the same
-// session and caller.
-func (a *asked) answer(c *call) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	q, found := a.waiting[idKey(c.Message.ID)]
-	if !found || c.session == nil || c.session.ID != q.session.ID || !q.session.isOf(c.Server, c.Caller) {
-		return
+	k := key{conversation, string(response.ID)}
+	answer, found := a.waiting[k]
+	if found {
+		delete(a.waiting, k)
+		answer <- response
 	}
-	delete(a.waiting, idKey(c.Message.ID))
-	q.answer <- c.Message
+	return found
 }
 
-// running are the calls of sessions: those that are being decided, which a
-// cancellation ends, and those whose streams broke off before the response,
-// which may come on another.
-type running struct {
-	mu       sync.Mutex
-	deciding map[callKey]context.CancelCauseFunc
-	parked   map[callKey]func(context.Context, *wire.Message) *wire.Message
+// elicit asks a client by a request with params.
+func (a *asked) elicit(ctx context.Context, conversation, method string, params any, send func(*wire.Message) error) (*wire.Message, error) {
+	text, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	id := newID()
+	response, err := a.ask(ctx, conversation, &wire.Message{ID: id, Method: method, Params: text}, send)
+	if err != nil && ctx.Err() != nil { // the client need not go on showing it
+		params := fmt.Appendf(nil, `{"requestId":%s,"reason":"it has been decided"}`, id)
+		return nil, errors.Join(err, send(&wire.Message{Method: wire.MethodCancelled, Params: params}))
+	}
+	return response, err
 }
 
-type callKey struct{ session, id string }
-
-func newRunning() *running {
-	return &running{deciding: make(map[callKey]context.CancelCauseFunc), parked: make(map[callKey]func(context.Context, *wire.Message) *wire.Message)}
+// deciding are the calls that are being decided, which a cancellation ends.
+type deciding struct {
+	mu    sync.Mutex
+	calls map[key]context.CancelCauseFunc
 }
 
-// maxParked bounds the calls whose streams broke off.
-const maxParked = 1000
+func newDeciding() *deciding { return &deciding{calls: make(map[key]context.CancelCauseFunc)} }
 
 var errCancelled = errors.New("the client has cancelled the call")
 
-// begin returns the context in which a call is decided, which a cancellation by
-// the client ends.
-func (r *running) begin(ctx context.Context, c *call) (context.Context, func()) {
-	if c.session == nil {
-		return ctx, func() {}
-	}
-	if c.Message.Method == wire.MethodCancelled {
-		r.cancel(callKey{c.session.ID, idKey(c.Params.RequestID)})
-	}
-	if !c.Message.IsRequest() {
+// begin returns the context in which a call is decided.
+func (d *deciding) begin(ctx context.Context, conversation string, m *wire.Message) (context.Context, func()) {
+	if !m.IsRequest() {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	key := callKey{c.session.ID, idKey(c.Message.ID)}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.deciding[key] = cancel
+	k := key{conversation, string(m.ID)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls[k] = cancel
 	return ctx, func() {
 		cancel(nil)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.deciding, key)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.calls, k)
 	}
 }
 
-func (r *running) cancel(key callKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if cancel := r.deciding[key]; cancel != nil {
+// cancel ends the decision on the call that a cancellation names.
+func (d *deciding) cancel(conversation string, params *wire.Params) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if cancel := d.calls[key{conversation, string(params.RequestID)}]; cancel != nil {
 		cancel(errCancelled)
 	}
 }
 
-// park keeps what is to be done with a response that has not come, or says that
-// there is no place for it.
-func (r *running) park(c *call, v *enforce.Verdict) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.parked) == maxParked {
+// A settling says what came of a call, and returns what its client gets.
+type settling = func(context.Context, *wire.Message) *wire.Message
+
+// unanswered are the calls that were sent and whose responses may come later, on
+// another stream than they were waited for on.
+type unanswered struct {
+	mu    sync.Mutex
+	calls map[key]settling
+	limit int
+}
+
+// keep keeps what is to be done with a response, or says that there is no place
+// for it, or that another call of that id waits.
+func (u *unanswered) keep(conversation string, id jsontext.Value, settle settling) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	k := key{conversation, string(id)}
+	if _, taken := u.calls[k]; taken || len(u.calls) == u.limit {
 		return false
 	}
-	r.parked[callKey{c.session.ID, idKey(c.Message.ID)}] = v.Settle
+	u.calls[k] = settle
 	return true
 }
 
-// resume returns what is to be done with a response, or nil where none is due.
-func (r *running) resume(c *call, id jsontext.Value) func(context.Context, *wire.Message) *wire.Message {
-	if c.session == nil {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := callKey{c.session.ID, idKey(id)}
-	settle := r.parked[key]
-	delete(r.parked, key)
+// take returns what is to be done with a response, or nil where none is due.
+func (u *unanswered) take(conversation string, id jsontext.Value) settling {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	k := key{conversation, string(id)}
+	settle := u.calls[k]
+	delete(u.calls, k)
 	return settle
+}
+
+// all takes every call.
+func (u *unanswered) all() map[key]settling {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	left := u.calls
+	u.calls = make(map[key]settling)
+	return left
 }

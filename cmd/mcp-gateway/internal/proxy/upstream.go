@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
@@ -196,7 +194,7 @@ func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
 	if settled {
 		return
 	}
-	if err == nil && c.session != nil && h.running.park(c, v) {
+	if err == nil && c.session != nil && h.broken.keep(c.session.ID, c.Message.ID, v.Settle) {
 		return // the client may take up the rest of the stream later
 	}
 	if c.request.Context().Err() == nil {
@@ -266,11 +264,12 @@ func (h *Handler) listen(c *call) {
 		if !m.IsResponse() {
 			return m, nil
 		}
-		settle := h.running.resume(c, m.ID)
-		if settle == nil {
-			return nil, errForeign
+		if c.session != nil {
+			if settle := h.broken.take(c.session.ID, m.ID); settle != nil {
+				return settle(c.request.Context(), m), nil
+			}
 		}
-		return settle(c.request.Context(), m), nil
+		return nil, errForeign
 	})
 	if err != nil && c.request.Context().Err() == nil {
 		h.cfg.Log.WarnContext(c.request.Context(), "the stream of a session ends", "server", h.cfg.Server, "error", err)
@@ -344,6 +343,3 @@ func (h *Handler) lastOf(body io.Reader) (*wire.Message, error) {
 		}
 	}
 }
-
-// idKey is an id as a key: a string is never a number.
-func idKey(id jsontext.Value) string { return string(id) }

@@ -1,0 +1,342 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// A PipeConfig says between whom a Pipe stands.
+type PipeConfig struct {
+	Server  string    // name of the upstream
+	Command *exec.Cmd // that runs it; its input and output are the Pipe's
+	Gate    *enforce.Gate
+	Caller  *enforce.Caller
+	In      io.Reader // from the client, a message a line
+	Out     io.Writer // to the client
+	// MaxBody bounds a message of the client, MaxReply one of the server, in bytes.
+	// 0 is 4 MiB and 16 MiB.
+	MaxBody, MaxReply int64
+	Log               *slog.Logger
+}
+
+// A Pipe stands between a client on standard input and output and a server that
+// it runs.
+type Pipe struct {
+	cfg      PipeConfig
+	toClient lines
+	toServer lines
+	asked    *asked
+	deciding *deciding
+	sent     *unanswered
+
+	mu    sync.Mutex     // held to begin a call, so that none begins at the end
+	calls sync.WaitGroup // that are being decided
+
+	// What the client said of itself at initialize, in the older era.
+	capabilities atomic.Pointer[wire.Capabilities]
+}
+
+// conversation is the only one of a Pipe.
+const conversation = ""
+
+// NewPipe returns a Pipe.
+func NewPipe(cfg PipeConfig) *Pipe {
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = maxBody
+	}
+	if cfg.MaxReply == 0 {
+		cfg.MaxReply = maxReply
+	}
+	return &Pipe{
+		cfg: cfg, toClient: lines{w: cfg.Out}, asked: newAsked(), deciding: newDeciding(),
+		sent: &unanswered{calls: make(map[key]settling), limit: maxUnanswered},
+	}
+}
+
+// lines writes messages, each on a line.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lines) write(m *wire.Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := l.w.Write(append(m.Encode(), '\n'))
+	return err
+}
+
+// patience is how long a server may take to end once its client has gone.
+const patience = 5 * time.Second
+
+// Run runs the server until the client or the server ends. The error is that of
+// the server ([exec.Cmd.Wait]).
+func (p *Pipe) Run(ctx context.Context) error {
+	in, err := p.cfg.Command.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := p.cfg.Command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	p.toServer.w = in
+	if err := p.cfg.Command.Start(); err != nil {
+		return fmt.Errorf("run the server: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		p.client(ctx)
+		_ = in.Close() // the server may have ended
+	}()
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		p.server(ctx, out)
+	}()
+	p.overlook(ctx, left, heard)
+	p.mu.Lock()
+	cancel()
+	p.mu.Unlock()
+	p.calls.Wait()
+	for k, settle := range p.sent.all() {
+		settle(context.WithoutCancel(ctx), nil)
+		_ = p.toClient.write(wire.Refuse([]byte(k.id), wire.CodeInternal, "the server has ended", enforce.Data{Reason: enforce.ReasonUnavailable}))
+	}
+	return p.cfg.Command.Wait()
+}
+
+// overlook waits until the server has said its last, and has it end where it does
+// not of itself once the client is gone.
+func (p *Pipe) overlook(ctx context.Context, left, heard <-chan struct{}) {
+	select {
+	case <-heard:
+		return
+	case <-left:
+	case <-ctx.Done():
+	}
+	for _, signal := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
+		_ = p.cfg.Command.Process.Signal(signal) // it may have ended
+		select {
+		case <-heard:
+			return
+		case <-time.After(patience):
+		}
+	}
+	<-heard
+}
+
+// client takes the client's messages until it ends, and until they are decided.
+func (p *Pipe) client(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for in := bufio.NewReader(p.cfg.In); ; {
+		line, err := readLine(in, p.cfg.MaxBody)
+		if err != nil && !errors.Is(err, errLine) {
+			break
+		}
+		if len(line) == 0 && err == nil {
+			continue
+		}
+		c, fault := p.read(line, err)
+		if fault != nil {
+			_ = p.toClient.write(wire.Refuse(fault.ID, fault.Code, fault.Reason, enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+			continue
+		}
+		if !c.Message.IsRequest() {
+			p.judge(ctx, c) // in the order in which they came
+		} else if !p.begin(ctx, c) {
+			return
+		}
+	}
+	grace := time.AfterFunc(patience, cancel)
+	defer grace.Stop()
+	p.calls.Wait()
+}
+
+// begin decides on a request, beside others, unless the end has come.
+func (p *Pipe) begin(ctx context.Context, c *enforce.Call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	p.calls.Go(func() { p.judge(ctx, c) })
+	return true
+}
+
+// read reads a message of the client.
+func (p *Pipe) read(line []byte, err error) (*enforce.Call, *wire.Fault) {
+	if err != nil {
+		return nil, &wire.Fault{Code: wire.CodeRequest, Reason: err.Error()}
+	}
+	m, err := wire.Parse(line)
+	if err != nil {
+		return nil, unreadable(err).fault
+	}
+	params, err := m.Read()
+	if err != nil {
+		return nil, unreadable(err).fault
+	}
+	c := &enforce.Call{
+		Server: p.cfg.Server, Caller: p.cfg.Caller, Message: m, Params: params, RequestID: uuid.NewString(),
+		Stateless: params.Meta.ProtocolVersion != "", Capabilities: params.Meta.Capabilities, Reach: p.Execute,
+	}
+	if !c.Stateless {
+		if m.Method == wire.MethodInitialize {
+			p.capabilities.Store(&params.Capabilities)
+		}
+		c.Capabilities = p.capabilities.Load()
+		c.Client = p
+	}
+	return c, nil
+}
+
+// judge decides on a message, and sends it where it goes.
+func (p *Pipe) judge(ctx context.Context, c *enforce.Call) {
+	if c.Message.IsResponse() {
+		if !isOurs(c.Message.ID) {
+			_ = p.toServer.write(c.Message) // its end is seen elsewhere
+		} else {
+			p.asked.answer(conversation, c.Message)
+		}
+		return
+	}
+	if c.Message.Method == wire.MethodCancelled {
+		p.deciding.cancel(conversation, c.Params)
+	}
+	ctx, done := p.deciding.begin(ctx, conversation, c.Message)
+	defer done()
+	verdict := p.cfg.Gate.Judge(ctx, c)
+	switch {
+	case verdict.Forward != nil:
+		p.forward(ctx, verdict)
+	case verdict.Answer != nil:
+		_ = p.toClient.write(verdict.Answer)
+	}
+}
+
+func (p *Pipe) forward(ctx context.Context, v *enforce.Verdict) {
+	if !v.Forward.IsRequest() {
+		_ = p.toServer.write(v.Forward)
+		v.Settle(ctx, nil)
+		return
+	}
+	if isOurs(v.Forward.ID) || !p.sent.keep(conversation, v.Forward.ID, v.Settle) {
+		v.Settle(ctx, nil)
+		_ = p.toClient.write(wire.Refuse(v.Forward.ID, wire.CodeRequest, "the id is in use, or too many calls are unanswered", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+		return
+	}
+	_ = p.toServer.write(v.Forward) // where it cannot be written, the end of the server answers it
+}
+
+// server passes on what the server says until it ends. What cannot be read, or
+// nobody waits for, goes no further.
+func (p *Pipe) server(ctx context.Context, out io.Reader) {
+	for in := bufio.NewReader(out); ; {
+		line, err := readLine(in, p.cfg.MaxReply)
+		if err != nil && !errors.Is(err, errLine) {
+			return
+		}
+		if err == nil {
+			err = p.said(ctx, line)
+		}
+		if err != nil {
+			p.cfg.Log.WarnContext(ctx, "what the server says goes no further", "server", p.cfg.Server, "error", err)
+		}
+	}
+}
+
+// said takes one line of the server.
+func (p *Pipe) said(ctx context.Context, line []byte) error {
+	if len(line) == 0 {
+		return nil
+	}
+	m, err := wire.ParseReply(line)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !m.IsResponse() && !m.IsRequest():
+		return p.toClient.write(m)
+	case m.IsRequest() && (p.capabilities.Load() == nil || isOurs(m.ID)):
+		return errors.Join(errUnasked, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errUnasked.Error(), nil)))
+	case m.IsRequest():
+		return p.toClient.write(m)
+	case p.asked.answer(conversation, m):
+		return nil
+	}
+	settle := p.sent.take(conversation, m.ID)
+	if settle == nil {
+		return errForeign
+	}
+	if m = settle(ctx, m); m != nil {
+		return p.toClient.write(m)
+	}
+	return nil
+}
+
+// Notify sends the client a notification.
+func (p *Pipe) Notify(_ context.Context, m *wire.Message) error { return p.toClient.write(m) }
+
+// Ask asks the client, and waits for the response.
+func (p *Pipe) Ask(ctx context.Context, method string, params any) (*wire.Message, error) {
+	return p.asked.elicit(ctx, conversation, method, params, p.toClient.write)
+}
+
+// Execute carries out a request of the gateway at the server, and returns the
+// response.
+func (p *Pipe) Execute(ctx context.Context, m *wire.Message) (*wire.Message, error) {
+	own := *m
+	own.ID = newID()
+	response, err := p.asked.ask(ctx, conversation, &own, p.toServer.write)
+	if err != nil {
+		return nil, err
+	}
+	response.ID = m.ID
+	return response, nil
+}
+
+var errLine = errors.New("the message is too large")
+
+// readLine reads up to the end of a line. One that is too long is read to its end
+// and is errLine.
+func readLine(in *bufio.Reader, limit int64) ([]byte, error) {
+	var line []byte
+	tooLong := false
+	for {
+		part, err := in.ReadSlice('\n')
+		if tooLong = tooLong || int64(len(line)+len(part)) > limit; !tooLong {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && (len(line) == 0 && !tooLong || !errors.Is(err, io.EOF)):
+			return nil, err
+		case tooLong:
+			return nil, errLine
+		}
+		for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+			line = line[:len(line)-1]
+		}
+		return line, nil
+	}
+}
