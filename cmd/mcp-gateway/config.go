@@ -74,7 +74,7 @@ type identityConfig struct {
 }
 
 type catalogConfig struct {
-	Accepted bool     `yaml:"accepted_only"`
+	Accepted bool     `yaml:"accepted"`
 	Refresh  duration `yaml:"refresh"`
 	TTL      duration `yaml:"ttl"`
 }

@@ -6,11 +6,10 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math/big"
-	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
 
 // A Binding is what an approval of a call is bound to.
@@ -53,12 +52,9 @@ func (e *NumberError) Error() string {
 	return fmt.Sprintf("the number %s is not the same for every parser: send it as a string", e.Number)
 }
 
-// longestNumber is longer than any double needs.
-const longestNumber = 400
-
 // Exact reports a number in v that is not exactly what RFC 8785 would write for
-// it: one that a double cannot hold. 9007199254740993 and 9007199254740992
-// would have the same digest.
+// it ([number.Exact]). 9007199254740993 and 9007199254740992 would have the same
+// digest.
 func Exact(v jsontext.Value) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
 	for {
@@ -66,25 +62,8 @@ func Exact(v jsontext.Value) error {
 		if err != nil {
 			return nil
 		}
-		if token.Kind() == '0' && !isExact(token.String()) {
+		if token.Kind() == '0' && !number.Exact(token.String()) {
 			return &NumberError{token.String()}
 		}
 	}
-}
-
-func isExact(number string) bool {
-	if len(number) > longestNumber {
-		return false
-	}
-	double, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return false
-	}
-	digits, _, _ := strings.Cut(strings.ToLower(number), "e")
-	if double == 0 { // one that is only rounded to zero has an exponent of any size
-		return strings.Trim(digits, "-0.") == ""
-	}
-	exact, ok := new(big.Rat).SetString(number)
-	written, _ := new(big.Rat).SetString(strconv.FormatFloat(double, 'g', -1, 64))
-	return ok && exact.Cmp(written) == 0
 }

@@ -1,0 +1,434 @@
+package approval_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// One approval is one call, however many come for it at once, and although the
+// PDP would permit any number (gateway.md 5: TOCTOU, replay).
+func TestOnce(t *testing.T) {
+	h := build(t, nil)
+	task := h.send(sent{}).Task
+	h.approve(task)
+	var went, refused atomic.Int32
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			s := h.send(sent{})
+			for s.Reason == enforce.ReasonPDP { // it has too much to do
+				s = h.send(sent{})
+			}
+			switch {
+			case s.goes():
+				went.Add(1)
+			case s.Reason == enforce.ReasonSettled || s.Reason == enforce.ReasonPending && s.Task != task:
+				refused.Add(1)
+			default:
+				t.Errorf("%+v", s.Data)
+			}
+		})
+	}
+	all.Wait()
+	if went.Load() != 1 || refused.Load() != 99 {
+		t.Errorf("%d went, %d were refused", went.Load(), refused.Load())
+	}
+	if again := h.send(sent{}); again.goes() || again.Reason != enforce.ReasonPending || again.Task == task {
+		t.Errorf("the next one: %+v", again.Data)
+	}
+}
+
+// What goes to the server is what was approved, under the id and with the _meta
+// of the message that came for it.
+func TestForwardsWhatWasApproved(t *testing.T) {
+	h := build(t, nil)
+	task := h.send(sent{args: `{"text":"hello","n":1}`, rest: `,"task":{"ttl":1}`}).Task
+	h.approve(task)
+	for _, other := range []string{`{"text":"hello","n":2}`, `{"text":"hello"}`, `{"text":"hello","n":"1"}`, `{"text":"hello","n":1,"m":1}`} {
+		if s := h.send(sent{args: other}); s.goes() || s.Task == task {
+			t.Errorf("%s: %+v", other, s.Data)
+		}
+	}
+	if s := h.send(sent{as: "bob", args: `{"text":"hello","n":1}`}); s.goes() || s.Task == task {
+		t.Errorf("another caller: %+v", s.Data)
+	}
+	s := h.send(sent{args: `{ "n":1.0, "text":"\u0068ello" }`, rest: `,"task":{"ttl":2}`, caps: `{"x":1}`})
+	if !s.goes() {
+		t.Fatalf("%+v", s.Data)
+	}
+	const want = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"x":1}},"arguments":{"text":"hello","n":1},"name":"write","task":{"ttl":1}}`
+	if got := string(s.verdict.Forward.Params); got != want {
+		t.Errorf("the server gets %s", got)
+	}
+}
+
+// Neither the caller nor its client approves, whatever the form says
+// (gateway.md 5: forged approval).
+func TestOwnAnswerIsNoApproval(t *testing.T) {
+	h := build(t, nil)
+	s := h.send(sent{caps: forms})
+	input := s.Result.Inputs["gw.approval"]
+	if s.Result.Type != "input_required" || input.Method != "elicitation/create" || input.Params.Mode != "form" || !strings.Contains(input.Params.Message, "does not approve") {
+		t.Fatalf("%+v", s.Result)
+	}
+	accepts := sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q,"inputResponses":{"gw.approval":{"action":"accept","content":{"approve":true}}}`, s.Result.State)}
+	for range 3 {
+		if again := h.send(accepts); again.goes() || again.Result.Type != "input_required" {
+			t.Fatalf("%+v", again)
+		}
+	}
+	task := h.tasks()[0]
+	if status := h.decide(task, "approve", "alice"); status != http.StatusForbidden {
+		t.Errorf("who asks may approve: %d", status)
+	}
+	h.approve(task)
+	if s := h.send(accepts); !s.goes() || strings.Contains(string(s.verdict.Forward.Params), "gw.") || strings.Contains(string(s.verdict.Forward.Params), "requestState") {
+		t.Errorf("%+v", s.verdict)
+	}
+}
+
+// A client that declines takes its call back.
+func TestWithdraw(t *testing.T) {
+	h := build(t, nil)
+	s := h.send(sent{caps: forms})
+	declines := sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q,"inputResponses":{"gw.approval":{"action":"decline"}}`, s.Result.State)}
+	if s := h.send(declines); s.Reason != enforce.ReasonWithdrawn {
+		t.Errorf("%+v", s.Data)
+	}
+	if left := h.tasks(); len(left) != 0 {
+		t.Errorf("at the PDP %q wait", left)
+	}
+}
+
+// A client that can open pages is led to the one where approvers decide.
+func TestPage(t *testing.T) {
+	h := build(t, func(c *approval.Config) { c.Page = "https://console.example.com/requests/{task}" })
+	s := h.send(sent{caps: pages})
+	input := s.Result.Inputs["gw.approval"]
+	if input.Params.Mode != "url" || input.Params.URL != "https://console.example.com/requests/"+h.tasks()[0] {
+		t.Errorf("%+v", s.Result)
+	}
+	if s := h.send(sent{args: `{}`}); s.Page == "" || s.Reason != enforce.ReasonPending {
+		t.Errorf("another client: %+v", s.Data)
+	}
+}
+
+// What a client sends back is good for the call and the caller that it was given
+// for, and no more (MCP 2026-07-28, "Multi Round-Trip Requests").
+func TestTickets(t *testing.T) {
+	h := build(t, nil)
+	state := h.send(sent{caps: forms}).Result.State
+	with := fmt.Sprintf(`,"requestState":%q`, state)
+	for name, c := range map[string]sent{
+		"another caller":    {as: "bob", caps: forms, rest: with},
+		"another call":      {args: `{"text":"bye"}`, caps: forms, rest: with},
+		"another caller, 2": {as: "alice2", caps: forms, rest: with},
+	} {
+		if s := h.send(c); s.goes() || s.Reason != enforce.ReasonState {
+			t.Errorf("%s: %+v", name, s.Data)
+		}
+	}
+	h.approve(h.tasks()[0])
+	if s := h.send(sent{caps: forms, rest: with}); !s.goes() {
+		t.Fatalf("the control: %+v", s.Data)
+	}
+	if s := h.send(sent{caps: forms, rest: with}); s.goes() || s.Reason != enforce.ReasonSettled {
+		t.Errorf("again: %+v", s.Data)
+	}
+}
+
+// A server that wants to be called again is, under the same approval: once for
+// each time it wants to.
+func TestServersOwnRounds(t *testing.T) {
+	h := build(t, nil)
+	s := h.send(sent{caps: forms})
+	h.approve(h.tasks()[0])
+	s = h.send(sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q`, s.Result.State)})
+	wants := &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"resultType":"input_required","requestState":"theirs","inputRequests":{"name":{"method":"elicitation/create","params":{}}}}`)}
+	got := s.verdict.Settle(t.Context(), wants)
+	state := strings.Split(strings.SplitAfter(string(got.Result), `"requestState":"`)[1], `"`)[0]
+	if state == "theirs" {
+		t.Fatal("the state is not sealed")
+	}
+	answers := sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q,"inputResponses":{"name":{"action":"accept","content":{"a":1}}}`, state)}
+	if s := h.send(sent{caps: forms}); s.goes() {
+		t.Error("the same call without the state goes on")
+	}
+	s = h.send(answers)
+	if !s.goes() || !strings.Contains(string(s.verdict.Forward.Params), `"requestState":"theirs"`) || !strings.Contains(string(s.verdict.Forward.Params), `"name":{"action":"accept"`) {
+		t.Fatalf("%+v", s)
+	}
+	if s := h.send(answers); s.goes() || s.Reason != enforce.ReasonSettled {
+		t.Errorf("the same round again: %+v", s.Data)
+	}
+	done := &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}
+	if got := s.verdict.Settle(t.Context(), done); got != done {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A talk is a client of the older era that answers what it is asked so, after a
+// while.
+type talk struct {
+	mu     sync.Mutex
+	asked  []string
+	action string
+	until  chan struct{} // when it answers
+}
+
+func (k *talk) Notify(context.Context, *wire.Message) error { return nil }
+
+func (k *talk) Ask(ctx context.Context, method string, params any) (*wire.Message, error) {
+	k.mu.Lock()
+	k.asked = append(k.asked, fmt.Sprint(method, " ", params.(map[string]any)["mode"]))
+	k.mu.Unlock()
+	select {
+	case <-k.until:
+		return &wire.Message{Result: fmt.Appendf(nil, `{"action":%q}`, k.action)}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// wasAsked reports whether the client was asked once, by a form.
+func (k *talk) wasAsked() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return strings.Join(k.asked, ",") == "elicitation/create form"
+}
+
+// A call of the older era waits on its stream: what its client answers is no
+// approval, and may take the call back.
+func TestPendingCall(t *testing.T) {
+	now := make(chan struct{})
+	close(now)
+	for _, test := range []struct {
+		name   string
+		client *talk
+		decide string
+		goes   bool
+		reason string
+	}{
+		{"approved while it is asked", &talk{until: make(chan struct{})}, "approve", true, ""},
+		{"approved after it accepts", &talk{action: "accept", until: now}, "approve", true, ""},
+		{"denied after it accepts", &talk{action: "accept", until: now}, "deny", false, enforce.ReasonNotApproved},
+		{"declined", &talk{action: "decline", until: now}, "", false, enforce.ReasonWithdrawn},
+		{"cancelled", &talk{action: "cancel", until: now}, "", false, enforce.ReasonWithdrawn},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := build(t, nil)
+			got := make(chan *said, 1)
+			go func() { got <- h.send(sent{caps: forms, client: test.client}) }()
+			if test.decide != "" {
+				for !test.client.wasAsked() {
+					time.Sleep(10 * time.Millisecond) // the call is on its way
+				}
+				if status := h.decide(h.tasks()[0], test.decide, "carol"); status != http.StatusOK {
+					t.Fatal(status)
+				}
+			}
+			s := <-got
+			if s.goes() != test.goes || s.Reason != test.reason {
+				t.Errorf("goes %v: %+v", s.goes(), s.Data)
+			}
+		})
+	}
+}
+
+// A person's no is remembered, and theirs alone.
+func TestRefused(t *testing.T) {
+	h := build(t, nil)
+	task := h.send(sent{}).Task
+	if status := h.decide(task, "deny", "carol"); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	for range 2 {
+		if s := h.send(sent{}); s.Reason != enforce.ReasonNotApproved || s.Task != task {
+			t.Errorf("%+v", s.Data)
+		}
+	}
+	h.restart()
+	if s := h.send(sent{}); s.Reason != enforce.ReasonNotApproved {
+		t.Errorf("after a restart: %+v", s.Data)
+	}
+}
+
+// Policies have the last word: an approval lifts what asked for it and nothing
+// else.
+func TestPoliciesHaveTheLastWord(t *testing.T) {
+	h := build(t, nil)
+	task := h.send(sent{as: "eve"}).Task
+	h.approve(task)
+	if s := h.send(sent{as: "eve"}); s.goes() || s.Reason != enforce.ReasonDenied {
+		t.Errorf("%+v", s.Data)
+	}
+}
+
+// A restart loses nothing: not what waits, not what was approved, and not that
+// something was claimed, whatever became of it.
+func TestRestart(t *testing.T) {
+	h := build(t, nil)
+	task := h.send(sent{}).Task
+	h.restart()
+	if s := h.send(sent{}); s.Task != task {
+		t.Fatalf("%+v", s.Data)
+	}
+	h.approve(task)
+	h.restart()
+	s := h.send(sent{})
+	if !s.goes() {
+		t.Fatalf("%+v", s.Data)
+	}
+	h.restart() // before the server has answered
+	if s := h.send(sent{}); s.goes() || s.Task == task {
+		t.Errorf("it is carried out again: %+v", s.Data)
+	}
+}
+
+// A request that the PDP has and the gateway does not know of is not made twice.
+func TestLostAnswer(t *testing.T) {
+	h := build(t, nil)
+	h.lose.Store(true)
+	if s := h.send(sent{}); s.Reason != enforce.ReasonPDP {
+		t.Fatalf("%+v", s.Data)
+	}
+	h.restart()
+	h.lose.Store(false)
+	s := h.send(sent{})
+	if waits := h.tasks(); s.Reason != enforce.ReasonPending || len(waits) != 1 || waits[0] != s.Task {
+		t.Errorf("%+v, at the PDP %q", s.Data, waits)
+	}
+}
+
+// Nobody has more than so many calls wait, nor do all together, also after a
+// restart (gateway.md 5: DoS by pending approvals).
+func TestBounds(t *testing.T) {
+	h := build(t, func(c *approval.Config) { c.PerCaller, c.Limit = 3, 5 })
+	wait := func(as string, n int) enforce.Data {
+		return h.send(sent{as: as, args: fmt.Sprintf(`{"n":%d}`, n)}).Data
+	}
+	var first string
+	for n := range 3 {
+		d := wait("alice", n)
+		if d.Reason != enforce.ReasonPending {
+			t.Fatalf("%d: %+v", n, d)
+		}
+		if n == 0 {
+			first = d.Task
+		}
+	}
+	if d := wait("alice", 4); d.Reason != enforce.ReasonTooMany || d.RetryAfter == 0 {
+		t.Errorf("%+v", d)
+	}
+	if d := wait("alice", 0); d.Task != first {
+		t.Errorf("one that waits: %+v", d)
+	}
+	h.restart()
+	for n := range 2 {
+		if d := wait("bob", n); d.Reason != enforce.ReasonPending {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if d := wait("carol", 0); d.Reason != enforce.ReasonTooMany {
+		t.Errorf("%+v", d)
+	}
+	h.approve(first)
+	if s := h.send(sent{args: `{"n":0}`}); !s.goes() {
+		t.Errorf("%+v", s.Data)
+	}
+	if d := wait("carol", 0); d.Reason != enforce.ReasonPending {
+		t.Errorf("after one has gone on: %+v", d)
+	}
+	if s := h.send(sent{args: `{"text":"` + strings.Repeat("x", 300<<10) + `"}`}); s.Reason != enforce.ReasonTooMany {
+		t.Errorf("a large one: %+v", s.Data)
+	}
+}
+
+// A client that polls finds what came of its call, which was carried out once.
+func TestPolled(t *testing.T) {
+	h := build(t, nil)
+	s := h.send(sent{caps: polls})
+	if s.Result.Type != "task" || s.Result.Status != "working" {
+		t.Fatalf("%+v", s.Result)
+	}
+	poll := func(as, method string) *said {
+		return h.send(sent{as: as, method: method, rest: fmt.Sprintf(`,"taskId":%q`, s.Result.Task)})
+	}
+	if got := poll("bob", "tasks/get"); got.Reason == "" {
+		t.Errorf("another caller: %+v", got.Result)
+	}
+	h.approve(h.tasks()[0])
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { poll("alice", "tasks/get") })
+	}
+	all.Wait()
+	for range 100 {
+		if poll("alice", "tasks/get").Result.Status == "completed" {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // it is carried out beside
+	}
+	if got := poll("alice", "tasks/get"); got.Result.Status != "completed" || h.executed.Load() != 1 {
+		t.Errorf("%+v, carried out %d times", got.Result, h.executed.Load())
+	}
+}
+
+// A tool that has changed is not the one that was approved.
+func TestSuperseded(t *testing.T) {
+	h := build(t, nil)
+	s := h.send(sent{caps: polls})
+	h.approve(h.tasks()[0])
+	changed := "sha256:2"
+	h.current.Store(&changed)
+	for range 100 {
+		if h.send(sent{method: "tasks/get", rest: fmt.Sprintf(`,"taskId":%q`, s.Result.Task)}).Result.Status == "failed" {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // it is found out beside
+	}
+	if got := h.send(sent{method: "tasks/get", rest: fmt.Sprintf(`,"taskId":%q`, s.Result.Task)}); got.Result.Status != "failed" || h.executed.Load() != 0 {
+		t.Errorf("%+v, carried out %d times", got.Result, h.executed.Load())
+	}
+	if s := h.send(sent{}); s.goes() || s.Reason != enforce.ReasonPending {
+		t.Errorf("%+v", s.Data)
+	}
+}
+
+// What nobody decides in time is over, and forgotten after a while.
+func TestSweep(t *testing.T) {
+	var ahead atomic.Int64
+	h := build(t, func(c *approval.Config) {
+		c.PerCaller, c.Now = 1, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	task := h.send(sent{}).Task
+	ahead.Store(int64(1000 * time.Hour))
+	if err := h.service.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := h.send(sent{}); s.Reason != enforce.ReasonNotApproved || s.Task != task {
+		t.Errorf("%+v", s.Data)
+	}
+	if s := h.send(sent{args: `{}`}); s.Reason != enforce.ReasonPending {
+		t.Errorf("its place is not free: %+v", s.Data)
+	}
+	ahead.Add(int64(2 * time.Hour))
+	if err := h.service.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := h.send(sent{}); s.Reason == enforce.ReasonNotApproved {
+		t.Errorf("it is remembered for ever: %+v", s.Data)
+	}
+}

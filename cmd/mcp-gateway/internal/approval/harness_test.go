@@ -1,0 +1,279 @@
+package approval_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// The policies that decide: write waits for carol, an approval is good for any
+// number of uses, so that what is carried out once is so by the gateway alone.
+var policies = fstest.MapFS{
+	"desk.cedar": {Data: []byte(`
+		@id("all") permit (principal, action == Action::"tools/call", resource);
+		@id("writing") @requestable("desk")
+		forbid (principal, action == Action::"tools/call", resource == tool::"write")
+		unless { context has approval && context.approval.template == "desk" };
+		@id("banned") forbid (principal == user::"eve", action, resource) unless { resource == tool::"write" && !(context has approval) };
+		@id("approvers") permit (principal == user::"carol", action, resource is access_request);
+		@id("askers, too") permit (principal == user::"alice", action, resource is access_request);`)},
+	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}}\n")},
+}
+
+// A house is a PDP, and a gateway that has calls wait.
+type house struct {
+	t        *testing.T
+	url      string // of the PDP
+	admin    string
+	file     string
+	key      *seal.Key
+	cfg      func(*approval.Config)
+	lose     atomic.Bool // the answers of the PDP to submissions
+	gate     *enforce.Gate
+	service  *approval.Service
+	executed atomic.Int32 // for nobody who waits
+	current  atomic.Pointer[string]
+}
+
+// build starts the PDP and opens the service as cfg changes it.
+func build(t *testing.T, cfg func(*approval.Config)) *house {
+	t.Helper()
+	h := &house{t: t, file: filepath.Join(t.TempDir(), "approvals.db"), key: seal.Random(), cfg: cfg}
+	ctx, stop := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- pdp.Run(ctx, pdp.Config{
+			Policies: policies, State: t.TempDir(), Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+			Ready: func(main, admin string) {
+				h.url, h.admin = main, admin
+				close(ready)
+			},
+		})
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	h.open()
+	t.Cleanup(func() { h.service.Close() })
+	return h
+}
+
+// RoundTrip loses answers.
+func (h *house) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil && h.lose.Load() && r.URL.Path == authzen.PathRequests {
+		response.Body.Close()
+		return nil, errors.New("the connection is lost")
+	}
+	return response, err
+}
+
+// open opens the service on what is on disk.
+func (h *house) open() {
+	h.t.Helper()
+	log := slog.New(slog.NewTextHandler(h.t.Output(), nil))
+	decides := enforce.NewPDP(enforce.PDPConfig{URL: h.url, Client: client.Config{Timeout: 20 * time.Second, Transport: h}, Failures: 1000})
+	h.gate = enforce.New(enforce.Config{
+		PDP: decides, Log: log,
+		Map: func(c *enforce.Call) (*enforce.Question, error) {
+			return &enforce.Question{Evaluation: &authzen.EvaluationRequest{
+				Subject: c.Caller.Subject, Action: authzen.Action{Name: c.Message.Method}, Resource: authzen.Resource{Type: "tool", ID: c.Params.Name},
+			}}, nil
+		},
+		Tool: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
+			return &enforce.Tool{Digest: h.digest()}, nil
+		},
+		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+			return h.service.Suspend(ctx, d)
+		},
+		Own: func(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) { return h.service.Own(ctx, c) },
+	})
+	cfg := approval.Config{
+		File: h.file, PDP: decides, Seal: h.key, Permitted: h.gate.Permitted, Log: log, PerCaller: 100, Limit: 1000, Refused: time.Hour, Wait: time.Minute,
+		Definition: func(string, string) string { return h.digest() },
+		Execute: func(context.Context, string, *wire.Message) (*wire.Message, error) {
+			h.executed.Add(1)
+			return &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}, nil
+		},
+	}
+	if h.cfg != nil {
+		h.cfg(&cfg)
+	}
+	var err error
+	if h.service, err = approval.Open(cfg); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) digest() string {
+	if d := h.current.Load(); d != nil {
+		return *d
+	}
+	return "sha256:1"
+}
+
+// restart closes the service and opens it again.
+func (h *house) restart() {
+	h.t.Helper()
+	if err := h.service.Close(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.open()
+}
+
+// A said is what the client is told.
+type said struct {
+	verdict *enforce.Verdict
+	enforce.Data
+	Result struct {
+		Type   string `json:"resultType"`
+		State  string `json:"requestState"`
+		Task   string `json:"taskId"`
+		Status string `json:"status"`
+		Inputs map[string]struct {
+			Method string `json:"method"`
+			Params struct {
+				Mode    string `json:"mode"`
+				URL     string `json:"url"`
+				Message string `json:"message"`
+			} `json:"params"`
+		} `json:"inputRequests"`
+	}
+}
+
+// goes reports whether the call goes on.
+func (s *said) goes() bool { return s.verdict.Forward != nil }
+
+const (
+	forms = `{"elicitation":{"form":{}}}`
+	pages = `{"elicitation":{"url":{}}}`
+	polls = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+)
+
+// A sent is a stateless call of write by alice, but for what it says.
+type sent struct {
+	as, args, caps string
+	rest           string // further members of params, each after a comma
+	method         string
+	client         enforce.Client
+	ctx            context.Context
+}
+
+func (h *house) send(c sent) *said {
+	h.t.Helper()
+	if c.as == "" {
+		c.as = "alice"
+	}
+	if c.args == "" {
+		c.args = `{"text":"hello"}`
+	}
+	if c.method == "" {
+		c.method = "tools/call"
+	}
+	if c.ctx == nil {
+		c.ctx = h.t.Context()
+	}
+	caps := c.caps
+	if caps == "" {
+		caps = "{}"
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"name":"write","arguments":%s%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`, c.method, c.args, c.rest, caps)
+	m, err := wire.Parse([]byte(body))
+	if err != nil {
+		h.t.Error(err)
+		return nil
+	}
+	params, err := m.Read()
+	if err != nil {
+		h.t.Error(err)
+		return nil
+	}
+	call := &enforce.Call{
+		Server: "desk", Caller: &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: c.as}}, Message: m, Params: params, RequestID: "r",
+		Stateless: c.client == nil, Capabilities: params.Meta.Capabilities, Client: c.client,
+	}
+	out := &said{verdict: h.gate.Judge(c.ctx, call)}
+	if answer := out.verdict.Answer; answer != nil && answer.Error != nil {
+		var read struct {
+			Data enforce.Data `json:"data"`
+		}
+		err = json.Unmarshal(answer.Error, &read)
+		out.Data = read.Data
+	} else if answer != nil {
+		err = json.Unmarshal(answer.Result, &out.Result)
+	}
+	if err != nil {
+		h.t.Error(err)
+	}
+	return out
+}
+
+// decide has a person decide on a task. The status is that of the PDP's answer.
+func (h *house) decide(task, decision, approver string) int {
+	h.t.Helper()
+	body := fmt.Appendf(nil, `{"decision":%q,"approver":{"type":"user","id":%q}}`, decision, approver)
+	response, err := http.Post(h.admin+"/admin/v1/requests/"+task+"/decision", "application/json", bytes.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
+
+func (h *house) approve(task string) {
+	h.t.Helper()
+	if status := h.decide(task, "approve", "carol"); status != http.StatusOK {
+		h.t.Fatalf("the approval is answered %d", status)
+	}
+}
+
+// tasks lists the tasks that wait at the PDP.
+func (h *house) tasks() (ids []string) {
+	h.t.Helper()
+	response, err := http.Get(h.admin + "/admin/v1/requests?status=pending")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var list struct {
+		Requests []struct {
+			ID string `json:"id"`
+		} `json:"requests"`
+	}
+	if err := json.UnmarshalRead(response.Body, &list); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, r := range list.Requests {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
