@@ -36,6 +36,7 @@ var walls = []wall{
 	{"evaluation/policytest", 3, []string{"evaluation", "schemas/authzen"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
 
 	{"pdp/client", 4, []string{"schemas/authzen"}, "a PEP imports it and must not import a PDP with it"},
+	{"pdp/jwks/jwkstest", 4, nil, "tests of any package may have an issuer of tokens"},
 	{"pdp/jwks", 4, nil, "whoever verifies tokens reads an issuer's keys alike, a gateway without a PDP, too"},
 	{"pdp", 4, []string{
 		"pdp/jwks", "schemas", "schemas/authzen", "policies", "obligations", "obligations/approval",
@@ -61,7 +62,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/plain", 5, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number", "cmd/mcp-gateway/internal/plain"}, "a call becomes questions, and nobody is asked"},
-	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},
+	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "pdp/jwks", "cmd/mcp-gateway/internal/number"}, "who calls is told by credentials alone, before anything is known of the call"},
 	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
 	{"cmd/mcp-gateway/internal/audit", 5, nil, "what became of a call is kept without knowing how it was decided"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
@@ -87,7 +88,7 @@ var tenancies = []tenancy{
 	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"net/http", []string{
-		"pdp", "pdp/client", "pdp/jwks", "cmd/policy-service", "cmd/mcp-gateway", "cmd/mcp-gateway/internal/identity",
+		"pdp", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/proxy", "conformance",
 	}, "below the top two floors nothing knows of HTTP"},
 	{"github.com/coreos/go-oidc", []string{"pdp", "pdp/jwks", "cmd/mcp-gateway/internal/identity"}, "tokens are verified where callers are told"},

@@ -4,31 +4,26 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/pdp"
-	"github.com/policy-service/policy-service/pdp/jwks"
+	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -149,67 +144,9 @@ func TestAuthIsChecked(t *testing.T) {
 	}
 }
 
-// An identityProvider publishes the keys that its tokens are signed with.
-type identityProvider struct {
-	*httptest.Server
-	key   *rsa.PrivateKey
-	reads atomic.Int64
-	down  atomic.Bool
-}
-
-func newIdentityProvider(t *testing.T) *identityProvider {
-	t.Helper()
-	p := &identityProvider{key: newRSA(t)}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.reads.Add(1)
-		if p.down.Load() {
-			panic(http.ErrAbortHandler)
-		}
-		body, err := json.Marshal(map[string]any{"keys": []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "k1", Algorithm: "RS256", Use: "sig"}}})
-		if err != nil {
-			t.Error(err)
-		}
-		w.Write(body)
-	}))
-	t.Cleanup(p.Close)
-	return p
-}
-
-func newRSA(t *testing.T) *rsa.PrivateKey {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// sign makes a token. Headers are beside alg, kid and typ.
-func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, kid string, claims map[string]any, headers map[jose.HeaderKey]any) string {
-	t.Helper()
-	options := &jose.SignerOptions{ExtraHeaders: headers}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signer.Sign(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
-}
-
 // TestTokens sends what RFC 8725 warns of. Clocks may differ by a minute: AR-144.
 func TestTokens(t *testing.T) {
-	provider := newIdentityProvider(t)
+	provider := jwkstest.New(t)
 	s := start(t, pdp.Config{Auth: pdp.Auth{JWT: []pdp.Issuer{
 		{Issuer: "https://idp.example.com", Audience: "pdp", JWKSURL: provider.URL, TenantClaim: "org"},
 	}}})
@@ -222,12 +159,12 @@ func TestTokens(t *testing.T) {
 		return c
 	}
 	good := func(change func(map[string]any)) string {
-		return sign(t, jose.RS256, provider.key, "k1", claims(change), nil)
+		return jwkstest.Sign(t, jose.RS256, provider.Key, "k1", claims(change), nil)
 	}
 	same := func(map[string]any) {}
 	set := func(name string, value any) func(map[string]any) { return func(c map[string]any) { c[name] = value } }
-	stranger := newRSA(t)
-	public, err := x509.MarshalPKIXPublicKey(provider.key.Public())
+	stranger := jwkstest.NewKey(t)
+	public, err := x509.MarshalPKIXPublicKey(provider.Key.Public())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,20 +190,20 @@ func TestTokens(t *testing.T) {
 		{"expired", good(set("exp", time.Now().Add(-time.Second).Unix())), "/tenants/acme", 401},
 		{"no expiry", good(func(c map[string]any) { delete(c, "exp") }), "/tenants/acme", 401},
 		{"not valid yet", good(set("nbf", time.Now().Add(2*time.Minute).Unix())), "/tenants/acme", 401},
-		{"another key", sign(t, jose.RS256, stranger, "k1", claims(same), nil), "/tenants/acme", 401},
-		{"an unknown key", sign(t, jose.RS256, stranger, "../../k1", claims(same), nil), "/tenants/acme", 401},
-		{"another algorithm", sign(t, jose.RS512, provider.key, "k1", claims(same), nil), "/tenants/acme", 401},
-		{"the public key as a secret", sign(t, jose.HS256, public, "k1", claims(same), nil), "/tenants/acme", 401},
+		{"another key", jwkstest.Sign(t, jose.RS256, stranger, "k1", claims(same), nil), "/tenants/acme", 401},
+		{"an unknown key", jwkstest.Sign(t, jose.RS256, stranger, "../../k1", claims(same), nil), "/tenants/acme", 401},
+		{"another algorithm", jwkstest.Sign(t, jose.RS512, provider.Key, "k1", claims(same), nil), "/tenants/acme", 401},
+		{"the public key as a secret", jwkstest.Sign(t, jose.HS256, public, "k1", claims(same), nil), "/tenants/acme", 401},
 		{"unsigned", unsigned, "/tenants/acme", 401},
-		{"keys of its own", sign(t, jose.RS256, stranger, "k1", claims(same), map[jose.HeaderKey]any{"jku": provider.URL + "/evil", "jwk": "x"}), "/tenants/acme", 401},
+		{"keys of its own", jwkstest.Sign(t, jose.RS256, stranger, "k1", claims(same), map[jose.HeaderKey]any{"jku": provider.URL + "/evil", "jwk": "x"}), "/tenants/acme", 401},
 		{"changed", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"admin"}`)) + "." + parts[2], "/tenants/acme", 401},
 		{"dots", strings.Repeat(".", 2), "/tenants/acme", 401},
 		{"encrypted", strings.Repeat("e30.", 4) + "e30", "/tenants/acme", 401},
 		{"an algorithm in capitals", base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"NONE"}`)) + "." + parts[1] + ".", "/tenants/acme", 401},
 		{"no signature", parts[0] + "." + parts[1] + ".", "/tenants/acme", 401},
-		{"a key file", sign(t, jose.RS256, stranger, "../../../../dev/null", claims(same), nil), "/tenants/acme", 401},
-		{"certificates of its own", sign(t, jose.RS256, stranger, "k1", claims(same), map[jose.HeaderKey]any{"x5u": provider.URL + "/evil"}), "/tenants/acme", 401},
-		{"an extension that has to be understood", sign(t, jose.RS256, provider.key, "k1", claims(same), map[jose.HeaderKey]any{"crit": []string{"exp"}}), "/tenants/acme", 401},
+		{"a key file", jwkstest.Sign(t, jose.RS256, stranger, "../../../../dev/null", claims(same), nil), "/tenants/acme", 401},
+		{"certificates of its own", jwkstest.Sign(t, jose.RS256, stranger, "k1", claims(same), map[jose.HeaderKey]any{"x5u": provider.URL + "/evil"}), "/tenants/acme", 401},
+		{"an extension that has to be understood", jwkstest.Sign(t, jose.RS256, provider.Key, "k1", claims(same), map[jose.HeaderKey]any{"crit": []string{"exp"}}), "/tenants/acme", 401},
 		{"long", "a." + strings.Repeat("b", 9<<10) + ".c", "/tenants/acme", 401},
 	}
 	for _, test := range tests {
@@ -287,64 +224,27 @@ func TestTokens(t *testing.T) {
 			t.Errorf("status %s", response.Status)
 		}
 	})
-	if reads := provider.reads.Load(); reads != 1 {
+	if reads := provider.Reads.Load(); reads != 1 {
 		t.Errorf("the keys were read %d times", reads)
 	}
 }
 
 // Who cannot be told from anybody else is not let in.
 func TestTokensWithoutKeys(t *testing.T) {
-	provider := newIdentityProvider(t)
-	provider.down.Store(true)
+	provider := jwkstest.New(t)
+	provider.Down.Store(true)
 	s := start(t, pdp.Config{Auth: pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://idp.example.com", Audience: "pdp", JWKSURL: provider.URL}}}})
-	token := "Bearer " + sign(t, jose.RS256, provider.key, "k1", map[string]any{
+	token := "Bearer " + jwkstest.Sign(t, jose.RS256, provider.Key, "k1", map[string]any{
 		"iss": "https://idp.example.com", "aud": "pdp", "sub": "gateway", "exp": time.Now().Add(time.Hour).Unix(),
 	}, nil)
 	if got := ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, token, aliceReads); got.StatusCode != 503 || got.Header.Get("Retry-After") == "" {
 		t.Errorf("without keys: status %d", got.StatusCode)
 	}
-	provider.down.Store(false)
+	provider.Down.Store(false)
 	if got := ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, token, aliceReads); got.StatusCode != 200 {
 		t.Errorf("with keys again: status %d", got.StatusCode)
 	}
 }
-
-// A key that its issuer has withdrawn is good for an hour at most; one that
-// cannot be read again, for a day.
-func TestKeysGrowOld(t *testing.T) {
-	provider := newIdentityProvider(t)
-	clock := time.Now()
-	keys := jwks.New(provider.URL, http.DefaultTransport, func() time.Time { return clock })
-	token := func() string {
-		return sign(t, jose.RS256, provider.key, "k1", map[string]any{"iss": "https://idp.example.com"}, nil)
-	}
-	first := token()
-	for _, test := range []struct {
-		name  string
-		later time.Duration
-		act   func()
-		token func() string
-		want  func(error) bool
-	}{
-		{"at first", 0, func() {}, token, isNil},
-		{"withdrawn, within the hour", 59 * time.Minute, func() { provider.key = newRSA(t) }, func() string { return first }, isNil},
-		{"a token that nobody has signed has them read again", 2 * time.Minute, func() {}, func() string { return first[:len(first)-4] + "AAAA" }, isNotNil},
-		{"withdrawn", 0, func() {}, func() string { return first }, isNotNil},
-		{"the next key", 0, func() {}, token, isNil},
-		{"they cannot be read", 23 * time.Hour, func() { provider.down.Store(true) }, token, isNil},
-		{"they have not been read for a day", time.Hour, func() {}, token, func(err error) bool { return errors.Is(err, jwks.ErrUnavailable) }},
-		{"they can be read", time.Minute, func() { provider.down.Store(false) }, token, isNil},
-	} {
-		clock = clock.Add(test.later)
-		test.act()
-		if _, err := keys.VerifySignature(t.Context(), test.token()); !test.want(err) {
-			t.Errorf("%s: %v", test.name, err)
-		}
-	}
-}
-
-func isNil(err error) bool    { return err == nil }
-func isNotNil(err error) bool { return err != nil }
 
 // An authority issues certificates.
 type authority struct {

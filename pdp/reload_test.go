@@ -12,13 +12,14 @@ import (
 	"testing"
 
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // Who may ask changes when the settings are read again, and not by settings
 // that are wrong.
 func TestCallersAreReadAgain(t *testing.T) {
-	provider := newIdentityProvider(t)
+	provider := jwkstest.New(t)
 	key := func(id string) pdp.APIKey { return pdp.APIKey{ID: id, SHA256: digest("k-" + id)} }
 	issuer := pdp.Issuer{Issuer: "https://idp.example.com", Audience: "pdp", JWKSURL: provider.URL}
 	first := pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{key("old")}, JWT: []pdp.Issuer{issuer}}}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	stdjson "encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -20,6 +19,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
 
 // corpus is what a client may send as arguments. Those that are apart are read
@@ -238,15 +239,7 @@ func rational(text any) *big.Rat {
 // tell writes what the gateway reads, as the scripts do.
 func tell(t *testing.T, text []byte) jsontext.Value {
 	t.Helper()
-	var v any
-	err := json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
-		if dec.PeekKind() != '0' {
-			return errors.ErrUnsupported
-		}
-		raw, err := dec.ReadValue()
-		*v = stdjson.Number(raw)
-		return err
-	})))
+	v, err := number.Read(text, func(text string) (any, error) { return stdjson.Number(text), nil })
 	if err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}

@@ -116,22 +116,13 @@ func caught(err *error) {
 
 // read reads a JSON text for jsonschema, which takes numbers as they were written.
 // Those that do not fit are errors, and so are those that need much of it.
-func read(text jsontext.Value, fits func(string) bool) (v any, err error) {
-	err = json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
-		if dec.PeekKind() != '0' {
-			return errors.ErrUnsupported
+func read(text jsontext.Value, fits func(string) bool) (any, error) {
+	return number.Read(text, func(raw string) (any, error) {
+		if !bounded(raw) || !fits(raw) {
+			return nil, fmt.Errorf("the number %.64s is not one that every parser reads alike", raw)
 		}
-		raw, err := dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		if !bounded(string(raw)) || !fits(string(raw)) {
-			return fmt.Errorf("the number %.64s is not one that every parser reads alike", raw)
-		}
-		*v = stdjson.Number(raw)
-		return nil
-	})))
-	return v, err
+		return stdjson.Number(raw), nil
+	})
 }
 
 // bounded reports whether exact arithmetic with a number is cheap.

@@ -11,7 +11,6 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
@@ -20,20 +19,11 @@ import (
 // maxResult is how many bytes an expression's value may have as JSON.
 const maxResult = 64 << 10
 
-// read returns the value of a JSON text for expressions: maps, lists, strings,
-// booleans, nil, int64 for numbers that are integers, float64 for others. A
-// number that neither is exact for is an error where it stands.
+// read returns the value of a JSON text for expressions. A number is an int64 if it
+// is an integer, else a float64; one that neither is exact for is an error where
+// it stands.
 func read(text jsontext.Value) (any, error) {
-	var v any
-	err := json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
-		if dec.PeekKind() != '0' {
-			return errors.ErrUnsupported
-		}
-		raw, err := dec.ReadValue()
-		*v = numberOf(string(raw))
-		return err
-	})))
-	return v, err
+	return number.Read(text, func(text string) (any, error) { return numberOf(text), nil })
 }
 
 // numberOf returns the value of a JSON number.

@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,7 +15,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
+	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -36,41 +35,6 @@ const (
 
 // now is the time of every test.
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-
-// A provider publishes the keys that its tokens are signed with.
-type provider struct {
-	*httptest.Server
-	key   *rsa.PrivateKey
-	reads atomic.Int64
-	down  atomic.Bool
-}
-
-func newProvider(t *testing.T) *provider {
-	t.Helper()
-	p := &provider{key: newRSA(t)}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.reads.Add(1)
-		if p.down.Load() {
-			panic(http.ErrAbortHandler)
-		}
-		body, err := json.Marshal(map[string]any{"keys": []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "k1", Algorithm: "RS256", Use: "sig"}}})
-		if err != nil {
-			t.Error(err)
-		}
-		w.Write(body)
-	}))
-	t.Cleanup(p.Close)
-	return p
-}
-
-func newRSA(t *testing.T) *rsa.PrivateKey {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
 
 func claims(changes ...func(map[string]any)) map[string]any {
 	c := map[string]any{"iss": issuer, "aud": resource, "sub": "alice", "client_id": "agent-app", "org": "acme", "exp": now.Add(time.Hour).Unix()}
@@ -86,29 +50,6 @@ func set(name string, value any) func(map[string]any) {
 
 func without(name string) func(map[string]any) {
 	return func(c map[string]any) { delete(c, name) }
-}
-
-func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, kid string, payload any, headers map[jose.HeaderKey]any) string {
-	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, &jose.SignerOptions{ExtraHeaders: headers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, raw := payload.([]byte)
-	if !raw {
-		if body, err = json.Marshal(payload); err != nil {
-			t.Fatal(err)
-		}
-	}
-	signed, err := signer.Sign(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
 }
 
 func newVerifier(t *testing.T, c identity.Config) *identity.Verifier {
@@ -133,28 +74,28 @@ func request(t *testing.T, authorization ...string) *http.Request {
 // TestTokens sends what RFC 8725 warns of, tokens that are for others, and
 // those that are bound to a key. CZ-31, CZ-80.
 func TestTokens(t *testing.T) {
-	p := newProvider(t)
+	p := jwkstest.New(t)
 	v := newVerifier(t, identity.Config{Resource: resource, Issuers: []identity.Issuer{
 		{Issuer: issuer, JWKSURL: p.URL, TenantClaim: "org", Tenants: []string{"acme"}},
 	}})
 	good := func(changes ...func(map[string]any)) string {
-		return sign(t, jose.RS256, p.key, "k1", claims(changes...), nil)
+		return jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(changes...), nil)
 	}
 	typed := func(typ string) string {
-		return sign(t, jose.RS256, p.key, "k1", claims(), map[jose.HeaderKey]any{"typ": typ})
+		return jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(), map[jose.HeaderKey]any{"typ": typ})
 	}
 	text := func(change string) string {
 		body, err := json.Marshal(claims())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sign(t, jose.RS256, p.key, "k1", []byte(strings.TrimSuffix(string(body), "}")+change+"}"), nil)
+		return jwkstest.Sign(t, jose.RS256, p.Key, "k1", []byte(strings.TrimSuffix(string(body), "}")+change+"}"), nil)
 	}
-	public, err := x509.MarshalPKIXPublicKey(p.key.Public())
+	public, err := x509.MarshalPKIXPublicKey(p.Key.Public())
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, token := newRSA(t), good()
+	stranger, token := jwkstest.NewKey(t), good()
 	parts := strings.Split(token, ".")
 	encode := base64.RawURLEncoding.EncodeToString
 
@@ -184,11 +125,11 @@ func TestTokens(t *testing.T) {
 		{"two tenants", good(set("org", []string{"acme", "globex"})), false},
 		{"an ID token for a back channel", typed("logout+jwt"), false},
 		{"a proof", typed("dpop+jwt"), false},
-		{"another key", sign(t, jose.RS256, stranger, "k1", claims(), nil), false},
-		{"an unknown key", sign(t, jose.RS256, stranger, "../../k1", claims(), nil), false},
-		{"keys of its own", sign(t, jose.RS256, stranger, "k1", claims(), map[jose.HeaderKey]any{"jku": p.URL, "jwk": "x"}), false},
-		{"another algorithm", sign(t, jose.RS512, p.key, "k1", claims(), nil), false},
-		{"the public key as a secret", sign(t, jose.HS256, public, "k1", claims(), nil), false},
+		{"another key", jwkstest.Sign(t, jose.RS256, stranger, "k1", claims(), nil), false},
+		{"an unknown key", jwkstest.Sign(t, jose.RS256, stranger, "../../k1", claims(), nil), false},
+		{"keys of its own", jwkstest.Sign(t, jose.RS256, stranger, "k1", claims(), map[jose.HeaderKey]any{"jku": p.URL, "jwk": "x"}), false},
+		{"another algorithm", jwkstest.Sign(t, jose.RS512, p.Key, "k1", claims(), nil), false},
+		{"the public key as a secret", jwkstest.Sign(t, jose.HS256, public, "k1", claims(), nil), false},
 		{"unsigned", encode([]byte(`{"alg":"none"}`)) + "." + parts[1] + ".", false},
 		{"changed", parts[0] + "." + encode([]byte(`{"iss":"`+issuer+`","sub":"admin"}`)) + "." + parts[2], false},
 		{"a claim named twice", text(`,"sub":"admin"`), false},
@@ -217,16 +158,16 @@ func TestTokens(t *testing.T) {
 			}
 		})
 	}
-	if reads := p.reads.Load(); reads != 1 {
+	if reads := p.Reads.Load(); reads != 1 {
 		t.Errorf("the keys were read %d times", reads)
 	}
 }
 
 // Claims keep their numbers as they are.
 func TestClaims(t *testing.T) {
-	p := newProvider(t)
+	p := jwkstest.New(t)
 	v := newVerifier(t, identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: p.URL, SubjectType: "user", SubjectClaim: "email"}}})
-	token := sign(t, jose.RS256, p.key, "k1", claims(set("n", jsontext.Value("9007199254740993")), set("email", "alice@example.com"), without("exp"), set("exp", 1893456000)), nil)
+	token := jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(set("n", jsontext.Value("9007199254740993")), set("email", "alice@example.com"), without("exp"), set("exp", 1893456000)), nil)
 	caller, err := v.Verify(request(t, "bearer "+token))
 	if err != nil {
 		t.Fatal(err)
@@ -243,14 +184,14 @@ func TestClaims(t *testing.T) {
 // Nothing that a client says beside its credential is identity, and no credential
 // stands in for a bad one.
 func TestSpoofing(t *testing.T) {
-	p := newProvider(t)
+	p := jwkstest.New(t)
 	v := newVerifier(t, identity.Config{
 		Resource: resource,
 		Issuers:  []identity.Issuer{{Issuer: issuer, JWKSURL: p.URL}},
 		MTLS:     &identity.MTLS{Callers: []identity.CertificateCaller{{Name: "spiffe://example.com/agent"}}},
 		Process:  &identity.Process{ID: "root"},
 	})
-	token := "Bearer " + sign(t, jose.RS256, p.key, "k1", claims(), nil)
+	token := "Bearer " + jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(), nil)
 	spoofed := func(authorization ...string) *http.Request {
 		r := request(t, authorization...)
 		for _, name := range []string{
@@ -346,12 +287,12 @@ func TestCertificates(t *testing.T) {
 
 // A token that is bound to a certificate is good with that one (RFC 8705 3).
 func TestBoundTokens(t *testing.T) {
-	p := newProvider(t)
+	p := jwkstest.New(t)
 	v := newVerifier(t, identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: p.URL}}})
 	r := certify(t, request(t), "spiffe://example.com/agent", false)
 	digest := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
 	bound := set("cnf", map[string]any{"x5t#S256": base64.RawURLEncoding.EncodeToString(digest[:])})
-	token := "Bearer " + sign(t, jose.RS256, p.key, "k1", claims(bound), nil)
+	token := "Bearer " + jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(bound), nil)
 	r.Header.Set("Authorization", token)
 	if caller, err := v.Verify(r); err != nil || caller.Subject.ID != "alice" {
 		t.Errorf("%+v, %v", caller, err)
@@ -366,10 +307,10 @@ func TestBoundTokens(t *testing.T) {
 
 // Who cannot be told from anybody else is not let in, and is not blamed.
 func TestKeysThatCannotBeRead(t *testing.T) {
-	p := newProvider(t)
-	p.down.Store(true)
+	p := jwkstest.New(t)
+	p.Down.Store(true)
 	v := newVerifier(t, identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: p.URL}}})
-	token := "Bearer " + sign(t, jose.RS256, p.key, "k1", claims(), nil)
+	token := "Bearer " + jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(), nil)
 	_, err := v.Verify(request(t, token))
 	if !errors.Is(err, identity.ErrUnavailable) {
 		t.Fatal(err)
@@ -379,19 +320,19 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 	if answer.Code != 503 || answer.Header().Get("Retry-After") == "" || answer.Header().Get("WWW-Authenticate") != "" {
 		t.Errorf("%d %v", answer.Code, answer.Header())
 	}
-	p.down.Store(false)
+	p.Down.Store(false)
 	if caller, err := v.Verify(request(t, token)); err != nil {
 		t.Errorf("%+v, %v", caller, err)
 	}
 }
 
 func TestEnvironment(t *testing.T) {
-	p := newProvider(t)
+	p := jwkstest.New(t)
 	config := identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: p.URL}}}
 	environment := func(token string) func(string) string {
 		return func(name string) string { return map[string]string{identity.TokenVariable: token}[name] }
 	}
-	token := sign(t, jose.RS256, p.key, "k1", claims(), nil)
+	token := jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(), nil)
 	for _, test := range []struct {
 		name, token string
 		process     *identity.Process
@@ -419,7 +360,7 @@ func TestEnvironment(t *testing.T) {
 // RFC 9728: where a client that is refused learns whom to ask for a token. The
 // host of the request changes nothing.
 func TestMetadata(t *testing.T) {
-	p := newProvider(t)
+	p := jwkstest.New(t)
 	v := newVerifier(t, identity.Config{Resource: resource, Scopes: []string{"mcp"}, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: p.URL}}})
 	if got := v.MetadataPath(); got != "/.well-known/oauth-protected-resource/mcp" {
 		t.Errorf("path %q", got)
@@ -442,7 +383,7 @@ func TestMetadata(t *testing.T) {
 	for _, test := range []struct {
 		authorization []string
 		want          string
-	}{{nil, where}, {[]string{"Bearer " + sign(t, jose.RS256, p.key, "k1", claims(set("aud", "https://other.example.com")), nil)}, where + `, error="invalid_token"`}} {
+	}{{nil, where}, {[]string{"Bearer " + jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(set("aud", "https://other.example.com")), nil)}, where + `, error="invalid_token"`}} {
 		answer := httptest.NewRecorder()
 		_, err := v.Verify(request(t, test.authorization...))
 		v.Refuse(answer, err)

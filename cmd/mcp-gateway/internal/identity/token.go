@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -166,16 +167,16 @@ func (i *issuer) caller(ctx context.Context, token, thumbprint string) (*Caller,
 }
 
 // readClaims reads a payload strictly, and leaves numbers as they are.
-func readClaims(payload jsontext.Value) (claims map[string]any, err error) {
-	err = json.Unmarshal(payload, &claims, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
-		if dec.PeekKind() != '0' {
-			return errors.ErrUnsupported
-		}
-		number, err := dec.ReadValue()
-		*v = number.Clone()
-		return err
-	})))
-	return claims, err
+func readClaims(payload jsontext.Value) (map[string]any, error) {
+	v, err := number.Read(payload, func(text string) (any, error) { return jsontext.Value(text), nil })
+	if err != nil {
+		return nil, err
+	}
+	claims, ok := v.(map[string]any)
+	if !ok {
+		return nil, errors.New("the payload is not an object")
+	}
+	return claims, nil
 }
 
 // bound reports claims that another reader of the token may have read
@@ -186,8 +187,8 @@ func (i *issuer) bound(claims map[string]any, thumbprint string) error {
 		return errors.New("the token is not of the issuer for this audience")
 	}
 	if since, there := claims["nbf"]; there {
-		number, _ := since.(jsontext.Value)
-		seconds, err := strconv.ParseFloat(string(number), 64)
+		text, _ := since.(jsontext.Value)
+		seconds, err := strconv.ParseFloat(string(text), 64)
 		if err != nil || i.now().Add(notBefore).Unix() < int64(seconds) {
 			return errors.New("the token is not valid yet")
 		}

@@ -1,4 +1,5 @@
-// Package number tells which numbers of JSON every parser reads alike.
+// Package number reads JSON without losing numbers, and tells which of them every
+// parser reads alike.
 //
 // The law it keeps: a number that is allowed is the number that is carried out.
 // JavaScript reads every number as a double, Python and others read integers
@@ -7,10 +8,31 @@
 package number
 
 import (
+	"errors"
 	"math/big"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
+
+// Read returns the value of a JSON text: maps, slices, strings, booleans, nil, and
+// what of makes of each number.
+func Read(text jsontext.Value, of func(number string) (any, error)) (v any, err error) {
+	err = json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
+		if dec.PeekKind() != '0' {
+			return errors.ErrUnsupported
+		}
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		*v, err = of(string(raw))
+		return err
+	})))
+	return v, err
+}
 
 // longest is longer than any double needs.
 const longest = 400
