@@ -371,6 +371,8 @@ func TestHostileSchemas(t *testing.T) {
 		{"null", `null`, `{}`},
 		{"a circle", `{"$ref":"#"}`, `{}`},
 		{"doublings", double(30), `{}`},
+		{"a pattern that goes back and forth, a little, often", `{"properties":{"a":{"items":{"pattern":"^(?=a)(a+)+$"}}}}`,
+			`{"a":["` + strings.Repeat(strings.Repeat("a", 14)+`!","`, 2000) + `"]}`},
 		{"a pattern that goes back and forth", `{"properties":{"a":{"pattern":"^(?=a)(a+)+$"}}}`, `{"a":"` + strings.Repeat("a", 40) + `!"}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

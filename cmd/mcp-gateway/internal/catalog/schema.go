@@ -29,22 +29,23 @@ func (e *ArgumentsError) Error() string { return "arguments" + e.Path + " " + e.
 
 // Bounds of a validation.
 const (
-	maxSteps    = 20_000 // schemas that are tried
-	maxSchemas  = 1024   // that are kept compiled
-	patternTime = 50 * time.Millisecond
+	maxSteps    = 20_000                // schemas that are tried
+	maxSchemas  = 1024                  // that are kept compiled
+	patternTime = 50 * time.Millisecond // of all patterns that are not linear
 )
 
 var (
 	errSteps   = errors.New("the input schema takes too long to try")
-	errPattern = errors.New("a pattern of the input schema takes too long to match")
+	errPattern = errors.New("the patterns of the input schema take too long to match")
 )
 
-// A schema is an input schema. It counts the steps of one validation at a time.
+// A schema is an input schema. It counts what one validation at a time takes.
 type schema struct {
 	compiled *jsonschema.Schema
 
-	mu    sync.Mutex
-	steps int
+	mu       sync.Mutex
+	steps    int
+	matching time.Duration // of patterns that are not linear
 }
 
 // schema returns that of a pin, compiled once.
@@ -81,7 +82,7 @@ func compileSchema(definition jsontext.Value) (s *schema, err error) {
 	s = &schema{}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(jsonschema.SchemeURLLoader{}) // none: nothing is read
-	c.UseRegexpEngine(compilePattern)
+	c.UseRegexpEngine(s.pattern)
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
 		URL: "urn:mcp-gateway:steps",
 		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
@@ -172,7 +173,7 @@ func (s *schema) check(value any) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer caught(&err)
-	s.steps = 0
+	s.steps, s.matching = 0, 0
 	var invalid *jsonschema.ValidationError
 	if err := s.compiled.Validate(value); !errors.As(err, &invalid) {
 		return err
@@ -189,21 +190,25 @@ func (s *schema) check(value any) (err error) {
 }
 
 // A pattern is one that takes features of ECMA-262 that need time.
-type pattern struct{ *regexp2.Regexp }
+type pattern struct {
+	*regexp2.Regexp
+	*schema
+}
 
-// MatchString reports whether s matches, and ends a validation in which it
+// MatchString reports whether text matches, and ends a validation in which that
 // cannot be told in time.
-func (p pattern) MatchString(s string) bool {
-	matched, err := p.Regexp.MatchString(s)
-	if err != nil {
+func (p pattern) MatchString(text string) bool {
+	started := time.Now()
+	matched, err := p.Regexp.MatchString(text)
+	if p.matching += time.Since(started); err != nil || p.matching > patternTime {
 		panic(errPattern)
 	}
 	return matched
 }
 
-// compilePattern compiles a pattern of JSON Schema, which is one of ECMA-262: in
-// linear time where that can be.
-func compilePattern(text string) (jsonschema.Regexp, error) {
+// pattern compiles a pattern of JSON Schema, which is one of ECMA-262: in linear
+// time where that can be.
+func (s *schema) pattern(text string) (jsonschema.Regexp, error) {
 	if linear, err := regexp.Compile(text); err == nil {
 		return linear, nil
 	}
@@ -212,5 +217,5 @@ func compilePattern(text string) (jsonschema.Regexp, error) {
 		return nil, err
 	}
 	p.MatchTimeout = patternTime
-	return pattern{p}, nil
+	return pattern{p, s}, nil
 }

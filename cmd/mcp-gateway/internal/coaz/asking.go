@@ -210,7 +210,7 @@ func (a *asking) ask(m *mapping) (Questions, error) {
 func (a *asking) resolve(at string, nodes map[string]node) (members, error) {
 	parts := members{}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		value, err := nodes[name].resolve(a.in)
+		value, err := nodes[name].resolve(&a.in)
 		if err != nil {
 			return nil, err
 		}

@@ -10,12 +10,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of an expression. What a stranger's expression costs is counted in
-// steps that the evaluator takes.
+// Bounds of expressions. What a stranger's expressions cost is counted in steps
+// that the evaluator takes.
 const (
-	maxExpression = 2 << 10 // bytes
-	maxNesting    = 32
-	maxCost       = 50_000
+	maxExpression  = 2 << 10 // bytes
+	maxExpressions = 8 << 10 // bytes, of those of one mapping
+	maxNesting     = 32
+	maxCost        = 50_000 // of one, and of those of one call
 )
 
 // A compiler makes mappings. Expressions see params and token, and the
@@ -86,10 +87,16 @@ func claimOf(x ast.Expr) string {
 }
 
 // resolve evaluates the expression. An absent value is nil.
-func (e *expression) resolve(in inputs) (jsontext.Value, error) {
-	value, _, err := e.program.Eval(map[string]any{"params": in.params, "token": in.token})
+func (e *expression) resolve(in *inputs) (jsontext.Value, error) {
+	value, details, err := e.program.Eval(map[string]any{"params": in.params, "token": in.token})
 	if err != nil {
 		return nil, e.fault(err)
+	}
+	if cost := details.ActualCost(); cost != nil {
+		in.cost += *cost
+	}
+	if in.cost > maxCost {
+		return nil, unmapped("the mapping costs too much")
 	}
 	text, err := write(value)
 	if err != nil {

@@ -17,13 +17,16 @@ const (
 	maxEntries = 50 // of evaluations
 )
 
-// inputs are what expressions see.
-type inputs struct{ params, token any }
+// inputs are what expressions see, and what they have cost.
+type inputs struct {
+	params, token any
+	cost          uint64
+}
 
 // A node is a value of a template. It resolves to JSON, or to nil where it is
 // absent.
 type node interface {
-	resolve(inputs) (jsontext.Value, error)
+	resolve(*inputs) (jsontext.Value, error)
 }
 
 type (
@@ -39,10 +42,10 @@ type (
 	}
 )
 
-func (l literal) resolve(inputs) (jsontext.Value, error) { return jsontext.Value(l), nil }
+func (l literal) resolve(*inputs) (jsontext.Value, error) { return jsontext.Value(l), nil }
 
 // resolve leaves out no element: a list has as many as its author wrote.
-func (l list) resolve(in inputs) (jsontext.Value, error) {
+func (l list) resolve(in *inputs) (jsontext.Value, error) {
 	out := jsontext.Value{'['}
 	for i, element := range l.elements {
 		value, err := element.resolve(in)
@@ -61,7 +64,7 @@ func (l list) resolve(in inputs) (jsontext.Value, error) {
 }
 
 // resolve leaves out members that are absent or null.
-func (o object) resolve(in inputs) (jsontext.Value, error) {
+func (o object) resolve(in *inputs) (jsontext.Value, error) {
 	members := make(members, len(o))
 	for _, f := range o {
 		value, err := f.value.resolve(in)
@@ -147,7 +150,7 @@ type reader struct {
 	*compiler
 	language language
 	leaves   int
-	token    bool // an expression reads the token
+	bytes    int // of expressions
 }
 
 // value compiles a value of a template.
@@ -183,12 +186,10 @@ func (r *reader) text(at string, quoted jsontext.Value, required bool) (node, er
 		value, err := jsontext.AppendQuote(nil, text)
 		return literal(value), err
 	}
-	e, err := r.expression(at, text)
-	if err != nil {
-		return nil, err
+	if r.bytes += len(text); r.bytes > maxExpressions {
+		return nil, unmapped("the mapping has expressions of more than %d bytes", maxExpressions)
 	}
-	r.token = r.token || e.token
-	return e, nil
+	return r.expression(at, text)
 }
 
 func (r *reader) list(at string, text jsontext.Value, levels int) (node, error) {
