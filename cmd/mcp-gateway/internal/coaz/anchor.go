@@ -2,12 +2,13 @@ package coaz
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// subjectType is that of a subject whose mapping names none.
+// subjectType is that of a subject for whom neither mapping nor operator has one.
 const subjectType = "identity"
 
 // claim returns a claim that is a string, or "".
@@ -43,7 +44,7 @@ func (a *asking) anchor(parts members) (unverified bool, err error) {
 		}
 	}
 	if _, typed := subject["type"]; !typed {
-		subject.setString("type", subjectType)
+		subject.setString("type", a.SubjectType)
 	}
 	if _, identified := subject["id"]; !identified {
 		subject.setString("id", caller)
@@ -148,4 +149,9 @@ func (a *asking) facts(m *mapping) (jsontext.Value, error) {
 	return text, nil
 }
 
-func (a *asking) warn(text string) { a.warnings = append(a.warnings, text) }
+// warn tells the operator something, once.
+func (a *asking) warn(text string) {
+	if !slices.Contains(a.warnings, text) {
+		a.warnings = append(a.warnings, text)
+	}
+}

@@ -74,7 +74,7 @@ func (a *asking) tool() (Questions, error) {
 	if a.Trust == DefaultOnly {
 		return a.standard(name)
 	}
-	m, err := a.declared(name)
+	m, err := a.own(name)
 	if m != nil {
 		a.dialect = m.dialect
 	}
@@ -89,8 +89,8 @@ func (a *asking) tool() (Questions, error) {
 	return a.both(name, m)
 }
 
-// declared returns the mapping that the definition of the tool declares.
-func (a *asking) declared(name string) (*mapping, error) {
+// own returns the mapping that the definition of the tool declares, or nil.
+func (a *asking) own(name string) (*mapping, error) {
 	if a.call.Tool == nil {
 		return nil, unmapped("the tool is not known")
 	}

@@ -46,7 +46,7 @@ func (m *Mapper) Listed(call Call, name string) (*authzen.EvaluationRequest, err
 		return nil, nil
 	}
 	if a.Trust == Declared {
-		if declared, err := a.declared(name); err != nil || declared != nil {
+		if declared, err := a.own(name); err != nil || declared != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package coaz
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -43,8 +44,11 @@ type Upstream struct {
 	// Resource is what the server itself is called in questions. "" is the
 	// audience of the token.
 	Resource string `yaml:"resource"`
-	// SubjectClaim is the claim that identifies subjects; "" is sub.
+	// SubjectClaim is the claim that identifies subjects; "" is sub. SubjectType
+	// is their type where a mapping names none; "" is identity, as the binding
+	// has it.
 	SubjectClaim string `yaml:"subject_claim"`
+	SubjectType  string `yaml:"subject_type"`
 	// SubjectOverride lets declared mappings name another subject than the
 	// token does, which the PDP then sees marked subject_unverified.
 	SubjectOverride bool `yaml:"allow_subject_override"`
@@ -85,21 +89,14 @@ type upstream struct {
 	*compiler
 	pinned map[string]*mapping // the operator's mappings, by tool
 
-	mu       sync.Mutex
-	declared map[[sha256.Size]byte]func() (*mapping, error) // by definition
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]func() (*mapping, error) // by definition
 }
 
 func newUpstream(c *compiler, config Upstream) (*upstream, error) {
 	u := &upstream{Upstream: config, compiler: c, pinned: make(map[string]*mapping)}
-	if u.SubjectClaim == "" {
-		u.SubjectClaim = claimSub
-	}
-	if u.Trust == "" {
-		u.Trust = DeclaredTighten
-	}
-	if u.Profile == "" {
-		u.Profile = ProfileCOAZ
-	}
+	u.SubjectClaim, u.SubjectType = cmp.Or(u.SubjectClaim, claimSub), cmp.Or(u.SubjectType, subjectType)
+	u.Trust, u.Profile = cmp.Or(u.Trust, DeclaredTighten), cmp.Or(u.Profile, ProfileCOAZ)
 	var errs []error
 	if !slices.Contains([]Trust{DeclaredTighten, Declared, DefaultOnly}, u.Trust) {
 		errs = append(errs, fmt.Errorf("mapping_trust: there is no %q", u.Trust))
@@ -141,14 +138,14 @@ func (u *upstream) finish(d Dialect, text jsontext.Value, compile func(jsontext.
 func (u *upstream) compiled(definition jsontext.Value) (*mapping, error) {
 	key := sha256.Sum256(definition)
 	u.mu.Lock()
-	compile, ok := u.declared[key]
+	compile, ok := u.known[key]
 	if !ok {
-		if u.declared == nil || len(u.declared) >= maxCache {
-			u.declared = make(map[[sha256.Size]byte]func() (*mapping, error))
+		if u.known == nil || len(u.known) >= maxCache {
+			u.known = make(map[[sha256.Size]byte]func() (*mapping, error))
 		}
 		definition = definition.Clone()
 		compile = sync.OnceValues(func() (*mapping, error) { return u.declaration(definition) })
-		u.declared[key] = compile
+		u.known[key] = compile
 	}
 	u.mu.Unlock()
 	return compile()
