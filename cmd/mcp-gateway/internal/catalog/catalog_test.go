@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -144,8 +145,12 @@ func TestQuarantine(t *testing.T) {
 	if err := c.Accept("crm", "pay", listed); err != nil {
 		t.Fatal(err)
 	}
-	if tool, err := c.Tool("crm", "pay"); err != nil || tool.Digest != listed || !strings.Contains(string(tool.Definition), "Pays more.") {
-		t.Errorf("the new one: %v, %v", tool, err)
+	tool, err := c.Tool("crm", "pay")
+	if err != nil || tool.Digest != listed || !strings.Contains(string(tool.Definition), "Pays more.") {
+		t.Fatalf("the new one: %v, %v", tool, err)
+	}
+	if stored := fmt.Sprintf("sha256:%x", sha256.Sum256(tool.Definition)); stored != tool.Digest {
+		t.Errorf("the digest is not that of the bytes that are stored: %s, %s", tool.Digest, stored)
 	}
 	observe(t, c, pay)
 	if _, err := c.Tool("crm", "pay"); !errors.Is(err, catalog.ErrQuarantined) {
@@ -430,4 +435,19 @@ func FuzzCheck(f *testing.F) {
 			t.Errorf("let through: %q", arguments)
 		}
 	})
+}
+
+// BenchmarkCheck is what the catalog adds to a call.
+func BenchmarkCheck(b *testing.B) {
+	c, _ := fresh(b)
+	observe(b, c, pay)
+	for b.Loop() {
+		tool, err := c.Tool("crm", "pay")
+		if err == nil {
+			err = tool.Check(jsontext.Value(`{"amount":5}`))
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
 }
