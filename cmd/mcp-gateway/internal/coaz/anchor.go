@@ -1,6 +1,7 @@
 package coaz
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// subjectType is that of a subject for whom neither mapping nor operator has one.
+// subjectType is that of a subject for whom nobody says one.
 const subjectType = "identity"
 
 // claim returns a claim that is a string, or "".
@@ -17,13 +18,12 @@ func (a *asking) claim(name string) string {
 	return text
 }
 
-// subject returns who the token says the caller is.
+// subject returns the id of who calls.
 func (a *asking) subject() (string, error) {
-	id := a.claim(a.SubjectClaim)
-	if id == "" {
-		return "", unmapped("the token has no %s", a.SubjectClaim)
+	if a.in.caller == "" {
+		return "", unmapped("the token has no %s", claimSub)
 	}
-	return id, nil
+	return a.in.caller, nil
 }
 
 // anchor makes the subject the token's: what a mapping leaves out is supplied,
@@ -44,7 +44,7 @@ func (a *asking) anchor(parts members) (unverified bool, err error) {
 		}
 	}
 	if _, typed := subject["type"]; !typed {
-		subject.setString("type", a.SubjectType)
+		subject.setString("type", cmp.Or(a.call.Subject.Type, subjectType))
 	}
 	if _, identified := subject["id"]; !identified {
 		subject.setString("id", caller)

@@ -1,6 +1,7 @@
 package coaz
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,6 +52,7 @@ func (a *asking) read() (err error) {
 	if params.Kind() != '{' {
 		return unmapped("params is not an object")
 	}
+	a.in.caller = cmp.Or(a.call.Subject.ID, a.claim(claimSub))
 	if a.in.params, err = read(params); err != nil {
 		return &MappingError{"params cannot be read", err}
 	}

@@ -19,6 +19,9 @@ type Call struct {
 	// Tool is the definition of the tool that a tools/call is of, as the server
 	// listed it, or nil where none is known.
 	Tool jsontext.Value
+	// Subject is who calls, as was verified; where it has no id it is the claim
+	// sub, and of type identity where it has no type.
+	Subject authzen.Subject
 	// Claims are those of the caller's token, verified. Numbers are exact if
 	// they are jsontext.Values or integers.
 	Claims map[string]any

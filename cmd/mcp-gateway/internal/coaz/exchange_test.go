@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 var update = flag.Bool("update", false, "write the wanted questions of testdata/*.txtar")
@@ -24,8 +25,8 @@ var update = flag.Bool("update", false, "write the wanted questions of testdata/
 //
 // A file has the settings of an upstream, "upstream", and the claims of a
 // token, "claims". A case is two sections, "NAME/request" and "NAME/response".
-// A request is {"method", "params", "notification", "tool", "claims"}, of which
-// claims stand in place of the file's. A response is what is asked, or why
+// A request is {"method", "params", "notification", "tool", "subject", "claims"},
+// of which claims stand in place of the file's. A response is what is asked, or why
 // nothing is.
 func TestExchanges(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -88,18 +89,19 @@ func newMapper(t *testing.T, settings []byte) *coaz.Mapper {
 func callOf(t *testing.T, request, claims []byte) coaz.Call {
 	t.Helper()
 	message := struct {
-		Method       string         `json:"method"`
-		Params       jsontext.Value `json:"params"`
-		Notification bool           `json:"notification"`
-		Tool         jsontext.Value `json:"tool"`
-		Claims       jsontext.Value `json:"claims"`
+		Method       string          `json:"method"`
+		Params       jsontext.Value  `json:"params"`
+		Notification bool            `json:"notification"`
+		Tool         jsontext.Value  `json:"tool"`
+		Subject      authzen.Subject `json:"subject,omitzero"`
+		Claims       jsontext.Value  `json:"claims"`
 	}{Claims: slices.Clone(claims)}
 	if err := json.Unmarshal(request, &message, json.RejectUnknownMembers(true)); err != nil {
 		t.Fatal(err)
 	}
 	return coaz.Call{
 		Method: message.Method, Params: message.Params, Notification: message.Notification,
-		Tool: message.Tool, Claims: claimsOf(t, message.Claims), Server: "crm",
+		Tool: message.Tool, Subject: message.Subject, Claims: claimsOf(t, message.Claims), Server: "crm",
 	}
 }
 

@@ -1,7 +1,6 @@
 package coaz
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -121,21 +120,25 @@ func (r *reader) parts(at string, members members) (map[string]node, error) {
 	return parts, nil
 }
 
-// claimed makes the subject's id the claim that identifies subjects, where it
-// is written as the claim sub.
-func (m *mapping) claimed(c *compiler, claim string) error {
-	subject, ok := m.parts[partSubject].(object)
-	if !ok || claim == claimSub {
-		return nil
-	}
+// anchor makes the subject's id the caller's, where it is written as the claim
+// sub: which claim has the caller is the issuer's and the operator's to say.
+func (m *mapping) anchor() {
+	subject, _ := m.parts[partSubject].(object)
 	for i, f := range subject {
 		if e, is := f.value.(*expression); is && f.name == "id" && e.claim == claimSub {
-			designated, err := c.expression(e.at, fmt.Sprintf("token[%s]", strconv.QuoteToASCII(claim)))
-			if err != nil {
-				return err
-			}
-			subject[i].value = designated
+			subject[i].value = caller{}
 		}
 	}
-	return nil
+}
+
+const claimSub = "sub"
+
+// caller is the id of who calls.
+type caller struct{}
+
+func (caller) resolve(in *inputs) (jsontext.Value, error) {
+	if in.caller == "" {
+		return nil, nil
+	}
+	return jsontext.AppendQuote(nil, in.caller)
 }

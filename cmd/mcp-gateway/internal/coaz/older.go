@@ -165,6 +165,8 @@ func ofToken(n node) bool {
 	switch n := n.(type) {
 	case *expression:
 		return n.token
+	case caller:
+		return true
 	case object:
 		for _, f := range n {
 			if ofToken(f.value) {

@@ -20,6 +20,7 @@ const (
 // inputs are what expressions see, and what they have cost.
 type inputs struct {
 	params, token any
+	caller        string // id of who calls, or ""
 	cost          uint64
 }
 

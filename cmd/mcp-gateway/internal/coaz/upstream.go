@@ -44,11 +44,6 @@ type Upstream struct {
 	// Resource is what the server itself is called in questions. "" is the
 	// audience of the token.
 	Resource string `yaml:"resource"`
-	// SubjectClaim is the claim that identifies subjects; "" is sub. SubjectType
-	// is their type where a mapping names none; "" is identity, as the binding
-	// has it.
-	SubjectClaim string `yaml:"subject_claim"`
-	SubjectType  string `yaml:"subject_type"`
 	// SubjectOverride lets declared mappings name another subject than the
 	// token does, which the PDP then sees marked subject_unverified.
 	SubjectOverride bool `yaml:"allow_subject_override"`
@@ -78,10 +73,7 @@ type Actor struct {
 	Department string `yaml:"department_claim"`
 }
 
-const (
-	claimSub = "sub"
-	maxCache = 1024 // definitions
-)
+const maxCache = 1024 // definitions
 
 // upstream is one that is compiled.
 type upstream struct {
@@ -95,7 +87,6 @@ type upstream struct {
 
 func newUpstream(c *compiler, config Upstream) (*upstream, error) {
 	u := &upstream{Upstream: config, compiler: c, pinned: make(map[string]*mapping)}
-	u.SubjectClaim, u.SubjectType = cmp.Or(u.SubjectClaim, claimSub), cmp.Or(u.SubjectType, subjectType)
 	u.Trust, u.Profile = cmp.Or(u.Trust, DeclaredTighten), cmp.Or(u.Profile, ProfileCOAZ)
 	var errs []error
 	if !slices.Contains([]Trust{DeclaredTighten, Declared, DefaultOnly}, u.Trust) {
@@ -130,7 +121,8 @@ func (u *upstream) finish(d Dialect, text jsontext.Value, compile func(jsontext.
 	}
 	digest := sha256.Sum256(text)
 	m.dialect, m.digest = d, "sha256:"+hex.EncodeToString(digest[:])
-	return m, m.claimed(u.compiler, u.SubjectClaim)
+	m.anchor()
+	return m, nil
 }
 
 // compiled returns the mapping that a definition declares, or nil. A definition
