@@ -355,3 +355,33 @@ func BenchmarkIntent(b *testing.B) {
 		})
 	})
 }
+
+// FuzzRead opens what somebody else wrote. It is a trail, or an error, and a
+// trail that was opened is one to the end.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(""))
+	f.Add([]byte("{}\n"))
+	f.Add([]byte(`{"seq":1,"time":"2026-11-20T12:00:00Z","kind":"segment"}` + "\n" + `{"seq":2,"time":"2026-11-20T12:00:00Z","kind":"intent","tool":"pay"}`))
+	f.Add([]byte(`{"seq":7,"time":"2026-11-20T12:00:00Z","kind":"segment","open":[{"seq":5,"time":"2026-11-20T12:00:00Z","kind":"intent"}],"prev":"x"}` + "\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "00000001.jsonl"), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		trail, err := audit.Open(dir, audit.Config{})
+		if err != nil {
+			if !errors.Is(err, audit.ErrIntegrity) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if err := trail.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range audit.Read(dir) {
+			if err != nil {
+				t.Errorf("%q: %v", content, err)
+			}
+		}
+	})
+}

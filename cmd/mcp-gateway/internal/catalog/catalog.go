@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -41,10 +40,6 @@ type Config struct {
 	// Accepted: only what the operator accepts is pinned. Otherwise what is seen
 	// first is.
 	Accepted bool
-	// Int64 names the servers that read integers of 64 bits whole. Of others, an
-	// integer that a double cannot hold is not let through: in JavaScript it
-	// would be another.
-	Int64 []string
 	// Superseded, if not nil, is told that a definition no longer stands, once
 	// that is on disk: what was approved of it is of another tool.
 	Superseded func(Change)
@@ -121,7 +116,6 @@ type Tool struct {
 	Digest     string         // of the definition
 	Definition jsontext.Value // canonical
 	schema     *schema
-	int64      bool
 }
 
 // Tool returns a tool of a server as it was accepted. The error is [ErrUnknown],
@@ -139,7 +133,7 @@ func (c *Catalog) Tool(server, name string) (*Tool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("input schema of %s: %w", name, err)
 	}
-	return &Tool{name, pin.Digest, pin.Definition, s, slices.Contains(c.Int64, server)}, nil
+	return &Tool{name, pin.Digest, pin.Definition, s}, nil
 }
 
 func (c *Catalog) pin(server, name string) (*Pin, error) {

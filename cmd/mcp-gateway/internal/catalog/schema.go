@@ -133,15 +133,8 @@ func bounded(text string) bool {
 	return len(text) <= 64 && (!scientific || err == nil && -400 < n && n < 400)
 }
 
-// isInteger reports whether a number is an integer of 64 bits, or exact.
-func isInteger(text string) bool {
-	_, ok := number.Integer(text)
-	return ok || number.Exact(text)
-}
-
 // Check holds the arguments of a call against the input schema. Missing
-// arguments are an empty object. A number is one that every parser reads alike or,
-// where the server is said to read them, an integer of 64 bits. The error is an [ArgumentsError] or says why
+// arguments are an empty object. The error is an [ArgumentsError] or says why
 // the schema cannot be tried.
 func (t *Tool) Check(arguments jsontext.Value) error {
 	if len(arguments) == 0 {
@@ -150,11 +143,7 @@ func (t *Tool) Check(arguments jsontext.Value) error {
 	if arguments.Kind() != '{' {
 		return &ArgumentsError{"", "are not an object"}
 	}
-	fits := number.Exact
-	if t.int64 {
-		fits = isInteger
-	}
-	value, err := read(arguments, fits)
+	value, err := read(arguments, number.Exact)
 	if err != nil {
 		return unread(err)
 	}
