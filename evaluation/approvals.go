@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -31,9 +32,10 @@ type asked struct {
 
 // item is the call of item n of a batch.
 func (c Call) item(n int) Call {
-	c.ID = fmt.Sprintf("%s.%d", c.ID, n)
+	behind := "." + strconv.Itoa(n)
+	c.ID += behind
 	if c.RequestID != "" {
-		c.RequestID = fmt.Sprintf("%s.%d", c.RequestID, n)
+		c.RequestID += behind
 	}
 	return c
 }

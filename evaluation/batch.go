@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -85,7 +86,7 @@ func (b *batch) decide(item authzen.Item) bool {
 
 // itemPrefix is what ids begin with in an answer that has several decisions,
 // where they belong to the nth.
-func itemPrefix(n int) string { return fmt.Sprintf("%d.", n) }
+func itemPrefix(n int) string { return strconv.Itoa(n) + "." }
 
 func prefix(all []authzen.Obligation, with string) {
 	for i := range all {

@@ -104,12 +104,13 @@ func missing(s *shape, values cedar.RecordMap) string {
 	if s == nil || !s.declared {
 		return ""
 	}
-	for _, name := range s.names() {
-		if _, ok := values[cedar.String(name)]; !ok && s.members[name].required {
-			return name
+	first := ""
+	for name, member := range s.members {
+		if _, ok := values[cedar.String(name)]; !ok && member.required && (first == "" || name < first) {
+			first = name
 		}
 	}
-	return ""
+	return first
 }
 
 // below is the JSON Pointer of a member of the object at path.

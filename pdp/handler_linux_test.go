@@ -9,12 +9,17 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// BenchmarkEvaluation is a request from its header to its answer, without the
+// BenchmarkHandler is a request from its header to its answer, without the
 // network and without a wait for the disk.
-func BenchmarkEvaluation(b *testing.B) {
+func BenchmarkHandler(b *testing.B) {
+	for _, a := range []asked{askedSingle, askedBatch, askedSearch} {
+		b.Run(a.name, func(b *testing.B) { benchmarkHandler(b, a) })
+	}
+}
+
+func benchmarkHandler(b *testing.B, a asked) {
 	dir := b.TempDir()
 	log, err := decisionlog.Open(dir, decisionlog.Config{Durability: decisionlog.Batched, Queue: 1 << 20})
 	if err != nil {
@@ -27,11 +32,11 @@ func BenchmarkEvaluation(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		r := httptest.NewRequest(http.MethodPost, authzen.PathEvaluation, strings.NewReader(benchBody))
+		r := httptest.NewRequest(http.MethodPost, a.path, strings.NewReader(a.body))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
-		if handler.ServeHTTP(w, r); w.Code != http.StatusOK {
-			b.Fatal(w.Code)
+		if handler.ServeHTTP(w, r); w.Body.String() != a.answer {
+			b.Fatal(w.Body)
 		}
 	}
 }
