@@ -10,6 +10,7 @@
 # make slow     thousands of clients that do not go on
 # make soak DURATION=…  half of what can be answered, for long
 # make week     a log of a million decisions: made, verified, exported, replayed
+# make bench    the service beside floors: ratios of throughput, latencies, processor time, memory
 # make crash    kill the program many times, with decisions and approvals in flight
 # make reproducible  build twice, in two directories, and compare
 # make sbom     what is in the binary, as CycloneDX
@@ -19,6 +20,7 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 FUZZTIME   ?= 10m
 N          ?= 100000
 DURATION   ?= 30m
+ROUNDS     ?= 20
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
@@ -93,8 +95,9 @@ fuzz:
 		go test "$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
 
-bench:
-	go test -run '^$$' -bench . -benchmem ./...
+bench: build
+	go test ./pdp -count=1 -v -timeout 1h -run 'TestThroughput$$' -throughput.rounds $(ROUNDS) -throughput.json '$(CURDIR)/bin/throughput.json'
+	go test ./pdp ./evaluation ./evaluation/decisionlog ./schemas/authzen -run '^$$' -bench 'Handler|Decide|Append|Unmarshal' -benchmem
 
 clean:
 	rm -rf bin policy-service-state

@@ -45,16 +45,10 @@ type load struct {
 	elapsed     time.Duration
 }
 
-func newLoad(t testing.TB, address string, clients int, a asked) *load {
-	t.Helper()
+func newLoad(address string, clients int, a asked) *load {
 	l := new(load)
 	for range clients {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		l.connections = append(l.connections, &connection{conn: conn, reader: bufio.NewReader(conn), answer: a.answer, request: fmt.Appendf(nil,
+		l.connections = append(l.connections, &connection{address: address, answer: a.answer, request: fmt.Appendf(nil,
 			"POST %s HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", a.path, len(a.body), a.body)})
 	}
 	return l
@@ -93,7 +87,8 @@ func (l *load) rate() float64 { return float64(len(l.latencies)) / l.elapsed.Sec
 // A connection is a client that costs next to nothing: it knows of HTTP what
 // the two servers make use of.
 type connection struct {
-	conn      net.Conn
+	address   string
+	conn      net.Conn // nil before the first request
 	reader    *bufio.Reader
 	request   []byte
 	answer    string
@@ -102,6 +97,13 @@ type connection struct {
 }
 
 func (c *connection) ask() error {
+	if c.conn == nil {
+		conn, err := net.Dial("tcp", c.address)
+		if err != nil {
+			return err
+		}
+		c.conn, c.reader = conn, bufio.NewReader(conn)
+	}
 	if _, err := c.conn.Write(c.request); err != nil {
 		return err
 	}

@@ -16,9 +16,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -235,7 +238,7 @@ func (b *bench) add(server string, policies int, a asked, clients int) {
 	s := b.servers[key]
 	b.rows = append(b.rows, &row{
 		Server: server, Policies: policies, Asked: a.name, Clients: clients,
-		ColdStart: milliseconds(s.coldStart), asked: a, server: s, load: newLoad(b.t, s.address, clients, a),
+		ColdStart: milliseconds(s.coldStart), asked: a, server: s, load: newLoad(s.address, clients, a),
 	})
 }
 
@@ -270,7 +273,7 @@ func (b *bench) start(server string, policies int) *measured {
 	}
 	go io.Copy(io.Discard, stderr)
 	m.admin = strings.TrimSuffix(m.admin, ")")
-	one := newLoad(b.t, m.address, 1, askedSingle)
+	one := newLoad(m.address, 1, askedSingle)
 	if err := one.connections[0].ask(); err != nil {
 		b.t.Fatal(err)
 	}
@@ -414,6 +417,96 @@ func (c *commits) run(t testing.TB, duration time.Duration) {
 	}
 }
 
+// A groupCommit is as little as a log can be that writes and flushes together
+// what callers have at the same time: no form, no hashes, no reader.
+type groupCommit struct {
+	file *os.File
+	mu   sync.Mutex
+	at   int64
+	next []byte
+	done chan struct{} // closed once next is on disk
+
+	latencies []time.Duration
+	elapsed   time.Duration
+}
+
+// groupBytes is where the file begins again, so that it does not grow.
+const groupBytes = 4 << 20
+
+func newGroupCommit(t *testing.T) *groupCommit {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "group"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	if _, err := file.Write(make([]byte, groupBytes+1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	return &groupCommit{file: file, done: make(chan struct{})}
+}
+
+// run has so many callers write lines, each once the one before is on disk.
+func (g *groupCommit) run(t *testing.T, duration time.Duration, callers int) {
+	t.Helper()
+	line := []byte(strings.Repeat("x", 600))
+	stop := make(chan struct{})
+	var flusher, writers sync.WaitGroup
+	flusher.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := g.flush(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	started := time.Now()
+	took := make([][]time.Duration, callers)
+	for i := range callers {
+		writers.Go(func() {
+			for before := time.Now(); before.Sub(started) < duration; before = time.Now() {
+				g.mu.Lock()
+				g.next = append(g.next, line...)
+				done := g.done
+				g.mu.Unlock()
+				<-done
+				took[i] = append(took[i], time.Since(before))
+			}
+		})
+	}
+	writers.Wait()
+	g.elapsed += time.Since(started)
+	close(stop)
+	flusher.Wait()
+	g.latencies = append(g.latencies, slices.Concat(took...)...)
+}
+
+func (g *groupCommit) flush() error {
+	g.mu.Lock()
+	batch, done := g.next, g.done
+	g.next, g.done = nil, make(chan struct{})
+	g.mu.Unlock()
+	if len(batch) == 0 {
+		runtime.Gosched()
+		return nil
+	}
+	if g.at > groupBytes {
+		g.at = 0
+	}
+	if _, err := g.file.WriteAt(batch, g.at); err != nil {
+		return err
+	}
+	g.at += int64(len(batch))
+	err := syscall.Fdatasync(int(g.file.Fd()))
+	close(done)
+	return err
+}
+
 // lowest are ratios of requests a second to a bare echo handler's, each two
 // thirds of what it is on a quiet machine.
 var lowest = map[string]float64{}
@@ -448,13 +541,19 @@ func TestThroughput(t *testing.T) {
 	}
 	b.add("ours, strict", 10, askedBatch, 32)
 	b.add("ours, strict", 10, askedSearch, 32)
-	alone := newCommits(t)
+	alone, group, flush := newCommits(t), newGroupCommit(t), newGroupCommit(t)
 	for range rounds {
 		b.round(slice, alone)
+		group.run(t, slice, 32)
+		flush.run(t, slice, 1)
 	}
 	b.conclude()
 	t.Log(b.table())
-	t.Logf("a lone commit: p50 %.2f ms, p99 %.2f ms", milliseconds(quantile(alone.latencies, 0.5)), milliseconds(quantile(alone.latencies, 0.99)))
+	for name, took := range map[string][]time.Duration{"a lone entry": alone.latencies, "a bare write and flush": flush.latencies} {
+		t.Logf("%s: p50 %.2f ms, p99 %.2f ms", name, milliseconds(quantile(took, 0.5)), milliseconds(quantile(took, 0.99)))
+	}
+	t.Logf("a bare group commit, 32 callers: %.0f lines/s, p50 %.2f ms, p99 %.2f ms", float64(len(group.latencies))/group.elapsed.Seconds(),
+		milliseconds(quantile(group.latencies, 0.5)), milliseconds(quantile(group.latencies, 0.99)))
 	if *throughputJSON != "" {
 		text, err := json.Marshal(b.rows, jsontext.Multiline(true))
 		if err := errors.Join(err, os.WriteFile(*throughputJSON, text, 0o600)); err != nil {
