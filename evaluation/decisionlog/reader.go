@@ -117,10 +117,16 @@ func (r *Reader) last() *part {
 // read. Of a strict log these are all that were accepted, as long as the disk
 // has room for them.
 func (r *Reader) Head() Head {
-	if r.settled != nil {
-		_ = r.settled() // who appends is told
-	}
+	r.settle()
 	return r.committed()
+}
+
+// settle has what was accepted committed, if it can be. Who appends is told if
+// not.
+func (r *Reader) settle() {
+	if r.settled != nil {
+		_ = r.settled()
+	}
 }
 
 // committed returns the head of what is in the segments.

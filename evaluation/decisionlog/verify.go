@@ -52,6 +52,7 @@ func (r *Reader) Verify(ctx context.Context) (*Report, error) {
 }
 
 func (r *Reader) verify(ctx context.Context) (*Report, error) {
+	r.settle()
 	parts := *r.parts.Load()
 	e, err := parts[len(parts)-1].extent()
 	if err != nil {

@@ -445,3 +445,15 @@ func FuzzVerifyExport(f *testing.F) {
 		}
 	})
 }
+
+// TestVerifyWhileOpen holds that what was accepted is verified, too.
+func TestVerifyWhileOpen(t *testing.T) {
+	l := openLog(t, t.TempDir(), decisionlog.Config{})
+	for n := range 3 {
+		mustAppend(t, l, entry(n))
+		report, err := l.Verify(t.Context())
+		if err != nil || report.Entries != int64(n)+1 {
+			t.Errorf("%v, %v after %d entries", report, err, n+1)
+		}
+	}
+}
