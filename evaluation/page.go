@@ -28,7 +28,7 @@ func (e *Explanation) Text(w io.Writer) error {
 // String returns what [Explanation.Text] writes.
 func (e *Explanation) String() string {
 	var p page
-	p.line(0, "%s (%s, %s, %s)", decisionWord(e.Decision), e.Principal, e.Action, e.Resource)
+	p.line(0, "%s (%s, %s, %s)", decisionlog.Word(e.Decision), e.Principal, e.Action, e.Resource)
 	p.line(1, "%s", e.Because)
 	p.determining(e)
 	p.overruled(e)
@@ -200,12 +200,5 @@ func (p *page) shadow(e *Explanation) {
 		return
 	}
 	p.section("shadow "+e.Shadow.Revision, 1, 1)
-	p.line(1, "%s, which nobody was told: %s", decisionWord(e.Shadow.Decision), cause(&decisionlog.Result{}, &e.Shadow.Result))
-}
-
-func decisionWord(allowed bool) string {
-	if allowed {
-		return "allow"
-	}
-	return "deny"
+	p.line(1, "%s, which nobody was told: %s", decisionlog.Word(e.Shadow.Decision), cause(&decisionlog.Result{}, &e.Shadow.Result))
 }

@@ -40,16 +40,9 @@ func LogQuery(f decisionlog.Filter, bundle bool) url.Values {
 	set("kind", string(f.Kind), f.Kind != "")
 	set("format", formatBundle, bundle)
 	if f.Decision != nil {
-		q.Set("decision", decisionWord(*f.Decision))
+		q.Set("decision", decisionlog.Word(*f.Decision))
 	}
 	return q
-}
-
-func decisionWord(allowed bool) string {
-	if allowed {
-		return "allow"
-	}
-	return "deny"
 }
 
 // logFilter reads the inverse of [LogQuery].

@@ -236,11 +236,7 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 		results = []decisionlog.Result{*e.Result}
 	}
 	for _, r := range results {
-		outcome := "deny"
-		if r.Decision {
-			outcome = "allow"
-		}
-		t.decisions.Add(ctx, 1, t.outcomes.of(outcomeKey{e.Kind, e.Tenant, outcome}))
+		t.decisions.Add(ctx, 1, t.outcomes.of(outcomeKey{e.Kind, e.Tenant, decisionlog.Word(r.Decision)}))
 		for _, fault := range r.Errors {
 			if fault.Policy != "" {
 				t.errors.Add(ctx, 1, metric.WithAttributes(attribute.String("policy", fault.Policy), attribute.String("tenant", e.Tenant)))

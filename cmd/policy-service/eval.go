@@ -100,11 +100,7 @@ func printOutcome(o *evaluation.Outcome) error {
 	line := func(name string, values ...string) {
 		fmt.Fprintf(&out, "  %-11s%s\n", name, strings.Join(values, " "))
 	}
-	word := "deny"
-	if o.Decision {
-		word = "allow"
-	}
-	fmt.Fprintln(&out, word)
+	fmt.Fprintln(&out, decisionlog.Word(o.Decision))
 	for _, id := range o.Policies {
 		line("policy", id)
 	}

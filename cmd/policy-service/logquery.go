@@ -68,9 +68,9 @@ func row(d decisionlog.Decided) string {
 	}
 	decision, policies := "", ""
 	if d.Result != nil {
-		decision, policies = decisionWord(d.Result.Decision), strings.Join(d.Result.Policies, " ")
+		decision, policies = decisionlog.Word(d.Result.Decision), strings.Join(d.Result.Policies, " ")
 		if shadow := d.Result.Shadow; shadow != nil && shadow.Decision != d.Result.Decision {
-			decision += ", shadow " + decisionWord(shadow.Decision)
+			decision += ", shadow " + decisionlog.Word(shadow.Decision)
 		}
 	}
 	cells := []string{fmt.Sprint(d.Index), d.Time.Format(time.RFC3339), d.Tenant, subject, action, resource, decision, policies, d.ID}
@@ -78,13 +78,6 @@ func row(d decisionlog.Decided) string {
 		cells[i] = strings.Map(visible, cell)
 	}
 	return strings.Join(cells, "\t")
-}
-
-func decisionWord(allowed bool) string {
-	if allowed {
-		return "allow"
-	}
-	return "deny"
 }
 
 func visible(r rune) rune {

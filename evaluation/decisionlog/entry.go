@@ -62,6 +62,14 @@ type Result struct {
 	Shadow *Shadow `json:"shadow,omitzero"`
 }
 
+// Word says a decision as people read it: allow or deny.
+func Word(decision bool) string {
+	if decision {
+		return "allow"
+	}
+	return "deny"
+}
+
 // A Shadow is what was decided by policies that are not in force, of the same
 // request in the same environment. Nobody was told.
 type Shadow struct {
