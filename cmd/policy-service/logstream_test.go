@@ -249,6 +249,40 @@ func TestStreamFollows(t *testing.T) {
 	}
 }
 
+// TestStreamTellsGaps holds that a stream says what was removed before it was
+// delivered, and goes on behind it.
+func TestStreamTellsGaps(t *testing.T) {
+	root := t.TempDir()
+	state, file := filepath.Join(root, "state"), filepath.Join(root, "entries.jsonl")
+	l, err := decisionlog.Open(state, decisionlog.Config{Durability: decisionlog.Batched, SegmentBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 600 {
+		if err := l.Append(t.Context(), &decisionlog.Entry{ID: fmt.Sprint(n), Time: time.Unix(0, 0), Kind: decisionlog.KindAdmin}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = decisionlog.Open(state, decisionlog.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	removed, err := l.Prune(t.Context(), decisionlog.Retention{Bytes: 1})
+	if err := errors.Join(err, l.Close()); err != nil || removed != 512 {
+		t.Fatalf("%d entries are removed: %v", removed, err)
+	}
+	out, err := streamer(t, state, "file:"+file).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "entries 0 to 511 are no longer in the log, and were not delivered\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// An entry about each of the two segments that were removed comes last.
+	if text, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(text, []byte(`{"index":512,`)) || bytes.Count(text, []byte("\n")) != 600-512+2 {
+		t.Errorf("%v: %d lines", err, bytes.Count(text, []byte("\n")))
+	}
+}
+
 // TestStreamOTLP holds that a collector gets a record for each entry, with the
 // line as its body, and that one which does not take all of them gets them
 // again.
