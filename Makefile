@@ -26,6 +26,7 @@ CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
 .PHONY: build run test check interop differential prove reload faults week overload slow soak crash reproducible sbom fuzz bench clean
 
+# The exporters of OTLP bring gRPC, which need not bring its tracing pages.
 build:
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/policy-service ./cmd/mcp-gateway
 
@@ -58,6 +59,7 @@ faults:
 	go test ./evaluation/decisionlog -count=1 -v -parallel 8 -timeout 8h -run 'TestKillAnywhere|TestKillLoses|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations|TestProofs' \
 		-kills 10000 -images 100000 -faults 200 -mutations 1000 -proofs 10000
 	go test ./evaluation/decisionlog -count=1 -v -run TestSlowReader -slow 60s
+	go test ./pdp -count=1 -v -timeout 1h -run TestFaultSchedules -schedules 1000
 
 overload:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestOverload|TestNoisyTenant' -overload.duration 60s
