@@ -51,6 +51,9 @@ func TestClockSteps(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := decisionlog.Verify(t.Context(), state); err != nil {
+		t.Error(err)
+	}
 	reader, err := decisionlog.OpenReadOnly(state)
 	if err != nil {
 		t.Fatal(err)
