@@ -137,7 +137,7 @@ func (s *stream) answered(arrivals <-chan time.Time) (f flow) {
 		if conn == nil {
 			var err error
 			if conn, err = net.DialTimeout("tcp", s.address, streamPatience); err != nil {
-				f.errs = append(f.errs, err)
+				f.note(err)
 				conn = nil
 				continue
 			}
@@ -148,15 +148,21 @@ func (s *stream) answered(arrivals <-chan time.Time) (f flow) {
 			f.answers = append(f.answers, decided{due, time.Since(due)})
 		case err == nil:
 			f.shed++
-		case isTimeout(err):
-			f.late++
-			hangUp()
 		default:
-			f.errs = append(f.errs, err)
+			f.note(err)
 			hangUp()
 		}
 	}
 	return f
+}
+
+// note counts a request that has no answer.
+func (f *flow) note(err error) {
+	if isTimeout(err) {
+		f.late++
+	} else {
+		f.errs = append(f.errs, err)
+	}
 }
 
 // ask returns the status of an answer: that of a decision, or of a refusal that
