@@ -188,23 +188,6 @@ func show(t *testing.T, pep trace.SpanContext, spans ...*tracepb.Span) {
 
 func id(b []byte) string { return fmt.Sprintf("%x", b) }
 
-// page is what /metrics has of the program itself.
-func (s *server) page(t *testing.T) string {
-	t.Helper()
-	response, err := http.Get(s.Admin + "/metrics")
-	must(t, err)
-	defer response.Body.Close()
-	all, err := io.ReadAll(response.Body)
-	must(t, err)
-	var own strings.Builder
-	for line := range strings.Lines(string(all)) {
-		if strings.Contains(line, "policy_service_") || strings.Contains(line, "http_server_") {
-			own.WriteString(line)
-		}
-	}
-	return own.String()
-}
-
 // entryOf is the line of the log with an id.
 func (s *server) entryOf(t *testing.T, id string) string {
 	t.Helper()

@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"bufio"
 	"maps"
 	"net/http"
 	"regexp"
@@ -118,14 +117,9 @@ func measured(t *testing.T) map[string]bool {
 	if code, body := s.post(t, authzen.PathEvaluation, []byte(reading)); code != http.StatusTooManyRequests {
 		t.Fatalf("%d %s", code, body)
 	}
-	response, err := http.Get(s.Admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
 	known := make(map[string]bool)
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if name, _, _ := strings.Cut(lines.Text(), " "); name != "#" {
+	for line := range strings.Lines(s.page(t)) {
+		if name, _, _ := strings.Cut(strings.TrimSpace(line), " "); name != "#" {
 			name, labels, _ := strings.Cut(name, "{")
 			known[name] = true
 			for _, label := range submatches(compared, labels) {

@@ -1,10 +1,10 @@
 package conformance_test
 
 import (
-	"bufio"
 	"cmp"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -48,17 +48,25 @@ func (s *server) sampled(t *testing.T) sample {
 // metrics are what /metrics has that has no labels.
 func (s *server) metrics(t *testing.T) map[string]float64 {
 	t.Helper()
-	response, err := http.Get(s.Admin + "/metrics")
-	must(t, err)
-	defer response.Body.Close()
 	all := make(map[string]float64)
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		name, text, _ := strings.Cut(lines.Text(), " ")
+	for line := range strings.Lines(s.page(t)) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if value, err := strconv.ParseFloat(text, 64); err == nil {
 			all[name] = value
 		}
 	}
 	return all
+}
+
+// page is what /metrics answers.
+func (s *server) page(t *testing.T) string {
+	t.Helper()
+	response, err := http.Get(s.Admin + "/metrics")
+	must(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	return string(text)
 }
 
 // anonymous is the memory of the process that is not of mapped files, such as
