@@ -40,6 +40,10 @@ type Config struct {
 	// Accepted: only what the operator accepts is pinned. Otherwise what is seen
 	// first is.
 	Accepted bool
+	// Operator is a file of what the operator accepts, "" for none: a line for
+	// each tool, with the digest of its definition, its server and its name. It
+	// is read again when it changes. See also [Catalog.Accept].
+	Operator string
 	// Superseded, if not nil, is told that a definition no longer stands, once
 	// that is on disk: what was approved of it is of another tool.
 	Superseded func(Change)
@@ -80,7 +84,8 @@ func (p *Pin) Err() error {
 // A Catalog is open for one process. It is safe for concurrent use.
 type Catalog struct {
 	Config
-	db *bolt.DB
+	db       *bolt.DB
+	accepted accepted
 
 	mu      sync.Mutex
 	schemas map[string]func() (*schema, error) // by the digest of the definition
@@ -104,7 +109,7 @@ func Open(c Config) (*Catalog, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open catalog: %w", err), db.Close())
 	}
-	return &Catalog{Config: c, db: db}, nil
+	return &Catalog{Config: c, db: db, accepted: accepted{file: c.Operator}}, nil
 }
 
 // Close closes the file.
@@ -122,11 +127,8 @@ type Tool struct {
 // [ErrQuarantined], [ErrProposed], or what keeps its input schema from being
 // understood.
 func (c *Catalog) Tool(server, name string) (*Tool, error) {
-	pin, err := c.pin(server, name)
+	pin, err := c.standing(server, name)
 	if err != nil {
-		return nil, err
-	}
-	if err := pin.Err(); err != nil {
 		return nil, err
 	}
 	s, err := c.schema(pin)
@@ -134,6 +136,23 @@ func (c *Catalog) Tool(server, name string) (*Tool, error) {
 		return nil, fmt.Errorf("input schema of %s: %w", name, err)
 	}
 	return &Tool{name, pin.Digest, pin.Definition, s}, nil
+}
+
+// standing returns the pin of a tool that may be called. That the operator has
+// come to accept what is listed ends a quarantine.
+func (c *Catalog) standing(server, name string) (*Pin, error) {
+	pin, err := c.pin(server, name)
+	if err != nil || pin.Err() == nil {
+		return pin, err
+	}
+	digest, err := c.accepted.digest(server, name)
+	if err != nil || digest != pin.ListedDigest {
+		return nil, errors.Join(pin.Err(), err)
+	}
+	if err := c.Accept(server, name, digest); err != nil {
+		return nil, err
+	}
+	return c.pin(server, name)
 }
 
 func (c *Catalog) pin(server, name string) (*Pin, error) {
@@ -211,11 +230,12 @@ func (c *Catalog) Accept(server, name, digest string) error {
 		case digest == "":
 			return fmt.Errorf("no definition of %s is named", name)
 		case digest == pin.ListedDigest:
-			pin.Digest, pin.Definition, pin.PinnedAt = pin.ListedDigest, pin.Listed, c.Now()
-		case digest != pin.Digest:
+			pin.pin(definition{name, digest, pin.Listed}, c.Now())
+		case digest == pin.Digest:
+			pin.pin(definition{name, digest, pin.Definition}, c.Now())
+		default:
 			return fmt.Errorf("%s has no definition %s: it has %s", name, digest, cmp.Or(pin.ListedDigest, pin.Digest))
 		}
-		pin.Listed, pin.ListedDigest, pin.ListedAt = nil, "", time.Time{}
 		return put(tx, pin)
 	})
 }
@@ -281,13 +301,20 @@ func (c *Catalog) news(server string, listed []definition) (news []definition, e
 			if err != nil {
 				return err
 			}
-			if pin == nil || !pin.has(d) {
+			if pin == nil || !pin.has(d) || pin.Err() != nil && c.accepts(pin, d) {
 				news = append(news, d)
 			}
 		}
 		return nil
 	})
 	return news, err
+}
+
+// accepts reports whether the operator's file has a definition. That the file
+// cannot be read is told whoever wants to call the tool.
+func (c *Catalog) accepts(pin *Pin, d definition) bool {
+	digest, err := c.accepted.digest(pin.Server, d.name)
+	return err == nil && digest == d.digest
 }
 
 // has reports whether a definition tells nothing new. One that is pinned tells
@@ -327,15 +354,25 @@ func (c *Catalog) take(server string, news []definition) (changes []Change, err 
 // update makes a definition that is new that of a pin, or what is listed in its
 // place.
 func (c *Catalog) update(pin *Pin, d definition) (Change, bool) {
+	change := Change{pin.Server, pin.Tool, pin.Digest, d.digest}
+	first := pin.Digest == "" && pin.ListedDigest == "" && !c.Accepted
 	switch {
+	case first || c.accepts(pin, d):
+		pin.pin(d, c.Now())
 	case pin.has(d):
 		return Change{}, false
-	case pin.Digest == "" && pin.ListedDigest == "" && !c.Accepted:
-		pin.Digest, pin.Definition, pin.PinnedAt = d.digest, d.text, c.Now()
-		return Change{}, false
+	default:
+		pin.Listed, pin.ListedDigest, pin.ListedAt = d.text, d.digest, c.Now()
 	}
-	pin.Listed, pin.ListedDigest, pin.ListedAt = d.text, d.digest, c.Now()
-	return Change{pin.Server, pin.Tool, pin.Digest, d.digest}, pin.Digest != ""
+	return change, change.Was != "" && change.Was != change.Is
+}
+
+// pin makes a definition the one that counts.
+func (p *Pin) pin(d definition, now time.Time) {
+	if p.Digest != d.digest {
+		p.Digest, p.Definition, p.PinnedAt = d.digest, d.text, now
+	}
+	p.Listed, p.ListedDigest, p.ListedAt = nil, "", time.Time{}
 }
 
 // Refresh takes in all the tools of a server, page by page. A list that cannot be

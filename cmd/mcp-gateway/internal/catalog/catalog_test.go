@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -195,6 +196,60 @@ func TestAccepted(t *testing.T) {
 	}
 	if len(*changes) != 0 {
 		t.Errorf("changes: %v", *changes)
+	}
+}
+
+// The file of what the operator accepts ends a quarantine while the catalog is
+// open, for the definition that it names and no other.
+func TestOperator(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "accepted")
+	written := now
+	write := func(text string) {
+		t.Helper()
+		written = written.Add(time.Second)
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chtimes(file, written, written)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digest := func(definition string) string {
+		text := jsontext.Value(definition)
+		if err := text.Format(jsontext.ReorderRawObjects(true)); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("sha256:%x", sha256.Sum256(text))
+	}
+	more := strings.Replace(pay, "Pays.", "Pays more.", 1)
+	c, err := catalog.Open(catalog.Config{Path: filepath.Join(t.TempDir(), "pins.db"), Accepted: true, Operator: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	observe(t, c, pay)
+	for _, step := range []struct {
+		name, file, listed string
+		want               error
+		digest             string
+	}{
+		{"nothing is accepted", "# nothing\n", pay, catalog.ErrProposed, ""},
+		{"the tool of another server", digest(pay) + " billing pay\n", pay, catalog.ErrProposed, ""},
+		{"another definition", digest(more) + " crm pay\n", pay, catalog.ErrProposed, ""},
+		{"the definition", "# reviewed\n\n" + digest(pay) + " crm pay\n", pay, nil, digest(pay)},
+		{"a change", digest(pay) + " crm pay\n", more, catalog.ErrQuarantined, ""},
+		{"the change is accepted", digest(pay) + " crm pay\n" + digest(more) + " crm pay\n", more, nil, digest(more)},
+		{"the old one again", digest(pay) + " crm pay\n" + digest(more) + " crm pay\n", pay, catalog.ErrQuarantined, ""},
+		{"the new one again", digest(more) + " crm pay\n", more, nil, digest(more)},
+		{"accepted no longer", "", more, nil, digest(more)},
+		{"a line that cannot be read", "pay\n", pay, catalog.ErrQuarantined, ""},
+	} {
+		write(step.file)
+		observe(t, c, step.listed)
+		tool, err := c.Tool("crm", "pay")
+		if !errors.Is(err, step.want) || step.want == nil && (err != nil || tool.Digest != step.digest) {
+			t.Errorf("%s: %+v, %v", step.name, tool, err)
+		}
+	}
+	if _, err := c.Tool("crm", "pay"); err == nil || !strings.Contains(err.Error(), "accepted:1: not a digest, a server and a tool") {
+		t.Errorf("%v", err)
 	}
 }
 

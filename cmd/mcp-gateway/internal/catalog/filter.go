@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -90,12 +91,10 @@ func (c *Catalog) candidates(l List, naming string, items []jsontext.Value) (all
 		}
 		names[name] = true
 		if l.Method == "tools/list" {
-			pin, err := c.pin(l.Server, name)
-			if err != nil {
-				return nil, err
-			}
-			if pin.Err() != nil {
+			if _, err := c.standing(l.Server, name); errors.Is(err, ErrQuarantined) || errors.Is(err, ErrProposed) {
 				continue
+			} else if err != nil {
+				return nil, err
 			}
 		}
 		question, err := l.Question(name, item)
