@@ -64,7 +64,8 @@ func (g *gateway) send(t *testing.T, p post) (status int, header http.Header, bo
 }
 
 // What is wrong with a request is said before anyone is asked, and the server
-// never sees it (gateway.md 5: header against body, DNS rebinding, parsers).
+// never sees it: batches, headers that are not those of the body, names of other
+// hosts (CZ-62, CZ-76).
 func TestRefusedAtTheDoor(t *testing.T) {
 	u := sdkServer(t, eras[0].options)
 	g := newGateway(t, u, nil)
@@ -149,7 +150,7 @@ func TestSessionOfAnother(t *testing.T) {
 	}
 }
 
-// A server that lies is not believed (gateway.md 5: upstream lies).
+// A server that lies is not believed.
 func TestLyingServer(t *testing.T) {
 	const ok = `{"jsonrpc":"2.0","id":7,"result":{"content":[]}}`
 	for _, test := range []struct {

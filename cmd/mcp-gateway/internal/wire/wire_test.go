@@ -14,7 +14,7 @@ import (
 const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"a":1}}}`
 
 // What two parsers could read differently is refused, and the refusal has the
-// id, where there is one.
+// id, where there is one. CZ-54, CZ-61.
 func TestParseRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name, body string
