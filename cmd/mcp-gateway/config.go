@@ -75,6 +75,7 @@ type identityConfig struct {
 
 type catalogConfig struct {
 	Accepted bool     `yaml:"accepted"`
+	File     string   `yaml:"accepted_file"`
 	Refresh  duration `yaml:"refresh"`
 	TTL      duration `yaml:"ttl"`
 }

@@ -51,7 +51,7 @@ func join(cfg *config, log *slog.Logger) (g *gateway, err error) {
 	if err != nil {
 		return g, fmt.Errorf("pdp: %w", err)
 	}
-	if g.mapper, err = newMapper(cfg); err != nil {
+	if g.mapper, err = newMapper(cfg, log); err != nil {
 		return g, err
 	}
 	if g.callers, err = newCallers(&cfg.Identity); err != nil {
@@ -81,8 +81,12 @@ func join(cfg *config, log *slog.Logger) (g *gateway, err error) {
 func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	cfg := g.cfg
 	pins, err := catalog.Open(catalog.Config{
-		Path: filepath.Join(cfg.State, catalogFile), Accepted: cfg.Catalog.Accepted,
+		Path: filepath.Join(cfg.State, catalogFile), Accepted: cfg.Catalog.Accepted, Operator: cfg.Catalog.File,
 		Superseded: func(c catalog.Change) {
+			if c.Was == "" {
+				g.log.Warn("a tool is not called until its definition is accepted", "server", c.Server, "tool", c.Tool, "is", c.Is)
+				return
+			}
 			g.log.Warn("the definition of a tool has changed: it is not called until it is accepted", "server", c.Server, "tool", c.Tool, "was", c.Was, "is", c.Is)
 		},
 	})

@@ -145,7 +145,7 @@ func (c *checkCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	_, mapping := newMapper(cfg)
+	_, mapping := newMapper(cfg, nil)
 	_, identity := newCallers(&cfg.Identity)
 	if err := errors.Join(mapping, identity); err != nil {
 		return err

@@ -44,8 +44,9 @@ type Config struct {
 	// each tool, with the digest of its definition, its server and its name. It
 	// is read again when it changes. See also [Catalog.Accept].
 	Operator string
-	// Superseded, if not nil, is told that a definition no longer stands, once
-	// that is on disk: what was approved of it is of another tool.
+	// Superseded, if not nil, is told that a definition no longer stands, or that
+	// one waits to be accepted, once that is on disk: what was approved is of
+	// another tool.
 	Superseded func(Change)
 	Now        func() time.Time // nil is time.Now
 }
@@ -53,7 +54,8 @@ type Config struct {
 // A Change is a tool whose definition no longer stands.
 type Change struct {
 	Server, Tool string
-	Was, Is      string // digests
+	Was          string // digest of what was pinned, or ""
+	Is           string // digest of what is listed
 }
 
 // A Pin is what is known of a tool.
@@ -359,12 +361,12 @@ func (c *Catalog) update(pin *Pin, d definition) (Change, bool) {
 	switch {
 	case first || c.accepts(pin, d):
 		pin.pin(d, c.Now())
+		return change, change.Was != "" && change.Was != change.Is
 	case pin.has(d):
 		return Change{}, false
-	default:
-		pin.Listed, pin.ListedDigest, pin.ListedAt = d.text, d.digest, c.Now()
 	}
-	return change, change.Was != "" && change.Was != change.Is
+	pin.Listed, pin.ListedDigest, pin.ListedAt = d.text, d.digest, c.Now()
+	return change, true
 }
 
 // pin makes a definition the one that counts.

@@ -194,7 +194,7 @@ func TestAccepted(t *testing.T) {
 	if err := c.Accept("crm", "other", seen); !errors.Is(err, catalog.ErrUnknown) {
 		t.Error(err)
 	}
-	if len(*changes) != 0 {
+	if len(*changes) != 3 || (*changes)[0] != (catalog.Change{Server: "crm", Tool: "pay", Is: seen}) {
 		t.Errorf("changes: %v", *changes)
 	}
 }
