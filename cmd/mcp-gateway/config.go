@@ -54,6 +54,7 @@ type pdpConfig struct {
 
 type approvalConfig struct {
 	Page      string   `yaml:"page"`
+	Tasks     bool     `yaml:"tasks"`
 	Hold      duration `yaml:"hold"`
 	Wait      duration `yaml:"wait"`
 	Refused   duration `yaml:"refused"`

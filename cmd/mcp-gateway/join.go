@@ -11,6 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
@@ -95,7 +98,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	}
 	g.tools = &tools{Catalog: pins, mapper: g.mapper, pdp: pdp, refresh: time.Duration(cfg.Catalog.Refresh), ttl: time.Duration(cfg.Catalog.TTL), read: make(map[string]time.Time)}
 	g.gate = enforce.New(enforce.Config{
-		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.tools.filter, Trail: &trail{g.trail, g.log}, Log: g.log,
+		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.shown, Trail: &trail{g.trail, g.log}, Log: g.log,
 		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
 			return g.approvals.Suspend(ctx, d)
 		},
@@ -103,16 +106,53 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus},
 	})
 	g.tools.gate = g.gate
-	g.approvals, err = approval.Open(approval.Config{
+	waits := approval.Config{
 		File: filepath.Join(cfg.State, "approvals.db"), PDP: pdp, Seal: g.seal, Permitted: g.gate.Permitted, Trail: &trail{g.trail, g.log}, Log: g.log,
 		Definition: g.tools.digest,
-		Execute: func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {
-			return g.execute[server](ctx, m)
-		},
-		Page: cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
+		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
 		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending,
-	})
+	}
+	if cfg.Approval.Tasks {
+		waits.Execute = func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {
+			return g.execute[server](ctx, m)
+		}
+	}
+	g.approvals, err = approval.Open(waits)
 	return err
+}
+
+// shown is that of [enforce.Config.Filter].
+func (g *gateway) shown(ctx context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
+	if c.Message.Method != wire.MethodDiscover {
+		return g.tools.filter(ctx, c, result)
+	}
+	if !g.cfg.Approval.Tasks {
+		return result, nil
+	}
+	return declareTasks(result)
+}
+
+// declareTasks says in what a server tells of itself that it may answer with a
+// task.
+func declareTasks(result jsontext.Value) (jsontext.Value, error) {
+	within := func(object jsontext.Value, name string, change func(jsontext.Value) (jsontext.Value, error)) (jsontext.Value, error) {
+		members := map[string]jsontext.Value{}
+		if object != nil {
+			if err := json.Unmarshal(object, &members); err != nil {
+				return nil, err
+			}
+		}
+		var err error
+		if members[name], err = change(members[name]); err != nil {
+			return nil, err
+		}
+		return json.Marshal(members, json.Deterministic(true))
+	}
+	return within(result, "capabilities", func(all jsontext.Value) (jsontext.Value, error) {
+		return within(all, "extensions", func(extensions jsontext.Value) (jsontext.Value, error) {
+			return within(extensions, wire.ExtensionTasks, func(jsontext.Value) (jsontext.Value, error) { return jsontext.Value("{}"), nil })
+		})
+	})
 }
 
 // close closes what join has opened.

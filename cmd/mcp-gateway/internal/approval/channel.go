@@ -36,10 +36,10 @@ func (s *Service) channel(d *enforce.Denied, again bool) channel {
 	switch {
 	case asks && again:
 		return channel{hold, s.inputRequired}
-	case d.Stateless && d.Capabilities.Tasks() && d.Message.Method == wire.MethodToolsCall && s.cfg.Execute != nil:
-		return channel{s.look, s.task}
 	case asks:
 		return channel{s.look, s.inputRequired}
+	case d.Stateless && d.Capabilities.Tasks() && d.Message.Method == wire.MethodToolsCall && s.cfg.Execute != nil:
+		return channel{s.look, s.task}
 	case d.Client != nil:
 		return channel{func(ctx context.Context, r *record) (*authzen.Approval, error) { return s.stay(ctx, d, r) }, s.pendingError}
 	}

@@ -32,8 +32,8 @@ type Config struct {
 	// Definition returns the digest of a tool's definition as it is by now. Nil
 	// says that none is pinned.
 	Definition func(server, tool string) string
-	// Execute carries out a call that nobody waits for, on behalf of the server's
-	// endpoint. Nil has no client poll for one.
+	// Execute carries out a call that nobody waits for. Nil has no client poll for
+	// one: a server that has not declared tasks must not answer with one (SEP-2663).
 	Execute func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error)
 	// Page is the URL at which approvers decide, with {task} for the task. "" is
 	// none that clients could be led to.

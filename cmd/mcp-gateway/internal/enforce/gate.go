@@ -32,8 +32,8 @@ type Config struct {
 	// arguments are as that has them. Its error is a [Refusal], or else why
 	// nothing can be said. Nil knows of no tools.
 	Tool func(context.Context, *Call) (*Tool, error)
-	// Filter returns of the result of a list what its caller may see. Nil shows
-	// all.
+	// Filter returns of the result of a list, or of server/discover, what its caller
+	// gets to see. Nil shows all.
 	Filter func(ctx context.Context, c *Call, result jsontext.Value) (jsontext.Value, error)
 	// Obligations are those that the gateway carries out.
 	Obligations client.Obligations
@@ -252,7 +252,7 @@ func Decisions(id string) []string {
 // filter takes from a list what its caller may not see. A list that cannot be
 // filtered is not shown.
 func (g *Gate) filter(ctx context.Context, call *Call, response *wire.Message) *wire.Message {
-	if g.cfg.Filter == nil || response == nil || response.Result == nil || !wire.IsList(call.Message.Method) {
+	if g.cfg.Filter == nil || response == nil || response.Result == nil || !wire.IsList(call.Message.Method) && call.Message.Method != wire.MethodDiscover {
 		return response
 	}
 	result, err := g.cfg.Filter(ctx, call, response.Result)

@@ -29,7 +29,7 @@ type key struct{ conversation, id string }
 // asked are the requests of the gateway that have no response.
 type asked struct {
 	mu      sync.Mutex
-	waiting map[key]chan *wire.Message // of one
+	waiting map[key]chan *wire.Message // of one; nil once nobody answers any more
 }
 
 func newAsked() *asked { return &asked{waiting: make(map[key]chan *wire.Message)} }
@@ -39,9 +39,9 @@ var errUnreachable = errors.New("nobody answers any more")
 // ask sends a request by send, and waits for the response.
 func (a *asked) ask(ctx context.Context, conversation string, m *wire.Message, send func(*wire.Message) error) (*wire.Message, error) {
 	k, answer := key{conversation, string(m.ID)}, make(chan *wire.Message, 1)
-	a.mu.Lock()
-	a.waiting[k] = answer
-	a.mu.Unlock()
+	if !a.expect(k, answer) {
+		return nil, errUnreachable
+	}
 	defer func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -59,6 +59,26 @@ func (a *asked) ask(ctx context.Context, conversation string, m *wire.Message, s
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+func (a *asked) expect(k key, answer chan *wire.Message) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == nil {
+		return false
+	}
+	a.waiting[k] = answer
+	return true
+}
+
+// end says that nobody answers any more.
+func (a *asked) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, answer := range a.waiting {
+		answer <- nil
+	}
+	a.waiting = nil
 }
 
 // answer hands a response to the one that waits for it, and reports whether one

