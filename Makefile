@@ -12,6 +12,7 @@
 # make week     a log of a million decisions: made, verified, exported, replayed
 # make bench    the service beside floors: ratios of throughput, latencies, processor time, memory
 # make crash    kill the program many times, with decisions and approvals in flight
+# make mcp      the MCP gateway between the official programs (needs npm)
 # make reproducible  build twice, in two directories, and compare
 # make sbom     what is in the binary, as CycloneDX
 # make fuzz     every fuzz target for FUZZTIME each
@@ -24,7 +25,7 @@ ROUNDS     ?= 20
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build run test check interop differential prove reload faults week overload slow soak crash reproducible sbom fuzz bench clean
+.PHONY: build run test check interop differential prove reload faults week overload slow soak crash mcp reproducible sbom fuzz bench clean
 
 # The exporters of OTLP bring gRPC, which need not bring its tracing pages.
 build:
@@ -75,6 +76,9 @@ week:
 
 crash:
 	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50
+
+mcp:
+	go test ./cmd/mcp-gateway -count=1 -v -timeout 30m -run 'TestConformance|TestInspector|TestPerson|TestAdded' -mcp
 
 # Another directory, with nothing compiled before, makes the same bytes.
 reproducible: build

@@ -291,7 +291,7 @@ func TestPerson(t *testing.T) {
 	if out, err := policyServiceCommand(t, "approvals", "approve", task, "--admin", "http://"+s.admin, "--as", "user:bob"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got := do("--connection", url, "elicitation/respond", id[1], "--format", "json"); !strings.Contains(got, "simple text response") {
+	if got := do("--connection", url, "elicitation/respond", id[1], "wait:=true", "--format", "json"); !strings.Contains(got, "simple text response") {
 		t.Errorf("after the approval: %s", got)
 	}
 }

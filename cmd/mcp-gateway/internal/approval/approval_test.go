@@ -102,10 +102,12 @@ func TestOwnAnswerIsNoApproval(t *testing.T) {
 // A client that declines takes its call back.
 func TestWithdraw(t *testing.T) {
 	h := build(t, nil)
-	s := h.send(sent{caps: forms})
-	declines := sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q,"inputResponses":{"gw.approval":{"action":"decline"}}`, s.Result.State)}
-	if s := h.send(declines); s.Reason != enforce.ReasonWithdrawn {
-		t.Errorf("%+v", s.Data)
+	for _, answer := range []string{`{"action":"decline"}`, `{"action":"cancel"}`, `{"action":"accept","content":{"wait":false}}`} {
+		s := h.send(sent{caps: forms})
+		back := sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q,"inputResponses":{"gw.approval":%s}`, s.Result.State, answer)}
+		if s := h.send(back); s.Reason != enforce.ReasonWithdrawn {
+			t.Errorf("%s: %+v", answer, s.Data)
+		}
 	}
 	if left := h.tasks(); len(left) != 0 {
 		t.Errorf("at the PDP %q wait", left)

@@ -86,10 +86,8 @@ func (s *Service) asksToStop(ctx context.Context, d *enforce.Denied, r *record) 
 	if err != nil || response.Result == nil {
 		return false
 	}
-	var answer struct {
-		Action string `json:"action"`
-	}
-	return json.Unmarshal(response.Result, &answer) == nil && (answer.Action == "decline" || answer.Action == "cancel")
+	a := new(answer)
+	return json.Unmarshal(response.Result, a) == nil && a.withdraws()
 }
 
 // signs is the time between two signs of progress.
@@ -124,7 +122,7 @@ func (s *Service) elicitation(d *enforce.Denied, r *record) map[string]any {
 	}
 	return map[string]any{
 		"mode": "form", "message": message + " Accept to go on waiting, decline to withdraw the call. Your answer does not approve it.",
-		"requestedSchema": jsontext.Value(`{"type":"object","properties":{}}`),
+		"requestedSchema": jsontext.Value(`{"type":"object","properties":{"wait":{"type":"boolean","title":"Go on waiting","default":true}}}`),
 	}
 }
 

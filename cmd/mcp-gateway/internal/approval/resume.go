@@ -26,7 +26,7 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verd
 	if err != nil {
 		return nil, s.explain(ctx, d, err)
 	}
-	if r.State == waiting && answered(d.Params, "decline", "cancel") {
+	if r.State == waiting && withdraws(d.Params) {
 		s.withdraw(ctx, r)
 	}
 	channel := s.channel(d, state != nil)

@@ -59,21 +59,29 @@ func (s *Service) seal(r *record, upstream jsontext.Value) (string, error) {
 	})
 }
 
-// answered reports whether the client's answer to what the gateway asked was one
-// of those actions.
-func answered(p *wire.Params, actions ...string) bool {
-	var responses map[string]struct {
-		Action string `json:"action"`
-	}
+// An answer is what a client says to an elicitation of the gateway. Nothing in it
+// approves anything.
+type answer struct {
+	Action  string `json:"action"`
+	Content struct {
+		Wait *bool `json:"wait"`
+	} `json:"content"`
+}
+
+// withdraws reports whether the caller no longer wants the call.
+func (a *answer) withdraws() bool {
+	return a.Action == "decline" || a.Action == "cancel" || a.Content.Wait != nil && !*a.Content.Wait
+}
+
+// withdraws reports whether a message says so in answer to what the gateway
+// asked.
+func withdraws(p *wire.Params) bool {
+	var responses map[string]jsontext.Value
 	if p.InputResponses == nil || json.Unmarshal(p.InputResponses, &responses) != nil {
 		return false
 	}
-	for _, action := range actions {
-		if responses[inputName].Action == action {
-			return true
-		}
-	}
-	return false
+	a := new(answer)
+	return responses[inputName] != nil && json.Unmarshal(responses[inputName], a) == nil && a.withdraws()
 }
 
 // again returns the response of a server that wants to be called again, under a
