@@ -56,11 +56,16 @@ func (g *gateway) send(t *testing.T, p post) (status int, header http.Header, bo
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, response.Header, read(t, response.Body)
+}
+
+func read(t *testing.T, r io.Reader) string {
+	t.Helper()
+	text, err := io.ReadAll(r)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	return response.StatusCode, response.Header, string(text)
+	return string(text)
 }
 
 // What is wrong with a request is said before anyone is asked, and the server
