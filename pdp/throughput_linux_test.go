@@ -316,18 +316,6 @@ func (b *bench) conclude() {
 	}
 }
 
-// ratio is that of a row.
-func (b *bench) ratio(server string, policies int, a asked, clients int) float64 {
-	b.t.Helper()
-	for _, r := range b.rows {
-		if r.Server == server && r.Policies == policies && r.Asked == a.name && r.Clients == clients {
-			return r.Ratio
-		}
-	}
-	b.t.Fatalf("%s is not measured", server)
-	return 0
-}
-
 // table writes the rows in Markdown.
 func (b *bench) table() string {
 	var out strings.Builder
