@@ -81,11 +81,3 @@ func TestTruncatedWhileOpen(t *testing.T) {
 		t.Errorf("Append: %v, want ErrFailed", err)
 	}
 }
-
-// verifyCopy verifies a copy of a log that is open.
-func verifyCopy(t *testing.T, dir string) *decisionlog.Report {
-	t.Helper()
-	copied := filepath.Join(t.TempDir(), "copy")
-	copyDir(t, dir, copied)
-	return verifyLog(t, copied)
-}

@@ -46,6 +46,14 @@ func verifyLog(t testing.TB, dir string) *decisionlog.Report {
 	return report
 }
 
+// verifyCopy verifies a copy of a log that is open.
+func verifyCopy(t *testing.T, dir string) *decisionlog.Report {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "copy")
+	copyDir(t, dir, copied)
+	return verifyLog(t, copied)
+}
+
 func checkSegment(t testing.TB, path string) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})

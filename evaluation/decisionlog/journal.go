@@ -85,12 +85,21 @@ func (j *journal) write(first int64, batch []*pending, settled int64) error {
 	if err := datasync(b.file); err != nil {
 		return fmt.Errorf("flush journal: %w", err)
 	}
-	if b.seen, err = inPlace(b.file.Name(), b.seen); err != nil {
-		return err
-	}
 	b.size += int64(len(j.buf))
 	b.until = first + int64(len(batch))
 	return nil
+}
+
+// inPlace checks that the files are where they were. It is not asked for each
+// record: to be looked at makes the next flush of a file a longer one, and what
+// is in a file that is gone is on its way to the segment.
+func (j *journal) inPlace() error {
+	var errs []error
+	for i := range j.banks {
+		_, err := inPlace(j.banks[i].file.Name(), j.banks[i].seen)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // room returns the bank that takes the next record.

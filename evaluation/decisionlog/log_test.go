@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
@@ -189,6 +190,29 @@ func TestReplacedFile(t *testing.T) {
 		if !errors.Is(err, decisionlog.ErrFailed) {
 			t.Errorf("%s after a failure: %v, want ErrFailed", name, err)
 		}
+	}
+}
+
+// TestJournalGone holds that a log does not go on for long without its journal.
+// What was accepted meanwhile is in the segment.
+func TestJournalGone(t *testing.T) {
+	dir := t.TempDir()
+	l, err := decisionlog.Open(dir, decisionlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, l, entry(0))
+	if err := os.Remove(filepath.Join(dir, "log", "journal.1")); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, l, entry(1))
+	select {
+	case <-l.Failed():
+	case <-time.After(5 * time.Second):
+		t.Fatal("the log goes on without its journal")
+	}
+	if report := verifyCopy(t, dir); report.Entries != 2 {
+		t.Errorf("%d entries, 2 were accepted", report.Entries)
 	}
 }
 

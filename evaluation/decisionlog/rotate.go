@@ -62,7 +62,7 @@ func (c *committer) rotate() error {
 	return nil
 }
 
-// look checks that the files of all segments are where they were. What was
+// look checks that the files of the log are where they were. What was
 // written to a file that is gone is lost, and has to be noticed while there
 // may still be a copy of it.
 func (c *committer) look() {
@@ -70,6 +70,9 @@ func (c *committer) look() {
 		return
 	}
 	err := c.seg.inPlace()
+	if c.journal != nil {
+		err = errors.Join(err, c.journal.inPlace())
+	}
 	parts := *c.reader.parts.Load()
 	for _, p := range parts[:len(parts)-1] {
 		err = errors.Join(err, p.look())
