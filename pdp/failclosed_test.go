@@ -208,6 +208,27 @@ func removeSegment(t testing.TB, state string) {
 	}
 }
 
+// A log whose signing key is gone is not served, nor signed with another.
+func TestNoStartWithoutTheKey(t *testing.T) {
+	first := start(t, pdp.Config{})
+	first.stop(t)
+	key := filepath.Join(first.state, "checkpoint", "key")
+	text, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	if s := launch(t, pdp.Config{State: first.state}); s.main != "" || !errors.Is(s.err, fs.ErrNotExist) {
+		t.Errorf("it answers on %q: %v", s.main, s.err)
+	}
+	if err := os.WriteFile(key, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, pdp.Config{State: first.state})
+}
+
 // TestRunEndsWhenTheLogFails holds that a service which cannot know what is on
 // disk does not live on.
 func TestRunEndsWhenTheLogFails(t *testing.T) {
