@@ -195,6 +195,9 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
+// failed is how many requests were sent and not decided in time.
+func (f *flow) failed() int { return f.shed + f.late + len(f.errs) }
+
 // goodput is how many requests were decided in a second.
 func (f *flow) goodput() float64 { return float64(len(f.answers)) / f.took.Seconds() }
 

@@ -181,7 +181,7 @@ func soak(t *testing.T, s *server, rate float64, beside func()) (all soaking, sa
 			t.Logf("%2d: %v", n, part)
 		}
 		part.clean(t)
-		all.due, all.decided, all.failed = all.due+part.due, all.decided+len(part.answers), all.failed+part.shed+part.late
+		all.due, all.decided, all.failed = all.due+part.due, all.decided+len(part.answers), all.failed+part.failed()
 		all.unsent, all.slowest = all.unsent+part.unsent, max(all.slowest, part.p(99))
 		beside()
 		samples = append(samples, s.sampled(t))
