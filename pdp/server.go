@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -91,7 +92,7 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 			panic(http.ErrAbortHandler)
 		}
 		told := describe(err)
-		if told.Status >= http.StatusInternalServerError && !errors.Is(err, errOverload) { // those are counted
+		if told.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) && !errors.Is(err, errOverload) { // nobody waits; it is counted
 			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "trace_id", traceID(c.Request().Context()), "error", err)
 		}
 		switch told.Status {
