@@ -50,7 +50,7 @@ type harmed struct {
 // harm serves the store, nil for none, from a log that is configured so.
 func harm(t *testing.T, store fs.FS, c decisionlog.Config) *harmed {
 	t.Helper()
-	return harmWithin(t, store, c, pdp.Limits{})
+	return harmWithin(t, store, c, pdp.Limits{Deadline: time.Minute})
 }
 
 // harmWithin is harm for a service that has limits.

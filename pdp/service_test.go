@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -58,6 +59,9 @@ func launch(t testing.TB, c pdp.Config) *service {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	if c.Limits.Deadline == 0 {
+		c.Limits.Deadline = time.Minute // longer than a busy machine takes
 	}
 	ready := make(chan struct{})
 	c.State = s.state
