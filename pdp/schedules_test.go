@@ -106,11 +106,13 @@ func TestFaultSchedules(t *testing.T) {
 	said, failed := 0, 0
 	for n := range *schedules {
 		s := newSchedule(rand.New(rand.NewPCG(seed+uint64(n), 0)))
-		yes, other, missing := s.run(t)
-		if len(missing) > 0 {
-			t.Errorf("seed %d, %+v: of %d that were told yes %d are not recorded: %q", seed+uint64(n), s, len(yes), len(missing), missing[:1])
-		}
-		said, failed = said+len(yes), failed+other
+		t.Run(fmt.Sprint("seed ", seed+uint64(n)), func(t *testing.T) { // whose files and servers go with it
+			yes, other, missing := s.run(t)
+			if len(missing) > 0 {
+				t.Errorf("%+v: of %d that were told yes %d are not recorded: %q", s, len(yes), len(missing), missing[:1])
+			}
+			said, failed = said+len(yes), failed+other
+		})
 	}
 	t.Logf("seed %d: %d schedules, %d times yes, %d times something else", seed, *schedules, said, failed)
 	if said == 0 || failed == 0 {
