@@ -37,11 +37,13 @@ type config struct {
 	PDP      pdpConfig      `yaml:"pdp"`
 	Denial   denialConfig   `yaml:"denial"`
 	Approval approvalConfig `yaml:"approval"`
-	Identity identityConfig `yaml:"identity"`
-	Catalog  catalogConfig  `yaml:"catalog"`
-	MaxBody  int64          `yaml:"max_body"`
-	MaxReply int64          `yaml:"max_reply"`
-	Servers  []serverConfig `yaml:"servers"`
+	// Obligations that the gateway carries out.
+	Obligations obligationsConfig `yaml:"obligations"`
+	Identity    identityConfig    `yaml:"identity"`
+	Catalog     catalogConfig     `yaml:"catalog"`
+	MaxBody     int64             `yaml:"max_body"`
+	MaxReply    int64             `yaml:"max_reply"`
+	Servers     []serverConfig    `yaml:"servers"`
 }
 
 type pdpConfig struct {
@@ -151,6 +153,9 @@ func (c *config) check() error {
 	}
 	if c.Approval.Hold < 0 || c.Approval.Wait < 0 || c.Approval.Refused < 0 || c.Approval.PerCaller < 0 || c.Approval.Pending < 0 {
 		fault("approval: hold, wait, refused, pending_per_caller and pending are not negative")
+	}
+	if c.Obligations.NotificationURL != "" && !isURL(c.Obligations.NotificationURL) {
+		fault("obligations.notification_url: %q is no URL", c.Obligations.NotificationURL)
 	}
 	if c.Identity.Local != nil && c.Identity.Local.ID == "" {
 		fault("identity.local: it has an id")

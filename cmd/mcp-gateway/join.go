@@ -99,6 +99,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	g.tools = &tools{Catalog: pins, mapper: g.mapper, pdp: pdp, refresh: time.Duration(cfg.Catalog.Refresh), ttl: time.Duration(cfg.Catalog.TTL), read: make(map[string]time.Time)}
 	g.gate = enforce.New(enforce.Config{
 		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.shown, Trail: &trail{g.trail, g.log}, Log: g.log,
+		Obligations: cfg.Obligations.handlers(),
 		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
 			return g.approvals.Suspend(ctx, d)
 		},

@@ -36,14 +36,26 @@ type Call struct {
 	Client Client
 	// RequestID names the call for the PDP's log and ours.
 	RequestID string
+	// TraceParent is the trace that the call is of (W3C Trace Context), or "".
+	TraceParent string
 }
 
-var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}`)
+var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// TraceID returns the trace that the call says it is of (W3C Trace Context), or
-// "".
+// TraceParent returns the first of the texts that names a trace (W3C Trace
+// Context), or "".
+func TraceParent(texts ...string) string {
+	for _, text := range texts {
+		if traceParent.MatchString(text) {
+			return text
+		}
+	}
+	return ""
+}
+
+// TraceID returns the trace that the call is of, or "".
 func (c *Call) TraceID() string {
-	if found := traceParent.FindStringSubmatch(c.Params.Meta.TraceParent); found != nil {
+	if found := traceParent.FindStringSubmatch(c.TraceParent); found != nil {
 		return found[1]
 	}
 	return ""

@@ -73,7 +73,7 @@ type Denied struct {
 
 // Judge decides on a call. Whatever goes wrong is a verdict, too.
 func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
-	ctx = WithRequestID(ctx, call.RequestID)
+	ctx = withTrace(WithRequestID(ctx, call.RequestID), call.TraceParent)
 	verdict, err := g.judge(ctx, call)
 	if err == nil {
 		return verdict

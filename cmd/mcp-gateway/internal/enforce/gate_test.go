@@ -344,6 +344,21 @@ func TestBreakerStaysClosed(t *testing.T) {
 	}
 }
 
+// The PDP is asked within the trace of the call, if that is one.
+func TestTrace(t *testing.T) {
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	var asked string
+	g := gate(&pdp{}, func(c *enforce.Config) {
+		c.PDP = enforce.NewPDP(enforce.PDPConfig{URL: "https://pdp.example.com", Client: client.Config{Transport: roundTrip(func(r *http.Request) { asked = r.Header.Get("Traceparent") })}})
+	})
+	of := call(t, invoke)
+	of.TraceParent = enforce.TraceParent("", "nonsense", trace)
+	g.Judge(t.Context(), of)
+	if asked != trace || of.TraceID() != "0af7651916cd43dd8448eb211c80319c" {
+		t.Errorf("asked within %q, kept as %q", asked, of.TraceID())
+	}
+}
+
 // A caller of a tenant is decided on by the tenant's policies.
 func TestTenant(t *testing.T) {
 	var asked string

@@ -52,6 +52,16 @@ func NewPDP(cfg PDPConfig) *PDP {
 	}
 	cfg.Client.RequestID = requestID
 	cfg.Client.Answered = hear
+	credentials := cfg.Client.Header
+	cfg.Client.Header = func(ctx context.Context, header http.Header) error {
+		if trace, _ := ctx.Value(traceKey{}).(string); trace != "" {
+			header.Set("Traceparent", trace)
+		}
+		if credentials == nil {
+			return nil
+		}
+		return credentials(ctx, header)
+	}
 	p := &PDP{cfg: cfg, clients: make(map[string]*client.Client)}
 	p.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:  1,
@@ -154,7 +164,13 @@ var errNoQuestion = errors.New("there is nothing to ask")
 type (
 	heardKey     struct{}
 	requestIDKey struct{}
+	traceKey     struct{}
 )
+
+// withTrace returns a context in which what the PDP is asked is of a trace.
+func withTrace(ctx context.Context, trace string) context.Context {
+	return context.WithValue(ctx, traceKey{}, trace)
+}
 
 // WithRequestID returns a context in which the PDP is asked under that
 // X-Request-ID. An approval that is claimed again under the same one is not used
@@ -177,9 +193,6 @@ func (p *PDP) Look(ctx context.Context, tenant string, task *authzen.TaskRespons
 		credentials := cfg.Header
 		cfg.Header = func(ctx context.Context, header http.Header) error {
 			header.Set("Prefer", fmt.Sprintf("wait=%d", seconds))
-			if credentials == nil {
-				return nil
-			}
 			return credentials(ctx, header)
 		}
 	}

@@ -131,7 +131,10 @@ func (h *Handler) isWelcome(r *http.Request) bool {
 
 func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {
 	out := &reply{w: w, streams: accepts(r, typeEvents)}
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyPatience)) // a test's writer has none
 	c, failed := h.read(r, caller)
+	_ = deadline.SetReadDeadline(time.Time{})
 	if failed != nil {
 		_ = out.message(failed.status, wire.Refuse(failed.fault.ID, failed.fault.Code, failed.fault.Reason, enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 		return
@@ -190,7 +193,10 @@ func (h *Handler) read(r *http.Request, caller *enforce.Caller) (*call, *failure
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller, Message: m, Params: params, RequestID: uuid.NewString()}, request: r}
+	c := &call{request: r, Call: &enforce.Call{
+		Server: h.cfg.Server, Caller: caller, Message: m, Params: params, RequestID: uuid.NewString(),
+		TraceParent: enforce.TraceParent(params.Meta.TraceParent, r.Header.Get("Traceparent")),
+	}}
 	if c.Stateless = params.Meta.ProtocolVersion != "" || r.Header.Get(headerVersion) >= wire.Stateless; c.Stateless {
 		c.Capabilities = params.Meta.Capabilities
 		if m.IsRequest() && params.Meta.ProtocolVersion == "" {
@@ -299,6 +305,9 @@ const (
 	headerLast    = "Last-Event-Id"
 	prefixParam   = "Mcp-Param-"
 )
+
+// bodyPatience is how long the body of a message may take to come.
+const bodyPatience = 30 * time.Second
 
 // lull is how long a stream may be silent before the gateway gives a sign of
 // life on it.

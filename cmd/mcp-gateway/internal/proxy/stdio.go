@@ -198,7 +198,8 @@ func (p *Pipe) read(line []byte, err error) (*enforce.Call, *wire.Fault) {
 	}
 	c := &enforce.Call{
 		Server: p.cfg.Server, Caller: p.cfg.Caller, Message: m, Params: params, RequestID: uuid.NewString(),
-		Stateless: params.Meta.ProtocolVersion != "", Capabilities: params.Meta.Capabilities, Reach: p.Execute,
+		TraceParent: enforce.TraceParent(params.Meta.TraceParent),
+		Stateless:   params.Meta.ProtocolVersion != "", Capabilities: params.Meta.Capabilities, Reach: p.Execute,
 	}
 	if !c.Stateless {
 		if m.Method == wire.MethodInitialize {

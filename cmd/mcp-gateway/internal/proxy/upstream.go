@@ -63,10 +63,11 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 	if c.session != nil {
 		r.Header.Set(headerSession, c.session.ID)
 	}
-	for _, name := range []string{headerLast, "Traceparent"} {
-		if value := c.request.Header.Get(name); value != "" {
-			r.Header.Set(name, value)
-		}
+	if last := c.request.Header.Get(headerLast); last != "" {
+		r.Header.Set(headerLast, last)
+	}
+	if c.TraceParent != "" {
+		r.Header.Set("Traceparent", c.TraceParent)
 	}
 	for name, value := range h.cfg.Header {
 		r.Header.Set(name, value)

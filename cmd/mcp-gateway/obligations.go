@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+type obligationsConfig struct {
+	NotificationURL string `yaml:"notification_url"`
+}
+
+// notice is how long somebody who is notified may take to say that they were.
+const notice = 5 * time.Second
+
+// handlers are the obligations that the gateway carries out: none, where nothing
+// is configured.
+func (c *obligationsConfig) handlers() client.Obligations {
+	all := client.Obligations{}
+	if c.NotificationURL != "" {
+		sender := &http.Client{Timeout: notice, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		all[authzen.ObligationNotification] = func(ctx context.Context, o authzen.Obligation) error {
+			return notify(ctx, sender, c.NotificationURL, o)
+		}
+	}
+	return all
+}
+
+// notify posts an obligation. Whoever is notified has to say so.
+func notify(ctx context.Context, sender *http.Client, url string, o authzen.Obligation) error {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := sender.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("the notification is answered %d", response.StatusCode)
+	}
+	return nil
+}
