@@ -174,6 +174,9 @@ func (c *config) check() error {
 	} else if !isLoopback(host) && !c.Insecure && (c.TLSCert == "" || c.Identity.Local != nil) {
 		fault("listen: other hosts can reach %s: it needs tls_cert, tls_key and no identity.local, or insecure: true", c.Listen)
 	}
+	if host, _, err := net.SplitHostPort(c.Listen); err == nil && !isLoopback(host) && len(c.Hosts) == 0 {
+		fault("hosts: there are none, so that no request is addressed to the gateway")
+	}
 	names, paths := map[string]bool{}, map[string]bool{}
 	for i, s := range c.Servers {
 		at := fmt.Sprintf("servers[%d]", i)

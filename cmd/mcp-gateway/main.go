@@ -23,7 +23,7 @@ const about = `Stands between MCP clients and MCP servers, asks an AuthZEN polic
 Write a configuration, try it, serve it:
 
   pdp: {url: "http://127.0.0.1:8080"}
-  identity: {subject: {type: user, id: alice}}
+  identity: {local: {type: user, id: alice}}
   servers:
     - {name: files, url: "http://127.0.0.1:3001/mcp"}
 

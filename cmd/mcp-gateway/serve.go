@@ -96,6 +96,7 @@ func (g *gateway) serve(ctx context.Context) error {
 // routes are the endpoints of the servers.
 func (g *gateway) routes(address string) (http.Handler, error) {
 	routes := http.NewServeMux()
+	routes.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	for _, s := range g.cfg.Servers {
 		if s.URL == "" {
 			continue // it is run by stdio
