@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
 // settings name the configuration.
@@ -112,7 +113,9 @@ func (g *gateway) routes(address string) (http.Handler, error) {
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})
 		routes.Handle(s.path(), endpoint)
-		g.execute[s.Name] = endpoint.Execute
+		g.execute[s.Name] = func(ctx context.Context, m *wire.Message) (*wire.Message, error) {
+			return endpoint.Execute(ctx, m, g.tools.called(s.Name, m))
+		}
 	}
 	if g.callers.Verifier != nil && g.callers.MetadataPath() != "" {
 		routes.HandleFunc(g.callers.MetadataPath(), g.callers.ServeMetadata)

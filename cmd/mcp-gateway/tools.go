@@ -120,6 +120,19 @@ func (t *tools) digest(server, name string) string {
 	return found.Digest
 }
 
+// called returns the tool that a message calls, as it was accepted, or nil.
+func (t *tools) called(server string, m *wire.Message) *enforce.Tool {
+	params, err := m.Read()
+	if err != nil || m.Method != wire.MethodToolsCall {
+		return nil
+	}
+	found, err := t.Tool(server, params.Name)
+	if err != nil {
+		return nil
+	}
+	return &enforce.Tool{Definition: found.Definition, Digest: found.Digest}
+}
+
 // filter is that of [enforce.Config.Filter].
 func (t *tools) filter(ctx context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
 	return t.Filter(ctx, catalog.List{

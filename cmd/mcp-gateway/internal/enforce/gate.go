@@ -214,7 +214,9 @@ func (g *Gate) lookUp(ctx context.Context, call *Call) error {
 		g.cfg.Log.ErrorContext(ctx, "no tools", "server", call.Server, "request_id", call.RequestID, "error", err)
 		return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the tools of the server are not known", Data: Data{Reason: ReasonUnavailable}}
 	}
-	call.Tool = tool
+	if call.Tool = tool; err == nil && call.Fits != nil {
+		err = call.Fits(tool)
+	}
 	return err
 }
 

@@ -202,6 +202,7 @@ func (h *Handler) read(r *http.Request, caller *enforce.Caller) (*call, *failure
 		if m.IsRequest() && params.Meta.ProtocolVersion == "" {
 			return nil, &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeParams, ID: m.ID, Reason: "_meta does not say the version of the protocol"}}
 		}
+		c.Fits = c.checkMirrors
 		if fault := c.checkHeaders(); fault != "" {
 			return nil, &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeHeaderMismatch, ID: m.ID, Reason: fault}}
 		}
@@ -251,6 +252,25 @@ func (c *call) checkHeaders() string {
 		}
 	}
 	return ""
+}
+
+// checkMirrors refuses a call whose headers are not what its arguments say.
+func (c *call) checkMirrors(tool *enforce.Tool) error {
+	mirrors, err := wire.Mirrors(tool.Definition, c.Params.Arguments)
+	if err != nil {
+		return err
+	}
+	for _, m := range mirrors {
+		sent := c.request.Header.Values(prefixParam + m.Name)
+		if len(sent) == 0 && !m.Is || len(sent) == 1 && m.Same(sent[0]) {
+			continue
+		}
+		return &enforce.Refusal{
+			Code: wire.CodeHeaderMismatch, Status: http.StatusBadRequest, Message: "the header " + prefixParam + m.Name + " is not what the arguments say",
+			Data: enforce.Data{Reason: enforce.ReasonInvalidMessage},
+		}
+	}
+	return nil
 }
 
 // respond takes a client's response to a request of the gateway or the server,

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
 const (
@@ -257,5 +259,57 @@ func TestHeadersAtOnce(t *testing.T) {
 	response.Body.Close()
 	if took := time.Since(begun); response.StatusCode != http.StatusOK || took > 5*time.Second {
 		t.Errorf("%d after %s", response.StatusCode, took)
+	}
+}
+
+// Arguments that stand in headers are what the body says, and the server gets
+// them so, also where the gateway itself calls (SEP-2243).
+func TestMirrors(t *testing.T) {
+	tool := &enforce.Tool{Definition: []byte(`{"name":"greet","inputSchema":{"properties":{"name":{"type":"string","x-mcp-header":"Who"}}}}`)}
+	u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":7,"result":{"content":[]}}`)
+	}))
+	var handler *proxy.Handler
+	g := newGateway(t, u, func(c *proxy.Config) {
+		decides := newUpstream(t, &pdp{})
+		c.Gate = enforce.New(enforce.Config{
+			PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL}), Map: plain, Log: c.Log,
+			Tool: func(context.Context, *enforce.Call) (*enforce.Tool, error) { return tool, nil },
+		})
+		handler = proxy.New(*c)
+	})
+	for _, test := range []struct {
+		header map[string]string
+		status int
+	}{
+		{map[string]string{"Mcp-Param-Who": "bob", "Mcp-Param-Else": "x"}, 200},
+		{map[string]string{"Mcp-Param-Who": "=?base64?Ym9i?="}, 200},
+		{map[string]string{"Mcp-Param-Who": "alice"}, 400},
+		{map[string]string{"Mcp-Param-Who": "=?base64?%%?="}, 400},
+		{nil, 400},
+	} {
+		reached := len(u.headers)
+		status, _, body := g.send(t, post{body: modern, header: test.header})
+		if status != test.status || strings.Contains(body, "-32020") != (status == 400) {
+			t.Errorf("%v: %d %s", test.header, status, body)
+		}
+		if status == 400 {
+			if len(u.headers) != reached {
+				t.Errorf("%v: it reaches the server", test.header)
+			}
+		} else if got := u.headers[reached].Get("Mcp-Param-Who"); got != "bob" {
+			t.Errorf("%v: the server gets %q", test.header, got)
+		}
+	}
+	m, err := wire.Parse([]byte(modern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := handler.Execute(t.Context(), m, tool); err != nil {
+		t.Error(err)
+	}
+	if got := u.headers[len(u.headers)-1]; got.Get("Mcp-Param-Who") != "bob" || got.Get("Mcp-Name") != "greet" {
+		t.Errorf("the server gets %v", got)
 	}
 }

@@ -35,13 +35,39 @@ func (h *Handler) send(ctx context.Context, c *call, m *wire.Message) (*http.Res
 		if target, named := c.Params.Target(m.Method); named {
 			r.Header.Set(headerName, wire.HeaderText(target))
 		}
-		for name, values := range c.request.Header {
-			if strings.HasPrefix(name, prefixParam) && m.Method == wire.MethodToolsCall {
-				r.Header[name] = values // the server holds them against the arguments
-			}
+		if err := c.mirror(r.Header, m); err != nil {
+			return nil, err
 		}
 	}
 	return h.upstream.Do(r)
+}
+
+// mirror sets the headers that have arguments: those of the definition of the
+// tool from the arguments, and others as they came, which mean nothing to who
+// does not know them (SEP-2243).
+func (c *call) mirror(header http.Header, m *wire.Message) error {
+	if m.Method != wire.MethodToolsCall {
+		return nil
+	}
+	for name, values := range c.request.Header {
+		if strings.HasPrefix(name, prefixParam) {
+			header[name] = values
+		}
+	}
+	if c.Tool == nil {
+		return nil
+	}
+	mirrors, err := wire.Mirrors(c.Tool.Definition, c.Params.Arguments)
+	if err != nil {
+		return err
+	}
+	for _, mirror := range mirrors {
+		header.Del(prefixParam + mirror.Name)
+		if mirror.Is {
+			header.Set(prefixParam+mirror.Name, wire.HeaderText(mirror.Text))
+		}
+	}
+	return nil
 }
 
 // prepare sets the headers that every request to the server has.
@@ -278,13 +304,13 @@ func (h *Handler) listen(c *call) {
 }
 
 // Execute carries out a request for nobody who waits, and returns the response.
-// What the server says before is dropped.
-func (h *Handler) Execute(ctx context.Context, m *wire.Message) (*wire.Message, error) {
-	return h.execute(ctx, m, nil)
+// What the server says before is dropped. The tool is that which the request
+// calls, or nil.
+func (h *Handler) Execute(ctx context.Context, m *wire.Message, tool *enforce.Tool) (*wire.Message, error) {
+	return h.execute(ctx, m, &call{Call: &enforce.Call{Tool: tool}, request: new(http.Request)})
 }
 
-// execute is [Handler.Execute] in the session and the version of a call, if there
-// is one.
+// execute carries out a request in the session and the version of a call.
 func (h *Handler) execute(ctx context.Context, m *wire.Message, of *call) (*wire.Message, error) {
 	params, err := m.Read()
 	if err != nil {
@@ -295,12 +321,9 @@ func (h *Handler) execute(ctx context.Context, m *wire.Message, of *call) (*wire
 		return nil, err
 	}
 	request.Header.Set("Accept", "*/*")
-	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Message: m, Params: params, Stateless: params.Meta.ProtocolVersion != ""}, request: request}
-	if of != nil {
-		c.session = of.session
-		if version := of.request.Header.Get(headerVersion); version != "" {
-			request.Header.Set(headerVersion, version)
-		}
+	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Message: m, Params: params, Stateless: params.Meta.ProtocolVersion != "", Tool: of.Tool}, request: request, session: of.session}
+	if version := of.request.Header.Get(headerVersion); version != "" {
+		request.Header.Set(headerVersion, version)
 	}
 	response, err := h.send(ctx, c, m)
 	if err != nil {

@@ -3,6 +3,8 @@ package wire_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,6 +135,35 @@ func TestHeaderText(t *testing.T) {
 	}
 	if got, ok := wire.TextOfHeader("=?base64?%%?="); ok {
 		t.Errorf("what is no base64 is read %q", got)
+	}
+}
+
+// Arguments stand in headers as the definition of the tool says, at any depth of
+// properties.
+func TestMirrors(t *testing.T) {
+	const definition = `{"name":"q","inputSchema":{"type":"object","properties":{
+		"region":{"type":"string","x-mcp-header":"Region"}, "n":{"type":"integer","x-mcp-header":"N"}, "b":{"type":"boolean","x-mcp-header":"B"},
+		"deep":{"properties":{"er":{"type":"string","x-mcp-header":"Deeper"}}}, "any":true, "list":{"items":{"x-mcp-header":"No"}}, "null":{"x-mcp-header":"Null"}}}}`
+	got, err := wire.Mirrors(jsontext.Value(definition), jsontext.Value(`{"region":"zürich","n":42,"b":true,"deep":{"er":"x"},"any":1,"list":["y"],"null":null}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(got, func(a, b wire.Mirror) int { return strings.Compare(a.Name, b.Name) })
+	if text := fmt.Sprint(got); text != "[{B true true} {Deeper x true} {N 42 true} {Null  false} {Region zürich true}]" {
+		t.Errorf("%s", text)
+	}
+	for _, test := range []struct {
+		header string
+		m      wire.Mirror
+		same   bool
+	}{
+		{"42", wire.Mirror{Text: "42", Is: true}, true}, {"42.0", wire.Mirror{Text: "42", Is: true}, true}, {"43", wire.Mirror{Text: "42", Is: true}, false},
+		{"=?base64?esO8cmljaA==?=", wire.Mirror{Text: "zürich", Is: true}, true}, {"=?base64?%%?=", wire.Mirror{Text: "=?base64?%%?=", Is: true}, false},
+		{"x", wire.Mirror{}, false}, {"", wire.Mirror{Text: "", Is: true}, true}, {"X", wire.Mirror{Text: "x", Is: true}, false},
+	} {
+		if got := test.m.Same(test.header); got != test.same {
+			t.Errorf("%q and %+v: %v", test.header, test.m, got)
+		}
 	}
 }
 
