@@ -40,7 +40,7 @@ func (s *Service) channel(d *enforce.Denied, again bool) channel {
 		return channel{s.look, s.inputRequired}
 	case d.Stateless && d.Capabilities.Tasks() && d.Message.Method == wire.MethodToolsCall && s.cfg.Execute != nil:
 		return channel{s.look, s.task}
-	case d.Client != nil:
+	case d.Client != nil && (s.asks(d.Capabilities) || d.Params.Meta.ProgressToken != nil):
 		return channel{func(ctx context.Context, r *record) (*authzen.Approval, error) { return s.stay(ctx, d, r) }, s.pendingError}
 	}
 	return channel{hold, s.pendingError}

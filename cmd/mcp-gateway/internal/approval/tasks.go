@@ -119,6 +119,9 @@ func (s *Service) poll(ctx context.Context, r *record) {
 	}
 }
 
+// maxResponse bounds a response that is kept for its client, in bytes.
+const maxResponse = 1 << 20
+
 // carryOut carries out an approved call for nobody who waits, and keeps the
 // response.
 func (s *Service) carryOut(ctx context.Context, r record, approval *authzen.Approval) {
@@ -144,6 +147,9 @@ func (s *Service) carryOut(ctx context.Context, r record, approval *authzen.Appr
 	if err != nil {
 		s.cfg.Log.WarnContext(ctx, "no answer of the server", "server", r.Server, "task", r.Task.Task.ID, "error", err)
 		response = nil
+	}
+	if response != nil && len(response.Result) > maxResponse {
+		response = wire.Refuse(response.ID, wire.CodeInternal, "the call was carried out, and the response is too large to keep", enforce.Data{Reason: enforce.ReasonUnavailable})
 	}
 	call.Message = m
 	end(enforce.End(call, response))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -74,7 +75,7 @@ type Denied struct {
 // Judge decides on a call. Whatever goes wrong is a verdict, too.
 func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 	ctx = withTrace(WithRequestID(ctx, call.RequestID), call.TraceParent)
-	verdict, err := g.judge(ctx, call)
+	verdict, err := g.try(ctx, call)
 	if err == nil {
 		return verdict
 	}
@@ -85,6 +86,16 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 	}
 	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.Task}, refusal.Data.Reason)
 	return refusal.verdict(call.Message.ID)
+}
+
+// try is judge, with a panic for an error.
+func (g *Gate) try(ctx context.Context, call *Call) (v *Verdict, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			v, err = nil, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return g.judge(ctx, call)
 }
 
 func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {

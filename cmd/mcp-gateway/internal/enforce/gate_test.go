@@ -150,6 +150,7 @@ func TestJudge(t *testing.T) {
 		}, nil, -32603, enforce.ReasonPDP},
 		{"a method that nobody knows", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrUnknownMethod }, nil, -32001, enforce.ReasonUnknownMethod},
 		{"a call that cannot be mapped", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrMapping }, nil, -32602, enforce.ReasonMapping},
+		{"a bug", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { panic("bug") }, nil, -32603, enforce.ReasonPDP},
 		{"an older dialect", 200, denied, func(c *enforce.Call) (*enforce.Question, error) {
 			q, err := single(c)
 			q.Older = true
