@@ -98,6 +98,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this host or origin is not served", http.StatusForbidden)
 		return
 	}
+	if h.share(w, r) {
+		return
+	}
 	caller, err := h.cfg.Identify(r)
 	if err != nil {
 		h.cfg.Log.WarnContext(r.Context(), "a caller is not known", "server", h.cfg.Server, "error", err)
@@ -127,6 +130,25 @@ func (h *Handler) isWelcome(r *http.Request) bool {
 	}
 	u, err := url.Parse(origin)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
+}
+
+// share lets a page of one of the origins read the answer, and reports whether it
+// only asked if it may (WHATWG Fetch, "CORS protocol").
+func (h *Handler) share(w http.ResponseWriter, r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if !slices.Contains(h.cfg.Origins, origin) {
+		return false
+	}
+	w.Header().Set("Access-Control-Allow-Origin", origin)
+	w.Header().Add("Vary", "Origin")
+	w.Header().Set("Access-Control-Expose-Headers", headerSession+", WWW-Authenticate")
+	if r.Method != http.MethodOptions {
+		return false
+	}
+	w.Header().Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	w.Header().Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+	w.WriteHeader(http.StatusNoContent)
+	return true
 }
 
 func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {

@@ -133,6 +133,34 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
+// A page of an origin that is named may ask whether it may call, call, and read
+// the answer; no other.
+func TestOrigins(t *testing.T) {
+	const app = "https://app.example.com"
+	g := newGateway(t, sdkServer(t, eras[0].options), func(c *proxy.Config) { c.Origins = []string{app} })
+	for origin, want := range map[string]int{app: http.StatusNoContent, "https://attacker.example": http.StatusForbidden} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, g.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Origin": {origin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization, mcp-name"}}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if got := response.Header.Get("Access-Control-Allow-Origin"); response.StatusCode != want || (got == origin) != (want == http.StatusNoContent) {
+			t.Errorf("%s: %d, %v", origin, response.StatusCode, response.Header)
+		}
+	}
+	if status, header, _ := g.send(t, post{body: modern, header: map[string]string{"Origin": app}}); status != http.StatusOK || header.Get("Access-Control-Allow-Origin") != app {
+		t.Errorf("%d, %v", status, header)
+	}
+	if status, header, _ := g.send(t, post{body: modern}); status != http.StatusOK || header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("without an origin: %d, %v", status, header)
+	}
+}
+
 // A session is good for the caller that began it.
 func TestSessionOfAnother(t *testing.T) {
 	u := sdkServer(t, nil)
