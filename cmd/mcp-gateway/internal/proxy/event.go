@@ -59,9 +59,10 @@ func (r *eventReader) next() (*event, error) {
 			return nil, errEventSize
 		}
 		if line == "" {
-			if begun {
+			if e.kind != "" || e.hasID || e.retry != "" || e.data != nil {
 				return e, nil
 			}
+			begun = false
 			continue
 		}
 		if line[0] == ':' {
