@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func ended(because *enforce.Refusal, r *record) *enforce.Refusal {
 		enforce.ReasonWithdrawn:   "the call was withdrawn",
 		enforce.ReasonSuperseded:  "the tool is not the one that was to be approved",
 	}
-	refused := refusal(because, r.Reason, messages[r.Reason])
+	refused := refusal(because, r.Reason, cmp.Or(messages[r.Reason], "access denied")) // by the policies, with the approval
 	refused.Data.Task = r.Task.Task.ID
 	return refused
 }
