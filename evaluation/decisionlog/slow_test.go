@@ -42,7 +42,7 @@ func TestSlowReader(t *testing.T) {
 	beside := p99Ratios(t, l, *slow, func(ctx context.Context) { _, _ = l.Export(ctx, slowWriter{ctx}, 0, -1) })
 	held := p99Ratios(t, l, *slow/4, func(ctx context.Context) {
 		for ctx.Err() == nil {
-			release := l.Hold(t)
+			release := l.HoldRecords()
 			time.Sleep(slowWindow / 8)
 			release()
 			time.Sleep(slowWindow / 32)
