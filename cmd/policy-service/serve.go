@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -63,6 +64,9 @@ const gcPercent = 400
 func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0)) // one is nearly always held by who waits for the disk
 	}
 	example, err := policies.Set("agent-tools")
 	if err != nil {
