@@ -495,13 +495,49 @@ func (g *groupCommit) flush() error {
 	return err
 }
 
-// lowest are ratios of requests a second to a bare echo handler's, each two
-// thirds of what it is on a quiet machine.
-var lowest = map[string]float64{}
+// usual is what make bench has measured on two quiet processors: the ratio of
+// requests a second to a bare echo handler's, and allocations a request.
+var usual = map[string]struct{ ratio, allocs float64 }{
+	"ours, strict, 10 policies, single, 32 clients":      {0.34, 126},
+	"ours, strict, 10000 policies, single, 32 clients":   {0.35, 126},
+	"ours, strict, 10 policies, batch of 50, 32 clients": {0.07, 2472},
+	"ours, strict, 10 policies, search, 32 clients":      {0.32, 139},
+}
+
+// check holds a row to what it usually is: worse by a third is a mistake. Where
+// others work, too, their turns make the ratio what it is, and only allocations
+// count.
+func (r *row) check(t *testing.T, quiet bool) {
+	t.Helper()
+	want, known := usual[r.name()]
+	if !known {
+		return
+	}
+	if r.Allocs > want.allocs*4/3 {
+		t.Errorf("%s: %.0f allocations, usually %.0f", r.name(), r.Allocs, want.allocs)
+	}
+	if quiet && r.Ratio < want.ratio*2/3 {
+		t.Errorf("%s: %.2f of a bare echo handler, usually %.2f", r.name(), r.Ratio, want.ratio)
+	}
+}
+
+// quiet reports whether the machine has had little to do.
+func quiet(t *testing.T) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var load float64
+	if _, err := fmt.Sscan(string(text), &load); err != nil {
+		t.Fatal(err)
+	}
+	return load <= float64(runtime.NumCPU())
+}
 
 // TestThroughput measures the service beside floors, all of them processes of
-// their own, in rounds that take turns. Short, it holds that no ratio has
-// fallen by a third; make bench measures at length.
+// their own, in rounds that take turns. Short, it holds that nothing has become
+// worse by a third; make bench measures at length.
 func TestThroughput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures time")
@@ -529,6 +565,7 @@ func TestThroughput(t *testing.T) {
 	}
 	b.add("ours, strict", 10, askedBatch, 32)
 	b.add("ours, strict", 10, askedSearch, 32)
+	wasQuiet := quiet(t) // before it measures
 	alone, group, flush := newCommits(t), newGroupCommit(t), newGroupCommit(t)
 	for range rounds {
 		b.round(slice, alone)
@@ -549,8 +586,6 @@ func TestThroughput(t *testing.T) {
 		}
 	}
 	for _, r := range b.rows {
-		if least := lowest[r.name()]; r.Ratio < least {
-			t.Errorf("%s: %.2f of a bare echo handler, want at least %.2f", r.name(), r.Ratio, least)
-		}
+		r.check(t, wasQuiet)
 	}
 }

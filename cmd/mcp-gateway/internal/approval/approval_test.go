@@ -18,7 +18,7 @@ import (
 )
 
 // One approval is one call, however many come for it at once, and although the
-// PDP would permit any number (gateway.md 5: TOCTOU, replay).
+// PDP would permit any number.
 func TestOnce(t *testing.T) {
 	h := build(t, nil)
 	task := h.send(sent{}).Task
@@ -74,8 +74,7 @@ func TestForwardsWhatWasApproved(t *testing.T) {
 	}
 }
 
-// Neither the caller nor its client approves, whatever the form says
-// (gateway.md 5: forged approval).
+// Neither the caller nor its client approves, whatever the form says.
 func TestOwnAnswerIsNoApproval(t *testing.T) {
 	h := build(t, nil)
 	s := h.send(sent{caps: forms})
@@ -315,7 +314,7 @@ func TestLostAnswer(t *testing.T) {
 }
 
 // Nobody has more than so many calls wait, nor do all together, also after a
-// restart (gateway.md 5: DoS by pending approvals).
+// restart.
 func TestBounds(t *testing.T) {
 	h := build(t, func(c *approval.Config) { c.PerCaller, c.Limit = 3, 5 })
 	wait := func(as string, n int) enforce.Data {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/plain"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -116,7 +117,7 @@ func (s *Service) progress(ctx context.Context, d *enforce.Denied) {
 // elicitation is what a client shows while its call waits: the page at which
 // approvers decide, or a form that decides nothing but whether to wait.
 func (s *Service) elicitation(d *enforce.Denied, r *record) map[string]any {
-	message := fmt.Sprintf("%s %s on the server %s waits for the approval of another person (task %s).", r.Method, r.Name, r.Server, r.Task.Task.ID)
+	message := fmt.Sprintf("%s %s on the server %s waits for the approval of another person (task %s).", r.Method, plain.Text(r.Name), r.Server, r.Task.Task.ID)
 	if s.cfg.Page != "" && d.Capabilities.URL() {
 		return map[string]any{"mode": "url", "message": message + " This is where it is decided.", "url": s.page(r), "elicitationId": r.Handle}
 	}

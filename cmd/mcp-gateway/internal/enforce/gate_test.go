@@ -262,8 +262,7 @@ func TestDeclared(t *testing.T) {
 }
 
 // A PDP that is slow or gone costs its deadline, and after that nothing; a
-// denial is no failure; one question finds out that it is back (gateway.md 5:
-// PDP down).
+// denial is no failure; one question finds out that it is back.
 func TestBreaker(t *testing.T) {
 	for _, test := range []struct {
 		name string
