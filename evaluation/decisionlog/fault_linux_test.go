@@ -70,6 +70,9 @@ func TestTruncatedWhileOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, l, 0, 100)
+	if size := l.Head().Size; size != 100 { // no commit is on its way
+		t.Fatalf("head has size %d, want 100", size)
+	}
 	if err := os.Truncate(segmentPath(dir), 4096); err != nil {
 		t.Fatal(err)
 	}
