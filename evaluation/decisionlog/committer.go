@@ -201,7 +201,7 @@ func (c *committer) write(batch []*pending) error {
 	if err := c.err(); err != nil {
 		return err
 	}
-	if c.settling.failing() {
+	if c.settling.last() != nil {
 		if err := c.settled(); err != nil {
 			return err
 		}

@@ -45,9 +45,6 @@ func (p *progress) last() error {
 	return p.err
 }
 
-// failing reports whether the last try failed.
-func (p *progress) failing() bool { return p.last() != nil }
-
 // settled has all that was accepted committed to the segment, and returns why
 // that cannot be.
 func (c *committer) settled() error {

@@ -233,9 +233,7 @@ func TestPendingCall(t *testing.T) {
 			got := make(chan *said, 1)
 			go func() { got <- h.send(sent{caps: forms, client: test.client}) }()
 			if test.decide != "" {
-				for !test.client.wasAsked() {
-					time.Sleep(10 * time.Millisecond) // the call is on its way
-				}
+				h.await(test.client.wasAsked)
 				if status := h.decide(h.tasks()[0], test.decide, "carol"); status != http.StatusOK {
 					t.Fatal(status)
 				}
@@ -376,12 +374,7 @@ func TestPolled(t *testing.T) {
 		all.Go(func() { poll("alice", "tasks/get") })
 	}
 	all.Wait()
-	for range 100 {
-		if poll("alice", "tasks/get").Result.Status == "completed" {
-			break
-		}
-		time.Sleep(10 * time.Millisecond) // it is carried out beside
-	}
+	h.await(func() bool { return poll("alice", "tasks/get").Result.Status == "completed" })
 	if got := poll("alice", "tasks/get"); got.Result.Status != "completed" || h.executed.Load() != 1 {
 		t.Errorf("%+v, carried out %d times", got.Result, h.executed.Load())
 	}
@@ -394,13 +387,11 @@ func TestSuperseded(t *testing.T) {
 	h.approve(h.tasks()[0])
 	changed := "sha256:2"
 	h.current.Store(&changed)
-	for range 100 {
-		if h.send(sent{method: "tasks/get", rest: fmt.Sprintf(`,"taskId":%q`, s.Result.Task)}).Result.Status == "failed" {
-			break
-		}
-		time.Sleep(10 * time.Millisecond) // it is found out beside
+	look := func() *said {
+		return h.send(sent{method: "tasks/get", rest: fmt.Sprintf(`,"taskId":%q`, s.Result.Task)})
 	}
-	if got := h.send(sent{method: "tasks/get", rest: fmt.Sprintf(`,"taskId":%q`, s.Result.Task)}); got.Result.Status != "failed" || h.executed.Load() != 0 {
+	h.await(func() bool { return look().Result.Status == "failed" })
+	if got := look(); got.Result.Status != "failed" || h.executed.Load() != 0 {
 		t.Errorf("%+v, carried out %d times", got.Result, h.executed.Load())
 	}
 	if s := h.send(sent{}); s.goes() || s.Reason != enforce.ReasonPending {

@@ -187,6 +187,18 @@ type sent struct {
 	ctx            context.Context
 }
 
+// await waits for what another goroutine, or the PDP, is about to do.
+func (h *house) await(done func() bool) {
+	h.t.Helper()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for deadline := time.Now().Add(30 * time.Second); !done(); <-look.C {
+		if time.Now().After(deadline) {
+			h.t.Fatal("it does not happen")
+		}
+	}
+}
+
 func (h *house) send(c sent) *said {
 	h.t.Helper()
 	if c.as == "" {
