@@ -200,9 +200,14 @@ func (e *Engine) begin(ctx context.Context) (*Snapshot, time.Time, error) {
 
 // record puts a decision on disk. Nothing may be answered unless it succeeds.
 func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision string, start time.Time, req any) error {
-	body, err := encodeRequest(req)
+	text := texts.Get().(*[]byte)
+	defer texts.Put(text)
+	body, err := appendRequest((*text)[:0], req)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
+	}
+	if cap(body) <= keptText {
+		*text = body
 	}
 	call := callFrom(identified(ctx))
 	entry.ID, entry.Time, entry.Tenant, entry.Request = call.ID, start, call.Tenant, body
@@ -218,12 +223,19 @@ func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision 
 	return nil
 }
 
-// encodeRequest returns a request as it is recorded, but for white space.
-func encodeRequest(req any) (jsontext.Value, error) {
+// texts are the buffers of requests that have been recorded. A large one is not
+// kept.
+var texts = sync.Pool{New: func() any { return new([]byte) }}
+
+const keptText = 16 << 10
+
+// appendRequest appends a request as it is recorded, but for white space.
+func appendRequest(b []byte, req any) ([]byte, error) {
 	if single, ok := req.(*authzen.EvaluationRequest); ok {
-		return single.AppendTo(make([]byte, 0, 512))
+		return single.AppendTo(b)
 	}
-	return json.Marshal(req, jsontext.PreserveRawStrings(true))
+	text, err := json.Marshal(req, jsontext.PreserveRawStrings(true))
+	return append(b, text...), err
 }
 
 // NewDecisionID returns a new id for a log entry: a UUID of version 7, so that

@@ -18,12 +18,16 @@ import (
 // sends is data: it never goes through Cedar's own JSON form, in which data
 // can name entities and extension values.
 type reader struct {
-	dec    *decoder
-	path   string // of the object within the request
-	limits *limits
-	drop   bool // members that a declared record does not declare
-	sent   func(string) (cedar.EntityType, error)
+	dec  jsontext.Decoder
+	raw  bytes.Buffer // what dec reads
+	path string       // of the object within the request
+	*settings
+	drop bool // members that a declared record does not declare
+	tally
+}
 
+// A tally is what a reader has counted.
+type tally struct {
 	elements, nested int // in arrays so far, and those that are arrays or objects
 	arrays           int // open at once
 	inner            int // arrays and objects so far in arrays that are in arrays
@@ -203,7 +207,7 @@ func (r *reader) reference(s *shape) (cedar.Value, error) {
 		return nil, authzen.Invalid(r.here()+"/id", "is required")
 	}
 	if named, ok := sent["type"]; ok {
-		if entity, err := r.sent(named); err != nil || entity != s.entity {
+		if entity, err := r.entityType(named); err != nil || entity != s.entity {
 			return nil, authzen.Invalid(r.here()+"/type", "must be %s, not %q", s.entity, named)
 		}
 	}
@@ -234,11 +238,11 @@ func (r *reader) array(s *shape) (cedar.Value, error) {
 		return nil, r.syntax(err)
 	}
 	r.arrays++
-	limit := r.limits.ArrayElements
+	limit := r.Limits.ArrayElements
 	var elements []cedar.Value
 	for r.dec.PeekKind() != ']' {
 		if k := r.dec.PeekKind(); k == '{' || k == '[' {
-			limit = min(limit, r.limits.NestedArrayElements)
+			limit = min(limit, r.Limits.NestedArrayElements)
 			r.nested++
 			if r.arrays > 1 {
 				r.inner++
@@ -268,15 +272,15 @@ func (r *reader) crowded() error {
 	switch {
 	case r.nested > maxNested || r.elements > maxElements:
 		return authzen.Invalid(r.path, "has more than %d elements in arrays, or %d that are arrays or objects", maxElements, maxNested)
-	case r.inner > r.limits.NestedArrayElements:
-		return authzen.Invalid(r.path, "has more than %d arrays or objects in arrays that are in arrays", r.limits.NestedArrayElements)
+	case r.inner > r.Limits.NestedArrayElements:
+		return authzen.Invalid(r.path, "has more than %d arrays or objects in arrays that are in arrays", r.Limits.NestedArrayElements)
 	}
 	return nil
 }
 
 func (r *reader) text(s *shape, text string) (cedar.Value, error) {
-	if len(text) > r.limits.StringBytes {
-		return nil, r.invalid("is longer than %d bytes", r.limits.StringBytes)
+	if len(text) > r.Limits.StringBytes {
+		return nil, r.invalid("is longer than %d bytes", r.Limits.StringBytes)
 	}
 	var value cedar.Value
 	var err error
@@ -388,28 +392,17 @@ func (r *reader) syntax(err error) error {
 	return authzen.Invalid(r.here(), "is not valid JSON: %v", err)
 }
 
-// decoders are those that no reader has.
-var decoders = sync.Pool{New: func() any { return new(decoder) }}
-
-// A decoder is what a reader reads with, and what that reads from.
-type decoder struct {
-	jsontext.Decoder
-	raw bytes.Buffer
-}
+// readers are those that nobody has.
+var readers = sync.Pool{New: func() any { return new(reader) }}
 
 // newReader reads the object raw, which stands at path in a request. Its caller
 // closes it.
 func newReader(raw jsontext.Value, path string, s *settings) *reader {
-	d := decoders.Get().(*decoder)
-	d.raw = *bytes.NewBuffer(raw)
-	d.Reset(&d.raw)
-	return &reader{
-		dec:    d,
-		path:   path,
-		limits: &s.Limits,
-		drop:   s.UndeclaredAttributes == undeclaredDrop,
-		sent:   s.entityType,
-	}
+	r := readers.Get().(*reader)
+	r.raw = *bytes.NewBuffer(raw)
+	r.dec.Reset(&r.raw)
+	r.path, r.settings, r.drop, r.tally = path, s, s.UndeclaredAttributes == undeclaredDrop, tally{}
+	return r
 }
 
-func (r *reader) close() { decoders.Put(r.dec) }
+func (r *reader) close() { readers.Put(r) }

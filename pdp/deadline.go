@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -13,16 +14,41 @@ var errDeadline = errors.New("there was no decision in time: ask again")
 
 // A deadline is how long a decision may take, from when its request has been
 // read until it is on disk.
-type deadline time.Duration
+type deadline struct {
+	after time.Duration
+
+	mu     sync.Mutex
+	shared context.Context // of the requests that were read last; nil before the first
+	until  time.Time       // when it ends
+}
+
+// shareOf a deadline is by how much earlier than it a decision may have to be
+// there. A context for each request, with a timer and a place among those that
+// end with the connection, would take longer to begin and end than a request
+// to read.
+const shareOf = 64
+
+// begin returns a context that ends at the deadline, or a little earlier.
+func (d *deadline) begin() context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	if d.shared == nil || d.until.Sub(now) < d.after-d.after/shareOf {
+		d.until = now.Add(d.after)
+		shared, release := context.WithDeadlineCause(context.Background(), d.until, errDeadline)
+		context.AfterFunc(shared, release)
+		d.shared = shared
+	}
+	return d.shared
+}
 
 // run has act end by the deadline. What ends later is errDeadline, whatever act
-// has come to.
-func (d deadline) run(ctx context.Context, act func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(d), errDeadline)
-	defer cancel()
-	err := act(ctx)
+// has come to. It goes on when its caller is gone: what was decided is recorded.
+func (d *deadline) run(ctx context.Context, act func(context.Context) error) error {
+	soon := d.begin()
+	err := act(ending{soon, ctx})
 	switch {
-	case !errors.Is(context.Cause(ctx), errDeadline) || errors.Is(err, errDeadline):
+	case soon.Err() == nil || errors.Is(err, errDeadline):
 		return err
 	case err == nil:
 		return errDeadline
@@ -30,8 +56,22 @@ func (d deadline) run(ctx context.Context, act func(context.Context) error) erro
 	return fmt.Errorf("%w: %w", errDeadline, err)
 }
 
+// An ending context has the end of one context and the values of another.
+type ending struct {
+	context.Context
+	values context.Context
+}
+
+// Value asks the context that ends first, which has no values but its own end.
+func (e ending) Value(key any) any {
+	if v := e.Context.Value(key); v != nil {
+		return v
+	}
+	return e.values.Value(key)
+}
+
 // within is a method of the API that keeps to a deadline.
-func within[Request, Response any](d deadline, call func(context.Context, *Request) (*Response, error)) func(context.Context, *Request) (*Response, error) {
+func within[Request, Response any](d *deadline, call func(context.Context, *Request) (*Response, error)) func(context.Context, *Request) (*Response, error) {
 	return func(ctx context.Context, req *Request) (response *Response, err error) {
 		err = d.run(ctx, func(ctx context.Context) error {
 			response, err = call(ctx, req)

@@ -111,7 +111,7 @@ var ErrDeadline = errDeadline
 
 // Within returns a method that keeps to a deadline.
 func Within(d time.Duration, call func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error)) func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error) {
-	return within(deadline(d), call)
+	return within(&deadline{after: d}, call)
 }
 
 // NewInFlight returns what limits how many requests are worked on.

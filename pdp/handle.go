@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
@@ -15,8 +16,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// headerDecisionID carries the id of the answer's entry in the decision log.
-const headerDecisionID = "Decision-ID"
+// headerDecisionID carries the id of the answer's entry in the decision log, in
+// the spelling that net/http would have to make of any other.
+const headerDecisionID = "Decision-Id"
 
 // handle serves one method of the API.
 func handle[Request, Response any](limits *limiter, maxBody int64, call func(context.Context, *Request) (*Response, error)) echo.HandlerFunc {
@@ -26,11 +28,10 @@ func handle[Request, Response any](limits *limiter, maxBody int64, call func(con
 			return err
 		}
 		var request Request
-		give, err := limits.decode(c, maxBody, &request)
-		if err != nil {
+		if err := limits.decode(c, maxBody, &request); err != nil {
 			return err
 		}
-		defer give()
+		defer limits.turns.give()
 		id := evaluation.NewDecisionID()
 		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
 			ID:        id,
@@ -63,11 +64,7 @@ func tenantOf(c echo.Context) (string, error) {
 
 // decodeBody reads a JSON body of at most maxBody bytes into v, strictly.
 func decodeBody(c echo.Context, maxBody int64, v any) error {
-	body, err := readBody(c, maxBody)
-	if err != nil {
-		return err
-	}
-	return authzen.Unmarshal(body, v)
+	return withBody(c, maxBody, func(body []byte) error { return authzen.Unmarshal(body, v) })
 }
 
 // requestID is the PEP's identifier as the log has it. A header may hold any
@@ -76,20 +73,40 @@ func requestID(c echo.Context) string {
 	return strings.ToValidUTF8(c.Request().Header.Get(echo.HeaderXRequestID), "\uFFFD")
 }
 
-// readBody reads a JSON body of at most limit bytes.
-func readBody(c echo.Context, limit int64) ([]byte, error) {
+// withBody reads a JSON body of at most limit bytes and has use read it, which
+// keeps nothing of it.
+func withBody(c echo.Context, limit int64, use func(body []byte) error) error {
 	r := c.Request()
 	if !isJSON(r.Header.Get(echo.HeaderContentType)) {
-		return nil, errContentType
+		return errContentType
 	}
 	if r.Header.Get(echo.HeaderContentEncoding) != "" {
-		return nil, errEncoding
+		return errEncoding
 	}
-	body := bytes.NewBuffer(make([]byte, 0, max(0, min(r.ContentLength, limit))+bytes.MinRead))
-	if _, err := body.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
-		return nil, fmt.Errorf("%w: %w", errBody, err)
+	return withBuffer(func(body *bytes.Buffer) error {
+		body.Grow(int(max(0, min(r.ContentLength, limit)) + bytes.MinRead))
+		if _, err := body.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
+			return fmt.Errorf("%w: %w", errBody, err)
+		}
+		return use(body.Bytes())
+	})
+}
+
+// buffers are those of bodies that have been read or written. A large one is
+// not kept.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+const keptBuffer = 16 << 10
+
+// withBuffer has use work with an empty buffer.
+func withBuffer(use func(*bytes.Buffer) error) error {
+	b := buffers.Get().(*bytes.Buffer)
+	err := use(b)
+	if b.Cap() <= keptBuffer {
+		b.Reset()
+		buffers.Put(b)
 	}
-	return body.Bytes(), nil
+	return err
 }
 
 // isJSON reports whether a content type is that of JSON, whatever its
@@ -112,10 +129,11 @@ const mimeProblem = "application/problem+json"
 
 // writeBody writes JSON of that media type that nobody may keep.
 func writeBody(c echo.Context, status int, mediaType string, v any) error {
-	body, err := json.Marshal(v, json.Deterministic(true))
-	if err != nil {
-		return fmt.Errorf("encode answer: %w", err)
-	}
-	c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
-	return c.Blob(status, mediaType, body)
+	return withBuffer(func(body *bytes.Buffer) error {
+		if err := json.MarshalWrite(body, v, json.Deterministic(true)); err != nil {
+			return fmt.Errorf("encode answer: %w", err)
+		}
+		c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
+		return c.Blob(status, mediaType, body.Bytes())
+	})
 }

@@ -38,7 +38,7 @@ const (
 // limiter keeps to limits.
 type limiter struct {
 	turns    turns
-	deadline deadline
+	deadline *deadline
 
 	rate    rate.Limit // 0 is none
 	mu      sync.Mutex
@@ -53,7 +53,7 @@ func newLimiter(l Limits) *limiter {
 	inFlight := orDefault(l.InFlight, 256)
 	return &limiter{
 		turns:    turns{all: inFlight, free: inFlight, room: orDefault(l.Queue, 4096), wait: orDefault(l.Wait, 500*time.Millisecond)},
-		deadline: deadline(orDefault(l.Deadline, defaultDeadline)),
+		deadline: &deadline{after: orDefault(l.Deadline, defaultDeadline)},
 		rate:     rate.Limit(l.TenantRate),
 		tenants:  map[string]*rate.Limiter{},
 	}
@@ -62,19 +62,17 @@ func newLimiter(l Limits) *limiter {
 // decode reads the body of a request and, when it is its turn, decodes it into v.
 // Who sends slowly keeps nobody waiting. Unless there is an error, the caller
 // gives the turn back.
-func (l *limiter) decode(c echo.Context, maxBody int64, v any) (give func(), err error) {
-	body, err := readBody(c, maxBody)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.enter(c); err != nil {
-		return nil, err
-	}
-	if err := authzen.Unmarshal(body, v); err != nil {
-		l.turns.give()
-		return nil, err
-	}
-	return l.turns.give, nil
+func (l *limiter) decode(c echo.Context, maxBody int64, v any) error {
+	return withBody(c, maxBody, func(body []byte) error {
+		if err := l.enter(c); err != nil {
+			return err
+		}
+		err := authzen.Unmarshal(body, v)
+		if err != nil {
+			l.turns.give()
+		}
+		return err
+	})
 }
 
 // enter has a request wait for its turn, or turns it away. A tenant's requests
@@ -85,7 +83,7 @@ func (l *limiter) enter(c echo.Context) error {
 		return err
 	}
 	r := c.Request()
-	if !l.turns.take(orDefault(tenant, callerFrom(r.Context()).id), r.Context().Done()) {
+	if !l.turns.take(r.Context(), orDefault(tenant, callerFrom(r.Context()).id)) {
 		return errOverload
 	}
 	return nil

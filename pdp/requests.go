@@ -44,11 +44,10 @@ func serveSubmit(approvals *approval.Service, limits *limiter, maxBody int64) ec
 			return err
 		}
 		var submission authzen.Submission
-		give, err := limits.decode(c, maxBody, &submission)
-		if err != nil {
+		if err := limits.decode(c, maxBody, &submission); err != nil {
 			return err
 		}
-		defer give()
+		defer limits.turns.give()
 		return submit(c, approvals, limits.deadline, tenant, &submission)
 	}
 }
@@ -57,11 +56,10 @@ func serveSubmit(approvals *approval.Service, limits *limiter, maxBody int64) ec
 func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service, limits *limiter, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var request authzen.ApprovalRequest
-		give, err := limits.decode(c, maxBody, &request)
-		if err != nil {
+		if err := limits.decode(c, maxBody, &request); err != nil {
 			return err
 		}
-		defer give()
+		defer limits.turns.give()
 		if err := limits.admit(c.Request().Context(), request.Request.TenantID); err != nil {
 			return err
 		}
@@ -77,7 +75,7 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 }
 
 // submit answers with the task: 201 when it is decided already, else 202.
-func submit(c echo.Context, approvals *approval.Service, soon deadline, tenant string, submission *authzen.Submission) error {
+func submit(c echo.Context, approvals *approval.Service, soon *deadline, tenant string, submission *authzen.Submission) error {
 	key := c.Request().Header.Get(headerIdempotencyKey)
 	var task *authzen.TaskResponse
 	err := soon.run(c.Request().Context(), func(ctx context.Context) (err error) {
@@ -155,11 +153,10 @@ func serveCancel(approvals *approval.Service, limits *limiter, maxBody int64) ec
 		}
 		var why authzen.Cancellation
 		if c.Request().ContentLength != 0 {
-			give, err := limits.decode(c, maxBody, &why)
-			if err != nil {
+			if err := limits.decode(c, maxBody, &why); err != nil {
 				return err
 			}
-			defer give()
+			defer limits.turns.give()
 		}
 		var task *authzen.TaskResponse
 		err = limits.deadline.run(c.Request().Context(), func(ctx context.Context) (err error) {

@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"container/list"
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ type turn chan bool
 
 // take waits for a turn. There is none for a request that had to make room for
 // others, has waited too long, or is gone. Who has one gives it back.
-func (t *turns) take(tenant string, gone <-chan struct{}) bool {
+func (t *turns) take(ctx context.Context, tenant string) bool {
 	t.mu.Lock()
 	if t.free > 0 {
 		t.free--
@@ -61,7 +62,7 @@ func (t *turns) take(tenant string, gone <-chan struct{}) bool {
 	case has := <-mine:
 		return has
 	case <-patience.C:
-	case <-gone:
+	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

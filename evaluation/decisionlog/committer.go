@@ -99,17 +99,22 @@ func (c *committer) start(journaled []*pending) error {
 	return nil
 }
 
+// outcomes are channels for the outcome of an entry that nobody uses: one comes
+// back when it has been received from.
+var outcomes = sync.Pool{New: func() any { return make(chan error, 1) }}
+
 // append queues an entry and, if strict, waits until it is on disk.
 func (c *committer) append(ctx context.Context, rest []byte, strict bool) error {
 	p := &pending{rest: rest}
 	if strict {
-		p.done = make(chan error, 1)
+		p.done = outcomes.Get().(chan error)
 	}
 	if err := c.enqueue(ctx, p); err != nil || !strict {
 		return err
 	}
 	select {
 	case err := <-p.done:
+		outcomes.Put(p.done)
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%w: wait for commit: %w", ErrUnavailable, context.Cause(ctx))

@@ -79,12 +79,16 @@ func members(dec *jsontext.Decoder, read func(name string) error) error {
 		return err
 	}
 	for dec.PeekKind() == '"' {
-		name, err := dec.ReadToken()
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		name, err := unquoted(raw)
 		if err != nil {
 			return err
 		}
 		before := dec.InputOffset()
-		if err := read(name.String()); err != nil {
+		if err := read(name); err != nil {
 			return err
 		}
 		if dec.InputOffset() == before {
@@ -95,6 +99,24 @@ func members(dec *jsontext.Decoder, read func(name string) error) error {
 	}
 	_, err := dec.ReadToken()
 	return err
+}
+
+// usual are names that nearly every request has, by how they are written.
+var usual = map[string]string{}
+
+func init() {
+	for _, name := range []string{"subject", "action", "resource", "context", "evaluations", "type", "id", "name", "properties"} {
+		usual[`"`+name+`"`] = name
+	}
+}
+
+// unquoted returns the name that a member has as it is written.
+func unquoted(raw jsontext.Value) (string, error) {
+	if name, ok := usual[string(raw)]; ok {
+		return name, nil
+	}
+	name, err := jsontext.AppendUnquote(nil, raw)
+	return string(name), err
 }
 
 // expect reports a value of another kind than wanted. A syntax error at that
