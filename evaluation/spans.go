@@ -4,11 +4,15 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// span begins a part of the trace that a request belongs to, if somebody
-// records it. The caller ends it.
+// span begins a part of the trace that a request belongs to, if it does and
+// somebody records it. The caller ends it.
 func span(ctx context.Context, name string) (context.Context, trace.Span) {
+	if callFrom(ctx).TraceID == "" {
+		return ctx, noop.Span{}
+	}
 	around := trace.SpanFromContext(ctx)
 	if !around.IsRecording() {
 		return ctx, around

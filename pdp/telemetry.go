@@ -43,6 +43,7 @@ type telemetry struct {
 	shed      metric.Int64Counter
 	meter     metric.Meter
 	off       bool // nobody looks
+	traces    bool // somebody looks at spans
 
 	outcomes attributeSets[outcomeKey]
 	routes   attributeSets[routeKey]
@@ -96,7 +97,7 @@ func (s *attributeSets[K]) of(k K) metric.MeasurementOption {
 
 // newTelemetry makes the instruments.
 func newTelemetry(to Telemetry) (*telemetry, error) {
-	off := to.Traces == nil && to.Meters == nil
+	off, traces := to.Traces == nil && to.Meters == nil, to.Traces != nil
 	if to.Traces == nil {
 		to.Traces = tracenoop.NewTracerProvider()
 	}
@@ -104,7 +105,7 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 		to.Meters = metricnoop.NewMeterProvider()
 	}
 	meter := to.Meters.Meter(instrumentation)
-	t := &telemetry{tracer: to.Traces.Tracer(instrumentation), meter: meter, off: off}
+	t := &telemetry{tracer: to.Traces.Tracer(instrumentation), meter: meter, off: off, traces: traces}
 	var err error
 	seconds := func(name, what string) (metric.Float64Histogram, error) {
 		return meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what),
@@ -231,6 +232,9 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 	if t.off {
 		return
 	}
+	if e.TraceID == "" {
+		ctx = context.Background() // where no span is to be looked for
+	}
 	results := e.Evaluations
 	if e.Result != nil {
 		results = []decisionlog.Result{*e.Result}
@@ -258,17 +262,13 @@ func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
 		r := c.Request()
-		if t.off && r.Header.Get("Traceparent") == "" {
+		ctx, span := context.Background(), trace.Span(tracenoop.Span{})
+		switch named := r.Header.Get("Traceparent") != ""; {
+		case t.traces || named:
+			ctx, span = t.begin(c, named)
+			defer span.End()
+		case t.off:
 			return next(c)
-		}
-		ctx := r.Context()
-		if r.Header.Get("Traceparent") != "" {
-			ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
-		}
-		ctx, span := t.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
-		defer span.End()
-		if trace.SpanContextFromContext(ctx).IsValid() {
-			c.SetRequest(r.WithContext(ctx))
 		}
 		if err := next(c); err != nil {
 			c.Error(err) // so that the status is known
@@ -285,6 +285,20 @@ func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 		t.requests.Record(ctx, time.Since(start).Seconds(), t.routes.of(asked))
 		return nil
 	}
+}
+
+// begin begins the span of a request, in the trace that it names if it does.
+func (t *telemetry) begin(c echo.Context, named bool) (context.Context, trace.Span) {
+	r := c.Request()
+	ctx := r.Context()
+	if named {
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+	}
+	ctx, span := t.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		c.SetRequest(r.WithContext(ctx))
+	}
+	return ctx, span
 }
 
 // traceID is the trace that a request belongs to, or "".

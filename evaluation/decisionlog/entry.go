@@ -96,7 +96,8 @@ type PolicyError struct {
 func encode(e *Entry) ([]byte, error) {
 	l := line{b: make([]byte, 0, len(e.Request)+512)}
 	l.text(`"id":`, e.ID)
-	l.b = e.Time.UTC().AppendFormat(append(l.b, `,"time":`...), `"`+time.RFC3339Nano+`"`)
+	l.b = e.Time.UTC().AppendFormat(append(l.b, `,"time":"`...), time.RFC3339Nano)
+	l.b = append(l.b, '"')
 	l.optional(`,"tenant":`, e.Tenant)
 	l.text(`,"kind":`, string(e.Kind))
 	l.request(e.Request)

@@ -137,6 +137,9 @@ func (m *masker) mask(request jsontext.Value) (jsontext.Value, []string, error) 
 // suspects reports whether there may be something to mask. It is asked of every
 // request, and does not read more of it than where its strings are.
 func (m *masker) suspects(request jsontext.Value) bool {
+	if bytes.IndexByte(request, '\\') >= 0 || bytes.Contains(request, tokenStart) {
+		return true
+	}
 	var plain [64]byte
 	for rest := request; ; {
 		begin := bytes.IndexByte(rest, '"')
@@ -148,8 +151,7 @@ func (m *masker) suspects(request jsontext.Value) bool {
 		if end < 0 {
 			return true
 		}
-		text := rest[:end]
-		if bytes.IndexByte(text, '\\') >= 0 || bytes.Contains(text, tokenStart) || m.secret(appendPlain(plain[:0], text)) {
+		if m.secret(appendPlain(plain[:0], rest[:end])) {
 			return true
 		}
 		rest = rest[end+1:]

@@ -24,8 +24,12 @@ func Unmarshal(body []byte, v any) error {
 	return asValidationError(json.Unmarshal(body, v))
 }
 
-// depth counts the deepest nesting of body, whether or not it is valid JSON.
+// depth counts the deepest nesting of body, whether or not it is valid JSON. Of
+// one that has too few brackets to nest deeply it only says how many.
 func depth(body []byte) int {
+	if all := bytes.Count(body, []byte{'{'}) + bytes.Count(body, []byte{'['}); all <= MaxDepth {
+		return all
+	}
 	deepest, open, quoted := 0, 0, false
 	for i := 0; i < len(body); i++ {
 		switch c := body[i]; {
