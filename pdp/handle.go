@@ -44,7 +44,7 @@ func handle[Request, Response any](limits *limiter, maxBody int64, call func(con
 		if err != nil {
 			return err
 		}
-		c.Response().Header().Set(headerDecisionID, id)
+		c.Response().Header()[headerDecisionID] = []string{id}
 		return writeJSON(c, http.StatusOK, response)
 	}
 }
@@ -127,13 +127,16 @@ func writeJSON(c echo.Context, status int, v any) error {
 // mimeProblem is the media type of a problem (RFC 9457).
 const mimeProblem = "application/problem+json"
 
+// noStore is the header of an answer that nobody may keep.
+var noStore = []string{"no-store"}
+
 // writeBody writes JSON of that media type that nobody may keep.
 func writeBody(c echo.Context, status int, mediaType string, v any) error {
 	return withBuffer(func(body *bytes.Buffer) error {
 		if err := json.MarshalWrite(body, v, json.Deterministic(true)); err != nil {
 			return fmt.Errorf("encode answer: %w", err)
 		}
-		c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
+		c.Response().Header()[echo.HeaderCacheControl] = noStore
 		return c.Blob(status, mediaType, body.Bytes())
 	})
 }

@@ -85,33 +85,53 @@ func plainNames(names []string) []string {
 }
 
 // plainName is a name without what distinguishes api_key, API-Key and apiKey.
-func plainName(name string) string { return string(appendPlain(nil, []byte(name))) }
-
-func appendPlain(b, name []byte) []byte {
-	for _, c := range name {
-		switch {
-		case c == '_' || c == '-' || c == '.' || c == ' ':
-		case 'A' <= c && c <= 'Z':
-			b = append(b, c|0x20)
-		default:
-			b = append(b, c)
+func plainName(name string) string {
+	plain := make([]byte, 0, len(name))
+	for rest := []byte(name); len(rest) > 0; {
+		var last byte
+		if last, rest = lastPlain(rest); last != 0 {
+			plain = append(plain, last)
 		}
 	}
-	return b
+	slices.Reverse(plain)
+	return string(plain)
 }
 
-// secret reports whether the values of members of a name are masked, of which
-// plain is the plain form.
-func (m *masker) secret(plain []byte) bool {
-	if len(plain) == 0 {
-		return false
+// lastPlain returns the last byte of a name's plain form, 0 if it has none, and
+// the name before it.
+func lastPlain(name []byte) (last byte, before []byte) {
+	for i := len(name) - 1; i >= 0; i-- {
+		switch c := name[i]; {
+		case c == '_' || c == '-' || c == '.' || c == ' ':
+		case 'A' <= c && c <= 'Z':
+			return c | 0x20, name[:i]
+		default:
+			return c, name[:i]
+		}
 	}
-	for _, end := range m.names[plain[len(plain)-1]] {
-		if len(plain) >= len(end) && string(plain[len(plain)-len(end):]) == end {
-			return !slices.Contains(m.never, string(plain))
+	return 0, nil
+}
+
+// secret reports whether the values of members of a name are masked.
+func (m *masker) secret(name []byte) bool {
+	last, before := lastPlain(name)
+	for _, end := range m.names[last] {
+		if endsPlainly(before, end[:len(end)-1]) {
+			return !slices.Contains(m.never, plainName(string(name)))
 		}
 	}
 	return false
+}
+
+// endsPlainly reports whether the plain form of a name has that end.
+func endsPlainly(name []byte, end string) bool {
+	for i := len(end) - 1; i >= 0; i-- {
+		var last byte
+		if last, name = lastPlain(name); last != end[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // mask returns the request as it may be recorded, and where in the line
@@ -140,7 +160,6 @@ func (m *masker) suspects(request jsontext.Value) bool {
 	if bytes.IndexByte(request, '\\') >= 0 || bytes.Contains(request, tokenStart) {
 		return true
 	}
-	var plain [64]byte
 	for rest := request; ; {
 		begin := bytes.IndexByte(rest, '"')
 		if begin < 0 {
@@ -151,7 +170,7 @@ func (m *masker) suspects(request jsontext.Value) bool {
 		if end < 0 {
 			return true
 		}
-		if m.secret(appendPlain(plain[:0], rest[:end])) {
+		if m.secret(rest[:end]) {
 			return true
 		}
 		rest = rest[end+1:]
@@ -193,7 +212,7 @@ func (s *maskState) step(m *masker) error {
 		if bytes.Contains(s.text, tokenStart) && tokenShape.Match(s.text) {
 			return s.replace(m, raw)
 		}
-	case m.secret(appendPlain(s.text[len(s.text):], s.text)):
+	case m.secret(s.text):
 		value, err := s.dec.ReadValue()
 		if err != nil {
 			return err
