@@ -202,6 +202,31 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// Requests that come one after the other have a deadline each, or nearly, and
+// what their own contexts hold.
+func TestDeadlinesApart(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		const after = 2 * time.Second
+		var left time.Duration
+		var value any
+		ask := pdp.Within(after, func(ctx context.Context, _ *authzen.EvaluationRequest) (*authzen.Decision, error) {
+			until, _ := ctx.Deadline()
+			left, value = time.Until(until), ctx.Value(key{})
+			return nil, nil
+		})
+		for n := range 1000 {
+			if _, err := ask(context.WithValue(t.Context(), key{}, n), nil); err != nil {
+				t.Fatal(err)
+			}
+			if left > after || left < after-after/50 || value != n {
+				t.Fatalf("request %d: %v left, %v", n, left, value)
+			}
+			time.Sleep(7 * time.Millisecond)
+		}
+	})
+}
+
 // L3: a body that does not come keeps nobody else waiting.
 func TestSlowBodies(t *testing.T) {
 	s := start(t, pdp.Config{Limits: pdp.Limits{InFlight: 1, Wait: time.Millisecond}})
