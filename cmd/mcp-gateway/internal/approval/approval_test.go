@@ -15,6 +15,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // One approval is one call, however many come for it at once, and although the
@@ -299,12 +300,13 @@ func TestRestart(t *testing.T) {
 // A request that the PDP has and the gateway does not know of is not made twice.
 func TestLostAnswer(t *testing.T) {
 	h := build(t, nil)
-	h.lose.Store(true)
+	submissions := authzen.PathRequests
+	h.lose.Store(&submissions)
 	if s := h.send(sent{}); s.Reason != enforce.ReasonPDP {
 		t.Fatalf("%+v", s.Data)
 	}
 	h.restart()
-	h.lose.Store(false)
+	h.lose.Store(nil)
 	s := h.send(sent{})
 	if waits := h.tasks(); s.Reason != enforce.ReasonPending || len(waits) != 1 || waits[0] != s.Task {
 		t.Errorf("%+v, at the PDP %q", s.Data, waits)

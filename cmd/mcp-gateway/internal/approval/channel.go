@@ -16,14 +16,13 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/plain"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // A channel is how a client is told that its call waits.
 type channel struct {
 	// wait waits for the decision as long as this client can. The record may have
 	// ended by then.
-	wait func(context.Context, *record) (*authzen.Approval, error)
+	wait func(context.Context, *record) (enforce.Approvals, error)
 	// tell answers a call that still waits.
 	tell func(*enforce.Denied, *record) (*enforce.Verdict, error)
 }
@@ -33,7 +32,7 @@ type channel struct {
 func (s *Service) channel(d *enforce.Denied, again bool) channel {
 	_, mayAsk := d.Params.Target(d.Message.Method)
 	asks := d.Stateless && mayAsk && s.asks(d.Capabilities)
-	hold := func(ctx context.Context, r *record) (*authzen.Approval, error) { return s.await(ctx, r, s.cfg.Hold) }
+	hold := func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.await(ctx, r, s.cfg.Hold) }
 	switch {
 	case asks && again:
 		return channel{hold, s.inputRequired}
@@ -42,7 +41,7 @@ func (s *Service) channel(d *enforce.Denied, again bool) channel {
 	case d.Stateless && d.Capabilities.Tasks() && d.Message.Method == wire.MethodToolsCall && s.cfg.Execute != nil:
 		return channel{s.look, s.task}
 	case d.Client != nil && (s.asks(d.Capabilities) || d.Params.Meta.ProgressToken != nil):
-		return channel{func(ctx context.Context, r *record) (*authzen.Approval, error) { return s.stay(ctx, d, r) }, s.pendingError}
+		return channel{func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.stay(ctx, d, r) }, s.pendingError}
 	}
 	return channel{hold, s.pendingError}
 }
@@ -54,9 +53,9 @@ func (s *Service) asks(c *wire.Capabilities) bool {
 
 // stay waits on the stream of a pending call: the client is asked to go on
 // waiting, where it can be asked, and gets signs of progress.
-func (s *Service) stay(ctx context.Context, d *enforce.Denied, r *record) (*authzen.Approval, error) {
-	if approval, err := s.look(ctx, r); approval != nil || errors.Is(err, client.ErrNotApproved) || !r.waits() {
-		return approval, err
+func (s *Service) stay(ctx context.Context, d *enforce.Denied, r *record) (enforce.Approvals, error) {
+	if approvals, err := s.look(ctx, r); approvals != nil || errors.Is(err, client.ErrNotApproved) || !r.waits() {
+		return approvals, err
 	}
 	waits, stop := context.WithTimeout(ctx, s.cfg.Wait)
 	defer stop()
@@ -68,13 +67,13 @@ func (s *Service) stay(ctx context.Context, d *enforce.Denied, r *record) (*auth
 			stop()
 		}
 	})
-	approval, err := s.await(waits, r, s.cfg.Wait)
+	approvals, err := s.await(waits, r, s.cfg.Wait)
 	stop()
 	beside.Wait()
-	if withdrawn && approval == nil {
-		s.withdraw(ctx, r)
+	if withdrawn && approvals == nil {
+		s.refuse(ctx, r, enforce.ReasonWithdrawn)
 	}
-	return approval, err
+	return approvals, err
 }
 
 // asksToStop asks the client whether to go on waiting, and reports whether it
@@ -117,7 +116,7 @@ func (s *Service) progress(ctx context.Context, d *enforce.Denied) {
 // elicitation is what a client shows while its call waits: the page at which
 // approvers decide, or a form that decides nothing but whether to wait.
 func (s *Service) elicitation(d *enforce.Denied, r *record) map[string]any {
-	message := fmt.Sprintf("%s %s on the server %s waits for the approval of another person (task %s).", r.Method, plain.Text(r.Name), r.Server, r.Task.Task.ID)
+	message := fmt.Sprintf("%s %s on the server %s waits for the approval of another person (%s).", r.Method, plain.Text(r.Name), r.Server, r.named())
 	if s.cfg.Page != "" && d.Capabilities.URL() {
 		return map[string]any{"mode": "url", "message": message + " This is where it is decided.", "url": s.page(r), "elicitationId": r.Handle}
 	}
@@ -127,6 +126,7 @@ func (s *Service) elicitation(d *enforce.Denied, r *record) map[string]any {
 	}
 }
 
+// page is where the first of the tasks is decided, or "".
 func (s *Service) page(r *record) string {
 	if s.cfg.Page == "" {
 		return ""
@@ -154,6 +154,7 @@ func (s *Service) inputRequired(d *enforce.Denied, r *record) (*enforce.Verdict,
 // pendingError tells a client that has no better way which task waits.
 func (s *Service) pendingError(d *enforce.Denied, r *record) (*enforce.Verdict, error) {
 	waits := refusal(d.Refusal, enforce.ReasonPending, "a person has to approve the call first: send it again later")
-	waits.Data.Task, waits.Data.Page, waits.Data.RetryAfter, waits.Data.Digest = r.Task.Task.ID, s.page(r), 5, r.Digest
+	waits.Data.Page, waits.Data.RetryAfter, waits.Data.Digest = s.page(r), 5, r.Digest
+	r.name(&waits.Data)
 	return nil, waits
 }

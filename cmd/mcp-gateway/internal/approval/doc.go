@@ -9,6 +9,14 @@
 // that was claimed is never claimed again, whatever became of it: a crash leaves
 // an outcome that is not known, and the next such call needs another approval.
 //
+// Where the question has several evaluations, each that was denied becomes an
+// access request of its own, all of them at once. The call waits until all are
+// approved and is over with the first that is not; what its client is told is the
+// same all the while. Then all evaluations are asked again in one batch, so that
+// one revision of the policies decides on them, each approval at its own
+// evaluation. The PDP counts an approval as used when it decides on that, also
+// where it denies another: asked again under the same handle it is the same use.
+//
 // What the caller's own client says never approves anything. It may go on
 // waiting or withdraw; the approver is whom the PDP lets approve.
 //
@@ -29,4 +37,7 @@
 //
 // A call that is asking is on disk, and the PDP may have its request or not: it
 // is submitted again under the same key.
+//
+// What a call has beyond one evaluation and one approval is in the members batch
+// and more of its JSON.
 package approval

@@ -28,6 +28,8 @@ import (
 
 // The policies that decide: write waits for carol, an approval is good for any
 // number of uses, so that what is carried out once is so by the gateway alone.
+// Move asks about each drawer, too: red is like write, blue is good for one use,
+// sealed is opened by nobody, and of green nobody can ask.
 var policies = fstest.MapFS{
 	"desk.cedar": {Data: []byte(`
 		@id("all") permit (principal, action == Action::"tools/call", resource);
@@ -36,8 +38,17 @@ var policies = fstest.MapFS{
 		unless { context has approval && context.approval.template == "desk" };
 		@id("banned") forbid (principal == user::"eve", action, resource) unless { resource == tool::"write" && !(context has approval) };
 		@id("approvers") permit (principal == user::"carol", action, resource is access_request);
+		@id("drawers") permit (principal, action == Action::"open", resource is drawer);
+		@id("red") @requestable("desk") forbid (principal, action == Action::"open", resource)
+		when { [drawer::"red", drawer::"1", drawer::"2", drawer::"3", drawer::"4", drawer::"5", drawer::"6", drawer::"7", drawer::"8"].contains(resource) }
+		unless { context has approval && context.approval.template == "desk" };
+		@id("blue") @requestable("once") forbid (principal, action == Action::"open", resource == drawer::"blue")
+		unless { context has approval && context.approval.template == "once" };
+		@id("green") @requestable("form") forbid (principal, action == Action::"open", resource == drawer::"green")
+		unless { context has approval };
+		@id("sealed") forbid (principal, action == Action::"open", resource == drawer::"sealed");
 		@id("askers, too") permit (principal == user::"alice", action, resource is access_request);`)},
-	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}}\n")},
+	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}, once: {uses: 1}, form: {request_schema: {required: [ticket]}}}\n")},
 }
 
 // A house is a PDP, and a gateway that has calls wait.
@@ -48,7 +59,8 @@ type house struct {
 	file     string
 	key      *seal.Key
 	cfg      func(*approval.Config)
-	lose     atomic.Bool // the answers of the PDP to submissions
+	lose     atomic.Pointer[string] // the path where the answers of the PDP are lost
+	fewer    atomic.Bool            // move is mapped to fewer evaluations
 	gate     *enforce.Gate
 	service  *approval.Service
 	executed atomic.Int32 // for nobody who waits
@@ -89,7 +101,7 @@ func build(t *testing.T, cfg func(*approval.Config)) *house {
 // RoundTrip loses answers.
 func (h *house) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := http.DefaultTransport.RoundTrip(r)
-	if err == nil && h.lose.Load() && r.URL.Path == authzen.PathRequests {
+	if err == nil && h.lose.Load() != nil && r.URL.Path == *h.lose.Load() {
 		response.Body.Close()
 		return nil, errors.New("the connection is lost")
 	}
@@ -103,11 +115,7 @@ func (h *house) open() {
 	decides := enforce.NewPDP(enforce.PDPConfig{URL: h.url, Client: client.Config{Timeout: 20 * time.Second, Transport: h}, Failures: 1000})
 	h.gate = enforce.New(enforce.Config{
 		PDP: decides, Log: log,
-		Map: func(c *enforce.Call) (*enforce.Question, error) {
-			return &enforce.Question{Evaluation: &authzen.EvaluationRequest{
-				Subject: c.Caller.Subject, Action: authzen.Action{Name: c.Message.Method}, Resource: authzen.Resource{Type: "tool", ID: c.Params.Name},
-			}}, nil
-		},
+		Map: h.question,
 		Tool: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
 			return &enforce.Tool{Digest: h.digest()}, nil
 		},
@@ -131,6 +139,44 @@ func (h *house) open() {
 	if h.service, err = approval.Open(cfg); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// question asks about the tool and, of move, about the drawers that its
+// arguments name.
+func (h *house) question(c *enforce.Call) (*enforce.Question, error) {
+	tool := &authzen.EvaluationRequest{
+		Subject: c.Caller.Subject, Action: authzen.Action{Name: c.Message.Method}, Resource: authzen.Resource{Type: "tool", ID: c.Params.Name},
+	}
+	if c.Params.Name != "move" {
+		return &enforce.Question{Evaluation: tool}, nil
+	}
+	var arguments struct {
+		Drawers []string       `json:"drawers"`
+		Show    jsontext.Value `json:"show"`
+	}
+	if err := json.Unmarshal(c.Params.Arguments, &arguments); err != nil {
+		return nil, err
+	}
+	all := []*authzen.EvaluationRequest{tool}
+	for _, drawer := range arguments.Drawers {
+		open := &authzen.EvaluationRequest{Subject: c.Caller.Subject, Action: authzen.Action{Name: "open"}, Resource: authzen.Resource{Type: "drawer", ID: drawer}}
+		if arguments.Show != nil {
+			open.Context = fmt.Appendf(nil, `{"arguments":%s}`, arguments.Show)
+		}
+		all = append(all, open)
+	}
+	if h.fewer.Load() {
+		all = all[len(all)-1:]
+	}
+	batch := new(authzen.EvaluationsRequest)
+	for _, request := range all {
+		item, err := json.Marshal(request)
+		if err != nil {
+			return nil, err
+		}
+		batch.Evaluations = append(batch.Evaluations, item)
+	}
+	return &enforce.Question{Evaluations: batch}, nil
 }
 
 func (h *house) digest() string {
@@ -180,11 +226,11 @@ const (
 
 // A sent is a stateless call of write by alice, but for what it says.
 type sent struct {
-	as, args, caps string
-	rest           string // further members of params, each after a comma
-	method         string
-	client         enforce.Client
-	ctx            context.Context
+	as, tool, args, caps string
+	rest                 string // further members of params, each after a comma
+	method               string
+	client               enforce.Client
+	ctx                  context.Context
 }
 
 // await waits for what another goroutine, or the PDP, is about to do.
@@ -204,6 +250,9 @@ func (h *house) send(c sent) *said {
 	if c.as == "" {
 		c.as = "alice"
 	}
+	if c.tool == "" {
+		c.tool = "write"
+	}
 	if c.args == "" {
 		c.args = `{"text":"hello"}`
 	}
@@ -217,7 +266,7 @@ func (h *house) send(c sent) *said {
 	if caps == "" {
 		caps = "{}"
 	}
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"name":"write","arguments":%s%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`, c.method, c.args, c.rest, caps)
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"name":%q,"arguments":%s%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`, c.method, c.tool, c.args, c.rest, caps)
 	m, err := wire.Parse([]byte(body))
 	if err != nil {
 		h.t.Error(err)

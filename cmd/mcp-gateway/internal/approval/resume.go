@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -28,18 +29,18 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verd
 		return nil, s.explain(ctx, d, err)
 	}
 	if r.State == waiting && withdraws(d.Params) {
-		s.withdraw(ctx, r)
+		s.refuse(ctx, r, enforce.ReasonWithdrawn)
 	}
 	channel := s.channel(d, state != nil)
-	approval, err := channel.wait(ctx, r)
+	approvals, err := channel.wait(ctx, r)
 	switch {
 	case r.State == refused:
 		return nil, ended(d.Refusal, r)
 	case errors.Is(err, client.ErrNotApproved):
 		s.refuse(ctx, r, enforce.ReasonNotApproved)
 		return nil, ended(d.Refusal, r)
-	case approval != nil:
-		return s.resume(ctx, d, r, approval, state)
+	case approvals != nil:
+		return s.resume(ctx, d, r, approvals, state)
 	case err != nil && ctx.Err() == nil:
 		s.cfg.Log.WarnContext(ctx, "how an approval stands", "task", r.Task.Task.ID, "error", err)
 	}
@@ -83,7 +84,7 @@ func ended(because *enforce.Refusal, r *record) *enforce.Refusal {
 		enforce.ReasonSuperseded:  "the tool is not the one that was to be approved",
 	}
 	refused := refusal(because, r.Reason, cmp.Or(messages[r.Reason], "access denied")) // by the policies, with the approval
-	refused.Data.Task = r.Task.Task.ID
+	r.name(&refused.Data)
 	return refused
 }
 
@@ -94,18 +95,17 @@ const (
 	longPoll   = 20 * time.Second
 )
 
-// look asks how a task stands.
-func (s *Service) look(ctx context.Context, r *record) (*authzen.Approval, error) {
+// look asks how the approvals of a call stand that waits, see [Service.stand].
+func (s *Service) look(ctx context.Context, r *record) (enforce.Approvals, error) {
 	if !r.waits() {
 		return nil, nil
 	}
-	task := *r.Task
-	return s.cfg.PDP.Look(ctx, r.Tenant, &task, 0)
+	return s.stand(ctx, r.Tenant, r.asks(), 0)
 }
 
-// await waits for the decision on a task, so long at most. Neither an approval
-// nor an error means that there is none yet.
-func (s *Service) await(ctx context.Context, r *record, long time.Duration) (*authzen.Approval, error) {
+// await waits for the approvals of a call, so long at most. Neither approvals
+// nor an error means that there are none yet.
+func (s *Service) await(ctx context.Context, r *record, long time.Duration) (enforce.Approvals, error) {
 	if !r.waits() {
 		return nil, nil
 	}
@@ -115,13 +115,13 @@ func (s *Service) await(ctx context.Context, r *record, long time.Duration) (*au
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	until := time.Now().Add(long)
-	task := *r.Task
+	asks := r.asks()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		begun := time.Now()
-		approval, err := s.cfg.PDP.Look(ctx, r.Tenant, &task, min(time.Until(until), longPoll))
+		approvals, err := s.stand(ctx, r.Tenant, asks, min(time.Until(until), longPoll))
 		switch {
-		case approval != nil || errors.Is(err, client.ErrNotApproved):
-			return approval, err
+		case approvals != nil || errors.Is(err, client.ErrNotApproved):
+			return approvals, err
 		case ctx.Err() != nil || time.Until(until) < pause:
 			return nil, err
 		}
@@ -135,15 +135,15 @@ func (s *Service) await(ctx context.Context, r *record, long time.Duration) (*au
 
 // resume carries out a call that is approved: the policies are asked again, and
 // if they permit it with the approval, one of those who wait claims it.
-func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, approval *authzen.Approval, state *ticket) (*enforce.Verdict, error) {
-	if err := s.permitted(ctx, d.Call, r, d.Question, approval); err != nil {
+func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, approvals enforce.Approvals, state *ticket) (*enforce.Verdict, error) {
+	if err := s.permitted(ctx, d.Call, r, d.Question, approvals); err != nil {
 		return nil, err
 	}
 	m, err := r.assemble(d.Message, state)
 	if err != nil {
 		return nil, err
 	}
-	taken, end, err := s.claim(r, approval)
+	taken, end, err := s.claim(r, approvals)
 	if errors.Is(err, errMoved) {
 		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval has been used")
 	}
@@ -160,27 +160,32 @@ func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, appr
 	}}, nil
 }
 
-// permitted asks the policies about the call again, with the approval. A call
-// about a tool that has changed since is over. All who resume a call ask under
-// its handle, so that the PDP counts one use however often they ask.
-func (s *Service) permitted(ctx context.Context, c *enforce.Call, r *record, q *enforce.Question, approval *authzen.Approval) error {
+// permitted asks the policies about the call again, about all that was asked
+// and at once, with the approvals. A call about a tool that has changed since is
+// over. All who resume a call ask under its handle, so that the PDP counts one use
+// of an approval however often they ask, and whatever else comes out.
+func (s *Service) permitted(ctx context.Context, c *enforce.Call, r *record, q *enforce.Question, approvals enforce.Approvals) error {
 	if s.cfg.Definition != nil && r.Method == wire.MethodToolsCall && s.cfg.Definition(r.Server, r.Name) != r.Definition {
 		s.refuse(ctx, r, enforce.ReasonSuperseded)
 		return ended(&enforce.Refusal{Code: wire.CodeParams, Status: 200}, r)
 	}
-	again, err := client.Approved(q.Evaluation, approval)
+	again, err := q.Approved(approvals)
+	if errors.Is(err, enforce.ErrOtherQuestion) { // the operator has the call mapped otherwise by now
+		s.refuse(ctx, r, enforce.ReasonDenied)
+		return ended(&enforce.Refusal{Code: r.code(), Status: 200}, r)
+	}
 	if err != nil {
 		return err
 	}
-	question := *q
-	question.Evaluation = again
 	ctx = enforce.WithRequestID(ctx, r.Handle)
-	answer, err := s.cfg.PDP.Ask(ctx, r.Tenant, &question)
+	answer, err := s.cfg.PDP.Ask(ctx, r.Tenant, again)
 	if err != nil {
 		s.cfg.Log.ErrorContext(ctx, "no decision", "task", r.Task.Task.ID, "error", err)
-		return &enforce.Refusal{Code: wire.CodeInternal, Status: 200, Message: "the policy decision point gave no decision", Data: enforce.Data{Reason: enforce.ReasonPDP, RetryAfter: 1, Task: r.Task.Task.ID}}
+		undecided := &enforce.Refusal{Code: wire.CodeInternal, Status: 200, Message: "the policy decision point gave no decision", Data: enforce.Data{Reason: enforce.ReasonPDP, RetryAfter: 1}}
+		r.name(&undecided.Data)
+		return undecided
 	}
-	_, err = s.cfg.Permitted(ctx, c, &question, answer)
+	_, err = s.cfg.Permitted(ctx, c, again, answer)
 	var denied *enforce.Refusal
 	if !errors.As(err, &denied) {
 		if err == nil {
@@ -188,23 +193,28 @@ func (s *Service) permitted(ctx context.Context, c *enforce.Call, r *record, q *
 		}
 		return err
 	}
-	if denied.Data.Task = r.Task.Task.ID; !answer.Decisions[0].Decision && client.Next(&answer.Decisions[0]) != authzen.NextRetry {
-		s.refuse(ctx, r, denied.Data.Reason) // the approval does not lift it: the next call asks anew
+	if r.name(&denied.Data); isFinal(answer) {
+		s.refuse(ctx, r, denied.Data.Reason) // the approvals do not lift it: the next call asks anew
 		return denied
 	}
 	denied.Data.RetryAfter = 1
 	return denied
 }
 
+// isFinal reports whether asking again with the same approvals is in vain.
+func isFinal(a *enforce.Answer) bool {
+	return slices.ContainsFunc(a.Decisions, func(d authzen.Decision) bool { return !d.Decision && client.Next(&d) != authzen.NextRetry })
+}
+
 // claim takes a call to be carried out, and keeps that it will be. Of all who
 // try, one succeeds; the others get errMoved.
-func (s *Service) claim(r *record, approval *authzen.Approval) (*record, func(how string), error) {
+func (s *Service) claim(r *record, approvals enforce.Approvals) (*record, func(how string), error) {
 	taken, err := s.store.move(r, claimed, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	s.pending.give(r.owner())
-	end, err := s.cfg.Trail.Intend(r.entry(approval.ID))
+	end, err := s.cfg.Trail.Intend(r.entry(approvals))
 	if err != nil {
 		_, lost := s.store.move(taken, unknown, nil)
 		return nil, nil, errors.Join(fmt.Errorf("keep the call: %w", err), lost)

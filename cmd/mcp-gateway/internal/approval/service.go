@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,7 +29,7 @@ type Config struct {
 	Seal *seal.Key
 	// Permitted carries out the obligations of decisions, see
 	// [enforce.Gate.Permitted].
-	Permitted func(context.Context, *enforce.Call, *enforce.Question, *enforce.Answer) (*authzen.Decision, error)
+	Permitted func(context.Context, *enforce.Call, *enforce.Question, *enforce.Answer) ([]int, error)
 	// Definition returns the digest of a tool's definition as it is by now. Nil
 	// says that none is pinned.
 	Definition func(server, tool string) string
@@ -124,7 +125,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		case r.State == asking && now.Sub(r.Changed) > s.cfg.Refused:
 			gone = append(gone, r.Handle)
 			s.pending.give(r.owner())
-		case r.State == waiting && now.After(r.Task.Task.ExpiresAt):
+		case r.State == waiting && now.After(r.expires()):
 			late = append(late, *r)
 		case r.ended() && now.Sub(r.Changed) > s.cfg.Refused:
 			gone = append(gone, r.Handle)
@@ -155,8 +156,12 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// maxKept bounds the params of a call that waits, in bytes.
-const maxKept = 256 << 10
+// Bounds of the params of a call that waits, and of all that is kept of it, in
+// bytes.
+const (
+	maxKept   = 256 << 10
+	maxRecord = 1 << 20
+)
 
 // attach returns the record of the call that waits, and makes one where none
 // does.
@@ -192,21 +197,24 @@ func (s *Service) submit(ctx context.Context, d *enforce.Denied) (*record, error
 	if err != nil {
 		return nil, err
 	}
+	tooLarge := refusal(d.Refusal, enforce.ReasonTooMany, "the call is too large to wait for a person")
 	if len(params) > maxKept {
-		return nil, refusal(d.Refusal, enforce.ReasonTooMany, "the call is too large to wait for a person")
+		return nil, tooLarge
 	}
-	submission, err := client.Submission(d.Question.Evaluation, d.Decision)
+	asks, err := newAsks(d)
 	if err != nil {
-		return nil, err
-	}
-	if submission.Context, err = shown(submission.Context, d.Params.Arguments); err != nil {
 		return nil, err
 	}
 	r := &record{
 		Handle: handlePrefix + rand.Text(), Tenant: d.Caller.Tenant, Subject: authzen.Subject{Type: d.Caller.Subject.Type, ID: d.Caller.Subject.ID},
 		Server: d.Server, Method: d.Message.Method, Name: d.Binding.Name, Definition: d.Binding.Definition, Digest: d.Digest,
-		Params: params, Request: d.Question.Evaluation, Denial: d.Refusal.Data.EvaluationID, Version: d.Params.Meta.ProtocolVersion,
-		Submission: submission, Endpoint: d.Decision.Context.AccessRequest.Endpoint,
+		Params: params, Request: d.Question.Evaluation, Batch: d.Question.Evaluations, ask: asks[0], More: asks[1:],
+		Denial: d.Refusal.Data.EvaluationID, Code: d.Refusal.Code, Version: d.Params.Meta.ProtocolVersion,
+	}
+	if whole, err := json.Marshal(r); err != nil {
+		return nil, err
+	} else if len(whole) > maxRecord {
+		return nil, tooLarge
 	}
 	if !s.pending.take(r.owner()) {
 		refused := refusal(d.Refusal, enforce.ReasonTooMany, "too many calls wait for a person")
@@ -226,33 +234,15 @@ func (s *Service) submit(ctx context.Context, d *enforce.Denied) (*record, error
 	return r, nil
 }
 
-// ask submits the access request of a call that is kept. It is safe to repeat.
-func (s *Service) ask(ctx context.Context, r *record) error {
-	var task *authzen.TaskResponse
-	err := s.cfg.PDP.Do(r.Tenant, func(c *client.Client) (err error) {
-		task, err = c.Submit(ctx, r.Endpoint, r.Handle, r.Submission)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("ask for an approval: %w", err)
-	}
-	asked, err := s.store.move(r, waiting, func(r *record) { r.Task, r.Submission, r.Endpoint = task, nil, "" })
-	if err != nil {
-		return fmt.Errorf("keep the task: %w", err)
-	}
-	*r = *asked
-	s.cfg.Trail.Refuse(r.entry(""), enforce.ReasonPending)
-	return nil
-}
-
 // isRefused reports whether the PDP did not take a request, and will not.
 func isRefused(err error) bool {
 	var status *client.StatusError
 	return errors.As(err, &status) && status.Status >= 400 && status.Status < 500 || errors.Is(err, client.ErrForeign)
 }
 
-// drop forgets a call about which nobody was asked.
+// drop forgets a call that the PDP would not have anybody approve.
 func (s *Service) drop(ctx context.Context, r *record) {
+	s.cancel(ctx, r)
 	if err := s.store.forget([]string{r.Handle}); err != nil {
 		s.cfg.Log.ErrorContext(ctx, "approvals", "error", err)
 	}
@@ -260,7 +250,8 @@ func (s *Service) drop(ctx context.Context, r *record) {
 }
 
 // shown adds the arguments to the context of a submission, for the person who
-// decides: what they see is what the digest is of.
+// decides: what they see is what the digest is of. Where a mapping has others
+// there, nobody is asked.
 func shown(context, arguments jsontext.Value) (jsontext.Value, error) {
 	members := map[string]jsontext.Value{}
 	if context != nil {
@@ -268,10 +259,21 @@ func shown(context, arguments jsontext.Value) (jsontext.Value, error) {
 			return nil, err
 		}
 	}
-	if _, taken := members["arguments"]; !taken && arguments != nil {
+	if said, taken := members["arguments"]; taken && !same(said, arguments) {
+		return nil, &enforce.Refusal{
+			Code: wire.CodeParams, Status: 200, Message: "the mapping has other arguments for who approves than the call",
+			Data: enforce.Data{Reason: enforce.ReasonMapping},
+		}
+	} else if !taken && arguments != nil {
 		members["arguments"] = arguments
 	}
 	return json.Marshal(members, json.Deterministic(true))
+}
+
+// same reports whether two texts are one JSON value, integers to the last digit.
+func same(a, b jsontext.Value) bool {
+	x, y, exact := a.Clone(), b.Clone(), jsontext.CanonicalizeRawInts(false)
+	return x.Canonicalize(exact) == nil && y.Canonicalize(exact) == nil && bytes.Equal(x, y)
 }
 
 // handlePrefix begins the handles of calls, which are tasks of the gateway to
@@ -359,26 +361,27 @@ func (s *Service) refuse(ctx context.Context, r *record, reason string) {
 	}
 	*r = *ended
 	s.pending.give(r.owner())
-	s.cfg.Trail.Refuse(r.entry(""), reason)
-}
-
-// withdraw ends a call that its caller no longer wants.
-func (s *Service) withdraw(ctx context.Context, r *record) {
-	err := s.cfg.PDP.Do(r.Tenant, func(c *client.Client) error { return c.Cancel(ctx, r.Task, "no_longer_needed") })
-	if err != nil { // it expires there; here it is over
-		s.cfg.Log.WarnContext(ctx, "the request could not be cancelled", "task", r.Task.Task.ID, "error", err)
+	s.cfg.Trail.Refuse(r.entry(nil), reason)
+	if reason == enforce.ReasonWithdrawn || len(r.More) > 0 { // a single one has ended
+		s.cancel(ctx, r)
 	}
-	s.refuse(ctx, r, enforce.ReasonWithdrawn)
 }
 
-// entry is what is kept of the call.
-func (r *record) entry(approval string) *enforce.Entry {
+// entry is what is kept of the call, and of the approvals by which it is carried
+// out.
+func (r *record) entry(approvals enforce.Approvals) *enforce.Entry {
+	var ids []string
+	for _, a := range r.asks() {
+		if approval := approvals[a.Item]; approval != nil {
+			ids = append(ids, approval.ID)
+		}
+	}
 	call := &enforce.Call{
 		Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, RequestID: r.Handle,
 		Message: &wire.Message{ID: jsontext.Value(`""`), Method: r.Method, Params: r.Params}, Params: &wire.Params{Name: r.Name, URI: r.Name},
 		Tool: &enforce.Tool{Digest: r.Definition},
 	}
-	return &enforce.Entry{Call: call, Decisions: enforce.Decisions(r.Denial), Digest: r.Digest, Task: r.Task.Task.ID, Approval: approval}
+	return &enforce.Entry{Call: call, Decisions: enforce.Decisions(r.Denial), Digest: r.Digest, Task: strings.Join(r.tasks(), " "), Approval: strings.Join(ids, " ")}
 }
 
 // refusal is another reason for what was refused already.

@@ -12,7 +12,6 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // taskStatus is a call as a task of the extension io.modelcontextprotocol/tasks
@@ -36,11 +35,11 @@ const pollInterval = 2000
 func (s *Service) status(r *record, kind string) (*taskStatus, error) {
 	t := &taskStatus{
 		ResultType: kind, TaskID: r.Handle, Status: "working", CreatedAt: r.Created.UTC(), LastUpdatedAt: r.Changed.UTC(),
-		TTL: max(0, r.Task.Task.ExpiresAt.Sub(r.Created).Milliseconds()), PollInterval: pollInterval,
+		TTL: max(0, r.expires().Sub(r.Created).Milliseconds()), PollInterval: pollInterval,
 	}
 	switch r.State {
 	case waiting:
-		t.StatusMessage = "waits for a person's approval (task " + r.Task.Task.ID + ")"
+		t.StatusMessage = "waits for a person's approval (" + r.named() + ")"
 	case done:
 		response, err := wire.ParseReply(r.Response)
 		if err != nil {
@@ -51,10 +50,12 @@ func (s *Service) status(r *record, kind string) (*taskStatus, error) {
 			t.Status = "failed"
 		}
 	case unknown:
-		t.Status, t.Error = "failed", wire.Refuse(nil, wire.CodeInternal, "what came of the call is not known", enforce.Data{Reason: enforce.Unknown, Task: r.Task.Task.ID}).Error
+		data := enforce.Data{Reason: enforce.Unknown}
+		r.name(&data)
+		t.Status, t.Error = "failed", wire.Refuse(nil, wire.CodeInternal, "what came of the call is not known", data).Error
 	case refused:
 		if t.Status = "cancelled"; r.Reason != enforce.ReasonWithdrawn {
-			no := ended(&enforce.Refusal{Code: enforce.DefaultDenial.Code, Data: enforce.Data{EvaluationID: r.Denial}}, r)
+			no := ended(&enforce.Refusal{Code: r.code(), Data: enforce.Data{EvaluationID: r.Denial}}, r)
 			t.Status, t.Error = "failed", wire.Refuse(nil, no.Code, no.Message, no.Data).Error
 		}
 	}
@@ -97,7 +98,7 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 		return s.reply(c, r, "complete")
 	case "tasks/cancel":
 		if r.State == waiting {
-			s.withdraw(ctx, r)
+			s.refuse(ctx, r, enforce.ReasonWithdrawn)
 		}
 	case "tasks/update": // nothing is asked that could be answered
 	default:
@@ -109,11 +110,11 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 // poll looks how a call stands that nobody waits for, and carries it out once it
 // is approved.
 func (s *Service) poll(ctx context.Context, r *record) {
-	switch approval, err := s.look(ctx, r); {
+	switch approvals, err := s.look(ctx, r); {
 	case errors.Is(err, client.ErrNotApproved):
 		s.refuse(ctx, r, enforce.ReasonNotApproved)
-	case approval != nil:
-		s.busy.Go(func() { s.carryOut(s.life, *r, approval) })
+	case approvals != nil:
+		s.busy.Go(func() { s.carryOut(s.life, *r, approvals) })
 	case err != nil:
 		s.cfg.Log.WarnContext(ctx, "how an approval stands", "task", r.Task.Task.ID, "error", err)
 	}
@@ -124,10 +125,10 @@ const maxResponse = 1 << 20
 
 // carryOut carries out an approved call for nobody who waits, and keeps the
 // response.
-func (s *Service) carryOut(ctx context.Context, r record, approval *authzen.Approval) {
+func (s *Service) carryOut(ctx context.Context, r record, approvals enforce.Approvals) {
 	m := &wire.Message{ID: jsontext.Value(`"` + r.Handle + `"`), Method: r.Method}
 	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, RequestID: r.Handle}
-	if err := s.permitted(ctx, call, &r, &enforce.Question{Evaluation: r.Request}, approval); err != nil {
+	if err := s.permitted(ctx, call, &r, r.question(), approvals); err != nil {
 		return // it is recorded, or can be tried again
 	}
 	var err error
@@ -135,7 +136,7 @@ func (s *Service) carryOut(ctx context.Context, r record, approval *authzen.Appr
 		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
 		return
 	}
-	taken, end, err := s.claim(&r, approval)
+	taken, end, err := s.claim(&r, approvals)
 	if errors.Is(err, errMoved) {
 		return // another was faster
 	}

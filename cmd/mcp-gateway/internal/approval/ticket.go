@@ -55,7 +55,7 @@ func (s *Service) open(d *enforce.Denied) (*ticket, error) {
 func (s *Service) seal(r *record, upstream jsontext.Value) (string, error) {
 	return s.cfg.Seal.Seal(sealTicket, &ticket{
 		Handle: r.Handle, Tenant: r.Tenant, Type: r.Subject.Type, ID: r.Subject.ID, Digest: r.Digest,
-		Expires: r.Task.Task.ExpiresAt, Round: r.Rounds, Upstream: upstream,
+		Expires: r.expires(), Round: r.Rounds, Upstream: upstream,
 	})
 }
 
@@ -120,11 +120,11 @@ func (s *Service) carryOn(ctx context.Context, d *enforce.Denied, t *ticket) (*e
 	if r == nil || r.State != waiting || r.Rounds != t.Round {
 		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval has been used")
 	}
-	approval, err := s.cfg.PDP.Look(ctx, r.Tenant, r.Task, 0)
-	if approval == nil {
+	approvals, err := s.stand(ctx, r.Tenant, r.asks(), 0)
+	if approvals == nil {
 		return nil, s.explain(ctx, d, errors.Join(errNoApproval, err))
 	}
-	return s.resume(ctx, d, r, approval, t)
+	return s.resume(ctx, d, r, approvals, t)
 }
 
 var errNoApproval = errors.New("the approval is no more")

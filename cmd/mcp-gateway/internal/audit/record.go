@@ -37,8 +37,8 @@ type Call struct {
 	TraceID    string   `json:"trace_id,omitzero"`
 	ArgsDigest string   `json:"args_digest,omitzero"`
 	Definition string   `json:"definition,omitzero"` // digest of the tool's
-	Task       string   `json:"task,omitzero"`       // of the approval that was asked for
-	Approval   string   `json:"approval,omitzero"`   // that the call was carried out by
+	Task       string   `json:"task,omitzero"`       // of the approval that was asked for; of several, with a space between
+	Approval   string   `json:"approval,omitzero"`   // that the call was carried out by, or several
 }
 
 // A Record is a line of the trail.

@@ -78,16 +78,6 @@ type Client interface {
 	Ask(ctx context.Context, method string, params any) (*wire.Message, error)
 }
 
-// A Question is what the PDP is asked before a call goes on: one evaluation, or
-// several of which every one must be permitted. The zero Question lets nothing
-// through.
-type Question struct {
-	Pass        bool // there is nothing to ask
-	Evaluation  *authzen.EvaluationRequest
-	Evaluations *authzen.EvaluationsRequest
-	Older       bool // the tool is declared in a dialect whose denials had another code
-}
-
 // A Verdict says what becomes of a call: exactly one of Forward and Answer is
 // set, or neither for a notification that goes nowhere.
 type Verdict struct {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // declare says in every context of a question what the gateway can carry out
@@ -34,6 +36,7 @@ func (g *Gate) declare(q *Question, digest string) (*Question, error) {
 	}
 	if q.Evaluations != nil {
 		batch := *q.Evaluations
+		batch.Options = authzen.Options{Semantic: authzen.ExecuteAll} // every evaluation has its own answer
 		if batch.Context, err = merge(batch.Context, said); err != nil {
 			return nil, fmt.Errorf("context: %w", err)
 		}

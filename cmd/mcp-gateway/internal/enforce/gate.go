@@ -11,7 +11,6 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // Errors of a Map.
@@ -62,11 +61,12 @@ func New(cfg Config) *Gate {
 	return &Gate{cfg}
 }
 
-// A Denied call is one that a person may lift the denial of.
+// A Denied call is one that people may lift the denial of.
 type Denied struct {
 	*Call
-	Question *Question // with an Evaluation
-	Decision *authzen.Decision
+	Question *Question
+	Answer   *Answer // to Question
+	Denials  []int   // the evaluations to approve, by number: all that were denied
 	Binding  wire.Binding
 	Digest   string // of Binding
 	Refusal  *Refusal
@@ -84,7 +84,7 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 		g.cfg.Log.ErrorContext(ctx, "refused for an error", "server", call.Server, "method", call.Message.Method, "error", err)
 		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}}
 	}
-	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.Task}, refusal.Data.Reason)
+	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.tasks()}, refusal.Data.Reason)
 	return refusal.verdict(call.Message.ID)
 }
 
@@ -131,15 +131,15 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	if err != nil {
 		return nil, g.undecided(ctx, call, err)
 	}
-	denied, err := g.Permitted(ctx, call, question, answer)
+	denials, err := g.Permitted(ctx, call, question, answer)
 	if err == nil {
 		return g.forward(call, answer, digest)
 	}
 	var refusal *Refusal
-	if denied == nil || g.cfg.Suspend == nil || !call.Message.IsRequest() || !errors.As(err, &refusal) {
+	if denials == nil || g.cfg.Suspend == nil || !call.Message.IsRequest() || !errors.As(err, &refusal) {
 		return nil, err
 	}
-	return g.cfg.Suspend(ctx, &Denied{Call: call, Question: question, Decision: denied, Binding: binding, Digest: digest, Refusal: refusal})
+	return g.cfg.Suspend(ctx, &Denied{Call: call, Question: question, Answer: answer, Denials: denials, Binding: binding, Digest: digest, Refusal: refusal})
 }
 
 // bind names the call by what it is exactly about.
@@ -153,44 +153,12 @@ func bind(call *Call) (wire.Binding, string, error) {
 	return b, digest, err
 }
 
-// Permitted carries out the obligations of the decisions. The error is a
-// refusal, with the decision of it where a person may lift that.
-func (g *Gate) Permitted(ctx context.Context, call *Call, q *Question, a *Answer) (*authzen.Decision, error) {
-	for i := range a.Decisions {
-		d := &a.Decisions[i]
-		granted, err := g.cfg.Obligations.Discharge(ctx, d)
-		if granted {
-			continue
-		}
-		refusal := g.denial(q, a.EvaluationID)
-		if d.Decision {
-			refusal.Data.Reason, refusal.Message = ReasonObligation, "what has to be done first could not be done"
-			g.cfg.Log.WarnContext(ctx, "obligation", "server", call.Server, "evaluation_id", a.EvaluationID, "error", err)
-			return nil, refusal
-		}
-		if d.Context == nil {
-			return nil, refusal
-		}
-		if text := d.Context.ReasonUser["en"]; text != "" {
-			refusal.Message = text
-		}
-		if d.Context.AccessRequest != nil && q.Evaluation != nil {
-			return d, refusal
-		}
-		return nil, refusal
-	}
-	if len(a.Decisions) == 0 {
-		return nil, g.denial(q, a.EvaluationID)
-	}
-	return nil, nil
-}
-
 func (g *Gate) denial(q *Question, evaluationID string) *Refusal {
 	code := g.cfg.Denial.Code
 	if q.Older {
 		code = g.cfg.Denial.OlderCode
 	}
-	return &Refusal{Code: code, Status: g.cfg.Denial.Status, Message: "access denied", Data: Data{Reason: ReasonDenied, EvaluationID: evaluationID}}
+	return &Refusal{Code: code, Status: g.cfg.Denial.Status, Message: accessDenied, Data: Data{Reason: ReasonDenied, EvaluationID: evaluationID}}
 }
 
 // unmapped refuses because nobody can say what to ask. What to answer about a

@@ -256,7 +256,8 @@ func TestDeclared(t *testing.T) {
 	}
 	p.body = `{"evaluations":[{"decision":true},{"decision":true}]}`
 	gate(p, func(c *enforce.Config) { c.Map = batch }).Judge(t.Context(), call(t, invoke))
-	if strings.Count(p.sent, `"supported_obligations":[]`) != 2 || strings.Count(p.sent, `"call_digest":"sha256:`) != 2 {
+	if strings.Count(p.sent, `"supported_obligations":[]`) != 2 || strings.Count(p.sent, `"call_digest":"sha256:`) != 2 ||
+		!strings.Contains(p.sent, `"options":{"evaluations_semantic":"execute_all"}`) {
 		t.Errorf("sent %s", p.sent)
 	}
 }

@@ -159,8 +159,6 @@ func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, err
 	return answer, nil
 }
 
-var errNoQuestion = errors.New("there is nothing to ask")
-
 type (
 	heardKey     struct{}
 	requestIDKey struct{}

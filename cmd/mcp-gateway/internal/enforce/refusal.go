@@ -1,7 +1,9 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -42,13 +44,17 @@ var DefaultDenial = Denial{Code: -32001, OlderCode: -32401, Status: 200}
 
 // Data is what an error says to programs.
 type Data struct {
-	Reason       string `json:"reason_code"`
-	EvaluationID string `json:"evaluation_id,omitzero"` // of the PDP's log
-	RetryAfter   int    `json:"retry_after,omitzero"`   // seconds
-	Task         string `json:"task,omitzero"`          // that waits for a person
-	Page         string `json:"page,omitzero"`          // where that person decides
-	Digest       string `json:"call_digest,omitzero"`   // of the arguments that wait
+	Reason       string   `json:"reason_code"`
+	EvaluationID string   `json:"evaluation_id,omitzero"` // of the PDP's log
+	RetryAfter   int      `json:"retry_after,omitzero"`   // seconds
+	Task         string   `json:"task,omitzero"`          // that waits for a person
+	Tasks        []string `json:"tasks,omitempty"`        // all of them, where there are several
+	Page         string   `json:"page,omitzero"`          // where that person decides
+	Digest       string   `json:"call_digest,omitzero"`   // of the arguments that wait
 }
+
+// tasks are those that wait, as an [Entry] has them.
+func (d *Data) tasks() string { return cmp.Or(strings.Join(d.Tasks, " "), d.Task) }
 
 // A Refusal is why a call does not go on.
 type Refusal struct {

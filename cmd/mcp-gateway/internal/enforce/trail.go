@@ -5,8 +5,8 @@ type Entry struct {
 	Call      *Call
 	Decisions []string // of the PDP's log
 	Digest    string   // of the call
-	Task      string   // of the approval that is asked for
-	Approval  string   // by which it is carried out
+	Task      string   // of the approval that is asked for; of several, with a space between
+	Approval  string   // by which it is carried out, or several
 }
 
 // How a call that was forwarded ended.

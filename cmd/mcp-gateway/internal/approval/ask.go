@@ -1,0 +1,175 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// maxAsks bounds the approvals that a call may need.
+const maxAsks = 8
+
+// An ask is for one of the approvals that a call needs: for each of its
+// evaluations that was denied there is one.
+type ask struct {
+	Item       int                   `json:"item,omitzero"`       // the evaluation, by its number in the question
+	Submission *authzen.Submission   `json:"submission,omitzero"` // until the PDP has it
+	Endpoint   string                `json:"endpoint,omitzero"`   // where it is submitted
+	Task       *authzen.TaskResponse `json:"task"`                // at the PDP, once it has it
+}
+
+// newAsks prepares to ask for what was denied.
+func newAsks(d *enforce.Denied) ([]ask, error) {
+	if len(d.Denials) > maxAsks {
+		return nil, refusal(d.Refusal, enforce.ReasonTooMany, "the call needs more approvals than are asked for")
+	}
+	var all []ask
+	for _, n := range d.Denials {
+		request, err := d.Question.Request(n)
+		if err != nil {
+			return nil, err
+		}
+		decision := &d.Answer.Decisions[n]
+		submission, err := client.Submission(request, decision)
+		if err != nil {
+			return nil, err
+		}
+		if submission.Context, err = shown(submission.Context, d.Params.Arguments); err != nil {
+			return nil, err
+		}
+		all = append(all, ask{Item: n, Submission: submission, Endpoint: decision.Context.AccessRequest.Endpoint})
+	}
+	return all, nil
+}
+
+// asks returns a copy of all that is asked for.
+func (r *record) asks() []ask {
+	all := append([]ask{r.ask}, r.More...)
+	for i := range all {
+		if task := all[i].Task; task != nil {
+			own := *task
+			all[i].Task = &own
+		}
+	}
+	return all
+}
+
+func (r *record) setAsks(all []ask) { r.ask, r.More = all[0], all[1:] }
+
+// tasks lists the tasks of a call at the PDP.
+func (r *record) tasks() (ids []string) {
+	for _, a := range r.asks() {
+		ids = append(ids, a.Task.Task.ID)
+	}
+	return ids
+}
+
+// name tells programs which tasks those are: the same, however far they are.
+func (r *record) name(d *enforce.Data) {
+	d.Task = r.Task.Task.ID
+	if len(r.More) > 0 {
+		d.Tasks = r.tasks()
+	}
+}
+
+// named tells people.
+func (r *record) named() string {
+	if len(r.More) == 0 {
+		return "task " + r.Task.Task.ID
+	}
+	return "tasks " + strings.Join(r.tasks(), ", ")
+}
+
+// expires is when the PDP forgets the first of the tasks.
+func (r *record) expires() time.Time {
+	first := r.Task.Task.ExpiresAt
+	for _, a := range r.More {
+		if at := a.Task.Task.ExpiresAt; at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// ask submits the access requests of a call that is kept. It is safe to
+// repeat.
+func (s *Service) ask(ctx context.Context, r *record) error {
+	all := r.asks()
+	for i := range all {
+		key := r.Handle
+		if i > 0 {
+			key += "." + strconv.Itoa(i)
+		}
+		a := &all[i]
+		err := s.cfg.PDP.Do(r.Tenant, func(c *client.Client) (err error) {
+			a.Task, err = c.Submit(ctx, a.Endpoint, key, a.Submission)
+			return err
+		})
+		if err != nil {
+			r.setAsks(all)
+			return fmt.Errorf("ask for an approval: %w", err)
+		}
+	}
+	for i := range all {
+		all[i].Submission, all[i].Endpoint = nil, ""
+	}
+	asked, err := s.store.move(r, waiting, func(r *record) { r.setAsks(all) })
+	if err != nil {
+		return fmt.Errorf("keep the task: %w", err)
+	}
+	*r = *asked
+	s.cfg.Trail.Refuse(r.entry(nil), enforce.ReasonPending)
+	return nil
+}
+
+// cancel says that nobody waits any more for what is asked. Of what is decided
+// the PDP says that it is.
+func (s *Service) cancel(ctx context.Context, r *record) {
+	ctx = context.WithoutCancel(ctx)
+	for _, a := range r.asks() {
+		if a.Task == nil {
+			continue
+		}
+		err := s.cfg.PDP.Do(r.Tenant, func(c *client.Client) error { return c.Cancel(ctx, a.Task, "no_longer_needed") })
+		if err != nil && !isRefused(err) { // it expires there; here it is over
+			s.cfg.Log.WarnContext(ctx, "the request could not be cancelled", "task", a.Task.Task.ID, "error", err)
+		}
+	}
+}
+
+// stand looks how the approvals that are asked for stand, and where they are not
+// decided lets the PDP wait so long before it says so. They are all there, or
+// none yet; that one will never be is [client.ErrNotApproved].
+func (s *Service) stand(ctx context.Context, tenant string, asks []ask, wait time.Duration) (enforce.Approvals, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	approvals, errs := make([]*authzen.Approval, len(asks)), make([]error, len(asks))
+	var all sync.WaitGroup
+	for i := range asks {
+		all.Go(func() {
+			approvals[i], errs[i] = s.cfg.PDP.Look(ctx, tenant, asks[i].Task, wait)
+			if errors.Is(errs[i], client.ErrNotApproved) {
+				stop() // nobody needs the others
+			}
+		})
+	}
+	all.Wait()
+	given := make(enforce.Approvals)
+	for i, a := range asks {
+		if approvals[i] != nil {
+			given[a.Item] = approvals[i]
+		}
+	}
+	if err := errors.Join(errs...); err != nil || len(given) < len(asks) {
+		return nil, err
+	}
+	return given, nil
+}

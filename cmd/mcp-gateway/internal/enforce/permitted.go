@@ -1,0 +1,91 @@
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+const accessDenied = "access denied"
+
+// Permitted carries out the obligations of an answer that has nothing but
+// permits. Its error is a refusal, with the evaluations that were denied, by
+// number, where people may lift that by approving each of them.
+func (g *Gate) Permitted(ctx context.Context, call *Call, q *Question, a *Answer) (denials []int, err error) {
+	if len(a.Decisions) == 0 {
+		return nil, g.denial(q, a.EvaluationID)
+	}
+	for i := range a.Decisions {
+		if !a.Decisions[i].Decision {
+			denials = append(denials, i)
+		}
+	}
+	if denials != nil {
+		return g.denied(ctx, call, q, a, denials)
+	}
+	for i := range a.Decisions {
+		if granted, err := g.cfg.Obligations.Discharge(ctx, &a.Decisions[i]); !granted {
+			return nil, g.unmet(ctx, call, q, a, err)
+		}
+	}
+	return nil, nil
+}
+
+// denied refuses a call for its denials, whose obligations are carried out all
+// the same. It returns them where approvals of them are all that the call needs.
+func (g *Gate) denied(ctx context.Context, call *Call, q *Question, a *Answer, denials []int) ([]int, error) {
+	for _, i := range denials {
+		_, _ = g.cfg.Obligations.Discharge(ctx, &a.Decisions[i]) // it is a denial either way
+	}
+	refusal := g.denial(q, a.EvaluationID)
+	final := slices.IndexFunc(denials, func(i int) bool { return !isRequestable(&a.Decisions[i]) })
+	refusal.Message = reason(&a.Decisions[denials[max(final, 0)]])
+	if final >= 0 {
+		return nil, refusal
+	}
+	for i := range a.Decisions {
+		if err := g.unknown(&a.Decisions[i]); a.Decisions[i].Decision && err != nil {
+			return nil, g.unmet(ctx, call, q, a, err)
+		}
+	}
+	return denials, refusal
+}
+
+// isRequestable reports whether a person may lift a denial. What could not be
+// decided is nobody's to lift.
+func isRequestable(d *authzen.Decision) bool {
+	return d.Context != nil && d.Context.AccessRequest != nil && d.Context.Error == nil
+}
+
+// reason is what the policies say of a denial to the caller.
+func reason(d *authzen.Decision) string {
+	if d.Context == nil {
+		return accessDenied
+	}
+	return cmp.Or(d.Context.ReasonUser["en"], accessDenied)
+}
+
+// unknown reports an obligation of a type that the gateway does not carry out.
+func (g *Gate) unknown(d *authzen.Decision) error {
+	if d.Context == nil {
+		return nil
+	}
+	for _, o := range d.Context.Obligations {
+		if g.cfg.Obligations[o.Type] == nil {
+			return fmt.Errorf("%w: %s: nobody carries out %q", client.ErrObligation, o.ID, o.Type)
+		}
+	}
+	return nil
+}
+
+// unmet refuses a call for an obligation of a permit.
+func (g *Gate) unmet(ctx context.Context, call *Call, q *Question, a *Answer, err error) *Refusal {
+	g.cfg.Log.WarnContext(ctx, "obligation", "server", call.Server, "evaluation_id", a.EvaluationID, "error", err)
+	refusal := g.denial(q, a.EvaluationID)
+	refusal.Data.Reason, refusal.Message = ReasonObligation, "what has to be done first could not be done"
+	return refusal
+}
