@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -68,8 +69,8 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	exec converse FILE program …
 //	                      play the client in FILE to the program
 //
-// Desk is an MCP server with the tools read and write, which notes in the file
-// DESK what it writes.
+// Desk is an MCP server with the tools read, write and send, which notes in the
+// file DESK what it writes and sends. Send declares what it asks.
 func TestScripts(t *testing.T) {
 	dir, err := policyService()
 	if err != nil {
@@ -206,6 +207,16 @@ type note struct {
 	Text string `json:"text"`
 }
 
+// sendSchema declares that a note is posted to a channel, and on what paper.
+const sendSchema = `{
+	"type": "object",
+	"properties": {"text": {"type": "string"}, "to": {"type": "string"}, "on": {"type": "string"}},
+	"x-authzen-mapping": {"evaluations": {"action": {"name": "post"}, "evaluations": [
+		{"resource": {"type": "channel", "id": "$params.arguments.to"}},
+		{"resource": {"type": "paper", "id": "$params.arguments.on"}}
+	]}}
+}`
+
 // desk is a program that is an MCP server, on HTTP or, with the argument stdio,
 // on standard input and output.
 func desk() {
@@ -217,7 +228,7 @@ func desk() {
 	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "reads a note"}, func(context.Context, *mcp.CallToolRequest, note) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "nothing is written"}}}, nil, nil
 	})
-	mcp.AddTool(server, &mcp.Tool{Name: "write", Description: title}, func(_ context.Context, _ *mcp.CallToolRequest, in note) (*mcp.CallToolResult, any, error) {
+	put := func(_ context.Context, _ *mcp.CallToolRequest, in note) (*mcp.CallToolResult, any, error) {
 		file, err := os.OpenFile(os.Getenv("DESK"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, nil, err
@@ -225,7 +236,9 @@ func desk() {
 		defer file.Close()
 		_, err = fmt.Fprintln(file, in.Text)
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "written: " + in.Text}}}, nil, err
-	})
+	}
+	mcp.AddTool(server, &mcp.Tool{Name: "write", Description: title}, put)
+	mcp.AddTool(server, &mcp.Tool{Name: "send", InputSchema: jsontext.Value(sendSchema)}, put)
 	if len(os.Args) > 1 && os.Args[1] == "stdio" {
 		check(server.Run(context.Background(), &mcp.StdioTransport{}))
 		return
