@@ -24,28 +24,7 @@ func TestOnce(t *testing.T) {
 	h := build(t, nil)
 	task := h.send(sent{}).Task
 	h.approve(task)
-	var went, refused atomic.Int32
-	var all sync.WaitGroup
-	for range 100 {
-		all.Go(func() {
-			s := h.send(sent{})
-			for s.Reason == enforce.ReasonPDP { // it has too much to do
-				s = h.send(sent{})
-			}
-			switch {
-			case s.goes():
-				went.Add(1)
-			case s.Reason == enforce.ReasonSettled || s.Reason == enforce.ReasonPending && s.Task != task:
-				refused.Add(1)
-			default:
-				t.Errorf("%+v", s.Data)
-			}
-		})
-	}
-	all.Wait()
-	if went.Load() != 1 || refused.Load() != 99 {
-		t.Errorf("%d went, %d were refused", went.Load(), refused.Load())
-	}
+	h.race(sent{}, 100, task)
 	if again := h.send(sent{}); again.goes() || again.Reason != enforce.ReasonPending || again.Task == task {
 		t.Errorf("the next one: %+v", again.Data)
 	}

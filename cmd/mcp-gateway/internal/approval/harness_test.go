@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -88,6 +89,7 @@ func build(t *testing.T, cfg func(*approval.Config)) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections() // a server waits for those that were never used
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -310,10 +312,38 @@ func (h *house) decide(task, decision, approver string) int {
 	return response.StatusCode
 }
 
-func (h *house) approve(task string) {
+func (h *house) approve(tasks ...string) {
 	h.t.Helper()
-	if status := h.decide(task, "approve", "carol"); status != http.StatusOK {
-		h.t.Fatalf("the approval is answered %d", status)
+	for _, task := range tasks {
+		if status := h.decide(task, "approve", "carol"); status != http.StatusOK {
+			h.t.Fatalf("the approval is answered %d", status)
+		}
+	}
+}
+
+// race has a call that is approved come so often at once. One of them goes on;
+// the others are refused, or wait for other tasks.
+func (h *house) race(c sent, times int, task string) {
+	h.t.Helper()
+	var went atomic.Int32
+	var all sync.WaitGroup
+	for range times {
+		all.Go(func() {
+			s := h.send(c)
+			for s.Reason == enforce.ReasonPDP { // it has too much to do
+				s = h.send(c)
+			}
+			switch {
+			case s.goes():
+				went.Add(1)
+			case s.Reason != enforce.ReasonSettled && (s.Reason != enforce.ReasonPending || s.Task == task):
+				h.t.Errorf("%+v", s.Data)
+			}
+		})
+	}
+	all.Wait()
+	if n := went.Load(); n != 1 {
+		h.t.Errorf("%d of %d went", n, times)
 	}
 }
 

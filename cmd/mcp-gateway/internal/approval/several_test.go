@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -90,28 +88,7 @@ func TestEachHasItsOwnApproval(t *testing.T) {
 		h.approve(task)
 		h.restart()
 	}
-	var went, refused atomic.Int32
-	var all sync.WaitGroup
-	for range 50 {
-		all.Go(func() {
-			s := h.send(c)
-			for s.Reason == enforce.ReasonPDP { // it has too much to do
-				s = h.send(c)
-			}
-			switch {
-			case s.goes():
-				went.Add(1)
-			case s.Reason == enforce.ReasonSettled || s.Reason == enforce.ReasonPending && s.Task != first.Task:
-				refused.Add(1)
-			default:
-				t.Errorf("%+v", s.Data)
-			}
-		})
-	}
-	all.Wait()
-	if went.Load() != 1 || refused.Load() != 49 {
-		t.Errorf("%d went, %d were refused", went.Load(), refused.Load())
-	}
+	h.race(c, 50, first.Task)
 	next := h.send(c)
 	if next.goes() || len(next.Tasks) != 2 || slices.Contains(first.Tasks, next.Tasks[0]) || slices.Contains(first.Tasks, next.Tasks[1]) {
 		t.Errorf("the next one: %+v", next.Data)
@@ -187,9 +164,7 @@ func TestUsesOfSeveral(t *testing.T) {
 	look := func() string {
 		return h.send(sent{method: "tasks/get", rest: fmt.Sprintf(`,"taskId":%q`, s.Result.Task)}).Result.Status
 	}
-	for _, task := range h.tasks() {
-		h.approve(task)
-	}
+	h.approve(h.tasks()...)
 	evaluations := authzen.PathEvaluations
 	h.lose.Store(&evaluations)
 	for range 3 {
@@ -213,9 +188,7 @@ func TestPoliciesHaveTheLastWordOnSeveral(t *testing.T) {
 	h := build(t, nil)
 	c := moves("red", "blue")
 	s := h.send(c)
-	for _, task := range s.Tasks {
-		h.approve(task)
-	}
+	h.approve(s.Tasks...)
 	h.fewer.Store(true) // the operator has it mapped otherwise
 	if got := h.send(c); got.goes() || got.Reason != enforce.ReasonDenied {
 		t.Errorf("%+v", got.Data)
@@ -232,9 +205,7 @@ func TestSupersededSeveral(t *testing.T) {
 	c := moves("red", "blue")
 	c.caps = polls
 	s := h.send(c)
-	for _, task := range h.tasks() {
-		h.approve(task)
-	}
+	h.approve(h.tasks()...)
 	changed := "sha256:2"
 	h.current.Store(&changed)
 	h.await(func() bool {
@@ -251,9 +222,7 @@ func TestServersOwnRoundsOfSeveral(t *testing.T) {
 	c := moves("red", "blue")
 	c.caps = forms
 	s := h.send(c)
-	for _, task := range h.tasks() {
-		h.approve(task)
-	}
+	h.approve(h.tasks()...)
 	back := func(state string) sent {
 		c := c
 		c.rest = fmt.Sprintf(`,"requestState":%q`, state)

@@ -16,7 +16,7 @@ import (
 )
 
 // A call waits for people only where their approvals are all that it needs; what
-// else there is to it refuses it (CZ-53, CZ-79). Items are
+// else there is to it refuses it (CZ-53). Items are
 //
 //	y  permitted
 //	o  permitted, with an obligation
@@ -135,7 +135,7 @@ func TestDenialsCutShort(t *testing.T) {
 	}
 }
 
-// An approval is claimed by the evaluation that it is of, and by no other; the
+// An approval is claimed by the evaluation that it is of, and by no other (AR-154); the
 // question that was asked stays as it was.
 func TestApproved(t *testing.T) {
 	const (
