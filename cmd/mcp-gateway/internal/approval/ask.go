@@ -37,6 +37,9 @@ func newAsks(d *enforce.Denied) ([]ask, error) {
 		if err != nil {
 			return nil, err
 		}
+		if request.Subject.ID != d.Caller.Subject.ID { // the PDP would take somebody else for who must not approve
+			return nil, refusal(d.Refusal, enforce.ReasonDenied, "nobody is asked to approve a call in the name of another")
+		}
 		decision := &d.Answer.Decisions[n]
 		submission, err := client.Submission(request, decision)
 		if err != nil {

@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,6 +155,7 @@ func (h *house) question(c *enforce.Call) (*enforce.Question, error) {
 	}
 	var arguments struct {
 		Drawers []string       `json:"drawers"`
+		As      string         `json:"as"` // whom the drawers are opened for
 		Show    jsontext.Value `json:"show"`
 	}
 	if err := json.Unmarshal(c.Params.Arguments, &arguments); err != nil {
@@ -161,7 +163,7 @@ func (h *house) question(c *enforce.Call) (*enforce.Question, error) {
 	}
 	all := []*authzen.EvaluationRequest{tool}
 	for _, drawer := range arguments.Drawers {
-		open := &authzen.EvaluationRequest{Subject: c.Caller.Subject, Action: authzen.Action{Name: "open"}, Resource: authzen.Resource{Type: "drawer", ID: drawer}}
+		open := &authzen.EvaluationRequest{Subject: authzen.Subject{Type: "user", ID: cmp.Or(arguments.As, c.Caller.Subject.ID)}, Action: authzen.Action{Name: "open"}, Resource: authzen.Resource{Type: "drawer", ID: drawer}}
 		if arguments.Show != nil {
 			open.Context = fmt.Appendf(nil, `{"arguments":%s}`, arguments.Show)
 		}

@@ -257,6 +257,20 @@ func TestShownArguments(t *testing.T) {
 	}
 }
 
+// Nobody is asked about a call in the name of another: its caller could approve
+// it.
+func TestInTheNameOfAnother(t *testing.T) {
+	h := build(t, nil)
+	for as, reason := range map[string]string{"bob": enforce.ReasonDenied, "carol": enforce.ReasonDenied, "alice": enforce.ReasonPending} {
+		if s := h.send(sent{tool: "move", args: fmt.Sprintf(`{"drawers":["red"],"as":%q}`, as)}); s.Reason != reason {
+			t.Errorf("%s: %+v", as, s.Data)
+		}
+	}
+	if waits := h.tasks(); len(waits) != 1 {
+		t.Errorf("at the PDP %q wait", waits)
+	}
+}
+
 // A refusal in time of one of several gives up the call, and its place.
 func TestStayForSeveral(t *testing.T) {
 	h := build(t, nil)
