@@ -304,8 +304,13 @@ func (h *house) send(c sent) *said {
 // decide has a person decide on a task. The status is that of the PDP's answer.
 func (h *house) decide(task, decision, approver string) int {
 	h.t.Helper()
-	body := fmt.Appendf(nil, `{"decision":%q,"approver":{"type":"user","id":%q}}`, decision, approver)
-	response, err := http.Post(h.admin+"/admin/v1/requests/"+task+"/decision", "application/json", bytes.NewReader(body))
+	return h.post("/admin/v1/requests/"+task+"/decision", fmt.Appendf(nil, `{"decision":%q,"approver":{"type":"user","id":%q}}`, decision, approver))
+}
+
+// post asks the admin listener of the PDP.
+func (h *house) post(path string, body []byte) int {
+	h.t.Helper()
+	response, err := http.Post(h.admin+path, "application/json", bytes.NewReader(body))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -352,21 +357,43 @@ func (h *house) race(c sent, times int, task string) {
 // tasks lists the tasks that wait at the PDP.
 func (h *house) tasks() (ids []string) {
 	h.t.Helper()
-	response, err := http.Get(h.admin + "/admin/v1/requests?status=pending")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer response.Body.Close()
 	var list struct {
 		Requests []struct {
 			ID string `json:"id"`
 		} `json:"requests"`
 	}
-	if err := json.UnmarshalRead(response.Body, &list); err != nil {
-		h.t.Fatal(err)
-	}
+	h.get("/admin/v1/requests?status=pending", &list)
 	for _, r := range list.Requests {
 		ids = append(ids, r.ID)
 	}
 	return ids
+}
+
+// revoke takes the approval of a task back.
+func (h *house) revoke(task string) {
+	h.t.Helper()
+	var request struct {
+		Items []struct {
+			Approval struct {
+				ID string `json:"id"`
+			} `json:"approval"`
+		} `json:"items"`
+	}
+	h.get("/admin/v1/requests/"+task, &request)
+	status := h.post("/admin/v1/approvals/"+request.Items[0].Approval.ID+"/revoke", []byte(`{"approver":{"type":"user","id":"carol"},"reason":"no more"}`))
+	if status != http.StatusOK {
+		h.t.Fatalf("the revocation is answered %d", status)
+	}
+}
+
+func (h *house) get(path string, answer any) {
+	h.t.Helper()
+	response, err := http.Get(h.admin + path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.UnmarshalRead(response.Body, answer); err != nil {
+		h.t.Fatal(err)
+	}
 }

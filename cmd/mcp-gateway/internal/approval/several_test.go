@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -195,6 +197,49 @@ func TestPoliciesHaveTheLastWordOnSeveral(t *testing.T) {
 	}
 	if got := h.send(c); got.goes() || got.Reason != enforce.ReasonPending || got.Task == s.Task {
 		t.Errorf("the next one: %+v", got.Data)
+	}
+}
+
+// An approval that has been taken back before the last one came is none.
+func TestOneOfSeveralRevoked(t *testing.T) {
+	h := build(t, nil)
+	c := moves("red", "blue")
+	s := h.send(c)
+	h.approve(s.Tasks[0])
+	h.revoke(s.Tasks[0])
+	h.approve(s.Tasks[1])
+	if got := h.send(c); got.goes() || got.Reason != enforce.ReasonDenied || !slices.Equal(got.Tasks, s.Tasks) {
+		t.Errorf("%+v", got.Data)
+	}
+	if got := h.send(c); got.goes() || got.Reason != enforce.ReasonPending || got.Task == s.Task {
+		t.Errorf("the next one: %+v", got.Data)
+	}
+}
+
+// What nobody decides in time is over, and all of it is asked no more.
+func TestSweepSeveral(t *testing.T) {
+	var ahead atomic.Int64
+	h := build(t, func(c *approval.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	c := moves("red", "blue")
+	s := h.send(c)
+	h.approve(s.Task)
+	if err := h.service.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.send(c); got.Reason != enforce.ReasonPending { // the control
+		t.Errorf("%+v", got.Data)
+	}
+	ahead.Store(int64(1000 * time.Hour))
+	if err := h.service.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.send(c); got.goes() || got.Reason != enforce.ReasonNotApproved {
+		t.Errorf("%+v", got.Data)
+	}
+	if waits := h.tasks(); len(waits) != 0 {
+		t.Errorf("at the PDP %q wait", waits)
 	}
 }
 
