@@ -45,6 +45,7 @@ func TestOneOfSeveral(t *testing.T) {
 	if s := h.send(moves("red", "white")); !s.goes() {
 		t.Fatalf("%+v", s.Data)
 	}
+	h.restart() // before the server has answered
 	if again := h.send(moves("red", "white")); again.goes() || again.Task == s.Task {
 		t.Errorf("the next one: %+v", again.Data)
 	}
