@@ -78,7 +78,7 @@ crash:
 	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50
 
 mcp:
-	go test ./cmd/mcp-gateway -count=1 -v -timeout 30m -run 'TestConformance|TestInspector|TestPerson|TestAdded' -mcp
+	go test ./cmd/mcp-gateway -count=1 -v -timeout 30m -run 'TestConformance|TestInspector|TestPerson|TestAdded|TestParsers' -mcp
 
 # Another directory, with nothing compiled before, makes the same bytes.
 reproducible: build

@@ -55,6 +55,7 @@ var walls = []wall{
 	}, "it joins its rooms, and is a PEP like any other: what a PDP is made of it does not see"},
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"cmd/mcp-gateway/internal/wire", 5, []string{"cmd/mcp-gateway/internal/number"}, "what a message is does not depend on who may send it"},
+	{"cmd/mcp-gateway/internal/wire/wiretest", 5, nil, "other parsers are asked without asking ours"},
 	{"cmd/mcp-gateway/internal/seal", 5, nil, "a seal is good for whatever is put under it"},
 	{"cmd/mcp-gateway/internal/enforce", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire"}, "it decides on messages, and neither carries them nor knows how"},
 	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/plain", "cmd/mcp-gateway/internal/enforce"}, "a call waits here however it came; that it may go on the gate says"},

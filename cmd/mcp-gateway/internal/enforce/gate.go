@@ -107,7 +107,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 			return own, err
 		}
 	}
-	if err := wire.Exact(call.Params.Arguments); err != nil {
+	if err := wire.Exact(call.Message.Params); err != nil {
 		return nil, &Refusal{Code: wire.CodeParams, Status: statusOK, Message: err.Error(), Data: Data{Reason: ReasonNumber}}
 	}
 	if err := g.lookUp(ctx, call); err != nil {

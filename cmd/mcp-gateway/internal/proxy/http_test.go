@@ -113,6 +113,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		{"a name that is a number", post{body: strings.Replace(legacy, `"greet"`, `1`, 1)}, 400, "-32602"},
 		{"arguments that are a list", post{body: strings.Replace(legacy, `{"name":"bob"}`, `[]`, 1)}, 400, "-32602"},
 		{"a number that is not exact", post{body: strings.Replace(legacy, `"bob"`, `9007199254740993`, 1)}, 200, "non_interoperable_number"},
+		{"a number that is not exact, beside the arguments", post{body: strings.Replace(legacy, `"params":{`, `"params":{"x":1e400,`, 1)}, 200, "non_interoperable_number"},
 		{"a method that nobody knows", post{body: strings.Replace(legacy, `tools/call`, `no/such`, 1)}, 200, "unknown_method"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
 
 // Codes of JSON-RPC 2.0 and of MCP 2026-07-28 ("Error Codes").
@@ -127,14 +129,14 @@ func (m *Message) check(version string, hasMethod bool) string {
 	return ""
 }
 
-// isID reports whether v may be the id of a message: a string, an integer, or
-// none at all.
+// isID reports whether v may be the id of a message: a string, an integer that
+// every parser reads alike, or none at all.
 func isID(v jsontext.Value) bool {
 	switch v.Kind() {
 	case '"':
 		return true
 	case '0':
-		return !strings.ContainsAny(string(v), ".eE")
+		return !strings.ContainsAny(string(v), ".eE") && number.Exact(string(v))
 	}
 	return v == nil
 }

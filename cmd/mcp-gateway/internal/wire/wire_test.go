@@ -55,6 +55,7 @@ func TestParseRefuses(t *testing.T) {
 		{"another version", strings.Replace(call, `"2.0"`, `"1.0"`, 1), wire.CodeRequest, "1"},
 		{"an id of null", strings.Replace(call, `"id":1`, `"id":null`, 1), wire.CodeRequest, ""},
 		{"an id with a fraction", strings.Replace(call, `"id":1`, `"id":1.5`, 1), wire.CodeRequest, ""},
+		{"an id that no double holds", strings.Replace(call, `"id":1`, `"id":9007199254740993`, 1), wire.CodeRequest, ""},
 		{"an id that is an object", strings.Replace(call, `"id":1`, `"id":{}`, 1), wire.CodeRequest, ""},
 		{"params in a row", strings.Replace(call, `{"name":"echo","arguments":{"a":1}}`, `["echo"]`, 1), wire.CodeRequest, "1"},
 		{"params of null", strings.Replace(call, `{"name":"echo","arguments":{"a":1}}`, `null`, 1), wire.CodeRequest, "1"},
