@@ -78,6 +78,35 @@ func TestOwnAnswerIsNoApproval(t *testing.T) {
 	}
 }
 
+// A state that the gateway has not sealed is the server's, and no answer beside it
+// approves, whatever it is called.
+func TestForgedState(t *testing.T) {
+	h := build(t, nil)
+	first := h.send(sent{caps: forms})
+	for _, state := range []string{"theirs", "e30", first.Result.State[:len(first.Result.State)-2], "A" + first.Result.State} {
+		for _, name := range []string{"gw.approval", "approval"} {
+			s := h.send(sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q,"inputResponses":{%q:{"action":"accept","content":{"approve":true,"wait":true}}}`, state, name)})
+			if s.goes() || s.Result.Type != "input_required" {
+				t.Errorf("%.10s, %s: %+v", state, name, s.Data)
+			}
+		}
+	}
+	if left := h.tasks(); len(left) != 1 {
+		t.Errorf("at the PDP %q wait", left)
+	}
+}
+
+// What waits is one process's: a second one does not open it.
+func TestAlone(t *testing.T) {
+	h := build(t, nil)
+	second, err := approval.Open(approval.Config{File: h.file, Seal: h.key})
+	if err == nil {
+		second.Close()
+		t.Error("two may claim the same call")
+	}
+	h.restart() // the control
+}
+
 // A client that declines takes its call back.
 func TestWithdraw(t *testing.T) {
 	h := build(t, nil)

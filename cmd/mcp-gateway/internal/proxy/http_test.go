@@ -1,17 +1,25 @@
 package proxy_test
 
 import (
+	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 const (
@@ -207,6 +215,8 @@ func TestLyingServer(t *testing.T) {
 		{"a page", "text/html", "secret", "-32603", "secret"},
 		{"an event that does not end", "text/event-stream", "data: " + ok + "\n", "-32603", "content"},
 		{"nothing", "application/json", "", "-32603", "content"},
+		{"too much", "application/json", strings.Replace(ok, "[]", `["secret`+strings.Repeat("x", 1<<20)+`"]`, 1), "-32603", "secret"},
+		{"too much on a stream", "text/event-stream", "data: " + strings.Replace(ok, "[]", `["secret`+strings.Repeat("x", 1<<20)+`"]`, 1) + "\n\n", "-32603", "secret"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := newGateway(t, newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -214,13 +224,95 @@ func TestLyingServer(t *testing.T) {
 				w.Header().Set("Set-Cookie", "secret=1")
 				w.Header().Set("X-Secret", "1")
 				fmt.Fprint(w, test.body)
-			})), nil)
+			})), func(c *proxy.Config) { c.MaxReply = 1 << 20 })
 			_, header, body := g.send(t, post{body: modern})
 			if !strings.Contains(body, test.want) || strings.Contains(body, test.not) {
 				t.Errorf("the client gets %s", body)
 			}
 			if header.Get("Set-Cookie") != "" || header.Get("X-Secret") != "" {
 				t.Errorf("the client gets %v", header)
+			}
+		})
+	}
+}
+
+// However a server sends a list, nobody gets to see what the filter takes from it.
+func TestNoListUnfiltered(t *testing.T) {
+	const (
+		asks    = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
+		all     = `{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"greet"},{"name":"secret"}]}}`
+		another = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`
+	)
+	var packed strings.Builder
+	out := gzip.NewWriter(&packed)
+	fmt.Fprint(out, all)
+	out.Close()
+	for _, test := range []struct {
+		name, kind, encoding string
+		status               int
+		body                 string
+		shown                bool // what is left of the list is
+	}{
+		{"the control", "application/json", "", 200, all, true},
+		{"the control on a stream", "text/event-stream", "", 200, "data: " + all + "\n\n", true},
+		{"behind another message", "text/event-stream", "", 200, "data: " + another + "\n\nevent: message\nid: 2\ndata: " + all + "\n\n", true},
+		{"before another message", "text/event-stream", "", 200, "data: " + all + "\n\ndata: " + another + "\n\n", true},
+		{"on lines of their own", "text/event-stream", "", 200, "data: " + strings.Replace(all, `,{"name"`, "\ndata: ,{\"name\"", 1) + "\n\n", true},
+		{"lines that end otherwise", "text/event-stream", "", 200, "data:" + strings.Replace(all, `,{"name"`, "\rdata:,{\"name\"", 1) + "\r\r", true},
+		{"twice", "text/event-stream", "", 200, "data: " + all + "\n\ndata: " + all + "\n\n", true},
+		{"an event of another kind", "text/event-stream", "", 200, "event: endpoint\ndata: " + all + "\n\n", true},
+		{"behind an event that cannot be read", "text/event-stream", "", 200, "data: {\n\ndata: " + all + "\n\n", false},
+		{"an event that does not end", "text/event-stream", "", 200, "data: " + all, false},
+		{"a byte order mark", "application/json", "", 200, "\ufeff" + all, false},
+		{"a byte order mark on a stream", "text/event-stream", "", 200, "data: \ufeff" + all + "\n\n", false},
+		{"another type", "text/plain", "", 200, all, false},
+		{"a page", "text/html; charset=utf-8", "", 200, all, false},
+		{"no type that can be read", "application/json, text/html", "", 200, all, false},
+		{"JSON of another kind", "application/problem+json", "", 200, all, false},
+		{"a stream that says it is JSON", "application/json", "", 200, "data: " + all + "\n\n", false},
+		{"JSON that says it is a stream", "text/event-stream", "", 200, all, false},
+		{"packed", "application/json", "gzip", 200, packed.String(), false},
+		{"packed, and not said to be", "application/json", "", 200, packed.String(), false},
+		{"a part", "application/json", "", 206, all, true},
+		{"a part of a stream", "text/event-stream", "", 206, "data: " + all + "\n\n", false},
+		{"an error", "application/json", "", 500, all, true},
+		{"an error in text", "text/plain", "", 500, all, false},
+		{"nothing there", "application/json", "", 404, all, true},
+		{"no list", "application/json", "", 200, strings.Replace(all, "tools", "Tools", 1), false},
+		{"two lists", "application/json", "", 200, strings.Replace(all, `"tools"`, `"tools":[],"tools"`, 1), false},
+		{"the list of another request", "application/json", "", 200, strings.Replace(all, "7", "8", 1), false},
+		{"a batch", "application/json", "", 200, "[" + all + "]", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", test.kind)
+				if test.encoding != "" {
+					w.Header().Set("Content-Encoding", test.encoding)
+				}
+				w.WriteHeader(test.status)
+				fmt.Fprint(w, test.body)
+			}))
+			tools, err := catalog.Open(catalog.Config{Path: filepath.Join(t.TempDir(), "catalog.db")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { tools.Close() })
+			g := newGateway(t, u, func(c *proxy.Config) {
+				c.Gate = enforce.New(enforce.Config{
+					PDP: enforce.NewPDP(enforce.PDPConfig{URL: newUpstream(t, &pdp{}).URL, Client: client.Config{Timeout: 5 * time.Second}}), Map: plain, Log: c.Log,
+					Filter: func(ctx context.Context, of *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
+						return tools.Filter(ctx, catalog.List{Server: of.Server, Method: of.Message.Method, Result: result, Question: func(name string, _ jsontext.Value) (*authzen.EvaluationRequest, error) {
+							if name == "secret" {
+								return nil, errors.New("it cannot be asked about")
+							}
+							return nil, nil
+						}})
+					},
+				})
+			})
+			_, _, body := g.send(t, post{body: asks})
+			if strings.Contains(body, "secret") || strings.Contains(body, "greet") != test.shown {
+				t.Errorf("the client gets %s", body)
 			}
 		})
 	}
