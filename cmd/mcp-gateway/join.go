@@ -96,7 +96,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if err != nil {
 		return err
 	}
-	g.tools = &tools{Catalog: pins, mapper: g.mapper, pdp: pdp, refresh: time.Duration(cfg.Catalog.Refresh), ttl: time.Duration(cfg.Catalog.TTL), read: make(map[string]time.Time)}
+	g.tools = newTools(pins, g.mapper, pdp, &cfg.Catalog)
 	g.gate = enforce.New(enforce.Config{
 		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.shown, Trail: &trail{g.trail, g.log}, Log: g.log,
 		Obligations: cfg.Obligations.handlers(),

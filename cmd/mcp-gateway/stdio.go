@@ -49,7 +49,7 @@ func (c *stdioCmd) Run(ctx context.Context) (err error) {
 	server.Env = slices.DeleteFunc(os.Environ(), isCredential)
 	pipe := proxy.NewPipe(proxy.PipeConfig{
 		Server: c.Server, Command: server, Gate: g.gate, Caller: caller, In: os.Stdin, Out: os.Stdout,
-		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, Log: g.log,
+		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, Heard: g.tools.heard, Log: g.log,
 	})
 	g.execute[c.Server] = pipe.Execute
 	sweeps, stop := context.WithCancel(ctx)

@@ -29,13 +29,35 @@ type tools struct {
 	once singleflight.Group // by server
 	mu   sync.Mutex
 	read map[string]time.Time // when each server was last asked
+	// told has each server that is asked again because it has said that its tools
+	// are others, with the call on whose stream it said so last; nil once it is asked.
+	told      map[string]*enforce.Call
+	rereading sync.WaitGroup
+	life      context.Context
+	end       context.CancelFunc
+}
+
+func newTools(pins *catalog.Catalog, m *mapper, pdp *enforce.PDP, cfg *catalogConfig) *tools {
+	t := &tools{
+		Catalog: pins, mapper: m, pdp: pdp, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL),
+		read: make(map[string]time.Time), told: make(map[string]*enforce.Call),
+	}
+	t.life, t.end = context.WithCancel(context.Background())
+	return t
+}
+
+// Close ends what is asked, and closes the catalog.
+func (t *tools) Close() error {
+	t.end()
+	t.rereading.Wait()
+	return t.Catalog.Close()
 }
 
 // tool is that of [enforce.Config.Tool].
 func (t *tools) tool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error) {
 	found, err := t.Tool(c.Server, c.Params.Name)
 	if t.isStale(c.Server, errors.Is(err, catalog.ErrUnknown)) {
-		if err := t.ask(ctx, c); err != nil {
+		if err := t.ask(context.WithoutCancel(ctx), c); err != nil {
 			return nil, err
 		}
 		found, err = t.Tool(c.Server, c.Params.Name)
@@ -58,21 +80,22 @@ func (t *tools) tool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error
 }
 
 // soon is how soon after a list a server is asked again for a tool that was not
-// on it.
+// on it, or because it says that its tools have changed.
 const soon = time.Second
 
 // isStale reports whether the server is to be asked again.
 func (t *tools) isStale(server string, unknown bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	_, told := t.told[server]
 	age := time.Since(t.read[server])
-	return age >= t.refresh || unknown && age >= soon
+	return age >= t.refresh || (unknown || told) && age >= soon
 }
 
 // ask has the server list its tools, in the session of a call.
 func (t *tools) ask(ctx context.Context, c *enforce.Call) error {
 	_, err, _ := t.once.Do(c.Server, func() (any, error) {
-		err := t.Refresh(context.WithoutCancel(ctx), c.Server, func(ctx context.Context, cursor string) (jsontext.Value, error) { return list(ctx, c, cursor) })
+		err := t.Refresh(ctx, c.Server, func(ctx context.Context, cursor string) (jsontext.Value, error) { return list(ctx, c, cursor) })
 		if err == nil {
 			t.mu.Lock()
 			defer t.mu.Unlock()
@@ -81,6 +104,54 @@ func (t *tools) ask(ctx context.Context, c *enforce.Call) error {
 		return nil, err
 	})
 	return err
+}
+
+// heard is that of [proxy.Config.Heard]. A server that says that its tools have
+// changed is asked what they are, once in [soon] however often it says so.
+func (t *tools) heard(c *enforce.Call, m *wire.Message) {
+	if m.Method != wire.MethodToolsChanged {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, asked := t.told[c.Server]
+	t.told[c.Server] = c
+	if !asked {
+		pause := max(0, soon-time.Since(t.read[c.Server]))
+		t.rereading.Go(func() { t.reread(c.Server, pause) })
+	}
+}
+
+// reread asks a server for its tools as long as it has said that they are
+// others.
+func (t *tools) reread(server string, pause time.Duration) {
+	for ; ; pause = soon {
+		select {
+		case <-time.After(pause):
+		case <-t.life.Done():
+			return
+		}
+		c := t.take(server)
+		if c == nil {
+			return
+		}
+		t.once.Forget(server) // a list that is being read may be of before
+		if err := t.ask(t.life, c); err != nil {
+			t.mapper.log.Warn("the tools of a server that says they have changed", "server", server, "error", err)
+		}
+	}
+}
+
+// take returns the call on whose stream a server has said that its tools are
+// others, or nil where it has not since it was asked.
+func (t *tools) take(server string) *enforce.Call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.told[server]
+	if t.told[server] = nil; c == nil {
+		delete(t.told, server)
+	}
+	return c
 }
 
 // listPatience bounds the wait for one page of a list.

@@ -30,7 +30,10 @@ type Config struct {
 	// with the error of that.
 	Identify func(*http.Request) (*enforce.Caller, error)
 	Refuse   func(http.ResponseWriter, error)
-	Seal     *seal.Key
+	// Heard, if not nil, is told of a notification of the server before the client
+	// of the call is, on whose stream it came. It does not wait for anything.
+	Heard func(*enforce.Call, *wire.Message)
+	Seal  *seal.Key
 	// Hosts are the values of the Host header that are answered, Origins those of
 	// Origin beside none: a page that a browser shows must not get here by
 	// rebinding a name.
@@ -166,7 +169,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 		h.respond(w, c)
 		return
 	}
-	c.Reach = func(ctx context.Context, m *wire.Message) (*wire.Message, error) { return h.execute(ctx, m, c) }
+	c.reach(h)
 	ctx, done := h.begin(c)
 	defer done()
 	if out.streams && !c.Stateless && c.Message.IsRequest() {
@@ -181,6 +184,11 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 	default:
 		w.WriteHeader(verdict.Status)
 	}
+}
+
+// reach has the server of a call be reached in the call's session.
+func (c *call) reach(h *Handler) {
+	c.Reach = func(ctx context.Context, m *wire.Message) (*wire.Message, error) { return h.execute(ctx, m, c) }
 }
 
 // begin returns the context in which a call is decided: within a session, the
@@ -320,6 +328,7 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request, caller *enforc
 		return
 	}
 	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller}, request: r, session: s, reply: &reply{w: w, streams: true}}
+	c.reach(h)
 	h.listen(c)
 }
 

@@ -25,8 +25,11 @@ type PipeConfig struct {
 	Command *exec.Cmd // that runs it; its input and output are the Pipe's
 	Gate    *enforce.Gate
 	Caller  *enforce.Caller
-	In      io.Reader // from the client, a message a line
-	Out     io.Writer // to the client
+	// Heard, if not nil, is told of a notification of the server before the client
+	// is, with the last call of that. It does not wait for anything.
+	Heard func(*enforce.Call, *wire.Message)
+	In    io.Reader // from the client, a message a line
+	Out   io.Writer // to the client
 	// MaxBody bounds a message of the client, MaxReply one of the server, in bytes.
 	// 0 is 4 MiB and 16 MiB.
 	MaxBody, MaxReply int64
@@ -48,6 +51,7 @@ type Pipe struct {
 
 	// What the client said of itself at initialize, in the older era.
 	capabilities atomic.Pointer[wire.Capabilities]
+	last         atomic.Pointer[enforce.Call] // of the client
 }
 
 // conversation is the only one of a Pipe.
@@ -208,6 +212,9 @@ func (p *Pipe) read(line []byte, err error) (*enforce.Call, *wire.Fault) {
 		c.Capabilities = p.capabilities.Load()
 		c.Client = p
 	}
+	if m.IsRequest() {
+		p.last.Store(c)
+	}
 	return c, nil
 }
 
@@ -277,6 +284,9 @@ func (p *Pipe) said(ctx context.Context, line []byte) error {
 	}
 	switch {
 	case !m.IsResponse() && !m.IsRequest():
+		if last := p.last.Load(); last != nil && p.cfg.Heard != nil {
+			p.cfg.Heard(last, m)
+		}
 		return p.toClient.write(m)
 	case m.IsRequest() && (p.capabilities.Load() == nil || isOurs(m.ID)):
 		return errors.Join(errUnasked, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errUnasked.Error(), nil)))

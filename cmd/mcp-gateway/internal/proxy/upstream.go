@@ -216,6 +216,7 @@ func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
 		if m.IsRequest() && c.Stateless {
 			return nil, errUnasked
 		}
+		h.hear(c, m)
 		return m, nil
 	})
 	if settled {
@@ -262,6 +263,13 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 	}
 }
 
+// hear tells of a notification that came on the stream of a call.
+func (h *Handler) hear(c *call, m *wire.Message) {
+	if h.cfg.Heard != nil && !m.IsRequest() {
+		h.cfg.Heard(c.Call, m)
+	}
+}
+
 // listen passes on the stream of a session, or ends the session.
 func (h *Handler) listen(c *call) {
 	r, err := http.NewRequestWithContext(c.request.Context(), c.request.Method, h.cfg.URL, nil)
@@ -289,6 +297,7 @@ func (h *Handler) listen(c *call) {
 	c.reply.start()
 	err = h.events(c, response.Body, func(m *wire.Message) (*wire.Message, error) {
 		if !m.IsResponse() {
+			h.hear(c, m)
 			return m, nil
 		}
 		if c.session != nil {

@@ -14,6 +14,7 @@ const (
 	MethodDiscover     = "server/discover"
 	MethodCancelled    = "notifications/cancelled"
 	MethodProgress     = "notifications/progress"
+	MethodToolsChanged = "notifications/tools/list_changed"
 	MethodToolsList    = "tools/list"
 	MethodToolsCall    = "tools/call"
 	MethodPromptsGet   = "prompts/get"
