@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -321,8 +322,14 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 		t.Errorf("%d %v", answer.Code, answer.Header())
 	}
 	p.Down.Store(false)
-	if caller, err := v.Verify(request(t, token)); err != nil {
-		t.Errorf("%+v, %v", caller, err)
+	for range 1000 { // who comes at once may still be told of the reading that failed
+		if _, err = v.Verify(request(t, token)); err == nil {
+			break
+		}
+		runtime.Gosched()
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 
