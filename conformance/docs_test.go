@@ -205,7 +205,7 @@ func TestDocumentedNames(t *testing.T) {
 		is            func(name string) bool
 	}{
 		{"endpoint", "`(?:GET |POST )?(/[a-z.][\\w./-]*)", func(name string) bool { return hostPath.MatchString(name) || isRoute(name, quoted) }},
-		{"metric", "`((?:policy_service|http\\.server)[._][\\w.]+)", func(name string) bool { return quoted(name) }},
+		{"metric", "`((?:policy_service|mcp_gateway|http\\.server)[._][\\w.]+)", func(name string) bool { return quoted(name) }},
 		{"key of log", "`(log\\.[a-z_]+)`", isSetting},
 		{"key", "`([a-z]+(?:_[a-z]+)+)`", func(name string) bool {
 			return isSetting(name) || isSetting("log."+name) || quoted(name) || slices.Contains(foreign, name)

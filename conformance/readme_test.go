@@ -8,30 +8,34 @@ import (
 	"testing"
 )
 
-// TestReadme holds the README to the code: what a user can set, ask or read is
-// named there. Each row is where such names are declared, and how.
+// TestReadme holds the README, and the page of the gateway, to the code: what a
+// user can set, ask or read is named there. Each row is where such names are
+// declared, and how.
 func TestReadme(t *testing.T) {
-	readme := read(t, "../README.md")
+	const readme, gateway = "../README.md", "../docs/mcp-gateway.md"
 	for _, test := range []struct {
-		what, file, pattern string
+		page, what, file, pattern string
 	}{
-		{"key of config.yaml", "../evaluation/settings.go", "`yaml:\"(\\w+)\"`"},
-		{"key of an approval template", "../evaluation/templates.go", "`yaml:\"(\\w+)\"`"},
-		{"field of the log", "../evaluation/decisionlog/entry.go", "`json:\"(\\w+)[,\"]"},
-		{"annotation", "../obligations/terms.go", `"(obligation_\w+|approval|requestable|reason_\w+)"`},
-		{"route of the admin listener", "../pdp/admin.go", `"(/(?:livez|readyz|metrics|admin/v1/[\w/]+))"`},
-		{"metric", "../pdp/telemetry.go", `(?:Histogram|Counter|Gauge)\("([\w.]+)"`},
-		{"route", "../schemas/authzen/metadata.go", `"(/[^"]+)"`},
-		{"exit code", "../cmd/policy-service/main.go", `exit\w+\s+= (\d+)`},
+		{readme, "key of config.yaml", "../evaluation/settings.go", "`yaml:\"(\\w+)\"`"},
+		{readme, "key of an approval template", "../evaluation/templates.go", "`yaml:\"(\\w+)\"`"},
+		{readme, "field of the log", "../evaluation/decisionlog/entry.go", "`json:\"(\\w+)[,\"]"},
+		{readme, "annotation", "../obligations/terms.go", `"(obligation_\w+|approval|requestable|reason_\w+)"`},
+		{readme, "route of the admin listener", "../pdp/admin.go", `"(/(?:livez|readyz|metrics|admin/v1/[\w/]+))"`},
+		{readme, "metric", "../pdp/telemetry.go", `(?:Histogram|Counter|Gauge)\("([\w.]+)"`},
+		{readme, "route", "../schemas/authzen/metadata.go", `"(/[^"]+)"`},
+		{readme, "exit code", "../cmd/policy-service/main.go", `exit\w+\s+= (\d+)`},
+		{gateway, "key", "../cmd/mcp-gateway/config.go", "`yaml:\"(\\w+)\"`"},
+		{gateway, "metric", "../cmd/mcp-gateway/telemetry.go", `(?:Histogram|Counter|Gauge)\("([\w.]+)"`},
+		{gateway, "reason", "../cmd/mcp-gateway/internal/enforce/refusal.go", `Reason\w+\s+= "(\w+)"`},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			names := submatches(test.pattern, read(t, test.file))
+			page, names := read(t, test.page), submatches(test.pattern, read(t, test.file))
 			if len(names) == 0 {
 				t.Fatalf("%s declares no %s any more", test.file, test.what)
 			}
 			for _, name := range names {
-				if !regexp.MustCompile(`[^\w]` + regexp.QuoteMeta(name) + `[^\w]`).MatchString(readme) {
-					t.Errorf("the README does not name the %s %s", test.what, name)
+				if !regexp.MustCompile(`[^\w]` + regexp.QuoteMeta(name) + `[^\w]`).MatchString(page) {
+					t.Errorf("%s does not name the %s %s", test.page, test.what, name)
 				}
 			}
 		})

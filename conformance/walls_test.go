@@ -93,8 +93,8 @@ var tenancies = []tenancy{
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/proxy", "conformance",
 	}, "below the top two floors nothing knows of HTTP"},
 	{"github.com/coreos/go-oidc", []string{"pdp", "pdp/jwks", "cmd/mcp-gateway/internal/identity"}, "tokens are verified where callers are told"},
-	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},
-	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service"}, "where telemetry goes is the operator's choice; the rest uses the API"},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/mcp-gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
+	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/mcp-gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 }
 
 func TestWalls(t *testing.T) {

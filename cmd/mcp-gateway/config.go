@@ -24,6 +24,7 @@ import (
 // key.
 type config struct {
 	Listen  string   `yaml:"listen"`
+	Admin   string   `yaml:"admin_listen"`
 	TLSCert string   `yaml:"tls_cert"`
 	TLSKey  string   `yaml:"tls_key"`
 	TLSCA   string   `yaml:"tls_client_ca"`
@@ -173,6 +174,9 @@ func (c *config) check() error {
 		fault("listen: %w", err)
 	} else if !isLoopback(host) && !c.Insecure && (c.TLSCert == "" || c.Identity.Local != nil) {
 		fault("listen: other hosts can reach %s: it needs tls_cert, tls_key and no identity.local, or insecure: true", c.Listen)
+	}
+	if host, _, err := net.SplitHostPort(c.Admin); c.Admin != "" && (err != nil || !isLoopback(host)) {
+		fault("admin_listen: %q is no address that only this host can reach", c.Admin)
 	}
 	if host, _, err := net.SplitHostPort(c.Listen); err == nil && !isLoopback(host) && len(c.Hosts) == 0 {
 		fault("hosts: there are none, so that no request is addressed to the gateway")

@@ -19,6 +19,7 @@ func configured(t *testing.T, text string) (*config, error) {
 func TestConfigFaults(t *testing.T) {
 	_, err := configured(t, `
 listen: 0.0.0.0:8090
+admin_listen: ":8091"
 tls_cert: cert.pem
 pdp: {url: pdp.example.com, timeout: 0s}
 denial: {http_status: 418}
@@ -36,7 +37,7 @@ servers:
 		t.Fatal("it is read")
 	}
 	for _, want := range []string{
-		"listen: other hosts can reach", "hosts: there are none", "tls_cert and tls_key go together", "pdp.url: there is no URL", "pdp: timeout, pause",
+		"listen: other hosts can reach", "hosts: there are none", "admin_listen:", "tls_cert and tls_key go together", "pdp.url: there is no URL", "pdp: timeout, pause",
 		"denial.http_status: 418", "approval.page:", "approval: hold, wait", "obligations.notification_url:", "identity.local: it has an id", "identity.mtls: tls_client_ca",
 		"catalog: refresh and ttl", `the name "Files"`, `"file:///srv" is no URL`, `"mcp" is no path`, `the name "a" is taken`, "the path /b is taken",
 	} {

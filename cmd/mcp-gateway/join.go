@@ -36,6 +36,7 @@ type gateway struct {
 	callers   *callers
 	tools     *tools
 	trail     *audit.Trail
+	telemetry *telemetry
 	approvals *approval.Service
 	gate      *enforce.Gate
 	// execute carries out a call at a server, by its name.
@@ -72,10 +73,17 @@ func join(cfg *config, log *slog.Logger) (g *gateway, err error) {
 	for _, r := range g.trail.Unknown() {
 		log.Warn("what came of a call is not known", "server", r.Server, "method", r.Method, "tool", r.Tool, "subject", r.Subject, "decisions", r.Decisions)
 	}
+	if g.telemetry, err = newTelemetry(); err != nil {
+		return g, fmt.Errorf("metrics: %w", err)
+	}
 	decides := enforce.NewPDP(enforce.PDPConfig{
 		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Bearer: key},
 		Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
-		OnBreak: func(state string) { log.Warn("circuit breaker of the PDP", "state", state) },
+		OnBreak: func(state string) {
+			log.Warn("circuit breaker of the PDP", "state", state)
+			g.telemetry.broken(state)
+		},
+		Asked: g.telemetry.asked,
 	})
 	return g, g.decide(decides)
 }
@@ -97,18 +105,23 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		return err
 	}
 	g.tools = newTools(pins, g.mapper, pdp, &cfg.Catalog)
+	kept := &counted{&trail{g.trail, g.log}, g.telemetry}
 	g.gate = enforce.New(enforce.Config{
-		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.shown, Trail: &trail{g.trail, g.log}, Log: g.log,
+		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.shown, Trail: kept, Log: g.log,
 		Obligations: cfg.Obligations.handlers(),
 		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
-			return g.approvals.Suspend(ctx, d)
+			verdict, err := g.approvals.Suspend(ctx, d)
+			if err == nil && verdict.Answer != nil {
+				g.telemetry.count(d.Call, outcomeWaiting, "")
+			}
+			return verdict, err
 		},
 		Own:    func(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) { return g.approvals.Own(ctx, c) },
 		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus},
 	})
 	g.tools.gate = g.gate
 	waits := approval.Config{
-		File: filepath.Join(cfg.State, "approvals.db"), PDP: pdp, Seal: g.seal, Permitted: g.gate.Permitted, Trail: &trail{g.trail, g.log}, Log: g.log,
+		File: filepath.Join(cfg.State, "approvals.db"), PDP: pdp, Seal: g.seal, Permitted: g.gate.Permitted, Trail: resumed{kept}, Log: g.log,
 		Definition: g.tools.digest,
 		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
 		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending,
@@ -118,8 +131,10 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 			return g.execute[server](ctx, m)
 		}
 	}
-	g.approvals, err = approval.Open(waits)
-	return err
+	if g.approvals, err = approval.Open(waits); err != nil {
+		return err
+	}
+	return g.telemetry.observe(g)
 }
 
 // shown is that of [enforce.Config.Filter].

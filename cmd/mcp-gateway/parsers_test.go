@@ -183,6 +183,14 @@ servers:
 // serving runs a program until the test ends, and returns the URL that it says.
 func serving(t *testing.T, c *exec.Cmd) string {
 	t.Helper()
+	url, _ := listeners(t, c)
+	return url
+}
+
+// listeners runs a program until the test ends, and returns the URL that it says,
+// and that of its admin listener.
+func listeners(t *testing.T, c *exec.Cmd) (url, admin string) {
+	t.Helper()
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -200,11 +208,11 @@ func serving(t *testing.T, c *exec.Cmd) string {
 		fmt.Fprintln(&said, lines.Text())
 		if urls := listening.FindStringSubmatch(lines.Text() + "\n"); urls != nil {
 			go func() { _, _ = io.Copy(io.Discard, stderr) }()
-			return urls[1]
+			return urls[1], urls[2]
 		}
 	}
 	t.Fatalf("%s has ended:\n%s", c.Path, &said)
-	return ""
+	return "", ""
 }
 
 // send posts a message, and returns what is answered.

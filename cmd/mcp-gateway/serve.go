@@ -62,10 +62,12 @@ func (g *gateway) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler: routes, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
+	server := g.server(routes)
+	admin, closeAdmin, err := g.listenAdmin()
+	if err != nil {
+		return err
 	}
+	defer closeAdmin()
 	go g.approvals.Run(ctx)
 	ended := make(chan error, 1)
 	scheme := "http"
@@ -78,7 +80,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	} else {
 		go func() { ended <- server.Serve(listener) }()
 	}
-	fmt.Fprintf(os.Stderr, "listening on %s://%s\n", scheme, listener.Addr())
+	fmt.Fprintf(os.Stderr, "listening on %s://%s%s\n", scheme, listener.Addr(), admin)
 	select {
 	case err := <-ended:
 		return err
@@ -94,10 +96,38 @@ func (g *gateway) serve(ctx context.Context) error {
 	return nil
 }
 
+// listenAdmin serves the admin listener, where there is one, until it is closed.
+// It returns what is said of it.
+func (g *gateway) listenAdmin() (said string, closes func() error, err error) {
+	if g.cfg.Admin == "" {
+		return "", func() error { return nil }, nil
+	}
+	listener, err := net.Listen("tcp", g.cfg.Admin)
+	if err != nil {
+		return "", nil, fmt.Errorf("admin_listen: %w", err)
+	}
+	server := g.server(g.admin(listener.Addr().String()))
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			g.log.Error("admin listener", "error", err)
+		}
+	}()
+	return fmt.Sprintf(" (admin http://%s)", listener.Addr()), server.Close, nil
+}
+
+func (g *gateway) server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
+	}
+}
+
+func alive(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+
 // routes are the endpoints of the servers.
 func (g *gateway) routes(address string) (http.Handler, error) {
 	routes := http.NewServeMux()
-	routes.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	routes.HandleFunc("GET /livez", alive)
 	for _, s := range g.cfg.Servers {
 		if s.URL == "" {
 			continue // it is run by stdio

@@ -31,6 +31,13 @@ func (c *counts) add(owner string) {
 	c.ofCaller[owner]++
 }
 
+// Waiting returns how many calls wait.
+func (s *Service) Waiting() int {
+	s.pending.mu.Lock()
+	defer s.pending.mu.Unlock()
+	return s.pending.total
+}
+
 // give gives the place of a call back.
 func (c *counts) give(owner string) {
 	c.mu.Lock()

@@ -207,6 +207,18 @@ func (c *Catalog) Pins(server string) (pins []Pin, err error) {
 	return pins, err
 }
 
+// Quarantined returns how many tools of a server are not called until their
+// definition is accepted.
+func (c *Catalog) Quarantined(server string) (n int, err error) {
+	pins, err := c.Pins(server)
+	for _, pin := range pins {
+		if pin.Err() != nil {
+			n++
+		}
+	}
+	return n, err
+}
+
 // each calls do with each pin of a server, in the order of their names.
 func each(tx *bolt.Tx, server string, do func(value []byte) error) error {
 	cursor, prefix := tx.Bucket(bucketPins).Cursor(), key(server, "")

@@ -51,6 +51,19 @@ var extras = map[string]rule{
 	"tasks/update":             {"task", "$params.taskId", ""},
 }
 
+// Methods lists those that there is a default mapping for, in order.
+func Methods() []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for _, table := range []map[string]rule{rules, extras} {
+			for method := range table {
+				if !yield(method) {
+					return
+				}
+			}
+		}
+	})
+}
+
 // Extras lists the methods that [Upstream.Extra] may name.
 func Extras() []string { return slices.Sorted(maps.Keys(extras)) }
 

@@ -23,6 +23,9 @@ type PDPConfig struct {
 	Pause    time.Duration // 0 is a second
 	// OnBreak is told the state of the breaker: closed, half-open or open. Nil is nobody.
 	OnBreak func(state string)
+	// Asked is told how long a question took, and the error of one that has no
+	// answer. Nil is nobody.
+	Asked func(took time.Duration, err error)
 }
 
 // A PDP decides. It is safe for concurrent use.
@@ -130,6 +133,7 @@ func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, err
 	heard := new(string)
 	ctx = context.WithValue(ctx, heardKey{}, heard)
 	answer := new(Answer)
+	begun := time.Now()
 	err := p.Do(tenant, func(c *client.Client) error {
 		switch {
 		case q.Evaluation != nil:
@@ -152,6 +156,9 @@ func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, err
 		}
 		return nil
 	})
+	if p.cfg.Asked != nil {
+		p.cfg.Asked(time.Since(begun), err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	metricsdk "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+)
+
+// telemetry measures what becomes of calls. Nothing that a client or a server
+// says is a label: servers are those of the configuration, methods those that the
+// gateway knows, reasons its own.
+type telemetry struct {
+	page  http.Handler // of the admin listener's /metrics
+	meter metric.Meter
+	calls metric.Int64Counter
+	asks  metric.Float64Histogram
+
+	breaker atomic.Int64 // an index of breakerStates
+}
+
+// breakerStates are those of the circuit breaker, as it calls them.
+var breakerStates = []string{"closed", "half-open", "open"}
+
+func newTelemetry() (*telemetry, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		return nil, err
+	}
+	t := &telemetry{
+		page:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		meter: metricsdk.NewMeterProvider(metricsdk.WithReader(reader)).Meter("github.com/policy-service/policy-service/cmd/mcp-gateway"),
+	}
+	if t.calls, err = t.meter.Int64Counter("mcp_gateway.calls", metric.WithDescription("Calls that were decided, by what became of them.")); err != nil {
+		return nil, err
+	}
+	t.asks, err = t.meter.Float64Histogram("mcp_gateway.pdp_duration", metric.WithUnit("s"), metric.WithDescription("How long the PDP took to decide."),
+		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5))
+	return t, err
+}
+
+// observe has the state of the gateway measured whenever somebody looks.
+func (t *telemetry) observe(g *gateway) error {
+	breaker, err := t.meter.Int64ObservableGauge("mcp_gateway.pdp_breaker",
+		metric.WithDescription("Whether the PDP is asked: 0 yes, 1 once to find out, 2 no."))
+	if err != nil {
+		return err
+	}
+	waiting, err := t.meter.Int64ObservableGauge("mcp_gateway.calls_waiting", metric.WithDescription("Calls that wait for a person."))
+	if err != nil {
+		return err
+	}
+	quarantined, err := t.meter.Int64ObservableGauge("mcp_gateway.tools_quarantined",
+		metric.WithDescription("Tools that are not called until their definition is accepted."))
+	if err != nil {
+		return err
+	}
+	_, err = t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		o.ObserveInt64(breaker, t.breaker.Load())
+		o.ObserveInt64(waiting, int64(g.approvals.Waiting()))
+		for _, s := range g.cfg.Servers {
+			if n, err := g.tools.Quarantined(s.Name); err == nil {
+				o.ObserveInt64(quarantined, int64(n), metric.WithAttributes(attribute.String("server", s.Name)))
+			}
+		}
+		return nil
+	}, breaker, waiting, quarantined)
+	return err
+}
+
+// broken is that of [enforce.PDPConfig.OnBreak].
+func (t *telemetry) broken(state string) {
+	t.breaker.Store(int64(max(0, slices.Index(breakerStates, state))))
+}
+
+// asked is that of [enforce.PDPConfig.Asked].
+func (t *telemetry) asked(took time.Duration, err error) {
+	result := "decided"
+	switch {
+	case errors.Is(err, enforce.ErrPaused):
+		result = "paused"
+	case err != nil:
+		result = "failed"
+	}
+	t.asks.Record(context.Background(), took.Seconds(), metric.WithAttributes(attribute.String("result", result)))
+}
+
+// outcomeWaiting and outcomeRefused are the outcomes of calls that are not
+// forwarded; the others are those of [enforce.Trail].
+const (
+	outcomeWaiting = "waiting"
+	outcomeRefused = "refused"
+)
+
+// other is the method of calls that are of none the gateway knows.
+const other = "other"
+
+var methods = coaz.Methods()
+
+// count counts a call.
+func (t *telemetry) count(c *enforce.Call, outcome, reason string) {
+	method := c.Message.Method
+	if _, known := slices.BinarySearch(methods, method); !known {
+		method = other
+	}
+	labels := []attribute.KeyValue{attribute.String("server", c.Server), attribute.String("method", method), attribute.String("outcome", outcome)}
+	if reason != "" {
+		labels = append(labels, attribute.String("reason", reason))
+	}
+	t.calls.Add(context.Background(), 1, metric.WithAttributes(labels...))
+}
+
+// A counted trail counts what it keeps of calls.
+type counted struct {
+	enforce.Trail
+	*telemetry
+}
+
+// Intend is that of [enforce.Trail].
+func (c *counted) Intend(e *enforce.Entry) (func(how string), error) {
+	ended, err := c.Trail.Intend(e)
+	if err != nil {
+		return nil, err
+	}
+	return func(how string) {
+		ended(how)
+		c.count(e.Call, how, "")
+	}, nil
+}
+
+// Refuse is that of [enforce.Trail].
+func (c *counted) Refuse(e *enforce.Entry, reason string) {
+	c.Trail.Refuse(e, reason)
+	if reason == enforce.ReasonPending {
+		c.count(e.Call, outcomeWaiting, "")
+		return
+	}
+	c.count(e.Call, outcomeRefused, reason)
+}
+
+// A resumed trail is of calls that have waited: those that are carried out are
+// counted, and no refusals, of which the gate tells where anyone is refused.
+type resumed struct{ *counted }
+
+// Refuse is that of [enforce.Trail].
+func (r resumed) Refuse(e *enforce.Entry, reason string) { r.Trail.Refuse(e, reason) }
+
+// admin are the endpoints of the admin listener, for who addresses this host.
+func (g *gateway) admin(address string) http.Handler {
+	routes := http.NewServeMux()
+	routes.HandleFunc("GET /livez", alive)
+	routes.Handle("GET /metrics", g.telemetry.page)
+	local := hosts(nil, address)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(local, strings.ToLower(r.Host)) {
+			http.Error(w, "this host is not served", http.StatusForbidden)
+			return
+		}
+		routes.ServeHTTP(w, r)
+	})
+}
