@@ -51,7 +51,8 @@ var walls = []wall{
 	{"cmd/mcp-gateway", 5, []string{
 		"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
-		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/wire",
+		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
+		"cmd/mcp-gateway/internal/wire",
 	}, "it joins its rooms, and is a PEP like any other: what a PDP is made of it does not see"},
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"cmd/mcp-gateway/internal/wire", 5, []string{"cmd/mcp-gateway/internal/number"}, "what a message is does not depend on who may send it"},
@@ -60,6 +61,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/enforce", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire"}, "it decides on messages, and neither carries them nor knows how"},
 	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/plain", "cmd/mcp-gateway/internal/enforce"}, "a call waits here however it came; that it may go on the gate says"},
 	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce"}, "it carries messages, and asks one gate about each"},
+	{"cmd/mcp-gateway/internal/tasks", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "whose a task is does not depend on who may do what with it"},
 	{"cmd/mcp-gateway/internal/plain", 5, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number", "cmd/mcp-gateway/internal/plain"}, "a call becomes questions, and nobody is asked"},
@@ -80,6 +82,7 @@ var tenancies = []tenancy{
 	{"github.com/cedar-policy/cedar-go", []string{"evaluation"}, "a request changes form once; nobody else knows Cedar"},
 	{"go.etcd.io/bbolt", []string{
 		"evaluation/decisionlog", "obligations/approval", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/catalog",
+		"cmd/mcp-gateway/internal/tasks",
 	}, "what is kept on disk is kept by few packages"},
 	{"golang.org/x/mod/sumdb", []string{"evaluation/decisionlog"}, "proofs about the log come from the log"},
 	{"github.com/fsnotify/fsnotify", []string{"evaluation/policystore"}, "only the policy store watches a directory"},

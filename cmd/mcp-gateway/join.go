@@ -19,6 +19,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/tasks"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 )
@@ -38,6 +39,7 @@ type gateway struct {
 	trail     *audit.Trail
 	telemetry *telemetry
 	approvals *approval.Service
+	owners    *tasks.Owners
 	gate      *enforce.Gate
 	// execute carries out a call at a server, by its name.
 	execute map[string]func(context.Context, *wire.Message) (*wire.Message, error)
@@ -104,6 +106,9 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if err != nil {
 		return err
 	}
+	if g.owners, err = tasks.Open(tasks.Config{File: filepath.Join(cfg.State, "tasks.db")}); err != nil {
+		return errors.Join(err, pins.Close())
+	}
 	g.tools = newTools(pins, g.mapper, pdp, &cfg.Catalog)
 	kept := &counted{&trail{g.trail, g.log}, g.telemetry}
 	g.gate = enforce.New(enforce.Config{
@@ -116,7 +121,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 			}
 			return verdict, err
 		},
-		Own:    func(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) { return g.approvals.Own(ctx, c) },
+		Own: g.own, Answered: g.owners.Answered,
 		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus},
 	})
 	g.tools.gate = g.gate
@@ -135,6 +140,20 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		return err
 	}
 	return g.telemetry.observe(g)
+}
+
+// own is that of [enforce.Config.Own].
+func (g *gateway) own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) {
+	if own, err := g.approvals.Own(ctx, c); own != nil || err != nil {
+		return own, err
+	}
+	return nil, g.owners.Check(c)
+}
+
+// heard is that of [proxy.Config.Heard].
+func (g *gateway) heard(c *enforce.Call, m *wire.Message) bool {
+	g.tools.heard(c, m)
+	return g.owners.Tells(c, m)
 }
 
 // shown is that of [enforce.Config.Filter].
@@ -176,6 +195,9 @@ func (g *gateway) close() error {
 	var errs []error
 	if g.approvals != nil {
 		errs = append(errs, g.approvals.Close())
+	}
+	if g.owners != nil {
+		errs = append(errs, g.owners.Close())
 	}
 	if g.tools != nil {
 		errs = append(errs, g.tools.Close())

@@ -182,8 +182,12 @@ func conform(t *testing.T, run func(...string) *exec.Cmd, version, url string) (
 	return checks
 }
 
+// noTask is a check that a server without tasks fails, and behind the gateway does
+// not, which knows itself that there is no such task.
+const noTask = "sep-2663-tasks-get-invalid-task-id-32602"
+
 // The official conformance suite finds no difference between a server and the
-// same server behind the gateway, in either era.
+// same server behind the gateway, in either era, but noTask.
 func TestConformance(t *testing.T) {
 	run := programs(t)
 	binary := filepath.Join(t.TempDir(), "everything-server")
@@ -201,6 +205,11 @@ func TestConformance(t *testing.T) {
 	} {
 		direct := conform(t, run, era.version, "http://"+era.direct)
 		through := conform(t, run, era.version, "http://"+s.gateway+"/"+era.through+"/mcp")
+		for i := range direct {
+			if direct[i].ID == noTask {
+				direct[i].Status = "SUCCESS"
+			}
+		}
 		if diff := cmp.Diff(direct, through); diff != "" {
 			t.Errorf("%s, %d checks (-direct +through the gateway):\n%s", era.version, len(direct), diff)
 		}

@@ -33,8 +33,7 @@ func (c *stdioCmd) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.close()) }()
-	caller, err := g.callers.environment(ctx)
-	if err != nil {
+	if _, err := g.callers.environment(ctx); err != nil {
 		return fmt.Errorf("nobody knows who calls: %w", err)
 	}
 	command := c.Command
@@ -48,8 +47,8 @@ func (c *stdioCmd) Run(ctx context.Context) (err error) {
 	server.Stderr = os.Stderr
 	server.Env = slices.DeleteFunc(os.Environ(), isCredential)
 	pipe := proxy.NewPipe(proxy.PipeConfig{
-		Server: c.Server, Command: server, Gate: g.gate, Caller: caller, In: os.Stdin, Out: os.Stdout,
-		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, Heard: g.tools.heard, Log: g.log,
+		Server: c.Server, Command: server, Gate: g.gate, Identify: g.callers.environment, In: os.Stdin, Out: os.Stdout,
+		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, Heard: g.heard, Log: g.log,
 	})
 	g.execute[c.Server] = pipe.Execute
 	sweeps, stop := context.WithCancel(ctx)

@@ -90,7 +90,7 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 		return nil, err
 	}
 	if r == nil || r.State == asking || !r.isOf(c.Caller) || r.Server != c.Server {
-		return nil, &enforce.Refusal{Code: wire.CodeParams, Status: 200, Message: "there is no such task", Data: enforce.Data{Reason: enforce.ReasonInvalidMessage}}
+		return nil, enforce.NoSuchTask()
 	}
 	switch c.Message.Method {
 	case "tasks/get":

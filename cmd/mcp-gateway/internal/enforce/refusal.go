@@ -29,6 +29,7 @@ const (
 	ReasonSettled        = "approval_consumed"        // the approval has been used
 	ReasonTooMany        = "too_many_pending"         // of this caller, or altogether
 	ReasonUnavailable    = "upstream_unavailable"     // the server did not answer
+	ReasonCaller         = "unknown_caller"           // the credential is good no longer
 	ReasonInvalidMessage = "invalid_message"
 )
 
@@ -65,6 +66,11 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Data.Reason, r.Message) }
+
+// NoSuchTask refuses a call about a task that is not its caller's.
+func NoSuchTask() *Refusal {
+	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "there is no such task", Data: Data{Reason: ReasonInvalidMessage}}
+}
 
 // verdict answers a call with the refusal. A notification is not answered.
 func (r *Refusal) verdict(id jsontext.Value) *Verdict {

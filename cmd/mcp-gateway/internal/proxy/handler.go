@@ -31,8 +31,9 @@ type Config struct {
 	Identify func(*http.Request) (*enforce.Caller, error)
 	Refuse   func(http.ResponseWriter, error)
 	// Heard, if not nil, is told of a notification of the server before the client
-	// of the call is, on whose stream it came. It does not wait for anything.
-	Heard func(*enforce.Call, *wire.Message)
+	// of the call is, on whose stream it came, and says whether that is. It does not
+	// wait for anything.
+	Heard func(*enforce.Call, *wire.Message) bool
 	Seal  *seal.Key
 	// Hosts are the values of the Host header that are answered, Origins those of
 	// Origin beside none: a page that a browser shows must not get here by

@@ -24,10 +24,12 @@ type PipeConfig struct {
 	Server  string    // name of the upstream
 	Command *exec.Cmd // that runs it; its input and output are the Pipe's
 	Gate    *enforce.Gate
-	Caller  *enforce.Caller
+	// Identify says who calls, before each message: a token may be good no longer.
+	Identify func(context.Context) (*enforce.Caller, error)
 	// Heard, if not nil, is told of a notification of the server before the client
-	// is, with the last call of that. It does not wait for anything.
-	Heard func(*enforce.Call, *wire.Message)
+	// is, with the last call of that, and says whether the client is. It does not wait
+	// for anything.
+	Heard func(*enforce.Call, *wire.Message) bool
 	In    io.Reader // from the client, a message a line
 	Out   io.Writer // to the client
 	// MaxBody bounds a message of the client, MaxReply one of the server, in bytes.
@@ -165,15 +167,30 @@ func (p *Pipe) client(ctx context.Context) {
 			_ = p.toClient.write(wire.Refuse(fault.ID, fault.Code, fault.Reason, enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 			continue
 		}
+		if c.Caller, err = p.cfg.Identify(ctx); err != nil {
+			p.unidentified(ctx, c, err)
+			continue
+		}
 		if !c.Message.IsRequest() {
 			p.judge(ctx, c) // in the order in which they came
-		} else if !p.begin(ctx, c) {
+			continue
+		}
+		p.last.Store(c)
+		if !p.begin(ctx, c) {
 			return
 		}
 	}
 	grace := time.AfterFunc(patience, cancel)
 	defer grace.Stop()
 	p.calls.Wait()
+}
+
+// unidentified refuses a message of whom nobody knows.
+func (p *Pipe) unidentified(ctx context.Context, c *enforce.Call, err error) {
+	p.cfg.Log.WarnContext(ctx, "the caller is not known", "server", p.cfg.Server, "error", err)
+	if c.Message.IsRequest() {
+		_ = p.toClient.write(wire.Refuse(c.Message.ID, enforce.DefaultDenial.Code, "who calls is not known", enforce.Data{Reason: enforce.ReasonCaller}))
+	}
 }
 
 // begin decides on a request, beside others, unless the end has come.
@@ -201,7 +218,7 @@ func (p *Pipe) read(line []byte, err error) (*enforce.Call, *wire.Fault) {
 		return nil, unreadable(err).fault
 	}
 	c := &enforce.Call{
-		Server: p.cfg.Server, Caller: p.cfg.Caller, Message: m, Params: params, RequestID: uuid.NewString(),
+		Server: p.cfg.Server, Message: m, Params: params, RequestID: uuid.NewString(),
 		TraceParent: enforce.TraceParent(params.Meta.TraceParent),
 		Stateless:   params.Meta.ProtocolVersion != "", Capabilities: params.Meta.Capabilities, Reach: p.Execute,
 	}
@@ -211,9 +228,6 @@ func (p *Pipe) read(line []byte, err error) (*enforce.Call, *wire.Fault) {
 		}
 		c.Capabilities = p.capabilities.Load()
 		c.Client = p
-	}
-	if m.IsRequest() {
-		p.last.Store(c)
 	}
 	return c, nil
 }
@@ -284,8 +298,8 @@ func (p *Pipe) said(ctx context.Context, line []byte) error {
 	}
 	switch {
 	case !m.IsResponse() && !m.IsRequest():
-		if last := p.last.Load(); last != nil && p.cfg.Heard != nil {
-			p.cfg.Heard(last, m)
+		if last := p.last.Load(); last != nil && p.cfg.Heard != nil && !p.cfg.Heard(last, m) {
+			return nil
 		}
 		return p.toClient.write(m)
 	case m.IsRequest() && (p.capabilities.Load() == nil || isOurs(m.ID)):

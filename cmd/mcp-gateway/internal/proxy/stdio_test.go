@@ -2,10 +2,13 @@ package proxy_test
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http/httptest"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -13,6 +16,65 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
+
+// alice is who calls.
+func alice(context.Context) (*enforce.Caller, error) {
+	return &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: "alice"}}, nil
+}
+
+// Who calls is told before each message: from when on it is not known nothing
+// reaches the server, which answers what it has got.
+func TestCallerOnStdio(t *testing.T) {
+	decides := httptest.NewServer(&pdp{})
+	defer decides.Close()
+	log := slog.New(slog.DiscardHandler)
+	fromClient, client := io.Pipe()
+	toClient, gateway := io.Pipe()
+	asked, expired := 0, false
+	pipe := proxy.NewPipe(proxy.PipeConfig{
+		Server: "desk", In: fromClient, Out: gateway, Log: log,
+		Command: exec.Command("sh", "-c", `while read -r call; do echo '{"jsonrpc":"2.0","id":7,"result":{}}'; done; exit 0`),
+		Gate:    enforce.New(enforce.Config{PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL}), Map: plain, Log: log}),
+		Identify: func(ctx context.Context) (*enforce.Caller, error) {
+			if asked++; expired {
+				return nil, errors.New("the token has expired")
+			}
+			return alice(ctx)
+		},
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- pipe.Run(t.Context()) }()
+	answers := bufio.NewReader(toClient)
+	call := func() string {
+		t.Helper()
+		if _, err := io.WriteString(client, legacy+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		line, err := answers.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line
+	}
+	for range 2 {
+		if got := call(); !strings.Contains(got, `"result":{}`) {
+			t.Fatal(got)
+		}
+	}
+	expired = true
+	for range 2 {
+		if got := call(); !strings.Contains(got, `"id":7,"error":{"code":-32001`) || !strings.Contains(got, enforce.ReasonCaller) {
+			t.Errorf("the client gets %s", got)
+		}
+	}
+	if asked != 4 {
+		t.Errorf("who calls is asked %d times", asked)
+	}
+	client.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
 
 // What a server says of its own accord is heard before its client hears it, with
 // the client's last call, by which the server can be asked.
@@ -25,13 +87,14 @@ func TestHeardOnStdio(t *testing.T) {
 	fromClient, client := io.Pipe()
 	toClient, gateway := io.Pipe()
 	pipe := proxy.NewPipe(proxy.PipeConfig{
-		Server: "desk", In: fromClient, Out: gateway, Log: log, Caller: &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: "alice"}},
-		Command: exec.Command("sh", "-c", `read -r call; echo '`+says+`'; read -r end; exit 0`),
+		Server: "desk", In: fromClient, Out: gateway, Log: log, Identify: alice,
+		Command: exec.Command("sh", "-c", `read -r call; echo '{"jsonrpc":"2.0","method":"notifications/tasks"}'; echo '`+says+`'; read -r end; exit 0`),
 		Gate:    enforce.New(enforce.Config{PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL}), Map: plain, Log: log}),
-		Heard: func(c *enforce.Call, m *wire.Message) {
+		Heard: func(c *enforce.Call, m *wire.Message) bool {
 			if m.Method == wire.MethodToolsChanged {
 				heard <- c
 			}
+			return m.Method != "notifications/tasks"
 		},
 	})
 	ended := make(chan error, 1)

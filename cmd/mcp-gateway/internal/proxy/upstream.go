@@ -216,8 +216,7 @@ func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
 		if m.IsRequest() && c.Stateless {
 			return nil, errUnasked
 		}
-		h.hear(c, m)
-		return m, nil
+		return h.hear(c, m), nil
 	})
 	if settled {
 		return
@@ -263,11 +262,13 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 	}
 }
 
-// hear tells of a notification that came on the stream of a call.
-func (h *Handler) hear(c *call, m *wire.Message) {
-	if h.cfg.Heard != nil && !m.IsRequest() {
-		h.cfg.Heard(c.Call, m)
+// hear returns what the client of a call gets of a message that the server sent
+// of its own accord on the call's stream, or nil.
+func (h *Handler) hear(c *call, m *wire.Message) *wire.Message {
+	if h.cfg.Heard != nil && !m.IsRequest() && !h.cfg.Heard(c.Call, m) {
+		return nil
 	}
+	return m
 }
 
 // listen passes on the stream of a session, or ends the session.
@@ -297,8 +298,7 @@ func (h *Handler) listen(c *call) {
 	c.reply.start()
 	err = h.events(c, response.Body, func(m *wire.Message) (*wire.Message, error) {
 		if !m.IsResponse() {
-			h.hear(c, m)
-			return m, nil
+			return h.hear(c, m), nil
 		}
 		if c.session != nil {
 			if settle := h.broken.take(c.session.ID, m.ID); settle != nil {
