@@ -340,6 +340,8 @@ func TestEnvironment(t *testing.T) {
 		return func(name string) string { return map[string]string{identity.TokenVariable: token}[name] }
 	}
 	token := jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(), nil)
+	over := claims()
+	over["exp"] = now.Add(-time.Hour).Unix()
 	for _, test := range []struct {
 		name, token string
 		process     *identity.Process
@@ -349,6 +351,7 @@ func TestEnvironment(t *testing.T) {
 		{"a token", token, nil, "identity::alice", nil},
 		{"a token goes before", token, &identity.Process{ID: "carol"}, "identity::alice", nil},
 		{"a bad token", "x.y.z", &identity.Process{ID: "carol"}, "", identity.ErrInvalid},
+		{"a token that has expired", jwkstest.Sign(t, jose.RS256, p.Key, "k1", over, nil), &identity.Process{ID: "carol"}, "", identity.ErrInvalid},
 		{"the person here", "", &identity.Process{Type: "user", ID: "carol", Tenant: "acme"}, "user::carol", nil},
 		{"nobody", "", nil, "", identity.ErrNone},
 	} {
