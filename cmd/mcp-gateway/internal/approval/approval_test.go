@@ -135,6 +135,27 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// What people are shown of a call has nothing in it that is not seen as it is:
+// the names of tools are the server's.
+func TestShownNames(t *testing.T) {
+	const name = "\u202eetirw\u202c\n**done**"
+	for _, caps := range []string{forms, pages} {
+		h := build(t, func(c *approval.Config) { c.Page = "https://console.example.com/requests/{task}" })
+		s := h.send(sent{tool: name, caps: caps})
+		shown := s.Result.Inputs["gw.approval"].Params.Message
+		if strings.ContainsAny(shown, "\u202e\u202c\n") || !strings.Contains(shown, `\u{202E}etirw\u{202C}`) {
+			t.Errorf("%q", shown)
+		}
+	}
+	h := build(t, nil)
+	client := &talk{action: "decline", until: make(chan struct{})}
+	close(client.until)
+	h.send(sent{tool: name, caps: forms, client: client})
+	if len(client.messages) != 1 || strings.ContainsAny(client.messages[0], "\u202e\u202c\n") {
+		t.Errorf("%q", client.messages)
+	}
+}
+
 // What a client sends back is good for the call and the caller that it was given
 // for, and no more (MCP 2026-07-28, "Multi Round-Trip Requests").
 func TestTickets(t *testing.T) {
@@ -192,10 +213,11 @@ func TestServersOwnRounds(t *testing.T) {
 // A talk is a client of the older era that answers what it is asked so, after a
 // while.
 type talk struct {
-	mu     sync.Mutex
-	asked  []string
-	action string
-	until  chan struct{} // when it answers
+	mu       sync.Mutex
+	asked    []string
+	messages []string // what it was to show
+	action   string
+	until    chan struct{} // when it answers
 }
 
 func (k *talk) Notify(context.Context, *wire.Message) error { return nil }
@@ -203,6 +225,7 @@ func (k *talk) Notify(context.Context, *wire.Message) error { return nil }
 func (k *talk) Ask(ctx context.Context, method string, params any) (*wire.Message, error) {
 	k.mu.Lock()
 	k.asked = append(k.asked, fmt.Sprint(method, " ", params.(map[string]any)["mode"]))
+	k.messages = append(k.messages, fmt.Sprint(params.(map[string]any)["message"]))
 	k.mu.Unlock()
 	select {
 	case <-k.until:
