@@ -91,6 +91,7 @@ type serverConfig struct {
 	BearerFile    string            `yaml:"bearer_file"`
 	Header        map[string]string `yaml:"header"`
 	coaz.Upstream `yaml:",inline"`
+	Asks          asks `yaml:",inline"`
 }
 
 // A duration is text as Go writes it: 500ms.
@@ -192,6 +193,11 @@ func (c *config) check() error {
 		}
 		if s.Path != "" && (!strings.HasPrefix(s.Path, "/") || strings.ContainsAny(s.Path, "{} ")) {
 			fault("%s: %q is no path", at, s.Path)
+		}
+		for _, page := range s.Asks.Pages {
+			if u, err := url.Parse(page); err != nil || !isURL(page) || page != u.Scheme+"://"+u.Host {
+				fault("%s: pages: %q is no origin, like https://auth.example.com", at, page)
+			}
 		}
 		if paths[s.path()] {
 			fault("%s: the path %s is taken", at, s.path())

@@ -32,6 +32,7 @@ servers:
   - {name: a, path: mcp}
   - {name: a, path: /b}
   - {name: b, path: /b}
+  - {name: c, pages: ["https://auth.example.com/"]}
 `)
 	if err == nil {
 		t.Fatal("it is read")
@@ -39,7 +40,7 @@ servers:
 	for _, want := range []string{
 		"listen: other hosts can reach", "hosts: there are none", "admin_listen:", "tls_cert and tls_key go together", "pdp.url: there is no URL", "pdp: timeout, pause",
 		"denial.http_status: 418", "approval.page:", "approval: hold, wait", "obligations.notification_url:", "identity.local: it has an id", "identity.mtls: tls_client_ca",
-		"catalog: refresh and ttl", `the name "Files"`, `"file:///srv" is no URL`, `"mcp" is no path`, `the name "a" is taken`, "the path /b is taken",
+		"catalog: refresh and ttl", `the name "Files"`, `"file:///srv" is no URL`, `"mcp" is no path`, `the name "a" is taken`, "the path /b is taken", `pages: "https://auth.example.com/"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not reported", want)

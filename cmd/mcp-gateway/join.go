@@ -41,18 +41,22 @@ type gateway struct {
 	approvals *approval.Service
 	owners    *tasks.Owners
 	gate      *enforce.Gate
+	asks      map[string]*asks // by server
 	// execute carries out a call at a server, by its name.
 	execute map[string]func(context.Context, *wire.Message) (*wire.Message, error)
 }
 
 // join opens what is kept in the state directory. The caller closes the gateway.
 func join(cfg *config, log *slog.Logger) (g *gateway, err error) {
-	g = &gateway{cfg: cfg, log: log, execute: make(map[string]func(context.Context, *wire.Message) (*wire.Message, error))}
+	g = &gateway{cfg: cfg, log: log, asks: make(map[string]*asks), execute: make(map[string]func(context.Context, *wire.Message) (*wire.Message, error))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.close())
 		}
 	}()
+	for i, s := range cfg.Servers {
+		g.asks[s.Name] = &cfg.Servers[i].Asks
+	}
 	key, err := readSecret(cfg.PDP.KeyFile)
 	if err != nil {
 		return g, fmt.Errorf("pdp: %w", err)
@@ -121,7 +125,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 			}
 			return verdict, err
 		},
-		Own: g.own, Answered: g.owners.Answered,
+		Own: g.own, Answered: g.answered,
 		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus},
 	})
 	g.tools.gate = g.gate

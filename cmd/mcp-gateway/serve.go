@@ -138,7 +138,7 @@ func (g *gateway) routes(address string) (http.Handler, error) {
 		}
 		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
-			Identify: g.callers.identify, Refuse: g.callers.refuse, Heard: g.heard,
+			Identify: g.callers.identify, Refuse: g.callers.refuse, Heard: g.heard, MayAsk: g.asks[s.Name].may,
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})

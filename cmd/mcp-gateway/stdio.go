@@ -48,7 +48,7 @@ func (c *stdioCmd) Run(ctx context.Context) (err error) {
 	server.Env = slices.DeleteFunc(os.Environ(), isCredential)
 	pipe := proxy.NewPipe(proxy.PipeConfig{
 		Server: c.Server, Command: server, Gate: g.gate, Identify: g.callers.environment, In: os.Stdin, Out: os.Stdout,
-		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, Heard: g.heard, Log: g.log,
+		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, Heard: g.heard, MayAsk: g.asks[c.Server].may, Log: g.log,
 	})
 	g.execute[c.Server] = pipe.Execute
 	sweeps, stop := context.WithCancel(ctx)

@@ -156,14 +156,7 @@ func TestMetricsOfWaiting(t *testing.T) {
 			t.Errorf("there is no %s", want)
 		}
 	}
-	listed, err := policyServiceCommand(t, "approvals", "list", "--admin", "http://"+s.admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	task, _, _ := strings.Cut(listed, " ")
-	if out, err := policyServiceCommand(t, "approvals", "approve", task, "--admin", "http://"+s.admin, "--as", "user:bob"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	s.approve(t)
 	if answer := call(); !strings.Contains(answer, "written: x") {
 		t.Fatal(answer)
 	}

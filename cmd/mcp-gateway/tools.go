@@ -106,8 +106,9 @@ func (t *tools) ask(ctx context.Context, c *enforce.Call) error {
 	return err
 }
 
-// heard is told what servers say of their own accord. A server that says that its tools have
-// changed is asked what they are, once in [soon] however often it says so.
+// heard is told what servers say of their own accord. One that says that its
+// tools have changed is asked what they are, once in [soon] however often it says
+// so.
 func (t *tools) heard(c *enforce.Call, m *wire.Message) {
 	if m.Method != wire.MethodToolsChanged {
 		return

@@ -45,12 +45,7 @@ func TestHeard(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), catalogFile)
 			synctest.Test(t, func(t *testing.T) {
-				pins, err := catalog.Open(catalog.Config{Path: path})
-				if err != nil {
-					t.Fatal(err)
-				}
-				all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, nil, &catalogConfig{Refresh: duration(time.Hour)})
-				defer all.Close()
+				all := listing(t, path)
 				var asked atomic.Int64
 				title := "one"
 				call := &enforce.Call{Server: "desk", Params: &wire.Params{Name: "write"}}
@@ -83,16 +78,24 @@ func TestHeard(t *testing.T) {
 	}
 }
 
+// listing returns tools that are asked again when that is said, and pinned in a
+// file.
+func listing(t *testing.T, path string) *tools {
+	t.Helper()
+	pins, err := catalog.Open(catalog.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, nil, &catalogConfig{Refresh: duration(time.Hour)})
+	t.Cleanup(func() { all.Close() })
+	return all
+}
+
 // A call that comes while a server is asked again waits for what that says.
 func TestHeardBeforeACall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), catalogFile)
 	synctest.Test(t, func(t *testing.T) {
-		pins, err := catalog.Open(catalog.Config{Path: path})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, nil, &catalogConfig{Refresh: duration(time.Hour)})
-		defer all.Close()
+		all := listing(t, path)
 		title := "one"
 		call := &enforce.Call{Server: "desk", Params: &wire.Params{Name: "write"}}
 		call.Reach = func(_ context.Context, m *wire.Message) (*wire.Message, error) {

@@ -35,10 +35,10 @@ type Config struct {
 	// Filter returns of the result of a list, or of server/discover, what its caller
 	// gets to see. Nil shows all.
 	Filter func(ctx context.Context, c *Call, result jsontext.Value) (jsontext.Value, error)
-	// Answered returns what the caller gets of the result of a call that was
+	// Answered returns what the caller gets of the response to a call that was
 	// forwarded, whatever way it came back. After an error it gets nothing of it.
 	// Nil lets all through.
-	Answered func(ctx context.Context, c *Call, result jsontext.Value) (jsontext.Value, error)
+	Answered func(ctx context.Context, c *Call, response *wire.Message) (*wire.Message, error)
 	// Obligations are those that the gateway carries out.
 	Obligations client.Obligations
 	// Suspend has a call wait for a person. Nil refuses it.
@@ -92,7 +92,7 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 	return refusal.verdict(call.Message.ID)
 }
 
-// answered has a verdict settle with what its caller gets of the result.
+// answered has a verdict settle with what its caller gets of the response.
 func (g *Gate) answered(call *Call, v *Verdict) *Verdict {
 	if v.Forward == nil || g.cfg.Answered == nil {
 		return v
@@ -100,15 +100,15 @@ func (g *Gate) answered(call *Call, v *Verdict) *Verdict {
 	settle := v.Settle
 	v.Settle = func(ctx context.Context, response *wire.Message) *wire.Message {
 		m := settle(ctx, response)
-		if m == nil || m.Result == nil {
-			return m
+		if m == nil {
+			return nil
 		}
-		result, err := g.cfg.Answered(ctx, call, m.Result)
+		answer, err := g.cfg.Answered(ctx, call, m)
 		if err != nil {
 			g.cfg.Log.ErrorContext(ctx, "no result", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
 			return wire.Refuse(m.ID, wire.CodeInternal, "what the server answered goes no further", Data{Reason: ReasonUnavailable})
 		}
-		return &wire.Message{ID: m.ID, Result: result}
+		return answer
 	}
 	return v
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -34,7 +35,9 @@ type Config struct {
 	// of the call is, on whose stream it came, and says whether that is. It does not
 	// wait for anything.
 	Heard func(*enforce.Call, *wire.Message) bool
-	Seal  *seal.Key
+	// MayAsk says whether a request of the server reaches a client. Nil lets all.
+	MayAsk func(method string, params jsontext.Value) bool
+	Seal   *seal.Key
 	// Hosts are the values of the Host header that are answered, Origins those of
 	// Origin beside none: a page that a browser shows must not get here by
 	// rebinding a name.

@@ -236,6 +236,47 @@ func TestLyingServer(t *testing.T) {
 	}
 }
 
+// What a server may not ask never reaches the client, and the server is told so.
+func TestMayAsk(t *testing.T) {
+	for _, may := range []bool{true, false} {
+		denied := make(chan string, 1)
+		u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			switch {
+			case strings.Contains(string(body), "initialize"):
+				w.Header().Set("Mcp-Session-Id", "s")
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			case strings.Contains(string(body), `"error"`):
+				denied <- r.Header.Get("Mcp-Session-Id") + " " + string(body)
+				w.WriteHeader(http.StatusAccepted)
+			default:
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"secret":1}}`+"\n\n")
+				_ = http.NewResponseController(w).Flush()
+				if !may {
+					denied <- <-denied
+				}
+				fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":7,"result":{"content":[]}}`+"\n\n")
+			}
+		}))
+		g := newGateway(t, u, func(c *proxy.Config) {
+			c.MayAsk = func(method string, _ jsontext.Value) bool { return may && method == "sampling/createMessage" }
+		})
+		_, header, _ := g.send(t, post{body: begin})
+		_, _, body := g.send(t, post{body: legacy, header: map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id")}})
+		if strings.Contains(body, "sampling") != may || !strings.Contains(body, "content") {
+			t.Errorf("may ask: %v, the client gets %s", may, body)
+		}
+		if may {
+			continue
+		}
+		if got := <-denied; !strings.HasPrefix(got, `s {"jsonrpc":"2.0","id":"q","error":{"code":-32601`) {
+			t.Errorf("the server gets %s", got)
+		}
+	}
+}
+
 // However a server sends a list, nobody gets to see what the filter takes from it.
 func TestNoListUnfiltered(t *testing.T) {
 	const (

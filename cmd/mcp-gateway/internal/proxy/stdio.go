@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -30,8 +31,10 @@ type PipeConfig struct {
 	// is, with the last call of that, and says whether the client is. It does not wait
 	// for anything.
 	Heard func(*enforce.Call, *wire.Message) bool
-	In    io.Reader // from the client, a message a line
-	Out   io.Writer // to the client
+	// MayAsk says whether a request of the server reaches the client. Nil lets all.
+	MayAsk func(method string, params jsontext.Value) bool
+	In     io.Reader // from the client, a message a line
+	Out    io.Writer // to the client
 	// MaxBody bounds a message of the client, MaxReply one of the server, in bytes.
 	// 0 is 4 MiB and 16 MiB.
 	MaxBody, MaxReply int64
@@ -304,6 +307,8 @@ func (p *Pipe) said(ctx context.Context, line []byte) error {
 		return p.toClient.write(m)
 	case m.IsRequest() && (p.capabilities.Load() == nil || isOurs(m.ID)):
 		return errors.Join(errUnasked, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errUnasked.Error(), nil)))
+	case m.IsRequest() && p.cfg.MayAsk != nil && !p.cfg.MayAsk(m.Method, m.Params):
+		return errors.Join(errMayNotAsk, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errMayNotAsk.Error(), nil)))
 	case m.IsRequest():
 		return p.toClient.write(m)
 	case p.asked.answer(conversation, m):

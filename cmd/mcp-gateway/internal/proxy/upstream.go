@@ -16,10 +16,11 @@ import (
 )
 
 var (
-	errForeign  = errors.New("the server sent a response to another request")
-	errResponse = errors.New("the server's answer is no MCP")
-	errBroken   = errors.New("the stream ends before the response")
-	errUnasked  = errors.New("the server sent a request, which this version of the protocol has not")
+	errForeign   = errors.New("the server sent a response to another request")
+	errResponse  = errors.New("the server's answer is no MCP")
+	errBroken    = errors.New("the stream ends before the response")
+	errMayNotAsk = errors.New("the server may not ask that")
+	errUnasked   = errors.New("the server sent a request, which this version of the protocol has not")
 )
 
 // send sends a message to the server, with headers that are made from it.
@@ -265,10 +266,25 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 // hear returns what the client of a call gets of a message that the server sent
 // of its own accord on the call's stream, or nil.
 func (h *Handler) hear(c *call, m *wire.Message) *wire.Message {
-	if h.cfg.Heard != nil && !m.IsRequest() && !h.cfg.Heard(c.Call, m) {
+	switch {
+	case m.IsRequest() && h.cfg.MayAsk != nil && !h.cfg.MayAsk(m.Method, m.Params):
+		go h.deny(c, m)
+		return nil
+	case !m.IsRequest() && h.cfg.Heard != nil && !h.cfg.Heard(c.Call, m):
 		return nil
 	}
 	return m
+}
+
+// deny tells the server that it may not ask the client of a call what it asks.
+func (h *Handler) deny(c *call, m *wire.Message) {
+	h.cfg.Log.WarnContext(c.request.Context(), errMayNotAsk.Error(), "server", h.cfg.Server, "method", m.Method)
+	response, err := h.send(c.request.Context(), c, wire.Refuse(m.ID, wire.CodeMethod, errMayNotAsk.Error(), nil))
+	if err != nil {
+		h.cfg.Log.WarnContext(c.request.Context(), "no answer of the server", "server", h.cfg.Server, "error", err)
+		return
+	}
+	response.Body.Close()
 }
 
 // listen passes on the stream of a session, or ends the session.

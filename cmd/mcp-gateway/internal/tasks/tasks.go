@@ -66,7 +66,7 @@ func names(c *enforce.Call) ([]string, error) {
 
 // Answered returns what the caller gets of the result of a call: what begins a
 // task once it is on disk whose that is, and of a list of tasks those that are
-// the caller's. It is [enforce.Config.Answered].
+// the caller's.
 func (o *Owners) Answered(_ context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
 	switch c.Message.Method {
 	case "tasks/list":

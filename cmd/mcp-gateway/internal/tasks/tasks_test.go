@@ -50,8 +50,9 @@ func newDesk(t *testing.T, cfg tasks.Config) *desk {
 			}}, nil
 		},
 		Own: func(_ context.Context, c *enforce.Call) (*enforce.Verdict, error) { return nil, d.Check(c) },
-		Answered: func(ctx context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
-			return d.Owners.Answered(ctx, c, result)
+		Answered: func(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
+			result, err := d.Owners.Answered(ctx, c, m.Result)
+			return &wire.Message{ID: m.ID, Result: result}, err
 		},
 	})
 	d.open(cfg)

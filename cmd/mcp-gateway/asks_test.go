@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// A server asks its clients what the operator lets it, in whatever way it asks: by
+// a request, by a result that wants another call, by an error.
+func TestAsks(t *testing.T) {
+	const (
+		form   = `{"message":"x","requestedSchema":{}}`
+		page   = `{"mode":"url","message":"x","url":"https://auth.example.com/a?b"}`
+		others = `{"mode":"url","message":"x","url":"https://auth.example.com.evil.example/"}`
+		hidden = `{"message":"x","url":"https://evil.example/"}` // of no mode that it says
+	)
+	for _, test := range []struct {
+		settings, method, params string
+		want                     bool
+	}{
+		{"", "elicitation/create", form, true},
+		{"", "elicitation/create", others, true},
+		{"", "sampling/createMessage", "{}", true},
+		{"requests: []", "elicitation/create", form, false},
+		{"requests: []", "ping", "", false},
+		{"requests: [elicitation/create]", "elicitation/create", form, true},
+		{"requests: [elicitation/create]", "elicitation/create", others, true},
+		{"requests: [elicitation/create]", "sampling/createMessage", "{}", false},
+		{"requests: [elicitation/create]", "Elicitation/create", form, false},
+		{`pages: ["https://auth.example.com"]`, "elicitation/create", form, true},
+		{`pages: ["https://auth.example.com"]`, "elicitation/create", page, true},
+		{`pages: ["https://auth.example.com"]`, "elicitation/create", others, false},
+		{`pages: ["https://auth.example.com"]`, "elicitation/create", hidden, false},
+		{`pages: ["https://auth.example.com"]`, "elicitation/create", strings.Replace(page, "https", "http", 1), false},
+		{`pages: ["https://auth.example.com"]`, "elicitation/create", strings.Replace(page, "auth.example.com", "auth.example.com@evil.example", 1), false},
+		{`pages: ["https://auth.example.com"]`, "elicitation/create", strings.Replace(page, `"https://auth.example.com/a?b"`, "1", 1), false},
+		{`pages: ["https://auth.example.com"]`, "roots/list", "", true},
+		{`pages: []`, "elicitation/create", page, false},
+	} {
+		c, err := configured(t, "pdp: {url: http://127.0.0.1:1}\nservers:\n  - name: crm\n    "+test.settings+"\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		asks := &c.Servers[0].Asks
+		var params jsontext.Value
+		if test.params != "" {
+			params = jsontext.Value(test.params)
+		}
+		if got := asks.may(test.method, params); got != test.want {
+			t.Errorf("%s: %s %s: %v", test.settings, test.method, test.params, got)
+		}
+		if params == nil {
+			continue
+		}
+		for _, m := range []*wire.Message{
+			{Result: fmt.Appendf(nil, `{"resultType":"input_required","inputRequests":{"a":{"method":"x/y"},"b":{"method":%q,"params":%s}}}`, test.method, params)},
+			{Result: fmt.Appendf(nil, `{"inputRequests":{"b":{"method":%q,"params":%s}}}`, test.method, params)},
+			{Error: fmt.Appendf(nil, `{"code":-32042,"message":"x","data":{"elicitations":[%s]}}`, params)},
+		} {
+			want := test.want
+			if m.Error != nil {
+				want = asks.may("elicitation/create", params)
+			} else if asks.Requests != nil && strings.Contains(string(m.Result), "x/y") {
+				want = false
+			}
+			if err := asks.fits(m); (err == nil) != want {
+				t.Errorf("%s: %s%s: %v", test.settings, m.Result, m.Error, err)
+			}
+		}
+	}
+	for _, plain := range []string{`{"content":[]}`, `{}`, `{"tools":[]}`} {
+		if err := (&asks{Requests: []string{}}).fits(&wire.Message{Result: jsontext.Value(plain)}); err != nil {
+			t.Errorf("%s: %v", plain, err)
+		}
+	}
+	for _, odd := range []string{`{"inputRequests":[]}`, `{"inputRequests":{"a":1}}`, `{"inputRequests":{"a":{"method":1}}}`} {
+		if err := (&asks{}).fits(&wire.Message{Result: jsontext.Value(odd)}); err == nil {
+			t.Errorf("%s is passed on", odd)
+		}
+	}
+}
