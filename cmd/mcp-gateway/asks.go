@@ -97,6 +97,12 @@ func (a *asks) fits(m *wire.Message) error {
 	return nil
 }
 
+// tells reports whether a notification asks nothing that the server may not: how a
+// task stands says what it waits for.
+func (a *asks) tells(m *wire.Message) bool {
+	return m.Params == nil || a.fits(&wire.Message{Result: m.Params}) == nil
+}
+
 // answered is that of [enforce.Config.Answered].
 func (g *gateway) answered(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
 	if err := g.asks[c.Server].fits(m); err != nil || m.Result == nil {

@@ -71,6 +71,9 @@ func TestAsks(t *testing.T) {
 			if err := asks.fits(m); (err == nil) != want {
 				t.Errorf("%s: %s%s: %v", test.settings, m.Result, m.Error, err)
 			}
+			if got := asks.tells(&wire.Message{Method: "notifications/tasks", Params: m.Result}); m.Result != nil && got != want {
+				t.Errorf("%s: told %s: %v", test.settings, m.Result, got)
+			}
 		}
 	}
 	for _, plain := range []string{`{"content":[]}`, `{}`, `{"tools":[]}`} {

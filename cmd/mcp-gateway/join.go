@@ -157,7 +157,7 @@ func (g *gateway) own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 // heard is that of [proxy.Config.Heard].
 func (g *gateway) heard(c *enforce.Call, m *wire.Message) bool {
 	g.tools.heard(c, m)
-	return g.owners.Tells(c, m)
+	return g.owners.Tells(c, m) && g.asks[c.Server].tells(m)
 }
 
 // shown is that of [enforce.Config.Filter].

@@ -268,7 +268,7 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 func (h *Handler) hear(c *call, m *wire.Message) *wire.Message {
 	switch {
 	case m.IsRequest() && h.cfg.MayAsk != nil && !h.cfg.MayAsk(m.Method, m.Params):
-		go h.deny(c, m)
+		h.deny(c, m)
 		return nil
 	case !m.IsRequest() && h.cfg.Heard != nil && !h.cfg.Heard(c.Call, m):
 		return nil

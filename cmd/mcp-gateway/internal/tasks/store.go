@@ -46,6 +46,7 @@ type Owners struct {
 	mu       sync.Mutex // held to write
 	ofCaller map[string]int
 	total    int
+	swept    time.Time
 }
 
 // An owner is whose a task is.
@@ -97,6 +98,7 @@ func (o *Owners) Close() error { return o.db.Close() }
 // sweep forgets tasks that are over, and counts the others.
 func (o *Owners) sweep() error {
 	now := o.cfg.Now()
+	o.swept = now
 	return o.db.Update(func(tx *bbolt.Tx) error {
 		owners, err := tx.CreateBucketIfNotExists(bucketOwners)
 		if err != nil {
@@ -168,7 +170,7 @@ func (o *Owners) keep(c *enforce.Call, t task) error {
 	of.Until = o.cfg.Now().Add(until)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.isFull(of) {
+	if o.isFull(of) && o.cfg.Now().Sub(o.swept) >= time.Minute { // it takes a while
 		if err := o.sweep(); err != nil {
 			return err
 		}
