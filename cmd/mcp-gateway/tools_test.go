@@ -120,9 +120,9 @@ func TestHeardBeforeACall(t *testing.T) {
 	})
 }
 
-// A client of either era hears from its server that its tools have changed, and
-// the gateway has asked for them by then or does so at once: what has changed
-// under its name is not called (CZ-65).
+// A client of either era hears from its server that tools, prompts or resources
+// have changed. For tools the gateway has asked by then or does so at once: what
+// has changed under its name is not called (CZ-65).
 func TestListChanged(t *testing.T) {
 	decides := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -138,6 +138,11 @@ func TestListChanged(t *testing.T) {
 				})
 			}
 			add("writes a note")
+			more := func(name string) {
+				desk.AddPrompt(&mcp.Prompt{Name: name}, nil)
+				desk.AddResource(&mcp.Resource{Name: name, URI: "file:///" + name}, nil)
+			}
+			more("1")
 			var mu sync.Mutex
 			lists := 0
 			listed := func() int {
@@ -161,13 +166,20 @@ func TestListChanged(t *testing.T) {
 			write(t, config, fmt.Sprintf("listen: 127.0.0.1:0\nstate: %s\npdp: {url: %q, timeout: 10s}\nidentity: {local: {type: user, id: alice}}\nservers:\n%s\n",
 				filepath.Join(t.TempDir(), "state"), decides.URL, server("desk", upstream.URL)))
 			gateway := serving(t, exec.Command("mcp-gateway", "serve", "--config", config))
-			heard := make(chan struct{}, 1)
-			client := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			heard := map[string]chan bool{"tools": make(chan bool, 10), "prompts": make(chan bool, 10), "resources": make(chan bool, 10)}
+			client := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{
+				ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { heard["tools"] <- true },
+				PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { heard["prompts"] <- true },
+				ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { heard["resources"] <- true },
+			})
+			hears := func(what string) {
+				t.Helper()
 				select {
-				case heard <- struct{}{}:
-				default:
+				case <-heard[what]:
+				case <-time.After(30 * time.Second):
+					t.Fatalf("the client does not hear of its %s", what)
 				}
-			}})
+			}
 			session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: gateway + "/desk/mcp"}, &mcp.ClientSessionOptions{ProtocolVersion: era})
 			if err != nil {
 				t.Fatal(err)
@@ -182,11 +194,7 @@ func TestListChanged(t *testing.T) {
 			}
 			before := listed()
 			add("writes a note, and sends it on")
-			select {
-			case <-heard:
-			case <-time.After(30 * time.Second):
-				t.Fatal("the client does not hear of it")
-			}
+			hears("tools")
 			for range 300 { // the gateway asks of itself
 				if listed() > before {
 					break
@@ -200,6 +208,9 @@ func TestListChanged(t *testing.T) {
 			if err := call(); !errors.As(err, &refused) || !strings.Contains(string(refused.Data), enforce.ReasonQuarantined) {
 				t.Errorf("the tool that has changed: %v", err)
 			}
+			more("2")
+			hears("prompts")
+			hears("resources")
 		})
 	}
 }
