@@ -66,9 +66,10 @@ type approvalConfig struct {
 }
 
 type denialConfig struct {
-	Code       int `yaml:"code"`
-	OlderCode  int `yaml:"older_code"`
-	HTTPStatus int `yaml:"http_status"`
+	Code       int  `yaml:"code"`
+	OlderCode  int  `yaml:"older_code"`
+	HTTPStatus int  `yaml:"http_status"`
+	Conceal    bool `yaml:"conceal"`
 }
 
 type identityConfig struct {

@@ -126,7 +126,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 			return verdict, err
 		},
 		Own: g.own, Answered: g.answered,
-		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus},
+		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal},
 	})
 	g.tools.gate = g.gate
 	waits := approval.Config{

@@ -67,7 +67,7 @@ func (t *tools) tool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error
 	}
 	switch {
 	case errors.Is(err, catalog.ErrUnknown):
-		return nil, refuse(wire.CodeParams, enforce.ReasonUnknownTool)
+		return nil, enforce.NoSuchTool()
 	case errors.Is(err, catalog.ErrQuarantined), errors.Is(err, catalog.ErrProposed):
 		return nil, refuse(enforce.DefaultDenial.Code, enforce.ReasonQuarantined)
 	case err != nil:

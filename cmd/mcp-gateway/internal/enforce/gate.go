@@ -89,6 +89,9 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}}
 	}
 	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.tasks()}, refusal.Data.Reason)
+	if g.cfg.Denial.Conceal {
+		refusal = refusal.concealed(call)
+	}
 	return refusal.verdict(call.Message.ID)
 }
 

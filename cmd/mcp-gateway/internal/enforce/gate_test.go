@@ -187,6 +187,53 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Where it is concealed which tools there are, who may not call one is told what
+// is told of a tool that there is not; why the trail says.
+func TestConceal(t *testing.T) {
+	const unknown = `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"the tool is not known","data":{"reason_code":"unknown_tool"}}}`
+	tool := func(err error) func(context.Context, *enforce.Call) (*enforce.Tool, error) {
+		return func(context.Context, *enforce.Call) (*enforce.Tool, error) { return new(enforce.Tool), err }
+	}
+	refusal := func(code int, reason string) error {
+		return &enforce.Refusal{Code: code, Status: 400, Message: "no", Data: enforce.Data{Reason: reason}}
+	}
+	unmapped := func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrMapping }
+	for _, test := range []struct {
+		name, decision, body string
+		tool                 error
+		mapping              func(*enforce.Call) (*enforce.Question, error)
+		reason               string
+		concealed            bool
+	}{
+		{"a denial", `{"decision":false,"context":{"reason_user":{"en":"not today"}}}`, invoke, nil, single, enforce.ReasonDenied, true},
+		{"quarantine", `{"decision":true}`, invoke, refusal(-32001, enforce.ReasonQuarantined), single, enforce.ReasonQuarantined, true},
+		{"arguments", `{"decision":true}`, invoke, refusal(-32602, enforce.ReasonArguments), single, enforce.ReasonArguments, true},
+		{"headers", `{"decision":true}`, invoke, refusal(-32020, enforce.ReasonInvalidMessage), single, enforce.ReasonInvalidMessage, true},
+		{"a mapping", `{"decision":true}`, invoke, nil, unmapped, enforce.ReasonMapping, true},
+		{"a tool that there is not", `{"decision":true}`, invoke, enforce.NoSuchTool(), single, enforce.ReasonUnknownTool, true},
+		{"no decision", ``, invoke, nil, single, enforce.ReasonPDP, false},
+		{"another method", `{"decision":false}`, strings.Replace(invoke, "tools/call", "prompts/get", 1), nil, single, enforce.ReasonDenied, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, conceal := range []bool{true, false} {
+				kept := new(trail)
+				v := gate(&pdp{status: 200, body: test.decision}, func(c *enforce.Config) {
+					c.Map, c.Tool, c.Trail = test.mapping, tool(test.tool), kept
+					c.Denial = enforce.DefaultDenial
+					c.Denial.Conceal = conceal
+				}).Judge(t.Context(), call(t, test.body))
+				is := v.Answer != nil && string(v.Answer.Encode()) == unknown && v.Status == 200
+				if want := test.concealed && conceal || test.reason == enforce.ReasonUnknownTool; is != want {
+					t.Errorf("concealed %v: %s, status %d", conceal, v.Answer.Encode(), v.Status)
+				}
+				if strings.Join(*kept, ", ") != "refuse "+test.reason {
+					t.Errorf("kept %q", *kept)
+				}
+			}
+		})
+	}
+}
+
 // A trail keeps in a list what it is told.
 type trail []string
 

@@ -38,6 +38,9 @@ type Denial struct {
 	Code      int // of a denial (COAZ MCP binding, draft 1: -32001)
 	OlderCode int // of one about a tool that is declared in the older dialect (-32401)
 	Status    int // HTTP: 200, with which clients see the error, or 403
+	// Conceal: a call of a tool that its caller may not use is answered like one of a
+	// tool that there is not.
+	Conceal bool
 }
 
 // DefaultDenial is what the drafts say, with a status by which clients see it.
@@ -66,6 +69,24 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Data.Reason, r.Message) }
+
+// NoSuchTool refuses a call of a tool that the server has not listed.
+func NoSuchTool() *Refusal {
+	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the tool is not known", Data: Data{Reason: ReasonUnknownTool}}
+}
+
+// concealed returns the refusal that does not tell that there is the tool of a
+// call. What is wrong with the arguments tells it, too.
+func (r *Refusal) concealed(call *Call) *Refusal {
+	if call.Message.Method != wire.MethodToolsCall {
+		return r
+	}
+	switch r.Data.Reason {
+	case ReasonDenied, ReasonQuarantined, ReasonArguments, ReasonMapping, ReasonInvalidMessage:
+		return NoSuchTool()
+	}
+	return r
+}
 
 // NoSuchTask refuses a call about a task that is not its caller's.
 func NoSuchTask() *Refusal {
