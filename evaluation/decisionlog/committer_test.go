@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	berrors "go.etcd.io/bbolt/errors"
 
@@ -207,6 +209,39 @@ func TestFullInOrder(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestCloseWhileFull holds that a log which is full can be closed although an
+// entry comes when nobody tries any more to make room.
+func TestCloseWhileFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		close(goOn)
+		l, err := decisionlog.Open(t.TempDir(), decisionlog.Config{MaxSize: 1 << 16, Committed: func(int, time.Duration) { <-goOn }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			err = l.Append(t.Context(), bulky(10_000))
+		}
+		goOn = make(chan struct{})
+		refused, closed := make(chan error, 2), make(chan error, 1)
+		for range cap(refused) { // the second queues while the first is refused
+			go func() { refused <- l.Append(t.Context(), entry(0)) }()
+			synctest.Wait()
+		}
+		go func() { closed <- l.Close() }()
+		synctest.Wait()
+		close(goOn)
+		for range cap(refused) {
+			if err := <-refused; !errors.Is(err, decisionlog.ErrUnavailable) {
+				t.Errorf("Append: %v, want ErrUnavailable", err)
+			}
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestFullBatched(t *testing.T) {

@@ -18,7 +18,7 @@ type progress struct {
 	hurry chan struct{} // has a token when settling is not to wait for more entries
 
 	mu    sync.Mutex
-	tried chan struct{} // closed with the next try
+	tried chan struct{} // closed with the next try, and once there will be none
 	err   error         // of the last
 }
 
@@ -36,6 +36,13 @@ func (p *progress) report(err error) {
 	p.err = err
 	close(p.tried)
 	p.tried = make(chan struct{})
+}
+
+// end tells that there will be no other try.
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.tried)
 }
 
 // last returns how the last try ended.
@@ -120,7 +127,9 @@ func (c *committer) take(batch []*pending) {
 			err = c.commit(part)
 			c.settling.report(err)
 		}
-		c.left = err != nil && !c.batched
+		if c.left = err != nil && !c.batched; c.left {
+			c.settling.end()
+		}
 		if c.batched {
 			c.config.Committed(len(part), time.Since(start))
 			c.release(part, err)
