@@ -33,8 +33,12 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 		return nil, err
 	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluations, Evaluations: b.results}
-	if err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
+	receipt, err := e.record(ctx, &entry, s.Revision(), start, req)
+	if err != nil {
 		return nil, err
+	}
+	for n, d := range b.decisions {
+		b.decisions[n] = release(receipt, n, d.Context)
 	}
 	return &authzen.EvaluationsResponse{Evaluations: b.decisions}, nil
 }
@@ -55,7 +59,7 @@ func (e *Engine) evaluateSingle(ctx context.Context, req *authzen.EvaluationsReq
 type batch struct {
 	one       func(n int, r *authzen.EvaluationRequest) (*Outcome, error) // decides the request of item n
 	describe  func(error) *authzen.Error
-	decisions []authzen.Decision
+	decisions []authzen.Decision // denials before they are recorded
 	results   []decisionlog.Result
 }
 
@@ -118,6 +122,6 @@ func (b *batch) failed(err error) *Outcome {
 }
 
 func (b *batch) add(o *Outcome) {
-	b.decisions = append(b.decisions, *o.Response())
+	b.decisions = append(b.decisions, authzen.Decision{Context: o.Context})
 	b.results = append(b.results, o.Result)
 }

@@ -135,10 +135,12 @@ func (e *Engine) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (
 		return nil, err
 	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &outcome.Result}
-	if err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
+	receipt, err := e.record(ctx, &entry, s.Revision(), start, req)
+	if err != nil {
 		return nil, err
 	}
-	return outcome.Response(), nil
+	decision := release(receipt, 0, outcome.Context)
+	return &decision, nil
 }
 
 // Authorize answers a request in the tenant, actor, action, resource shape.
@@ -167,7 +169,7 @@ func (e *Engine) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (
 func (e *Engine) denyTenant(ctx context.Context, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
 	result := denied(why)
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
-	if err := e.record(ctx, &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
+	if _, err := e.record(ctx, &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
 		return nil, err
 	}
 	return &authzen.Decision{}, nil
@@ -199,12 +201,12 @@ func (e *Engine) begin(ctx context.Context) (*Snapshot, time.Time, error) {
 }
 
 // record puts a decision on disk. Nothing may be answered unless it succeeds.
-func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision string, start time.Time, req any) error {
+func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision string, start time.Time, req any) (decisionlog.Receipt, error) {
 	text := texts.Get().(*[]byte)
 	defer texts.Put(text)
 	body, err := appendRequest((*text)[:0], req)
 	if err != nil {
-		return fmt.Errorf("encode request: %w", err)
+		return decisionlog.Receipt{}, fmt.Errorf("encode request: %w", err)
 	}
 	if cap(body) <= keptText {
 		*text = body
@@ -216,11 +218,18 @@ func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision 
 	entry.LatencyMicros = e.config.Now().Sub(start).Microseconds()
 	ctx, part := span(ctx, "record")
 	defer part.End()
-	if err := e.log.Append(ctx, entry); err != nil {
-		return fmt.Errorf("record decision: %w", err)
+	receipt, err := e.log.Record(ctx, entry)
+	if err != nil {
+		return decisionlog.Receipt{}, fmt.Errorf("record decision: %w", err)
 	}
 	e.config.Recorded(ctx, entry)
-	return nil
+	return receipt, nil
+}
+
+// release makes a decision what the PEP gets. No other place can say yes, and
+// this one says what the log has.
+func release(r decisionlog.Receipt, item int, c *authzen.DecisionContext) authzen.Decision {
+	return authzen.Decision{Decision: r.Decision(item), Context: c}
 }
 
 // texts are the buffers of requests that have been recorded. A large one is not

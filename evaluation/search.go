@@ -86,7 +86,7 @@ func (e *Engine) search(ctx context.Context, q *question, asked *authzen.PageReq
 		return nil, nil, fmt.Errorf("search: %w", err)
 	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindSearch, Search: &decisionlog.Search{For: q.open, Results: len(part.hits), More: part.more}}
-	if err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
+	if _, err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
 		return nil, nil, err
 	}
 	return e.page(token, asked, part), part.hits, nil

@@ -54,11 +54,6 @@ type Outcome struct {
 	Template string                   // by which a person could lift a denial or has yet to approve; "" for none
 }
 
-// Response returns the decision as the PEP gets it.
-func (o *Outcome) Response() *authzen.Decision {
-	return &authzen.Decision{Decision: o.Decision, Context: o.Context}
-}
-
 // Decide decides. The error is an *[authzen.ValidationError] when the request
 // cannot be read as this snapshot's schema and configuration ask.
 func (s *Snapshot) Decide(req *authzen.EvaluationRequest, env Environment) (*Outcome, error) {

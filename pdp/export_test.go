@@ -66,7 +66,7 @@ func NewUnlogged(store fs.FS) (http.Handler, error) {
 			return nil, err
 		}
 		measured.recorded(ctx, &decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &outcome.Result})
-		return outcome.Response(), nil
+		return &authzen.Decision{Decision: outcome.Decision, Context: outcome.Context}, nil
 	}
 	limits := newLimiter(Limits{})
 	e := newEcho(slog.New(slog.DiscardHandler))
