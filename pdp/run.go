@@ -46,6 +46,7 @@ type Config struct {
 	Insecure       bool   // serve others than this host although callers are not authenticated
 	AdminInsecure  bool   // let others than this host administer without TLS, with Auth
 	MaxBody        int64  // bytes of a request; 0 means 1 MiB
+	MaxEvaluations int    // in a batch; 0 means 1,000
 	MaxResults     int    // of a search in one answer; 0 means 10,000
 	PageKey        string // signs page tokens; "" is a random one
 	Durability     decisionlog.Durability
@@ -152,6 +153,7 @@ func join(c Config, baseURL string, log *decisionlog.Log, measured *telemetry) (
 		ItemError:   describe,
 		Recorded:    measured.recorded,
 		GuardShrink: c.GuardShrink,
+		MaxItems:    c.MaxEvaluations,
 		MaxResults:  c.MaxResults,
 		PageKey:     []byte(c.PageKey),
 		Approvals:   approvals,

@@ -43,6 +43,7 @@ type serveCmd struct {
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
 	Log             logFlags               `embed:"" prefix:"log."`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
+	MaxEvaluations  int                    `help:"Most evaluations in a batch; ${default} without it. A batch with more is answered 400." default:"1000" placeholder:"N"`
 	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" placeholder:"N"`
 	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT" secret:""`
 	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
@@ -99,20 +100,21 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 		Reload:   hangups,
 		Settings: func() (*pdp.Settings, error) { return reread(ctx, command) },
 
-		State:         c.State,
-		Listen:        c.Listen,
-		AdminListen:   c.AdminListen,
-		PublicURL:     c.PublicURL,
-		TLSCert:       c.TLSCert,
-		TLSKey:        c.TLSKey,
-		Auth:          c.Auth.Auth,
-		Insecure:      c.Insecure,
-		AdminInsecure: c.AdminInsecure,
-		MaxBody:       c.MaxBody,
-		MaxResults:    c.MaxResults,
-		PageKey:       c.PageKey,
-		Durability:    c.Durability,
-		DecisionLog:   c.Log.config(),
+		State:          c.State,
+		Listen:         c.Listen,
+		AdminListen:    c.AdminListen,
+		PublicURL:      c.PublicURL,
+		TLSCert:        c.TLSCert,
+		TLSKey:         c.TLSKey,
+		Auth:           c.Auth.Auth,
+		Insecure:       c.Insecure,
+		AdminInsecure:  c.AdminInsecure,
+		MaxBody:        c.MaxBody,
+		MaxEvaluations: c.MaxEvaluations,
+		MaxResults:     c.MaxResults,
+		PageKey:        c.PageKey,
+		Durability:     c.Durability,
+		DecisionLog:    c.Log.config(),
 
 		Callbacks:      c.CallbackAllow,
 		CallbackSecret: secret,
