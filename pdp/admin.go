@@ -28,7 +28,7 @@ const (
 )
 
 // adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *callers, policies, shadow *supply, log *decisionlog.Log) {
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *callers, again *reloader, log *decisionlog.Log) {
 	audit, admin := who.with(ScopeAudit), who.with(ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))
@@ -37,7 +37,7 @@ func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *cal
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
 	e.GET(PathLogProof, serveProof(log), audit)
 	e.POST(PathLogRotateKey, serveRotateKey(log), admin)
-	e.POST(PathReload, serveReload(engine, policies, shadow), admin)
+	e.POST(PathReload, serveReload(engine, again), admin)
 	e.GET(PathRequests, people.list, admin)
 	e.GET(PathRequests+"/:"+paramID, people.show, admin)
 	e.POST(PathRequests+"/:"+paramID+"/decision", people.decide, admin)
@@ -98,26 +98,26 @@ func describeProblem(s evaluation.Status) string {
 	return fmt.Sprintf("%s\n  %s\n", s.Attempt.Format(time.RFC3339), strings.ReplaceAll(s.Problem, "\n", "\n  "))
 }
 
-// A ReloadReport answers a request to read the policy store now.
+// A ReloadReport answers a request to read policies and settings now.
 type ReloadReport struct {
-	Loaded bool              `json:"loaded"`
-	Status evaluation.Status `json:"status"`
-	Faults evaluation.Faults `json:"faults,omitempty"`
-	Shadow evaluation.Status `json:"shadow,omitzero"` // of the shadow policies, which are read, too
+	Loaded   bool              `json:"loaded"` // the policies
+	Status   evaluation.Status `json:"status"`
+	Faults   evaluation.Faults `json:"faults,omitempty"`
+	Shadow   evaluation.Status `json:"shadow,omitzero"` // of the shadow policies, which are read, too
+	Settings SettingsReport    `json:"settings,omitzero"`
 }
 
-// serveReload reads the policy store now and tells how that went.
-func serveReload(engine *evaluation.Engine, policies, shadow *supply) echo.HandlerFunc {
+// serveReload reads policies and settings now and tells how that went.
+func serveReload(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		err := policies.reload(c.Request().Context())
-		_ = shadow.reload(c.Request().Context()) // its status says so
-		report := ReloadReport{Loaded: err == nil, Status: engine.Status(), Shadow: engine.ShadowStatus()}
+		settings, err := again.reload(c.Request().Context())
+		report := ReloadReport{Loaded: err == nil, Status: engine.Status(), Shadow: engine.ShadowStatus(), Settings: settings}
+		if err != nil && !errors.As(err, &report.Faults) {
+			report.Faults = evaluation.Faults{{File: ".", Message: err.Error()}}
+		}
 		code := http.StatusOK
-		if err != nil {
+		if err != nil || settings.Problem != "" {
 			code = http.StatusUnprocessableEntity
-			if !errors.As(err, &report.Faults) {
-				report.Faults = evaluation.Faults{{File: ".", Message: err.Error()}}
-			}
 		}
 		return writeJSON(c, code, report)
 	}

@@ -41,7 +41,7 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 	}
 	m, a := newEcho(program), newEcho(program)
 	mainRoutes(m, engine, approvals, &callers{}, newLimiter(limits), metadata, defaultMaxBody)
-	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, &callers{}, policies, &supply{}, log)
+	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, &callers{}, &reloader{policies: policies, shadow: &supply{}}, log)
 	return m, a, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
 )
 
 // errRestart is a change of a setting that a running service cannot follow.
@@ -16,14 +17,22 @@ type Settings struct {
 	Restart []string // the keys of the others that have changed
 }
 
+// A SettingsReport tells how it went to read the settings again.
+type SettingsReport struct {
+	Problem string   `json:"problem,omitzero"`  // why the last ones go on
+	Restart []string `json:"restart,omitempty"` // keys that have changed and need one
+}
+
 // A reloader reads again, when it is told to, what can change while the service
 // runs. Certificates it need not: see [certificate].
 type reloader struct {
-	policies  []*supply
-	who       *callers
-	listeners *listeners
-	settings  func() (*Settings, error) // nil where there are none
-	log       *slog.Logger
+	policies, shadow *supply
+	who              *callers
+	listeners        *listeners
+	settings         func() (*Settings, error) // nil where there are none
+	log              *slog.Logger
+
+	mu sync.Mutex // serializes renew
 }
 
 // on reloads whenever a signal comes.
@@ -31,21 +40,28 @@ func (r *reloader) on(ctx context.Context, signals <-chan os.Signal) error {
 	for {
 		select {
 		case <-signals:
-			for _, s := range r.policies {
-				_ = s.reload(ctx) // it is in the log
-			}
-			r.renew()
+			_, _ = r.reload(ctx) // it is in the log
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
+// reload reads policies and settings. Its error is that of the policies in
+// force; how it went with those of the shadow their status says.
+func (r *reloader) reload(ctx context.Context) (SettingsReport, error) {
+	err := r.policies.reload(ctx)
+	_ = r.shadow.reload(ctx)
+	return r.renew(), err
+}
+
 // renew follows the settings, or stays with those that there are.
-func (r *reloader) renew() {
+func (r *reloader) renew() (report SettingsReport) {
 	if r.settings == nil {
-		return
+		return report
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now, err := r.settings()
 	if err == nil {
 		err = r.listeners.renew(now.Auth)
@@ -55,10 +71,13 @@ func (r *reloader) renew() {
 	}
 	if err != nil {
 		r.log.Error("settings not read again, callers are known by the last ones", "error", err)
-		return
+		report.Problem = err.Error()
+		return report
 	}
 	r.log.Info("settings read again", "api_keys", len(now.Auth.APIKeys), "issuers", len(now.Auth.JWT), "mtls", now.Auth.MTLS != nil)
 	if len(now.Restart) > 0 {
 		r.log.Warn("settings have changed that need a restart", "keys", now.Restart)
 	}
+	report.Restart = now.Restart
+	return report
 }

@@ -19,10 +19,26 @@ import (
 // Who may ask changes when the settings are read again, and not by settings
 // that are wrong.
 func TestCallersAreReadAgain(t *testing.T) {
+	for way, reload := range map[string]func(*testing.T, *service, chan<- os.Signal){
+		"SIGHUP": func(_ *testing.T, _ *service, signals chan<- os.Signal) {
+			for range 2 { // when the second is taken, the first has been carried out
+				signals <- syscall.SIGHUP
+			}
+		},
+		"POST": func(t *testing.T, s *service, _ chan<- os.Signal) {
+			ask(t, http.DefaultClient, "POST", s.admin+pdp.PathReload, "Bearer k-operator", "")
+		},
+	} {
+		t.Run(way, func(t *testing.T) { testCallersAreReadAgain(t, reload) })
+	}
+}
+
+func testCallersAreReadAgain(t *testing.T, reload func(*testing.T, *service, chan<- os.Signal)) {
 	provider := jwkstest.New(t)
+	operator := pdp.APIKey{ID: "operator", SHA256: digest("k-operator"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAdmin}}}
 	key := func(id string) pdp.APIKey { return pdp.APIKey{ID: id, SHA256: digest("k-" + id)} }
 	issuer := pdp.Issuer{Issuer: "https://idp.example.com", Audience: "pdp", JWKSURL: provider.URL}
-	first := pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{key("old")}, JWT: []pdp.Issuer{issuer}}}
+	first := pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{operator, key("old")}, JWT: []pdp.Issuer{issuer}}}
 	var program output
 	var now *pdp.Settings
 	var fault error
@@ -43,13 +59,11 @@ func TestCallersAreReadAgain(t *testing.T) {
 		{"a key that is none", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "new", SHA256: "k-new"}}}}, nil, 200, 401, "not 64 hexadecimal digits"},
 		{"nobody has to say who asks", pdp.Settings{}, nil, 200, 401, "needs a restart"},
 		{"certificates of callers", pdp.Settings{Auth: pdp.Auth{MTLS: &pdp.MTLS{CA: "ca.pem"}}}, nil, 200, 401, "needs a restart"},
-		{"a second key", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{key("old"), key("new")}}}, nil, 200, 200, "api_keys=2"},
-		{"the first is taken away", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{key("new")}}, Restart: []string{"listen"}}, nil, 401, 200, "keys=[listen]"},
+		{"a second key", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{operator, key("old"), key("new")}}}, nil, 200, 200, "api_keys=3"},
+		{"the first is taken away", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{operator, key("new")}}, Restart: []string{"listen"}}, nil, 401, 200, "keys=[listen]"},
 	} {
 		now, fault = &test.now, test.fault
-		for range 2 { // when the second is taken, the first has been carried out
-			signals <- syscall.SIGHUP
-		}
+		reload(t, s, signals)
 		for id, want := range map[string]int{"old": test.old, "new": test.new} {
 			if got := ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, "Bearer k-"+id, aliceReads).StatusCode; got != want {
 				t.Errorf("%s: %s: %d, want %d", test.name, id, got, want)

@@ -184,8 +184,9 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, limits *li
 	main := newEcho(c.Log)
 	main.Pre(measured.serve)
 	mainRoutes(main, engine, approvals, who, limits, metadata, orDefault(c.MaxBody, defaultMaxBody))
+	again := &reloader{policies: policies, shadow: shadow, who: who, listeners: l, settings: c.Settings, log: c.Log}
 	admin := newEcho(c.Log)
-	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, policies, shadow, log)
+	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, again, log)
 	if c.Telemetry.Page != nil {
 		admin.GET("/metrics", echo.WrapHandler(c.Telemetry.Page))
 	}
@@ -202,7 +203,6 @@ func serve(ctx context.Context, c Config, l *listeners, who *callers, limits *li
 	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return shadow.follow(ctx) })
-	again := &reloader{[]*supply{policies, shadow}, who, l, c.Settings, c.Log}
 	group.Go(func() error { return again.on(ctx, c.Reload) })
 	group.Go(func() error { return approvals.Run(ctx) })
 	group.Go(func() error { return approvals.RunCallbacks(ctx) })

@@ -39,7 +39,7 @@ type cli struct {
 	Validate    validateCmd    `cmd:"" help:"Check a policy store and report every fault at once."`
 	Test        testCmd        `cmd:"" help:"Run the tests beside the policies, with coverage."`
 	Eval        evalCmd        `cmd:"" help:"Decide one request without a server."`
-	Reload      reloadCmd      `cmd:"" help:"Have the running server read its policy store now."`
+	Reload      reloadCmd      `cmd:"" help:"Have the running server read its policy store and its settings now."`
 	Log         logCmd         `cmd:"" help:"Read, export and verify the decision log."`
 	Approvals   approvalsCmd   `cmd:"" help:"Decide what waits for a person."`
 	Config      configCmd      `cmd:"" help:"Show the settings of the server, and where they are set."`

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -30,17 +32,28 @@ func (c *reloadCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("read report: %s: %w", response.Status, err)
 	}
 	if c.JSON {
-		err = printJSON(report)
-	} else if report.Loaded {
-		_, err = fmt.Printf("loaded: %d policies, %d entities\nrevision %s\n%s", report.Status.Policies, report.Status.Entities, report.Status.Revision, shadowLine(report.Shadow))
-	}
-	switch {
-	case err != nil || report.Loaded:
-		return err
-	case c.JSON:
+		if err := printJSON(report); err != nil || response.StatusCode == http.StatusOK {
+			return err
+		}
 		return exitError(exitInvalid)
 	}
-	return report.Faults
+	if report.Loaded {
+		fmt.Printf("loaded: %d policies, %d entities\nrevision %s\n%s", report.Status.Policies, report.Status.Entities, report.Status.Revision, shadowLine(report.Shadow))
+	}
+	if keys := report.Settings.Restart; len(keys) > 0 {
+		fmt.Printf("a restart is needed for %s\n", strings.Join(keys, ", "))
+	}
+	problem := report.Settings.Problem
+	if problem != "" {
+		fmt.Fprintln(os.Stderr, "policy-service: settings not read again:", problem)
+	}
+	switch {
+	case !report.Loaded:
+		return report.Faults
+	case problem != "":
+		return exitError(exitInvalid)
+	}
+	return nil
 }
 
 // shadowLine tells how the shadow policies stand; "" without any.
