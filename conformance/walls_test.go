@@ -54,6 +54,7 @@ var walls = []wall{
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire",
 	}, "it joins its rooms, and is a PEP like any other: what a PDP is made of it does not see"},
+	{"cmd/log-parquet", 5, []string{"evaluation/decisionlog"}, "it reads lines of the log, and nothing else of the service"},
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"cmd/mcp-gateway/internal/wire", 5, []string{"cmd/mcp-gateway/internal/number"}, "what a message is does not depend on who may send it"},
 	{"cmd/mcp-gateway/internal/wire/wiretest", 5, nil, "other parsers are asked without asking ours"},
@@ -88,7 +89,7 @@ var tenancies = []tenancy{
 	{"github.com/fsnotify/fsnotify", []string{"evaluation/policystore"}, "only the policy store watches a directory"},
 	{"github.com/dlclark/regexp2", []string{"cmd/mcp-gateway/internal/catalog"}, "patterns that may take long are matched where a call can be refused for it"},
 	{"github.com/labstack/echo", []string{"pdp"}, "the router is a matter of the server"},
-	{"github.com/parquet-go/parquet-go", []string{"cmd/policy-service"}, "what other programs read is made of the lines, at the edge"},
+	{"github.com/parquet-go/parquet-go", []string{"cmd/log-parquet"}, "a service that answers does not carry what writes tables"},
 	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"net/http", []string{

@@ -68,7 +68,9 @@ func TestWeek(t *testing.T) {
 	}
 	t.Logf("as JSON lines: %s", perEntry(int64(len(text)), *weekEntries))
 	table := filepath.Join(dir, "entries.parquet")
-	timed(t, "log export --format parquet", create(t, table), "log", "export", "--state", state, "--format", "parquet")
+	converter := exec.Command(build(t, dir, "log-parquet"))
+	converter.Stdin = bytes.NewReader(text)
+	timedCommand(t, "log-parquet", create(t, table), converter)
 	t.Logf("as Parquet: %s", perEntry(size(t, table), *weekEntries))
 	bundle, keys := filepath.Join(dir, "week.zip"), filepath.Join(dir, "key.pub")
 	timed(t, "log export --bundle", nil, "log", "export", "--state", state, "--bundle", bundle)
@@ -121,8 +123,12 @@ func timed(t *testing.T, what string, to io.WriteCloser, args ...string) string 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return timedCommand(t, what, to, exec.Command(path, args...))
+}
+
+func timedCommand(t *testing.T, what string, to io.WriteCloser, command *exec.Cmd) string {
+	t.Helper()
 	var out, stderr bytes.Buffer
-	command := exec.Command(path, args...)
 	command.Env = append(os.Environ(), "GOMAXPROCS=1")
 	command.Stdout, command.Stderr = &out, &stderr
 	if to != nil {

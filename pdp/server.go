@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"syscall"
 	"time"
 
 	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/obligations/approval"
@@ -58,7 +58,7 @@ func newEcho(log *slog.Logger) *echo.Echo {
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = answerError(log)
 	e.Pre(echoRequestID)
-	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{DisableStackAll: true, LogErrorFunc: logPanic(log)}))
+	e.Use(survivePanics(log))
 	return e
 }
 
@@ -73,11 +73,19 @@ func echoRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// logPanic makes a panic an error of the service, whatever was thrown.
-func logPanic(log *slog.Logger) middleware.LogErrorFunc {
-	return func(c echo.Context, err error, stack []byte) error {
-		log.Error("panic", "error", err, "stack", string(stack))
-		return fmt.Errorf("panic: %v", err)
+// survivePanics makes a panic an error of the service, whatever was thrown. The
+// router's own would bring the templates of all else that it can do.
+func survivePanics(log *slog.Logger) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) (err error) {
+			defer func() {
+				if thrown := recover(); thrown != nil {
+					log.Error("panic", "error", thrown, "stack", string(debug.Stack()))
+					err = fmt.Errorf("panic: %v", thrown)
+				}
+			}()
+			return next(c)
+		}
 	}
 }
 

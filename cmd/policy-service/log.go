@@ -19,7 +19,7 @@ import (
 )
 
 type logCmd struct {
-	Export     logExportCmd     `cmd:"" help:"Write entries as JSON, CSV, OCSF events, Parquet or a bundle that can be verified."`
+	Export     logExportCmd     `cmd:"" help:"Write entries as JSON, CSV, OCSF events or a bundle that can be verified."`
 	Query      logQueryCmd      `cmd:"" help:"Show entries in a table."`
 	Tail       logTailCmd       `cmd:"" help:"Show entries as they are recorded."`
 	Explain    logExplainCmd    `cmd:"" help:"Tell how a logged decision came about."`

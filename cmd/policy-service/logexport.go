@@ -19,7 +19,7 @@ import (
 type logExportCmd struct {
 	stateFlag
 	filterFlags
-	Format string `help:"Form of the entries: ${enum}." enum:"jsonl,csv,ocsf,parquet" default:"jsonl" placeholder:"FORMAT"`
+	Format string `help:"Form of the entries: ${enum}. The program log-parquet makes a Parquet file of jsonl." enum:"jsonl,csv,ocsf" default:"jsonl" placeholder:"FORMAT"`
 	Bundle string `help:"File to write a bundle to, which others can verify, instead." placeholder:"FILE"`
 	Cursor string `help:"File that keeps how far the export came, for the next to go on from there." placeholder:"FILE"`
 }
@@ -47,7 +47,7 @@ func (c *logExportCmd) Run(ctx context.Context) error {
 // export writes the entries to standard output, and tells on standard error
 // how far it is. It returns the index to go on from.
 func (c *logExportCmd) export(ctx context.Context, log logSource, f decisionlog.Filter) (next int64, err error) {
-	encoder, err := newEncoder(os.Stdout, c.Format)
+	encoder, err := decisionlog.NewEncoder(os.Stdout, c.Format)
 	if err != nil {
 		return 0, err
 	}
@@ -60,19 +60,6 @@ func (c *logExportCmd) export(ctx context.Context, log logSource, f decisionlog.
 	})
 	p.tell()
 	return p.next, errors.Join(err, encoder.Flush())
-}
-
-// An encoder writes entries in some form.
-type encoder interface {
-	Encode(line []byte) error
-	Flush() error // writes what is left, after the last
-}
-
-func newEncoder(w io.Writer, format string) (encoder, error) {
-	if format == formatParquet {
-		return newParquetEncoder(w), nil
-	}
-	return decisionlog.NewEncoder(w, format)
 }
 
 // eachLine calls fn with each line that f selects. The log may be written to

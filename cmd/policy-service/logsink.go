@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
 // newStreamSink returns the sink that a command names.
@@ -31,7 +33,7 @@ func newStreamSink(ctx context.Context, c *logStreamCmd) (streamSink, error) {
 // encodeLines returns lines in some form.
 func encodeLines(lines [][]byte, format string) (*bytes.Buffer, error) {
 	out := new(bytes.Buffer)
-	encoder, err := newEncoder(out, format)
+	encoder, err := decisionlog.NewEncoder(out, format)
 	for _, line := range lines {
 		if err == nil {
 			err = encoder.Encode(line)
