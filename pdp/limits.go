@@ -25,7 +25,7 @@ type Limits struct {
 	Connections int           // to the main listener; 4096. Others wait to be accepted
 	InFlight    int           // requests that are worked on at once; 256
 	Queue       int           // requests that wait for that; 4096
-	Wait        time.Duration // for how long at most; 500 ms, which is less than PEPs wait for an answer
+	Wait        time.Duration // for how long at most; 750 ms, which is less than PEPs wait for an answer
 	TenantRate  float64       // requests of one tenant a second, over one second; 0 is any number
 	Deadline    time.Duration // of a decision; 2 s
 }
@@ -52,7 +52,7 @@ const maxTenants = 10_000
 func newLimiter(l Limits) *limiter {
 	inFlight := orDefault(l.InFlight, 256)
 	return &limiter{
-		turns:    turns{all: inFlight, free: inFlight, room: orDefault(l.Queue, 4096), wait: orDefault(l.Wait, 500*time.Millisecond)},
+		turns:    newTurns(inFlight, orDefault(l.Queue, 4096), orDefault(l.Wait, 750*time.Millisecond)),
 		deadline: &deadline{after: orDefault(l.Deadline, defaultDeadline)},
 		rate:     rate.Limit(l.TenantRate),
 		tenants:  map[string]*rate.Limiter{},

@@ -8,30 +8,36 @@ import (
 	"time"
 )
 
-// standing is how long requests may wait without a break before that is overload
-// and no burst.
-const standing = 100 * time.Millisecond
+// standing is how long the first of a line may wait before that is overload and
+// no burst.
+const standing = 50 * time.Millisecond
 
 // Turns let so many requests be worked on at once. The others wait, each
 // tenant's in a line of its own, and the lines take turns: a tenant that asks
 // more than others waits longer than they do. When there is no room left, a
 // newcomer takes the place of who has waited longest in the longest line.
 //
-// In overload the newest of a line is next: most of those who are answered are
-// answered as soon as ever. In the order of their coming all would be answered
-// too late. The others wait, which costs nothing; to turn them away sooner would
-// cost nearly as much as to answer them, and have them ask again.
+// In overload the newest of a line is next, and as few are worked on at once as
+// are enough: most of those who are answered are answered as soon as ever. In
+// the order of their coming all would be answered too late. Who has waited for
+// long has a turn only where there is nothing else to do. The others wait, which
+// costs nothing; to turn them away sooner would cost nearly as much as to answer
+// them, and have them ask again.
 type turns struct {
 	room int           // for requests that wait
 	wait time.Duration // for how long at most
 
-	all int // that there are
-
 	mu      sync.Mutex
-	free    int // of them
+	pace    pace // of which most is how many turns there are
+	free    int  // of them
 	waiting int
-	since   time.Time // when the first of those who wait came
 	lines   []*line   // that are not empty; the next turn is the first's
+	since   time.Time // when the last overload began
+	until   time.Time // and until when it lasts if nothing is seen of it any more
+}
+
+func newTurns(most, room int, wait time.Duration) turns {
+	return turns{room: room, wait: wait, pace: newPace(most), free: most}
 }
 
 // A line is those of a tenant who wait, the oldest first.
@@ -41,13 +47,16 @@ type line struct {
 }
 
 // A turn tells a request that waits whether it is worked on.
-type turn chan bool
+type turn struct {
+	came time.Time
+	mine chan bool
+}
 
 // take waits for a turn. There is none for a request that had to make room for
 // others, has waited too long, or is gone. Who has one gives it back.
 func (t *turns) take(ctx context.Context, tenant string) bool {
 	t.mu.Lock()
-	if t.free > 0 {
+	if t.free > 0 && (t.waiting == 0 || t.working() < t.pace.now || time.Now().After(t.until)) {
 		t.free--
 		t.mu.Unlock()
 		return true
@@ -57,7 +66,7 @@ func (t *turns) take(ctx context.Context, tenant string) bool {
 
 	patience := time.NewTimer(t.wait)
 	defer patience.Stop()
-	mine := place.Value.(turn)
+	mine := place.Value.(turn).mine
 	select {
 	case has := <-mine:
 		return has
@@ -77,16 +86,13 @@ func (t *turns) take(ctx context.Context, tenant string) bool {
 
 // join puts a request at the end of its tenant's line.
 func (t *turns) join(tenant string) (*line, *list.Element) {
-	if t.waiting == 0 {
-		t.since = time.Now()
-	}
 	i := slices.IndexFunc(t.lines, func(l *line) bool { return l.tenant == tenant })
 	if i < 0 {
 		i = len(t.lines)
 		t.lines = append(t.lines, &line{tenant: tenant})
 	}
 	l := t.lines[i]
-	place := l.PushBack(make(turn, 1))
+	place := l.PushBack(turn{time.Now(), make(chan bool, 1)})
 	t.waiting++
 	if t.waiting > t.room {
 		longest := slices.MaxFunc(t.lines, func(a, b *line) int { return a.Len() - b.Len() })
@@ -95,15 +101,14 @@ func (t *turns) join(tenant string) (*line, *list.Element) {
 	return l, place
 }
 
-// overload reports whether requests have waited for long without a break.
-func (t *turns) overload() bool { return time.Since(t.since) > standing }
-
 // load is how many requests are worked on, and how many wait.
 func (t *turns) load() (working, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.all - t.free, t.waiting
+	return t.working(), t.waiting
 }
+
+func (t *turns) working() int { return t.pace.most - t.free }
 
 // give ends a turn, and with it begins the next.
 func (t *turns) give() {
@@ -113,18 +118,41 @@ func (t *turns) give() {
 		t.free++
 		return
 	}
-	l := t.lines[0]
-	next := l.Front()
-	if t.overload() {
-		next = l.Back()
+	now := time.Now()
+	if !now.After(t.until) {
+		t.pace.note(now, t.since)
 	}
-	t.lines = append(t.lines[1:], l)
-	t.call(l, next, true)
+	for i, l := range t.lines {
+		next := l.Front()
+		if waits(next, now) > standing {
+			t.overload(now)
+			next = l.Back()
+		}
+		if now.After(t.until) || t.pace.begins(t.working()-1, waits(next, now)) {
+			t.lines = append(slices.Delete(t.lines, i, i+1), l)
+			t.call(l, next, true)
+			return
+		}
+	}
+	t.free++ // for who comes
+}
+
+// overload notes that there is one.
+func (t *turns) overload(now time.Time) {
+	if now.After(t.until) {
+		t.since = now
+	}
+	t.until = now.Add(standing)
+}
+
+// waits is how long one of a line has waited.
+func waits(place *list.Element, now time.Time) time.Duration {
+	return now.Sub(place.Value.(turn).came)
 }
 
 // call tells one of a line whether it has a turn.
 func (t *turns) call(l *line, place *list.Element, has bool) {
-	place.Value.(turn) <- has
+	place.Value.(turn).mine <- has
 	t.leave(l, place)
 }
 

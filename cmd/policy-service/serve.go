@@ -50,7 +50,7 @@ type serveCmd struct {
 	ApproverType    string                 `help:"Entity type of the people who decide on requests, where callers are authenticated; ${default} without it." default:"user" placeholder:"TYPE"`
 	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
 	MaxConnections  int                    `help:"Connections to the main listener; ${default} without it. Others wait to be accepted." default:"4096" placeholder:"N"`
-	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to half a second, and are then answered 503." default:"256" placeholder:"N"`
+	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to 750 ms, and are then answered 503." default:"256" placeholder:"N"`
 	Deadline        time.Duration          `help:"How long a decision may take, the log included; ${default} without it. A later one is answered 503." default:"2s" placeholder:"DURATION"`
 	TenantRate      float64                `help:"Requests of one tenant a second; any number without it. More are answered 429." placeholder:"N"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
