@@ -43,6 +43,7 @@ type flow struct {
 
 type decided struct {
 	due  time.Time
+	held time.Duration // until it was sent
 	took time.Duration
 }
 
@@ -90,7 +91,7 @@ func (s *stream) saturate(peps int, duration time.Duration) *flow {
 
 // serve has PEPs ask for what arrives.
 func (s *stream) serve(arrive func(chan<- time.Time, *flow)) *flow {
-	arrivals := make(chan time.Time, 64)
+	arrivals := make(chan time.Time) // what no PEP takes at once is not sent
 	flows := make([]flow, s.peps)
 	var peps sync.WaitGroup
 	for i := range flows {
@@ -143,9 +144,10 @@ func (s *stream) answered(arrivals <-chan time.Time) (f flow) {
 			}
 			reader = bufio.NewReader(conn)
 		}
+		held := time.Since(due)
 		switch status, err := s.ask(conn, reader, due.Add(streamPatience)); {
 		case err == nil && status == http.StatusOK:
-			f.answers = append(f.answers, decided{due, time.Since(due)})
+			f.answers = append(f.answers, decided{due, held, time.Since(due)})
 		case err == nil:
 			f.shed++
 		default:
@@ -203,16 +205,21 @@ func (f *flow) goodput() float64 { return float64(len(f.answers)) / f.took.Secon
 
 // p is a percentile of how long decisions took.
 func (f *flow) p(percent int) time.Duration {
+	return f.percentile(percent, func(d decided) time.Duration { return d.took })
+}
+
+func (f *flow) percentile(percent int, of func(decided) time.Duration) time.Duration {
 	var all []time.Duration
 	for _, a := range f.answers {
-		all = append(all, a.took)
+		all = append(all, of(a))
 	}
 	return percentile(all, percent)
 }
 
 func (f *flow) String() string {
-	return fmt.Sprintf("%d due in %v: %d decided (%.0f/s, p50 %v, p99 %v), %d turned away, %d not sent, %d too late, %d errors",
-		f.due, f.took.Round(time.Millisecond), len(f.answers), f.goodput(), f.p(50), f.p(99), f.shed, f.unsent, f.late, len(f.errs))
+	held := f.percentile(99, func(d decided) time.Duration { return d.held })
+	return fmt.Sprintf("%d due in %v: %d decided (%.0f/s, p50 %v, p99 %v, of which until it was sent %v), %d turned away, %d not sent, %d too late, %d errors",
+		f.due, f.took.Round(time.Millisecond), len(f.answers), f.goodput(), f.p(50), f.p(99), held, f.shed, f.unsent, f.late, len(f.errs))
 }
 
 // clean holds that nothing went wrong but what overload explains.
