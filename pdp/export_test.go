@@ -45,6 +45,12 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 	return m, a, nil
 }
 
+// NewPerTenant returns what limits how often a tenant asks.
+func NewPerTenant(l Limits) echo.MiddlewareFunc { return newLimiter(l).perTenant }
+
+// ErrTenantRate is what it says of the rest.
+var ErrTenantRate = errTenantRate
+
 // NewUnlogged returns what the main listener serves of a single evaluation if
 // nothing is recorded, and all else is as ever: what the log costs.
 func NewUnlogged(store fs.FS) (http.Handler, error) {

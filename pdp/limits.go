@@ -40,7 +40,9 @@ type limiter struct {
 	turns    turns
 	deadline *deadline
 
-	rate    rate.Limit // 0 is none
+	rate       rate.Limit    // 0 is none
+	restrained chan struct{} // one for each request that restrain keeps
+
 	mu      sync.Mutex
 	tenants map[string]*rate.Limiter
 }
@@ -55,7 +57,9 @@ func newLimiter(l Limits) *limiter {
 		turns:    newTurns(inFlight, orDefault(l.Queue, 4096), orDefault(l.Wait, 750*time.Millisecond)),
 		deadline: &deadline{after: orDefault(l.Deadline, defaultDeadline)},
 		rate:     rate.Limit(l.TenantRate),
-		tenants:  map[string]*rate.Limiter{},
+
+		restrained: make(chan struct{}, orDefault(l.Queue, 4096)),
+		tenants:    map[string]*rate.Limiter{},
 	}
 }
 
@@ -97,12 +101,34 @@ func (l *limiter) perTenant(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
 		if err == nil && !l.allow(tenant) {
+			l.restrain(c.Request().Context())
 			err = errTenantRate
 		}
 		if err != nil {
 			return err
 		}
 		return next(c)
+	}
+}
+
+// restraint is how long a tenant that asks too often waits to be told.
+const restraint = 250 * time.Millisecond
+
+// restrain keeps a request for a while. To be turned away takes a third of the
+// time of an answer: who is told at once, and asks again at once, takes that from
+// others.
+func (l *limiter) restrain(ctx context.Context) {
+	select {
+	case l.restrained <- struct{}{}:
+	default:
+		return
+	}
+	defer func() { <-l.restrained }()
+	patience := time.NewTimer(restraint)
+	defer patience.Stop()
+	select {
+	case <-patience.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -290,6 +290,39 @@ func TestConnections(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
+// L2: who asks too often is told so after a while, however soon it asks again, and
+// at once where too many are kept already.
+func TestRestraint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		serve := pdp.NewPerTenant(pdp.Limits{TenantRate: 0.001, Queue: 2})(func(echo.Context) error { return nil })
+		gone, leave := context.WithCancel(t.Context())
+		start := time.Now()
+		var clients sync.WaitGroup
+		for i, want := range []struct {
+			ctx   context.Context
+			err   error
+			after time.Duration
+		}{
+			{t.Context(), nil, 0},
+			{t.Context(), pdp.ErrTenantRate, 250 * time.Millisecond},
+			{gone, pdp.ErrTenantRate, 100 * time.Millisecond},
+			{t.Context(), pdp.ErrTenantRate, 0}, // too many are kept
+		} {
+			clients.Go(func() {
+				r := httptest.NewRequestWithContext(want.ctx, http.MethodPost, "/", nil)
+				err := serve(echo.New().NewContext(r, httptest.NewRecorder()))
+				if took := time.Since(start); !errors.Is(err, want.err) || took != want.after {
+					t.Errorf("request %d: %v after %v, want %v after %v", i, err, took, want.err, want.after)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(100 * time.Millisecond)
+		leave()
+		clients.Wait()
+	})
+}
+
 // A tenant that asks too often is turned away, and no other is.
 func TestTenantRate(t *testing.T) {
 	s := start(t, pdp.Config{Limits: pdp.Limits{TenantRate: 0.001}})
