@@ -47,16 +47,16 @@ func overload(t *testing.T, s *server, duration time.Duration) *overloaded {
 	var o overloaded
 	for left := duration; left > 0; left -= overloadPart {
 		part := min(left, overloadPart)
-		beside := part / 4 // of the other kinds
-		full := newStream(s, "", 0).saturate(64, beside)
+		other := part / 4 // a round of another kind
+		full := newStream(s, "", 0).saturate(64, other)
 		o.full.add(full)
 		half := newStream(s, "", full.goodput()/2)
-		normal := half.run(beside)
+		normal := half.run(other)
 		o.half.add(normal)
 		over := newStream(s, "", overloadFactor*full.goodput())
 		over.peps = overloadPEPs
 		o.over.add(over.run(part))
-		o.recovery = max(o.recovery, settled(half.run(beside), maxSlower*float64(normal.p(99))))
+		o.recovery = max(o.recovery, settled(half.run(other), maxSlower*float64(normal.p(99))))
 	}
 	for _, f := range []*flow{&o.full, &o.half, &o.over} {
 		f.clean(t)
