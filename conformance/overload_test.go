@@ -11,11 +11,11 @@ import (
 var overloadDuration = flag.Duration("overload.duration", time.Second, "how long TestOverload is asked too much")
 
 const (
-	// overloadPart is how long a round of one kind takes. They take turns, so that
-	// what else the machine does meets all alike. At the end of an overload those
-	// who still wait are answered: a round is so long that they are no hundredth of
-	// all.
-	overloadPart = 20 * time.Second
+	// overloadPart is how long a round of overload takes. Rounds of the other kinds
+	// are before and after it, so that what else the machine does meets all alike.
+	// At the end of an overload those who still wait are answered: a round is so
+	// long that they are no hundredth of all.
+	overloadPart = time.Minute
 	// overloadPEPs are more than are worked on at once, and fewer than the service
 	// has connections for.
 	overloadPEPs = 3000
@@ -57,6 +57,7 @@ func overload(t *testing.T, s *server, duration time.Duration) *overloaded {
 		over.peps = overloadPEPs
 		o.over.add(over.run(part))
 		o.recovery = max(o.recovery, settled(half.run(other), maxSlower*float64(normal.p(99))))
+		o.full.add(newStream(s, "", 0).saturate(64, other))
 	}
 	for _, f := range []*flow{&o.full, &o.half, &o.over} {
 		f.clean(t)
@@ -107,7 +108,7 @@ func TestOverload(t *testing.T) {
 	if len(limited.over.answers) == limited.over.due {
 		t.Error("everything was decided: that was no overload")
 	}
-	lifted := overload(t, serve(t, "certification", "--max-in-flight", "1000000"), min(*overloadDuration, overloadPart))
+	lifted := overload(t, serve(t, "certification", "--max-in-flight", "1000000"), min(*overloadDuration, overloadPart/3))
 	if *overloadDuration < enoughOverload {
 		return
 	}

@@ -29,11 +29,11 @@ const (
 )
 
 const (
-	paceFewest = 16
+	paceFewest = 24
 	paceWindow = 100 * time.Millisecond // and as many answers as are worked on at once
 	paceRest   = 3 * time.Second        // after a step that was taken back
 	paceEnough = 0.95                   // of the rate, with half as many
-	paceWorth  = 1.1                    // times the rate, with twice as many
+	paceWorth  = 1.15                   // times the rate, with twice as many
 	paceStale  = 20 * time.Millisecond  // or twice as long as the work takes
 )
 
