@@ -3,6 +3,7 @@ package pdp
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -111,12 +112,13 @@ func (l *limiter) perTenant(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// restraint is how long a tenant that asks too often waits to be told.
+// restraint is how long a tenant that asks too often waits to be told, more or
+// less by half.
 const restraint = 250 * time.Millisecond
 
 // restrain keeps a request for a while. To be turned away takes a third of the
 // time of an answer: who is told at once, and asks again at once, takes that from
-// others.
+// others. Those who came together do not leave together: they would come back so.
 func (l *limiter) restrain(ctx context.Context) {
 	select {
 	case l.restrained <- struct{}{}:
@@ -124,7 +126,7 @@ func (l *limiter) restrain(ctx context.Context) {
 		return
 	}
 	defer func() { <-l.restrained }()
-	patience := time.NewTimer(restraint)
+	patience := time.NewTimer(restraint/2 + rand.N(restraint))
 	defer patience.Stop()
 	select {
 	case <-patience.C:
