@@ -27,7 +27,7 @@ type Limits struct {
 	InFlight    int           // requests that are worked on at once; 256
 	Queue       int           // requests that wait for that; 4096
 	Wait        time.Duration // for how long at most; 750 ms, which is less than PEPs wait for an answer
-	TenantRate  float64       // requests of one tenant a second, over one second; 0 is any number
+	TenantRate  float64       // requests of one tenant a second, and of many an eighth of that at once; 0 is any number
 	Deadline    time.Duration // of a decision; 2 s
 }
 
@@ -146,6 +146,13 @@ func (l *limiter) admit(ctx context.Context, tenant string) error {
 	return nil
 }
 
+// burst is how many requests of one tenant may come at once: a second's worth,
+// and of very many an eighth of that. While a burst lasts others feel no rate.
+func burst(perSecond rate.Limit) int {
+	const many = 256
+	return int(max(1, min(perSecond, many), perSecond/8))
+}
+
 // allow takes one request of a tenant into account.
 func (l *limiter) allow(tenant string) bool {
 	if l.rate == 0 {
@@ -157,7 +164,7 @@ func (l *limiter) allow(tenant string) bool {
 	}
 	bucket := l.tenants[tenant]
 	if bucket == nil {
-		bucket = rate.NewLimiter(l.rate, max(1, int(l.rate)))
+		bucket = rate.NewLimiter(l.rate, burst(l.rate))
 		l.tenants[tenant] = bucket
 	}
 	l.mu.Unlock()

@@ -323,6 +323,28 @@ func TestRestraint(t *testing.T) {
 	})
 }
 
+// L2: what a tenant may ask at once is a second's worth, unless that would take
+// all there is from others.
+func TestBurst(t *testing.T) {
+	for _, test := range []struct {
+		perSecond float64
+		want      int
+	}{{0.001, 1}, {1, 1}, {5.5, 5}, {256, 256}, {300, 256}, {2048, 256}, {16_000, 2000}} {
+		synctest.Test(t, func(t *testing.T) {
+			gone, leave := context.WithCancel(t.Context())
+			leave()
+			r := httptest.NewRequestWithContext(gone, http.MethodPost, "/", nil)
+			got := 0
+			serve := pdp.NewPerTenant(pdp.Limits{TenantRate: test.perSecond})(func(echo.Context) error { got++; return nil })
+			for serve(echo.New().NewContext(r, httptest.NewRecorder())) == nil {
+			}
+			if got != test.want {
+				t.Errorf("%v a second: %d at once, want %d", test.perSecond, got, test.want)
+			}
+		})
+	}
+}
+
 // A tenant that asks too often is turned away, and no other is.
 func TestTenantRate(t *testing.T) {
 	s := start(t, pdp.Config{Limits: pdp.Limits{TenantRate: 0.001}})
