@@ -85,7 +85,7 @@ func beset(t *testing.T, s *server, clients int) (quiet, during *flow, files flo
 	t.Helper()
 	steady := newStream(s, "", slowRate)
 	steady.peps = 64
-	quiet = steady.run(*slowDuration / 3)
+	quiet = steady.run(*slowDuration) // as long, since a disk stalls now and then
 	ctx, cancel := context.WithCancel(t.Context())
 	attack := stall(ctx, steady.address, clients, *slowDuration/3)
 	during = steady.run(*slowDuration)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -48,7 +49,10 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 // NewPerTenant returns what limits how often a tenant asks.
 func NewPerTenant(l Limits) echo.MiddlewareFunc { return newLimiter(l).perTenant }
 
-// ErrTenantRate is what it says of the rest.
+// NewUnread returns a listener whose clients are given no more than they read.
+func NewUnread(l net.Listener) net.Listener { return unread{l} }
+
+// ErrTenantRate is what perTenant says of the rest.
 var ErrTenantRate = errTenantRate
 
 // NewUnlogged returns what the main listener serves of a single evaluation if

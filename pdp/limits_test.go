@@ -288,6 +288,44 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// L3: little is kept for a client that does not read what it asked for.
+func TestUnread(t *testing.T) {
+	const enough = 1 << 20
+	for name, test := range map[string]struct {
+		of   func(net.Listener) net.Listener
+		much bool
+	}{
+		"no more than it reads":              {pdp.NewUnread, false},
+		"what the system takes: the control": {func(l net.Listener) net.Listener { return l }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l = test.of(l)
+			defer l.Close()
+			client, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			conn, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			taken, err := conn.Write(make([]byte, 64<<20))
+			if !errors.Is(err, os.ErrDeadlineExceeded) || (taken > enough) != test.much {
+				t.Errorf("%d bytes are taken: %v", taken, err)
+			}
+		})
+	}
+}
+
 func second[A, B any](_ A, b B) B { return b }
 
 // L2: who asks too often is told so after a while, however soon it asks again, and

@@ -34,13 +34,30 @@ func listen(c Config) (*listeners, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("admin listener: %w", err), main.Close())
 	}
-	l := &listeners{main: netutil.LimitListener(main, orDefault(c.Limits.Connections, defaultConnections)), admin: admin}
+	l := &listeners{main: netutil.LimitListener(unread{main}, orDefault(c.Limits.Connections, defaultConnections)), admin: admin}
 	l.secure(config)
 	if err := l.check(c); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// maxUnread is how many bytes of answers the system takes for a client that does
+// not read them; Linux takes twice as many. By itself it would take megabytes,
+// and who asks for one file a hundred times would have them all made at once.
+const maxUnread = 128 << 10
+
+// unread is a listener whose clients are given no more than they read.
+type unread struct{ net.Listener }
+
+func (l unread) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if tcp, is := conn.(*net.TCPConn); is {
+		// A connection that has ended cannot be told so; whoever reads it sees that.
+		_ = tcp.SetWriteBuffer(maxUnread)
+	}
+	return conn, err
 }
 
 // secure has the main listener speak TLS, if there is a configuration.
