@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"flag"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -76,28 +77,33 @@ func (o *overloaded) goodput() float64 { return o.over.goodput() / o.full.goodpu
 // slower is how many times as long the slowest hundredth took.
 func (o *overloaded) slower() float64 { return float64(o.over.p(99)) / float64(o.half.p(99)) }
 
-// settled is how long it took until no more than a hundredth of the answers of
-// any quarter of a second took longer than normal.
+// settled is how long it took until, for a second, no more than a hundredth of
+// the answers of any quarter of it took longer than normal. What a disk that
+// stalls does later is no part of that.
 func settled(f *flow, normal float64) time.Duration {
-	const window = 250 * time.Millisecond
+	const window, calm = 250 * time.Millisecond, 4
 	if len(f.answers) == 0 {
 		return f.took
 	}
-	start, last := f.answers[0].due, time.Duration(0)
-	slow, all := map[time.Duration]int{}, map[time.Duration]int{}
+	start := slices.MinFunc(f.answers, func(a, b decided) int { return a.due.Compare(b.due) }).due
+	slow, all := make([]int, f.took/window+1), make([]int, f.took/window+1)
 	for _, a := range f.answers {
-		w := a.due.Sub(start) / window
+		w := min(a.due.Sub(start)/window, f.took/window)
 		all[w]++
 		if float64(a.took) > normal {
 			slow[w]++
 		}
 	}
+	after := 0
 	for w := range all {
-		if slow[w]*100 > all[w] && (w+1)*window > last {
-			last = (w + 1) * window
+		if all[w] == 0 || slow[w]*100 > all[w] {
+			after = w + 1
+		}
+		if w+1-after == calm {
+			return time.Duration(after) * window
 		}
 	}
-	return last
+	return f.took
 }
 
 // L2: asked three times as much as it can answer, the service answers as much as
