@@ -27,7 +27,7 @@ type Limits struct {
 	InFlight    int           // requests that are worked on at once; 256
 	Queue       int           // requests that wait for that; 4096
 	Wait        time.Duration // for how long at most; 750 ms, which is less than PEPs wait for an answer
-	TenantRate  float64       // requests of one tenant a second, and of many an eighth of that at once; 0 is any number
+	TenantRate  float64       // requests of one tenant a second; as many at once, but of more than 256 only 256 or an eighth; 0 is any number
 	Deadline    time.Duration // of a decision; 2 s
 }
 
@@ -147,7 +147,8 @@ func (l *limiter) admit(ctx context.Context, tenant string) error {
 }
 
 // burst is how many requests of one tenant may come at once: a second's worth,
-// and of very many an eighth of that. While a burst lasts others feel no rate.
+// but of more than 256 that many, or an eighth if this is more. While a burst
+// lasts others feel no rate.
 func burst(perSecond rate.Limit) int {
 	const many = 256
 	return int(max(1, min(perSecond, many), perSecond/8))
