@@ -70,7 +70,8 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 	return nil
 }
 
-// vote counts a vote on every item that it concerns, or on none.
+// vote counts a vote on every item that it concerns, or on none. A vote that
+// could not be counted is not asked about: the log would have a permit of it.
 func (s *Service) vote(ctx context.Context, r *Request, e event) (*Request, error) {
 	action := actionDeny
 	if e.vote.Approve {
@@ -84,11 +85,16 @@ func (s *Service) vote(ctx context.Context, r *Request, e event) (*Request, erro
 		if i < 0 || i >= len(r.Items) {
 			return nil, authzen.Invalid("/items", "has no element %d", i)
 		}
+	}
+	e.newID = func() string { return "apr_" + s.config.NewID() }
+	if _, err := next(*r, e, s.now()); err != nil {
+		return nil, err
+	}
+	for _, i := range concerned {
 		if err := s.may(ctx, action, e.vote.Approver, r, &r.Items[i]); err != nil {
 			return nil, err
 		}
 	}
-	e.newID = func() string { return "apr_" + s.config.NewID() }
 	return s.apply(ctx, r.ID, e)
 }
 
@@ -170,14 +176,14 @@ func (s *Service) apply(ctx context.Context, id string, e event) (*Request, erro
 		if err != nil {
 			return err
 		}
-		now := s.now()
-		if after, err = next(*before, e, now); err != nil {
+		at := s.moment()
+		if after, err = next(*before, e, at.Truncate(time.Second)); err != nil {
 			return err
 		}
 		if err := tx.put(before, &after); err != nil {
 			return err
 		}
-		return tx.record(transition(&after, e, now))
+		return tx.record(transition(&after, e, at))
 	})
 	if err != nil {
 		return nil, err

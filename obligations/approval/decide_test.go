@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/obligations/approval"
@@ -343,6 +344,73 @@ func TestRecords(t *testing.T) {
 		bodies[0].Task == "" || bodies[0].Task != bodies[2].Task ||
 		bodies[1].Items[0].Approval != approved.ID || bodies[2].Items[0].Approval != approved.ID || bodies[2].UsedBy != "again" {
 		t.Errorf("the records are %+v", bodies)
+	}
+}
+
+// Every record names its task, template, people and what was asked for, with
+// the time as it was. What people decide is of one kind, the first vote of two
+// and a denial, too.
+func TestRecordsSayWho(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 2 }))
+	d.pass(123456789 * time.Nanosecond)
+	id := d.submit(t, push).Task.ID
+	for _, by := range []string{"ann", "ben"} {
+		d.pass(time.Millisecond)
+		if _, err := d.Decide(t.Context(), id, approver(by), approval.Decision{Decision: "approve", Comment: "go, says " + by}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := d.submit(t, push).Task.ID
+	if _, err := d.Decide(t.Context(), refused, approver("cid"), denies); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := d.events(t), "request/submit approval/approve approval/approve request/submit approval/deny"; got != want {
+		t.Fatalf("the log has %s, want %s", got, want)
+	}
+	task, err := d.Status(t.Context(), gateway, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct {
+		Task, Template, Approval, Comment string
+		Approver, Subject                 authzen.Entity
+		Items                             []struct {
+			Resource authzen.Entity
+			Action   authzen.Action
+		}
+	}
+	last := d.records[2]
+	if err := json.Unmarshal(last.Body, &said, json.MatchCaseInsensitiveNames(true)); err != nil {
+		t.Fatal(err)
+	}
+	if said.Task != id || said.Template != "sre" || said.Approval != task.Result.Approval.ID || said.Comment != "go, says ben" || said.Approver.ID != "ben" ||
+		said.Subject.ID != "agent-7" || said.Items[0].Resource.ID != "github.push_code" || said.Items[0].Action.Name != "tool.invoke" {
+		t.Errorf("the last vote is recorded as %s", last.Body)
+	}
+	if want := morning.Add(123456789*time.Nanosecond + 2*time.Millisecond); !last.Time.Equal(want) {
+		t.Errorf("the last vote has the time %s, want %s", last.Time, want)
+	}
+	if got := d.again(t, push, task.Result.Approval); got.Approval == nil || got.Approval.Task != id {
+		t.Errorf("the approval does not name its task: %+v", got.Approval)
+	}
+}
+
+// A vote that cannot be counted is not asked about: the log would have a permit
+// to approve of somebody who did not.
+func TestUncountedVote(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 2 }))
+	asked := 0
+	d.config.May = func(context.Context, string, *authzen.EvaluationRequest) (bool, error) {
+		asked++
+		return true, nil
+	}
+	d.reopen(t)
+	id := d.submit(t, push).Task.ID
+	for range 2 {
+		_, _ = d.Decide(t.Context(), id, approver("ann"), approves)
+	}
+	if asked != 1 {
+		t.Errorf("policies were asked %d times about one vote and its repetition", asked)
 	}
 }
 

@@ -14,15 +14,18 @@ import (
 // Kinds of records.
 const (
 	RecordRequest  = "request"  // something happened to a request
-	RecordApproval = "approval" // an approval was given, used or ended
+	RecordApproval = "approval" // somebody approved or denied, or an approval was used or ended
 )
 
 // A change is the body of a record: what happened, and by what it is joined to
-// the evaluation before and the one after.
+// the evaluation before and the one after. Subject, resource and action are
+// whole in the record of a submission; elsewhere they are named.
 type change struct {
 	Event    string           `json:"event"`
 	Task     string           `json:"task"`
 	Status   string           `json:"status"`
+	Template string           `json:"template,omitzero"` // of every item; absent where they differ
+	Approval string           `json:"approval,omitzero"` // the only one that is concerned
 	Items    []changedItem    `json:"items"`
 	Approver *authzen.Subject `json:"approver,omitempty"`
 	Channel  string           `json:"channel,omitzero"`
@@ -46,21 +49,23 @@ type changedItem struct {
 }
 
 // submitted is the record of a new request.
-func submitted(r *Request, c Caller) Record {
+func submitted(r *Request, c Caller, at time.Time) Record {
 	body := change{Event: "submit", Task: r.ID, Status: string(r.Status()), Subject: &r.Subject, Actors: r.Actors, Access: r.Access, Client: r.Client}
 	for _, i := range r.Items {
 		body.Items = append(body.Items, changedItem{EvaluationID: i.EvaluationID, Template: i.Template, Status: i.Status, Resource: &i.Resource, Action: &i.Action})
 	}
-	return newRecord(RecordRequest, r, body, r.Submitted, c.RequestID)
+	return newRecord(RecordRequest, r, body, at, c.RequestID)
 }
 
-// ofApprovals are the events that make or change an approval.
+// ofApprovals are the events that make or change an approval. A vote is one
+// also where others have to follow, or where it denies: all that people decide
+// is of one kind.
 var ofApprovals = []eventKind{eventVote, eventUse, eventRevoke, eventSupersede}
 
 // transition is the record of an event.
-func transition(r *Request, e event, now time.Time) Record {
+func transition(r *Request, e event, at time.Time) Record {
 	body := change{
-		Event: string(e.kind), Task: r.ID, Status: string(r.Status()),
+		Event: string(e.kind), Task: r.ID, Status: string(r.Status()), Subject: named(r.Subject),
 		Channel: e.vote.Channel, Comment: e.vote.Comment, Reason: e.reason, UsedBy: e.usedBy,
 	}
 	if e.vote.Approver.ID != "" {
@@ -72,27 +77,53 @@ func transition(r *Request, e event, now time.Time) Record {
 			body.Event = "approve"
 		}
 	}
-	kind := RecordRequest
-	for n, i := range r.Items {
-		if e.items != nil && !slices.Contains(e.items, n) {
-			continue
+	for n := range r.Items {
+		if e.items == nil || slices.Contains(e.items, n) {
+			body.Items = append(body.Items, r.Items[n].changed())
 		}
-		changed := changedItem{EvaluationID: i.EvaluationID, Template: i.Template, Status: i.Status}
-		if i.Approval != nil {
-			changed.Approval, changed.Until = i.Approval.ID, i.Approval.Until
-			if slices.Contains(ofApprovals, e.kind) {
-				kind = RecordApproval
-			}
-		}
-		body.Items = append(body.Items, changed)
 	}
-	return newRecord(kind, r, body, now, e.requestID)
+	kind := RecordRequest
+	if slices.Contains(ofApprovals, e.kind) {
+		kind = RecordApproval
+	}
+	return newRecord(kind, r, body, at, e.requestID)
 }
 
-func newRecord(kind string, r *Request, body change, now time.Time, requestID string) Record {
+// changed is an item after an event, without the properties that the record of
+// the submission has.
+func (i *Item) changed() changedItem {
+	c := changedItem{
+		EvaluationID: i.EvaluationID, Template: i.Template, Status: i.Status,
+		Resource: named(i.Resource), Action: &authzen.Action{Name: i.Action.Name},
+	}
+	if i.Approval != nil {
+		c.Approval, c.Until = i.Approval.ID, i.Approval.Until
+	}
+	return c
+}
+
+// named is an entity without its properties.
+func named(e authzen.Entity) *authzen.Entity { return &authzen.Entity{Type: e.Type, ID: e.ID} }
+
+func newRecord(kind string, r *Request, body change, at time.Time, requestID string) Record {
+	body.Template, body.Approval = body.common()
 	text, err := json.Marshal(body)
 	if err != nil { // all of it was read as JSON
 		panic(err)
 	}
-	return Record{ID: uuid.Must(uuid.NewV7()).String(), Kind: kind, Time: now, Tenant: r.Tenant, Caller: r.Caller, RequestID: requestID, Body: text}
+	return Record{ID: uuid.Must(uuid.NewV7()).String(), Kind: kind, Time: at, Tenant: r.Tenant, Caller: r.Caller, RequestID: requestID, Body: text}
+}
+
+// common returns the template of all items, and the approval of the only one.
+func (c *change) common() (template, approval string) {
+	for n, i := range c.Items {
+		if n > 0 && i.Template != c.Items[0].Template {
+			return "", ""
+		}
+		template = i.Template
+	}
+	if len(c.Items) == 1 {
+		approval = c.Items[0].Approval
+	}
+	return template, approval
 }

@@ -195,4 +195,7 @@ func (s *Service) ring() keyRing {
 }
 
 // now is the time, to the second, which is what is told of it.
-func (s *Service) now() time.Time { return s.config.Now().UTC().Truncate(time.Second) }
+func (s *Service) now() time.Time { return s.moment().Truncate(time.Second) }
+
+// moment is the time as records have it.
+func (s *Service) moment() time.Time { return s.config.Now().UTC() }

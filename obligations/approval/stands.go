@@ -102,7 +102,7 @@ func (r *Request) covers(i *Item, of *authzen.EvaluationRequest) bool {
 // verified is what policies learn of the approval of an item.
 func (r *Request) verified(i int, requestID string) *authzen.VerifiedApproval {
 	item := &r.Items[i]
-	v := &authzen.VerifiedApproval{ID: item.Approval.ID, Template: item.Template, Until: item.Approval.Until}
+	v := &authzen.VerifiedApproval{ID: item.Approval.ID, Task: r.ID, Template: item.Template, Until: item.Approval.Until}
 	if left, counted := item.Approval.left(item.Terms.Uses, requestID); counted {
 		v.UsesLeft = left
 	}

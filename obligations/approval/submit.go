@@ -160,5 +160,5 @@ func (s *Service) admit(tx txn, r *Request, proofs []*proof, c Caller) error {
 	if err := tx.put(nil, r); err != nil {
 		return err
 	}
-	return tx.record(submitted(r, c))
+	return tx.record(submitted(r, c, s.moment()))
 }

@@ -65,13 +65,14 @@ func (s *Service) idle(ctx context.Context) (idle bool, err error) {
 }
 
 func (s *Service) sweep(tx txn) error {
-	now := s.now()
+	at := s.moment()
+	now := at.Truncate(time.Second)
 	due, err := tx.overdue(bucketDue, now, sweepBatch)
 	if err != nil {
 		return err
 	}
 	for _, r := range due {
-		if err := s.sweepOne(tx, r, now); err != nil {
+		if err := s.sweepOne(tx, r, at); err != nil {
 			return err
 		}
 	}
@@ -79,10 +80,11 @@ func (s *Service) sweep(tx txn) error {
 }
 
 // sweepOne does what is due to a request.
-func (s *Service) sweepOne(tx txn, r *Request, now time.Time) error {
+func (s *Service) sweepOne(tx txn, r *Request, at time.Time) error {
 	if r.Status() != authzen.TaskPending {
 		return tx.put(r, nil)
 	}
+	now := at.Truncate(time.Second)
 	e := event{kind: eventExpire}
 	if now.Before(r.DecideBy) {
 		e.kind = eventEscalate
@@ -94,5 +96,5 @@ func (s *Service) sweepOne(tx txn, r *Request, now time.Time) error {
 	if err := tx.put(r, &after); err != nil {
 		return err
 	}
-	return tx.record(transition(&after, e, now))
+	return tx.record(transition(&after, e, at))
 }

@@ -96,6 +96,7 @@ type Standing struct {
 // A VerifiedApproval is an approval that stands, as policies see it.
 type VerifiedApproval struct {
 	ID        string    `json:"id"`
+	Task      string    `json:"task,omitzero"` // the Access Request that it came of
 	Template  string    `json:"template"`
 	Approvers []Subject `json:"approvers"`
 	Until     time.Time `json:"until"`
