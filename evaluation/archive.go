@@ -2,9 +2,10 @@ package evaluation
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // An Archive is the text of a policy store: what decisions depend on, by
@@ -38,10 +39,8 @@ func Counts(name string) bool {
 	return path.Ext(file) == ".cedar"
 }
 
-var tenantName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
 // ValidTenant reports whether name can be a tenant's.
-func ValidTenant(name string) bool { return tenantName.MatchString(name) }
+func ValidTenant(name string) bool { return authzen.ValidTenant(name) }
 
 // tenantOf returns the tenant whose file it is, or "" for a file of the root.
 func tenantOf(name string) string {

@@ -80,6 +80,10 @@ func (s *Snapshots) Guardrails() (*Snapshot, error) {
 // Tenants lists the tenants; none when the store answers everybody.
 func (s *Snapshots) Tenants() []string { return slices.Sorted(maps.Keys(s.tenants)) }
 
+// HasTenants reports whether the store has tenants. One without answers
+// everybody, whatever tenant a request names.
+func (s *Snapshots) HasTenants() bool { return s.everyone == nil }
+
 // all lists the snapshots.
 func (s *Snapshots) all() []*Snapshot {
 	if s.everyone != nil {

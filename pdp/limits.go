@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/time/rate"
 
+	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -41,26 +41,19 @@ type limiter struct {
 	turns    turns
 	deadline *deadline
 
-	rate       rate.Limit    // 0 is none
-	restrained chan struct{} // one for each request that restrain keeps
-
-	mu      sync.Mutex
-	tenants map[string]*rate.Limiter
+	known      func(tenant string) bool // nil for every name
+	rates      *rates                   // nil for none
+	restrained chan struct{}            // one for each request that restrain keeps
 }
-
-// maxTenants is how many tenants are told apart. The rest are one, so that
-// names that are made up take up no room.
-const maxTenants = 10_000
 
 func newLimiter(l Limits) *limiter {
 	inFlight := orDefault(l.InFlight, 256)
 	return &limiter{
 		turns:    newTurns(inFlight, orDefault(l.Queue, 4096), orDefault(l.Wait, 750*time.Millisecond)),
 		deadline: &deadline{after: orDefault(l.Deadline, defaultDeadline)},
-		rate:     rate.Limit(l.TenantRate),
 
+		rates:      newRates(rate.Limit(l.TenantRate)),
 		restrained: make(chan struct{}, orDefault(l.Queue, 4096)),
-		tenants:    map[string]*rate.Limiter{},
 	}
 }
 
@@ -88,7 +81,7 @@ func (l *limiter) enter(c echo.Context) error {
 		return err
 	}
 	r := c.Request()
-	if !l.turns.take(r.Context(), orDefault(tenant, callerFrom(r.Context()).id)) {
+	if !l.turns.take(r.Context(), orDefault(l.told(tenant), callerFrom(r.Context()).id)) {
 		return errOverload
 	}
 	return nil
@@ -96,7 +89,7 @@ func (l *limiter) enter(c echo.Context) error {
 
 // perTenant turns a tenant away that asks too often.
 func (l *limiter) perTenant(next echo.HandlerFunc) echo.HandlerFunc {
-	if l.rate == 0 {
+	if l.rates == nil {
 		return next
 	}
 	return func(c echo.Context) error {
@@ -146,28 +139,30 @@ func (l *limiter) admit(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// burst is how many requests of one tenant may come at once: a second's worth,
-// but of more than 256 that many, or an eighth if this is more. While a burst
-// lasts others feel no rate.
-func burst(perSecond rate.Limit) int {
-	const many = 256
-	return int(max(1, min(perSecond, many), perSecond/8))
+// unknown is the name of all tenants together that there are no policies for. No
+// tenant can have it.
+const unknown = "*"
+
+// told is the name by which a tenant is told apart from others. Anybody can make
+// up names: those that there are no policies for are one.
+func (l *limiter) told(tenant string) string {
+	if tenant == "" || l.known == nil || l.known(tenant) {
+		return tenant
+	}
+	return unknown
+}
+
+// decides returns whether an engine has policies for a tenant's requests.
+func decides(engine *evaluation.Engine) func(tenant string) bool {
+	return func(tenant string) bool {
+		store := engine.Snapshots()
+		if store == nil {
+			return false
+		}
+		_, err := store.For(tenant)
+		return err == nil
+	}
 }
 
 // allow takes one request of a tenant into account.
-func (l *limiter) allow(tenant string) bool {
-	if l.rate == 0 {
-		return true
-	}
-	l.mu.Lock()
-	if l.tenants[tenant] == nil && len(l.tenants) >= maxTenants {
-		tenant = ""
-	}
-	bucket := l.tenants[tenant]
-	if bucket == nil {
-		bucket = rate.NewLimiter(l.rate, burst(l.rate))
-		l.tenants[tenant] = bucket
-	}
-	l.mu.Unlock()
-	return bucket.Allow()
-}
+func (l *limiter) allow(tenant string) bool { return l.rates == nil || l.rates.allow(l.told(tenant)) }

@@ -114,6 +114,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	limits := newLimiter(c.Limits)
+	limits.known = decides(engine)
 	if err := measured.observe(engine, log, limits, approvals); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}

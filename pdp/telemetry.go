@@ -45,6 +45,7 @@ type telemetry struct {
 	off       bool // nobody looks
 	traces    bool // somebody looks at spans
 
+	tenants  tenantNames
 	outcomes attributeSets[outcomeKey]
 	routes   attributeSets[routeKey]
 }
@@ -95,6 +96,53 @@ func (s *attributeSets[K]) of(k K) metric.MeasurementOption {
 	return made
 }
 
+// tenantNames are what tenants are called in measurements. Each name is a few
+// series, and anybody can make names up.
+type tenantNames struct {
+	policies func() *evaluation.Snapshots // nil for none
+
+	mu   sync.Mutex
+	seen map[string]bool // where the store has no tenants
+}
+
+// maxNames is how many tenants have series of their own where the store does not
+// say which tenants there are.
+const maxNames = 256
+
+// of returns a tenant's name, or "*" for one that shares its series with others.
+func (n *tenantNames) of(tenant string) string {
+	if tenant == "" || n.policies == nil {
+		return tenant
+	}
+	store := n.policies()
+	switch {
+	case store == nil:
+		return unknown
+	case !store.HasTenants():
+		return n.first(tenant)
+	}
+	if _, err := store.For(tenant); err != nil {
+		return unknown
+	}
+	return tenant
+}
+
+// first returns the name of a tenant that is among the first to be measured.
+func (n *tenantNames) first(tenant string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.seen[tenant]:
+		return tenant
+	case len(n.seen) >= maxNames:
+		return unknown
+	case n.seen == nil:
+		n.seen = map[string]bool{}
+	}
+	n.seen[tenant] = true
+	return tenant
+}
+
 // newTelemetry makes the instruments.
 func newTelemetry(to Telemetry) (*telemetry, error) {
 	off, traces := to.Traces == nil && to.Meters == nil, to.Traces != nil
@@ -137,6 +185,7 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 // observe has what is to do, and the state of the policies and of the log,
 // measured whenever somebody looks.
 func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service) error {
+	t.tenants.policies = engine.Snapshots
 	working, err := t.meter.Int64ObservableGauge("policy_service.in_flight", metric.WithDescription("Requests that are worked on."))
 	if err != nil {
 		return err
@@ -239,16 +288,17 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 	if e.Result != nil {
 		results = []decisionlog.Result{*e.Result}
 	}
+	tenant := t.tenants.of(e.Tenant)
 	for _, r := range results {
-		t.decisions.Add(ctx, 1, t.outcomes.of(outcomeKey{e.Kind, e.Tenant, decisionlog.Word(r.Decision)}))
+		t.decisions.Add(ctx, 1, t.outcomes.of(outcomeKey{e.Kind, tenant, decisionlog.Word(r.Decision)}))
 		for _, fault := range r.Errors {
 			if fault.Policy != "" {
-				t.errors.Add(ctx, 1, metric.WithAttributes(attribute.String("policy", fault.Policy), attribute.String("tenant", e.Tenant)))
+				t.errors.Add(ctx, 1, metric.WithAttributes(attribute.String("policy", fault.Policy), attribute.String("tenant", tenant)))
 			}
 		}
 		if r.Shadow != nil {
 			effect := orDefault(evaluation.ShadowEffect(&r), effectNone)
-			t.shadows.Add(ctx, 1, metric.WithAttributes(attribute.String("effect", string(effect)), attribute.String("tenant", e.Tenant)))
+			t.shadows.Add(ctx, 1, metric.WithAttributes(attribute.String("effect", string(effect)), attribute.String("tenant", tenant)))
 		}
 	}
 }

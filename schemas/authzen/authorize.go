@@ -80,7 +80,7 @@ func (r *AuthorizeRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	err := members(dec, func(name string) error {
 		switch name {
 		case "tenant_id":
-			return text(dec, &r.TenantID, &tenant)
+			return tenantID(dec, &r.TenantID, &tenant)
 		case "actor":
 			return present(dec, &actor, r.Actor.UnmarshalJSONFrom)
 		case "action":
@@ -99,6 +99,18 @@ func (r *AuthorizeRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	return required(dec, member{"tenant_id", tenant}, member{"actor", actor},
 		member{"action", action}, member{"resource", resource})
+}
+
+// tenantID reads the name of a tenant. A name that no tenant can have is refused
+// here, so that nothing further on keeps, counts or logs text of any length.
+func tenantID(dec *jsontext.Decoder, into *string, present *bool) error {
+	if err := text(dec, into, present); err != nil {
+		return err
+	}
+	if *present && !ValidTenant(*into) {
+		return Invalid(string(dec.StackPointer()), "is no name of a tenant: it must match %s", tenantName)
+	}
+	return nil
 }
 
 // UnmarshalJSONFrom reads a request with its required members.
