@@ -38,15 +38,16 @@ var walls = []wall{
 	{"pdp/client", 4, []string{"schemas/authzen"}, "a PEP imports it and must not import a PDP with it"},
 	{"pdp/jwks/jwkstest", 4, nil, "tests of any package may have an issuer of tokens"},
 	{"pdp/jwks", 4, nil, "whoever verifies tokens reads an issuer's keys alike, a gateway without a PDP, too"},
+	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
 	{"pdp", 4, []string{
-		"pdp/jwks", "schemas", "schemas/authzen", "policies", "obligations", "obligations/approval",
+		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "policies", "obligations", "obligations/approval",
 		"evaluation", "evaluation/decisionlog", "evaluation/policystore",
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
 		"schemas", "schemas/authzen", "policies", "obligations", "obligations/approval",
 		"evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/policytest",
-		"pdp", "pdp/client",
+		"pdp", "pdp/callers", "pdp/client",
 	}, "a command may use all there is"},
 	{"cmd/mcp-gateway", 5, []string{
 		"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
@@ -93,10 +94,10 @@ var tenancies = []tenancy{
 	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"net/http", []string{
-		"pdp", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway", "cmd/mcp-gateway/internal/identity",
+		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/proxy", "conformance",
 	}, "below the top two floors nothing knows of HTTP"},
-	{"github.com/coreos/go-oidc", []string{"pdp", "pdp/jwks", "cmd/mcp-gateway/internal/identity"}, "tokens are verified where callers are told"},
+	{"github.com/coreos/go-oidc", []string{"pdp/callers", "pdp/jwks", "cmd/mcp-gateway/internal/identity"}, "tokens are verified where callers are told"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/mcp-gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/mcp-gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 }

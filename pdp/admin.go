@@ -28,7 +28,7 @@ const (
 )
 
 // adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who *callers, again *reloader, log *decisionlog.Log) {
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who guard, again *reloader, log *decisionlog.Log) {
 	audit, admin := who.with(ScopeAudit), who.with(ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, log))

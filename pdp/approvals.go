@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -48,23 +49,23 @@ type desk struct {
 
 // approver returns who decides: the caller, or whom the body names where
 // callers are not authenticated.
-func (d *desk) approver(c echo.Context, named *authzen.Subject) (authzen.Subject, error) {
+func (d *desk) approver(c echo.Context, named *authzen.Subject) (approval.Approver, error) {
 	who := callerFrom(c.Request().Context())
 	switch {
-	case who.id == "" && named == nil:
-		return authzen.Subject{}, authzen.Invalid("/approver", "is required")
-	case who.id == "":
-		return authzen.Subject{Type: named.Type, ID: named.ID}, nil
-	case named != nil && (named.Type != d.approverType || named.ID != who.id):
-		return authzen.Subject{}, errForbidden
+	case who.ID == "" && named == nil:
+		return approval.Approver{}, authzen.Invalid("/approver", "is required")
+	case who.ID == "":
+		return approval.Approver{Subject: authzen.Subject{Type: named.Type, ID: named.ID}}, nil
+	case named != nil && (named.Type != d.approverType || named.ID != who.ID):
+		return approval.Approver{}, callers.ErrForbidden
 	}
-	return authzen.Subject{Type: d.approverType, ID: who.id}, nil
+	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Names: who.Names}, nil
 }
 
 // own reports a request of a tenant that is not the caller's as one that there
 // is none of.
 func own(c echo.Context, r *approval.Request, err error) error {
-	if err == nil && !callerFrom(c.Request().Context()).mayAsk(r.Tenant) {
+	if err == nil && !callerFrom(c.Request().Context()).MayAsk(r.Tenant) {
 		return approval.ErrUnknownTask
 	}
 	return err
@@ -100,7 +101,7 @@ func (d *desk) decide(c echo.Context) error {
 	if err := decodeBody(c, defaultMaxBody, &said); err != nil {
 		return err
 	}
-	return d.change(c, said.Approver, d.approvals.Request, func(ctx context.Context, id string, by authzen.Subject) (*approval.Request, error) {
+	return d.change(c, said.Approver, d.approvals.Request, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
 		return d.approvals.Decide(ctx, id, by, said.Decision)
 	})
 }
@@ -111,7 +112,7 @@ func (d *desk) revoke(c echo.Context) error {
 	if err := decodeBody(c, defaultMaxBody, &said); err != nil {
 		return err
 	}
-	return d.change(c, said.Approver, d.approvals.Approved, func(ctx context.Context, id string, by authzen.Subject) (*approval.Request, error) {
+	return d.change(c, said.Approver, d.approvals.Approved, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
 		return d.approvals.Revoke(ctx, id, by, said.Reason)
 	})
 }
@@ -119,7 +120,7 @@ func (d *desk) revoke(c echo.Context) error {
 // change has an approver change the request that find finds, if the caller may
 // ask about it, and shows what became of it.
 func (d *desk) change(c echo.Context, named *authzen.Subject, find func(context.Context, string) (*approval.Request, error),
-	apply func(context.Context, string, authzen.Subject) (*approval.Request, error)) error {
+	apply func(context.Context, string, approval.Approver) (*approval.Request, error)) error {
 	by, err := d.approver(c, named)
 	if err != nil {
 		return err

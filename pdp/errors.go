@@ -12,6 +12,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -76,8 +77,8 @@ var told = []struct {
 	{evaluation.ErrTooManyItems, http.StatusBadRequest, true},
 	{evaluation.ErrUnknownTenant, http.StatusNotFound, false},
 
-	{errUnauthenticated, http.StatusUnauthorized, false},
-	{errForbidden, http.StatusForbidden, false},
+	{callers.ErrUnauthenticated, http.StatusUnauthorized, false},
+	{callers.ErrForbidden, http.StatusForbidden, false},
 	{jwks.ErrUnavailable, http.StatusServiceUnavailable, false},
 	{errTenantRate, http.StatusTooManyRequests, false},
 	{errOverload, http.StatusServiceUnavailable, false},

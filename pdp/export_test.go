@@ -41,8 +41,8 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, approvals, &callers{}, newLimiter(limits), metadata, defaultMaxBody)
-	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, &callers{}, &reloader{policies: policies, shadow: &supply{}}, log)
+	mainRoutes(m, engine, approvals, guard{}, newLimiter(limits), metadata, defaultMaxBody)
+	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, guard{}, &reloader{policies: policies, shadow: &supply{}}, log)
 	return m, a, nil
 }
 

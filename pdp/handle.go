@@ -36,7 +36,7 @@ func handle[Request, Response any](limits *limiter, maxBody int64, call func(con
 		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
 			ID:        id,
 			Tenant:    tenant,
-			Caller:    callerFrom(c.Request().Context()).id,
+			Caller:    callerFrom(c.Request().Context()).ID,
 			RequestID: requestID(c),
 			TraceID:   traceID(c.Request().Context()),
 		})

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -81,7 +82,7 @@ func (l *limiter) enter(c echo.Context) error {
 		return err
 	}
 	r := c.Request()
-	if !l.turns.take(r.Context(), orDefault(l.told(tenant), callerFrom(r.Context()).id)) {
+	if !l.turns.take(r.Context(), orDefault(l.told(tenant), callerFrom(r.Context()).ID)) {
 		return errOverload
 	}
 	return nil
@@ -131,8 +132,8 @@ func (l *limiter) restrain(ctx context.Context) {
 // or that asks too often.
 func (l *limiter) admit(ctx context.Context, tenant string) error {
 	switch {
-	case !callerFrom(ctx).mayAsk(tenant):
-		return errForbidden
+	case !callerFrom(ctx).MayAsk(tenant):
+		return callers.ErrForbidden
 	case !l.allow(tenant):
 		return errTenantRate
 	}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/policy-service/policy-service/pdp/callers"
 )
 
 type listeners struct {
@@ -79,7 +81,7 @@ func (l *listeners) renew(auth Auth) error {
 	}
 	switch asked := now != nil && now.ClientCAs != nil; {
 	case asked != (auth.MTLS != nil):
-		return fmt.Errorf("%w: whether callers have certificates", errRestart)
+		return fmt.Errorf("%w: whether callers have certificates", callers.ErrRestart)
 	case !asked:
 		return nil
 	}
@@ -97,13 +99,13 @@ func (l *listeners) renew(auth Auth) error {
 // who they are. The admin listener has no TLS, which the configuration has to
 // say is meant.
 func (l *listeners) check(c Config) error {
-	safe := l.tls != nil && c.Auth.known()
+	safe := l.tls != nil && c.Auth.Known()
 	switch {
 	case c.Insecure:
 		return nil
 	case !safe && !isLoopback(l.main.Addr()):
 		return fmt.Errorf("%w: %s (configure auth and a TLS certificate, use a loopback address behind a proxy that authenticates, or say --insecure)", ErrInsecure, l.main.Addr())
-	case !isLoopback(l.admin.Addr()) && !(c.AdminInsecure && c.Auth.known()):
+	case !isLoopback(l.admin.Addr()) && !(c.AdminInsecure && c.Auth.Known()):
 		return fmt.Errorf("%w: %s (use a loopback address for administration, or configure auth and say --admin-insecure)", ErrInsecure, l.admin.Addr())
 	}
 	return nil

@@ -2,14 +2,10 @@ package pdp
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"sync"
 )
-
-// errRestart is a change of a setting that a running service cannot follow.
-var errRestart = errors.New("this needs a restart")
 
 // Settings are those that a running service can follow, as they are now.
 type Settings struct {
@@ -27,7 +23,7 @@ type SettingsReport struct {
 // runs. Certificates it need not: see [certificate].
 type reloader struct {
 	policies, shadow *supply
-	who              *callers
+	who              guard
 	listeners        *listeners
 	settings         func() (*Settings, error) // nil where there are none
 	log              *slog.Logger
@@ -67,7 +63,7 @@ func (r *reloader) renew() (report SettingsReport) {
 		err = r.listeners.renew(now.Auth)
 	}
 	if err == nil {
-		err = r.who.renew(now.Auth)
+		err = r.who.verifier.Renew(now.Auth)
 	}
 	if err != nil {
 		r.log.Error("settings not read again, callers are known by the last ones", "error", err)

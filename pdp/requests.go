@@ -33,7 +33,7 @@ const (
 
 // callerOf is who asks, as the Access Request Service knows it.
 func callerOf(c echo.Context, tenant string) approval.Caller {
-	return approval.Caller{Tenant: tenant, ID: callerFrom(c.Request().Context()).id, RequestID: requestID(c)}
+	return approval.Caller{Tenant: tenant, ID: callerFrom(c.Request().Context()).ID, RequestID: requestID(c)}
 }
 
 // serveSubmit takes an Access Request.

@@ -20,6 +20,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -82,7 +83,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
-	who, err := newCallers(c.Auth, measured.outgoing("read keys", http.DefaultTransport))
+	verifier, err := callers.New(c.Auth, measured.outgoing("read keys", http.DefaultTransport))
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := measured.observe(engine, log, limits, approvals); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
-	return serve(ctx, c, listeners, who, limits, measured, engine, approvals, policies, shadow, log)
+	return serve(ctx, c, listeners, guard{verifier}, limits, measured, engine, approvals, policies, shadow, log)
 }
 
 // join makes the engine and the Access Request Service, who ask each other:
@@ -173,7 +174,7 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, who *callers, limits *limiter, measured *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies, shadow *supply, log *decisionlog.Log) error {
+func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limiter, measured *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies, shadow *supply, log *decisionlog.Log) error {
 	sinks, err := c.DecisionLog.sinks(&http.Client{Transport: measured.outgoing("send checkpoint", http.DefaultTransport)})
 	if err != nil {
 		return err

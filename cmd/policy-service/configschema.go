@@ -13,6 +13,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/pdp/callers"
 )
 
 type configSchemaCmd struct{}
@@ -88,9 +89,7 @@ func schemaOf(t reflect.Type) *schema {
 	case reflect.TypeFor[decisionlog.Period]():
 		return &schema{Type: "string", Pattern: ".+/.*"}
 	case reflect.TypeFor[pdp.Scope]():
-		return &schema{Type: "string", Enum: []string{
-			string(pdp.ScopeEvaluate), string(pdp.ScopeSearch), string(pdp.ScopeRequest), string(pdp.ScopeAdmin), string(pdp.ScopeAudit),
-		}}
+		return &schema{Type: "string", Enum: scopes()}
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -109,6 +108,14 @@ func schemaOf(t reflect.Type) *schema {
 		return s
 	}
 	return &schema{Type: "string"}
+}
+
+// scopes are those that a credential can have.
+func scopes() (names []string) {
+	for _, s := range callers.Scopes() {
+		names = append(names, string(s))
+	}
+	return names
 }
 
 // add adds the members of a struct, and of those that are inline in it.

@@ -35,9 +35,16 @@ const (
 	channelPolicy = "policy" // at submission, by the template's auto approver
 )
 
+// An Approver is who decides: the entity that policies are asked about, and the
+// verified names of the person beside it.
+type Approver struct {
+	authzen.Subject
+	Names []string
+}
+
 // Decide carries out what an approver says of a pending request, if policies
 // let this approver.
-func (s *Service) Decide(ctx context.Context, id string, by authzen.Subject, d Decision) (*Request, error) {
+func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision) (*Request, error) {
 	if d.Decision != "approve" && d.Decision != "deny" {
 		return nil, authzen.Invalid("/decision", "must be approve or deny")
 	}
@@ -145,12 +152,12 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 }
 
 // Revoke ends an approval at once.
-func (s *Service) Revoke(ctx context.Context, approvalID string, by authzen.Subject, reason string) (*Request, error) {
+func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, reason string) (*Request, error) {
 	r, i, err := s.approved(ctx, approvalID)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.may(ctx, actionRevoke, by, r, &r.Items[i]); err != nil {
+	if err := s.may(ctx, actionRevoke, by.Subject, r, &r.Items[i]); err != nil {
 		return nil, err
 	}
 	vote := Vote{Approver: authzen.Subject{Type: by.Type, ID: by.ID}, Channel: channelAdmin}

@@ -34,7 +34,7 @@ func TestWhoDecides(t *testing.T) {
 		for _, decision := range []string{"approve", "deny"} {
 			d := open(t, plain)
 			id := d.submit(t, text).Task.ID
-			_, err := d.Decide(t.Context(), id, authzen.Subject{Type: test.kind, ID: test.id}, approval.Decision{Decision: decision})
+			_, err := d.Decide(t.Context(), id, entity(test.kind, test.id), approval.Decision{Decision: decision})
 			if !errors.Is(err, test.want) {
 				t.Errorf("%s by %s %s: %v", decision, test.kind, test.id, err)
 			}
@@ -79,7 +79,7 @@ func TestQuorum(t *testing.T) {
 	} {
 		by := approver(step.by)
 		if step.by == "also ann" { // under an alias of her type
-			by = authzen.Subject{Type: "approver_alias", ID: "ann"}
+			by = entity("approver_alias", "ann")
 		}
 		if _, err := d.Decide(t.Context(), id, by, approves); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v", i, err)

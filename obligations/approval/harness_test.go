@@ -170,7 +170,12 @@ func (d *desk) submit(t testing.TB, text string) *authzen.TaskResponse {
 }
 
 // approver is somebody whom policies let decide.
-func approver(id string) authzen.Subject { return authzen.Subject{Type: "approver", ID: id} }
+func approver(id string) approval.Approver { return entity("approver", id) }
+
+// entity is a person by one name alone.
+func entity(kind, id string) approval.Approver {
+	return approval.Approver{Subject: authzen.Subject{Type: kind, ID: id}}
+}
 
 var approves, denies = approval.Decision{Decision: "approve"}, approval.Decision{Decision: "deny"}
 

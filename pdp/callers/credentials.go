@@ -1,4 +1,4 @@
-package pdp
+package callers
 
 import (
 	"crypto/sha256"
@@ -20,7 +20,7 @@ type APIKey struct {
 // apiKeys are callers by the digest of their key. To find a digest in a map
 // tells nobody anything about another: who knows a digest does not know its
 // key.
-type apiKeys map[[sha256.Size]byte]caller
+type apiKeys map[[sha256.Size]byte]Caller
 
 func newAPIKeys(keys []APIKey) (apiKeys, error) {
 	out := apiKeys{}
@@ -34,22 +34,22 @@ func newAPIKeys(keys []APIKey) (apiKeys, error) {
 		}
 		digest := [sha256.Size]byte(raw)
 		if other, taken := out[digest]; taken {
-			return nil, fmt.Errorf("%s has the key of %s", key.ID, other.id)
+			return nil, fmt.Errorf("%s has the key of %s", key.ID, other.ID)
 		}
 		if err := key.validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", key.ID, err)
 		}
-		out[digest] = caller{key.ID, key.Grant}
+		out[digest] = Caller{key.ID, []string{key.ID}, key.Grant}
 	}
 	return out, nil
 }
 
-// authenticate knows a key by its digest. A bearer token that is no key may be
+// check knows a key by its digest. A bearer token that is no key may be
 // of another kind.
-func (k apiKeys) authenticate(r *http.Request) (caller, bool, error) {
+func (k apiKeys) check(r *http.Request) (Caller, bool, error) {
 	token := bearer(r)
 	if token == "" {
-		return caller{}, false, nil
+		return Caller{}, false, nil
 	}
 	who, ok := k[sha256.Sum256([]byte(token))]
 	return who, ok, nil
@@ -80,22 +80,22 @@ func (m *MTLS) validate() error {
 	return errors.Join(errs...)
 }
 
-func (m *MTLS) authenticate(r *http.Request) (caller, bool, error) {
+func (m *MTLS) check(r *http.Request) (Caller, bool, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return caller{}, false, nil
+		return Caller{}, false, nil
 	}
 	names := namesOf(r.TLS.PeerCertificates[0])
 	for _, name := range names {
 		for _, c := range m.Callers {
 			if c.Name == name {
-				return caller{name, c.Grant}, true, nil
+				return Caller{name, names, c.Grant}, true, nil
 			}
 		}
 	}
 	if len(m.Callers) > 0 || len(names) == 0 {
-		return caller{}, false, fmt.Errorf("%w: no caller has the certificate of %q", errUnauthenticated, names)
+		return Caller{}, false, fmt.Errorf("%w: no caller has the certificate of %q", ErrUnauthenticated, names)
 	}
-	return caller{names[0], m.Grant}, true, nil
+	return Caller{names[0], names, m.Grant}, true, nil
 }
 
 // namesOf lists the names of a certificate's holder: URIs, then DNS names.

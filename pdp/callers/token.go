@@ -1,4 +1,4 @@
-package pdp
+package callers
 
 import (
 	"context"
@@ -65,14 +65,14 @@ func (i Issuer) validate() error {
 	return i.Grant.validate()
 }
 
-// authenticate knows the bearer of a token that one of the issuers has made.
-func (t tokens) authenticate(r *http.Request) (caller, bool, error) {
+// check knows the bearer of a token that one of the issuers has made.
+func (t tokens) check(r *http.Request) (Caller, bool, error) {
 	token := bearer(r)
 	if strings.Count(token, ".") != 2 {
-		return caller{}, false, nil
+		return Caller{}, false, nil
 	}
 	if len(token) > maxToken {
-		return caller{}, false, fmt.Errorf("%w: a token has more than %d bytes", errUnauthenticated, maxToken)
+		return Caller{}, false, fmt.Errorf("%w: a token has more than %d bytes", ErrUnauthenticated, maxToken)
 	}
 	var errs []error
 	for _, v := range t {
@@ -82,28 +82,29 @@ func (t tokens) authenticate(r *http.Request) (caller, bool, error) {
 		}
 		errs = append(errs, err)
 	}
-	return caller{}, false, fmt.Errorf("%w: %w", errUnauthenticated, errors.Join(errs...))
+	return Caller{}, false, fmt.Errorf("%w: %w", ErrUnauthenticated, errors.Join(errs...))
 }
 
 // caller returns who a token says its bearer is.
-func (v *verifier) caller(ctx context.Context, token string) (caller, error) {
+func (v *verifier) caller(ctx context.Context, token string) (Caller, error) {
 	verified, err := v.Verify(ctx, token)
 	switch {
 	case err != nil && v.keys.Failing():
-		return caller{}, fmt.Errorf("%w: %w", jwks.ErrUnavailable, err)
+		return Caller{}, fmt.Errorf("%w: %w", jwks.ErrUnavailable, err)
 	case err != nil:
-		return caller{}, err
+		return Caller{}, err
 	case verified.Subject == "":
-		return caller{}, errors.New("the token has no sub")
+		return Caller{}, errors.New("the token has no sub")
 	}
 	claims := map[string]any{}
 	if err := verified.Claims(&claims); err != nil {
-		return caller{}, err
+		return Caller{}, err
 	}
 	if since, ok := claims["nbf"].(float64); ok && time.Until(time.Unix(int64(since), 0)) > notBefore {
-		return caller{}, errors.New("the token is not valid yet")
+		return Caller{}, errors.New("the token is not valid yet")
 	}
-	who := caller{v.issuer.Issuer + "#" + verified.Subject, v.issuer.Grant}
+	full := v.issuer.Issuer + "#" + verified.Subject
+	who := Caller{full, []string{full, verified.Subject}, v.issuer.Grant}
 	if v.issuer.TenantClaim != "" {
 		who.Tenants, err = tenantsIn(claims[v.issuer.TenantClaim], v.issuer.Tenants)
 	}

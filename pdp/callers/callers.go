@@ -1,0 +1,83 @@
+package callers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Scope is something that a caller may do.
+type Scope string
+
+// The scopes. A credential that lists none has the first three.
+const (
+	ScopeEvaluate Scope = "evaluate" // ask for decisions
+	ScopeSearch   Scope = "search"   // search for who and what may
+	ScopeRequest  Scope = "request"  // ask for access, and for its approval
+	ScopeApprove  Scope = "approve"  // list requests, decide on them, revoke approvals
+	ScopeAdmin    Scope = "admin"    // reload policies and settings, rotate keys
+	ScopeAudit    Scope = "audit"    // read the decision log
+)
+
+// Scopes lists all scopes.
+func Scopes() []Scope {
+	return []Scope{ScopeEvaluate, ScopeSearch, ScopeRequest, ScopeApprove, ScopeAdmin, ScopeAudit}
+}
+
+// defaultScopes are those of a credential that lists none.
+var defaultScopes = Scopes()[:3]
+
+var (
+	// ErrUnauthenticated is a request without a credential that is known here.
+	ErrUnauthenticated = errors.New("who asks is not known: send a valid credential")
+	// ErrForbidden is a request that its caller may not make.
+	ErrForbidden = errors.New("the credential is not for this")
+)
+
+// A Grant is what a credential lets its holder do.
+type Grant struct {
+	Tenants []string `yaml:"tenants"` // that it may ask about; nil is every one
+	Scopes  []Scope  `yaml:"scopes"`  // nil is evaluate, search and request
+}
+
+// validate reports scopes and tenants that there cannot be. A list that is
+// present and empty is a fault: nobody means every tenant by it.
+func (g Grant) validate() error {
+	switch {
+	case g.Tenants != nil && len(g.Tenants) == 0:
+		return errors.New("tenants is empty: name some, or leave it out for every tenant")
+	case g.Scopes != nil && len(g.Scopes) == 0:
+		return fmt.Errorf("scopes is empty: name some, or leave it out for %v", defaultScopes)
+	}
+	for _, s := range g.Scopes {
+		if !slices.Contains(Scopes(), s) {
+			return fmt.Errorf("there is no scope %q: write some of %v", s, Scopes())
+		}
+	}
+	for _, tenant := range g.Tenants {
+		if !authzen.ValidTenant(tenant) {
+			return fmt.Errorf("no tenant can be called %q", tenant)
+		}
+	}
+	return nil
+}
+
+// A Caller is who sends a request. The zero value is anybody, where callers are
+// not authenticated.
+type Caller struct {
+	ID    string   // by which policies and the decision log know the caller
+	Names []string // every verified name of the same person, ID among them
+	Grant
+}
+
+// May reports whether the credential has a scope.
+func (c Caller) May(s Scope) bool {
+	return slices.Contains(c.Scopes, s) || len(c.Scopes) == 0 && slices.Contains(defaultScopes, s)
+}
+
+// MayAsk reports whether requests about a tenant are the caller's to make.
+func (c Caller) MayAsk(tenant string) bool {
+	return len(c.Tenants) == 0 || slices.Contains(c.Tenants, tenant)
+}
