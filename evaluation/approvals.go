@@ -32,11 +32,8 @@ type asked struct {
 
 // item is the call of item n of a batch.
 func (c Call) item(n int) Call {
-	behind := "." + strconv.Itoa(n)
-	c.ID += behind
-	if c.RequestID != "" {
-		c.RequestID += behind
-	}
+	c.Item = strconv.Itoa(n)
+	c.ID += "." + c.Item
 	return c
 }
 
@@ -59,7 +56,7 @@ func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
 		err = standing.Spend(ctx)
 	}
 	if errors.Is(err, authzen.ErrNotStanding) {
-		standing = authzen.Standing{Reason: authzen.ReasonApprovalExpired}
+		standing = authzen.Standing{Reason: authzen.ReasonApprovalExpired, Told: toldTaken}
 		outcome, err = a.snapshot.Decide(a.request, Environment{Time: a.time})
 	}
 	if err != nil {
@@ -83,7 +80,7 @@ func (e *Engine) standing(ctx context.Context, a asked, claim jsontext.Value) (a
 		return authzen.Standing{}, nil
 	}
 	standing, err := e.config.Approvals.Stands(ctx, &authzen.Reevaluation{
-		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, RequestID: a.call.RequestID,
+		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, RequestID: a.call.RequestID, Item: a.call.Item,
 		Time: a.time, Revision: a.snapshot.revision, Claim: claim, Request: a.request,
 	})
 	if err != nil {
@@ -161,6 +158,9 @@ func (o *Outcome) offerObligation(evaluationID string, offer *authzen.AccessRequ
 // yet.
 const retryAfter = 5
 
+// toldTaken is what people are told when an approval ended while it was claimed.
+const toldTaken = "The approval has ended, or another request has used it up."
+
 // answerClaim tells the PEP what became of the approval that it claimed
 // (Access Request Profile, "Completion Semantics").
 func (o *Outcome) answerClaim(s authzen.Standing) {
@@ -173,6 +173,9 @@ func (o *Outcome) answerClaim(s authzen.Standing) {
 	context := o.context()
 	offered := context.AccessRequest != nil
 	context.Reason, context.NextAction = s.Reason, authzen.NextNone
+	if s.Told != "" {
+		context.ReasonUser = context.ReasonUser.After(s.Told)
+	}
 	switch {
 	case s.Approval != nil && offered:
 		context.Reason, context.NextAction = authzen.ReasonOutOfScope, authzen.NextRequest

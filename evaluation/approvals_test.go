@@ -252,9 +252,9 @@ func TestClaimsInBatch(t *testing.T) {
 	}
 	var asked []string
 	for _, v := range d.asked {
-		asked = append(asked, v.EvaluationID+" "+v.RequestID)
+		asked = append(asked, v.EvaluationID+" "+v.RequestID+" "+v.Item)
 	}
-	if diff := cmp.Diff([]string{"call.0 r.0", "call.2 r.2"}, asked); diff != "" {
+	if diff := cmp.Diff([]string{"call.0 r 0", "call.2 r 2"}, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 }

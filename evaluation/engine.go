@@ -108,6 +108,7 @@ type Call struct {
 	Caller    string
 	RequestID string
 	TraceID   string
+	Item      string // of a batch, its number from 0; "" for a single request
 }
 
 type callKey struct{}

@@ -10,7 +10,7 @@ import (
 // Next is the state machine, with an event in words: vote:approve, vote:deny or
 // the kind of any other.
 func Next(r Request, what, by string, items []int, now time.Time) (Request, error) {
-	e := event{kind: eventKind(what), items: items, requestID: by, newID: func() string { return "apr_" + by }}
+	e := event{kind: eventKind(what), items: items, use: Use{RequestID: by, Question: []byte(by), Time: now}, newID: func() string { return "apr_" + by }}
 	if what == "vote:approve" || what == "vote:deny" {
 		e.kind, e.vote = eventVote, Vote{Approver: authzen.Subject{Type: "approver", ID: by}, Approve: what == "vote:approve"}
 	}

@@ -86,7 +86,7 @@ func transition(r *Request, e event, at time.Time) Record {
 	if slices.Contains(ofApprovals, e.kind) {
 		kind = RecordApproval
 	}
-	return newRecord(kind, r, body, at, e.requestID)
+	return newRecord(kind, r, body, at, e.use.RequestID)
 }
 
 // changed is an item after an event, without the properties that the record of

@@ -73,7 +73,7 @@ type Approval struct {
 	ID     string    `json:"id"`
 	At     time.Time `json:"at"`
 	Until  time.Time `json:"until"`
-	Uses   []string  `json:"uses,omitempty"`  // where they are counted, the request id of each; "" for none
+	Uses   []Use     `json:"uses,omitempty"`  // where they are counted
 	Ended  string    `json:"ended,omitzero"`  // revoked or superseded
 	Reason string    `json:"reason,omitzero"` // why it ended
 }

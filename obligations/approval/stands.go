@@ -26,13 +26,27 @@ func (s *Service) Stands(ctx context.Context, v *authzen.Reevaluation) (authzen.
 	if err != nil {
 		return authzen.Standing{}, err
 	}
-	if reason := r.refuses(i, v); reason != "" {
-		return authzen.Standing{Reason: reason}, nil
+	use := useOf(v)
+	if refused := r.refuses(i, v, use); refused.Reason != "" {
+		return refused, nil
 	}
 	if item := r.Items[i]; item.Terms.PinRevision && item.Revision != v.Revision {
-		return authzen.Standing{Reason: authzen.ReasonApprovalExpired}, s.supersede(ctx, r, i, v.Revision)
+		return ended(toldSuperseded), s.supersede(ctx, r, i, v.Revision)
 	}
-	return authzen.Standing{Approval: r.verified(i, v.RequestID), Spend: func(ctx context.Context) error { return s.use(ctx, r.ID, i, v) }}, nil
+	return authzen.Standing{Approval: r.verified(i, use), Spend: func(ctx context.Context) error { return s.use(ctx, r.ID, i, v, use) }}, nil
+}
+
+// What people are told of an approval that has ended. The profile has one
+// reason for programs, whatever ended it.
+const (
+	toldExpired    = "The approval has expired."
+	toldUsedUp     = "The approval has been used up."
+	toldRevoked    = "The approval has been revoked."
+	toldSuperseded = "The approval was given under other policies."
+)
+
+func ended(told string) authzen.Standing {
+	return authzen.Standing{Reason: authzen.ReasonApprovalExpired, Told: told}
 }
 
 // claimed returns the id of the approval that is claimed, if the claim could
@@ -71,39 +85,48 @@ func (s *Service) unknown(ctx context.Context, v *authzen.Reevaluation, id strin
 	return authzen.Standing{Reason: authzen.ReasonApprovalUnverifiable}, nil
 }
 
-// refuses says why the approval of an item does not stand for a request, or
-// "". To another tenant it does not exist.
-func (r *Request) refuses(i int, v *authzen.Reevaluation) string {
+// refuses says why the approval of an item does not stand for a request; there
+// is no reason where it does. To another tenant it does not exist.
+func (r *Request) refuses(i int, v *authzen.Reevaluation, use Use) authzen.Standing {
 	item := &r.Items[i]
-	left, counted := item.Approval.left(item.Terms.Uses, v.RequestID)
+	left, counted := item.Approval.left(item.Terms.Uses, use)
 	switch {
 	case r.Tenant != v.Tenant:
-		return authzen.ReasonApprovalUnverifiable
+		return authzen.Standing{Reason: authzen.ReasonApprovalUnverifiable}
 	case r.Caller != v.Caller, !r.covers(item, v.Request):
-		return authzen.ReasonOutOfScope
-	case !item.Approval.stands(v.Time), counted && left == 0:
-		return authzen.ReasonApprovalExpired
+		return authzen.Standing{Reason: authzen.ReasonOutOfScope}
+	case item.Approval.Ended == endRevoked:
+		return ended(toldRevoked)
+	case item.Approval.Ended != "":
+		return ended(toldSuperseded)
+	case !item.Approval.stands(v.Time):
+		return ended(toldExpired)
+	case counted && left == 0:
+		return ended(toldUsedUp)
 	}
-	return ""
+	return authzen.Standing{}
 }
 
-// covers reports whether a request is in the scope of an item.
+// covers reports whether a request is in the scope of an item. Every resource
+// of a type may have a context of its own, unless the template names what of it
+// has to be as it was.
 func (r *Request) covers(i *Item, of *authzen.EvaluationRequest) bool {
 	actors, err := actorsOf(of.Subject)
 	if err != nil || !slices.Equal(actors, r.Actors) {
 		return false
 	}
 	if i.Terms.Scope == authzen.ScopeResourceType {
-		return sameSubject(r.Subject, of.Subject) && i.Resource.Type == of.Resource.Type && i.Action.Name == of.Action.Name
+		return sameSubject(r.Subject, of.Subject) && i.Resource.Type == of.Resource.Type && i.Action.Name == of.Action.Name &&
+			(i.Bound.Whole || i.Bound.covers(of.Context, false))
 	}
 	return i.sameCall(r.Subject, of) && i.Bound.covers(of.Context, false)
 }
 
 // verified is what policies learn of the approval of an item.
-func (r *Request) verified(i int, requestID string) *authzen.VerifiedApproval {
+func (r *Request) verified(i int, use Use) *authzen.VerifiedApproval {
 	item := &r.Items[i]
 	v := &authzen.VerifiedApproval{ID: item.Approval.ID, Task: r.ID, Template: item.Template, Until: item.Approval.Until}
-	if left, counted := item.Approval.left(item.Terms.Uses, requestID); counted {
+	if left, counted := item.Approval.left(item.Terms.Uses, use); counted {
 		v.UsesLeft = left
 	}
 	for _, vote := range item.Votes {
@@ -114,8 +137,8 @@ func (r *Request) verified(i int, requestID string) *authzen.VerifiedApproval {
 }
 
 // use counts a use of an approval.
-func (s *Service) use(ctx context.Context, id string, i int, v *authzen.Reevaluation) error {
-	_, err := s.apply(ctx, id, event{kind: eventUse, items: []int{i}, requestID: v.RequestID, usedBy: v.EvaluationID})
+func (s *Service) use(ctx context.Context, id string, i int, v *authzen.Reevaluation, use Use) error {
+	_, err := s.apply(ctx, id, event{kind: eventUse, items: []int{i}, use: use, usedBy: v.EvaluationID})
 	if errors.Is(err, ErrTaskState) {
 		return authzen.ErrNotStanding
 	}

@@ -109,6 +109,25 @@ func TestScopeOfNamedContext(t *testing.T) {
 	}
 }
 
+// A template that widens the scope and names members of the context holds them.
+func TestScopeOfResourceTypeAndContext(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) {
+		terms.Scope, terms.Context = authzen.ScopeResourceType, []string{"workflow_id", "env"}
+	}))
+	approved := d.approve(t, push)
+	for _, test := range []struct{ request, want string }{
+		{edit(t, "github.push_code", "github.force_push"), ""},
+		{edit(t, `"workflow_id"`, `"trace": "1", "workflow_id"`), ""},
+		{edit(t, "wf-1", "wf-2"), authzen.ReasonOutOfScope},
+		{edit(t, `"workflow_id"`, `"env": "production", "workflow_id"`), authzen.ReasonOutOfScope},
+		{edit(t, `"workflow_id": "wf-1", `, ``), authzen.ReasonOutOfScope},
+	} {
+		if got := d.again(t, test.request, approved); got.Reason != test.want {
+			t.Errorf("%s: %q, want %q", test.request, got.Reason, test.want)
+		}
+	}
+}
+
 // AR-120: a template may widen the scope to a type of resources.
 func TestScopeOfResourceType(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Scope = authzen.ScopeResourceType }))
@@ -238,32 +257,68 @@ func TestApprovalEnds(t *testing.T) {
 	}
 }
 
-// A request that is repeated uses the approval once.
+// A request that is repeated uses the approval once: the same id, the same
+// question, and soon.
 func TestRepeatedUse(t *testing.T) {
-	d := open(t, plain)
-	approved := d.approve(t, push)
-	use := func(requestID string) error {
-		t.Helper()
-		standing, err := d.Stands(t.Context(), &authzen.Reevaluation{
-			EvaluationID: "e", Tenant: gateway.Tenant, Caller: gateway.ID, RequestID: requestID, Time: d.time(),
-			Claim: jsontext.Value(`{"id":"` + approved.ID + `"}`), Request: evaluation(t, push),
-		})
-		if err != nil {
+	for _, test := range []struct {
+		name, id, item, request string
+		pass                    time.Duration
+		repeated                bool
+	}{
+		{"itself", "call-1", "", push, 0, true},
+		{"itself, at another time", "call-1", "", edit(t, "20:15:00Z", "20:16:00Z"), 0, true},
+		{"itself, soon", "call-1", "", push, 59 * time.Second, true},
+		{"itself, later", "call-1", "", push, time.Minute, false},
+		{"another id", "call-2", "", push, 0, false},
+		{"no id", "", "", push, 0, false},
+		{"an item of a batch", "call-1", "0", push, 0, false},
+		{"another resource", "call-1", "", edit(t, "github.push_code", "github.force_push"), 0, false},
+		{"another label", "call-1", "", edit(t, `"impact": "write"`, `"impact": "destructive"`), 0, false},
+		{"another argument", "call-1", "", edit(t, `"main"`, `"release"`), 0, false},
+		{"another context", "call-1", "", edit(t, "wf-1", "wf-2"), 0, false},
+	} {
+		d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Scope = authzen.ScopeResourceType }))
+		approved := d.approve(t, push)
+		use := func(id, item, request string) error {
+			t.Helper()
+			standing, err := d.Stands(t.Context(), &authzen.Reevaluation{
+				EvaluationID: "e", Tenant: gateway.Tenant, Caller: gateway.ID, RequestID: id, Item: item, Time: d.time(),
+				Claim: jsontext.Value(`{"id":"` + approved.ID + `"}`), Request: evaluation(t, request),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if standing.Spend == nil {
+				return errors.New(standing.Reason + ": " + standing.Told)
+			}
+			return standing.Spend(t.Context())
+		}
+		if err := use("call-1", "", push); err != nil {
 			t.Fatal(err)
 		}
-		if standing.Spend == nil {
-			return errors.New(standing.Reason)
-		}
-		return standing.Spend(t.Context())
-	}
-	for range 3 {
-		if err := use("call-1"); err != nil {
-			t.Errorf("the same request again: %v", err)
+		d.pass(test.pass)
+		const usedUp = authzen.ReasonApprovalExpired + ": The approval has been used up."
+		if err := use(test.id, test.item, test.request); (err == nil) != test.repeated || err != nil && err.Error() != usedUp {
+			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	for _, other := range []string{"call-2", ""} {
-		if err := use(other); err == nil || err.Error() != authzen.ReasonApprovalExpired {
-			t.Errorf("the request %q uses it again: %v", other, err)
+}
+
+// An id with bytes that are no text may be any other such id.
+func TestUnreadableRequestID(t *testing.T) {
+	d := open(t, plain)
+	claim := d.approve(t, push)
+	for n, want := range []bool{true, false} {
+		standing, err := d.Stands(t.Context(), &authzen.Reevaluation{
+			Tenant: gateway.Tenant, Caller: gateway.ID, RequestID: "\uFFFD", Time: d.time(), Claim: jsontext.Value(`{"id":"` + claim.ID + `"}`), Request: evaluation(t, push),
+		})
+		if err != nil || (standing.Spend != nil) != want {
+			t.Fatalf("use %d: %+v, %v", n, standing, err)
+		}
+		if want {
+			if err := standing.Spend(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -10,14 +10,14 @@ import (
 
 // An event is something that happens to a request.
 type event struct {
-	kind      eventKind
-	items     []int         // those concerned; nil is every pending one
-	vote      Vote          // of a vote
-	until     time.Time     // of a vote: the approver's bound on the approval, or zero
-	newID     func() string // of a vote
-	requestID string        // of a use: the PEP's
-	usedBy    string        // of a use: the evaluation
-	reason    string        // of a revocation or a supersession
+	kind   eventKind
+	items  []int         // those concerned; nil is every pending one
+	vote   Vote          // of a vote
+	until  time.Time     // of a vote: the approver's bound on the approval, or zero
+	newID  func() string // of a vote
+	use    Use           // of a use
+	usedBy string        // of a use: the evaluation
+	reason string        // of a revocation or a supersession
 }
 
 type eventKind string
@@ -152,12 +152,12 @@ func (a *Approval) next(e event, uses int, now time.Time) (*Approval, error) {
 	case eventSupersede:
 		changed.Ended, changed.Reason = endSuperseded, e.reason
 	case eventUse:
-		left, counted := a.left(uses, e.requestID)
+		left, counted := a.left(uses, e.use)
 		switch {
 		case counted && left == 0:
 			return a, fmt.Errorf("%w: the approval is used up", ErrTaskState)
-		case counted && !a.usedFor(e.requestID):
-			changed.Uses = append(slices.Clone(a.Uses), e.requestID)
+		case counted && !a.repeated(e.use):
+			changed.Uses = append(slices.Clone(a.Uses), e.use)
 		}
 	}
 	return &changed, nil
@@ -166,20 +166,6 @@ func (a *Approval) next(e event, uses int, now time.Time) (*Approval, error) {
 // stands reports whether an approval is one, uses aside.
 func (a *Approval) stands(now time.Time) bool {
 	return a != nil && a.Ended == "" && now.Before(a.Until)
-}
-
-// left returns how often the approval may still be used, of so many uses; it
-// is not counted for 0. A request that is repeated uses the approval once.
-func (a *Approval) left(uses int, requestID string) (left int, counted bool) {
-	left = max(uses-len(a.Uses), 0)
-	if a.usedFor(requestID) {
-		left++
-	}
-	return left, uses > 0
-}
-
-func (a *Approval) usedFor(requestID string) bool {
-	return requestID != "" && slices.Contains(a.Uses, requestID)
 }
 
 // earliest returns the earliest of the times that are not zero, first among

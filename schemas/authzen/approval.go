@@ -77,7 +77,8 @@ type Reevaluation struct {
 	EvaluationID string // of this evaluation
 	Tenant       string
 	Caller       string
-	RequestID    string // the PEP's; a repetition is not a second use
+	RequestID    string // the PEP's; a repetition of the same request is not a second use
+	Item         string // of a batch, its number from 0; "" for a single request
 	Time         time.Time
 	Revision     string // of the policies
 	Claim        jsontext.Value
@@ -87,7 +88,8 @@ type Reevaluation struct {
 // A Standing says whether the claimed approval stands.
 type Standing struct {
 	Approval *VerifiedApproval // nil for one that does not
-	Reason   string            // why not
+	Reason   string            // why not, for programs
+	Told     string            // why not, for people; a sentence, or ""
 	// Spend counts a use. It fails with ErrNotStanding when the approval has
 	// ended since or another took the last use.
 	Spend func(context.Context) error

@@ -1,6 +1,8 @@
 package authzen
 
 import (
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -37,6 +39,14 @@ type DecisionContext struct {
 
 // A Reason is a sentence for people, by language tag (BCP 47).
 type Reason map[string]string
+
+// After returns the reason with an English sentence before it.
+func (r Reason) After(sentence string) Reason {
+	after := Reason{}
+	maps.Copy(after, r)
+	after["en"] = strings.TrimSpace(sentence + " " + r["en"])
+	return after
+}
 
 // MarshalJSONTo writes the languages in order: equal decisions are equal bytes.
 func (r Reason) MarshalJSONTo(enc *jsontext.Encoder) error {

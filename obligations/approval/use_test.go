@@ -1,0 +1,86 @@
+package approval_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// rewrite changes the stored requests of a desk that is closed for that.
+func (d *desk) rewrite(t *testing.T, change func([]byte) []byte) {
+	t.Helper()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.Service = nil
+	db, err := bolt.Open(filepath.Join(d.dir, approval.FileName), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		tasks := tx.Bucket([]byte("tasks"))
+		changed := map[string][]byte{}
+		err := tasks.ForEach(func(id, value []byte) error {
+			changed[string(id)] = change(bytes.Clone(value))
+			return nil
+		})
+		for id, value := range changed {
+			if err == nil {
+				err = tasks.Put([]byte(id), value)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.reopen(t)
+}
+
+// A file that has uses by their request ids alone is read: they count, and
+// nothing is a repetition of them.
+func TestUsesOfBefore(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Uses = 2 }))
+	approved := d.approve(t, push)
+	claim := &authzen.Reevaluation{
+		Tenant: gateway.Tenant, Caller: gateway.ID, RequestID: "call-1", Time: d.time(), Claim: jsontext.Value(`{"id":"` + approved.ID + `"}`), Request: evaluation(t, push),
+	}
+	use := func() authzen.Standing {
+		t.Helper()
+		standing, err := d.Stands(t.Context(), claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if standing.Spend != nil {
+			if err := standing.Spend(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return standing
+	}
+	use()
+	uses := regexp.MustCompile(`"uses":\[\{[^]]*\}\]`)
+	d.rewrite(t, func(stored []byte) []byte {
+		if !uses.Match(stored) {
+			t.Fatalf("no uses in %s", stored)
+		}
+		return uses.ReplaceAll(stored, []byte(`"uses":["call-1"]`))
+	})
+	if got := use(); got.Approval == nil || got.Approval.UsesLeft != 1 {
+		t.Errorf("after one use of two it is %+v", got)
+	}
+	claim.RequestID = "call-2"
+	if got := use(); got.Approval != nil {
+		t.Errorf("after two uses of two it is %+v", got)
+	}
+}

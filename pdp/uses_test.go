@@ -1,0 +1,132 @@
+package pdp_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// docs is a store whose documents a person opens, by templates of that text.
+func docs(templates string) fstest.MapFS {
+	return fstest.MapFS{
+		"docs.cedar": {Data: []byte(`@id("docs") @requestable("data")
+forbid (principal, action == Action::"read", resource is doc)
+unless { context has approval && context.approval.template == "data" };
+
+@id("users")
+permit (principal is user, action == Action::"read", resource is doc);
+
+@id("approvers")
+permit (principal is approver, action, resource is access_request);
+`)},
+		"config.yaml": {Data: []byte("approval_templates:\n  data: " + templates + "\n")},
+	}
+}
+
+// readDoc asks whether alice may read a document; claim is an approval's id.
+func readDoc(doc, context string) string {
+	return fmt.Sprintf(`{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":%q},"context":{%s}}`, doc, context)
+}
+
+func claiming(approval string) string { return fmt.Sprintf(`"approval":{"id":%q}`, approval) }
+
+// submitted asks for an approval of what is denied, and returns the task.
+func (s *service) submitted(t testing.TB, request string) authzen.TaskResponse {
+	t.Helper()
+	var denied authzen.Decision
+	_, body := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, request)
+	if err := json.Unmarshal([]byte(body), &denied); err != nil || denied.Context == nil || denied.Context.AccessRequest == nil {
+		t.Fatalf("%s is answered %s", request, body)
+	}
+	offer := denied.Context.AccessRequest
+	submission := fmt.Sprintf(`%s,"denial":{"expires_at":%q,"binding_token":%q}}`, strings.TrimSuffix(request, "}"), offer.ExpiresAt.Format("2006-01-02T15:04:05Z07:00"), offer.BindingToken)
+	var task authzen.TaskResponse
+	_, body = post(t, http.DefaultClient, s.main+authzen.PathRequests, submission)
+	if err := json.Unmarshal([]byte(body), &task); err != nil || task.Task.ID == "" {
+		t.Fatalf("the submission is answered %s", body)
+	}
+	return task
+}
+
+// approved returns the id of an approval of what is denied.
+func (s *service) approved(t testing.TB, request string) string {
+	t.Helper()
+	id := s.submitted(t, request).Task.ID
+	_, body := post(t, http.DefaultClient, s.admin+pdp.PathRequests+"/"+id+"/decision", `{"decision":"approve","approver":{"type":"approver","id":"carol"}}`)
+	var task authzen.TaskResponse
+	if _, text := get(t, s.main+authzen.PathRequests+"/"+id); json.Unmarshal([]byte(text), &task) != nil || task.Result == nil {
+		t.Fatalf("after %s the task is %s", body, text)
+	}
+	return task.Result.Approval.ID
+}
+
+// postWith posts a body with an X-Request-ID.
+func postWith(t testing.TB, url, requestID, body string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header["X-Request-Id"] = []string{requestID}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// An approval for one use permits one document, whatever X-Request-ID all of
+// them have; the same document again is a repetition.
+func TestOneUseOfOneRequestID(t *testing.T) {
+	s := start(t, pdp.Config{Policies: docs(`{uses: 1, scope: resource_type}`)})
+	claim := claiming(s.approved(t, readDoc("a", "")))
+	var permitted []string
+	for n := range 50 {
+		doc := fmt.Sprintf("doc-%d", n)
+		if strings.HasPrefix(postWith(t, s.main+authzen.PathEvaluation, "same", readDoc(doc, claim)), `{"decision":true`) {
+			permitted = append(permitted, doc)
+		}
+	}
+	if len(permitted) != 1 {
+		t.Errorf("one use permits %d documents: %v", len(permitted), permitted)
+	}
+	if got := postWith(t, s.main+authzen.PathEvaluation, "same", readDoc("doc-0", claim)); !strings.HasPrefix(got, `{"decision":true`) {
+		t.Errorf("the repetition is answered %s", got)
+	}
+	if got := postWith(t, s.main+authzen.PathEvaluation, "other", readDoc("doc-0", claim)); !strings.Contains(got, "used up") || !strings.Contains(got, authzen.ReasonApprovalExpired) {
+		t.Errorf("an approval that is used up is answered %s", got)
+	}
+}
+
+// Items of a batch, and ids that are no text, do not pass for a repetition of
+// another request.
+func TestRequestIDsAreTold(t *testing.T) {
+	for _, test := range []struct{ first, second string }{
+		{"k", "k.0"}, {"k", "k"}, {"k", "k\x800"}, {"\xff", "\xfe"}, {"\xff", "\xff"}, {"", ""},
+	} {
+		s := start(t, pdp.Config{Policies: docs(`{uses: 1}`)})
+		request := readDoc("a", claiming(s.approved(t, readDoc("a", ""))))
+		batch := fmt.Sprintf(`{"evaluations":[%s,%s]}`, request, request)
+		if got := postWith(t, s.main+authzen.PathEvaluations, test.first, batch); strings.Count(got, `"decision":true`) != 1 {
+			t.Errorf("%q: two items of one batch use it: %s", test.first, got)
+		}
+		if got := postWith(t, s.main+authzen.PathEvaluation, test.second, request); strings.HasPrefix(got, `{"decision":true`) {
+			t.Errorf("%q after the batch %q is permitted", test.second, test.first)
+		}
+		s.stop(t)
+	}
+}
