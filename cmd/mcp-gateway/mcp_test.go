@@ -112,7 +112,8 @@ func set(t *testing.T, tool string, servers ...string) *setting {
 	s.config = filepath.Join(home, "gateway.yaml")
 	write(t, filepath.Join(home, "store", "all.cedar"), fmt.Sprintf(`
 		@id("all") permit (principal, action, resource);
-		@id("one") @requestable("one") forbid (principal, action == Action::"tools/call", resource == tool::%q)
+		@id("one") @requestable("one") forbid (principal, action == Action::"tools/call", resource is tool)
+		when { context.gateway.tool == %q }
 		unless { context has approval && context.approval.template == "one" };`, tool))
 	write(t, s.config, fmt.Sprintf(`
 listen: %s

@@ -29,10 +29,13 @@ func (a *asking) subject() (string, error) {
 // anchor makes the subject the token's: what a mapping leaves out is supplied,
 // and what it has must be that. Another id is an error or, where the upstream
 // may have it so, unverified.
-func (a *asking) anchor(parts members) (unverified bool, err error) {
+func (a *asking) anchor(parts members, m *mapping) (unverified bool, err error) {
 	caller, err := a.subject()
 	if err != nil {
 		return false, err
+	}
+	if m.dialect == Default && a.Profile == ProfileToolInvoke {
+		return false, a.described(parts)
 	}
 	subject, err := readMembers(parts[partSubject])
 	if err != nil {
@@ -44,7 +47,7 @@ func (a *asking) anchor(parts members) (unverified bool, err error) {
 		}
 	}
 	if _, typed := subject["type"]; !typed {
-		subject.setString("type", cmp.Or(a.call.Subject.Type, subjectType))
+		subject.setString("type", a.subjectType())
 	}
 	if _, identified := subject["id"]; !identified {
 		subject.setString("id", caller)
@@ -58,6 +61,49 @@ func (a *asking) anchor(parts members) (unverified bool, err error) {
 	parts[partSubject], err = subject.text()
 	return unverified, err
 }
+
+// described makes the subject the one that the tool.invoke profile describes.
+func (a *asking) described(parts members) error {
+	subject, err := a.actor()
+	if err != nil {
+		return err
+	}
+	if parts[partSubject], err = json.Marshal(subject); err != nil {
+		return &MappingError{"the subject cannot be written", err}
+	}
+	return nil
+}
+
+// subjectType returns the type of who calls.
+func (a *asking) subjectType() string {
+	if a.Profile == ProfileToolInvoke {
+		return a.actorType()
+	}
+	return cmp.Or(a.call.Subject.Type, subjectType)
+}
+
+// located makes the resource of a default mapping one at this server: the server
+// itself, or an id that begins with the server's name.
+func (a *asking) located(parts members, m *mapping) error {
+	if m.server {
+		return a.itself(parts)
+	}
+	if m.dialect != Default || a.Profile == ProfileCOAZ {
+		return nil
+	}
+	resource, err := readMembers(parts[partResource])
+	if err != nil {
+		return &MappingError{"/resource is not an object", err}
+	}
+	if resource["id"].Kind() == '"' { // any other is refused, as in any request
+		resource.setString("id", at(a.call.Server, resource.string("id")))
+	}
+	parts[partResource], err = resource.text()
+	return err
+}
+
+// at names what is at a server. Names of servers have no colon.
+func at(server, name string) string { return server + ":" + name }
 
 // itself makes the server the resource.
 func (a *asking) itself(parts members) error {

@@ -111,7 +111,11 @@ func (a *asking) standard(name string) (Questions, error) {
 		request, err := a.invoke(name)
 		return Questions{Evaluation: request}, err
 	}
-	return a.ask(a.defaults[toolsCall])
+	q, err := a.ask(a.defaults[toolsCall])
+	if err == nil && a.Profile != ProfileCOAZ {
+		q.Evaluation.Resource.Properties, err = a.labels(name)
+	}
+	return q, err
 }
 
 // both asks by the profile and by a declared mapping.
@@ -189,14 +193,12 @@ func (a *asking) ask(m *mapping) (Questions, error) {
 	if err != nil {
 		return Questions{}, err
 	}
-	unverified, err := a.anchor(parts)
+	unverified, err := a.anchor(parts, m)
 	if err != nil {
 		return Questions{}, err
 	}
-	if m.server {
-		if err := a.itself(parts); err != nil {
-			return Questions{}, err
-		}
+	if err := a.located(parts, m); err != nil {
+		return Questions{}, err
 	}
 	if parts[partContext], err = a.context(parts[partContext], m, unverified); err != nil {
 		return Questions{}, err

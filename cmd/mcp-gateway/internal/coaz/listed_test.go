@@ -11,7 +11,7 @@ import (
 
 func TestListed(t *testing.T) {
 	mapper, err := coaz.New(map[string]coaz.Upstream{
-		"careful": {}, "trusting": {Trust: coaz.Declared}, "seed": {Profile: coaz.ProfileToolInvoke},
+		"careful": {}, "draft": {Profile: coaz.ProfileCOAZ}, "trusting": {Trust: coaz.Declared}, "seed": {Profile: coaz.ProfileToolInvoke},
 		"operated": {Tools: map[string]coaz.Tool{"pay": {Mapping: `{"evaluation":{"action":{"name":"pay"},"resource":{"type":"account","id":"$params.arguments.to"}}}`}}},
 	})
 	if err != nil {
@@ -23,16 +23,17 @@ func TestListed(t *testing.T) {
 		broken   = `{"name":"pay","inputSchema":{"x-authzen-mapping":{}}}`
 	)
 	for _, test := range []struct{ name, server, method, tool, item, want string }{
-		{"a tool", "careful", "tools/list", plain, "pay", "tools/call tool::pay"},
-		{"a tool with a mapping", "careful", "tools/list", declares, "pay", "tools/call tool::pay"},
+		{"a tool", "careful", "tools/list", plain, "pay", "tools/call tool::careful:pay"},
+		{"a tool with a mapping", "careful", "tools/list", declares, "pay", "tools/call tool::careful:pay"},
 		{"a tool whose mapping counts", "trusting", "tools/list", declares, "pay", "seen"},
-		{"a tool without one that could count", "trusting", "tools/list", plain, "pay", "tools/call tool::pay"},
+		{"a tool without one that could count", "trusting", "tools/list", plain, "pay", "tools/call tool::trusting:pay"},
 		{"a tool whose mapping is broken", "trusting", "tools/list", broken, "pay", "error"},
+		{"a tool as the draft has it", "draft", "tools/list", plain, "pay", "tools/call tool::pay"},
 		{"a tool of the operator", "operated", "tools/list", plain, "pay", "seen"},
 		{"a tool by its server", "seed", "tools/list", plain, "pay", "tool.invoke tool::seed:pay"},
-		{"a prompt", "careful", "prompts/list", "", "review", "prompts/get prompt::review"},
-		{"a resource", "careful", "resources/list", "", "file:///a", "resources/read resource::file:///a"},
-		{"a template", "careful", "resources/templates/list", "", "file:///{a}", "resources/read resource::file:///{a}"},
+		{"a prompt", "careful", "prompts/list", "", "review", "prompts/get prompt::careful:review"},
+		{"a resource", "careful", "resources/list", "", "file:///a", "resources/read resource::careful:file:///a"},
+		{"a template", "careful", "resources/templates/list", "", "file:///{a}", "resources/read resource::careful:file:///{a}"},
 		{"no list", "careful", "tools/call", plain, "pay", "unknown"},
 		{"another server", "other", "tools/list", plain, "pay", "error"},
 	} {
@@ -64,6 +65,7 @@ func TestUpstreamIsChecked(t *testing.T) {
 	for name, upstream := range map[string]coaz.Upstream{
 		"trust":     {Trust: "full"},
 		"profile":   {Profile: "seed"},
+		"hints":     {Annotations: "believed"},
 		"a method":  {Extra: []string{"tools/call"}},
 		"a mapping": {Tools: map[string]coaz.Tool{"pay": {Mapping: `{"evaluation":{"subject":{"id":"$user"}}}`}}},
 	} {

@@ -2,7 +2,6 @@ package coaz
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -40,12 +39,10 @@ func (a *asking) invoke(name string) (*authzen.EvaluationRequest, error) {
 	request := &authzen.EvaluationRequest{
 		Subject:  subject,
 		Action:   authzen.Action{Name: "tool.invoke"},
-		Resource: authzen.Resource{Type: "tool", ID: a.call.Server + ":" + name},
+		Resource: authzen.Resource{Type: "tool", ID: at(a.call.Server, name)},
 	}
-	if labels := a.Tools[name].Labels; len(labels) > 0 {
-		if request.Resource.Properties, err = json.Marshal(labels, json.Deterministic(true)); err != nil {
-			return nil, fmt.Errorf("write labels: %w", err)
-		}
+	if request.Resource.Properties, err = a.labels(name); err != nil {
+		return nil, err
 	}
 	request.Context, err = a.context(context, &mapping{dialect: Default}, false)
 	return request, err
@@ -66,14 +63,25 @@ func (a *asking) actor() (authzen.Subject, error) {
 	if department := a.claim(cmp.Or(a.Actor.Department, "department_id")); department != "" {
 		properties.setString("department_id", department)
 	}
-	subject := authzen.Subject{Type: cmp.Or(a.Actor.Type, "agent"), ID: id}
-	if a.Actor.TypeClaim != "" {
-		subject.Type = cmp.Or(a.claim(a.Actor.TypeClaim), subject.Type)
-	}
+	subject := authzen.Subject{Type: a.actorType(), ID: id}
 	if len(properties) > 0 {
 		subject.Properties, err = properties.text()
 	}
 	return subject, err
+}
+
+// actorType returns the type of who acts: of the token, of the settings, of who
+// the operator says it is, or agent.
+func (a *asking) actorType() string {
+	claimed := ""
+	if a.Actor.TypeClaim != "" {
+		claimed = a.claim(a.Actor.TypeClaim)
+	}
+	known := a.call.Subject.Type
+	if known == subjectType { // nobody has said one
+		known = ""
+	}
+	return cmp.Or(claimed, a.Actor.Type, known, "agent")
 }
 
 // purpose returns what the client says of its call, and a summary of its

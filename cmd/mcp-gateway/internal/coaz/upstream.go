@@ -32,8 +32,30 @@ const (
 type Profile string
 
 const (
-	ProfileCOAZ       Profile = "coaz"        // tools/call on tool::NAME; the default
-	ProfileToolInvoke Profile = "tool.invoke" // tool.invoke on tool::SERVER:NAME, with labels, purpose and param_summary
+	// ProfileMCP asks by the binding's default mappings, of resources whose ids
+	// begin with the name of the server: tools/call on tool::SERVER:NAME. It is
+	// the default: a policy about a tool is never about another server's tool of
+	// the same name.
+	ProfileMCP Profile = "mcp"
+	// ProfileCOAZ asks by the binding's default mappings as they are, which do not
+	// name the server: tools/call on tool::NAME.
+	ProfileCOAZ Profile = "coaz"
+	// ProfileToolInvoke is ProfileMCP, but that a call of a tool is tool.invoke,
+	// with purpose and param_summary, and that the subject of every question is
+	// described by its claims.
+	ProfileToolInvoke Profile = "tool.invoke"
+)
+
+// Annotations say what the annotations of an upstream's tools are good for.
+type Annotations string
+
+const (
+	// AnnotationsIgnored does not read them: a server may claim anything of its
+	// tools. It is the default.
+	AnnotationsIgnored Annotations = "ignored"
+	// AnnotationsTrusted makes them the label impact of tools for which the
+	// operator has none.
+	AnnotationsTrusted Annotations = "trusted"
 )
 
 // An Upstream says how calls to a server are mapped. The zero Upstream is one
@@ -41,6 +63,8 @@ const (
 type Upstream struct {
 	Trust   Trust   `yaml:"mapping_trust"`
 	Profile Profile `yaml:"mapping_profile"`
+	// Annotations says what readOnlyHint and destructiveHint are good for.
+	Annotations Annotations `yaml:"annotations"`
 	// Resource is what the server itself is called in questions. "" is the
 	// audience of the token.
 	Resource string `yaml:"resource"`
@@ -49,7 +73,8 @@ type Upstream struct {
 	SubjectOverride bool `yaml:"allow_subject_override"`
 	// CurrentOnly does not read the older dialects.
 	CurrentOnly bool `yaml:"current_dialect_only"`
-	// Extra are methods to ask about that the binding denies, see [Extras].
+	// Extra are methods to ask about that the binding denies, see [Extras]. Nil is
+	// all of them, and in ProfileCOAZ none.
 	Extra []string `yaml:"extra_methods"`
 	// Actor is how the tool.invoke profile describes who acts.
 	Actor Actor `yaml:"actor"`
@@ -59,7 +84,7 @@ type Upstream struct {
 
 // A Tool is what the operator says of one.
 type Tool struct {
-	// Labels are the properties of the resource in the tool.invoke profile.
+	// Labels are the properties of the resource, but in ProfileCOAZ.
 	Labels map[string]string `yaml:"labels"`
 	// Mapping, JSON of the current draft, is asked by in place of all others.
 	Mapping string `yaml:"mapping"`
@@ -87,13 +112,19 @@ type upstream struct {
 
 func newUpstream(c *compiler, config Upstream) (*upstream, error) {
 	u := &upstream{Upstream: config, compiler: c, pinned: make(map[string]*mapping)}
-	u.Trust, u.Profile = cmp.Or(u.Trust, DeclaredTighten), cmp.Or(u.Profile, ProfileCOAZ)
+	u.Trust, u.Profile, u.Annotations = cmp.Or(u.Trust, DeclaredTighten), cmp.Or(u.Profile, ProfileMCP), cmp.Or(u.Annotations, AnnotationsIgnored)
+	if u.Extra == nil && u.Profile != ProfileCOAZ {
+		u.Extra = Extras()
+	}
 	var errs []error
 	if !slices.Contains([]Trust{DeclaredTighten, Declared, DefaultOnly}, u.Trust) {
 		errs = append(errs, fmt.Errorf("mapping_trust: there is no %q", u.Trust))
 	}
-	if !slices.Contains([]Profile{ProfileCOAZ, ProfileToolInvoke}, u.Profile) {
+	if !slices.Contains([]Profile{ProfileMCP, ProfileCOAZ, ProfileToolInvoke}, u.Profile) {
 		errs = append(errs, fmt.Errorf("mapping_profile: there is no %q", u.Profile))
+	}
+	if !slices.Contains([]Annotations{AnnotationsIgnored, AnnotationsTrusted}, u.Annotations) {
+		errs = append(errs, fmt.Errorf("annotations: there is no %q", u.Annotations))
 	}
 	for _, method := range u.Extra {
 		if _, ok := extras[method]; !ok {

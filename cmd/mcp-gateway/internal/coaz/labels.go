@@ -1,0 +1,68 @@
+package coaz
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// labelImpact is the label by which policies tell reading from writing.
+const labelImpact = "impact"
+
+// labels returns the properties of a tool: those that the operator gives it and,
+// where its annotations are trusted and the operator says none, its impact.
+// Nil is none.
+func (a *asking) labels(name string) (jsontext.Value, error) {
+	labels := maps.Clone(a.Tools[name].Labels)
+	if _, said := labels[labelImpact]; !said && a.Annotations == AnnotationsTrusted {
+		impact, err := annotatedImpact(a.call.Tool)
+		if err != nil {
+			return nil, &MappingError{"the annotations of the tool cannot be read", err}
+		}
+		if impact != "" {
+			if labels == nil {
+				labels = make(map[string]string)
+			}
+			labels[labelImpact] = impact
+		}
+	}
+	if len(labels) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(labels, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("write labels: %w", err)
+	}
+	return text, nil
+}
+
+// annotatedImpact returns what the annotations in a tool's definition say that
+// it does. The hints have the protocol's defaults: a tool that says of itself that
+// it writes, and not that it destroys nothing, is destructive. A tool that says
+// nothing has no impact.
+func annotatedImpact(definition jsontext.Value) (string, error) {
+	if definition == nil {
+		return "", nil
+	}
+	var tool struct {
+		Annotations struct {
+			ReadOnly    *bool `json:"readOnlyHint"`
+			Destructive *bool `json:"destructiveHint"`
+		} `json:"annotations"`
+	}
+	if err := json.Unmarshal(definition, &tool); err != nil {
+		return "", err
+	}
+	readOnly, destructive := tool.Annotations.ReadOnly, tool.Annotations.Destructive
+	switch {
+	case readOnly == nil && destructive == nil:
+		return "", nil
+	case readOnly != nil && *readOnly && (destructive == nil || !*destructive):
+		return "read", nil
+	case destructive != nil && !*destructive:
+		return "write", nil
+	}
+	return "destructive", nil
+}
