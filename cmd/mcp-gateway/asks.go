@@ -34,12 +34,19 @@ func (a *asks) may(method string, params jsontext.Value) bool {
 		return true
 	}
 	var shown struct {
-		URL string `json:"url"`
+		Mode string `json:"mode"`
+		URL  string `json:"url"`
 	}
 	if params != nil && json.Unmarshal(params, &shown) != nil {
 		return false
 	}
-	return shown.URL == "" || a.leads(shown.URL)
+	switch shown.Mode {
+	case "", "form":
+		return shown.URL == "" || a.leads(shown.URL)
+	case "url":
+		return shown.URL != "" && a.leads(shown.URL)
+	}
+	return false // nobody knows where it leads
 }
 
 // leads reports whether a page is one that the server may lead people to.
@@ -51,43 +58,43 @@ func (a *asks) leads(page string) bool {
 	return err == nil && slices.Contains(a.Pages, u.Scheme+"://"+u.Host)
 }
 
-// codePage is of an error that leads to pages (MCP 2025-11-25, "URL Elicitation
-// Required").
-const codePage = -32042
-
 // fits returns an error of a response by which the server asks what it may not:
 // in 2026-07-28 it asks by results that want another call, before that also by an
-// error.
+// error, which may be that of a task.
 func (a *asks) fits(m *wire.Message) error {
+	if m.Error != nil {
+		return a.fitsError(m.Error)
+	}
 	var asked struct {
-		Type     string `json:"resultType"`
 		Requests map[string]struct {
 			Method string         `json:"method"`
 			Params jsontext.Value `json:"params"`
 		} `json:"inputRequests"`
-		Code int `json:"code"`
-		Data struct {
-			Elicitations []jsontext.Value `json:"elicitations"`
-		} `json:"data"`
+		Error jsontext.Value `json:"error"`
 	}
-	text := m.Result
-	if text == nil {
-		text = m.Error
-	}
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(text, &members); err != nil {
-		return err
-	}
-	if members["inputRequests"] == nil && string(members["code"]) != fmt.Sprint(codePage) {
-		return nil
-	}
-	if err := json.Unmarshal(text, &asked); err != nil {
+	if err := json.Unmarshal(m.Result, &asked); err != nil {
 		return fmt.Errorf("read what the server asks: %w", err)
 	}
 	for _, r := range asked.Requests {
 		if !a.may(r.Method, r.Params) {
 			return fmt.Errorf("%w: %s", errMayNotAsk, r.Method)
 		}
+	}
+	return a.fitsError(asked.Error)
+}
+
+// fitsError is fits for an error.
+func (a *asks) fitsError(e jsontext.Value) error {
+	if !wire.IsPageError(e) {
+		return nil
+	}
+	var asked struct {
+		Data struct {
+			Elicitations []jsontext.Value `json:"elicitations"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(e, &asked); err != nil {
+		return fmt.Errorf("read what the server asks: %w", err)
 	}
 	for _, params := range asked.Data.Elicitations {
 		if !a.may(wire.MethodElicitation, params) {

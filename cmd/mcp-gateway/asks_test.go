@@ -41,6 +41,10 @@ func TestAsks(t *testing.T) {
 		{`pages: ["https://auth.example.com"]`, "elicitation/create", strings.Replace(page, `"https://auth.example.com/a?b"`, "1", 1), false},
 		{`pages: ["https://auth.example.com"]`, "roots/list", "", true},
 		{`pages: []`, "elicitation/create", page, false},
+		{"", "elicitation/create", `{"mode":"url","message":"x"}`, false}, // a client may read another member
+		{`pages: ["https://auth.example.com"]`, "elicitation/create", `{"mode":"url","message":"x","url":""}`, false},
+		{"", "elicitation/create", `{"mode":"app","message":"x"}`, false},
+		{"", "elicitation/create", `{"mode":"form","message":"x","requestedSchema":{}}`, true},
 	} {
 		c, err := configured(t, "pdp: {url: http://127.0.0.1:1}\nservers:\n  - name: crm\n    "+test.settings+"\n")
 		if err != nil {
@@ -61,9 +65,10 @@ func TestAsks(t *testing.T) {
 			{Result: fmt.Appendf(nil, `{"resultType":"input_required","inputRequests":{"a":{"method":"x/y"},"b":{"method":%q,"params":%s}}}`, test.method, params)},
 			{Result: fmt.Appendf(nil, `{"inputRequests":{"b":{"method":%q,"params":%s}}}`, test.method, params)},
 			{Error: fmt.Appendf(nil, `{"code":-32042,"message":"x","data":{"elicitations":[%s]}}`, params)},
+			{Result: fmt.Appendf(nil, `{"status":"failed","error":{"code":-32042,"message":"x","data":{"elicitations":[%s]}}}`, params)},
 		} {
 			want := test.want
-			if m.Error != nil {
+			if m.Error != nil || strings.HasPrefix(string(m.Result), `{"status"`) {
 				want = asks.may("elicitation/create", params)
 			} else if asks.Requests != nil && strings.Contains(string(m.Result), "x/y") {
 				want = false

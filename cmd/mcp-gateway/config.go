@@ -63,6 +63,8 @@ type approvalConfig struct {
 	Refused   duration `yaml:"refused"`
 	PerCaller int      `yaml:"pending_per_caller"`
 	Pending   int      `yaml:"pending"`
+	// PassingMeta names members of _meta that differ from message to message.
+	PassingMeta []string `yaml:"passing_meta"`
 }
 
 type denialConfig struct {
@@ -115,7 +117,7 @@ func newConfig() *config {
 		Catalog: catalogConfig{Refresh: duration(time.Minute), TTL: duration(10 * time.Second)},
 		Approval: approvalConfig{
 			Hold: duration(30 * time.Second), Wait: duration(10 * time.Minute), Refused: duration(15 * time.Minute),
-			PerCaller: 20, Pending: 1000,
+			PerCaller: 20, Pending: 1000, PassingMeta: []string{"claudecode/toolUseId"},
 		},
 	}
 }

@@ -125,7 +125,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 			}
 			return verdict, err
 		},
-		Own: g.own, Answered: g.answered,
+		Own: g.own, Answered: g.answered, PassingMeta: cfg.Approval.PassingMeta,
 		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal},
 	})
 	g.tools.gate = g.gate
@@ -133,7 +133,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		File: filepath.Join(cfg.State, "approvals.db"), PDP: pdp, Seal: g.seal, Permitted: g.gate.Permitted, Trail: resumed{kept}, Log: g.log,
 		Definition: g.tools.digest,
 		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
-		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending,
+		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending, PassingMeta: cfg.Approval.PassingMeta,
 	}
 	if cfg.Approval.Tasks {
 		waits.Execute = func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {

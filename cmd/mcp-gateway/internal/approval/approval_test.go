@@ -1,9 +1,11 @@
 package approval_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,9 +50,61 @@ func TestForwardsWhatWasApproved(t *testing.T) {
 	if !s.goes() {
 		t.Fatalf("%+v", s.Data)
 	}
-	const want = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"x":1}},"arguments":{"text":"hello","n":1},"name":"write","task":{"ttl":1}}`
+	const want = `{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"x":1},"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"arguments":{"text":"hello","n":1},"name":"write","task":{"ttl":1}}`
 	if got := string(s.verdict.Forward.Params); got != want {
 		t.Errorf("the server gets %s", got)
+	}
+}
+
+// An approval binds metadata that the protocol does not define, and shows it to
+// the approver: a later message cannot bring other, and the server gets what was
+// approved. What passes is of each message.
+func TestBindsMeta(t *testing.T) {
+	h := build(t, nil)
+	task := h.send(sent{meta: `,"onBehalfOf":"alice","trace/id":"1"`}).Task
+	var shown struct {
+		Context struct {
+			Meta jsontext.Value `json:"_meta"`
+		} `json:"context"`
+	}
+	h.get("/admin/v1/requests/"+task, &shown)
+	if got := string(shown.Context.Meta); got != `{"onBehalfOf":"alice"}` {
+		t.Errorf("the approver sees %s", got)
+	}
+	h.approve(task)
+	for _, other := range []string{``, `,"onBehalfOf":"root-admin"`, `,"onBehalfOf":"alice","more":1`} {
+		if s := h.send(sent{meta: other}); s.goes() || s.Task == task {
+			t.Errorf("%s: %+v", other, s.Data)
+		}
+	}
+	s := h.send(sent{meta: `,"onBehalfOf":"alice","trace/id":"2","progressToken":7`})
+	if !s.goes() {
+		t.Fatalf("%+v", s.Data)
+	}
+	const want = `"_meta":{"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/protocolVersion":"2026-07-28","onBehalfOf":"alice","progressToken":7,"trace/id":"2"}`
+	if got := string(s.verdict.Forward.Params); !strings.Contains(got, want) {
+		t.Errorf("the server gets %s", got)
+	}
+}
+
+// Members of params that the protocol does not define, and notifications that
+// it does not define, go no further.
+func TestUndefinedGoesNoFurther(t *testing.T) {
+	h := build(t, nil)
+	for _, rest := range []string{`,"onBehalfOf":"root-admin"`, `,"capability":"cap_1"`, `,"proof":{}`, `,"requestId":"r"`} {
+		s := h.send(sent{rest: rest})
+		if s.goes() || s.Task != "" || s.Reason != enforce.ReasonInvalidMessage {
+			t.Errorf("%s: %+v", rest, s.Data)
+		}
+	}
+	for method, goes := range map[string]bool{
+		"notifications/initialized": true, "notifications/roots/list_changed": true,
+		"notifications/authorization/request": false, "notifications/tool_access_policy": false,
+	} {
+		call := &enforce.Call{Server: "desk", Caller: &enforce.Caller{}, Message: &wire.Message{Method: method}, Params: &wire.Params{}}
+		if v := h.gate.Judge(t.Context(), call); (v.Forward != nil) != goes && !goes {
+			t.Errorf("%s: %+v", method, v)
+		}
 	}
 }
 
@@ -275,6 +329,51 @@ func TestPendingCall(t *testing.T) {
 				t.Errorf("goes %v: %+v", s.goes(), s.Data)
 			}
 		})
+	}
+}
+
+// Nothing that a caller sent can be read from what is on disk.
+func TestKeptSealed(t *testing.T) {
+	h := build(t, nil)
+	task := h.send(sent{args: `{"api_key":"sk-live-123"}`, meta: `,"vendor/token":"sk-live-456"`, caps: polls}).Result.Task
+	if task == "" {
+		t.Fatal("the call does not wait")
+	}
+	if err := h.service.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(h.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"sk-live", "api_key", "alice"} {
+		if bytes.Contains(text, []byte(secret)) {
+			t.Errorf("%s is in the file", secret)
+		}
+	}
+	if !bytes.Contains(text, []byte(task)) {
+		t.Error("the file is not the one that has the call")
+	}
+	h.open()
+	h.approve(h.tasks()...)
+	h.await(func() bool {
+		h.send(sent{method: "tasks/get", rest: `,"taskId":"` + task + `"`})
+		return h.executed.Load() == 1
+	})
+}
+
+// What goes to the server is what the approval is bound to, also where what was
+// kept is not.
+func TestKeptOtherwise(t *testing.T) {
+	h := build(t, nil)
+	h.approve(h.send(sent{}).Task)
+	if err := h.service.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.rewrite(func(text string) string { return strings.Replace(text, `{"text":"hello"}`, `{"text":"adieu"}`, 1) })
+	h.open()
+	if s := h.send(sent{}); s.goes() {
+		t.Errorf("the server gets %s", s.verdict.Forward.Params)
 	}
 }
 

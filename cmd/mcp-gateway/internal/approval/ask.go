@@ -45,7 +45,7 @@ func newAsks(d *enforce.Denied) ([]ask, error) {
 		if err != nil {
 			return nil, err
 		}
-		if submission.Context, err = shown(submission.Context, d.Params.Arguments); err != nil {
+		if submission.Context, err = shown(submission.Context, &d.Binding); err != nil {
 			return nil, err
 		}
 		all = append(all, ask{Item: n, Submission: submission, Endpoint: decision.Context.AccessRequest.Endpoint})

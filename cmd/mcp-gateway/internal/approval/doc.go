@@ -26,7 +26,7 @@
 //
 // On disk (bbolt):
 //
-//	calls    HANDLE → a call that waits or has ended, as JSON
+//	calls    HANDLE → a call that waits or has ended, as JSON, sealed with the gateway's key
 //	current  digest of caller and call → the HANDLE of the last such call
 //
 // The states of a call:

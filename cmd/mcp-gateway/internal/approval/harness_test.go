@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -125,6 +126,7 @@ func (h *house) open() {
 		Tool: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
 			return &enforce.Tool{Digest: h.digest()}, nil
 		},
+		PassingMeta: []string{"trace/id"},
 		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
 			return h.service.Suspend(ctx, d)
 		},
@@ -132,7 +134,7 @@ func (h *house) open() {
 	})
 	cfg := approval.Config{
 		File: h.file, PDP: decides, Seal: h.key, Permitted: h.gate.Permitted, Log: log, PerCaller: 100, Limit: 1000, Refused: time.Hour, Wait: time.Minute,
-		Definition: func(string, string) string { return h.digest() },
+		Definition: func(string, string) string { return h.digest() }, PassingMeta: []string{"trace/id"},
 		Execute: func(context.Context, string, *wire.Message) (*wire.Message, error) {
 			h.executed.Add(1)
 			return &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}, nil
@@ -143,6 +145,28 @@ func (h *house) open() {
 	}
 	var err error
 	if h.service, err = approval.Open(cfg); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// rewrite changes the one call that a closed service has kept, and keeps it in
+// clear.
+func (h *house) rewrite(change func(text string) string) {
+	h.t.Helper()
+	db, err := bbolt.Open(h.file, 0o600, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		calls := tx.Bucket([]byte("calls"))
+		handle, sealed := calls.Cursor().First()
+		var text jsontext.Value
+		if err := h.key.Open("record", string(sealed), &text); err != nil {
+			return err
+		}
+		return calls.Put(handle, []byte(change(string(text))))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -235,6 +259,7 @@ const (
 type sent struct {
 	as, tool, args, caps string
 	rest                 string // further members of params, each after a comma
+	meta                 string // further members of _meta, each after a comma
 	method               string
 	client               enforce.Client
 	ctx                  context.Context
@@ -273,7 +298,11 @@ func (h *house) send(c sent) *said {
 	if caps == "" {
 		caps = "{}"
 	}
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"name":%q,"arguments":%s%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`, c.method, c.tool, c.args, c.rest, caps)
+	rest := c.rest
+	if c.method == "tools/call" {
+		rest = fmt.Sprintf(`,"name":%q,"arguments":%s`, c.tool, c.args) + rest
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s%s}%s}}`, c.method, caps, c.meta, rest)
 	m, err := wire.Parse([]byte(body))
 	if err != nil {
 		h.t.Error(err)

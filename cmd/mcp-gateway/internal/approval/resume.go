@@ -139,7 +139,7 @@ func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, appr
 	if err := s.permitted(ctx, d.Call, r, d.Question, approvals); err != nil {
 		return nil, err
 	}
-	m, err := r.assemble(d.Message, state)
+	m, err := s.assemble(r, d.Message, state)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,8 @@ type Config struct {
 	// that it waits; Wait is that of one on whose stream the client can be told
 	// meanwhile. Refused is how long a refusal counts for the same call.
 	Hold, Wait, Refused time.Duration
+	// PassingMeta is [enforce.Config.PassingMeta].
+	PassingMeta []string
 	// PerCaller and Limit bound the calls that wait.
 	PerCaller, Limit int
 	Trail            enforce.Trail    // nil is enforce.Untold
@@ -71,7 +73,7 @@ func Open(cfg Config) (*Service, error) {
 	if cfg.Trail == nil {
 		cfg.Trail = enforce.Untold{}
 	}
-	opened, err := openStore(cfg.File, cfg.Now)
+	opened, err := openStore(cfg.File, cfg.Seal, cfg.Now)
 	if err != nil {
 		return nil, fmt.Errorf("approvals: %w", err)
 	}
@@ -193,7 +195,7 @@ func (s *Service) attach(ctx context.Context, d *enforce.Denied) (*record, error
 
 // submit keeps the call and asks that a person lift its denial.
 func (s *Service) submit(ctx context.Context, d *enforce.Denied) (*record, error) {
-	params, err := kept(d.Message.Params)
+	params, err := s.kept(d.Message.Params)
 	if err != nil {
 		return nil, err
 	}
@@ -249,23 +251,25 @@ func (s *Service) drop(ctx context.Context, r *record) {
 	s.pending.give(r.owner())
 }
 
-// shown adds the arguments to the context of a submission, for the person who
-// decides: what they see is what the digest is of. Where a mapping has others
-// there, nobody is asked.
-func shown(context, arguments jsontext.Value) (jsontext.Value, error) {
+// shown adds the arguments, and what of _meta is bound, to the context of a
+// submission, for the person who decides: what they see is what the digest is
+// of. Where a mapping has others there, nobody is asked.
+func shown(context jsontext.Value, b *wire.Binding) (jsontext.Value, error) {
 	members := map[string]jsontext.Value{}
 	if context != nil {
 		if err := json.Unmarshal(context, &members); err != nil {
 			return nil, err
 		}
 	}
-	if said, taken := members["arguments"]; taken && !same(said, arguments) {
-		return nil, &enforce.Refusal{
-			Code: wire.CodeParams, Status: 200, Message: "the mapping has other arguments for who approves than the call",
-			Data: enforce.Data{Reason: enforce.ReasonMapping},
+	for name, bound := range map[string]jsontext.Value{"arguments": b.Arguments, "_meta": b.Meta} {
+		if said, taken := members[name]; taken && !same(said, bound) {
+			return nil, &enforce.Refusal{
+				Code: wire.CodeParams, Status: 200, Message: "the mapping shows the approver another " + name + " than the call has",
+				Data: enforce.Data{Reason: enforce.ReasonMapping},
+			}
+		} else if !taken && bound != nil {
+			members[name] = bound
 		}
-	} else if !taken && arguments != nil {
-		members["arguments"] = arguments
 	}
 	return json.Marshal(members, json.Deterministic(true))
 }
@@ -280,11 +284,14 @@ func same(a, b jsontext.Value) bool {
 // those clients that poll them.
 const handlePrefix = "gw-"
 
-// passing are the members of params that are of one message and not of the call.
-var passing = []string{"_meta", "requestState", "inputResponses"}
+// passing are the members of params that are of one message and not of the call,
+// beside a part of _meta ([wire.SplitMeta]).
+var passing = []string{"requestState", "inputResponses"}
+
+const memberMeta = "_meta"
 
 // kept returns what of the params of a call is kept.
-func kept(params jsontext.Value) (jsontext.Value, error) {
+func (s *Service) kept(params jsontext.Value) (jsontext.Value, error) {
 	members := map[string]jsontext.Value{}
 	if err := json.Unmarshal(params, &members); err != nil {
 		return nil, fmt.Errorf("params: %w", err)
@@ -292,12 +299,24 @@ func kept(params jsontext.Value) (jsontext.Value, error) {
 	for _, name := range passing {
 		delete(members, name)
 	}
+	_, meta, err := wire.SplitMeta(params, s.cfg.PassingMeta)
+	if err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	setMember(members, memberMeta, meta)
 	return json.Marshal(members, json.Deterministic(true))
+}
+
+// setMember sets a member, or removes it for nil.
+func setMember(members map[string]jsontext.Value, name string, value jsontext.Value) {
+	if delete(members, name); value != nil {
+		members[name] = value
+	}
 }
 
 // assemble returns the message that goes to the server: what was kept, under the
 // id and with the passing members of the message that came now.
-func (r *record) assemble(now *wire.Message, state *ticket) (*wire.Message, error) {
+func (s *Service) assemble(r *record, now *wire.Message, state *ticket) (*wire.Message, error) {
 	members, came := map[string]jsontext.Value{}, map[string]jsontext.Value{}
 	if err := json.Unmarshal(r.Params, &members); err != nil {
 		return nil, fmt.Errorf("params: %w", err)
@@ -306,10 +325,17 @@ func (r *record) assemble(now *wire.Message, state *ticket) (*wire.Message, erro
 		return nil, fmt.Errorf("params: %w", err)
 	}
 	for _, name := range passing {
-		if came[name] != nil {
-			members[name] = came[name]
-		}
+		setMember(members, name, came[name])
 	}
+	ofMessage, _, err := wire.SplitMeta(now.Params, s.cfg.PassingMeta)
+	if err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	meta, err := wire.MergeMeta(ofMessage, members[memberMeta])
+	if err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	setMember(members, memberMeta, meta)
 	if state != nil { // what the gateway said comes back to the gateway, and goes no further
 		delete(members, "requestState")
 		if state.Upstream != nil {
@@ -323,7 +349,30 @@ func (r *record) assemble(now *wire.Message, state *ticket) (*wire.Message, erro
 	if err != nil {
 		return nil, err
 	}
-	return &wire.Message{ID: now.ID, Method: r.Method, Params: params}, nil
+	return &wire.Message{ID: now.ID, Method: r.Method, Params: params}, s.covers(r, params)
+}
+
+// errChanged means that a message is not the one that was approved.
+var errChanged = errors.New("the message is not what was approved")
+
+// covers returns an error unless params are those that the approval of the call
+// is bound to.
+func (s *Service) covers(r *record, params jsontext.Value) error {
+	m := &wire.Message{Method: r.Method, Params: params}
+	read, err := m.Read()
+	if err != nil {
+		return err
+	}
+	target, _ := read.Target(r.Method)
+	_, meta, err := wire.SplitMeta(params, s.cfg.PassingMeta)
+	if err != nil {
+		return err
+	}
+	binding := wire.Binding{Server: r.Server, Method: r.Method, Name: target, Definition: r.Definition, Arguments: read.Arguments, Meta: meta}
+	if digest, err := binding.Digest(); err != nil || digest != r.Digest {
+		return errors.Join(errChanged, err)
+	}
+	return nil
 }
 
 // withoutOurs removes the responses to what the gateway asked.

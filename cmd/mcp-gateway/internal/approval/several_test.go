@@ -2,8 +2,8 @@ package approval_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
-	"go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -336,7 +335,7 @@ func TestStayForSeveral(t *testing.T) {
 	}
 }
 
-// A call that an earlier version has kept, which knew of single evaluations
+// A call that an earlier version has kept, in clear and with single evaluations
 // alone, goes on.
 func TestKeptBefore(t *testing.T) {
 	h := build(t, func(c *approval.Config) { c.PerCaller = 1 })
@@ -345,39 +344,22 @@ func TestKeptBefore(t *testing.T) {
 	if err := h.service.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := bbolt.Open(filepath.Clean(h.file), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		calls := tx.Bucket([]byte("calls"))
-		handle, text := calls.Cursor().First()
+	h.rewrite(func(text string) string {
 		members := map[string]jsontext.Value{}
-		if err := json.Unmarshal(text, &members); err != nil {
-			return err
+		if err := json.Unmarshal([]byte(text), &members); err != nil {
+			t.Fatal(err)
 		}
 		delete(members, "code")
-		var names []string
-		for name := range members {
-			names = append(names, name)
-		}
-		slices.Sort(names)
 		want := []string{"changed", "created", "definition", "denial", "digest", "handle", "method", "name", "params", "request", "server", "state", "subject", "task", "version"}
-		if diff := cmp.Diff(want, names); diff != "" {
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(members))); diff != "" {
 			t.Errorf("what was kept has other members (-want +got):\n%s", diff)
 		}
 		before, err := json.Marshal(members)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		return calls.Put(handle, before)
+		return string(before)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
 	h.open()
 	if s := h.send(sent{}); !s.goes() {
 		t.Errorf("%+v", s.Data)

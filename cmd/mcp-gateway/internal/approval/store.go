@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -105,13 +106,15 @@ var (
 	errMoved = errors.New("the call has gone on")
 )
 
-// A store keeps calls on disk.
+// A store keeps calls on disk, sealed: their arguments may hold secrets, and have
+// to be kept as they are to be carried out.
 type store struct {
 	db  *bbolt.DB
+	key *seal.Key
 	now func() time.Time
 }
 
-func openStore(file string, now func() time.Time) (*store, error) {
+func openStore(file string, key *seal.Key, now func() time.Time) (*store, error) {
 	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: time.Second})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", file, err)
@@ -127,13 +130,13 @@ func openStore(file string, now func() time.Time) (*store, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &store{db, now}, nil
+	return &store{db, key, now}, nil
 }
 
 // byHandle returns a call, or nil.
 func (s *store) byHandle(handle string) (r *record, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
-		r, err = read(tx, []byte(handle))
+		r, err = s.read(tx, []byte(handle))
 		return err
 	})
 	return r, err
@@ -146,30 +149,42 @@ func (s *store) current(key string) (r *record, err error) {
 		if handle == nil {
 			return nil
 		}
-		r, err = read(tx, handle)
+		r, err = s.read(tx, handle)
 		return err
 	})
 	return r, err
 }
 
-func read(tx *bbolt.Tx, handle []byte) (*record, error) {
+// sealRecord is what records are sealed for.
+const sealRecord = "record"
+
+func (s *store) read(tx *bbolt.Tx, handle []byte) (*record, error) {
 	text := tx.Bucket(bucketCalls).Get(handle)
 	if text == nil {
 		return nil, nil
 	}
 	r := new(record)
-	if err := json.Unmarshal(text, r); err != nil {
+	var err error
+	if text[0] == '{' { // of a version that did not seal
+		err = json.Unmarshal(text, r)
+	} else {
+		err = s.key.Open(sealRecord, string(text), r)
+	}
+	if errors.Is(err, seal.ErrSealed) {
+		return nil, fmt.Errorf("read call %s: %s is sealed with another key: restore seal.key, or remove both files and ask again for what waits", handle, s.db.Path())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read call %s: %w", handle, err)
 	}
 	return r, nil
 }
 
-func write(tx *bbolt.Tx, r *record) error {
-	text, err := json.Marshal(r)
+func (s *store) write(tx *bbolt.Tx, r *record) error {
+	text, err := s.key.Seal(sealRecord, r)
 	if err != nil {
 		return fmt.Errorf("write call %s: %w", r.Handle, err)
 	}
-	return tx.Bucket(bucketCalls).Put([]byte(r.Handle), text)
+	return tx.Bucket(bucketCalls).Put([]byte(r.Handle), []byte(text))
 }
 
 // add keeps a call about which nobody has been asked yet.
@@ -179,7 +194,7 @@ func (s *store) add(r *record) error {
 		if err := tx.Bucket(bucketCurrent).Put([]byte(r.key()), []byte(r.Handle)); err != nil {
 			return err
 		}
-		return write(tx, r)
+		return s.write(tx, r)
 	})
 }
 
@@ -191,7 +206,7 @@ func (s *store) move(was *record, to state, change func(*record)) (r *record, er
 		return nil, fmt.Errorf("a call does not go from %s to %s", was.State, to)
 	}
 	err = s.db.Update(func(tx *bbolt.Tx) error {
-		if r, err = read(tx, []byte(was.Handle)); err != nil {
+		if r, err = s.read(tx, []byte(was.Handle)); err != nil {
 			return err
 		}
 		if r == nil || r.State != was.State || r.Rounds != was.Rounds {
@@ -201,7 +216,7 @@ func (s *store) move(was *record, to state, change func(*record)) (r *record, er
 		if change != nil {
 			change(r)
 		}
-		return write(tx, r)
+		return s.write(tx, r)
 	})
 	return r, err
 }
@@ -210,7 +225,7 @@ func (s *store) move(was *record, to state, change func(*record)) (r *record, er
 func (s *store) all(do func(*record) error) error {
 	return s.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketCalls).ForEach(func(handle, _ []byte) error {
-			r, err := read(tx, handle)
+			r, err := s.read(tx, handle)
 			if err != nil {
 				return err
 			}
@@ -226,7 +241,7 @@ func (s *store) forget(handles []string) error {
 	}
 	return s.db.Update(func(tx *bbolt.Tx) error {
 		for _, handle := range handles {
-			r, err := read(tx, []byte(handle))
+			r, err := s.read(tx, []byte(handle))
 			if err != nil {
 				return err
 			}

@@ -132,7 +132,7 @@ func (s *Service) carryOut(ctx context.Context, r record, approvals enforce.Appr
 		return // it is recorded, or can be tried again
 	}
 	var err error
-	if m.Params, err = r.unattended(); err != nil {
+	if m.Params, err = s.unattended(&r); err != nil {
 		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
 		return
 	}
@@ -163,15 +163,23 @@ func (s *Service) carryOut(ctx context.Context, r record, approvals enforce.Appr
 
 // unattended returns the params of a call that the gateway makes itself: it can
 // be asked nothing.
-func (r *record) unattended() (jsontext.Value, error) {
+func (s *Service) unattended(r *record) (jsontext.Value, error) {
 	members := map[string]jsontext.Value{}
 	if err := json.Unmarshal(r.Params, &members); err != nil {
 		return nil, err
 	}
-	meta, err := json.Marshal(wire.OwnMeta(r.Version), json.Deterministic(true))
+	own, err := json.Marshal(wire.OwnMeta(r.Version), json.Deterministic(true))
 	if err != nil {
 		return nil, err
 	}
-	members["_meta"] = meta
-	return json.Marshal(members, json.Deterministic(true))
+	meta, err := wire.MergeMeta(own, members[memberMeta])
+	if err != nil {
+		return nil, err
+	}
+	setMember(members, memberMeta, meta)
+	params, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	return params, s.covers(r, params)
 }

@@ -13,8 +13,8 @@
 // digest is.
 //
 // A trail is a directory of segments, 00000001.jsonl and so on, of one [Record] a
-// line. A record has the SHA-256 of the line before it, over segments, so that one
-// that is changed, removed or put elsewhere is seen by [Read]; what was cut off at
-// the end is not, but for the numbers that the PDP's log has more of. A segment
-// begins with a record of the intents that are open then.
+// line. A record has the SHA-256 of the line before it, over segments, so that
+// [Read] finds damage. The chain is not signed: it proves nothing against somebody
+// who can write the files. A segment begins with a record of the intents that are
+// open then.
 package audit

@@ -1,11 +1,13 @@
 package enforce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -41,6 +43,9 @@ type Config struct {
 	Answered func(ctx context.Context, c *Call, response *wire.Message) (*wire.Message, error)
 	// Obligations are those that the gateway carries out.
 	Obligations client.Obligations
+	// PassingMeta names members of _meta that are of one message and not of the
+	// call, beside the protocol's own: an approval does not bind them.
+	PassingMeta []string
 	// Suspend has a call wait for a person. Nil refuses it.
 	Suspend func(context.Context, *Denied) (*Verdict, error)
 	// Own answers calls that are the gateway's own to answer, nil for others. Nil
@@ -138,9 +143,13 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	if err := wire.Exact(call.Message.Params); err != nil {
 		return nil, &Refusal{Code: wire.CodeParams, Status: statusOK, Message: err.Error(), Data: Data{Reason: ReasonNumber}}
 	}
+	if err := undefined(call.Message); err != nil {
+		return nil, err
+	}
 	if err := g.lookUp(ctx, call); err != nil {
 		return nil, err
 	}
+	evaluated := call.Message.Encode()
 	question, err := g.cfg.Map(call)
 	if err != nil {
 		return nil, g.unmapped(call, err)
@@ -148,7 +157,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	if question.Pass {
 		return &Verdict{Forward: call.Message, Settle: pass}, nil
 	}
-	binding, digest, err := bind(call)
+	binding, digest, err := g.bind(call)
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +169,9 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 		return nil, g.undecided(ctx, call, err)
 	}
 	denials, err := g.Permitted(ctx, call, question, answer)
+	if err == nil && !bytes.Equal(call.Message.Encode(), evaluated) {
+		return nil, errChanged
+	}
 	if err == nil {
 		return g.forward(call, answer, digest)
 	}
@@ -170,10 +182,36 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	return g.cfg.Suspend(ctx, &Denied{Call: call, Question: question, Answer: answer, Denials: denials, Binding: binding, Digest: digest, Refusal: refusal})
 }
 
+// errChanged means that a message is no longer the one that was decided on: a
+// decision covers what was evaluated, and nothing else (COAZ-MCP binding,
+// "Enforcement").
+var errChanged = errors.New("the message changed after it was evaluated")
+
+// undefined refuses what the protocol does not define: notifications, and
+// members of params, which would reach the server although no policy and no
+// person has seen them.
+func undefined(m *wire.Message) error {
+	refused := Refusal{Code: wire.CodeParams, Status: statusOK, Data: Data{Reason: ReasonInvalidMessage}}
+	switch name := m.UndefinedParam(); {
+	case name != "":
+		refused.Message = fmt.Sprintf("params/%s is not defined for %s", name, m.Method)
+	case strings.HasPrefix(m.Method, "notifications/") && !wire.IsNotification(m.Method):
+		refused.Code, refused.Message = wire.CodeMethod, ErrUnknownMethod.Error()
+		refused.Data.Reason = ReasonUnknownMethod
+	default:
+		return nil
+	}
+	return &refused
+}
+
 // bind names the call by what it is exactly about.
-func bind(call *Call) (wire.Binding, string, error) {
+func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
 	target, _ := call.Params.Target(call.Message.Method)
-	b := wire.Binding{Server: call.Server, Method: call.Message.Method, Name: target, Arguments: call.Params.Arguments}
+	_, meta, err := wire.SplitMeta(call.Message.Params, g.cfg.PassingMeta)
+	if err != nil {
+		return wire.Binding{}, "", fmt.Errorf("_meta: %w", err)
+	}
+	b := wire.Binding{Server: call.Server, Method: call.Message.Method, Name: target, Arguments: call.Params.Arguments, Meta: meta}
 	if call.Tool != nil {
 		b.Definition = call.Tool.Digest
 	}

@@ -257,6 +257,35 @@ func TestJudgeUnkept(t *testing.T) {
 	}
 }
 
+// A decision covers the message that was evaluated: one that changes before it is
+// forwarded goes no further (COAZ-MCP binding).
+func TestChangedAfterDecision(t *testing.T) {
+	for _, changes := range []bool{false, true} {
+		p := &pdp{status: 200, body: `{"decision":true}`}
+		var call *enforce.Call
+		g := gate(p, func(c *enforce.Config) {
+			c.PDP = enforce.NewPDP(enforce.PDPConfig{URL: "https://pdp.example.com", Client: client.Config{Transport: changing(func(r *http.Request) (*http.Response, error) {
+				if changes {
+					copy(call.Message.Params, strings.Replace(string(call.Message.Params), "dev", "prd", 1))
+				}
+				return p.RoundTrip(r)
+			})}})
+		})
+		m, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deploy","arguments":{"to":"dev"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		params, err := m.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		call = &enforce.Call{Server: "s", Caller: &enforce.Caller{}, Message: m, Params: params}
+		if v := g.Judge(t.Context(), call); (v.Forward != nil) == changes {
+			t.Errorf("changes: %v: %+v", changes, v)
+		}
+	}
+}
+
 // A list is what its caller may see of it, or an error.
 func TestFilter(t *testing.T) {
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
@@ -427,3 +456,8 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	f(r)
 	return nil, errors.New("nobody there")
 }
+
+// A changing transport does something on the way to the PDP.
+type changing func(*http.Request) (*http.Response, error)
+
+func (f changing) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -209,6 +209,8 @@ func TestLyingServer(t *testing.T) {
 		{"a response to another on a stream", "text/event-stream", "data: " + strings.Replace(ok, "7", "8", 1) + "\n\n", "-32603", "content"},
 		{"an id that is a string", "application/json", strings.Replace(ok, "7", `"7"`, 1), "-32603", "content"},
 		{"a result twice", "application/json", strings.Replace(ok, `"result"`, `"result":{"a":1},"result"`, 1), "-32603", "content"},
+		{"requests under a name of another case", "application/json", strings.Replace(ok, `"content":[]`, `"InputRequests":{"x":{"method":"elicitation/create","params":{"mode":"url","url":"https://secret.example"}}}`, 1), "-32603", "secret"},
+		{"a page under a name of another case", "text/event-stream", "data: " + strings.Replace(ok, `"content":[]`, `"inputRequests":{"x":{"method":"elicitation/create","params":{"mode":"url","Url":"https://secret.example"}}}`, 1) + "\n\n", "-32603", "secret"},
 		{"no JSON", "application/json", "secret", "-32603", "secret"},
 		{"no JSON in the second event", "text/event-stream", `data: {"jsonrpc":"2.0","method":"notifications/message","params":{}}` + "\n\ndata: secret\n\ndata: " + ok + "\n\n", "-32603", "secret"},
 		{"a request, which this era has not", "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"secret":1}}` + "\n\ndata: " + ok + "\n\n", "-32603", "secret"},

@@ -19,30 +19,48 @@ type Binding struct {
 	Name       string         // of the tool, the prompt or the resource
 	Definition string         // digest of the tool's definition, or ""
 	Arguments  jsontext.Value // an object, or nil
+	Meta       jsontext.Value // the members of _meta that are of the call ([SplitMeta]), or nil
 }
 
 // Digest names the call: "sha256:" and hex. Calls have the same digest exactly
-// if their parts are equal and their arguments are the same values, however they
-// are written. Arguments that are not [Exact] have none.
+// if their parts are equal and their arguments and meta are the same values,
+// however they are written. Values that are not [Exact] have none.
 func (b Binding) Digest() (string, error) {
-	if err := Exact(b.Arguments); err != nil {
-		return "", err
-	}
-	arguments := b.Arguments.Clone()
-	if len(arguments) == 0 {
-		arguments = jsontext.Value("{}")
-	}
-	if err := arguments.Canonicalize(); err != nil {
+	arguments, err := canonical(b.Arguments)
+	if err != nil {
 		return "", fmt.Errorf("arguments: %w", err)
 	}
+	parts := []string{"mcp-gateway call 1", b.Server, b.Method, b.Name, b.Definition, arguments}
+	if b.Meta != nil {
+		meta, err := canonical(b.Meta)
+		if err != nil {
+			return "", fmt.Errorf("_meta: %w", err)
+		}
+		parts[0], parts = "mcp-gateway call 2", append(parts, meta)
+	}
 	hash := sha256.New()
-	for _, part := range []string{"mcp-gateway call 1", b.Server, b.Method, b.Name, b.Definition, string(arguments)} {
+	for _, part := range parts {
 		var length [8]byte
 		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
 		hash.Write(length[:])
 		hash.Write([]byte(part))
 	}
 	return "sha256:" + hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// canonical writes an object as RFC 8785 does; nil is an empty one.
+func canonical(object jsontext.Value) (string, error) {
+	if err := Exact(object); err != nil {
+		return "", err
+	}
+	text := object.Clone()
+	if len(text) == 0 {
+		text = jsontext.Value("{}")
+	}
+	if err := text.Canonicalize(); err != nil {
+		return "", err
+	}
+	return string(text), nil
 }
 
 // A NumberError is a number that some parsers would read as another.

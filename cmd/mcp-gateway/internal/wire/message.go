@@ -21,6 +21,7 @@ const (
 	CodeParams         = -32602
 	CodeInternal       = -32603
 	CodeHeaderMismatch = -32020
+	CodePage           = -32042 // the client has to lead a person to a page first (MCP 2025-11-25, "URL Elicitation Required")
 )
 
 // MaxDepth is how deep arrays and objects of a message may nest.
@@ -53,7 +54,7 @@ func (f *Fault) Error() string { return f.Reason }
 
 // Parse reads what a client sent. Every error is a *[Fault].
 func Parse(body []byte) (*Message, error) {
-	m, err := ParseReply(body)
+	m, err := parse(body)
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +66,23 @@ func Parse(body []byte) (*Message, error) {
 	return m, nil
 }
 
-// ParseReply reads what a server sent: as [Parse] does, but that the results of
-// tools may have names that differ by case alone.
+// ParseReply reads what a server sent: as [Parse] does, except that content may
+// have names that differ by case alone. Outside of content no name may differ
+// from one of the protocol's by case alone.
 func ParseReply(body []byte) (*Message, error) {
+	m, err := parse(body)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []jsontext.Value{m.Params, m.Result, m.Error} {
+		if name := misnamed(part); name != "" {
+			return nil, &Fault{CodeRequest, m.ID, fmt.Sprintf("the name %q differs from one of the protocol by case alone", name)}
+		}
+	}
+	return m, nil
+}
+
+func parse(body []byte) (*Message, error) {
 	text := jsontext.Value(bytes.Clone(body))
 	if err := text.Format(); err != nil {
 		return nil, &Fault{CodeParse, nil, "the message is not strict JSON: " + cause(err)}

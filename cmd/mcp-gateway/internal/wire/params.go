@@ -12,6 +12,7 @@ import (
 const (
 	MethodInitialize   = "initialize"
 	MethodDiscover     = "server/discover"
+	MethodInitialized  = "notifications/initialized"
 	MethodCancelled    = "notifications/cancelled"
 	MethodProgress     = "notifications/progress"
 	MethodToolsChanged = "notifications/tools/list_changed"

@@ -1,0 +1,108 @@
+package wire
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// protocolMeta are the members of _meta that the protocol defines for requests
+// (MCP 2025-11-25 and 2026-07-28, "_meta"; W3C Trace Context and Baggage). They
+// are of one message, not of the call.
+var protocolMeta = []string{
+	"progressToken", "traceparent", "tracestate", "baggage",
+	"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo", "io.modelcontextprotocol/clientCapabilities",
+	"io.modelcontextprotocol/logLevel", "io.modelcontextprotocol/subscriptionId", "io.modelcontextprotocol/related-task",
+}
+
+// SplitMeta parts the _meta of params into the members that are of the one
+// message, which are the protocol's own and those that passing names, and the
+// others, which are of the call. Either is nil where it has no members.
+func SplitMeta(params jsontext.Value, passing []string) (message, call jsontext.Value, err error) {
+	var read struct {
+		Meta map[string]jsontext.Value `json:"_meta"`
+	}
+	if params == nil {
+		return nil, nil, nil
+	}
+	if err := json.Unmarshal(params, &read); err != nil {
+		return nil, nil, err
+	}
+	ofMessage, ofCall := map[string]jsontext.Value{}, map[string]jsontext.Value{}
+	for name, value := range read.Meta {
+		if slices.Contains(protocolMeta, name) || slices.Contains(passing, name) {
+			ofMessage[name] = value
+		} else {
+			ofCall[name] = value
+		}
+	}
+	if message, err = object(ofMessage); err != nil {
+		return nil, nil, err
+	}
+	call, err = object(ofCall)
+	return message, call, err
+}
+
+// MergeMeta returns the members of both objects. They have none in common.
+func MergeMeta(message, call jsontext.Value) (jsontext.Value, error) {
+	all := map[string]jsontext.Value{}
+	for _, part := range []jsontext.Value{message, call} {
+		if part == nil {
+			continue
+		}
+		if err := json.Unmarshal(part, &all); err != nil {
+			return nil, err
+		}
+	}
+	return object(all)
+}
+
+// object writes an object, nil for one without members.
+func object(members map[string]jsontext.Value) (jsontext.Value, error) {
+	if len(members) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(members, json.Deterministic(true))
+}
+
+// elements yields those of an array.
+func elements(v jsontext.Value) iter.Seq2[int, jsontext.Value] {
+	return func(yield func(int, jsontext.Value) bool) {
+		dec := jsontext.NewDecoder(bytes.NewReader(v))
+		if dec.PeekKind() != '[' {
+			return
+		}
+		_, _ = dec.ReadToken()
+		for i := 0; dec.PeekKind() != ']'; i++ {
+			value, err := dec.ReadValue()
+			if err != nil || !yield(i, value) {
+				return
+			}
+		}
+	}
+}
+
+// members yields the names and values of an object.
+func members(v jsontext.Value) iter.Seq2[string, jsontext.Value] {
+	return func(yield func(string, jsontext.Value) bool) {
+		dec := jsontext.NewDecoder(bytes.NewReader(v))
+		if dec.PeekKind() != '{' {
+			return
+		}
+		_, _ = dec.ReadToken()
+		for dec.PeekKind() == '"' {
+			name, err := dec.ReadToken()
+			if err != nil {
+				return
+			}
+			text := name.String()
+			value, err := dec.ReadValue()
+			if err != nil || !yield(text, value) {
+				return
+			}
+		}
+	}
+}
