@@ -28,9 +28,10 @@ var walls = []wall{
 	{"policies", 1, nil, "policies are data; what they mean is the engine's to say"},
 
 	{"obligations", 2, []string{"schemas/authzen"}, "what a policy asks for is read without knowing how policies are evaluated"},
+	{"obligations/plain", 2, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"obligations/approval", 2, []string{"schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
 
-	{"evaluation/decisionlog", 3, []string{"schemas/authzen"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
+	{"evaluation/decisionlog", 3, []string{"schemas/authzen", "obligations/plain"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
 	{"evaluation", 3, []string{"schemas/authzen", "obligations", "evaluation/decisionlog"}, "a decision is made of these and recorded; no network, no directory"},
 	{"evaluation/policystore", 3, []string{"evaluation"}, "a directory becomes an archive; what is right in it the engine says"},
 	{"evaluation/policytest", 3, []string{"evaluation", "schemas/authzen"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
@@ -45,7 +46,7 @@ var walls = []wall{
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
-		"schemas", "schemas/authzen", "policies", "obligations", "obligations/approval",
+		"schemas", "schemas/authzen", "policies", "obligations", "obligations/approval", "obligations/plain",
 		"evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/policytest",
 		"pdp", "pdp/callers", "pdp/client",
 	}, "a command may use all there is"},
@@ -61,12 +62,11 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/wire/wiretest", 5, nil, "other parsers are asked without asking ours"},
 	{"cmd/mcp-gateway/internal/seal", 5, nil, "a seal is good for whatever is put under it"},
 	{"cmd/mcp-gateway/internal/enforce", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire"}, "it decides on messages, and neither carries them nor knows how"},
-	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/plain", "cmd/mcp-gateway/internal/enforce"}, "a call waits here however it came; that it may go on the gate says"},
+	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "obligations/plain", "cmd/mcp-gateway/internal/enforce"}, "a call waits here however it came; that it may go on the gate says"},
 	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce"}, "it carries messages, and asks one gate about each"},
 	{"cmd/mcp-gateway/internal/tasks", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "whose a task is does not depend on who may do what with it"},
-	{"cmd/mcp-gateway/internal/plain", 5, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
-	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number", "cmd/mcp-gateway/internal/plain"}, "a call becomes questions, and nobody is asked"},
+	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number", "obligations/plain"}, "a call becomes questions, and nobody is asked"},
 	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "pdp/jwks", "cmd/mcp-gateway/internal/number"}, "who calls is told by credentials alone, before anything is known of the call"},
 	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
 	{"cmd/mcp-gateway/internal/audit", 5, nil, "what became of a call is kept without knowing how it was decided"},

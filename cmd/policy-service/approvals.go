@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -36,16 +38,16 @@ type approvalsDesk struct {
 }
 
 // An approverID is an entity, written TYPE:ID.
-type approverID authzen.Subject
+type approverID pdp.Approver
 
 var typeAndID = regexp.MustCompile(`^([^:]+(?:::[^:]+)*):([^:].*)$`)
 
-// subject returns the approver, nil for one that was not named.
-func (a approverID) subject() *authzen.Subject {
+// approver returns it, nil for one that was not named.
+func (a approverID) approver() *pdp.Approver {
 	if a.ID == "" {
 		return nil
 	}
-	named := authzen.Subject(a)
+	named := pdp.Approver(a)
 	return &named
 }
 
@@ -74,29 +76,28 @@ func (c *approvalsListCmd) Run(ctx context.Context) error {
 	}
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, r := range list.Requests {
-		fmt.Fprintln(out, requestRow(&r))
+		fmt.Fprintln(out, strings.Join(requestRow(&r), "\t"))
 	}
 	return out.Flush()
 }
 
-// requestRow is a request on one line.
-func requestRow(r *pdp.AccessRequest) string {
+// requestRow are the cells of a request on one line.
+func requestRow(r *pdp.AccessRequest) []string {
 	mark := ""
 	if r.Escalated {
 		mark = " (escalated)"
 	}
 	item := r.Items[0]
-	what := fmt.Sprintf("%s %s", plain(item.Action.Name), named(item.Resource))
+	what := fmt.Sprintf("%s %s", plain.Text(item.Action.Name), named(item.Resource))
 	if more := len(r.Items) - 1; more > 0 {
 		what += fmt.Sprintf(" and %d more", more)
 	}
-	return strings.Join([]string{r.ID, string(r.Status) + mark, r.Submitted.Format(time.RFC3339), item.Template, named(r.Subject), what}, "\t")
+	return []string{plain.Text(r.ID), plain.Text(string(r.Status)) + mark, r.Submitted.Format(time.RFC3339), plain.Text(item.Template), named(r.Subject), what}
 }
 
-// plain is text that somebody else wrote, without what a terminal would obey.
-func plain(text string) string { return strings.Map(visible, text) }
-
-func named(e authzen.Entity) string { return fmt.Sprintf("%s::%q", plain(e.Type), e.ID) }
+func named(e authzen.Entity) string {
+	return fmt.Sprintf("%s::%s", plain.Text(e.Type), plain.Lines(strconv.Quote(e.ID)))
+}
 
 type approvalsShowCmd struct {
 	approvalsDesk
@@ -141,7 +142,7 @@ type approvalsRevokeCmd struct {
 
 func (c *approvalsRevokeCmd) Run(ctx context.Context) error {
 	path := pdp.PathApprovals + "/" + url.PathEscape(c.ID) + "/revoke"
-	return c.print(c.request(ctx, http.MethodPost, path, pdp.Revocation{Approver: c.As.subject(), Reason: c.Reason}))
+	return c.print(c.request(ctx, http.MethodPost, path, pdp.Revocation{Approver: c.As.approver(), Reason: c.Reason}))
 }
 
 type approvalsWatchCmd struct {
@@ -185,12 +186,12 @@ func (c *approvalsDesk) printRow(r *pdp.AccessRequest) error {
 	if c.JSON {
 		return printJSON(r)
 	}
-	_, err := fmt.Println(strings.ReplaceAll(requestRow(r), "\t", "  "))
+	_, err := fmt.Println(strings.Join(requestRow(r), "  "))
 	return err
 }
 
 func (c *approvalsDesk) decide(ctx context.Context, id string, by approverID, d approval.Decision) error {
-	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", pdp.Verdict{Approver: by.subject(), Decision: d}))
+	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", pdp.Verdict{Approver: by.approver(), Decision: d}))
 }
 
 // print prints a request, or returns the error in its place.
@@ -205,42 +206,51 @@ func (c *approvalsDesk) print(r *pdp.AccessRequest, err error) error {
 	return err
 }
 
+// plainJSON is JSON on one line, whatever white space it was written with.
+func plainJSON(value jsontext.Value) string {
+	value = value.Clone()
+	if err := value.Compact(); err != nil { // it was read as JSON
+		return plain.Text(string(value))
+	}
+	return plain.Lines(string(value))
+}
+
 // describeRequest says of a request what an approver needs to know.
 func describeRequest(r *pdp.AccessRequest) string {
 	var out strings.Builder
-	line := func(name string, value any) { fmt.Fprintf(&out, "%-10s %v\n", name, value) }
+	line := func(name, value string) { fmt.Fprintf(&out, "%-10s %s\n", name, value) }
 	raw := func(name string, value jsontext.Value) {
 		if value != nil {
-			line(name, string(value))
+			line(name, plainJSON(value))
 		}
 	}
-	line("request", r.ID)
-	line("status", r.Status)
+	line("request", plain.Text(r.ID))
+	line("status", plain.Text(string(r.Status)))
 	if r.Tenant != "" {
-		line("tenant", r.Tenant)
+		line("tenant", plain.Text(r.Tenant))
 	}
 	line("subject", named(r.Subject))
 	raw("  with", r.Subject.Properties)
 	for _, a := range r.Actors {
-		line("actor", strings.TrimSpace(plain(a.ID)+" "+plain(a.Issuer)))
+		line("actor", strings.TrimSpace(plain.Text(a.ID)+" "+plain.Text(a.Issuer)))
 	}
 	line("decide by", r.DecideBy.Format(time.RFC3339))
 	raw("context", r.Context)
 	raw("asks for", r.Access)
 	for i, item := range r.Items {
-		line(fmt.Sprintf("item %d", i), item.Status)
-		line("  action", plain(item.Action.Name))
+		line(fmt.Sprintf("item %d", i), plain.Text(string(item.Status)))
+		line("  action", plain.Text(item.Action.Name))
 		raw("    with", item.Action.Properties)
 		line("  resource", named(item.Resource))
 		raw("    with", item.Resource.Properties)
 		raw("  asks for", item.Access)
-		line("  template", fmt.Sprintf("%s (%d of %d)", item.Template, len(item.Votes), max(item.Terms.Quorum, 1)))
-		line("  denied", item.EvaluationID)
+		line("  template", fmt.Sprintf("%s (%d of %d)", plain.Text(item.Template), len(item.Votes), max(item.Terms.Quorum, 1)))
+		line("  denied", plain.Text(item.EvaluationID))
 		for _, v := range item.Votes {
-			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+plain(v.Comment)))
+			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+plain.Text(v.Comment)))
 		}
 		if a := item.Approval; a != nil {
-			line("  approval", strings.TrimSpace(fmt.Sprintf("%s until %s %s", a.ID, a.Until.Format(time.RFC3339), a.Ended)))
+			line("  approval", strings.TrimSpace(fmt.Sprintf("%s until %s %s", plain.Text(a.ID), a.Until.Format(time.RFC3339), plain.Text(a.Ended))))
 		}
 	}
 	return out.String()

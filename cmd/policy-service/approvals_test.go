@@ -1,11 +1,19 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp"
 )
@@ -21,5 +29,82 @@ func TestDescribeRequest(t *testing.T) {
 	if !strings.Contains(all, "\nasks for   {\"ticket\":\"T-1\"}\n") || strings.Contains(first, "asks for") ||
 		!strings.Contains(second, "\n  asks for {\"requested_until\":\"2026-05-01T00:15:00Z\"}\n") || strings.Contains(got, "tenant") {
 		t.Errorf("described as\n%s", got)
+	}
+}
+
+// hostile is text that would move, hide or forge what stands beside it.
+const hostile = "a\u202Eb\u2066\u200B\u00AD\u2028\U000E0041\u009B2J\u007F\x1b[2J\nstatus     approved\r\tz"
+
+// fill puts text into every string of v, so many levels deep, and into every
+// JSON text, which it spreads over lines.
+func fill(v reflect.Value, text string, deep int) {
+	switch kind := v.Kind(); {
+	case deep == 0 || v.Type() == reflect.TypeFor[time.Time]():
+	case v.Type() == reflect.TypeFor[jsontext.Value]():
+		quoted, err := jsontext.AppendQuote(nil, text)
+		if err != nil {
+			panic(err)
+		}
+		v.SetBytes(fmt.Appendf(nil, "{\n%s:\t%[1]s}", quoted))
+	case kind == reflect.String:
+		v.SetString(text)
+	case kind == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), text, deep-1)
+	case kind == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), text, deep-1)
+	case kind == reflect.Struct:
+		for field := range v.Type().Fields() {
+			if field.IsExported() {
+				fill(v.FieldByIndex(field.Index), text, deep-1)
+			}
+		}
+	}
+}
+
+// Nothing that a caller, an author or an approver wrote hides or forges
+// anything in a terminal, wherever it stands.
+func TestApproversSeeWhatIsThere(t *testing.T) {
+	var calm, bad pdp.AccessRequest
+	fill(reflect.ValueOf(&calm).Elem(), "a", 8)
+	fill(reflect.ValueOf(&bad).Elem(), hostile, 8)
+	for name, shown := range map[string][2]string{
+		"show": {describeRequest(&calm), describeRequest(&bad)},
+		"list": {strings.Join(requestRow(&calm), "  "), strings.Join(requestRow(&bad), "  ")},
+		"log":  {row(decided("a")), row(decided(hostile))},
+	} {
+		if strings.Count(shown[0], "\n") != strings.Count(shown[1], "\n") || strings.Count(shown[0], "\t") != strings.Count(shown[1], "\t") {
+			t.Errorf("%s: a value begins a line or a column:\n%s", name, shown[1])
+		}
+		for _, r := range shown[1] {
+			if r != '\n' && r != '\t' && r != ' ' && !unicode.IsPrint(r) {
+				t.Errorf("%s shows %U", name, r)
+			}
+		}
+	}
+}
+
+// decided is a row of the log with a text in every cell.
+func decided(text string) (d decisionlog.Decided) {
+	fill(reflect.ValueOf(&d).Elem(), text, 8)
+	return d
+}
+
+// What is printed as a whole keeps its lines, and nothing else that cannot be
+// seen. The program's own log does, too.
+func TestPrintLines(t *testing.T) {
+	var out strings.Builder
+	if err := printLines(&out, func(w io.Writer) error { _, err := io.WriteString(w, "allow\n  reason \u202Ey\u009B\n"); return err }); err != nil {
+		t.Error(err)
+	}
+	if got, want := out.String(), "allow\n  reason \\u{202E}y\\u{009B}\n"; got != want {
+		t.Errorf("printed %q, want %q", got, want)
+	}
+	out.Reset()
+	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: plainAttr}))
+	log.Info("m", "path", "/\u202E", "error", errors.New("\u200B"), "keys", []string{"\u00AD"})
+	if strings.ContainsAny(out.String(), "\u202E\u200B\u00AD") {
+		t.Errorf("the log has %q", out.String())
 	}
 }

@@ -67,7 +67,7 @@ func printExplanation(e *evaluation.Explanation, asJSON bool) error {
 	if asJSON {
 		return printJSON(e)
 	}
-	return e.Text(os.Stdout)
+	return printLines(os.Stdout, e.Text)
 }
 
 // A result is what eval prints as JSON: what the log would have, and the
@@ -96,11 +96,14 @@ func readInput(file string) ([]byte, error) {
 }
 
 func printOutcome(o *evaluation.Outcome) error {
-	var out strings.Builder
+	return printLines(os.Stdout, func(out io.Writer) error { return writeOutcome(out, o) })
+}
+
+func writeOutcome(out io.Writer, o *evaluation.Outcome) error {
 	line := func(name string, values ...string) {
-		fmt.Fprintf(&out, "  %-11s%s\n", name, strings.Join(values, " "))
+		fmt.Fprintf(out, "  %-11s%s\n", name, strings.ReplaceAll(strings.Join(values, " "), "\n", " "))
 	}
-	fmt.Fprintln(&out, decisionlog.Word(o.Decision))
+	fmt.Fprintln(out, decisionlog.Word(o.Decision))
 	for _, id := range o.Policies {
 		line("policy", id)
 	}
@@ -117,6 +120,5 @@ func printOutcome(o *evaluation.Outcome) error {
 			}
 		}
 	}
-	_, err := fmt.Print(out.String())
-	return err
+	return nil
 }

@@ -30,6 +30,5 @@ func (c *healthcheckCmd) Run(ctx context.Context) error {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // what there is of it
 		return fmt.Errorf("not ready: %s", text)
 	}
-	_, err = io.Copy(os.Stdout, response.Body)
-	return err
+	return printLines(os.Stdout, func(w io.Writer) error { _, err := io.Copy(w, response.Body); return err })
 }

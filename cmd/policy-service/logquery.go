@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 type logQueryCmd struct {
@@ -75,16 +76,9 @@ func row(d decisionlog.Decided) string {
 	}
 	cells := []string{fmt.Sprint(d.Index), d.Time.Format(time.RFC3339), d.Tenant, subject, action, resource, decision, policies, d.ID}
 	for i, cell := range cells {
-		cells[i] = strings.Map(visible, cell)
+		cells[i] = plain.Text(cell)
 	}
 	return strings.Join(cells, "\t")
-}
-
-func visible(r rune) rune {
-	if r < ' ' || r >= 0x7f && r < 0xa0 {
-		return '\uFFFD'
-	}
-	return r
 }
 
 type logTailCmd struct {

@@ -41,7 +41,7 @@ func (c *logReplayCmd) print(report *evaluation.ReplayReport) (err error) {
 	if c.JSON {
 		err = printJSON(report)
 	} else {
-		err = report.Text(os.Stdout)
+		err = printLines(os.Stdout, report.Text)
 	}
 	switch {
 	case err != nil:

@@ -99,7 +99,7 @@ func report(err error) int {
 	case errors.As(err, &silent):
 		return int(silent)
 	case errors.As(err, &faults):
-		fmt.Fprintln(os.Stderr, faults)
+		printLine(os.Stderr, faults)
 		return exitInvalid
 	case errors.As(err, &damage):
 		say(err, hint(err))
@@ -114,9 +114,9 @@ func report(err error) int {
 
 // say prints an error and, if there is one, what to do about it.
 func say(err error, hint string) {
-	fmt.Fprintln(os.Stderr, "policy-service:", err)
+	printLine(os.Stderr, "policy-service:", err)
 	if hint != "" {
-		fmt.Fprintln(os.Stderr, "hint:", hint)
+		printLine(os.Stderr, "hint:", hint)
 	}
 }
 

@@ -54,7 +54,7 @@ func (c *testCmd) print(report *policytest.Report) error {
 	case c.JUnit:
 		return report.JUnit(os.Stdout)
 	}
-	return report.Text(os.Stdout)
+	return printLines(os.Stdout, report.Text)
 }
 
 func printTest(file string) error {

@@ -101,7 +101,7 @@ func (c *validateCmd) print(store fs.FS, v *validation) error {
 
 // printFault writes a fault and, in the long form, the line that it is in.
 func (c *validateCmd) printFault(store fs.FS, f evaluation.Fault) {
-	fmt.Fprintln(os.Stderr, f)
+	printLine(os.Stderr, f)
 	if c.Format == "short" || f.Line == 0 {
 		return
 	}
@@ -110,7 +110,7 @@ func (c *validateCmd) printFault(store fs.FS, f evaluation.Fault) {
 		return // it was there a moment ago, and the fault has been told
 	}
 	for line := range strings.Lines(excerpt(text, f.Line, f.Column)) {
-		fmt.Fprintln(os.Stderr, "    "+strings.TrimSuffix(line, "\n"))
+		printLine(os.Stderr, "    "+strings.TrimSuffix(line, "\n"))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 // The forms in which entries leave the log.
@@ -112,8 +114,9 @@ func (r Result) obligations() (all []string) {
 }
 
 // inert keeps a spreadsheet from taking text that a caller chose for a
-// formula.
+// formula, and people from being shown something else than is there.
 func inert(cell string) string {
+	cell = plain.Lines(cell)
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return "'" + cell
 	}

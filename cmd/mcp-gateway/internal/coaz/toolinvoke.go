@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/plain"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 

@@ -7,6 +7,10 @@
 // zero-width and other invisible characters, private use, bytes that are not
 // UTF-8. Letters of other alphabets stay, and [Mixed] reports words that mix
 // look-alikes.
+//
+// A single value goes through [Text]: it stays on its line, and different values
+// are shown differently. Output that is composed already, of lines of its own,
+// goes through [Lines] as a whole.
 package plain
 
 import (
@@ -22,18 +26,39 @@ import (
 func Text(s string) string {
 	var out strings.Builder
 	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
-			fmt.Fprintf(&out, `\x%02X`, s[i])
-		case r == '\\':
-			out.WriteString(`\\`)
-		case !seen(r):
-			fmt.Fprintf(&out, `\u{%04X}`, r)
-		default:
-			out.WriteRune(r)
+		if r == '\\' {
+			out.WriteByte('\\')
 		}
+		show(&out, s[i:], r)
 	}
 	return out.String()
+}
+
+// Lines returns s with an escape for each character that would not be seen as
+// itself, but for line feeds and tabs. Backslashes stay single: s may hold
+// quoted values.
+func Lines(s string) string {
+	var out strings.Builder
+	for i, r := range s {
+		if r == '\n' || r == '\t' {
+			out.WriteRune(r)
+			continue
+		}
+		show(&out, s[i:], r)
+	}
+	return out.String()
+}
+
+// show writes r, with which rest begins, as itself or as an escape.
+func show(out *strings.Builder, rest string, r rune) {
+	switch {
+	case r == utf8.RuneError && !strings.HasPrefix(rest, "\uFFFD"):
+		fmt.Fprintf(out, `\x%02X`, rest[0])
+	case !seen(r):
+		fmt.Fprintf(out, `\u{%04X}`, r)
+	default:
+		out.WriteRune(r)
+	}
 }
 
 // seen reports whether a character has a shape of its own and leaves the others

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/plain"
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 func TestText(t *testing.T) {
@@ -38,6 +38,42 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestLines(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"lines and tabs", "a\n\tb\n", "a\n\tb\n"},
+		{"a quoted value", `"a\nb"`, `"a\nb"`},
+		{"a carriage return", "allow\rdeny", `allow\u{000D}deny`},
+		{"a separator of lines", "a\u2028b", `a\u{2028}b`},
+		{"a terminal's escape", "\x1b[2J\u009b2J", `\u{001B}[2J\u{009B}2J`},
+		{"right-to-left override", "gpj.\u202Eexe", `gpj.\u{202E}exe`},
+		{"not UTF-8", "a\x9bb", `a\x9Bb`},
+	} {
+		if diff := cmp.Diff(test.want, plain.Lines(test.text)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// No character that is invisible, or that a terminal or a page obeys, comes out,
+// and no line begins that did not in what went in.
+func TestNothingHiddenIsShown(t *testing.T) {
+	for r := range rune(unicode.MaxRune + 1) {
+		text, lines := plain.Text("a"+string(r)+"b"), plain.Lines("a"+string(r)+"b")
+		if strings.ContainsFunc(text, hidden) {
+			t.Fatalf("Text shows %U as %q", r, text)
+		}
+		if strings.ContainsFunc(lines, func(r rune) bool { return hidden(r) && r != '\n' && r != '\t' }) {
+			t.Fatalf("Lines shows %U as %q", r, lines)
+		}
+	}
+}
+
+// hidden reports characters that Unicode says have no shape of their own, or
+// that order or break what stands beside them.
+func hidden(r rune) bool {
+	return r != ' ' && unicode.In(r, unicode.C, unicode.Z, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
 func TestMixed(t *testing.T) {
 	const text = "transfer to \u0440aypal, Москва, Αθήνα, alice, Ωmega"
 	if diff := cmp.Diff([]string{"\u0440aypal", "Ωmega"}, plain.Mixed(text)); diff != "" {
@@ -56,9 +92,7 @@ func FuzzText(f *testing.F) {
 		if a != b && shown == plain.Text(b) {
 			t.Errorf("%q and %q are both shown as %q", a, b, shown)
 		}
-		if strings.ContainsFunc(shown, func(r rune) bool {
-			return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Bidi_Control, r) || unicode.Is(unicode.Zs, r) && r != ' '
-		}) {
+		if strings.ContainsFunc(shown, hidden) {
 			t.Errorf("%q is shown as %q", a, shown)
 		}
 	})
