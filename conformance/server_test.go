@@ -167,7 +167,7 @@ func (s *server) watch(stderr io.Reader) {
 		s.stderr.WriteString(lines.Text() + "\n")
 		s.mu.Unlock()
 		if found := listening.FindStringSubmatch(lines.Text()); found != nil {
-			s.Admin = found[2]
+			s.Admin = strings.Replace(found[2], "[::]", "127.0.0.1", 1) // every address is no Host
 			s.ready <- found[1]
 		}
 	}

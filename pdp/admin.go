@@ -110,6 +110,9 @@ type ReloadReport struct {
 // serveReload reads policies and settings now and tells how that went.
 func serveReload(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		if err := decodeNothing(c); err != nil {
+			return err
+		}
 		settings, err := again.reload(c.Request().Context())
 		report := ReloadReport{Loaded: err == nil, Status: engine.Status(), Shadow: engine.ShadowStatus(), Settings: settings}
 		if err != nil && !errors.As(err, &report.Faults) {

@@ -28,17 +28,23 @@ func shown(r *approval.Request) AccessRequest {
 	return out
 }
 
+// An Approver is who decides, as policies know them.
+type Approver struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
 // A Verdict is what an approver says of a request. Where callers are
 // authenticated the approver is the caller, and need not be named.
 type Verdict struct {
-	Approver *authzen.Subject `json:"approver,omitzero"`
+	Approver *Approver `json:"approver,omitzero"`
 	approval.Decision
 }
 
 // A Revocation is what an approver says of an approval.
 type Revocation struct {
-	Approver *authzen.Subject `json:"approver,omitzero"`
-	Reason   string           `json:"reason,omitzero"`
+	Approver *Approver `json:"approver,omitzero"`
+	Reason   string    `json:"reason,omitzero"`
 }
 
 // A desk serves approvers.
@@ -49,11 +55,13 @@ type desk struct {
 
 // approver returns who decides: the caller, or whom the body names where
 // callers are not authenticated.
-func (d *desk) approver(c echo.Context, named *authzen.Subject) (approval.Approver, error) {
+func (d *desk) approver(c echo.Context, named *Approver) (approval.Approver, error) {
 	who := callerFrom(c.Request().Context())
 	switch {
 	case who.ID == "" && named == nil:
 		return approval.Approver{}, authzen.Invalid("/approver", "is required")
+	case who.ID == "" && (named.Type == "" || named.ID == ""):
+		return approval.Approver{}, authzen.Invalid("/approver", "needs a type and an id")
 	case who.ID == "":
 		return approval.Approver{Subject: authzen.Subject{Type: named.Type, ID: named.ID}}, nil
 	case named != nil && (named.Type != d.approverType || named.ID != who.ID):
@@ -98,8 +106,11 @@ func (d *desk) show(c echo.Context) error {
 // decide carries out what an approver says of a request.
 func (d *desk) decide(c echo.Context) error {
 	var said Verdict
-	if err := decodeBody(c, defaultMaxBody, &said); err != nil {
+	if err := decodeKnown(c, &said); err != nil {
 		return err
+	}
+	if said.Items != nil && len(said.Items) == 0 {
+		return authzen.Invalid("/items", "names no item: leave it out for all")
 	}
 	return d.change(c, said.Approver, d.approvals.Request, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
 		return d.approvals.Decide(ctx, id, by, said.Decision)
@@ -109,7 +120,7 @@ func (d *desk) decide(c echo.Context) error {
 // revoke ends an approval.
 func (d *desk) revoke(c echo.Context) error {
 	var said Revocation
-	if err := decodeBody(c, defaultMaxBody, &said); err != nil {
+	if err := decodeKnown(c, &said); err != nil {
 		return err
 	}
 	return d.change(c, said.Approver, d.approvals.Approved, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
@@ -119,7 +130,7 @@ func (d *desk) revoke(c echo.Context) error {
 
 // change has an approver change the request that find finds, if the caller may
 // ask about it, and shows what became of it.
-func (d *desk) change(c echo.Context, named *authzen.Subject, find func(context.Context, string) (*approval.Request, error),
+func (d *desk) change(c echo.Context, named *Approver, find func(context.Context, string) (*approval.Request, error),
 	apply func(context.Context, string, approval.Approver) (*approval.Request, error)) error {
 	by, err := d.approver(c, named)
 	if err != nil {

@@ -178,3 +178,64 @@ func TestKeysAreFound(t *testing.T) {
 	_, answers["task"] = get(t, filled(t, []byte("${task/task/status_endpoint}"), answers))
 	verify(filled(t, []byte("${task/result/approval/state}"), answers))
 }
+
+// submitted returns the task of a call that waits for a person.
+func submitted(t *testing.T, s *service) string {
+	t.Helper()
+	const call = `{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"github.push_code"}`
+	_, denied := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, call+`}`)
+	answers := map[string]string{"denied": denied}
+	response, task := post(t, http.DefaultClient, s.main+authzen.PathRequests, filled(t, []byte(call+`,"denial":{
+		"expires_at":"${denied/context/access_request/expires_at}","evaluation_id":"${denied/context/evaluation_id}"}}`), answers))
+	if response.StatusCode != http.StatusAccepted {
+		t.Fatalf("submit: %s", task)
+	}
+	return filled(t, []byte("${task/task/id}"), map[string]string{"task": task})
+}
+
+// What an approver or operator sends is understood as a whole or refused, with
+// its place: nothing that was meant is left out of what is done.
+func TestAdminBodiesAreUnderstood(t *testing.T) {
+	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
+	path := s.admin + pdp.PathRequests + "/" + submitted(t, s)
+	verdict, revoke := path+"/decision", s.admin+pdp.PathApprovals+"/apr_1/revoke"
+	const carol = `"approver":{"type":"user","id":"carol"}`
+	for _, test := range []struct{ url, body, at string }{
+		{verdict, `{"decision":"approve",` + carol + `,"item":[0]}`, "/item"},
+		{verdict, `{"decision":"approve",` + carol + `,"items":[]}`, "/items"},
+		{verdict, `{"decision":"approve",` + carol + `,"approved_untill":"2100-01-01T00:00:00Z"}`, "/approved_untill"},
+		{verdict, `{"decision":"approve",` + carol + `,"content":{"modifiedTarget":"staging"}}`, "/content"},
+		{verdict, `{"decision":"approve",` + carol + `,"arguments":{"branch":"main"}}`, "/arguments"},
+		{verdict, `{"decision":"approve",` + carol + `,"resource":{"type":"tool","id":"other"}}`, "/resource"},
+		{verdict, `{"decision":"approve",` + carol + `,"Decision":"deny"}`, "/Decision"},
+		{verdict, `{"decision":"deny",` + carol + `,"decision":"approve"}`, "/decision"},
+		{verdict, `{"DECISION":"approve",` + carol + `}`, "/DECISION"},
+		{verdict, `{"decision":"approve","approver":{"type":"user","id":"carol","properties":{"role":"admin"}}}`, "/approver/properties"},
+		{verdict, `{"decision":"approve","approver":{"type":"user","Id":"carol"}}`, "/approver/Id"},
+		{verdict, `{"decision":"approve","approver":{"id":"carol"}}`, "/approver"},
+		{verdict, `{"decision":"approve","approver":"carol"}`, "/approver"},
+		{verdict, `{"decision":"Approve",` + carol + `}`, "/decision"},
+		{verdict, `{"decision":"approve",` + carol + `} {}`, ""},
+		{verdict, ``, ""},
+		{revoke, `{` + carol + `,"comment":"a mistake"}`, "/comment"},
+		{revoke, `{` + carol + `,"Reason":"a mistake"}`, "/Reason"},
+		{s.admin + pdp.PathReload, `{"dry_run":true}`, "/dry_run"},
+		{s.admin + pdp.PathLogRotateKey, `{"after":"24h"}`, "/after"},
+		{s.admin + pdp.PathLogRotateKey, `[]`, ""},
+	} {
+		response, body := post(t, http.DefaultClient, test.url, test.body)
+		if response.StatusCode != 400 || !strings.Contains(body, "the request"+test.at+" ") && !strings.Contains(body, test.at+" ") {
+			t.Errorf("%s: %s %s, want 400 at %q", test.body, response.Status, body, test.at)
+		}
+	}
+	if _, body := get(t, path); !strings.Contains(body, `"status":"pending"`) || strings.Contains(body, `"votes"`) {
+		t.Errorf("the request is now %s", body)
+	}
+	response, body := post(t, http.DefaultClient, verdict, `{"decision":"approve",`+carol+`,"comment":null,"items":[0]}`)
+	if response.StatusCode != 200 || !strings.Contains(body, `"status":"approved"`) {
+		t.Errorf("what is right: %s", body)
+	}
+	if response, _ := post(t, http.DefaultClient, s.admin+pdp.PathLogRotateKey, `{}`); response.StatusCode != 200 {
+		t.Errorf("an object that says nothing: %s", response.Status)
+	}
+}

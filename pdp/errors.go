@@ -21,6 +21,9 @@ var (
 	// errContentType is a body that is not declared to be JSON. AuthZEN asks for
 	// 400 where HTTP would have 415.
 	errContentType = errors.New("the Content-Type must be application/json")
+	// errCharset is a body in another character set than JSON has (RFC 8259, 8.1).
+	// Whoever looks at it on the way may read it in that.
+	errCharset = errors.New("the charset of the Content-Type must be utf-8")
 	// errEncoding is a compressed body, whose size a limit on bytes would not
 	// bound.
 	errEncoding = errors.New("the body must not be compressed")
@@ -72,11 +75,14 @@ var told = []struct {
 	whole  bool
 }{
 	{errContentType, http.StatusBadRequest, true},
+	{errCharset, http.StatusUnsupportedMediaType, true},
 	{errEncoding, http.StatusBadRequest, true},
 	{errBody, http.StatusBadRequest, false},
 	{evaluation.ErrTooManyItems, http.StatusBadRequest, true},
 	{evaluation.ErrUnknownTenant, http.StatusNotFound, false},
 
+	{errHost, http.StatusMisdirectedRequest, true},
+	{errCrossSite, http.StatusForbidden, true},
 	{callers.ErrUnauthenticated, http.StatusUnauthorized, false},
 	{callers.ErrForbidden, http.StatusForbidden, false},
 	{jwks.ErrUnavailable, http.StatusServiceUnavailable, false},

@@ -67,6 +67,20 @@ func decodeBody(c echo.Context, maxBody int64, v any) error {
 	return withBody(c, maxBody, func(body []byte) error { return authzen.Unmarshal(body, v) })
 }
 
+// decodeKnown is decodeBody for what people who operate the service send: what
+// is not understood is refused, for it was meant.
+func decodeKnown(c echo.Context, v any) error {
+	return withBody(c, defaultMaxBody, func(body []byte) error { return authzen.UnmarshalKnown(body, v) })
+}
+
+// decodeNothing refuses a body that says anything.
+func decodeNothing(c echo.Context) error {
+	if c.Request().ContentLength == 0 {
+		return nil
+	}
+	return decodeKnown(c, &struct{}{})
+}
+
 // requestID is the PEP's identifier as the log has it. A header may hold any
 // bytes, and a log entry is UTF-8.
 func requestID(c echo.Context) string {
@@ -77,8 +91,8 @@ func requestID(c echo.Context) string {
 // keeps nothing of it.
 func withBody(c echo.Context, limit int64, use func(body []byte) error) error {
 	r := c.Request()
-	if !isJSON(r.Header.Get(echo.HeaderContentType)) {
-		return errContentType
+	if err := checkContentType(r.Header.Get(echo.HeaderContentType)); err != nil {
+		return err
 	}
 	if r.Header.Get(echo.HeaderContentEncoding) != "" {
 		return errEncoding
@@ -109,14 +123,20 @@ func withBuffer(use func(*bytes.Buffer) error) error {
 	return err
 }
 
-// isJSON reports whether a content type is that of JSON, whatever its
-// parameters.
-func isJSON(contentType string) bool {
+// checkContentType reports a content type that is not that of JSON, whatever
+// its parameters, or that says it is in another character set.
+func checkContentType(contentType string) error {
 	if contentType == echo.MIMEApplicationJSON {
-		return true
+		return nil
 	}
-	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && media == echo.MIMEApplicationJSON
+	media, parameters, err := mime.ParseMediaType(contentType)
+	if err != nil || media != echo.MIMEApplicationJSON {
+		return errContentType
+	}
+	if charset, said := parameters["charset"]; said && !strings.EqualFold(charset, "utf-8") {
+		return errCharset
+	}
+	return nil
 }
 
 // writeJSON writes an answer that nobody may keep: the next one may differ.

@@ -96,14 +96,13 @@ func (l *listeners) renew(auth Auth) error {
 }
 
 // check refuses to let others than this host ask without TLS and without saying
-// who they are. The admin listener has no TLS, which the configuration has to
-// say is meant.
+// who they are, unless Insecure says that this is meant of the main listener.
+// The admin listener has no TLS, and callers there always have to say who they
+// are; AdminInsecure says that this is meant.
 func (l *listeners) check(c Config) error {
 	safe := l.tls != nil && c.Auth.Known()
 	switch {
-	case c.Insecure:
-		return nil
-	case !safe && !isLoopback(l.main.Addr()):
+	case !safe && !c.Insecure && !isLoopback(l.main.Addr()):
 		return fmt.Errorf("%w: %s (configure auth and a TLS certificate, use a loopback address behind a proxy that authenticates, or say --insecure)", ErrInsecure, l.main.Addr())
 	case !isLoopback(l.admin.Addr()) && !(c.AdminInsecure && c.Auth.Known()):
 		return fmt.Errorf("%w: %s (use a loopback address for administration, or configure auth and say --admin-insecure)", ErrInsecure, l.admin.Addr())
@@ -164,3 +163,13 @@ func (l *listeners) mainURL() string {
 }
 
 func (l *listeners) adminURL() string { return "http://" + l.admin.Addr().String() }
+
+// ownAdminURL is what programs of this host call the admin listener: one that
+// listens on every address has no name by that.
+func (l *listeners) ownAdminURL() string {
+	address, err := netip.ParseAddrPort(l.admin.Addr().String())
+	if err != nil || !address.Addr().IsUnspecified() {
+		return l.adminURL()
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d", address.Port())
+}

@@ -164,6 +164,9 @@ func serveCheckpoint(log *decisionlog.Log) echo.HandlerFunc {
 // old one's word for it.
 func serveRotateKey(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		if err := decodeNothing(c); err != nil {
+			return err
+		}
 		change, err := log.RotateKey(c.Request().Context())
 		if err != nil {
 			return err

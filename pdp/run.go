@@ -44,12 +44,13 @@ type Config struct {
 	TLSCert        string // PEM files of the main listener; both or neither
 	TLSKey         string
 	Auth           Auth
-	Insecure       bool   // serve others than this host although callers are not authenticated
-	AdminInsecure  bool   // let others than this host administer without TLS, with Auth
-	MaxBody        int64  // bytes of a request; 0 means 1 MiB
-	MaxEvaluations int    // in a batch; 0 means 1,000
-	MaxResults     int    // of a search in one answer; 0 means 10,000
-	PageKey        string // signs page tokens; "" is a random one
+	Insecure       bool     // serve others than this host on the main listener although callers are not authenticated
+	AdminInsecure  bool     // let others than this host administer without TLS, with Auth
+	AdminHosts     []string // names of the admin listener beside its address and those of this host; "*.NAME" is all below
+	MaxBody        int64    // bytes of a request; 0 means 1 MiB
+	MaxEvaluations int      // in a batch; 0 means 1,000
+	MaxResults     int      // of a search in one answer; 0 means 10,000
+	PageKey        string   // signs page tokens; "" is a random one
 	Durability     decisionlog.Durability
 	DecisionLog    LogConfig
 	Callbacks      []string // URLs at or below which PEPs may be called back; none for no callbacks
@@ -183,17 +184,22 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 	if err != nil {
 		return err
 	}
+	hosts, err := newHostNames(c.AdminHosts)
+	if err != nil {
+		return err
+	}
 	main := newEcho(c.Log)
 	main.Pre(measured.serve)
 	mainRoutes(main, engine, approvals, who, limits, metadata, orDefault(c.MaxBody, defaultMaxBody))
 	again := &reloader{policies: policies, shadow: shadow, who: who, listeners: l, settings: c.Settings, log: c.Log}
 	admin := newEcho(c.Log)
+	admin.Pre(refuseBrowsers(hosts))
 	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, again, log)
 	if c.Telemetry.Page != nil {
 		admin.GET("/metrics", echo.WrapHandler(c.Telemetry.Page))
 	}
 
-	unpublish, err := publishAdmin(c.State, l.adminURL())
+	unpublish, err := publishAdmin(c.State, l.ownAdminURL())
 	if err != nil {
 		return err
 	}

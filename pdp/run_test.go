@@ -49,6 +49,12 @@ func TestRefusesToStart(t *testing.T) {
 		{"every address, TLS alone", pdp.Config{Listen: "0.0.0.0:0", TLSCert: cert, TLSKey: key}, "--insecure"},
 		{"the admin listener on every address", pdp.Config{AdminListen: "0.0.0.0:0"}, "--admin-insecure"},
 		{"the admin listener on every address, to anybody", pdp.Config{AdminListen: "0.0.0.0:0", AdminInsecure: true}, "--admin-insecure"},
+		{"the admin listener on every address, where the main one may be", pdp.Config{AdminListen: "0.0.0.0:0", Insecure: true}, "--admin-insecure"},
+		{"both on every address, to anybody", pdp.Config{Listen: "0.0.0.0:0", AdminListen: "0.0.0.0:0", Insecure: true, AdminInsecure: true}, "--admin-insecure"},
+		{"the admin listener on every address, to callers, where the main one may be", pdp.Config{AdminListen: "0.0.0.0:0", Insecure: true,
+			Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}}, "--admin-insecure"},
+		{"a name of the admin listener that has a port", pdp.Config{AdminHosts: []string{"pdp.internal:8081"}}, "without scheme and port"},
+		{"a name of the admin listener that is every name", pdp.Config{AdminHosts: []string{"*"}}, "without scheme and port"},
 		{"every address, but for the admin listener", pdp.Config{Listen: "0.0.0.0:0", AdminInsecure: true}, "--insecure"},
 		{"a certificate without its key", pdp.Config{TLSCert: cert}, "give both or neither"},
 		{"a key without its certificate", pdp.Config{TLSKey: key}, "give both or neither"},
@@ -93,7 +99,7 @@ func TestFaultsComeThroughRun(t *testing.T) {
 }
 
 func TestInsecureListensBeyondThisHost(t *testing.T) {
-	s := start(t, pdp.Config{Listen: "0.0.0.0:0", AdminListen: "0.0.0.0:0", Insecure: true, PublicURL: "http://pdp.internal"})
+	s := start(t, pdp.Config{Listen: "0.0.0.0:0", Insecure: true, PublicURL: "http://pdp.internal"})
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.main, "http://"))
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func newEcho(log *slog.Logger) *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = answerError(log)
-	e.Pre(echoRequestID)
+	e.Pre(echoRequestID, closeAmbiguous)
 	e.Use(survivePanics(log))
 	return e
 }
@@ -68,6 +68,19 @@ func echoRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if id := c.Request().Header.Get(echo.HeaderXRequestID); id != "" {
 			c.Response().Header().Set(echo.HeaderXRequestID, id)
+		}
+		return next(c)
+	}
+}
+
+// closeAmbiguous closes the connection after a request whose end another server
+// on the way may see elsewhere: net/http does not tell whether a request in
+// chunks had a Content-Length, too, or one of HTTP/1.0 a Transfer-Encoding (RFC
+// 9112, 6.1 and 6.3). What follows in the connection is then nobody's request.
+func closeAmbiguous(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if r := c.Request(); r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0) {
+			c.Response().Header().Set("Connection", "close")
 		}
 		return next(c)
 	}

@@ -38,8 +38,9 @@ type serveCmd struct {
 	TLSCert         string                 `help:"PEM certificate chain of the main listener." placeholder:"FILE"`
 	TLSKey          string                 `help:"PEM key of the main listener." placeholder:"FILE"`
 	Auth            authFlag               `help:"Who may ask, and what, as YAML: see auth in the README. It belongs in the file of --config." placeholder:"YAML"`
-	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated."`
+	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated. It does not concern the admin listener."`
 	AdminInsecure   bool                   `help:"Serve administration beyond this host although it has no TLS. Callers have to be authenticated."`
+	AdminHosts      []string               `help:"Host name by which the admin listener is reached, beside its address and those of this host; *.NAME is every name below. Other Hosts are answered 421." placeholder:"NAME"`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
 	Log             logFlags               `embed:"" prefix:"log."`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
@@ -109,6 +110,7 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 		Auth:           c.Auth.Auth,
 		Insecure:       c.Insecure,
 		AdminInsecure:  c.AdminInsecure,
+		AdminHosts:     c.AdminHosts,
 		MaxBody:        c.MaxBody,
 		MaxEvaluations: c.MaxEvaluations,
 		MaxResults:     c.MaxResults,
@@ -221,8 +223,9 @@ func readSecret(file string) ([]byte, error) {
 }
 
 func newLogger(format string) *slog.Logger {
+	options := &slog.HandlerOptions{ReplaceAttr: plainAttr}
 	if format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, nil))
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }

@@ -14,14 +14,23 @@ const MaxDepth = 32
 
 // Unmarshal reads a request body into v, strictly (see the package comment).
 // Every error it returns is a *[ValidationError].
-func Unmarshal(body []byte, v any) error {
+func Unmarshal(body []byte, v any) error { return unmarshal(body, v) }
+
+// UnmarshalKnown is [Unmarshal] for a body in which a member that v does not
+// have is a fault: it would be taken for something that was said and is not
+// done. It holds for types of plain fields, which read no members themselves.
+func UnmarshalKnown(body []byte, v any) error {
+	return unmarshal(body, v, json.RejectUnknownMembers(true))
+}
+
+func unmarshal(body []byte, v any, options ...json.Options) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return Invalid("", "is empty: send a JSON object")
 	}
 	if depth(body) > MaxDepth {
 		return Invalid("", "nests deeper than %d levels", MaxDepth)
 	}
-	return asValidationError(json.Unmarshal(body, v))
+	return asValidationError(json.Unmarshal(body, v, options...))
 }
 
 // depth counts the deepest nesting of body, whether or not it is valid JSON. Of
@@ -67,6 +76,8 @@ func asValidationError(err error) error {
 		return Invalid("", "is not valid JSON: it ends too early")
 	case errors.As(err, &syntax):
 		return Invalid(string(syntax.JSONPointer), "is not valid JSON at byte %d: %v", syntax.ByteOffset, syntax.Err)
+	case errors.Is(err, json.ErrUnknownName) && errors.As(err, &semantic):
+		return Invalid(string(semantic.JSONPointer), "is not a member that there is")
 	case errors.As(err, &semantic):
 		return Invalid(string(semantic.JSONPointer), "is not of the type it must be")
 	}
