@@ -3,7 +3,6 @@ package evaluation
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
@@ -12,7 +11,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
-	"github.com/policy-service/policy-service/obligations"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -55,6 +53,7 @@ func (c *compiler) compile() *Snapshot {
 	s.subjectTypes = c.readSubjectTypes(s.settings)
 	s.templates = c.readTemplates(s.settings)
 	c.checkApprovals(s.shapes)
+	c.checkTemplates(s)
 	return s
 }
 
@@ -142,7 +141,7 @@ func (c *compiler) readPolicy(file string, st statement) *policy {
 	p := &policy{effect: list[0].Effect(), syntax: (*xast.Policy)(list[0].AST()), file: file}
 	at := list[0].Position()
 	p.line, p.column = st.position(at.Line, at.Column)
-	c.readAnnotations(p)
+	c.readAnnotations(p, st)
 	if why := refused(p.syntax); why != "" {
 		c.fault(file, p.line, p.column, why, "")
 		return nil
@@ -151,26 +150,6 @@ func (c *compiler) readPolicy(file string, st statement) *policy {
 	repair(p.syntax)
 	p.conditions = withoutScope(p.syntax)
 	return p
-}
-
-// readAnnotations takes the policy's id and terms from its annotations.
-func (c *compiler) readAnnotations(p *policy) {
-	annotations := map[string]string{}
-	for _, a := range p.syntax.Annotations {
-		annotations[string(a.Key)] = string(a.Value)
-	}
-	id := annotations["id"]
-	if id == "" {
-		c.fault(p.file, p.line, p.column, "this policy has no @id", `begin it with @id("a-unique-name")`)
-	}
-	p.id = cedar.PolicyID(id)
-	terms, err := obligations.Parse(p.permits(), annotations)
-	if err != nil {
-		for line := range strings.Lines(err.Error()) {
-			c.fault(p.file, p.line, p.column, "policy "+id+": "+strings.TrimSpace(line), "")
-		}
-	}
-	p.terms = &terms
 }
 
 func (c *compiler) checkUnique(all []*policy) {

@@ -47,7 +47,25 @@ func lines(found evaluation.Faults) string {
 // TestFaults compiles the policy stores of testdata/faults. The file want of
 // each lists its faults.
 func TestFaults(t *testing.T) {
-	files, err := filepath.Glob("testdata/faults/*.txtar")
+	eachStore(t, "testdata/faults/*.txtar", faults)
+}
+
+// TestWarnings compiles the policy stores of testdata/warnings. The file want of
+// each lists its warnings.
+func TestWarnings(t *testing.T) {
+	eachStore(t, "testdata/warnings/*.txtar", func(t testing.TB, store evaluation.Archive) evaluation.Faults {
+		s, err := evaluation.CompileStore(store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Warnings()
+	})
+}
+
+// eachStore compares what is wrong with each policy store with its file want.
+func eachStore(t *testing.T, pattern string, wrong func(testing.TB, evaluation.Archive) evaluation.Faults) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatal("no policy stores", err)
 	}
@@ -64,7 +82,7 @@ func TestFaults(t *testing.T) {
 			want := string(store["want"])
 			delete(store, "want")
 
-			got := lines(faults(t, store))
+			got := lines(wrong(t, store))
 			if *update {
 				parsed.Files[len(parsed.Files)-1].Data = []byte(got)
 				err = os.WriteFile(file, txtar.Format(parsed), 0o644)

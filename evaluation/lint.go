@@ -36,7 +36,16 @@ func (l *linter) warn(p *policy, hint, format string, args ...any) {
 		Message: fmt.Sprintf("policy %s ", p.id) + fmt.Sprintf(format, args...), Hint: hint})
 }
 
+// warnAt warns at the place of an annotation of the policy.
+func (l *linter) warnAt(p *policy, key, hint, format string, args ...any) {
+	l.warn(p, hint, format, args...)
+	last := &l.warnings[len(l.warnings)-1]
+	last.Line, last.Column = p.annotationPlace(statementAt(l.snapshot.archive[p.file], p), key)
+}
+
 func (l *linter) policy(p *policy) {
+	l.annotations(p)
+	l.unknownTemplate(p)
 	s := scopeOf(p.syntax)
 	unscoped := isOpen(s.principals) && isOpen(s.actions) && isOpen(s.resources)
 	switch applies, always := residual(p.syntax); {

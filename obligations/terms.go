@@ -120,7 +120,7 @@ func (t *Terms) read(permit bool, key, value string) error {
 		return err
 	}
 	if slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
-		return fmt.Errorf("is not known; known are %s", strings.Join(known(), ", "))
+		return fmt.Errorf("is not known; known are %s", strings.Join(Known(), ", "))
 	}
 	return nil
 }
@@ -135,8 +135,8 @@ func onlyOn(right bool, effect, template string) error {
 	return nil
 }
 
-// known lists the annotations of this package, as they are written.
-func known() []string {
+// Known lists the annotations of this package, as they are written.
+func Known() []string {
 	names := slices.Collect(maps.Keys(kinds))
 	names = append(names, keyApproval, keyRequestable, keyReasonUser, keyReasonAdmin)
 	slices.Sort(names)

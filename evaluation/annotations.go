@@ -1,0 +1,215 @@
+package evaluation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/cedar-policy/cedar-go"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/policy-service/policy-service/obligations"
+)
+
+// annotationID is the annotation that names a policy.
+const annotationID = "id"
+
+// readAnnotations takes the policy's id and terms from its annotations.
+func (c *compiler) readAnnotations(p *policy, st statement) {
+	annotations := annotationsOf(p.syntax)
+	id := annotations[annotationID]
+	if id == "" {
+		c.fault(p.file, p.line, p.column, "this policy has no @id", `begin it with @id("a-unique-name")`)
+	}
+	p.id = cedar.PolicyID(id)
+	terms, err := obligations.Parse(p.permits(), annotations)
+	p.terms = &terms
+	reported := map[string]bool{}
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			message := strings.TrimSpace(line)
+			key, _, _ := strings.Cut(strings.TrimPrefix(message, "@"), ":")
+			reported[key] = true
+			c.annotationFault(p, st, key, message)
+		}
+	}
+	for _, a := range p.syntax.Annotations {
+		if key := string(a.Key); !reported[key] && !isRead(key) && misspells(key) {
+			c.annotationFault(p, st, key, "@"+key+": is not known; known are "+strings.Join(obligations.Known(), ", "))
+		}
+	}
+}
+
+// annotationFault reports what is wrong with an annotation where it is written.
+func (c *compiler) annotationFault(p *policy, st statement, key, message string) {
+	hint := ""
+	if near := meantAnnotation(key); near != "" && !isRead(key) {
+		hint = "did you mean " + near + "?"
+	}
+	line, column := p.annotationPlace(st, key)
+	name := "this policy"
+	if p.id != "" {
+		name = "policy " + string(p.id)
+	}
+	c.fault(p.file, line, column, name+": "+message, hint)
+}
+
+// annotationPlace returns where in its file an annotation of the policy is.
+func (p *policy) annotationPlace(st statement, key string) (line, column int) {
+	offset := readPassage(st).find("@", key)
+	if offset < 0 {
+		return p.line, p.column
+	}
+	return st.position(lineAndColumn(st.text, int64(offset)))
+}
+
+func annotationsOf(p *xast.Policy) map[string]string {
+	annotations := map[string]string{}
+	for _, a := range p.Annotations {
+		annotations[string(a.Key)] = string(a.Value)
+	}
+	return annotations
+}
+
+// isRead reports whether an annotation means something to the service.
+func isRead(key string) bool {
+	return key == annotationID || slices.Contains(obligations.Known(), "@"+key)
+}
+
+// misspells reports whether an annotation that nobody reads looks like one of
+// the service's. What it was to ask for would not be asked for, so it must not
+// be taken for a note of the author's.
+func misspells(key string) bool {
+	return meantAnnotation(key) != "" || slices.ContainsFunc(annotationWords(key), func(word string) bool {
+		return nearest(word, []string{"obligation"}, 1) != ""
+	})
+}
+
+// meantAnnotation returns the annotation that a key is another spelling of, as
+// it is written, or "". Case and underscores make no difference, two letters may
+// differ, and the name of a template's annotation may be a part of the key, as
+// in require_approval.
+func meantAnnotation(key string) string {
+	known := map[string]string{annotationID: "@" + annotationID}
+	var long []string
+	for _, name := range obligations.Known() {
+		known[foldAnnotation(name)] = name
+		long = append(long, foldAnnotation(name))
+	}
+	folded := foldAnnotation(key)
+	if name, ok := known[folded]; ok {
+		return name
+	}
+	if near := nearest(folded, long, 2); near != "" {
+		return known[near]
+	}
+	for _, name := range []string{"approval", "requestable"} {
+		partly := func(word string) bool { return nearest(word, []string{name}, 1) != "" }
+		if strings.Contains(folded, name) || slices.ContainsFunc(annotationWords(key), partly) {
+			return "@" + name
+		}
+	}
+	return meantObligation(key)
+}
+
+// meantObligation returns the annotation of an obligation that a key names by
+// the type of the obligation alone, or with the word obligation elsewhere; "" for
+// none.
+func meantObligation(key string) string {
+	kinds := map[string]string{}
+	for _, name := range obligations.Known() {
+		if kind, ok := strings.CutPrefix(foldAnnotation(name), "obligation"); ok {
+			kinds[kind] = name
+		}
+	}
+	folded := foldAnnotation(key)
+	rest := strings.Replace(folded, "obligation", "", 1)
+	if rest == folded && len(folded) < len("stepup") || folded == "custom" {
+		return ""
+	}
+	return kinds[nearest(rest, slices.Collect(maps.Keys(kinds)), edits(rest))]
+}
+
+func foldAnnotation(key string) string {
+	return strings.NewReplacer("_", "", "-", "", "@", "").Replace(strings.ToLower(key))
+}
+
+// annotationWords takes a key apart at underscores, hyphens and capitals.
+func annotationWords(key string) []string {
+	var spaced strings.Builder
+	previous := ' '
+	for _, r := range key {
+		if unicode.IsUpper(r) && unicode.IsLower(previous) {
+			spaced.WriteByte(' ')
+		}
+		spaced.WriteRune(r)
+		previous = r
+	}
+	return strings.FieldsFunc(strings.ToLower(spaced.String()), func(r rune) bool { return r == '_' || r == '-' || r == ' ' })
+}
+
+// annotations warns of annotations that nobody reads.
+func (l *linter) annotations(p *policy) {
+	for _, a := range p.syntax.Annotations {
+		if key := string(a.Key); !isRead(key) {
+			l.warnAt(p, key, "", "has the annotation @%s, which nobody reads", key)
+		}
+	}
+}
+
+// checkTemplates holds the templates that policies name against those that are
+// configured. A name of none has the default terms, with which one person is
+// enough; where that could be fewer than were meant, it is a fault.
+func (c *compiler) checkTemplates(s *Snapshot) {
+	for _, p := range s.policies.ordered {
+		key, name := p.template()
+		if problem := s.templateProblem(name); problem.fault {
+			line, column := p.annotationPlace(statementAt(c.archive[p.file], p), key)
+			c.fault(p.file, line, column, fmt.Sprintf("policy %s: @%s names the template %q, which approval_templates of %s does not have", p.id, key, name, fileConfig), problem.hint)
+		}
+	}
+}
+
+// template returns the template that the policy's annotation names, and the
+// annotation; "" for none.
+func (p *policy) template() (key, name string) {
+	if p.permits() {
+		return "approval", p.terms.Approval
+	}
+	return "requestable", p.terms.Requestable
+}
+
+// A templateProblem is what follows from a name that is no configured template's.
+type templateProblem struct {
+	unknown, fault bool
+	hint           string
+}
+
+func (s *Snapshot) templateProblem(name string) templateProblem {
+	if _, ok := s.settings.ApprovalTemplates[name]; ok || name == "" {
+		return templateProblem{}
+	}
+	out := templateProblem{unknown: true}
+	var names []string
+	for configured, template := range s.settings.ApprovalTemplates {
+		names = append(names, configured)
+		out.fault = out.fault || template.Quorum > 1
+	}
+	if near := nearest(name, names, 2); near != "" {
+		out.fault, out.hint = true, fmt.Sprintf("did you mean %q?", near)
+	} else if out.fault {
+		out.hint = "add it there: without an entry one person is enough"
+	}
+	return out
+}
+
+// unknownTemplate warns of a template that has the default terms because it is
+// not configured.
+func (l *linter) unknownTemplate(p *policy) {
+	key, name := p.template()
+	if problem := l.snapshot.templateProblem(name); problem.unknown && !problem.fault {
+		l.warnAt(p, key, "add it there, if only as "+name+": {}", "names the template %q, which approval_templates of %s does not have: it has the default terms", name, fileConfig)
+	}
+}
