@@ -2,6 +2,7 @@ package approval
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"maps"
 	"slices"
 
@@ -11,11 +12,14 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A bound is what of a context an approval is bound to.
+// A bound is what of a context an approval is bound to. It has a digest of
+// that and not the context, which is as long as who asks makes it.
 type bound struct {
-	Members []string       `json:"members,omitzero"` // that count, whether they are there or not
-	Whole   bool           `json:"whole,omitzero"`   // every member counts but those of unbound
-	Context jsontext.Value `json:"context"`          // those that were there
+	Members []string `json:"members,omitzero"` // that count, whether they are there or not
+	Whole   bool     `json:"whole,omitzero"`   // every member counts but those of unbound
+	Digest  []byte   `json:"digest,omitzero"`  // SHA-256 of the canonical form of those that were there
+	// Context are those that were there: of a token or a request of before digests.
+	Context jsontext.Value `json:"context,omitzero"`
 }
 
 // unbound are the members of a context that never count: what is the
@@ -28,15 +32,14 @@ var unbound = []string{
 // bind takes from a context what counts.
 func bind(context jsontext.Value, members []string) (bound, error) {
 	b := bound{Members: members, Whole: members == nil}
-	all, err := object(context)
+	counting, err := b.counting(context, false)
 	if err != nil {
 		return b, err
 	}
-	maps.DeleteFunc(all, func(name string, _ jsontext.Value) bool { return !b.counts(name) })
 	if b.Whole {
-		b.Members = slices.Sorted(maps.Keys(all))
+		b.Members = slices.Sorted(maps.Keys(counting))
 	}
-	b.Context, err = json.Marshal(all, json.Deterministic(true))
+	b.Digest, err = digest(counting)
 	return b, err
 }
 
@@ -48,18 +51,57 @@ func (b *bound) counts(name string) bool {
 	return b.Whole || slices.Contains(b.Members, name)
 }
 
-// covers reports whether a context has what counts as it was. A submission may
-// add to a whole one.
-func (b *bound) covers(context jsontext.Value, mayAdd bool) bool {
+// counting returns the members of a context that count. A submission may add to
+// a whole one, which does not count.
+func (b *bound) counting(context jsontext.Value, mayAdd bool) (map[string]jsontext.Value, error) {
 	all, err := object(context)
 	if err != nil {
-		return false
+		return nil, err
 	}
 	maps.DeleteFunc(all, func(name string, _ jsontext.Value) bool {
 		return !b.counts(name) || mayAdd && !slices.Contains(b.Members, name)
 	})
-	was, err := object(b.Context)
-	return err == nil && maps.EqualFunc(all, was, equal)
+	return all, nil
+}
+
+// covers reports whether a context has what counts as it was. A submission may
+// add to a whole one.
+func (b *bound) covers(context jsontext.Value, mayAdd bool) bool {
+	is, err := b.counting(context, mayAdd)
+	if err != nil {
+		return false
+	}
+	if b.Digest == nil {
+		was, err := object(b.Context)
+		return err == nil && b.Context != nil && maps.EqualFunc(is, was, equal)
+	}
+	sum, err := digest(is)
+	return err == nil && bytes.Equal(sum, b.Digest)
+}
+
+// of returns what counts of the context of a submission that is covered.
+func (b *bound) of(context jsontext.Value) (jsontext.Value, error) {
+	if b.Digest == nil {
+		return b.Context, nil
+	}
+	counting, err := b.counting(context, true)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(counting, json.Deterministic(true))
+}
+
+// digest is the SHA-256 of the canonical form of an object.
+func digest(members map[string]jsontext.Value) ([]byte, error) {
+	text, err := json.Marshal(members)
+	if err == nil {
+		err = (*jsontext.Value)(&text).Canonicalize(jsontext.CanonicalizeRawInts(false))
+	}
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	return sum[:], nil
 }
 
 // sameCall reports whether subject, action and resource are those of an item,

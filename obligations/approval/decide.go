@@ -131,6 +131,10 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 		Type string `json:"type"`
 		ID   string `json:"id"`
 	}
+	context, err := i.Bound.of(r.Context)
+	if err != nil {
+		return nil, fmt.Errorf("encode question: %w", err)
+	}
 	actor := ""
 	if len(r.Actors) > 0 {
 		actor = r.Actors[0].ID
@@ -139,7 +143,7 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 		"template": i.Template, "requester": id{r.Subject.Type, r.Subject.ID}, "actor": actor,
 		"action": i.Action.Name, "resource_type": i.Resource.Type, "resource_id": i.Resource.ID,
 		"resource": id{i.Resource.Type, i.Resource.ID},
-		"context":  i.Bound.Context,
+		"context":  context,
 	}, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("encode question: %w", err)

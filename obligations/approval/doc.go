@@ -36,7 +36,8 @@
 // members of the context that count (the template says which; without it all
 // of them but the service's own, see unbound). Values are equal when their
 // canonical forms (RFC 8785) are, but for integers, which are compared digit
-// by digit: two that round to one float64 are two.
+// by digit: two that round to one float64 are two. Of the context a token and an
+// item have a digest alone.
 //
 // # On disk
 //

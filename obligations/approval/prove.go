@@ -10,7 +10,8 @@ import (
 )
 
 // prove holds every item against its denial, and takes from there what the
-// request is bound to.
+// request is bound to. It looks into the log where a denial is named by its
+// evaluation, and so may take long: no transaction waits for it.
 func (s *Service) prove(ctx context.Context, r *Request, sub *authzen.Submission, denials []*authzen.Denial) ([]*proof, error) {
 	var proofs []*proof
 	for i := range r.Items {
@@ -47,7 +48,7 @@ func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*
 	p := new(proof)
 	switch {
 	case d.BindingToken != "":
-		if err := s.keys.verify(typeBinding, d.BindingToken, p); err != nil {
+		if err := s.ring().verify(typeBinding, d.BindingToken, p); err != nil {
 			return nil, fmt.Errorf("%w: the binding token is not valid", ErrBinding)
 		}
 		if base := s.base(r.Tenant); p.Issuer != base || p.Audience != base {
@@ -106,6 +107,6 @@ func (s *Service) bind(r *Request, i *Item, p *proof) error {
 		}
 	}
 	i.Status, i.Template, i.Terms = authzen.TaskPending, p.Template, terms
-	i.EvaluationID, i.Revision, i.Bound = p.EvaluationID, p.Revision, p.Bound
+	i.EvaluationID, i.Revision, i.Bound = p.EvaluationID, p.Revision, *p.context()
 	return nil
 }

@@ -34,17 +34,10 @@ func (s *Service) Submit(ctx context.Context, c Caller, key string, sub *authzen
 	if err != nil {
 		return nil, err
 	}
-	known := ""
-	err = s.transact(ctx, func(tx txn) (err error) {
-		if known, err = tx.known(r.Idempotency, r.Submission); err != nil || known != "" {
-			return err
-		}
-		proofs, err := s.prove(ctx, r, sub, denials)
-		if err != nil {
-			return err
-		}
-		return s.admit(tx, r, proofs, c)
-	})
+	known, err := s.known(ctx, r)
+	if err == nil && known == "" {
+		known, err = s.accept(ctx, c, r, sub, denials)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +48,35 @@ func (s *Service) Submit(ctx context.Context, c Caller, key string, sub *authzen
 		return nil, err
 	}
 	return s.Status(ctx, c, known)
+}
+
+// known returns the task that the idempotency key of a request stands for, ""
+// for none.
+func (s *Service) known(ctx context.Context, r *Request) (id string, err error) {
+	if r.Idempotency == nil {
+		return "", nil
+	}
+	err = s.view(ctx, func(tx txn) (err error) {
+		id, err = tx.known(r.Idempotency, r.Submission)
+		return err
+	})
+	return id, err
+}
+
+// accept stores a request whose denials prove it. It returns the task that the
+// same submission has made meanwhile, "" for none.
+func (s *Service) accept(ctx context.Context, c Caller, r *Request, sub *authzen.Submission, denials []*authzen.Denial) (known string, err error) {
+	proofs, err := s.prove(ctx, r, sub, denials)
+	if err != nil {
+		return "", err
+	}
+	err = s.transact(ctx, func(tx txn) (err error) {
+		if known, err = tx.known(r.Idempotency, r.Submission); err != nil || known != "" {
+			return err
+		}
+		return s.admit(tx, r, proofs, c)
+	})
+	return known, err
 }
 
 // draft makes the request that a submission asks for, as yet unproved, and

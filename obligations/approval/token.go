@@ -24,7 +24,7 @@ type proof struct {
 	Resource     authzen.Resource `json:"resource"`
 	Action       authzen.Action   `json:"action"`
 	Members      []string         `json:"binding_context_members"`
-	Bound        bound            `json:"bound_context"`
+	Bound        bound            `json:"bound_context"` // without its members
 }
 
 // newProof returns the proof of a denial that is good until expires.
@@ -37,12 +37,14 @@ func newProof(d *authzen.RequestableDenial, members []string, expires time.Time,
 	if err != nil {
 		return proof{}, err
 	}
+	names := append([]string{}, bound.Members...)
+	bound.Members = nil // they are there once
 	return proof{
 		Issuer: issuer, Audience: issuer, IssuedAt: d.Time.Unix(), Expires: expires.Unix(), ID: d.EvaluationID,
 		ExpiresAt:    expires.Format(time.RFC3339),
 		EvaluationID: d.EvaluationID, Tenant: d.Tenant, Caller: d.Caller, Template: d.Template, Revision: d.Revision,
 		Subject: d.Request.Subject, Actors: actors, Resource: d.Request.Resource, Action: d.Request.Action,
-		Members: append([]string{}, bound.Members...), Bound: bound,
+		Members: names, Bound: bound,
 	}, nil
 }
 
@@ -50,7 +52,14 @@ func newProof(d *authzen.RequestableDenial, members []string, expires time.Time,
 func (p *proof) covers(sub *authzen.Submission, resource authzen.Resource, action authzen.Action) bool {
 	item := Item{Resource: p.Resource, Action: p.Action}
 	return item.sameCall(p.Subject, &authzen.EvaluationRequest{Subject: sub.Subject, Resource: resource, Action: action}) &&
-		p.Bound.covers(sub.Context, true)
+		p.context().covers(sub.Context, true)
+}
+
+// context is what of the context the denial is bound to.
+func (p *proof) context() *bound {
+	b := p.Bound
+	b.Members = p.Members
+	return &b
 }
 
 // A state is the payload of approval.state: what was approved.

@@ -1,6 +1,8 @@
 package approval_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"maps"
 	"strings"
@@ -54,6 +56,12 @@ const asked = `
 	"resource": {"type": "tool", "id": "github.push_code", "properties": {"impact": "write"}},
 	"action": {"name": "tool.invoke", "properties": {"arguments": {"branch": "main", "files": 3}}}`
 
+// sha256Of is the digest of a canonical text, as claims have it.
+func sha256Of(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
 // AR-14, AR-25, AR-30, AR-32 to AR-34: what a binding token says.
 func TestBindingToken(t *testing.T) {
 	d := open(t, plain)
@@ -65,7 +73,7 @@ func TestBindingToken(t *testing.T) {
 		"iss": "https://pdp.example.com/tenants/acme", "aud": "https://pdp.example.com/tenants/acme",
 		"denial_expires_at": "2026-04-30T20:25:00Z", "tenant": "acme", "client_id": "gateway-1",
 		"template": "sre", "policy_revision": "sha256:1", "binding_context_members": ["workflow_id"],
-		"bound_context": {"members": ["workflow_id"], "whole": true, "context": {"workflow_id": "wf-1"}}}`)
+		"bound_context": {"whole": true, "digest": "`+sha256Of(`{"workflow_id":"wf-1"}`)+`"}}`)
 	want["iat"], want["exp"] = float64(morning.Unix()), float64(morning.Add(10*time.Minute).Unix())
 	want["jti"], want["evaluation_id"] = got["jti"], got["jti"]
 	if id, _ := got["jti"].(string); id == "" {
@@ -139,6 +147,49 @@ func TestBindingClaims(t *testing.T) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
+	}
+}
+
+// A token has a digest of the context, however long that is, and one of before,
+// with the context in it, proves its denial until it expires.
+func TestBindingContext(t *testing.T) {
+	d := open(t, plain)
+	long := edit(t, `"workflow_id"`, `"text": "`+strings.Repeat("x", 100_000)+`", "workflow_id"`)
+	if got := len(d.denied(t, evaluation(t, long)).BindingToken); got > 2000 {
+		t.Errorf("the token of a context of 100 kB has %d bytes", got)
+	}
+	before := map[string]any{"members": []string{"workflow_id"}, "whole": true, "context": map[string]any{"workflow_id": "wf-1"}}
+	for _, test := range []struct {
+		bound any
+		text  string
+		want  error
+	}{
+		{before, push, nil},
+		{before, edit(t, "wf-1", "wf-2"), approval.ErrBinding},
+		{map[string]any{"whole": true}, push, approval.ErrBinding},
+		{map[string]any{"whole": true, "digest": ""}, push, approval.ErrBinding},
+		{map[string]any{"whole": true, "context": map[string]any{}}, push, approval.ErrBinding},
+		{map[string]any{}, push, approval.ErrBinding},
+	} {
+		denial := d.denied(t, evaluation(t, push))
+		kind, claims := d.claims(t, denial.BindingToken)
+		claims["bound_context"] = test.bound
+		s := d.submission(t, test.text)
+		s.Denial = denial
+		s.Denial.BindingToken = d.Signed(t, kind.(string), claims)
+		task, err := d.Submit(t.Context(), gateway, "", s)
+		if !errors.Is(err, test.want) {
+			t.Errorf("%v of %s: %v, want %v", test.bound, test.text, err, test.want)
+		}
+		if err != nil {
+			continue
+		}
+		if _, err := d.Decide(t.Context(), task.Task.ID, approver("carol"), approves); err != nil {
+			t.Fatal(err)
+		}
+		if task, err = d.Status(t.Context(), gateway, task.Task.ID); err != nil || d.again(t, push, task.Result.Approval).Approval == nil {
+			t.Errorf("what came of %v does not stand: %v", test.bound, err)
+		}
 	}
 }
 

@@ -2,8 +2,10 @@ package approval_test
 
 import (
 	"bytes"
+	"context"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -82,5 +84,38 @@ func TestUsesOfBefore(t *testing.T) {
 	claim.RequestID = "call-2"
 	if got := use(); got.Approval != nil {
 		t.Errorf("after two uses of two it is %+v", got)
+	}
+}
+
+// A request that has the context it is bound to, as before there were digests
+// of it, is decided and used as it was.
+func TestBoundOfBefore(t *testing.T) {
+	d := open(t, plain)
+	id := d.submit(t, push).Task.ID
+	digest := regexp.MustCompile(`"members":\["workflow_id"\],"whole":true,"digest":"[^"]*"`)
+	d.rewrite(t, func(stored []byte) []byte {
+		if !digest.Match(stored) {
+			t.Fatalf("no digest in %s", stored)
+		}
+		return digest.ReplaceAll(stored, []byte(`"members":["workflow_id"],"whole":true,"context":{"workflow_id":"wf-1"}`))
+	})
+	asked := ""
+	d.config.May = func(_ context.Context, _ string, req *authzen.EvaluationRequest) (bool, error) {
+		asked = string(req.Resource.Properties)
+		return true, nil
+	}
+	d.reopen(t)
+	if _, err := d.Decide(t.Context(), id, approver("carol"), approves); err != nil || !strings.Contains(asked, `"context":{"workflow_id":"wf-1"}`) {
+		t.Fatalf("asked %s, %v", asked, err)
+	}
+	task, err := d.Status(t.Context(), gateway, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := d.again(t, push, task.Result.Approval); got.Approval == nil {
+		t.Errorf("it does not stand: %s", got.Reason)
+	}
+	if got := d.again(t, edit(t, "wf-1", "wf-2"), task.Result.Approval); got.Reason != authzen.ReasonOutOfScope {
+		t.Errorf("with another context: %+v", got)
 	}
 }
