@@ -271,6 +271,7 @@ func call() {
 	check(err)
 	body := strings.TrimSpace(os.ExpandEnv(string(text)))
 	body = strings.Replace(body, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"call","version":"1"},"io.modelcontextprotocol/clientCapabilities":`+capabilities()+`},`, 1)
+	body = strings.Replace(body, `},}`, `}}`, 1) // there are no other params
 	request, err := http.NewRequest(http.MethodPost, os.Args[1], strings.NewReader(body))
 	check(err)
 	request.Header = http.Header{
