@@ -48,11 +48,13 @@ type config struct {
 }
 
 type pdpConfig struct {
-	URL      string   `yaml:"url"`
-	KeyFile  string   `yaml:"key_file"`
-	Timeout  duration `yaml:"timeout"`
-	Failures uint32   `yaml:"failures"`
-	Pause    duration `yaml:"pause"`
+	URL     string `yaml:"url"`
+	KeyFile string `yaml:"key_file"`
+	// ServiceKeyFile is of the key for an Access Request Service of another origin.
+	ServiceKeyFile string   `yaml:"service_key_file"`
+	Timeout        duration `yaml:"timeout"`
+	Failures       uint32   `yaml:"failures"`
+	Pause          duration `yaml:"pause"`
 }
 
 type approvalConfig struct {

@@ -61,6 +61,10 @@ func join(cfg *config, log *slog.Logger) (g *gateway, err error) {
 	if err != nil {
 		return g, fmt.Errorf("pdp: %w", err)
 	}
+	serviceKey, err := readSecret(cfg.PDP.ServiceKeyFile)
+	if err != nil {
+		return g, fmt.Errorf("pdp.service_key_file: %w", err)
+	}
 	if g.mapper, err = newMapper(cfg, log); err != nil {
 		return g, err
 	}
@@ -83,7 +87,7 @@ func join(cfg *config, log *slog.Logger) (g *gateway, err error) {
 		return g, fmt.Errorf("metrics: %w", err)
 	}
 	decides := enforce.NewPDP(enforce.PDPConfig{
-		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Bearer: key},
+		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Bearer: key, ServiceBearer: serviceKey},
 		Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
 		OnBreak: func(state string) {
 			log.Warn("circuit breaker of the PDP", "state", state)

@@ -144,13 +144,16 @@ func (m *metadata) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		return err
 	}
 	if m.PolicyDecisionPoint != m.identifier {
-		return fmt.Errorf("the document is of %q, not of %q", m.PolicyDecisionPoint, m.identifier)
+		return fmt.Errorf("%w: of %q, not of %q", errOtherPDP, m.PolicyDecisionPoint, m.identifier)
 	}
 	if m.AccessEvaluationEndpoint == "" {
 		return errNoEndpoint
 	}
 	return nil
 }
+
+// errOtherPDP means that metadata are not those of the PDP that was asked.
+var errOtherPDP = errors.New("the document is of another PDP")
 
 // metadataURL is where the PDP of that base URL describes itself: the
 // well-known path goes between the host and the path (AuthZEN 1.0, "Obtaining

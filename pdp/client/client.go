@@ -54,8 +54,12 @@ type Config struct {
 	// Bearer, if not empty, is sent as Authorization: Bearer. Metadata is
 	// asked for without it.
 	Bearer string
-	// Header, if not nil, adds to the header of each request: credentials that
-	// change, a trace context. An error ends the call.
+	// ServiceBearer, if not empty, is sent instead of Bearer to an Access Request
+	// Service of another origin, which the PDP's metadata name. Without it that
+	// service gets no credential: those of the PDP stay with the PDP.
+	ServiceBearer string
+	// Header, if not nil, adds to the header of each request to the PDP:
+	// credentials that change, a trace context. An error ends the call.
 	Header func(ctx context.Context, header http.Header) error
 	// RequestID, if not nil, makes the X-Request-ID of each request. An answer
 	// that carries another one is the answer to another question and an error.
@@ -76,9 +80,10 @@ const (
 
 // A Client asks one PDP. It is safe for concurrent use.
 type Client struct {
-	base string
-	cfg  Config
-	http *http.Client
+	base    string
+	cfg     Config
+	http    *http.Client
+	service *service
 }
 
 // New returns a Client of the PDP at baseURL, with the tenant's path if there
@@ -94,7 +99,7 @@ func New(baseURL string, cfg Config) *Client {
 	if cfg.Transport == nil {
 		cfg.Transport = transport()
 	}
-	return &Client{base: baseURL, cfg: cfg, http: &http.Client{
+	return &Client{base: baseURL, cfg: cfg, service: new(service), http: &http.Client{
 		Transport:     cfg.Transport,
 		Timeout:       cfg.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -198,8 +203,12 @@ func (c *Client) request(ctx context.Context, method, url string, body any) (*ht
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if c.cfg.Bearer != "" {
-		r.Header.Set("Authorization", "Bearer "+c.cfg.Bearer)
+	bearer := c.cfg.Bearer
+	if !c.isOwn(r.URL) {
+		bearer = c.cfg.ServiceBearer
+	}
+	if bearer != "" {
+		r.Header.Set("Authorization", "Bearer "+bearer)
 	}
 	return r, nil
 }
@@ -252,7 +261,7 @@ func (c *Client) prepare(r *http.Request) error {
 	if c.cfg.RequestID != nil {
 		r.Header.Set(headerRequestID, c.cfg.RequestID(r.Context()))
 	}
-	if c.cfg.Header != nil {
+	if c.cfg.Header != nil && c.isOwn(r.URL) {
 		if err := c.cfg.Header(r.Context(), r.Header); err != nil {
 			return fmt.Errorf("header: %w", err)
 		}

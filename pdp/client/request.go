@@ -1,15 +1,12 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -26,8 +23,9 @@ var (
 	ErrNotApproved = errors.New("the request is not approved")
 	// errEnded means that the approval no longer stands.
 	errEnded = fmt.Errorf("%w any more", ErrNotApproved)
-	// ErrForeign means that an answer names a URL of another origin than the
-	// PDP's. Nothing is sent there, and no credentials.
+	// ErrForeign means that an answer names a URL of an origin that is neither the
+	// PDP's nor that of the Access Request Endpoint in its metadata. Nothing is
+	// sent there, and no credentials.
 	ErrForeign = errors.New("the URL is not the PDP's")
 )
 
@@ -49,11 +47,11 @@ func Submission(request *authzen.EvaluationRequest, denied *authzen.Decision) (*
 }
 
 // Submit asks that a person lift a denial. The endpoint is that of the denial's
-// access request or, where it has none, of the PDP's metadata; "" is the default
-// path. The key makes it safe to repeat. The task may be decided already.
+// access request; "" takes it from the PDP's metadata or, where that has none, the
+// default path. The key makes it safe to repeat. The task may be decided already.
 func (c *Client) Submit(ctx context.Context, endpoint, key string, s *authzen.Submission) (*authzen.TaskResponse, error) {
-	endpoint = cmp.Or(endpoint, strings.TrimSuffix(c.base, "/")+authzen.PathRequests)
-	if err := c.own(endpoint); err != nil {
+	endpoint, err := c.requestEndpoint(ctx, endpoint)
+	if err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
 	r, err := c.request(ctx, http.MethodPost, endpoint, s)
@@ -79,7 +77,7 @@ const (
 // One that has ended otherwise is [ErrNotApproved]. A status that is not known
 // is no approval and no end. ctx bounds the wait, and so does the task.
 func (c *Client) Await(ctx context.Context, task *authzen.TaskResponse) (*authzen.Approval, error) {
-	if err := c.own(task.Task.StatusEndpoint); err != nil {
+	if err := c.trusts(ctx, task.Task.StatusEndpoint); err != nil {
 		return nil, fmt.Errorf("await: %w", err)
 	}
 	after := time.Duration(0)
@@ -102,20 +100,27 @@ func (c *Client) poll(ctx context.Context, task *authzen.TaskResponse, pause tim
 	if err := sleep(ctx, pause); err != nil {
 		return 0, err
 	}
-	return c.look(ctx, task)
+	return c.look(ctx, task, 0)
 }
 
 // Look asks once how a task stands, and keeps it in task. It returns the task's
 // approval, or nil where it is not decided. One that has ended otherwise is
 // [ErrNotApproved].
 func (c *Client) Look(ctx context.Context, task *authzen.TaskResponse) (*authzen.Approval, error) {
-	if err := c.own(task.Task.StatusEndpoint); err != nil {
+	return c.LookWithin(ctx, task, 0)
+}
+
+// LookWithin is Look, and lets the service wait that long, in whole seconds,
+// before it says that the task is not decided (Prefer: wait, RFC 7240). The
+// Client's Timeout is so much longer.
+func (c *Client) LookWithin(ctx context.Context, task *authzen.TaskResponse, wait time.Duration) (*authzen.Approval, error) {
+	if err := c.trusts(ctx, task.Task.StatusEndpoint); err != nil {
 		return nil, fmt.Errorf("look: %w", err)
 	}
 	if approval, ended, err := outcome(task); ended {
 		return approval, err
 	}
-	if _, err := c.look(ctx, task); err != nil {
+	if _, err := c.look(ctx, task, wait); err != nil {
 		return nil, fmt.Errorf("look: %w", err)
 	}
 	approval, _, err := outcome(task)
@@ -123,10 +128,17 @@ func (c *Client) Look(ctx context.Context, task *authzen.TaskResponse) (*authzen
 }
 
 // look asks, and returns how long the answer says to wait next.
-func (c *Client) look(ctx context.Context, task *authzen.TaskResponse) (time.Duration, error) {
+func (c *Client) look(ctx context.Context, task *authzen.TaskResponse, wait time.Duration) (time.Duration, error) {
 	r, err := c.request(ctx, http.MethodGet, task.Task.StatusEndpoint, nil)
 	if err != nil {
 		return 0, err
+	}
+	if seconds := int(wait / time.Second); seconds > 0 {
+		patient := *c.http
+		patient.Timeout += wait
+		waiting := *c
+		waiting.http, c = &patient, &waiting
+		r.Header.Set("Prefer", fmt.Sprintf("wait=%d", seconds))
 	}
 	var now authzen.TaskResponse
 	header, err := c.do(r, &now, http.StatusOK)
@@ -150,7 +162,7 @@ func (c *Client) Cancel(ctx context.Context, task *authzen.TaskResponse, reason 
 	if task.Task.Links == nil || task.Task.Links.Cancel == "" {
 		return nil
 	}
-	if err := c.own(task.Task.Links.Cancel); err != nil {
+	if err := c.trusts(ctx, task.Task.Links.Cancel); err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
 	r, err := c.request(ctx, http.MethodPost, task.Task.Links.Cancel, authzen.Cancellation{Reason: reason})
@@ -189,22 +201,6 @@ func outcome(task *authzen.TaskResponse) (approval *authzen.Approval, ended bool
 		return nil, true, fmt.Errorf("%w: it is %s", ErrNotApproved, task.Task.Status)
 	}
 	return nil, false, nil
-}
-
-// own reports a URL that is not of the PDP's own origin.
-func (c *Client) own(endpoint string) error {
-	theirs, err := url.Parse(endpoint)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrForeign, err)
-	}
-	ours, err := url.Parse(c.base)
-	if err != nil {
-		return fmt.Errorf("base URL: %w", err)
-	}
-	if theirs.Scheme != ours.Scheme || theirs.Host != ours.Host || theirs.User != nil {
-		return fmt.Errorf("%w: %s", ErrForeign, endpoint)
-	}
-	return nil
 }
 
 // Approved returns the request with an approval, to be evaluated again. That

@@ -57,10 +57,10 @@ func TestSubmit(t *testing.T) {
 		{200, "application/json", `{"task":{"id":"t","status":"approved"}}`, "the PDP answered 200"},
 		{410, "application/problem+json", `{"type":"urn:x","title":"Gone","status":410,"detail":"the denial has expired"}`, "the denial has expired"},
 	} {
-		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		url := serve(t, withoutMetadata(func(w http.ResponseWriter, r *http.Request) {
 			key, path = r.Header.Get("Idempotency-Key"), r.URL.Path
 			answers(test.status, test.kind, test.body)(w, r)
-		})
+		}))
 		task, err := client.New(url+"/tenants/acme", client.Config{}).Submit(t.Context(), "", "key-1", &authzen.Submission{})
 		if test.want == "" && (err != nil || task.Task.ID != "t") || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%d: %+v, %v", test.status, task, err)
@@ -75,10 +75,10 @@ func TestSubmit(t *testing.T) {
 // long as that is the PDP's; to another origin nothing is sent.
 func TestSubmitEndpoint(t *testing.T) {
 	var asked []string
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	url := serve(t, withoutMetadata(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.Path)
 		answers(202, "application/json", `{"task":{"id":"t","status":"pending","status_endpoint":"https://x","expires_at":"2026-04-30T20:25:00Z"}}`)(w, r)
-	})
+	}))
 	pdp := client.New(url, client.Config{Bearer: "key"})
 	for endpoint, want := range map[string]error{
 		"": nil, url + "/of/the/denial": nil,
@@ -91,6 +91,59 @@ func TestSubmitEndpoint(t *testing.T) {
 	slices.Sort(asked)
 	if diff := cmp.Diff([]string{"/access/v1/requests", "/of/the/denial"}, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}
+
+// withoutMetadata answers as a PDP that does not describe itself.
+func withoutMetadata(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, authzen.PathMetadata) {
+			http.NotFound(w, r)
+			return
+		}
+		h(w, r)
+	}
+}
+
+// AR-10, AR-147: an Access Request Service of another origin is trusted where the
+// PDP's metadata name it, and only there; it gets a credential of its own.
+func TestIndependentService(t *testing.T) {
+	var asked []string
+	var status string
+	service := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")+r.Header.Get("X-Secret"))
+		answers(map[string]int{"POST": 202, "GET": 200}[r.Method], "application/json", `{"task":{"id":"t","status":"pending","status_endpoint":"`+status+`","expires_at":"2099-04-30T20:25:00Z"}}`)(w, r)
+	})
+	status = service + "/tasks/t"
+	third := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a third host is asked") })
+	var pdp string
+	described := 0
+	pdp = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		described++
+		says(`{"policy_decision_point":"`+pdp+`","access_evaluation_endpoint":"`+pdp+`/access/v1/evaluation","access_request_endpoint":"`+service+`/requests"}`)(w, r)
+	})
+	c := client.New(pdp, client.Config{Bearer: "key of the PDP", ServiceBearer: "key of the service", Header: func(_ context.Context, h http.Header) error {
+		h.Set("X-Secret", "secret")
+		return nil
+	}})
+	for _, endpoint := range []string{"", service + "/of/the/denial"} {
+		task, err := c.Submit(t.Context(), endpoint, "key-1", &authzen.Submission{})
+		if err != nil {
+			t.Fatalf("%q: %v", endpoint, err)
+		}
+		if _, err := c.Look(t.Context(), task); err != nil {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+	}
+	if _, err := c.Submit(t.Context(), third+"/requests", "key-1", &authzen.Submission{}); !errors.Is(err, client.ErrForeign) {
+		t.Errorf("a third host: %v", err)
+	}
+	want := []string{
+		"POST /requests Bearer key of the service", "GET /tasks/t Bearer key of the service",
+		"POST /of/the/denial Bearer key of the service", "GET /tasks/t Bearer key of the service",
+	}
+	if diff := cmp.Diff(want, asked); diff != "" || described != 1 {
+		t.Errorf("described %d times, asked (-want +got):\n%s", described, diff)
 	}
 }
 
@@ -220,11 +273,11 @@ func TestLook(t *testing.T) {
 // A task is cancelled where it says that it can be, and nowhere else.
 func TestCancel(t *testing.T) {
 	var asked, body string
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	url := serve(t, withoutMetadata(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
 		asked, body = r.Method+" "+r.URL.Path, string(text)
 		answers(200, "application/json", `{"task":{"id":"t","status":"cancelled","status_endpoint":"https://x","expires_at":"2026-04-30T20:25:00Z"}}`)(w, r)
-	})
+	}))
 	pdp := client.New(url, client.Config{})
 	task := &authzen.TaskResponse{}
 	if err := pdp.Cancel(t.Context(), task, "withdrawn"); err != nil || asked != "" {

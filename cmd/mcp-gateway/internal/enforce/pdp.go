@@ -192,16 +192,7 @@ func requestID(ctx context.Context) string {
 // Look asks how a task of an approval stands, and where it is not decided lets
 // the PDP wait so long before it says so. It does not count for the breaker.
 func (p *PDP) Look(ctx context.Context, tenant string, task *authzen.TaskResponse, wait time.Duration) (*authzen.Approval, error) {
-	cfg := p.cfg.Client
-	if seconds := int(wait / time.Second); seconds > 0 {
-		cfg.Timeout += wait
-		credentials := cfg.Header
-		cfg.Header = func(ctx context.Context, header http.Header) error {
-			header.Set("Prefer", fmt.Sprintf("wait=%d", seconds))
-			return credentials(ctx, header)
-		}
-	}
-	return client.New(p.base(tenant), cfg).Look(ctx, task)
+	return p.client(tenant).LookWithin(ctx, task, wait)
 }
 
 // hear keeps the Decision-ID of an answer.
