@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -69,5 +70,41 @@ func TestDenial(t *testing.T) {
 	load(t, e, approvalStore+fmt.Sprintf("\n// %s", "changed"))
 	if got, err := e.Denial(t.Context(), "acme", ids["wait"]); !errors.Is(err, authzen.ErrUnknownEvaluation) {
 		t.Errorf("under other policies: %+v, %v", got, err)
+	}
+}
+
+// An evaluation is known as soon as it was answered, however the log is kept,
+// and however far its entry is from where its id belongs.
+func TestDenialAtOnce(t *testing.T) {
+	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
+	e := evaluation.NewEngine(l, evaluation.Config{})
+	load(t, e, approvalStore)
+	early := evaluation.NewDecisionID()
+	ask := func(id, action string) {
+		t.Helper()
+		ctx := evaluation.WithCall(t.Context(), evaluation.Call{ID: id, Tenant: "acme"})
+		if _, err := e.Evaluate(ctx, request(t, question("user alice", action, "doc 1", `{"ticket":7}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := func(id string) {
+		t.Helper()
+		if got, err := e.Denial(t.Context(), "acme", id); err != nil || got.Template != "sre" {
+			t.Errorf("right after the answer: %+v, %v", got, err)
+		}
+		if done, err := e.Recorded(t.Context(), id); !done || err != nil {
+			t.Errorf("it is not recorded: %v, %v", done, err)
+		}
+	}
+	for range 3000 {
+		ask(evaluation.NewDecisionID(), "read")
+	}
+	ask(early, "wait")
+	known(early)
+	last := evaluation.NewDecisionID()
+	ask(last, "wait")
+	known(last)
+	if done, err := e.Recorded(t.Context(), evaluation.NewDecisionID()); done || err != nil {
+		t.Errorf("what was never recorded: %v, %v", done, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -237,5 +238,13 @@ func TestAdminBodiesAreUnderstood(t *testing.T) {
 	}
 	if response, _ := post(t, http.DefaultClient, s.admin+pdp.PathLogRotateKey, `{}`); response.StatusCode != 200 {
 		t.Errorf("an object that says nothing: %s", response.Status)
+	}
+}
+
+// AR-50: who asks for an approval right after a denial is believed, however the
+// log is kept: the evaluation is known by its id.
+func TestDenialIsKnownAtOnce(t *testing.T) {
+	for _, durability := range []decisionlog.Durability{decisionlog.Strict, decisionlog.Batched} {
+		submitted(t, start(t, pdp.Config{Policies: policySet(t, "agent-tools"), Durability: durability}))
 	}
 }

@@ -207,13 +207,13 @@ func (c *committer) write(batch []*pending) error {
 		return err
 	}
 	if c.settling.last() != nil {
-		if err := c.settled(); err != nil {
+		if err := c.settled(context.Background()); err != nil {
 			return err
 		}
 	}
 	err := c.journal.write(c.next, batch, c.reader.committed().Size)
 	for errors.Is(err, errJournalFull) {
-		if err := c.settled(); err != nil {
+		if err := c.settled(context.Background()); err != nil {
 			return err
 		}
 		err = c.journal.write(c.next, batch, c.reader.committed().Size)

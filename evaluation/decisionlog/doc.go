@@ -70,6 +70,11 @@
 // until then who reads the log reads a copy of that segment with them in it. A
 // log that was closed has no journal, unless the disk was full.
 //
+// [Reader.Lookup] finds an entry by its Decision-ID. An open log knows between
+// which times the ids of 1,024 entries in a row are, of all that it has
+// committed; what was there before is read back once, as far as an id's time
+// asks for.
+//
 // Only the last segment is written to. Once it is large or old enough, the
 // next begins, with a multiple of 256 entries: so every node over fewer has
 // all its leaves in one segment. What [Log.Prune] leaves of a segment are the

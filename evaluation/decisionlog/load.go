@@ -42,6 +42,7 @@ func (r *Reader) load() (*tree, error) {
 		return nil, damaged(-1, "does not have the root of its head")
 	}
 	r.head.Store(&e.head)
+	r.ids.start = e.head.Size
 	return t, nil
 }
 

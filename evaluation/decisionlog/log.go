@@ -183,9 +183,7 @@ func (l *Log) start(seg *segment, cfg Config) error {
 	if err := l.committer.start(journaled); err != nil {
 		return err
 	}
-	if !l.committer.batched {
-		l.settled = l.committer.settled
-	}
+	l.settled, l.strict = l.committer.settled, !l.committer.batched
 	l.closeOnce = sync.OnceValue(l.close)
 	if fault != nil {
 		if err := l.acceptRollback(cfg.AcceptRollback, fault); err != nil {

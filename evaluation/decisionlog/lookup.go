@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/google/uuid"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A Record is an entry where it stands in the log.
@@ -72,12 +71,16 @@ func (f Filter) bounds(size int64) (from, until int64) {
 	return max(0, f.From), until
 }
 
-// skew is how far the order of entries may differ from that of their times.
-const skew = 20 * time.Second
-
 // Lookup returns the entry with a Decision-ID. The id of an item of a batch,
 // <Decision-ID>.<n>, returns the batch and the item n; else item is -1. It
-// returns [ErrNoEntry] if there is none, or none any more.
+// returns [ErrNoEntry] if there is none, or none any more. Entries that are
+// accepted count, also those of a batched log that are not on disk yet: they
+// are then.
+//
+// An id costs a look at few entries, of which none is copied but the one that
+// has it, also if no entry has it; only the first after the log was opened
+// reads back what was recorded in the hour before the id was made. An id that
+// is not of our making (see [IDTime]) costs a look at all entries.
 func (r *Reader) Lookup(ctx context.Context, id string) (record *Record, item int, err error) {
 	whole, item, err := splitItem(id)
 	if err == nil {
@@ -108,48 +111,43 @@ func splitItem(id string) (whole string, item int, err error) {
 	return whole, item, nil
 }
 
-// lookup looks first where an entry of the id's time should be, and then
-// everywhere: a clock may have been wrong.
+// clockError is by how much a clock may have been wrong before the log was
+// opened, for an entry to be found by its id.
+const clockError = time.Hour
+
+// lookup looks where an entry of the id's time can be. An id that has no time
+// can be anywhere.
 func (r *Reader) lookup(ctx context.Context, id string) (*Record, error) {
-	if at, ok := timeOf(id); ok {
-		record, err := r.first(ctx, Filter{ID: id, From: r.search(at.Add(-skew)), Until: r.search(at.Add(skew))})
-		if !errors.Is(err, ErrNoEntry) {
-			return record, err
-		}
-	}
-	return r.first(ctx, Filter{ID: id})
-}
-
-// timeOf returns the time in an id, if it has one.
-func timeOf(id string) (time.Time, bool) {
-	u, err := uuid.Parse(id)
-	if err != nil || u.Version() != 7 {
-		return time.Time{}, false
-	}
-	return time.Unix(u.Time().UnixTime()), true
-}
-
-// search returns the index of the first entry that is not before t, if the
-// entries are in the order of their times.
-func (r *Reader) search(t time.Time) int64 {
-	size := r.Head().Size
-	return int64(sort.Search(int(size), func(n int) bool {
-		for line, err := range r.lines(context.Background(), int64(n), size) {
-			var s summary
-			return err != nil || json.Unmarshal(line, &s) != nil || !s.Time.Before(t)
-		}
-		return true
-	}))
-}
-
-// first returns the first entry that f selects.
-func (r *Reader) first(ctx context.Context, f Filter) (*Record, error) {
-	for line, err := range r.Select(ctx, f) {
-		if err != nil {
+	if r.settled != nil {
+		if err := r.settled(ctx); err != nil {
 			return nil, err
 		}
-		record := new(Record)
-		return record, json.Unmarshal(line, record)
+	}
+	size := r.committed().Size
+	quoted, err := jsontext.AppendQuote([]byte(`"id":`), id)
+	if err != nil {
+		return nil, ErrNoEntry
+	}
+	ms, ok := idTime([]byte(id))
+	if !ok {
+		return readRecord(r.find(ctx, 0, size, append(quoted, ',')))
+	}
+	if err := r.readBack(ctx, ms-clockError.Milliseconds()); err != nil {
+		return nil, err
+	}
+	for _, first := range r.ids.blocks(ms) {
+		line, err := r.find(ctx, first, min(size, first+idBlock), append(quoted, ','))
+		if !errors.Is(err, ErrNoEntry) {
+			return readRecord(line, err)
+		}
 	}
 	return nil, ErrNoEntry
+}
+
+func readRecord(line []byte, err error) (*Record, error) {
+	if err != nil {
+		return nil, err
+	}
+	record := new(Record)
+	return record, json.Unmarshal(line, record)
 }

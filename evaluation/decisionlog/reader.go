@@ -32,8 +32,11 @@ type Reader struct {
 	parts atomic.Pointer[[]*part] // in the order of their entries; the last is being written or was last
 	head  atomic.Pointer[Head]
 
-	settled func() error   // of a strict log that is open: has all that was accepted committed
-	copied  *copiedSegment // stands for the last segment of a log that was not closed; else nil
+	ids idIndex
+
+	settled func(context.Context) error // of a log that is open: has all that was accepted committed
+	strict  bool                        // all that was accepted is below the head
+	copied  *copiedSegment              // stands for the last segment of a log that was not closed; else nil
 }
 
 // OpenReadOnly opens the log in dir while no one appends to it; else it
@@ -124,8 +127,8 @@ func (r *Reader) Head() Head {
 // settle has what was accepted committed, if it can be. Who appends is told if
 // not.
 func (r *Reader) settle() {
-	if r.settled != nil {
-		_ = r.settled()
+	if r.settled != nil && r.strict {
+		_ = r.settled(context.Background())
 	}
 }
 

@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,7 +55,7 @@ func (p *progress) last() error {
 
 // settled has all that was accepted committed to the segment, and returns why
 // that cannot be.
-func (c *committer) settled() error {
+func (c *committer) settled(ctx context.Context) error {
 	for all := c.first + c.backlog.ever(); ; {
 		tried := c.settling.next()
 		if c.reader.committed().Size >= all {
@@ -68,6 +69,8 @@ func (c *committer) settled() error {
 			}
 		case <-c.ended:
 			return errClosed
+		case <-ctx.Done():
+			return fmt.Errorf("%w: wait for commit: %w", ErrUnavailable, context.Cause(ctx))
 		}
 	}
 }
@@ -174,6 +177,7 @@ func (c *committer) commit(batch []*pending) error {
 		return c.fail(fmt.Errorf("commit: %w", err))
 	}
 	head := grown.head()
+	c.reader.ids.add(c.tree.size, batch)
 	c.tree = &grown
 	c.reader.head.Store(&head)
 	return nil
