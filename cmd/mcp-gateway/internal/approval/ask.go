@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -130,6 +131,8 @@ func (s *Service) ask(ctx context.Context, r *record) error {
 	}
 	*r = *asked
 	s.cfg.Trail.Refuse(r.entry(nil), enforce.ReasonPending)
+	s.cfg.Log.InfoContext(ctx, "call waits for a person", "server", r.Server, "method", r.Method, "tool", plain.Text(r.Name),
+		"subject", plain.Text(r.Subject.Type+"::"+r.Subject.ID), "decision_id", r.Denial, "task", strings.Join(r.tasks(), " "))
 	return nil
 }
 

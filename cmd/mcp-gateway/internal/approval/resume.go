@@ -26,7 +26,7 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verd
 	}
 	r, err := s.find(ctx, d, state)
 	if err != nil {
-		return nil, s.explain(ctx, d, err)
+		return nil, explain(d, err)
 	}
 	if r.State == waiting && withdraws(d.Params) {
 		s.refuse(ctx, r, enforce.ReasonWithdrawn)
@@ -64,16 +64,17 @@ func (s *Service) find(ctx context.Context, d *enforce.Denied, state *ticket) (*
 }
 
 // explain makes an error of asking one that the caller can read.
-func (s *Service) explain(ctx context.Context, d *enforce.Denied, err error) error {
+func explain(d *enforce.Denied, err error) error {
 	var refused *enforce.Refusal
 	if errors.As(err, &refused) {
 		return refused
 	}
-	s.cfg.Log.ErrorContext(ctx, "no approval can be asked for", "server", d.Server, "request_id", d.RequestID, "error", err)
-	return &enforce.Refusal{
-		Code: wire.CodeInternal, Status: 200, Message: "a person would have to approve the call, and none can be asked",
-		Data: enforce.Data{Reason: enforce.ReasonPDP, EvaluationID: d.Refusal.Data.EvaluationID, RetryAfter: 1},
+	undecided := enforce.Undecided(err)
+	undecided.Data.EvaluationID = d.Refusal.Data.EvaluationID
+	if undecided.Data.Reason == enforce.ReasonPDP {
+		undecided.Message = "a person would have to approve the call, and none can be asked"
 	}
+	return undecided
 }
 
 // ended says how it ended.
@@ -181,7 +182,7 @@ func (s *Service) permitted(ctx context.Context, c *enforce.Call, r *record, q *
 	answer, err := s.cfg.PDP.Ask(ctx, r.Tenant, again)
 	if err != nil {
 		s.cfg.Log.ErrorContext(ctx, "no decision", "task", r.Task.Task.ID, "error", err)
-		undecided := &enforce.Refusal{Code: wire.CodeInternal, Status: 200, Message: "the policy decision point gave no decision", Data: enforce.Data{Reason: enforce.ReasonPDP, RetryAfter: 1}}
+		undecided := enforce.Undecided(err)
 		r.name(&undecided.Data)
 		return undecided
 	}

@@ -58,7 +58,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 			t.Errorf("%s: %+v", c.args, s.Data)
 		}
 	}
-	if s := h.send(moves("red", "green")); s.Reason != enforce.ReasonPDP {
+	if s := h.send(moves("red", "green")); s.Reason != enforce.ReasonMapping {
 		t.Errorf("one that cannot be asked for: %+v", s.Data)
 	}
 	if s := h.send(moves("1", "2", "3", "4", "5", "6", "7", "8", "red")); s.Reason != enforce.ReasonTooMany {

@@ -122,7 +122,7 @@ func (s *Service) carryOn(ctx context.Context, d *enforce.Denied, t *ticket) (*e
 	}
 	approvals, err := s.stand(ctx, r.Tenant, r.asks(), 0)
 	if approvals == nil {
-		return nil, s.explain(ctx, d, errors.Join(errNoApproval, err))
+		return nil, explain(d, errors.Join(errNoApproval, err))
 	}
 	return s.resume(ctx, d, r, approvals, t)
 }

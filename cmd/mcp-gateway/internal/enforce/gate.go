@@ -90,9 +90,9 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 	}
 	var refusal *Refusal
 	if !errors.As(err, &refusal) {
-		g.cfg.Log.ErrorContext(ctx, "refused for an error", "server", call.Server, "method", call.Message.Method, "error", err)
-		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}}
+		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}, Why: err.Error()}
 	}
+	g.tell(ctx, call, refusal)
 	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.tasks()}, refusal.Data.Reason)
 	if g.cfg.Denial.Conceal {
 		refusal = refusal.concealed(call)
@@ -166,7 +166,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	}
 	answer, err := g.cfg.PDP.Ask(ctx, call.Caller.Tenant, question)
 	if err != nil {
-		return nil, g.undecided(ctx, call, err)
+		return nil, Undecided(err)
 	}
 	denials, err := g.Permitted(ctx, call, question, answer)
 	if err == nil && !bytes.Equal(call.Message.Encode(), evaluated) {
@@ -242,12 +242,6 @@ func (g *Gate) unmapped(call *Call, err error) *Refusal {
 	return refusal
 }
 
-// undecided refuses because no decision came.
-func (g *Gate) undecided(ctx context.Context, call *Call, err error) *Refusal {
-	g.cfg.Log.ErrorContext(ctx, "no decision", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
-	return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the policy decision point gave no decision", Data: Data{Reason: ReasonPDP, RetryAfter: 1}}
-}
-
 // lookUp finds the tool that a call names.
 func (g *Gate) lookUp(ctx context.Context, call *Call) error {
 	if call.Message.Method != wire.MethodToolsCall || g.cfg.Tool == nil {
@@ -256,8 +250,7 @@ func (g *Gate) lookUp(ctx context.Context, call *Call) error {
 	tool, err := g.cfg.Tool(ctx, call)
 	var refusal *Refusal
 	if err != nil && !errors.As(err, &refusal) {
-		g.cfg.Log.ErrorContext(ctx, "no tools", "server", call.Server, "request_id", call.RequestID, "error", err)
-		return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the tools of the server are not known", Data: Data{Reason: ReasonUnavailable}}
+		return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the tools of the server are not known", Data: Data{Reason: ReasonUnavailable}, Why: err.Error()}
 	}
 	if call.Tool = tool; err == nil && call.Fits != nil {
 		err = call.Fits(tool)

@@ -41,9 +41,14 @@ func (g *Gate) denied(ctx context.Context, call *Call, q *Question, a *Answer, d
 	for _, i := range denials {
 		_, _ = g.cfg.Obligations.Discharge(ctx, &a.Decisions[i]) // it is a denial either way
 	}
+	if refusal := unaskableItem(a.Decisions); refusal != nil {
+		refusal.Data.EvaluationID = a.EvaluationID
+		return nil, refusal
+	}
 	refusal := g.denial(q, a.EvaluationID)
 	final := slices.IndexFunc(denials, func(i int) bool { return !isRequestable(&a.Decisions[i]) })
-	refusal.Message = reason(&a.Decisions[denials[max(final, 0)]])
+	decisive := &a.Decisions[denials[max(final, 0)]]
+	refusal.Message, refusal.Why = reason(decisive), operatorReason(decisive)
 	if final >= 0 {
 		return nil, refusal
 	}
@@ -84,8 +89,7 @@ func (g *Gate) unknown(d *authzen.Decision) error {
 
 // unmet refuses a call for an obligation of a permit.
 func (g *Gate) unmet(ctx context.Context, call *Call, q *Question, a *Answer, err error) *Refusal {
-	g.cfg.Log.WarnContext(ctx, "obligation", "server", call.Server, "evaluation_id", a.EvaluationID, "error", err)
 	refusal := g.denial(q, a.EvaluationID)
-	refusal.Data.Reason, refusal.Message = ReasonObligation, "what has to be done first could not be done"
+	refusal.Data.Reason, refusal.Message, refusal.Why = ReasonObligation, "what has to be done first could not be done", err.Error()
 	return refusal
 }

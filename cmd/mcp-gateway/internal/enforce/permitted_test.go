@@ -55,8 +55,8 @@ func TestDenials(t *testing.T) {
 		{"na", nil, enforce.ReasonDenied, "never", 0},
 		{"on", nil, enforce.ReasonDenied, "never", 0},
 		{"un", nil, enforce.ReasonDenied, "never", 0},
-		{"e", nil, enforce.ReasonDenied, "ask first", 0},
-		{"ae", nil, enforce.ReasonDenied, "ask first", 0},
+		{"e", nil, enforce.ReasonMapping, "what is this", 0},
+		{"ae", nil, enforce.ReasonMapping, "what is this", 0},
 		{"au", nil, enforce.ReasonObligation, "", 0},
 		{"ua", nil, enforce.ReasonObligation, "", 0},
 	} {

@@ -66,6 +66,7 @@ type Refusal struct {
 	Status  int
 	Message string
 	Data    Data
+	Why     string // for the operator, who has Message where this is ""
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Data.Reason, r.Message) }

@@ -1,0 +1,76 @@
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/policy-service/policy-service/obligations/plain"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// expected are the reasons of refusals that policies, people and clients make
+// every day. The others are for the operator to look into.
+var expected = []string{
+	ReasonDenied, ReasonUnknownTool, ReasonArguments, ReasonPending, ReasonNotApproved, ReasonWithdrawn, ReasonSettled, ReasonUnknownMethod,
+}
+
+// tell writes a refusal to the program's log: each has one line.
+func (g *Gate) tell(ctx context.Context, call *Call, r *Refusal) {
+	level := slog.LevelWarn
+	if slices.Contains(expected, r.Data.Reason) {
+		level = slog.LevelInfo
+	}
+	about := append(About(call), slog.String("reason_code", r.Data.Reason), slog.String("reason", plain.Text(cmp.Or(r.Why, r.Message))))
+	if r.Data.EvaluationID != "" {
+		about = append(about, slog.String("decision_id", r.Data.EvaluationID))
+	}
+	if task := r.Data.tasks(); task != "" {
+		about = append(about, slog.String("task", task))
+	}
+	g.cfg.Log.LogAttrs(ctx, level, "call refused", about...)
+}
+
+// maxShown is how much of a name that a client wrote stands in a line of the log.
+const maxShown = 128 // bytes
+
+// About says in a line of the program's log which call it is about.
+func About(call *Call) []slog.Attr {
+	all := []slog.Attr{slog.String("server", call.Server), slog.String("method", shownName(call.Message.Method))}
+	if call.Params != nil {
+		if target, _ := call.Params.Target(call.Message.Method); target != "" {
+			all = append(all, slog.String(kindOf(call.Message.Method), shownName(target)))
+		}
+	}
+	if call.Caller != nil {
+		all = append(all, slog.String("subject", shownName(call.Caller.Subject.Type+"::"+call.Caller.Subject.ID)))
+	}
+	return append(all, slog.String("request_id", call.RequestID))
+}
+
+// kindOf is what the target of a method is.
+func kindOf(method string) string {
+	switch method {
+	case "tools/call":
+		return "tool"
+	case "prompts/get":
+		return "prompt"
+	}
+	return "resource"
+}
+
+func shownName(name string) string {
+	if len(name) > maxShown {
+		name = name[:maxShown] + "…"
+	}
+	return plain.Text(name)
+}
+
+// operatorReason is what the policies say of a denial to the operator.
+func operatorReason(d *authzen.Decision) string {
+	if d.Context == nil {
+		return ""
+	}
+	return cmp.Or(d.Context.ReasonAdmin["en"], d.Context.ReasonUser["en"])
+}
