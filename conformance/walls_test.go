@@ -67,7 +67,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/tasks", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "whose a task is does not depend on who may do what with it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number", "obligations/plain"}, "a call becomes questions, and nobody is asked"},
-	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "pdp/jwks", "cmd/mcp-gateway/internal/number"}, "who calls is told by credentials alone, before anything is known of the call"},
+	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "pdp/callers", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},
 	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
 	{"cmd/mcp-gateway/internal/audit", 5, nil, "what became of a call is kept without knowing how it was decided"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
@@ -97,7 +97,7 @@ var tenancies = []tenancy{
 		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/proxy", "conformance",
 	}, "below the top two floors nothing knows of HTTP"},
-	{"github.com/coreos/go-oidc", []string{"pdp/callers", "pdp/jwks", "cmd/mcp-gateway/internal/identity"}, "tokens are verified where callers are told"},
+	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval"}, "signatures are made and verified by few packages"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/mcp-gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/mcp-gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 }

@@ -1,9 +1,11 @@
 package pdp_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,11 +18,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
@@ -131,6 +136,16 @@ func TestAuthIsChecked(t *testing.T) {
 		{"keys in plain text", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", Audience: "a", JWKSURL: "http://i/keys"}}}, "jwks_url must be an https URL"},
 		{"no algorithm", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", Audience: "a", JWKSURL: "https://i/keys", Algorithms: []string{"none"}}}}, `algorithm "none" is not one of`},
 		{"a shared secret", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", Audience: "a", JWKSURL: "https://i/keys", Algorithms: []string{"HS256"}}}}, `algorithm "HS256" is not one of`},
+		{"an issuer twice", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", Audience: "a", JWKSURL: "https://i/keys"}, {Issuer: "https://i", Audience: "a", JWKSURL: "https://i/other"}}}, "the issuer is there twice"},
+		{"an issuer with a fragment", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i#x", Audience: "a", JWKSURL: "https://i/keys"}}}, "the issuer must not have a #"},
+		{"an empty list of tenants", pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: key, Grant: pdp.Grant{Tenants: []string{}}}}}, "auth: api_keys: a: tenants is empty"},
+		{"an empty list of scopes", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", Audience: "a", JWKSURL: "https://i/keys", Grant: pdp.Grant{Scopes: []pdp.Scope{}}}}}, "auth: jwt: https://i: scopes is empty"},
+		{"an empty list of algorithms", pdp.Auth{JWT: []pdp.Issuer{{Issuer: "https://i", Audience: "a", JWKSURL: "https://i/keys", Algorithms: []string{}}}}, "algorithms is empty"},
+		{"an empty list of certificates", pdp.Auth{MTLS: &pdp.MTLS{CA: "ca.pem", Callers: []pdp.MTLSCaller{}}}, "callers is empty"},
+		{"a certificate of no tenant", pdp.Auth{MTLS: &pdp.MTLS{CA: "ca.pem", Callers: []pdp.MTLSCaller{{Name: "a", Grant: pdp.Grant{Tenants: []string{}}}}}}, "a: tenants is empty"},
+		{"a person of one name", pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: key}}, Aliases: [][]string{{"a"}}}, "at least two names"},
+		{"a name of two people", pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: key}}, Aliases: [][]string{{"a", "b"}, {"b", "c"}}}, `"b" is there twice`},
+		{"names of nobody", pdp.Auth{Aliases: [][]string{{"a", "b"}}}, "there are no credentials"},
 		{"certificates of nobody", pdp.Auth{MTLS: &pdp.MTLS{}}, "there is no ca"},
 		{"certificates without TLS", pdp.Auth{MTLS: &pdp.MTLS{CA: "ca.pem"}}, "a part of TLS"},
 	}
@@ -147,6 +162,12 @@ func TestAuthIsChecked(t *testing.T) {
 // TestTokens sends what RFC 8725 warns of. Clocks may differ by a minute: AR-144.
 func TestTokens(t *testing.T) {
 	provider := jwkstest.New(t)
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encrypts := jwkstest.NewKey(t)
+	provider.Others = []jose.JSONWebKey{{Key: small.Public(), KeyID: "small", Use: "sig"}, {Key: encrypts.Public(), KeyID: "encrypts", Use: "enc"}}
 	s := start(t, pdp.Config{Auth: pdp.Auth{JWT: []pdp.Issuer{
 		{Issuer: "https://idp.example.com", Audience: "pdp", JWKSURL: provider.URL, TenantClaim: "org"},
 	}}})
@@ -162,6 +183,16 @@ func TestTokens(t *testing.T) {
 		return jwkstest.Sign(t, jose.RS256, provider.Key, "k1", claims(change), nil)
 	}
 	same := func(map[string]any) {}
+	text := func(more string) string {
+		body, err := json.Marshal(claims(same))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return jwkstest.Sign(t, jose.RS256, provider.Key, "k1", []byte(strings.TrimSuffix(string(body), "}")+more+"}"), nil)
+	}
+	typed := func(typ string) string {
+		return jwkstest.Sign(t, jose.RS256, provider.Key, "k1", claims(same), map[jose.HeaderKey]any{"typ": typ})
+	}
 	set := func(name string, value any) func(map[string]any) { return func(c map[string]any) { c[name] = value } }
 	stranger := jwkstest.NewKey(t)
 	public, err := x509.MarshalPKIXPublicKey(provider.Key.Public())
@@ -204,6 +235,30 @@ func TestTokens(t *testing.T) {
 		{"a key file", jwkstest.Sign(t, jose.RS256, stranger, "../../../../dev/null", claims(same), nil), "/tenants/acme", 401},
 		{"certificates of its own", jwkstest.Sign(t, jose.RS256, stranger, "k1", claims(same), map[jose.HeaderKey]any{"x5u": provider.URL + "/evil"}), "/tenants/acme", 401},
 		{"an extension that has to be understood", jwkstest.Sign(t, jose.RS256, provider.Key, "k1", claims(same), map[jose.HeaderKey]any{"crit": []string{"exp"}}), "/tenants/acme", 401},
+		{"an expiry in another case", good(set("EXP", time.Now().Add(-time.Hour).Unix())), "/tenants/acme", 401},
+		{"expired, and not in another case", good(func(c map[string]any) { c["exp"], c["EXP"] = time.Now().Add(-time.Hour).Unix(), c["exp"] }), "/tenants/acme", 401},
+		{"another subject in another case", good(set("SUB", "root")), "/tenants/acme", 401},
+		{"another audience in another case", good(set("AUD", "other")), "/tenants/acme", 401},
+		{"another issuer in another case", good(set("Iss", "https://evil.example.com")), "/tenants/acme", 401},
+		{"a subject named twice", text(`,"sub":"root"`), "/tenants/acme", 401},
+		{"valid from a time that no clock has", good(set("nbf", 9.3e18)), "/tenants/acme", 401},
+		{"valid from the last second of 64 bits", text(`,"nbf":9223372036854775807`), "/tenants/acme", 401},
+		{"valid from 1e300", text(`,"nbf":1e300`), "/tenants/acme", 401},
+		{"issued before time", good(set("iat", -1)), "/tenants/acme", 401},
+		{"issued at 1e300", good(set("iat", 1e300)), "/tenants/acme", 401},
+		{"expires at 1e300", good(set("exp", 1e300)), "/tenants/acme", 401},
+		{"expires in words", good(set("exp", "tomorrow")), "/tenants/acme", 401},
+		{"a logout token", typed("logout+jwt"), "/tenants/acme", 401},
+		{"a security event", typed("secevent+jwt"), "/tenants/acme", 401},
+		{"a proof of possession", typed("dpop+jwt"), "/tenants/acme", 401},
+		{"an access token", typed("at+jwt"), "/tenants/acme", 200},
+		{"an access token, in full", typed("application/at+jwt"), "/tenants/acme", 200},
+		{"a key of 1024 bits", jwkstest.Sign(t, jose.RS256, small, "small", claims(same), nil), "/tenants/acme", 401},
+		{"a key for encryption", jwkstest.Sign(t, jose.RS256, encrypts, "encrypts", claims(same), nil), "/tenants/acme", 401},
+		{"bound to a key", good(set("cnf", map[string]any{"jkt": "x"})), "/tenants/acme", 401},
+		{"a subject with a control character", good(set("sub", "gate\x00way")), "/tenants/acme", 401},
+		{"an empty tenant", good(set("org", "")), "", 401},
+		{"a tenant beside something else", good(set("org", []any{"acme", 5})), "/tenants/acme", 401},
 		{"long", "a." + strings.Repeat("b", 9<<10) + ".c", "/tenants/acme", 401},
 	}
 	for _, test := range tests {
@@ -240,9 +295,58 @@ func TestTokensWithoutKeys(t *testing.T) {
 	if got := ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, token, aliceReads); got.StatusCode != 503 || got.Header.Get("Retry-After") == "" {
 		t.Errorf("without keys: status %d", got.StatusCode)
 	}
-	provider.Down.Store(false)
-	if got := ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, token, aliceReads); got.StatusCode != 200 {
-		t.Errorf("with keys again: status %d", got.StatusCode)
+}
+
+// An issuer that is down or hangs keeps nobody waiting who has a token of
+// another, and is not asked again for each stranger.
+func TestIssuersAreIndependent(t *testing.T) {
+	down, hanging, good := jwkstest.New(t), jwkstest.New(t), jwkstest.New(t)
+	down.Down.Store(true)
+	release := hanging.Hang(t)
+	issuer := func(name, url string) pdp.Issuer {
+		return pdp.Issuer{Issuer: "https://" + name + ".example.com", Audience: "pdp", JWKSURL: url}
+	}
+	s := start(t, pdp.Config{Auth: pdp.Auth{JWT: []pdp.Issuer{issuer("down", down.URL), issuer("hanging", hanging.URL), issuer("good", good.URL)}}})
+	token := func(of *jwkstest.Issuer, name string) string {
+		return "Bearer " + jwkstest.Sign(t, jose.RS256, of.Key, "k1", map[string]any{
+			"iss": "https://" + name + ".example.com", "aud": "pdp", "sub": "gateway", "exp": time.Now().Add(time.Hour).Unix(),
+		}, nil)
+	}
+	status := func(authorization string) int {
+		return ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, authorization, aliceReads).StatusCode
+	}
+	ofGood, ofDown, ofHanging := token(good, "good"), token(down, "down"), token(hanging, "hanging")
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 12 {
+		request, err := http.NewRequestWithContext(ctx, "POST", s.main+authzen.PathEvaluation, strings.NewReader(aliceReads))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Authorization", ofHanging)
+		waiting.Go(func() {
+			if response, err := http.DefaultClient.Do(request); err == nil {
+				t.Errorf("of the hanging issuer: status %s", response.Status)
+			}
+		})
+	}
+	for hanging.Reads.Load() == 0 {
+		runtime.Gosched()
+	}
+	for range 12 {
+		if got := status(ofGood); got != 200 {
+			t.Errorf("of the good issuer: status %d", got)
+		}
+		if got := status(ofDown); got != 503 {
+			t.Errorf("of the issuer that is down: status %d", got)
+		}
+	}
+	cancel()
+	release()
+	waiting.Wait()
+	if d, h, g := down.Reads.Load(), hanging.Reads.Load(), good.Reads.Load(); d > 2 || h != 1 || g != 1 {
+		t.Errorf("keys were read %d times where they cannot be, %d times where that hangs and %d times where they can", d, h, g)
 	}
 }
 
@@ -286,13 +390,19 @@ func newEC(t *testing.T) *ecdsa.PrivateKey {
 // issue makes a client's certificate for a URI.
 func (a *authority) issue(t *testing.T, uri string) tls.Certificate {
 	t.Helper()
-	key := newEC(t)
 	name, err := url.Parse(uri)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return a.issueFor(t, []*url.URL{name}, nil)
+}
+
+// issueFor makes one for URIs and DNS names.
+func (a *authority) issueFor(t *testing.T, uris []*url.URL, names []string) tls.Certificate {
+	t.Helper()
+	key := newEC(t)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), URIs: []*url.URL{name}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(2), URIs: uris, DNSNames: names, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
@@ -322,6 +432,8 @@ func TestMTLS(t *testing.T) {
 		{"a caller", []tls.Certificate{ours.issue(t, "spiffe://example.com/gateway")}, "/tenants/acme", 200},
 		{"another tenant", []tls.Certificate{ours.issue(t, "spiffe://example.com/gateway")}, "/tenants/other", 403},
 		{"nobody", []tls.Certificate{ours.issue(t, "spiffe://example.com/else")}, "/tenants/acme", 401},
+		{"a DNS name that looks like the URI", []tls.Certificate{ours.issueFor(t, nil, []string{"spiffe://example.com/gateway"})}, "/tenants/acme", 401},
+		{"a DNS name that looks like the URI, beside a URI", []tls.Certificate{ours.issueFor(t, []*url.URL{{Scheme: "urn", Opaque: "x"}}, []string{"spiffe://example.com/gateway"})}, "/tenants/acme", 401},
 		{"of another authority", []tls.Certificate{theirs.issue(t, "spiffe://example.com/gateway")}, "/tenants/acme", 0},
 	}
 	for _, test := range tests {

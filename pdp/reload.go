@@ -70,6 +70,7 @@ func (r *reloader) renew() (report SettingsReport) {
 		report.Problem = err.Error()
 		return report
 	}
+	warn(r.log, r.who.verifier)
 	r.log.Info("settings read again", "api_keys", len(now.Auth.APIKeys), "issuers", len(now.Auth.JWT), "mtls", now.Auth.MTLS != nil)
 	if len(now.Restart) > 0 {
 		r.log.Warn("settings have changed that need a restart", "keys", now.Restart)

@@ -84,10 +84,11 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
-	verifier, err := callers.New(c.Auth, measured.outgoing("read keys", http.DefaultTransport))
+	verifier, err := callers.New(c.Auth, measured.outgoing("read keys", http.DefaultTransport), time.Now)
 	if err != nil {
 		return err
 	}
+	warn(c.Log, verifier)
 	listeners, err := listen(c)
 	if err != nil {
 		return err
@@ -121,6 +122,13 @@ func Run(ctx context.Context, c Config) (err error) {
 		return fmt.Errorf("telemetry: %w", err)
 	}
 	return serve(ctx, c, listeners, guard{verifier}, limits, measured, engine, approvals, policies, shadow, log)
+}
+
+// warn says what an operator has to know of the credentials.
+func warn(log *slog.Logger, verifier *callers.Verifier) {
+	for _, warning := range verifier.Warnings() {
+		log.Warn(warning)
+	}
 }
 
 // join makes the engine and the Access Request Service, who ask each other:

@@ -38,8 +38,8 @@ var (
 
 // A Grant is what a credential lets its holder do.
 type Grant struct {
-	Tenants []string `yaml:"tenants"` // that it may ask about; nil is every one
-	Scopes  []Scope  `yaml:"scopes"`  // nil is evaluate, search and request
+	Tenants []string `yaml:"tenants,omitempty"` // that it may ask about; nil is every one
+	Scopes  []Scope  `yaml:"scopes,omitempty"`  // nil is evaluate, search and request
 }
 
 // validate reports scopes and tenants that there cannot be. A list that is
@@ -68,7 +68,7 @@ func (g Grant) validate() error {
 // not authenticated.
 type Caller struct {
 	ID    string   // by which policies and the decision log know the caller
-	Names []string // every verified name of the same person, ID among them
+	Names []string // every verified name of the same person, ID among them; sorted
 	Grant
 }
 

@@ -1,7 +1,10 @@
 package callers
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,127 +12,176 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
-// An Issuer is trusted to say who callers are, in JSON Web Tokens (RFC 8725). A
-// token's header chooses neither the keys that verify it nor, beyond
-// Algorithms, how.
-type Issuer struct {
-	Issuer      string   `yaml:"issuer"`
-	Audience    string   `yaml:"audience"`
-	JWKSURL     string   `yaml:"jwks_url"`
-	Algorithms  []string `yaml:"algorithms"`   // RS256 where there is none
-	TenantClaim string   `yaml:"tenant_claim"` // has the caller's tenant or a list of them
-	Grant       `yaml:",inline"`
+// A Trust is what is known of an issuer before there is a token: RFC 8725 leaves
+// none of it to the token.
+type Trust struct {
+	Issuer     string // iss of its tokens, exactly
+	Audience   string // that its tokens have to name
+	JWKSURL    string
+	Algorithms []string // RS256 where there is none
 }
 
-// Limits of tokens.
-const (
-	maxToken  = 8 << 10
-	notBefore = time.Minute // how far clocks may differ
-)
-
-// tokens knows callers by their tokens.
-type tokens []*verifier
-
-type verifier struct {
-	*oidc.IDTokenVerifier
-	issuer Issuer
-	keys   *jwks.Keys
-}
-
-func newTokens(issuers []Issuer, transport http.RoundTripper) (tokens, error) {
-	var out tokens
-	for _, issuer := range issuers {
-		if err := issuer.validate(); err != nil {
-			return nil, fmt.Errorf("%s: %w", issuer.Issuer, err)
-		}
-		keys := jwks.New(issuer.JWKSURL, transport, time.Now)
-		out = append(out, &verifier{oidc.NewVerifier(issuer.Issuer, keys, &oidc.Config{
-			ClientID: issuer.Audience, SupportedSigningAlgs: issuer.Algorithms,
-		}), issuer, keys})
-	}
-	return out, nil
-}
-
-func (i Issuer) validate() error {
-	if i.Issuer == "" || i.Audience == "" {
+// validate reports what is missing, and what nobody may trust.
+func (t Trust) validate() error {
+	if t.Issuer == "" || t.Audience == "" {
 		return errors.New("issuer and audience are required")
 	}
-	if err := jwks.Check(i.JWKSURL, i.Algorithms); err != nil {
-		return err
+	if strings.Contains(t.Issuer, separator) {
+		return fmt.Errorf("the issuer must not have a %s", separator)
 	}
-	return i.Grant.validate()
+	return jwks.Check(t.JWKSURL, t.Algorithms)
 }
 
-// check knows the bearer of a token that one of the issuers has made.
-func (t tokens) check(r *http.Request) (Caller, bool, error) {
-	token := bearer(r)
-	if strings.Count(token, ".") != 2 {
-		return Caller{}, false, nil
-	}
-	if len(token) > maxToken {
-		return Caller{}, false, fmt.Errorf("%w: a token has more than %d bytes", ErrUnauthenticated, maxToken)
-	}
+// maxToken is the size of the largest token, in bytes.
+const maxToken = 8 << 10
+
+// types are what a token may say that it is (RFC 8725 3.11, RFC 9068 2.1). Those
+// of others, a logout or a security event, are not to call with.
+var types = []string{"", "JWT", "AT+JWT", "APPLICATION/JWT", "APPLICATION/AT+JWT"}
+
+// Tokens verifies tokens of several issuers.
+type Tokens struct {
+	issuers []issuer
+	now     func() time.Time
+}
+
+type issuer struct {
+	Trust
+	algorithms []jose.SignatureAlgorithm
+	keys       *jwks.Keys
+}
+
+// NewTokens returns the verifier of the tokens of those issuers. It reads their
+// keys by transport, once a token is to be verified. All that is wrong with the
+// issuers is in the error.
+func NewTokens(trusted []Trust, transport http.RoundTripper, now func() time.Time) (*Tokens, error) {
+	t := &Tokens{now: now}
 	var errs []error
-	for _, v := range t {
-		who, err := v.caller(r.Context(), token)
-		if err == nil || errors.Is(err, jwks.ErrUnavailable) {
-			return who, err == nil, err
+	for n, trust := range trusted {
+		err := trust.validate()
+		if slices.ContainsFunc(trusted[:n], func(o Trust) bool { return o.Issuer == trust.Issuer && o.Audience == trust.Audience }) {
+			err = errors.Join(err, fmt.Errorf("the issuer is there twice for the audience %s", trust.Audience))
 		}
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", trust.Issuer, err))
+		}
+		i := issuer{Trust: trust, keys: jwks.New(trust.JWKSURL, transport, now)}
+		for _, algorithm := range trust.Algorithms {
+			i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(algorithm))
+		}
+		if i.algorithms == nil {
+			i.algorithms = []jose.SignatureAlgorithm{jose.RS256}
+		}
+		t.issuers = append(t.issuers, i)
 	}
-	return Caller{}, false, fmt.Errorf("%w: %w", ErrUnauthenticated, errors.Join(errs...))
+	return t, errors.Join(errs...)
 }
 
-// caller returns who a token says its bearer is.
-func (v *verifier) caller(ctx context.Context, token string) (Caller, error) {
-	verified, err := v.Verify(ctx, token)
+// Verify returns the claims of a token, and the index of the issuer that made it.
+// The thumbprint is that of the certificate the token came with, "" for none. The
+// error is ErrUnauthenticated, or jwks.ErrUnavailable where the issuer's keys
+// cannot be read.
+//
+// Only the issuer that the token names is asked for its keys, and only if there
+// is nothing else against the token: one that is down or slow touches nobody
+// else.
+func (t *Tokens) Verify(ctx context.Context, token, thumbprint string) (int, Claims, error) {
+	n, claims, err := t.verify(ctx, token, thumbprint)
+	if err != nil && !errors.Is(err, jwks.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+	}
+	return n, claims, err
+}
+
+func (t *Tokens) verify(ctx context.Context, token, thumbprint string) (int, Claims, error) {
+	payload, err := parse(token)
+	if err != nil {
+		return 0, nil, err
+	}
+	claims, err := readClaims(payload)
+	if err != nil {
+		return 0, nil, fmt.Errorf("claims: %w", err)
+	}
+	n, err := t.issuerOf(claims)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := claims.check(t.now(), thumbprint); err != nil {
+		return 0, nil, err
+	}
+	signed, err := jose.ParseSignedCompact(token, t.issuers[n].algorithms)
+	if err != nil {
+		return 0, nil, err
+	}
+	verified, err := t.issuers[n].keys.Verify(ctx, signed)
 	switch {
-	case err != nil && v.keys.Failing():
-		return Caller{}, fmt.Errorf("%w: %w", jwks.ErrUnavailable, err)
 	case err != nil:
-		return Caller{}, err
-	case verified.Subject == "":
-		return Caller{}, errors.New("the token has no sub")
+		return 0, nil, err
+	case !bytes.Equal(verified, payload): // claims are those of the bytes that were signed
+		return 0, nil, errors.New("the token has two payloads")
 	}
-	claims := map[string]any{}
-	if err := verified.Claims(&claims); err != nil {
-		return Caller{}, err
-	}
-	if since, ok := claims["nbf"].(float64); ok && time.Until(time.Unix(int64(since), 0)) > notBefore {
-		return Caller{}, errors.New("the token is not valid yet")
-	}
-	full := v.issuer.Issuer + "#" + verified.Subject
-	who := Caller{full, []string{full, verified.Subject}, v.issuer.Grant}
-	if v.issuer.TenantClaim != "" {
-		who.Tenants, err = tenantsIn(claims[v.issuer.TenantClaim], v.issuer.Tenants)
-	}
-	return who, err
+	return n, claims, nil
 }
 
-// tenantsIn returns the tenants that a claim names, of those that its issuer may
-// name. A token without one is for no tenant.
-func tenantsIn(claim any, allowed []string) ([]string, error) {
-	var named []string
-	switch c := claim.(type) {
-	case string:
-		named = []string{c}
-	case []any:
-		for _, element := range c {
-			if name, ok := element.(string); ok {
-				named = append(named, name)
-			}
+// parse returns the payload of a token that may be one to call with, as yet
+// unverified.
+func parse(token string) (payload []byte, err error) {
+	if len(token) > maxToken {
+		return nil, fmt.Errorf("a token has more than %d bytes", maxToken)
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil, errors.New("the token is not a JWT")
+	}
+	text, err := base64.RawURLEncoding.Strict().DecodeString(parts[0])
+	if err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	var header struct {
+		Type     string `json:"typ"`
+		Critical any    `json:"crit"`
+	}
+	if err := json.Unmarshal(text, &header); err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	if !slices.Contains(types, strings.ToUpper(header.Type)) || header.Critical != nil {
+		return nil, fmt.Errorf("a token of type %q, or with extensions, is not to call with", header.Type)
+	}
+	if payload, err = base64.RawURLEncoding.Strict().DecodeString(parts[1]); err != nil {
+		return nil, fmt.Errorf("payload: %w", err)
+	}
+	return payload, nil
+}
+
+// issuerOf returns which issuer says that it made a token, for us.
+func (t *Tokens) issuerOf(claims Claims) (int, error) {
+	known := false
+	for n, i := range t.issuers {
+		if claims["iss"] != i.Issuer {
+			continue
+		}
+		if known = true; claims.listed("aud", i.Audience) {
+			return n, nil
 		}
 	}
-	if len(allowed) > 0 {
-		named = slices.DeleteFunc(named, func(name string) bool { return !slices.Contains(allowed, name) })
+	if known {
+		return 0, errors.New("the token is for another audience")
 	}
-	if len(named) == 0 {
-		return nil, errors.New("the token names no tenant")
+	return 0, errors.New("the token is of an issuer that is not known")
+}
+
+// Thumbprint returns that of the client certificate of a request (RFC 8705 3.1),
+// or "".
+func Thumbprint(r *http.Request) string {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return ""
 	}
-	return named, nil
+	digest := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
+	return base64.RawURLEncoding.EncodeToString(digest[:])
 }

@@ -8,13 +8,15 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Auth says who may ask. Its zero value lets everybody ask who can connect.
 type Auth struct {
-	APIKeys []APIKey `yaml:"api_keys"`
-	JWT     []Issuer `yaml:"jwt"`
-	MTLS    *MTLS    `yaml:"mtls"`
+	APIKeys []APIKey   `yaml:"api_keys,omitempty"`
+	JWT     []Issuer   `yaml:"jwt,omitempty"`
+	MTLS    *MTLS      `yaml:"mtls,omitempty"`
+	Aliases [][]string `yaml:"aliases,omitempty"` // each element has the names of one person, in credentials and as PEPs send them
 }
 
 // Known reports whether callers have to authenticate.
@@ -31,17 +33,18 @@ type check func(*http.Request) (c Caller, ok bool, err error)
 type Verifier struct {
 	known     bool              // whether callers have to authenticate, which does not change
 	transport http.RoundTripper // to the issuers' keys
+	now       func() time.Time
 	checks    atomic.Pointer[[]check]
 
 	renewing sync.Mutex // guards what follows
 	auth     Auth
-	tokens   tokens
+	bearers  *bearers
 }
 
 // New returns the verifier of the credentials that auth names. It reads issuers'
 // keys by transport, once a token is to be verified.
-func New(auth Auth, transport http.RoundTripper) (*Verifier, error) {
-	v := &Verifier{known: auth.Known(), transport: transport}
+func New(auth Auth, transport http.RoundTripper, now func() time.Time) (*Verifier, error) {
+	v := &Verifier{known: auth.Known(), transport: transport, now: now}
 	return v, v.Renew(auth)
 }
 
@@ -50,38 +53,50 @@ func (v *Verifier) Known() bool { return v.known }
 
 // Renew replaces the credentials that are known. If anything is wrong with the
 // new ones, the last ones stay. Issuers that do not change keep their keys.
-func (v *Verifier) Renew(auth Auth) (err error) {
+func (v *Verifier) Renew(auth Auth) error {
 	v.renewing.Lock()
 	defer v.renewing.Unlock()
-	var all []check
 	if auth.Known() != v.known {
 		return fmt.Errorf("%w: whether callers have to say who they are", ErrRestart)
 	}
-	if len(auth.APIKeys) > 0 {
-		keys, err := newAPIKeys(auth.APIKeys)
-		if err != nil {
-			return fmt.Errorf("auth: api_keys: %w", err)
-		}
-		all = append(all, keys.check)
+	people, errAliases := newPeople(auth.Aliases)
+	if errAliases == nil && auth.Aliases != nil && !v.known {
+		errAliases = errors.New("there are no credentials whose holders could have them")
 	}
-	tokens := v.tokens
-	if len(auth.JWT) > 0 {
-		if !reflect.DeepEqual(auth.JWT, v.auth.JWT) { // whose keys are known else
-			if tokens, err = newTokens(auth.JWT, v.transport); err != nil {
-				return fmt.Errorf("auth: jwt: %w", err)
-			}
-		}
-		all = append(all, tokens.check)
+	keys, errKeys := newAPIKeys(auth.APIKeys, people)
+	bearers, errJWT := v.bearersOf(auth)
+	errMTLS := auth.MTLS.validate()
+	err := errors.Join(of("api_keys", errKeys), of("jwt", errJWT), of("mtls", errMTLS), of("aliases", errAliases))
+	if err != nil {
+		return err
 	}
-	if auth.MTLS != nil {
-		if err := auth.MTLS.validate(); err != nil {
-			return fmt.Errorf("auth: mtls: %w", err)
-		}
-		all = append(all, auth.MTLS.check)
-	}
-	v.auth, v.tokens = auth, tokens
-	v.checks.Store(&all)
+	v.auth, v.bearers = auth, bearers
+	v.checks.Store(&[]check{keys.check, people.named(bearers.check), people.named(auth.MTLS.check)})
 	return nil
+}
+
+// of says of which part of auth an error is.
+func of(part string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("auth: %s: %w", part, err)
+}
+
+// bearersOf returns those that there are already if the issuers are the same:
+// their keys are known.
+func (v *Verifier) bearersOf(auth Auth) (*bearers, error) {
+	if v.bearers != nil && reflect.DeepEqual(auth.JWT, v.auth.JWT) {
+		return v.bearers, nil
+	}
+	return newBearers(auth.JWT, v.transport, v.now)
+}
+
+// Warnings say what an operator has to know of the credentials that are known.
+func (v *Verifier) Warnings() []string {
+	v.renewing.Lock()
+	defer v.renewing.Unlock()
+	return v.bearers.warnings
 }
 
 // Verify tells who sent a request: by the first of an API key, a token and a

@@ -1,7 +1,6 @@
 package jwks
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -19,122 +18,155 @@ import (
 const (
 	maxBytes = 1 << 20
 	timeout  = 5 * time.Second
-	pause    = 10 * time.Second // between two looks at them
-	renewal  = time.Hour        // after which they are read again
+	pause    = 10 * time.Second // between two readings; after a failure at most
+	retry    = time.Second      // after the first failure; each further one doubles it
+	renewal  = time.Hour        // after which keys are read again
 	maxAge   = 24 * time.Hour   // for how long they are good if they cannot be
 )
 
-// ErrUnavailable is an issuer whose keys cannot be had: nobody can be told from
-// anybody else.
-var ErrUnavailable = errors.New("the keys of the issuer cannot be read")
+var (
+	// ErrUnavailable is an issuer whose keys cannot be read: nobody can be told
+	// from anybody else.
+	ErrUnavailable = errors.New("the keys of the issuer cannot be read")
+	// ErrSignature is a token that no key of its issuer has signed.
+	ErrSignature = errors.New("no key of the issuer has signed the token")
+)
 
-// Keys has the keys that an issuer publishes. They are read again when a
-// token names one that is not known and, so that one which the issuer has
-// withdrawn is good no longer, every hour.
+// Keys has the keys that an issuer publishes. They are read when a token is to
+// be verified that none of them has signed and, so that a key which the issuer
+// has withdrawn is good no longer, every hour. They are read once at a time, by
+// nobody who holds a lock, and whoever has a token of a known key does not wait
+// for an issuer that fails.
 type Keys struct {
-	url       string
-	transport *transport
-	now       func() time.Time
+	url    string
+	client *http.Client
+	now    func() time.Time
 
-	mu      sync.Mutex
-	current oidc.KeySet
-	read    time.Time // when current began
-	next    time.Time // before which it is not read again because of its age
+	mu       sync.Mutex // held to look at what follows, and for nothing that takes time
+	keys     []jose.JSONWebKey
+	read     time.Time     // when keys were read; zero is never
+	next     time.Time     // before which they are not read again
+	failures int           // to read them since
+	reading  chan struct{} // closed when the reading that runs has ended; nil for none
 }
 
 // New returns the keys at a URL that [Check] has nothing against. They are read
 // when the first token is to be verified.
-func New(url string, next http.RoundTripper, now func() time.Time) *Keys {
-	k := &Keys{url: url, transport: &transport{next: next, now: now}, now: now}
-	k.current, k.read = k.remote(), now()
-	return k
-}
-
-// remote is the keys as they are when they are needed first.
-func (k *Keys) remote() oidc.KeySet {
-	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), newClient(k.transport)), k.url)
-}
-
-// VerifySignature returns the payload of a token that one of the keys has
-// signed.
-func (k *Keys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	keys, due, old := k.take()
-	if due {
-		keys := k.remote()
-		payload, err := keys.VerifySignature(ctx, token)
-		if !k.transport.failing() { // whatever the token is worth
-			k.put(keys)
-			return payload, err
-		}
-	}
-	if old {
-		return nil, ErrUnavailable
-	}
-	return keys.VerifySignature(ctx, token)
-}
-
-// take returns the keys, whether the caller has to read them again, and whether
-// they are too old.
-func (k *Keys) take() (keys oidc.KeySet, due, old bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.now()
-	if due = now.Sub(k.read) >= renewal && !now.Before(k.next); due {
-		k.next = now.Add(pause)
-	}
-	return k.current, due, now.Sub(k.read) >= maxAge
-}
-
-func (k *Keys) put(keys oidc.KeySet) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.current, k.read = keys, k.now()
-}
-
-// errTooSoon is a look at an issuer's keys right after another: an unknown key
-// in a token is no reason to ask more often.
-var errTooSoon = errors.New("the keys have just been read")
-
-// newClient returns a client that reads an issuer's keys: a small document,
-// soon, from where it is said to be, and not too often.
-func newClient(t *transport) *http.Client {
-	return &http.Client{
+func New(url string, transport http.RoundTripper, now func() time.Time) *Keys {
+	return &Keys{url: url, now: now, client: &http.Client{
 		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     t,
+		Transport:     transport,
+	}}
+}
+
+// Verify returns the payload of a token that one of the keys has signed. The
+// algorithms were checked when the token was parsed. The error is ErrSignature
+// or ErrUnavailable.
+func (k *Keys) Verify(ctx context.Context, token *jose.JSONWebSignature) ([]byte, error) {
+	if k.old(renewal) {
+		if reading, begun := k.begin(); begun && !k.failing() {
+			wait(ctx, reading)
+		}
+	}
+	if payload, ok := k.verify(token); ok {
+		return payload, nil
+	}
+	if reading, _ := k.begin(); reading != nil {
+		wait(ctx, reading)
+	}
+	if payload, ok := k.verify(token); ok {
+		return payload, nil
+	}
+	if ctx.Err() != nil || k.failing() || k.old(maxAge) {
+		return nil, ErrUnavailable
+	}
+	return nil, ErrSignature
+}
+
+func wait(ctx context.Context, reading <-chan struct{}) {
+	select {
+	case <-reading:
+	case <-ctx.Done():
 	}
 }
 
-// A transport reads one issuer's keys.
-type transport struct {
-	next http.RoundTripper
-	now  func() time.Time
-
-	mu     sync.Mutex
-	until  time.Time // before which they are not read again
-	failed bool      // when they were last read
+// old reports whether the keys were read so long ago, or never.
+func (k *Keys) old(age time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.read.IsZero() || k.now().Sub(k.read) >= age
 }
 
-// Failing reports whether the keys could not be read: then no token that does
-// not verify is the fault of its bearer.
-func (k *Keys) Failing() bool { return k.transport.failing() }
-
-// failing reports whether the keys could not be read.
-func (t *transport) failing() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.failed
+// failing reports whether the keys could not be read when that was tried last:
+// then no token that does not verify is the fault of its bearer.
+func (k *Keys) failing() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.failures > 0
 }
 
-// RoundTrip reads the keys. What is no set of keys is a failure.
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.now().Before(t.until) {
-		return nil, errTooSoon
+// verify looks for the key that has signed a token, of keys that are not too old.
+func (k *Keys) verify(token *jose.JSONWebSignature) ([]byte, bool) {
+	if k.old(maxAge) || len(token.Signatures) != 1 {
+		return nil, false
 	}
-	t.failed = true
-	response, err := t.next.RoundTrip(r)
+	k.mu.Lock()
+	keys := k.keys
+	k.mu.Unlock()
+	header := token.Signatures[0].Protected
+	for _, key := range keys {
+		if header.KeyID != "" && key.KeyID != header.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm {
+			continue
+		}
+		if payload, err := token.Verify(key); err == nil {
+			return payload, true
+		}
+	}
+	return nil, false
+}
+
+// begin returns the reading that runs or, if it is time for one, begins it. It
+// returns nil if keys were read, or could not be, a moment ago: an unknown key in
+// a token is no reason to ask the issuer more often.
+func (k *Keys) begin() (reading <-chan struct{}, begun bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.reading != nil:
+		return k.reading, false
+	case k.now().Before(k.next):
+		return nil, false
+	}
+	k.reading = make(chan struct{})
+	go k.renew(k.reading)
+	return k.reading, true
+}
+
+// renew reads the keys. Those that there are stay if they cannot be read.
+func (k *Keys) renew(done chan<- struct{}) {
+	keys, err := k.fetch()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer close(done)
+	now := k.now()
+	k.reading = nil
+	if err != nil {
+		k.failures++
+		k.next = now.Add(min(pause, retry<<min(k.failures-1, 10)))
+		return
+	}
+	k.keys, k.read, k.failures, k.next = keys, now, 0, now.Add(pause)
+}
+
+// fetch reads the document. What is no set of keys is a failure.
+func (k *Keys) fetch() ([]jose.JSONWebKey, error) {
+	request, err := http.NewRequest(http.MethodGet, k.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Cache-Control", "no-cache")
+	response, err := k.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -147,9 +179,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		Keys []jsontext.Value `json:"keys"`
 	}
 	if err := json.Unmarshal(body, &set); err != nil || set.Keys == nil || response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: no set of keys: %s", r.URL, response.Status)
+		return nil, fmt.Errorf("GET %s: no set of keys: %s", k.url, response.Status)
 	}
-	t.failed, t.until = false, t.now().Add(pause)
-	response.Body = io.NopCloser(bytes.NewReader(body))
-	return response, nil
+	return usable(set.Keys), nil
 }

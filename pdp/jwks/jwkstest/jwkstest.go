@@ -6,6 +6,7 @@ import (
 	"crypto/rsa"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -19,9 +20,25 @@ const KeyID = "k1"
 // An Issuer publishes, at its URL, the key that its tokens are signed with.
 type Issuer struct {
 	*httptest.Server
-	Key   *rsa.PrivateKey
-	Reads atomic.Int64 // how often the key was read
-	Down  atomic.Bool  // whether it cannot be
+	Key    *rsa.PrivateKey
+	Others []jose.JSONWebKey // published beside Key; set before the first reading
+	Reads  atomic.Int64      // how often the keys were read
+	Down   atomic.Bool       // whether they cannot be
+
+	slow atomic.Pointer[chan struct{}]
+}
+
+// Hang has every further reading wait, until the function that it returns is
+// called or the test ends.
+func (i *Issuer) Hang(t testing.TB) (release func()) {
+	hold := make(chan struct{})
+	i.slow.Store(&hold)
+	release = sync.OnceFunc(func() {
+		i.slow.Store(nil)
+		close(hold)
+	})
+	t.Cleanup(release)
+	return release
 }
 
 // New starts an issuer for the time of a test.
@@ -33,7 +50,11 @@ func New(t testing.TB) *Issuer {
 		if i.Down.Load() {
 			panic(http.ErrAbortHandler)
 		}
-		body, err := json.Marshal(map[string]any{"keys": []jose.JSONWebKey{{Key: i.Key.Public(), KeyID: KeyID, Algorithm: "RS256", Use: "sig"}}})
+		if hold := i.slow.Load(); hold != nil {
+			<-*hold
+		}
+		keys := append([]jose.JSONWebKey{{Key: i.Key.Public(), KeyID: KeyID, Algorithm: "RS256", Use: "sig"}}, i.Others...)
+		body, err := json.Marshal(map[string]any{"keys": keys})
 		if err != nil {
 			t.Error(err)
 		}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -76,7 +76,8 @@ const TokenVariable = "MCP_GATEWAY_TOKEN"
 // A Verifier tells who calls. It is safe for concurrent use.
 type Verifier struct {
 	Config
-	issuers  []*issuer
+	issuers  []Issuer
+	tokens   *callers.Tokens
 	metadata metadata
 }
 
@@ -91,13 +92,11 @@ func New(c Config) (*Verifier, error) {
 		return nil, errors.New("nobody can call: there are no issuers, no mtls and no process")
 	}
 	var errs []error
-	for _, config := range c.Issuers {
-		i, err := newIssuer(config, c.Resource, c.Now)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("issuer %s: %w", config.Issuer, err))
-		}
-		v.issuers = append(v.issuers, i)
+	issuers, tokens, err := newIssuers(c)
+	if err != nil {
+		errs = append(errs, err)
 	}
+	v.issuers, v.tokens = issuers, tokens
 	if c.Resource != "" || len(c.Issuers) > 0 {
 		var err error
 		if v.metadata, err = newMetadata(c); err != nil {
@@ -129,11 +128,8 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// tenant is a name that can stand in a URL of the PDP.
-var tenant = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
 func checkTenant(name string) error {
-	if name != "" && !tenant.MatchString(name) {
+	if name != "" && !authzen.ValidTenant(name) {
 		return fmt.Errorf("no tenant can be called %q", name)
 	}
 	return nil
@@ -149,7 +145,7 @@ func (v *Verifier) Verify(r *http.Request) (*Caller, error) {
 		if !strings.EqualFold(scheme, "Bearer") {
 			return nil, fmt.Errorf("%w: the scheme is %q, not Bearer", ErrInvalid, scheme)
 		}
-		return v.token(r.Context(), strings.TrimSpace(token), thumbprint(r))
+		return v.token(r.Context(), strings.TrimSpace(token), callers.Thumbprint(r))
 	case len(headers) > 1:
 		return nil, fmt.Errorf("%w: there are %d Authorization headers", ErrInvalid, len(headers))
 	case v.MTLS != nil:
@@ -178,11 +174,7 @@ func (v *Verifier) certificate(r *http.Request) (*Caller, error) {
 	if len(r.TLS.VerifiedChains) == 0 {
 		return nil, fmt.Errorf("%w: the certificate was not verified", ErrInvalid)
 	}
-	leaf := r.TLS.PeerCertificates[0]
-	names := slices.Clone(leaf.DNSNames)
-	for _, uri := range leaf.URIs {
-		names = append(names, uri.String())
-	}
+	names := callers.CertificateNames(r.TLS.PeerCertificates[0])
 	for _, c := range v.MTLS.Callers {
 		if slices.Contains(names, c.Name) {
 			return v.caller(c.Type, c.Name, c.Tenant), nil

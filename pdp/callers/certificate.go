@@ -1,0 +1,77 @@
+package callers
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// MTLS knows callers by their certificates, which CA has issued. A certificate
+// that Callers do not name is not let in; without Callers each is.
+type MTLS struct {
+	CA      string       `yaml:"ca"` // PEM file
+	Callers []MTLSCaller `yaml:"callers,omitempty"`
+	Grant   `yaml:",inline"`
+}
+
+// An MTLSCaller is the holder of a certificate.
+type MTLSCaller struct {
+	Name  string `yaml:"name"` // a URI or DNS name of the certificate
+	Grant `yaml:",inline"`
+}
+
+func (m *MTLS) validate() error {
+	if m == nil {
+		return nil
+	}
+	var errs []error
+	if m.CA == "" {
+		errs = append(errs, errors.New("there is no ca, the file of the certificates that issue callers'"))
+	}
+	if m.Callers != nil && len(m.Callers) == 0 {
+		errs = append(errs, errors.New("callers is empty: name some, or leave it out for every certificate that ca has issued"))
+	}
+	errs = append(errs, m.Grant.validate())
+	for _, c := range m.Callers {
+		if c.Name == "" {
+			errs = append(errs, errors.New("a caller has no name"))
+		}
+		if err := c.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *MTLS) check(r *http.Request) (Caller, bool, error) {
+	if m == nil || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return Caller{}, false, nil
+	}
+	names := CertificateNames(r.TLS.PeerCertificates[0])
+	for _, name := range names {
+		for _, c := range m.Callers {
+			if c.Name == name {
+				return Caller{name, names, c.Grant}, true, nil
+			}
+		}
+	}
+	if len(m.Callers) > 0 || len(names) == 0 {
+		return Caller{}, false, fmt.Errorf("%w: no caller has the certificate of %q", ErrUnauthenticated, names)
+	}
+	return Caller{names[0], names, m.Grant}, true, nil
+}
+
+// CertificateNames lists the names of a certificate's holder: URIs, then DNS
+// names. The two kinds never look alike: a URI has a colon, and a DNS name that
+// has one is none, but text that somebody had put there to be taken for a URI.
+func CertificateNames(certificate *x509.Certificate) (names []string) {
+	for _, uri := range certificate.URIs {
+		if uri.IsAbs() {
+			names = append(names, uri.String())
+		}
+	}
+	return append(names, slices.DeleteFunc(slices.Clone(certificate.DNSNames), func(name string) bool { return strings.Contains(name, ":") })...)
+}

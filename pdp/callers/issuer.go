@@ -1,0 +1,177 @@
+package callers
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// An Issuer is trusted to say who callers are, in JSON Web Tokens (RFC 8725). A
+// token's header chooses neither the keys that verify it nor, beyond
+// Algorithms, how.
+type Issuer struct {
+	Issuer      string   `yaml:"issuer"`
+	Audience    string   `yaml:"audience"`
+	JWKSURL     string   `yaml:"jwks_url"`
+	Algorithms  []string `yaml:"algorithms,omitempty"`   // RS256 where there is none
+	TenantClaim string   `yaml:"tenant_claim,omitempty"` // has the caller's tenant or a list of them
+	IDClaim     string   `yaml:"id_claim,omitempty"`     // has the caller's id; FullID is ISSUER#SUB; "" is sub for the only issuer of approvers, else FullID
+	AliasClaims []string `yaml:"alias_claims,omitempty"` // have further names of the same person
+	Grant       `yaml:",inline"`
+}
+
+const (
+	// FullID is the id_claim for a caller's id of issuer and subject, ISSUER#SUB.
+	FullID = "iss#sub"
+	// separator is between the two.
+	separator = "#"
+
+	claimSubject       = "sub"
+	claimEmail         = "email"
+	claimEmailVerified = "email_verified"
+)
+
+func (i Issuer) validate() error {
+	if i.Algorithms != nil && len(i.Algorithms) == 0 {
+		return errors.New("algorithms is empty: name some, or leave it out for RS256")
+	}
+	return i.Grant.validate()
+}
+
+// approves reports whether the issuer's tokens let people decide on requests.
+func (i Issuer) approves() bool {
+	return slices.Contains(i.Scopes, ScopeApprove) || slices.Contains(i.Scopes, ScopeAdmin)
+}
+
+// onlyApprovers returns the only issuer whose tokens let people decide on
+// requests, "" if there are several or none.
+func onlyApprovers(issuers []Issuer) (only string) {
+	for _, i := range issuers {
+		switch {
+		case !i.approves() || i.Issuer == only:
+		case only != "":
+			return ""
+		default:
+			only = i.Issuer
+		}
+	}
+	return only
+}
+
+// bearers knows callers by their tokens.
+type bearers struct {
+	tokens   *Tokens
+	issuers  []Issuer // with their id claims
+	warnings []string
+}
+
+func newBearers(issuers []Issuer, transport http.RoundTripper, now func() time.Time) (*bearers, error) {
+	b := &bearers{issuers: slices.Clone(issuers)}
+	var trusted []Trust
+	only := onlyApprovers(issuers)
+	for n, i := range issuers {
+		if err := i.validate(); err != nil {
+			return nil, fmt.Errorf("%s: %w", i.Issuer, err)
+		}
+		trusted = append(trusted, Trust{Issuer: i.Issuer, Audience: i.Audience, JWKSURL: i.JWKSURL, Algorithms: i.Algorithms})
+		if i.IDClaim != "" {
+			continue
+		}
+		b.issuers[n].IDClaim = FullID
+		if i.approves() && i.Issuer == only {
+			b.issuers[n].IDClaim = claimSubject
+			b.warnings = append(b.warnings, fmt.Sprintf(
+				"auth: jwt: %s: callers, approvers among them, are known as SUB, no longer as ISSUER#SUB: policies, entities and aliases have to name them so. Set id_claim: sub to agree, or id_claim: %q to keep ISSUER#SUB", i.Issuer, FullID))
+		}
+	}
+	var err error
+	b.tokens, err = NewTokens(trusted, transport, now)
+	return b, err
+}
+
+// check knows the bearer of a token that one of the issuers has made.
+func (b *bearers) check(r *http.Request) (Caller, bool, error) {
+	token := bearer(r)
+	if strings.Count(token, ".") != 2 {
+		return Caller{}, false, nil
+	}
+	n, claims, err := b.tokens.Verify(r.Context(), token, Thumbprint(r))
+	if err != nil {
+		return Caller{}, false, err
+	}
+	who, err := b.caller(b.issuers[n], claims)
+	if err != nil {
+		return Caller{}, false, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+	}
+	return who, true, nil
+}
+
+// caller returns who the claims of an issuer say that their bearer is.
+func (b *bearers) caller(i Issuer, claims Claims) (who Caller, err error) {
+	subject, err := claims.Text(claimSubject)
+	if err != nil {
+		return Caller{}, err
+	}
+	full := i.Issuer + separator + subject
+	who = Caller{ID: full, Names: []string{full, subject}, Grant: i.Grant}
+	if i.IDClaim != FullID {
+		if who.ID, err = b.id(i, claims); err != nil {
+			return Caller{}, err
+		}
+		who.Names = append(who.Names, who.ID)
+	}
+	for _, claim := range i.AliasClaims {
+		if claims[claim] == nil {
+			continue
+		}
+		name, err := claims.Text(claim)
+		if err != nil {
+			return Caller{}, err
+		}
+		who.Names = append(who.Names, name)
+	}
+	if i.TenantClaim != "" {
+		who.Tenants, err = tenantsIn(claims, i.TenantClaim, i.Tenants)
+	}
+	return who, err
+}
+
+// id returns the id that a claim has. It is nobody's full id: one issuer does
+// not speak for another. An address that the issuer has not verified is not an
+// id, as anybody may have entered it.
+func (b *bearers) id(i Issuer, claims Claims) (string, error) {
+	id, err := claims.Text(i.IDClaim)
+	if err != nil {
+		return "", err
+	}
+	if i.IDClaim == claimEmail && claims[claimEmailVerified] != true {
+		return "", fmt.Errorf("%s of the token is not true", claimEmailVerified)
+	}
+	for _, other := range b.issuers {
+		if strings.HasPrefix(id, other.Issuer+separator) {
+			return "", fmt.Errorf("%s of the token is an id of %s", i.IDClaim, other.Issuer)
+		}
+	}
+	return id, nil
+}
+
+// tenantsIn returns the tenants that a claim names, of those that its issuer may
+// name; all where none are listed. A token without one is for no tenant.
+func tenantsIn(claims Claims, claim string, allowed []string) ([]string, error) {
+	named, err := claims.texts(claim)
+	if err != nil {
+		return nil, err
+	}
+	named = slices.DeleteFunc(named, func(name string) bool {
+		return !authzen.ValidTenant(name) || len(allowed) > 0 && !slices.Contains(allowed, name)
+	})
+	if len(named) == 0 {
+		return nil, fmt.Errorf("%s of the token names no tenant", claim)
+	}
+	return named, nil
+}
