@@ -26,7 +26,7 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 	}
 	ctx = identified(ctx)
 	shadow := e.shadow.Load()
-	b := batch{describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
+	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
 		return e.decide(ctx, asked{snapshot: s, shadow: shadow, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), request: r})
 	}}
 	if err := b.decideAll(ctx, req); err != nil {
@@ -59,6 +59,8 @@ func (e *Engine) evaluateSingle(ctx context.Context, req *authzen.EvaluationsReq
 type batch struct {
 	one       func(n int, r *authzen.EvaluationRequest) (*Outcome, error) // decides the request of item n
 	describe  func(error) *authzen.Error
+	most      int                // bytes of the answer
+	bytes     int                // so far, about
 	decisions []authzen.Decision // denials before they are recorded
 	results   []decisionlog.Result
 }
@@ -70,7 +72,11 @@ func (b *batch) decideAll(ctx context.Context, req *authzen.EvaluationsRequest) 
 		if err := context.Cause(ctx); err != nil {
 			return fmt.Errorf("decide batch: %w", err)
 		}
-		if decision := b.decide(item); req.Options.Semantic.Stops(decision) {
+		decision := b.decide(item)
+		if b.bytes > b.most {
+			return fmt.Errorf("%w: %d make more than %d bytes", ErrLargeAnswer, len(b.decisions), b.most)
+		}
+		if req.Options.Semantic.Stops(decision) {
 			return nil
 		}
 	}
@@ -122,6 +128,20 @@ func (b *batch) failed(err error) *Outcome {
 }
 
 func (b *batch) add(o *Outcome) {
+	b.bytes += o.size()
 	b.decisions = append(b.decisions, authzen.Decision{Context: o.Context})
 	b.results = append(b.results, o.Result)
+}
+
+// size is about how many bytes of an answer, or of its log entry if that is more,
+// an outcome takes.
+func (o *Outcome) size() int {
+	logged := 0
+	for _, id := range o.Policies {
+		logged += len(id)
+	}
+	for _, e := range o.Errors {
+		logged += len(e.Policy) + len(e.Message)
+	}
+	return max(o.Context.Size(), logged)
 }

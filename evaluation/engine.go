@@ -23,6 +23,11 @@ var (
 	ErrNoSnapshot = errors.New("no policies are loaded")
 	// ErrTooManyItems means that a batch has more items than Config.MaxItems.
 	ErrTooManyItems = errors.New("the batch has too many items")
+	// ErrLargeAnswer means that the answer to a batch has more bytes than
+	// Config.MaxAnswer.
+	ErrLargeAnswer = errors.New("the answer would be too large: ask for fewer evaluations at once")
+	// ErrLongSearch means that a search cannot end in the time that it has.
+	ErrLongSearch = errors.New("the search would take too long: ask for a page with a limit, or for less")
 )
 
 // Config configures an Engine. Its zero value works.
@@ -39,6 +44,13 @@ type Config struct {
 	// MaxCandidates bounds the entities that are decided on for one answer to a
 	// search. The default is 250,000.
 	MaxCandidates int
+	// MaxAnswer bounds the bytes of an answer to a batch or a search. A batch with
+	// a larger one is refused, and a search goes on on a further page. The default
+	// is 8 MiB.
+	MaxAnswer int
+	// Scan waits until a search of a tenant may decide on many candidates, and
+	// returns how it says that it has. Without it none waits.
+	Scan func(ctx context.Context, tenant string) (done func(), err error)
 	// PageKey signs the tokens that lead to further pages. Engines that share a
 	// key continue each other's searches. The default is a random one.
 	PageKey []byte
@@ -76,6 +88,10 @@ func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	c.MaxItems = cmp.Or(c.MaxItems, 1000)
 	c.MaxResults = cmp.Or(c.MaxResults, 10_000)
 	c.MaxCandidates = cmp.Or(c.MaxCandidates, 250_000)
+	c.MaxAnswer = cmp.Or(c.MaxAnswer, 8<<20)
+	if c.Scan == nil {
+		c.Scan = func(context.Context, string) (func(), error) { return func() {}, nil }
+	}
 	if len(c.PageKey) == 0 {
 		c.PageKey = []byte(rand.Text())
 	}

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"context"
 	"maps"
 
 	"github.com/cedar-policy/cedar-go"
@@ -37,3 +38,9 @@ func (e *Engine) Leak(leak func(own, other Snapshot) Snapshot, tenant, other str
 
 // BreakShadow has the shadow panic whenever it decides.
 func (e *Engine) BreakShadow() { e.shadow.Store(&Snapshots{everyone: &Snapshot{}}) }
+
+// NewForesight returns what says whether a search goes on.
+func NewForesight(ctx context.Context, candidates, results int) func(ctx context.Context, decided, results int) error {
+	f := newForesight(ctx, candidates, results)
+	return f.look
+}

@@ -205,16 +205,24 @@ type found struct {
 	next int32
 }
 
+// most bounds a part of the answers.
+type most struct{ results, bytes, candidates int }
+
 // find decides on candidates from one on, until it has as many answers as it
 // may or has looked at as many candidates.
-func (s *Snapshot) find(ctx context.Context, a *answers, from int32, results, work int) (*found, error) {
+func (s *Snapshot) find(ctx context.Context, a *answers, from int32, m most) (*found, error) {
 	out := &found{}
 	first, _ := slices.BinarySearch(a.candidates, from)
-	for i, candidate := range a.candidates[first:] {
-		if i%256 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
+	todo := a.candidates[first:]
+	until := newForesight(ctx, min(len(todo), m.candidates), m.results)
+	bytes := 0
+	for i, candidate := range todo {
+		if i%looks == 0 {
+			if err := until.look(ctx, i, len(out.hits)); err != nil {
+				return nil, err
+			}
 		}
-		if i == work {
+		if i == m.candidates {
 			out.more, out.next = true, candidate
 			break
 		}
@@ -224,14 +232,21 @@ func (s *Snapshot) find(ctx context.Context, a *answers, from int32, results, wo
 			return nil, err
 		case !granted:
 			continue
-		case len(out.hits) == results:
+		case len(out.hits) == m.results || len(out.hits) > 0 && bytes > m.bytes:
 			out.more, out.next = true, candidate
 			return out, nil
 		}
 		prefix(obligations, itemPrefix(len(out.hits)))
-		out.hits = append(out.hits, hit{a.name(candidate), obligations})
+		h := hit{a.name(candidate), obligations}
+		out.hits = append(out.hits, h)
+		bytes += h.size()
 	}
 	return out, nil
+}
+
+// size is about how many bytes of an answer a hit takes.
+func (h *hit) size() int {
+	return authzen.FoundEntity{ID: h.name, Obligations: h.obligations}.Size()
 }
 
 // grants reports whether a candidate is an answer, for a PEP that can meet the

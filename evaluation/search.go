@@ -81,7 +81,7 @@ func (e *Engine) search(ctx context.Context, q *question, asked *authzen.PageReq
 	if err != nil {
 		return nil, nil, err
 	}
-	part, err := s.find(ctx, candidates, token.From, e.pageSize(token.Limit), e.config.MaxCandidates)
+	part, err := e.results(ctx, s, candidates, token)
 	if err != nil {
 		return nil, nil, fmt.Errorf("search: %w", err)
 	}
@@ -90,6 +90,21 @@ func (e *Engine) search(ctx context.Context, q *question, asked *authzen.PageReq
 		return nil, nil, err
 	}
 	return e.page(token, asked, part), part.hits, nil
+}
+
+// lightScan are candidates that are decided on as soon as those of a batch.
+const lightScan = 1000
+
+// results finds the answers of a page. Many candidates wait for their turn.
+func (e *Engine) results(ctx context.Context, s *Snapshot, a *answers, token pageToken) (*found, error) {
+	if len(a.candidates) > lightScan {
+		done, err := e.config.Scan(ctx, callFrom(ctx).Tenant)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
+	return s.find(ctx, a, token.From, most{e.pageSize(token.Limit), e.config.MaxAnswer, e.config.MaxCandidates})
 }
 
 // pageSize is how many results a page may have. What was asked for is a

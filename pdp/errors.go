@@ -79,6 +79,8 @@ var told = []struct {
 	{errEncoding, http.StatusBadRequest, true},
 	{errBody, http.StatusBadRequest, false},
 	{evaluation.ErrTooManyItems, http.StatusBadRequest, true},
+	{evaluation.ErrLargeAnswer, http.StatusBadRequest, true},
+	{evaluation.ErrLongSearch, http.StatusServiceUnavailable, false},
 	{evaluation.ErrUnknownTenant, http.StatusNotFound, false},
 
 	{errHost, http.StatusMisdirectedRequest, true},
@@ -88,6 +90,7 @@ var told = []struct {
 	{jwks.ErrUnavailable, http.StatusServiceUnavailable, false},
 	{errTenantRate, http.StatusTooManyRequests, false},
 	{errOverload, http.StatusServiceUnavailable, false},
+	{errMemory, http.StatusServiceUnavailable, false},
 
 	{approval.ErrNotRequestable, http.StatusBadRequest, true},
 	{approval.ErrBinding, http.StatusBadRequest, true},

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -26,7 +28,8 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 	if err != nil {
 		return nil, nil, err
 	}
-	engine, approvals, err := join(Config{State: state, Log: program}, "https://pdp.example.com", log, measured)
+	bounds := newLimiter(limits)
+	engine, approvals, err := join(Config{State: state, Log: program}, "https://pdp.example.com", log, bounds, measured)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,7 +44,7 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, approvals, guard{}, newLimiter(limits), metadata, defaultMaxBody)
+	mainRoutes(m, engine, approvals, guard{}, bounds, metadata, defaultMaxBody)
 	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, guard{}, &reloader{policies: policies, shadow: &supply{}}, log)
 	return m, a, nil
 }
@@ -129,8 +132,8 @@ func NewInFlight(l Limits) echo.MiddlewareFunc {
 	limits := newLimiter(l)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if err := limits.enter(c); err != nil {
-				return err
+			if !limits.turns.take(c.Request().Context(), c.Param(paramTenant)) {
+				return errOverload
 			}
 			defer limits.turns.give()
 			return next(c)
@@ -171,4 +174,33 @@ func SendSyslog(ctx context.Context, url string, roots *x509.CertPool, c *decisi
 	}
 	s.tls.RootCAs = roots
 	return s.send(ctx, c)
+}
+
+// NewMemory returns a budget of bytes.
+func NewMemory(most int64) (take func(who string, n int64) bool, give func(who string, n int64), load func() int64) {
+	m := newMemory(most)
+	return m.take, m.give, m.load
+}
+
+// NewWork returns what reads a request of a path and has it worked on.
+func NewWork(l Limits) func(path, body string, work func()) error {
+	limits := newLimiter(l)
+	return func(path, body string, work func()) error {
+		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+		r.Header.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+		var request any = new(authzen.EvaluationRequest)
+		switch path {
+		case authzen.PathEvaluations:
+			request = new(authzen.EvaluationsRequest)
+		case authzen.PathSearchAction:
+			request = new(authzen.ActionSearchRequest)
+		}
+		admitted, err := limits.decode(echo.New().NewContext(r, httptest.NewRecorder()), defaultMaxBody, request)
+		if err != nil {
+			return err
+		}
+		defer admitted.end()
+		work()
+		return nil
+	}
 }

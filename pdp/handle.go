@@ -3,6 +3,7 @@ package pdp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -28,10 +29,11 @@ func handle[Request, Response any](limits *limiter, maxBody int64, call func(con
 			return err
 		}
 		var request Request
-		if err := limits.decode(c, maxBody, &request); err != nil {
+		admitted, err := limits.decode(c, maxBody, &request)
+		if err != nil {
 			return err
 		}
-		defer limits.turns.give()
+		defer admitted.end()
 		id := evaluation.NewDecisionID()
 		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
 			ID:        id,
@@ -44,8 +46,7 @@ func handle[Request, Response any](limits *limiter, maxBody int64, call func(con
 		if err != nil {
 			return err
 		}
-		c.Response().Header()[headerDecisionID] = []string{id}
-		return writeJSON(c, http.StatusOK, response)
+		return admitted.answer(c, id, response)
 	}
 }
 
@@ -64,13 +65,13 @@ func tenantOf(c echo.Context) (string, error) {
 
 // decodeBody reads a JSON body of at most maxBody bytes into v, strictly.
 func decodeBody(c echo.Context, maxBody int64, v any) error {
-	return withBody(c, maxBody, func(body []byte) error { return authzen.Unmarshal(body, v) })
+	return withBody(c, maxBody, &share{}, func(body []byte) error { return authzen.Unmarshal(body, v) })
 }
 
 // decodeKnown is decodeBody for what people who operate the service send: what
 // is not understood is refused, for it was meant.
 func decodeKnown(c echo.Context, v any) error {
-	return withBody(c, defaultMaxBody, func(body []byte) error { return authzen.UnmarshalKnown(body, v) })
+	return withBody(c, defaultMaxBody, &share{}, func(body []byte) error { return authzen.UnmarshalKnown(body, v) })
 }
 
 // decodeNothing refuses a body that says anything.
@@ -87,9 +88,9 @@ func requestID(c echo.Context) string {
 	return strings.ToValidUTF8(c.Request().Header.Get(echo.HeaderXRequestID), "\uFFFD")
 }
 
-// withBody reads a JSON body of at most limit bytes and has use read it, which
-// keeps nothing of it.
-func withBody(c echo.Context, limit int64, use func(body []byte) error) error {
+// withBody reads a JSON body of at most limit bytes, for which it takes memory of
+// a share, and has use read it, which keeps nothing of it.
+func withBody(c echo.Context, limit int64, s *share, use func(body []byte) error) error {
 	r := c.Request()
 	if err := checkContentType(r.Header.Get(echo.HeaderContentType)); err != nil {
 		return err
@@ -97,12 +98,16 @@ func withBody(c echo.Context, limit int64, use func(body []byte) error) error {
 	if r.Header.Get(echo.HeaderContentEncoding) != "" {
 		return errEncoding
 	}
-	return withBuffer(func(body *bytes.Buffer) error {
-		body.Grow(int(max(0, min(r.ContentLength, limit)) + bytes.MinRead))
-		if _, err := body.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
+	return withBuffer(func(room *bytes.Buffer) error {
+		room.Grow(int(max(0, min(r.ContentLength, requestBytes-bytes.MinRead)) + bytes.MinRead))
+		body, err := s.read(http.MaxBytesReader(c.Response(), r.Body, limit), r.ContentLength, room.AvailableBuffer())
+		switch {
+		case errors.Is(err, errMemory):
+			return err
+		case err != nil:
 			return fmt.Errorf("%w: %w", errBody, err)
 		}
-		return use(body.Bytes())
+		return use(body)
 	})
 }
 
@@ -153,10 +158,22 @@ var noStore = []string{"no-store"}
 // writeBody writes JSON of that media type that nobody may keep.
 func writeBody(c echo.Context, status int, mediaType string, v any) error {
 	return withBuffer(func(body *bytes.Buffer) error {
-		if err := json.MarshalWrite(body, v, json.Deterministic(true)); err != nil {
-			return fmt.Errorf("encode answer: %w", err)
+		if err := encode(body, v); err != nil {
+			return err
 		}
-		c.Response().Header()[echo.HeaderCacheControl] = noStore
-		return c.Blob(status, mediaType, body.Bytes())
+		return sendBody(c, status, mediaType, body.Bytes())
 	})
+}
+
+func encode(body *bytes.Buffer, v any) error {
+	if err := json.MarshalWrite(body, v, json.Deterministic(true)); err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	return nil
+}
+
+// sendBody sends an answer that nobody may keep.
+func sendBody(c echo.Context, status int, mediaType string, body []byte) error {
+	c.Response().Header()[echo.HeaderCacheControl] = noStore
+	return c.Blob(status, mediaType, body)
 }

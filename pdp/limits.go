@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -26,6 +27,8 @@ var (
 type Limits struct {
 	Connections int           // to the main listener; 4096. Others wait to be accepted
 	InFlight    int           // requests that are worked on at once; 256
+	BodyMemory  int64         // bytes of bodies that are read and worked on at once; 128 MiB
+	Searches    int           // searches that use a processor at once; half as many as there are processors
 	Queue       int           // requests that wait for that; 4096
 	Wait        time.Duration // for how long at most; 750 ms, which is less than PEPs wait for an answer
 	TenantRate  float64       // requests of one tenant a second; as many at once, but of more than 256 only 256 or an eighth; 0 is any number
@@ -35,11 +38,16 @@ type Limits struct {
 const (
 	defaultConnections = 4096
 	defaultDeadline    = 2 * time.Second
+	defaultBodyMemory  = 128 << 20
 )
 
 // limiter keeps to limits.
 type limiter struct {
 	turns    turns
+	searches turns // of those that have a turn
+	heavy    turns
+	scans    turns // of searches that use a processor
+	memory   *memory
 	deadline *deadline
 
 	known      func(tenant string) bool // nil for every name
@@ -48,9 +56,14 @@ type limiter struct {
 }
 
 func newLimiter(l Limits) *limiter {
-	inFlight := orDefault(l.InFlight, 256)
+	inFlight, room, wait := orDefault(l.InFlight, 256), orDefault(l.Queue, 4096), orDefault(l.Wait, 750*time.Millisecond)
+	memory := orDefault(l.BodyMemory, defaultBodyMemory)
 	return &limiter{
-		turns:    newTurns(inFlight, orDefault(l.Queue, 4096), orDefault(l.Wait, 750*time.Millisecond)),
+		turns:    newTurns(inFlight, room, wait),
+		searches: newTurns(max(1, inFlight/8), room, wait),
+		heavy:    newTurns(int(max(1, min(memory/heavyMemory, int64(inFlight)))), room, wait),
+		scans:    newTurns(orDefault(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
+		memory:   newMemory(memory),
 		deadline: &deadline{after: orDefault(l.Deadline, defaultDeadline)},
 
 		rates:      newRates(rate.Limit(l.TenantRate)),
@@ -60,32 +73,37 @@ func newLimiter(l Limits) *limiter {
 
 // decode reads the body of a request and, when it is its turn, decodes it into v.
 // Who sends slowly keeps nobody waiting. Unless there is an error, the caller
-// gives the turn back.
-func (l *limiter) decode(c echo.Context, maxBody int64, v any) error {
-	return withBody(c, maxBody, func(body []byte) error {
-		if err := l.enter(c); err != nil {
-			return err
-		}
-		err := authzen.Unmarshal(body, v)
-		if err != nil {
-			l.turns.give()
-		}
-		return err
-	})
-}
-
-// enter has a request wait for its turn, or turns it away. A tenant's requests
-// wait in one line, and where none is named, a caller's.
-func (l *limiter) enter(c echo.Context) error {
+// ends what was admitted.
+func (l *limiter) decode(c echo.Context, maxBody int64, v any) (admitted admission, err error) {
 	tenant, err := tenantOf(c)
 	if err != nil {
-		return err
+		return admitted, err
 	}
-	r := c.Request()
-	if !l.turns.take(r.Context(), orDefault(l.told(tenant), callerFrom(r.Context()).ID)) {
-		return errOverload
+	ctx := c.Request().Context()
+	who := orDefault(l.told(tenant), callerFrom(ctx).ID)
+	mine := share{of: l.memory, who: who}
+	if err := mine.grow(requestBytes); err != nil {
+		return admitted, err
 	}
-	return nil
+	var class *turns
+	err = withBody(c, maxBody, &mine, func(body []byte) error {
+		if !l.turns.take(ctx, who) {
+			return errOverload
+		}
+		if err := authzen.Unmarshal(body, v); err != nil {
+			l.turns.give()
+			return err
+		}
+		if class = l.classOf(v, len(body)); class != nil {
+			return l.enterClass(ctx, class, who)
+		}
+		return nil
+	})
+	if err != nil {
+		mine.shrink(mine.bytes)
+		return admitted, err
+	}
+	return admission{limits: l, share: mine, class: class}, nil
 }
 
 // perTenant turns a tenant away that asks too often.

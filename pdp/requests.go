@@ -44,10 +44,11 @@ func serveSubmit(approvals *approval.Service, limits *limiter, maxBody int64) ec
 			return err
 		}
 		var submission authzen.Submission
-		if err := limits.decode(c, maxBody, &submission); err != nil {
+		admitted, err := limits.decode(c, maxBody, &submission)
+		if err != nil {
 			return err
 		}
-		defer limits.turns.give()
+		defer admitted.end()
 		return submit(c, approvals, limits.deadline, tenant, &submission)
 	}
 }
@@ -56,10 +57,11 @@ func serveSubmit(approvals *approval.Service, limits *limiter, maxBody int64) ec
 func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service, limits *limiter, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var request authzen.ApprovalRequest
-		if err := limits.decode(c, maxBody, &request); err != nil {
+		admitted, err := limits.decode(c, maxBody, &request)
+		if err != nil {
 			return err
 		}
-		defer limits.turns.give()
+		defer admitted.end()
 		if err := limits.admit(c.Request().Context(), request.Request.TenantID); err != nil {
 			return err
 		}
@@ -153,10 +155,11 @@ func serveCancel(approvals *approval.Service, limits *limiter, maxBody int64) ec
 		}
 		var why authzen.Cancellation
 		if c.Request().ContentLength != 0 {
-			if err := limits.decode(c, maxBody, &why); err != nil {
+			admitted, err := limits.decode(c, maxBody, &why)
+			if err != nil {
 				return err
 			}
-			defer limits.turns.give()
+			defer admitted.end()
 		}
 		var task *authzen.TaskResponse
 		err = limits.deadline.run(c.Request().Context(), func(ctx context.Context) (err error) {

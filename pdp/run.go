@@ -103,7 +103,8 @@ func Run(ctx context.Context, c Config) (err error) {
 			err = errors.Join(err, closing)
 		}
 	}()
-	engine, approvals, err := join(c, orDefault(c.PublicURL, listeners.mainURL()), log, measured)
+	limits := newLimiter(c.Limits)
+	engine, approvals, err := join(c, orDefault(c.PublicURL, listeners.mainURL()), log, limits, measured)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,6 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	limits := newLimiter(c.Limits)
 	limits.known = decides(engine)
 	if err := measured.observe(engine, log, limits, approvals); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
@@ -133,7 +133,7 @@ func warn(log *slog.Logger, verifier *callers.Verifier) {
 
 // join makes the engine and the Access Request Service, who ask each other:
 // which approval stands, and who may give one.
-func join(c Config, baseURL string, log *decisionlog.Log, measured *telemetry) (*evaluation.Engine, *approval.Service, error) {
+func join(c Config, baseURL string, log *decisionlog.Log, limits *limiter, measured *telemetry) (*evaluation.Engine, *approval.Service, error) {
 	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret, measured)
 	if err != nil {
 		return nil, nil, err
@@ -166,6 +166,7 @@ func join(c Config, baseURL string, log *decisionlog.Log, measured *telemetry) (
 		GuardShrink: c.GuardShrink,
 		MaxItems:    c.MaxEvaluations,
 		MaxResults:  c.MaxResults,
+		Scan:        limits.scan,
 		PageKey:     []byte(c.PageKey),
 		Approvals:   approvals,
 		Offer:       approvals.Offer,

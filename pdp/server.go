@@ -113,8 +113,12 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 			panic(http.ErrAbortHandler)
 		}
 		told := describe(err)
-		if told.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) && !errors.Is(err, errOverload) { // nobody waits; it is counted
+		if told.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) && !isCounted(err) {
 			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "trace_id", traceID(c.Request().Context()), "error", err)
+		}
+		if r := c.Request(); errors.Is(err, errMemory) && r.ProtoMajor == 1 {
+			// Else the answer waits for the rest of the body.
+			c.Response().Header().Set(echo.HeaderConnection, "close")
 		}
 		switch told.Status {
 		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
@@ -130,6 +134,12 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 			log.Error("answer an error", "error", err)
 		}
 	}
+}
+
+// isCounted reports whether a request was turned away for a reason that metrics
+// tell of. Overload would fill the program's log.
+func isCounted(err error) bool {
+	return errors.Is(err, errOverload) || errors.Is(err, errMemory) || errors.Is(err, evaluation.ErrLongSearch)
 }
 
 // isGone reports whether an answer ended because its client no longer reads.

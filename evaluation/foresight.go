@@ -1,0 +1,54 @@
+package evaluation
+
+import (
+	"context"
+	"runtime"
+	"time"
+)
+
+// looks is after how many candidates a search looks at the time, and lets others
+// have the processor.
+const looks = 64
+
+// A foresight tells early that a search cannot end in the time that it has, so
+// that it takes no processor from others for an answer that nobody gets.
+type foresight struct {
+	start, until time.Time // until is zero where there is no end
+	candidates   int
+	results      int // that are enough
+}
+
+func newForesight(ctx context.Context, candidates, results int) foresight {
+	until, _ := ctx.Deadline()
+	return foresight{time.Now(), until, candidates, results}
+}
+
+// look says whether a search goes on that has decided on so many candidates and
+// has so many results.
+func (f *foresight) look(ctx context.Context, decided, results int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if decided == 0 {
+		return nil
+	}
+	runtime.Gosched()
+	if !f.until.IsZero() && f.late(time.Now(), decided, results) {
+		return ErrLongSearch
+	}
+	return nil
+}
+
+// late reports whether what is left takes clearly longer than there is time for,
+// at the pace so far. The pace counts only once a good part of the time is gone.
+func (f *foresight) late(now time.Time, decided, results int) bool {
+	took, left := now.Sub(f.start), f.until.Sub(now)
+	if took < left/8 {
+		return false
+	}
+	rest := float64(f.candidates - decided)
+	if results > 0 {
+		rest = min(rest, float64(decided)*float64(f.results-results)/float64(results))
+	}
+	return rest/float64(decided)*float64(took) > 1.5*float64(left)
+}

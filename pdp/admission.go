@@ -1,0 +1,104 @@
+package pdp
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// An admission lets one request be worked on. Its zero value is of a request that
+// has nothing to give back.
+type admission struct {
+	limits *limiter
+	share  share
+	class  *turns // nil for none
+}
+
+// end ends the work. To write an answer is none: who reads it slowly keeps
+// nobody's turn.
+func (a *admission) end() {
+	if a.limits == nil {
+		return
+	}
+	a.limits.turns.give()
+	if a.class != nil {
+		a.class.give()
+	}
+	a.share.shrink(a.share.bytes)
+	a.limits = nil
+}
+
+// answer ends the work with an answer.
+func (a *admission) answer(c echo.Context, decision string, v any) error {
+	return withBuffer(func(body *bytes.Buffer) error {
+		if err := encode(body, v); err != nil {
+			return err
+		}
+		a.end()
+		if large := int64(body.Cap()); large > keptBuffer {
+			if err := a.share.grow(large); err != nil {
+				return err
+			}
+			defer a.share.shrink(large)
+		}
+		c.Response().Header()[headerDecisionID] = []string{decision}
+		return sendBody(c, http.StatusOK, echo.MIMEApplicationJSON, body.Bytes())
+	})
+}
+
+const (
+	// lightBytes are those of a body that takes little memory to decide on. A larger
+	// one can take fifty times its size.
+	lightBytes = 16 << 10
+	// lightItems are those of a batch whose answer takes little memory.
+	lightItems = 64
+	// heavyMemory is how much of the memory for bodies stands for one heavy request
+	// that is worked on: an operator who gives more has more of them at once.
+	heavyMemory = 32 << 20
+)
+
+// classOf returns the turns that a request waits for beside those of all; nil for
+// none. What takes much memory, or a processor for long, is worked on with few
+// others of its kind.
+func (l *limiter) classOf(request any, size int) *turns {
+	switch r := request.(type) {
+	case *authzen.SubjectSearchRequest, *authzen.ResourceSearchRequest, *authzen.ActionSearchRequest:
+		return &l.searches
+	case *authzen.EvaluationsRequest:
+		if len(r.Evaluations) > lightItems {
+			return &l.heavy
+		}
+	}
+	if size > lightBytes {
+		return &l.heavy
+	}
+	return nil
+}
+
+// scan waits until a search may use a processor. The others have the rest of
+// them, and the tenants that search take turns.
+func (l *limiter) scan(ctx context.Context, tenant string) (done func(), err error) {
+	if !l.scans.take(ctx, tenant) {
+		return nil, errOverload
+	}
+	return l.scans.give, nil
+}
+
+// enterClass has a request that has a turn wait for one of its class, and then
+// for another turn: who waits for its class keeps nobody else's turn. Without an
+// error it has both, else none.
+func (l *limiter) enterClass(ctx context.Context, class *turns, who string) error {
+	l.turns.give()
+	if !class.take(ctx, who) {
+		return errOverload
+	}
+	if !l.turns.take(ctx, who) {
+		class.give()
+		return errOverload
+	}
+	return nil
+}
