@@ -24,6 +24,7 @@ type wall struct {
 var walls = []wall{
 	{"schemas", 1, nil, "schemas are data for anyone, also for programs that are not ours"},
 	{"schemas/authzen", 1, nil, "the vocabulary is what all others speak; it depends on none of them"},
+	{"schemas/yamldoc", 1, nil, "what people write in YAML is read in one way, whichever program reads it"},
 	{"schemas/schematest", 1, []string{"schemas"}, "tests of any package may hold an answer against its schema"},
 	{"policies", 1, nil, "policies are data; what they mean is the engine's to say"},
 
@@ -32,9 +33,9 @@ var walls = []wall{
 	{"obligations/approval", 2, []string{"schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
 
 	{"evaluation/decisionlog", 3, []string{"schemas/authzen", "obligations/plain"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
-	{"evaluation", 3, []string{"schemas/authzen", "obligations", "evaluation/decisionlog"}, "a decision is made of these and recorded; no network, no directory"},
+	{"evaluation", 3, []string{"schemas/authzen", "schemas/yamldoc", "obligations", "evaluation/decisionlog"}, "a decision is made of these and recorded; no network, no directory"},
 	{"evaluation/policystore", 3, []string{"evaluation"}, "a directory becomes an archive; what is right in it the engine says"},
-	{"evaluation/policytest", 3, []string{"evaluation", "schemas/authzen"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
+	{"evaluation/policytest", 3, []string{"evaluation", "schemas/authzen", "schemas/yamldoc"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
 
 	{"pdp/client", 4, []string{"schemas/authzen"}, "a PEP imports it and must not import a PDP with it"},
 	{"pdp/jwks/jwkstest", 4, nil, "tests of any package may have an issuer of tokens"},
@@ -46,12 +47,12 @@ var walls = []wall{
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
-		"schemas", "schemas/authzen", "policies", "obligations", "obligations/approval", "obligations/plain",
+		"schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain",
 		"evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/policytest",
 		"pdp", "pdp/callers", "pdp/client",
 	}, "a command may use all there is"},
 	{"cmd/mcp-gateway", 5, []string{
-		"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
+		"schemas/authzen", "schemas/yamldoc", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire",

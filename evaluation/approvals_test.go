@@ -333,8 +333,10 @@ approval_templates:
 
 func TestApprovalTemplateFaults(t *testing.T) {
 	for template, want := range map[string]string{
-		`{ttl: -1s}`:          "must not be negative",
-		`{uses: -1}`:          "must not be negative",
+		`{ttl: -1s}`:          `config.yaml:2:14: approval_templates.sre.ttl: must be a duration with a unit, such as 500ms, 15m, 12h or 90d, not "-1s"`,
+		`{ttl: 30}`:           `config.yaml:2:14: approval_templates.sre.ttl: must be a duration with a unit, such as 500ms, 15m, 12h or 90d, not 30`,
+		`{ttl: 61d}`:          "are more than",
+		`{uses: -1}`:          "config.yaml:2:15: approval_templates.sre.uses: must be a whole number from 0, not -1",
 		`{ttl: 1500h}`:        "are more than",
 		`{escalation: 1h}`:    "escalation comes after decide_within",
 		`{scope: everything}`: "scope: everything is not one of call, resource_type",

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // Compile makes a snapshot of a policy store. It is all or nothing: with
@@ -23,7 +25,7 @@ func Compile(a Archive) (*Snapshot, error) {
 	if len(c.faults) == 0 {
 		c.selfTest(snapshot)
 	}
-	if err := c.faults.sorted(); err != nil {
+	if err := c.faults.unique().sorted(); err != nil {
 		return nil, err
 	}
 	return snapshot, nil
@@ -31,7 +33,7 @@ func Compile(a Archive) (*Snapshot, error) {
 
 type compiler struct {
 	archive Archive
-	configs []*document // config.yaml, the root's first
+	configs []*yamldoc.Document // config.yaml, the root's first
 	faults  Faults
 	schema  *resolved.Schema
 }
@@ -61,28 +63,36 @@ func (c *compiler) compile() *Snapshot {
 func (c *compiler) readSettings() settings {
 	var all settings
 	for _, file := range c.archive.files(fileConfig) {
-		d, err := parseYAML(file, c.archive[file])
+		d, err := yamldoc.Parse(file, c.archive[file])
 		if err != nil {
-			c.faults = append(c.faults, yamlFault(file, err))
+			c.yamlFault(file, err)
 			continue
 		}
 		c.configs = append(c.configs, d)
 		own, faults := readSettings(d)
 		c.faults = append(c.faults, faults...)
 		if err := all.add(own, tenantOf(file) != ""); err != nil {
-			c.faults = append(c.faults, d.fault(err.Error(), "", "on_policy_error"))
+			c.faults = append(c.faults, d.Fault(err.Error(), "", "on_policy_error"))
 		}
 	}
 	all.fillDefaults()
 	return all
 }
 
+func (c *compiler) yamlFault(file string, err error) {
+	var fault Fault
+	if !errors.As(err, &fault) {
+		fault = Fault{File: file, Message: err.Error()}
+	}
+	c.faults = append(c.faults, fault)
+}
+
 // configFault reports a fault at its place in the first config.yaml that has the
 // path, if there is one: what came by way of an alias has no place.
 func (c *compiler) configFault(message, hint string, path ...string) {
 	for _, d := range c.configs {
-		if d.has(path...) {
-			c.faults = append(c.faults, d.fault(message, hint, path...))
+		if d.Has(path...) {
+			c.faults = append(c.faults, d.Fault(message, hint, path...))
 			return
 		}
 	}
@@ -223,9 +233,9 @@ func (c *compiler) selfTest(s *Snapshot) {
 // selfTestFault reports a fault of a self_test by its index among all.
 func (c *compiler) selfTestFault(i int, err error) {
 	for _, d := range c.configs {
-		n := d.elements("self_test")
+		n := d.Elements("self_test")
 		if i < n {
-			c.faults = append(c.faults, d.fault(fmt.Sprintf("self_test %d: %v", i+1, err), "", "self_test", strconv.Itoa(i)))
+			c.faults = append(c.faults, d.Fault(fmt.Sprintf("self_test %d: %v", i+1, err), "", "self_test", strconv.Itoa(i)))
 			return
 		}
 		i -= n

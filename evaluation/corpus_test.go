@@ -252,7 +252,10 @@ func (test corpusTest) ask() (config []byte, asked []asking) {
 			asked[i].way = foreignAttribute
 		}
 	}
-	lines := []string{"on_policy_error: skip", "subject_types: [" + strings.Join(slices.Sorted(maps.Keys(subjects)), ", ") + "]", "attributes:"}
+	lines := []string{"on_policy_error: skip", "subject_types: [" + strings.Join(slices.Sorted(maps.Keys(subjects)), ", ") + "]"}
+	if len(p.types) > 0 {
+		lines = append(lines, "attributes:")
+	}
 	for _, path := range slices.Sorted(maps.Keys(p.types)) {
 		lines = append(lines, fmt.Sprintf("  %s: %s", quote(path), quote(p.types[path])))
 	}

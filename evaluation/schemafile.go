@@ -37,6 +37,9 @@ func (c *compiler) readSchema() *resolved.Schema {
 		c.fault(read[len(read)-1], 0, 0, err.Error(), "")
 		return nil
 	}
+	if !c.schemaSize(read, parsed.AST()) {
+		return nil
+	}
 	out, err := parsed.Resolve()
 	if err != nil {
 		c.unresolved(read, err)

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
+
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // settings are config.yaml of a policy store: how requests become Cedar. They are
@@ -73,9 +74,9 @@ const (
 )
 
 // readSettings reads a config.yaml.
-func readSettings(d *document) (settings, Faults) {
+func readSettings(d *yamldoc.Document) (settings, Faults) {
 	var s settings
-	faults := d.decode(&s)
+	faults := d.Decode(&s)
 	return s, append(faults, s.check(d)...)
 }
 
@@ -127,10 +128,10 @@ func (s *settings) fillDefaults() {
 	s.Limits.StringBytes = cmp.Or(s.Limits.StringBytes, 8192)
 }
 
-func (s *settings) check(d *document) Faults {
+func (s *settings) check(d *yamldoc.Document) Faults {
 	var faults Faults
 	fault := func(message, hint string, path ...string) {
-		faults = append(faults, d.fault(message, hint, path...))
+		faults = append(faults, d.Fault(message, hint, path...))
 	}
 	oneOf := func(key, value string, allowed ...string) {
 		if value != "" && !slices.Contains(allowed, value) {
@@ -167,9 +168,6 @@ func (s *settings) check(d *document) Faults {
 	if slices.Contains([]string{contextAction, contextApproval, contextSupport, contextJustification}, s.Clock) {
 		fault("clock: context."+s.Clock+" is taken", "", "clock")
 	}
-	if s.Limits.ArrayElements < 0 || s.Limits.NestedArrayElements < 0 || s.Limits.StringBytes < 0 {
-		fault("limits must not be negative", "", "limits")
-	}
 	return faults
 }
 
@@ -198,15 +196,4 @@ func (s *settings) pepWins(entity cedar.EntityType, attribute string) bool {
 	}
 	return slices.Contains(s.PEPAuthoritative, string(entity)) ||
 		slices.Contains(s.PEPAuthoritative, string(entity)+"."+attribute)
-}
-
-// settingsKeys lists the keys of config.yaml, for hints.
-func settingsKeys() []string {
-	var keys []string
-	for _, t := range []reflect.Type{reflect.TypeFor[settings](), reflect.TypeFor[limits](), reflect.TypeFor[selfTest](), reflect.TypeFor[approvalTemplate]()} {
-		for field := range t.Fields() {
-			keys = append(keys, field.Tag.Get("yaml"))
-		}
-	}
-	return keys
 }

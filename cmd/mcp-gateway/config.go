@@ -13,11 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // A config is what the file of --config says. docs/mcp-gateway.md explains each
@@ -70,8 +69,8 @@ type approvalConfig struct {
 }
 
 type denialConfig struct {
-	Code       int  `yaml:"code"`
-	OlderCode  int  `yaml:"older_code"`
+	Code       int  `yaml:"code" number:"signed"`
+	OlderCode  int  `yaml:"older_code" number:"signed"`
 	HTTPStatus int  `yaml:"http_status"`
 	Conceal    bool `yaml:"conceal"`
 }
@@ -99,15 +98,8 @@ type serverConfig struct {
 	Asks          asks `yaml:",inline"`
 }
 
-// A duration is text as Go writes it: 500ms.
-type duration time.Duration
-
-// UnmarshalText reads a duration.
-func (d *duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	*d = duration(parsed)
-	return err
-}
+// A duration is read as [yamldoc.ParseDuration] does.
+type duration = time.Duration
 
 // defaults of a configuration.
 func newConfig() *config {
@@ -131,13 +123,15 @@ func readConfig(file string) (*config, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	c := newConfig()
-	if err := yaml.UnmarshalWithOptions(text, c, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+	document, err := yamldoc.Parse(file, text)
+	if err != nil {
+		return nil, err
 	}
+	faults := yamldoc.Errors(document.Decode(c))
 	if err := c.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, errors.Join(faults, fmt.Errorf("%s: %w", file, err))
 	}
-	return c, nil
+	return c, faults
 }
 
 var serverName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)

@@ -39,8 +39,8 @@ servers:
 	}
 	for _, want := range []string{
 		"listen: other hosts can reach", "hosts: there are none", "admin_listen:", "tls_cert and tls_key go together", "pdp.url: there is no URL", "pdp: timeout, pause",
-		"denial.http_status: 418", "approval.page:", "approval: hold, wait", "obligations.notification_url:", "identity.local: it has an id", "identity.mtls: tls_client_ca",
-		"catalog: refresh and ttl", `the name "Files"`, `"file:///srv" is no URL`, `"mcp" is no path`, `the name "a" is taken`, "the path /b is taken", `pages: "https://auth.example.com/"`,
+		"denial.http_status: 418", "approval.page:", "gateway.yaml:7:56: approval.hold: must be a duration with a unit", "obligations.notification_url:", "identity.local: it has an id", "identity.mtls: tls_client_ca",
+		"gateway.yaml:10:16: catalog.ttl: must be a duration with a unit", `the name "Files"`, `"file:///srv" is no URL`, `"mcp" is no path`, `the name "a" is taken`, "the path /b is taken", `pages: "https://auth.example.com/"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not reported", want)
@@ -49,7 +49,9 @@ servers:
 	t.Log(err)
 	for text, want := range map[string]string{
 		"pdp: {url: http://127.0.0.1:1}\nservres: []\n": "servres",
-		"pdp: {timeout: soon}\n":                        "soon",
+		"pdp: {timeout: soon}\n":                        `gateway.yaml:1:16: pdp.timeout: must be a duration with a unit, such as 500ms, 15m, 12h or 90d, not "soon"`,
+		"pdp: {timeout: 500}\n":                         "gateway.yaml:1:16: pdp.timeout: must be a duration with a unit, such as 500ms, 15m, 12h or 90d, not 500",
+		"denial: {code: low}\n":                         `gateway.yaml:1:16: denial.code: must be a whole number, not "low"`,
 		"pdp: {url: http://127.0.0.1:1}\n":              "servers: there are none",
 	} {
 		if _, err := configured(t, text); err == nil || !strings.Contains(err.Error(), want) {

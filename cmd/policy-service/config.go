@@ -92,7 +92,7 @@ func origin(ctx *kong.Context, flag *kong.Flag, file fileResolver) string {
 	case name != "":
 		return name
 	case resolved:
-		return fmt.Sprintf("%s:%d", file.name, file.lines[configKey(flag)])
+		return fmt.Sprintf("%s:%d", file.name, file.line(configKey(flag)))
 	}
 	return notSet
 }

@@ -10,10 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/alecthomas/kong"
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
+
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // yamlFile reads flags from a YAML file: a key is a flag's name with
@@ -28,37 +27,27 @@ func yamlFile(r io.Reader) (kong.Resolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := fileResolver{name: name, lines: map[string]int{}}
-	if err := yaml.UnmarshalWithOptions(text, &f.values, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	f := fileResolver{name: name}
+	if f.doc, err = yamldoc.Parse(name, text); err != nil {
+		return nil, err
 	}
-	var root ast.Node
-	if yaml.Unmarshal(text, &root) == nil {
-		f.locate("", root)
+	if err := yamldoc.Errors(f.doc.Decode(&f.values)); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
 
-// A fileResolver has the values of a configuration file, and the line of each
-// key.
+// A fileResolver has the values of a configuration file, and where they are.
 type fileResolver struct {
 	name   string
+	doc    *yamldoc.Document
 	values map[string]any
-	lines  map[string]int
 }
 
-// locate notes the lines of the keys below a prefix.
-func (f fileResolver) locate(prefix string, node ast.Node) {
-	mapping, ok := node.(*ast.MappingNode)
-	if !ok {
-		return
-	}
-	for _, member := range mapping.Values {
-		token := member.Key.GetToken()
-		key := prefix + token.Value
-		f.lines[key] = token.Position.Line
-		f.locate(key+".", member.Value)
-	}
+// line returns the line of a setting.
+func (f fileResolver) line(key string) int {
+	line, _ := f.doc.Place(strings.Split(key, ".")...)
+	return line
 }
 
 func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
@@ -86,7 +75,7 @@ func (f fileResolver) Validate(app *kong.Application) error {
 func (f fileResolver) unknownKeys(prefix string, values map[string]any, known []string) error {
 	var errs []error
 	for _, name := range slices.SortedFunc(maps.Keys(values), func(a, b string) int {
-		return cmp.Or(f.lines[prefix+a]-f.lines[prefix+b], strings.Compare(a, b))
+		return cmp.Or(f.line(prefix+a)-f.line(prefix+b), strings.Compare(a, b))
 	}) {
 		key := prefix + name
 		nested, isMap := values[name].(map[string]any)
@@ -95,7 +84,7 @@ func (f fileResolver) unknownKeys(prefix string, values map[string]any, known []
 		case isMap && slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, key+".") }):
 			errs = append(errs, f.unknownKeys(key+".", nested, known))
 		default:
-			errs = append(errs, fmt.Errorf("%s:%d: %q is not a key%s", f.name, f.lines[key], key, nearest(key, known)))
+			errs = append(errs, f.doc.Fault(fmt.Sprintf("%q is not a key", key), yamldoc.DidYouMean(key, known), strings.Split(key, ".")...))
 		}
 	}
 	return errors.Join(errs...)
@@ -144,17 +133,3 @@ func isConfigFile(flag *kong.Flag) bool {
 }
 
 func configKey(flag *kong.Flag) string { return strings.ReplaceAll(flag.Name, "-", "_") }
-
-// nearest is the hint for a name that is not one of the known ones, or "".
-func nearest(name string, known []string) string {
-	best, distance := "", len(name)/2+1
-	for _, candidate := range known {
-		if d := levenshtein.ComputeDistance(name, candidate); d < distance {
-			best, distance = candidate, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", best)
-}

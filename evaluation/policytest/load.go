@@ -1,22 +1,18 @@
 package policytest
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // A Test is a request and what is wanted of it.
@@ -68,31 +64,20 @@ func Load(fsys fs.FS) ([]Test, error) {
 	return tests, nil
 }
 
-// parse reads one file of tests. The rows are read by the decoder that read the
-// file, which knows the file's anchors. What makes the decoder panic is a fault
-// like any other.
+// parse reads one file of tests.
 func parse(name string, src []byte) (tests []Test, faults evaluation.Faults) {
-	defer func() {
-		if p := recover(); p != nil {
-			faults = append(faults, fault(name, 1, fmt.Errorf("is not understood: %v", p)))
-		}
-	}()
-	dec := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict())
-	nodes, err := rows(dec)
-	if err != nil {
-		return nil, evaluation.Faults{fault(name, 1, err)}
-	}
+	rows, faults := rowsOf(name, src)
 	names := make(map[string]bool)
-	for _, node := range nodes {
-		test, err := read(dec, node)
-		if err == nil && names[test.Name] {
-			err = fmt.Errorf("%q names two tests", test.Name)
+	for _, part := range rows {
+		test, wrong := read(part)
+		if len(wrong) == 0 && names[test.Name] {
+			wrong = []evaluation.Fault{part.Fault(fmt.Sprintf("%q names two tests", test.Name), "")}
 		}
-		if err != nil {
-			faults = append(faults, fault(name, line(node), err))
+		if len(wrong) > 0 {
+			faults = append(faults, wrong...)
 			continue
 		}
-		test.Tenant, test.File, test.Line = tenantOf(name), name, line(node)
+		test.Tenant, test.File, test.Line = tenantOf(name), name, part.Line()
 		names[test.Name] = true
 		tests = append(tests, test)
 	}
@@ -109,29 +94,24 @@ func tenantOf(name string) string {
 	return tenant
 }
 
-// rows reads the one document of a file.
-func rows(dec *yaml.Decoder) ([]ast.Node, error) {
+// rowsOf returns the tests of a file as they are written.
+func rowsOf(name string, src []byte) (rows []*yamldoc.Document, faults evaluation.Faults) {
+	d, err := yamldoc.Parse(name, src)
+	var fault evaluation.Fault
+	switch {
+	case errors.As(err, &fault):
+		return nil, evaluation.Faults{fault}
+	case d.Empty():
+		return nil, evaluation.Faults{{File: name, Line: 1, Column: 1, Message: "there is no list of tests"}}
+	}
 	var file struct {
-		Tests []ast.Node `yaml:"tests"`
+		Tests []any `yaml:"tests"`
 	}
-	switch err := dec.Decode(&file); {
-	case errors.Is(err, io.EOF):
-		return nil, errors.New("there is no list of tests")
-	case err != nil:
-		return nil, err
+	faults = d.Decode(&file)
+	for i := range file.Tests {
+		rows = append(rows, d.Part("tests", strconv.Itoa(i)))
 	}
-	var more any
-	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one document")
-	}
-	return file.Tests, nil
-}
-
-func line(node ast.Node) int {
-	if node == nil || node.GetToken() == nil || node.GetToken().Position == nil {
-		return 1
-	}
-	return node.GetToken().Position.Line
+	return rows, faults
 }
 
 // A row is a test as it is written. Pointers tell what is missing from what is
@@ -199,20 +179,22 @@ func (a *approval) verified() (*authzen.VerifiedApproval, error) {
 	return out, nil
 }
 
-func read(dec *yaml.Decoder, node ast.Node) (Test, error) {
+// read reads a test. What its values must be beside what YAML can say is a
+// fault of the whole test.
+func read(part *yamldoc.Document) (Test, []evaluation.Fault) {
 	var row row
-	if node == nil {
-		return Test{}, errors.New("a test is empty")
+	if part.Empty() {
+		return Test{}, []evaluation.Fault{part.Fault("a test is empty", "")}
 	}
-	if err := dec.DecodeFromNode(node, &row); err != nil {
-		return Test{}, err
+	if faults := part.Decode(&row); len(faults) > 0 {
+		return Test{}, faults
 	}
 	if row.Name == "" {
-		return Test{}, errors.New("name is required")
+		return Test{}, []evaluation.Fault{part.Fault("name is required", "")}
 	}
 	test, err := row.test()
 	if err != nil {
-		return Test{}, fmt.Errorf("%q: %w", row.Name, err)
+		return Test{}, []evaluation.Fault{part.Fault(fmt.Sprintf("%q: %v", row.Name, err), "")}
 	}
 	return test, nil
 }
@@ -274,18 +256,4 @@ func (r *row) want() Expectation {
 		want.Obligations = sorted(*r.Obligations)
 	}
 	return want
-}
-
-// fault turns what is wrong with the test at that line into a fault, at a
-// better place where the YAML reader knows one.
-func fault(file string, line int, err error) evaluation.Fault {
-	out := evaluation.Fault{File: file, Line: line, Column: 1, Message: strings.TrimSpace(err.Error())}
-	var at yaml.Error
-	if errors.As(err, &at) {
-		out.Message = at.GetMessage()
-		if token := at.GetToken(); token != nil && token.Position != nil {
-			out.Line, out.Column = cmp.Or(token.Position.Line, line), token.Position.Column
-		}
-	}
-	return out
 }

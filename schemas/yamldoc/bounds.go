@@ -1,0 +1,106 @@
+package yamldoc
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a file may be. The first four are bounds before it is parsed: the parser
+// takes quadratic time for what nests and for the keys of a mapping, and a
+// hundred times the memory of a file that is all marks.
+const (
+	maxBytes   = 1 << 20
+	maxMarks   = 150_000 // characters that may begin or end a token
+	maxNesting = 64      // brackets open, or dashes in a row, at once
+	maxKeys    = 10_000  // of one mapping
+	maxNodes   = 100_000 // with the nodes that aliases stand for
+)
+
+var (
+	errTooDeep  = fmt.Errorf("the text is longer than %d bytes or nests deeper than %d levels", maxBytes, maxNesting)
+	errTooMuch  = fmt.Errorf("the text has more than %d brackets, quotes, colons, commas and lines", maxMarks)
+	errTooMany  = fmt.Errorf("a mapping has more than %d keys", maxKeys)
+	errReturned = errors.New("a carriage return stands alone: end lines with a line feed")
+)
+
+// bounded says whether a text may be parsed, whether or not it is YAML.
+func bounded(src []byte) error {
+	switch {
+	case len(src) > maxBytes || nests(src):
+		return errTooDeep
+	case crowded(src):
+		return errTooMany
+	case marks(src) > maxMarks:
+		return errTooMuch
+	}
+	for i, c := range src {
+		if c == '\r' && (i+1 == len(src) || src[i+1] != '\n') { // which the parser counts as a line and an editor does not
+			return errReturned
+		}
+	}
+	return nil
+}
+
+// nests reports whether text nests too deep.
+func nests(src []byte) bool {
+	open, dashes := 0, 0
+	for _, c := range src {
+		switch c {
+		case '[', '{':
+			open++
+		case ']', '}':
+			open = max(0, open-1)
+		case '-', '?':
+			dashes++
+			if dashes > maxNesting {
+				return true
+			}
+			continue
+		case ' ':
+			continue
+		}
+		dashes = 0
+		if open > maxNesting {
+			return true
+		}
+	}
+	return false
+}
+
+func marks(src []byte) int {
+	n := 0
+	for _, c := range src {
+		switch c {
+		case '\n', ':', ',', '[', ']', '{', '}', '"', '\'', '&', '*', '!', '?', '#':
+			n++
+		}
+	}
+	return n
+}
+
+// crowded reports whether a block mapping may have too many keys: lines with a
+// colon that begin in one column, with none that begins before it between them.
+func crowded(src []byte) bool {
+	var keys []int // by column
+	column, begun, counted := 0, false, false
+	for _, c := range src {
+		switch {
+		case c == '\n':
+			column, begun, counted = 0, false, false
+			continue
+		case c == '-' && !begun: // an element, which ends the mappings of the one before
+			keys = keys[:min(len(keys), column+1)]
+		case c != ' ' && !begun:
+			begun = true
+			keys = append(keys, make([]int, max(0, column+1-len(keys)))...)[:column+1]
+		}
+		if c == ':' && begun && !counted {
+			counted = true
+			if keys[len(keys)-1]++; keys[len(keys)-1] > maxKeys {
+				return true
+			}
+		}
+		column++
+	}
+	return false
+}

@@ -1,0 +1,289 @@
+package yamldoc
+
+import (
+	"encoding"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+)
+
+// A checker holds a document against the type that it is to be decoded into:
+// the decoder itself cuts fractions off, reads text as numbers and numbers as
+// text, and takes what is not there for a zero.
+type checker struct {
+	doc    *Document
+	faults []Fault
+}
+
+var (
+	typeDuration = reflect.TypeFor[time.Duration]()
+	typeText     = reflect.TypeFor[encoding.TextUnmarshaler]()
+	typeNode     = reflect.TypeFor[yaml.NodeUnmarshaler]()
+)
+
+// fault reports what is wrong with a node, of which nothing is left.
+func (c *checker) fault(node ast.Node, path []string, message, hint string) ast.Node {
+	if len(c.faults) <= maxFaults {
+		c.faults = append(c.faults, c.doc.at(node, named(path, message), hint))
+	}
+	return nil
+}
+
+// named puts the key before a message.
+func named(path []string, message string) string {
+	if len(path) == 0 {
+		return message
+	}
+	return strings.Join(path, ".") + ": " + message
+}
+
+// must reports a value that is not what it has to be.
+func (c *checker) must(node ast.Node, path []string, be, hint string) ast.Node {
+	return c.fault(node, path, "must be "+be+", not "+show(node), hint)
+}
+
+// check holds a node against a type, and returns what of it can be decoded: nil
+// for nothing. Numbers may be negative where signed.
+func (c *checker) check(node ast.Node, t reflect.Type, path []string, signed bool) ast.Node {
+	if t.Kind() == reflect.Pointer && !t.Implements(typeNode) {
+		return c.check(node, t.Elem(), path, signed)
+	}
+	switch {
+	case t.Kind() == reflect.Interface, reflect.PointerTo(t).Implements(typeNode):
+		return node
+	case t == typeDuration:
+		return c.duration(node, path)
+	case isNull(node):
+		return c.must(node, path, kindOf(t), "leave the key out, or give it a value")
+	case reflect.PointerTo(t).Implements(typeText):
+		if _, ok := node.(ast.ScalarNode); !ok {
+			return c.must(node, path, "text", "")
+		}
+		return node
+	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
+		return c.mapping(node, t, path)
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Array:
+		return c.elements(node, t, path, signed)
+	}
+	return c.scalar(node, t, path, signed)
+}
+
+// kindOf is what a value of a type is called in YAML.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "a mapping"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	}
+	return "text"
+}
+
+// show is a value in a message.
+func show(node ast.Node) string {
+	switch n := node.(type) {
+	case nil, *ast.NullNode:
+		return "nothing"
+	case *ast.MappingNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.StringNode:
+		return quoted(n.Value)
+	case *ast.LiteralNode:
+		return quoted(n.Value.Value)
+	case *ast.TagNode:
+		return show(n.Value)
+	}
+	return node.GetToken().Value
+}
+
+func isNull(node ast.Node) bool {
+	_, null := node.(*ast.NullNode)
+	return node == nil || null
+}
+
+// text returns the text of a node that is text.
+func text(node ast.Node) (string, bool) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.TagNode: // !!str
+		return n.Value.GetToken().Value, true
+	}
+	return "", false
+}
+
+func (c *checker) duration(node ast.Node, path []string) ast.Node {
+	value, ok := text(node)
+	if n, isNumber := node.(*ast.IntegerNode); isNumber {
+		value, ok = n.GetToken().Value, n.GetToken().Value == "0"
+	}
+	if _, err := ParseDuration(value); !ok {
+		return c.must(node, path, strings.TrimPrefix(errDuration.Error(), "must be "), "")
+	} else if err != nil {
+		return c.fault(node, path, err.Error(), "")
+	}
+	return node
+}
+
+func (c *checker) scalar(node ast.Node, t reflect.Type, path []string, signed bool) ast.Node {
+	be, hint, ok := kindOf(t), "", false
+	switch be {
+	case "true or false":
+		_, ok = node.(*ast.BoolNode)
+	case "a whole number":
+		ok = isWhole(node, t)
+	case "a number":
+		ok = isNumber(node)
+	default:
+		if _, isScalar := node.(ast.ScalarNode); isScalar {
+			hint = "put it in quotes"
+		}
+		_, ok = text(node)
+	}
+	if ok && !signed && isNegative(node) {
+		be, ok = be+" from 0", false
+	}
+	if !ok {
+		return c.must(node, path, be, hint)
+	}
+	return node
+}
+
+// isWhole reports whether a node is a whole number that the type has.
+func isWhole(node ast.Node, t reflect.Type) bool {
+	n, ok := node.(*ast.IntegerNode)
+	if !ok {
+		return false
+	}
+	value := reflect.New(t).Elem()
+	switch v := n.Value.(type) {
+	case int64:
+		return value.CanInt() && !value.OverflowInt(v) || value.CanUint() && v >= 0 && !value.OverflowUint(uint64(v))
+	case uint64:
+		return value.CanUint() && !value.OverflowUint(v) || value.CanInt() && v <= math.MaxInt64 && !value.OverflowInt(int64(v))
+	}
+	return false
+}
+
+func isNumber(node ast.Node) bool {
+	switch node.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		return true
+	}
+	return false
+}
+
+func isNegative(node ast.Node) bool {
+	return isNumber(node) && strings.HasPrefix(node.GetToken().Value, "-")
+}
+
+func (c *checker) elements(node ast.Node, t reflect.Type, path []string, signed bool) ast.Node {
+	list, ok := node.(*ast.SequenceNode)
+	if !ok {
+		return c.must(node, path, "a list", "")
+	}
+	whole := *list
+	whole.Values = make([]ast.Node, len(list.Values))
+	for i, element := range list.Values {
+		whole.Values[i] = c.check(element, t.Elem(), below(path, strconv.Itoa(i)), signed)
+	}
+	if slices.Contains(whole.Values, nil) {
+		return nil
+	}
+	return &whole
+}
+
+func below(path []string, name string) []string { return append(slices.Clip(path), name) }
+
+// mapping checks the members of a map or a struct, and leaves out those of which
+// something is wrong.
+func (c *checker) mapping(node ast.Node, t reflect.Type, path []string) ast.Node {
+	m, ok := node.(*ast.MappingNode)
+	if !ok {
+		return c.must(node, path, "a mapping", "")
+	}
+	good := *m
+	good.Values = make([]*ast.MappingValueNode, 0, len(m.Values))
+	member := c.members(t)
+	for _, pair := range m.Values {
+		var value ast.Node
+		if pair.Key.IsMergeKey() {
+			value = c.check(pair.Value, t, path, false)
+		} else {
+			value = member(pair, path)
+		}
+		if value != nil {
+			kept := *pair
+			kept.Value = value
+			good.Values = append(good.Values, &kept)
+		}
+	}
+	return &good
+}
+
+// members returns what checks a member of a map or a struct of a type.
+func (c *checker) members(t reflect.Type) func(*ast.MappingValueNode, []string) ast.Node {
+	if t.Kind() == reflect.Map {
+		return func(pair *ast.MappingValueNode, path []string) ast.Node {
+			return c.check(pair.Value, t.Elem(), below(path, keyOf(pair)), false)
+		}
+	}
+	fields := fieldsOf(t)
+	known := make([]string, len(fields))
+	for i, f := range fields {
+		known[i] = f.key
+	}
+	return func(pair *ast.MappingValueNode, path []string) ast.Node {
+		i := slices.Index(known, keyOf(pair))
+		if i < 0 {
+			return c.fault(pair.Key, nil, fmt.Sprintf("unknown field %q", keyOf(pair)), DidYouMean(keyOf(pair), known))
+		}
+		return c.check(pair.Value, fields[i].is, below(path, keyOf(pair)), fields[i].signed)
+	}
+}
+
+// A field is one of a struct by its key.
+type field struct {
+	key    string
+	is     reflect.Type
+	signed bool
+}
+
+// fieldsOf lists the fields of a struct, those of inline structs with them.
+func fieldsOf(t reflect.Type) (fields []field) {
+	for f := range t.Fields() {
+		key, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case key == "-" || !f.IsExported():
+		case strings.Contains(options, "inline"):
+			inner := f.Type
+			if inner.Kind() == reflect.Pointer {
+				inner = inner.Elem()
+			}
+			fields = append(fields, fieldsOf(inner)...)
+		case key == "":
+			fields = append(fields, field{strings.ToLower(f.Name), f.Type, f.Tag.Get("number") == "signed"})
+		default:
+			fields = append(fields, field{key, f.Type, f.Tag.Get("number") == "signed"})
+		}
+	}
+	return fields
+}
