@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -13,30 +14,55 @@ import (
 // revision are the decision log's (see package decisionlog), which keeps it.
 type Archive map[string][]byte
 
-// The files of a policy store that count, in its root and in the folder of
-// each tenant. Every *.cedar file there holds policies.
+// The files of a policy store that count, in its root and in the folder of each
+// tenant. Every *.cedar file there and in the folders below holds policies, but
+// for those of [outsidePolicies].
 const (
 	fileCedarSchema = "schema.cedarschema"
 	fileJSONSchema  = "schema.json"
 	fileEntities    = "entities.json"
 	fileConfig      = "config.yaml"
+	policySuffix    = ".cedar"
 
 	tenantsFolder = "tenants"
+	testsFolder   = "tests"
 )
+
+// KeptFiles lists the names of the files that count beside policies.
+func KeptFiles() []string { return []string{fileCedarSchema, fileJSONSchema, fileEntities, fileConfig} }
 
 // Counts reports whether a file of a policy store is one that decisions depend
 // on, by its path from the root. An Archive holds these files and no others.
-// A hidden file is none of them.
+// A hidden file, or one in a hidden folder, is none of them.
 func Counts(name string) bool {
-	folder, file := path.Split(name)
-	if folder != "" && tenantOf(name) == "" || strings.HasPrefix(file, ".") {
+	parts := strings.Split(name, "/")
+	if slices.ContainsFunc(parts, func(part string) bool { return part == "" || part[0] == '.' }) {
 		return false
 	}
-	switch file {
-	case fileCedarSchema, fileJSONSchema, fileEntities, fileConfig:
+	if parts[0] == tenantsFolder {
+		if tenantOf(name) == "" {
+			return false
+		}
+		parts = parts[2:]
+	}
+	file := parts[len(parts)-1]
+	if len(parts) == 1 && slices.Contains(KeptFiles(), file) {
 		return true
 	}
-	return path.Ext(file) == ".cedar"
+	return path.Ext(file) == policySuffix && !outsidePolicies(parts[:len(parts)-1])
+}
+
+// outsidePolicies reports whether the folders that lead to a file, from the root
+// or a tenant's folder on, keep it from being one of policies: those of tests,
+// those that hold other data, and those that could be taken for tenants'.
+func outsidePolicies(folders []string) bool {
+	if len(folders) > 0 && (folders[0] == "access" || folders[0] == "entities") {
+		return true
+	}
+	return slices.ContainsFunc(folders, func(name string) bool {
+		name = strings.ToLower(name)
+		return name == "test" || name == testsFolder || name == "tenant" || name == tenantsFolder
+	})
 }
 
 // ValidTenant reports whether name can be a tenant's.
@@ -45,7 +71,7 @@ func ValidTenant(name string) bool { return authzen.ValidTenant(name) }
 // tenantOf returns the tenant whose file it is, or "" for a file of the root.
 func tenantOf(name string) string {
 	parts := strings.Split(name, "/")
-	if len(parts) != 3 || parts[0] != tenantsFolder || !ValidTenant(parts[1]) {
+	if len(parts) < 3 || parts[0] != tenantsFolder || !ValidTenant(parts[1]) {
 		return ""
 	}
 	return parts[1]
@@ -75,6 +101,35 @@ func (a Archive) of(tenant string) Archive {
 	return own
 }
 
+// lost returns the schema or the settings that a later archive does not have, in
+// either form, although it has other files of that folder; "" for none.
+func (a Archive) lost(later Archive) string {
+	for _, file := range slices.Sorted(maps.Keys(a)) {
+		folder, base := path.Split(file)
+		_, kept := later[file]
+		switch {
+		case kept:
+		case base == fileConfig && later.has(folder):
+			return file
+		case base == fileCedarSchema && later[folder+fileJSONSchema] == nil && later.has(folder):
+			return file
+		case base == fileJSONSchema && later[folder+fileCedarSchema] == nil && later.has(folder):
+			return file
+		}
+	}
+	return ""
+}
+
+// has reports whether the archive has a file in or below a folder.
+func (a Archive) has(folder string) bool {
+	for file := range a {
+		if strings.HasPrefix(file, folder) {
+			return true
+		}
+	}
+	return false
+}
+
 // files lists the archive's files with that base name, that of the root first.
 func (a Archive) files(base string) []string {
 	return a.filesWhere(func(file string) bool { return path.Base(file) == base })
@@ -82,7 +137,7 @@ func (a Archive) files(base string) []string {
 
 // policyFiles lists the archive's policy files, those of the root first.
 func (a Archive) policyFiles() []string {
-	return a.filesWhere(func(file string) bool { return path.Ext(file) == ".cedar" })
+	return a.filesWhere(func(file string) bool { return path.Ext(file) == policySuffix })
 }
 
 func (a Archive) filesWhere(match func(string) bool) []string {

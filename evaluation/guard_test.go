@@ -16,26 +16,37 @@ func TestGuards(t *testing.T) {
 		forbid  = `@id("c") forbid (principal, action, resource);` + "\n"
 		fourth  = `@id("d") permit (principal, action, resource);` + "\n"
 		nothing = "// nothing\n"
+		config  = "-- config.yaml --\nclock: now\n"
+		schema  = "-- schema.cedarschema --\nentity user; action read appliesTo {principal: [user], resource: [user]};\n"
+		other   = "-- schema.json --\n" + `{"":{"entityTypes":{"user":{}},"actions":{}}}` + "\n"
+		acme    = "-- tenants/acme/a.cedar --\n" + `@id("x") permit (principal, action, resource);` + "\n"
+		settled = acme + "-- tenants/acme/config.yaml --\nclock: now\n"
+		zeta    = "-- tenants/zeta/a.cedar --\n" + `@id("x") permit (principal, action, resource);` + "\n"
 	)
 	for name, test := range map[string]struct {
 		before, after string
 		basic, strict error
 	}{
-		"the same":            {permits + forbid, permits + forbid, nil, nil},
-		"more":                {forbid, permits + forbid, nil, nil},
-		"half":                {permits + forbid + fourth, fourth + forbid, nil, nil},
-		"less than half":      {permits + forbid, forbid, nil, evaluation.ErrShrunk},
-		"no forbid any more":  {permits + forbid, permits, nil, evaluation.ErrShrunk},
-		"no forbid as before": {permits, permits + fourth, nil, nil},
-		"nothing any more":    {permits, nothing, evaluation.ErrEmptied, evaluation.ErrEmptied},
-		"nothing as before":   {nothing, nothing, nil, nil},
+		"the same":             {permits + forbid, permits + forbid, nil, nil},
+		"more":                 {forbid, permits + forbid, nil, nil},
+		"half":                 {permits + forbid + fourth, fourth + forbid, nil, nil},
+		"less than half":       {permits + forbid, forbid, nil, evaluation.ErrShrunk},
+		"no forbid any more":   {permits + forbid, permits, nil, evaluation.ErrShrunk},
+		"no forbid as before":  {permits, permits + fourth, nil, nil},
+		"nothing any more":     {permits, nothing, evaluation.ErrEmptied, evaluation.ErrEmptied},
+		"nothing as before":    {nothing, nothing, nil, nil},
+		"no settings":          {permits + config, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"no schema":            {permits + schema, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"another schema":       {permits + schema, permits + other, nil, nil},
+		"no tenant's settings": {permits + settled, permits + acme, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"no tenant":            {permits + settled + zeta, permits + zeta, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for strict, want := range map[bool]error{false: test.basic, true: test.strict} {
 				l := openLog(t, t.TempDir(), decisionlog.Config{})
 				e := evaluation.NewEngine(l, evaluation.Config{GuardShrink: strict})
 				load(t, e, test.before)
-				decides := compile(t, test.after).Revision()
+				decides := revisionOf(t, test.after)
 				if want != nil {
 					decides = inForce(t, e)
 				}
@@ -50,4 +61,14 @@ func TestGuards(t *testing.T) {
 			}
 		})
 	}
+}
+
+// revisionOf returns the revision of a whole store.
+func revisionOf(t *testing.T, text string) string {
+	t.Helper()
+	s, err := evaluation.CompileStore(archive(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Revision()
 }

@@ -16,6 +16,9 @@ var (
 	// ErrEmptied means that a policy store without policies would have replaced
 	// one that has some: a file cut off, a mount that vanished.
 	ErrEmptied = errors.New("the policy store has no policies any more")
+	// ErrUnsettled means that a policy store without the schema or the settings
+	// that it had would have come into force: they were moved or renamed.
+	ErrUnsettled = errors.New("the policy store has lost its schema or its settings")
 	// ErrShrunk means that a policy store would have lost all its forbids or
 	// half its policies, which Config.GuardShrink does not allow.
 	ErrShrunk = errors.New("the policy store has lost too many policies")
@@ -130,6 +133,8 @@ func (e *Engine) guard(s *Snapshots, mayShrink bool) error {
 	switch {
 	case before > 0 && after == 0:
 		return ErrEmptied
+	case old.archive.lost(s.archive) != "":
+		return fmt.Errorf("%w: there is no %s any more", ErrUnsettled, old.archive.lost(s.archive))
 	case !e.config.GuardShrink:
 		return nil
 	case 2*after < before || old.forbids() > 0 && s.forbids() == 0:

@@ -124,13 +124,23 @@ func compileStore(dir string) (*evaluation.Snapshots, error) {
 	return compileIn(store)
 }
 
-// compileIn is compileStore for a store that is open.
+// compileIn is compileStore for a store that is open. What is misplaced in it and
+// what does not compile is reported at once.
 func compileIn(store fs.FS) (*evaluation.Snapshots, error) {
 	archive, err := policystore.Read(store)
-	if err != nil {
+	var misplaced evaluation.Faults
+	if errors.Is(err, policystore.ErrEmpty) {
+		return nil, evaluation.Faults{{File: ".", Message: err.Error(), Hint: "put *.cedar files in it"}}
+	}
+	if err != nil && !errors.As(err, &misplaced) {
 		return nil, err
 	}
-	return evaluation.CompileStore(archive)
+	snapshots, err := evaluation.CompileStore(archive)
+	var faults evaluation.Faults
+	if err != nil && !errors.As(err, &faults) || misplaced == nil {
+		return snapshots, err
+	}
+	return nil, append(misplaced, faults...)
 }
 
 // compile is compileStore for what answers one tenant.

@@ -17,16 +17,21 @@
 //
 // # On disk
 //
-//	DIR/*.cedar, schema.cedarschema, entities.json, …    the files of [evaluation.Counts]
-//	DIR/tenants/<tenant>/…                               the same files again, for one tenant
-//	DIR/manifest.json                                    optional: see [Manifest]
-//	DIR/manifest.json.sig                                its signature: see [Config]
+//	DIR/**/*.cedar, schema.cedarschema, entities.json, …  the files of [evaluation.Counts]
+//	DIR/tenants/<tenant>/…                                the same files again, for one tenant
+//	DIR/manifest.json                                     optional: see [Manifest]
+//	DIR/manifest.json.sig                                 its signature: see [Config]
 //
-// A name that begins with a dot never counts: it is an editor's lock, a version
-// control system's directory or Kubernetes' bookkeeping. All else that does not
-// count may lie beside what does, except in tenants/, where a directory whose
-// name cannot be a tenant's, or a policy outside of any tenant's directory, is
-// an error: it would silently decide nothing.
+// Policies are read from every folder, the other files only from the root and
+// from a tenant's folder. A name that begins with a dot never counts: it is an
+// editor's lock, a version control system's directory or Kubernetes' bookkeeping.
+// Nor does anything in tests/.
+//
+// What looks as if it counted and does not is an error, because it would silently
+// decide nothing: another spelling or case of a file's name, a schema or settings
+// in a folder of policies, policies in access/, entities/ or tenants/ itself, a
+// directory in tenants/ whose name cannot be a tenant's, and a folder tenants
+// anywhere but in the root. All else may lie beside what counts.
 //
 // A file has at most 64 MiB, all files together 256 MiB, and there are at most
 // 10,000. A store with no file at all is [ErrEmpty] unless its manifest allows

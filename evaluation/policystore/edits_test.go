@@ -151,6 +151,23 @@ var styles = []style{
 		must(t, os.Symlink("../..data", filepath.Join(dir, "tenants/acme")))
 		return dir, edit, one("tenants/acme/a.cedar")
 	}},
+	{"new folders", func(t *testing.T, base string) (string, func(int), func(int) texts) {
+		dir := filepath.Join(base, "policies")
+		put(t, filepath.Join(dir, "a.cedar"), policy(0))
+		files := texts{"a.cedar": policy(0)}
+		edit := func(version int) {
+			name := fmt.Sprintf("forbids/f%d/deep/b.cedar", version)
+			put(t, filepath.Join(dir, name), policy(version))
+			files[name] = policy(version)
+		}
+		return dir, edit, func(int) texts { return maps.Clone(files) }
+	}},
+	{"folder in place", func(t *testing.T, base string) (string, func(int), func(int) texts) {
+		dir := filepath.Join(base, "policies")
+		edit := func(version int) { put(t, filepath.Join(dir, "sub/deep/a.cedar"), policy(version)) }
+		edit(0)
+		return dir, edit, one("sub/deep/a.cedar")
+	}},
 	{"new tenant", func(t *testing.T, base string) (string, func(int), func(int) texts) {
 		dir := filepath.Join(base, "policies")
 		put(t, filepath.Join(dir, "a.cedar"), policy(0))

@@ -40,8 +40,8 @@ func TestLoad(t *testing.T) {
 	dir := newStore(t, store)
 	loads(t, dir, store)
 	fill(t, dir, texts{
-		"README.md": "x", "tests/a.yaml": "x", "sub/c.cedar": "x", "a.cedar~": "x", "a.cedar.bak": "x", "._a.cedar": "\x00\x05",
-		"a.CEDAR": "x", "cedar": "x", "entities.json.tmp": "x", "Config.yaml": "x", "config.yml": "x",
+		"README.md": "x", "tests/a.yaml": "x", "tests/c.cedar": "x", "a.cedar~": "x", "a.cedar.bak": "x", "._a.cedar": "\x00\x05",
+		"cedar": "x", "entities.json.tmp": "x", "config.yaml~": "x", "sub/.hidden/c.cedar": "x", ".git/c.cedar": "x", "docs/notes.yaml": "x",
 	})
 	loads(t, dir, store)
 }
@@ -51,13 +51,13 @@ func TestLinksInside(t *testing.T) {
 	dir := newStore(t, texts{
 		"..2026_11_20/a.cedar":       policy(1),
 		"..2026_11_20/entities.json": "[]",
-		"shared/b.cedar":             policy(2),
+		".shared/b.cedar":            policy(2),
 	})
 	link(t, dir, map[string]string{
 		"..data":        "..2026_11_20",
 		"a.cedar":       "..data/a.cedar",
 		"entities.json": "..data/entities.json",
-		"b.cedar":       "shared/../shared/b.cedar",
+		"b.cedar":       ".shared/../.shared/b.cedar",
 		"c.cedar":       "b.cedar",
 	})
 	want := texts{"a.cedar": policy(1), "b.cedar": policy(2), "c.cedar": policy(2), "entities.json": "[]"}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +17,8 @@ import (
 const (
 	maxFile  = 64 << 20  // bytes of one file
 	maxStore = 256 << 20 // bytes of all files
-	maxFiles = 10_000
+	maxFiles = 10_000    // and folders
+	maxDepth = 32        // folders in each other
 
 	tenantsDir = "tenants"
 )
@@ -26,8 +29,10 @@ type listing struct {
 	dirs  []string // that hold them or may
 	taken time.Time
 
-	size   int64
-	faults []error
+	fsys      fs.FS
+	size      int64
+	faults    []error
+	misplaced evaluation.Faults // names that look as if they were read
 }
 
 // A file is what tells one state of a file from another.
@@ -46,20 +51,16 @@ type stamp struct {
 
 // list lists the store at the root of fsys, as much of it as can be.
 func list(fsys fs.FS) *listing {
-	l := &listing{taken: time.Now()}
-	for _, name := range l.enter(fsys, ".") {
-		switch {
-		case name == tenantsDir:
-			l.addTenants(fsys)
-		case reads(name):
-			l.add(fsys, name)
-		}
+	l := &listing{fsys: fsys, taken: time.Now()}
+	if info := l.stat("."); info != nil {
+		l.folder(".", []fs.FileInfo{info})
 	}
 	slices.SortFunc(l.files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(l.misplaced, func(a, b evaluation.Fault) int { return cmp.Compare(a.File, b.File) })
 	return l
 }
 
-// err returns what is wrong with what is listed.
+// err returns what is wrong with what is listed, but for what is misplaced.
 func (l *listing) err() error { return errors.Join(l.faults...) }
 
 // reads reports whether a file is read, by its path from the root of the store.
@@ -67,62 +68,91 @@ func reads(name string) bool {
 	return name == manifestFile || name == signatureFile || evaluation.Counts(name)
 }
 
-// enter returns the names in a directory, those that begin with a dot left out.
-func (l *listing) enter(fsys fs.FS, dir string) []string {
-	entries, err := fs.ReadDir(fsys, dir)
+// folder adds what is in a folder and below it. Above are the folders that lead
+// to it, itself the last.
+func (l *listing) folder(dir string, above []fs.FileInfo) {
+	for _, entry := range l.enter(dir) {
+		name := path.Join(dir, entry.Name())
+		switch {
+		case reads(name):
+			l.add(name)
+		case entry.IsDir():
+			l.below(name, above)
+		case entry.Type()&fs.ModeSymlink != 0:
+			l.link(name, above)
+		default:
+			l.file(name)
+		}
+	}
+}
+
+// file looks at a file that is not read.
+func (l *listing) file(name string) {
+	if name == tenantsDir {
+		l.fault(fmt.Errorf("%s is not a directory", name))
+		return
+	}
+	l.misplace(misplacedFile(name))
+}
+
+// link adds the folder that a symbolic link leads to. One that leads nowhere is
+// a fault where a folder could be meant.
+func (l *listing) link(name string, above []fs.FileInfo) {
+	info, err := fs.Stat(l.fsys, name)
+	switch {
+	case err != nil && mayBeFolder(name):
+		l.fault(l.explained(name, err))
+	case err == nil && info.IsDir():
+		l.below(name, above)
+	default:
+		l.file(name)
+	}
+}
+
+// below adds a folder below another.
+func (l *listing) below(name string, above []fs.FileInfo) {
+	if skipped(name) {
+		return
+	}
+	if fault := misplacedFolder(name); fault != nil {
+		l.misplace(fault)
+		return
+	}
+	info := l.stat(name)
+	switch {
+	case info == nil:
+	case slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }):
+		l.fault(fmt.Errorf("%s: the symbolic link leads to a folder that it is in", name))
+	case len(above) > maxDepth:
+		l.fault(fmt.Errorf("%s: folders nest deeper than %d", name, maxDepth))
+	default:
+		l.folder(name, append(slices.Clip(above), info))
+	}
+}
+
+// enter returns what is in a directory, names that begin with a dot left out.
+func (l *listing) enter(dir string) []fs.DirEntry {
+	if len(l.dirs) >= maxFiles {
+		if len(l.dirs) == maxFiles {
+			l.fault(fmt.Errorf("%s: with this folder there are more than %d", dir, maxFiles))
+		}
+		l.dirs = append(l.dirs, dir)
+		return nil
+	}
+	entries, err := fs.ReadDir(l.fsys, dir)
 	if err != nil {
 		l.fault(err)
 		return nil
 	}
 	l.dirs = append(l.dirs, dir)
-	var names []string
-	for _, entry := range entries {
-		if !strings.HasPrefix(entry.Name(), ".") {
-			names = append(names, entry.Name())
-		}
-	}
-	return names
+	return slices.DeleteFunc(entries, func(entry fs.DirEntry) bool { return strings.HasPrefix(entry.Name(), ".") })
 }
 
-func (l *listing) addTenants(fsys fs.FS) {
-	info := l.stat(fsys, tenantsDir)
-	if info == nil {
-		return
-	}
-	if !info.IsDir() {
-		l.fault(fmt.Errorf("%s is not a directory", tenantsDir))
-		return
-	}
-	for _, name := range l.enter(fsys, tenantsDir) {
-		l.addTenant(fsys, name)
-	}
-}
-
-// addTenant adds what may be the directory of a tenant.
-func (l *listing) addTenant(fsys fs.FS, tenant string) {
-	dir := tenantsDir + "/" + tenant
-	info := l.stat(fsys, dir)
-	switch {
-	case info == nil:
-	case !info.IsDir() && evaluation.Counts(tenant):
-		l.fault(fmt.Errorf("%s is not in the directory of a tenant", dir))
-	case !info.IsDir():
-	case !evaluation.ValidTenant(tenant):
-		l.fault(fmt.Errorf("%s: %q cannot be the name of a tenant", dir, tenant))
-	default:
-		for _, name := range l.enter(fsys, dir) {
-			if path := dir + "/" + name; evaluation.Counts(path) {
-				l.add(fsys, path)
-			}
-		}
-	}
-}
-
-func (l *listing) add(fsys fs.FS, name string) {
+func (l *listing) add(name string) {
 	if len(l.files) > maxFiles {
 		return
 	}
-	info := l.stat(fsys, name)
+	info := l.stat(name)
 	if info == nil {
 		return
 	}
@@ -142,20 +172,37 @@ func (l *listing) add(fsys fs.FS, name string) {
 
 // stat follows symbolic links. It returns nil, and keeps the fault, if it
 // cannot.
-func (l *listing) stat(fsys fs.FS, name string) fs.FileInfo {
-	info, err := fs.Stat(fsys, name)
+func (l *listing) stat(name string) fs.FileInfo {
+	info, err := fs.Stat(l.fsys, name)
 	if err != nil {
-		l.fault(err)
+		l.fault(l.explained(name, err))
 		return nil
 	}
 	return info
 }
 
+// explained says of a symbolic link that is not followed what is wrong with it.
+func (l *listing) explained(name string, err error) error {
+	target, unread := fs.ReadLink(l.fsys, name)
+	if unread != nil || !path.IsAbs(target) {
+		return err
+	}
+	return fmt.Errorf("%s: path escapes from the policy store: the symbolic link to %s is absolute (make it relative, to what is in the store)", name, target)
+}
+
 func (l *listing) fault(err error) { l.faults = append(l.faults, err) }
+
+// misplace notes a file or folder that is not where or what it should be, if it
+// is one.
+func (l *listing) misplace(fault *evaluation.Fault) {
+	if fault != nil {
+		l.misplaced = append(l.misplaced, *fault)
+	}
+}
 
 // same reports whether two listings show the same.
 func (l *listing) same(other *listing) bool {
-	return slices.Equal(l.files, other.files) && slices.EqualFunc(l.faults, other.faults,
+	return slices.Equal(l.files, other.files) && slices.Equal(l.misplaced, other.misplaced) && slices.EqualFunc(l.faults, other.faults,
 		func(a, b error) bool { return a.Error() == b.Error() })
 }
 

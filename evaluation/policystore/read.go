@@ -21,13 +21,15 @@ func Load(dir string) (evaluation.Archive, error) {
 	return state.Archive, nil
 }
 
-// Read reads the policy store at the root of fsys, which may be empty.
+// Read reads the policy store at the root of fsys. Beside an error that follows
+// from the names of the files alone, [ErrEmpty] or [evaluation.Faults], it returns
+// what could be read.
 func Read(fsys fs.FS) (evaluation.Archive, error) {
 	state, err := untilSteady(func() (*State, error) { return attempt(fsys, &Config{}) })
-	if err != nil && !errors.Is(err, ErrEmpty) {
+	if state == nil {
 		return nil, err
 	}
-	return state.Archive, nil
+	return state.Archive, err
 }
 
 // Read reads the store.
@@ -83,9 +85,22 @@ func attempt(fsys fs.FS, c *Config) (*State, error) {
 		return nil, ErrUnstable
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read policy store: %w", err)
+		return nil, fmt.Errorf("read policy store: %w", before.beside(err))
 	}
-	return c.accept(before, texts)
+	state, err := c.accept(before, texts)
+	if len(before.misplaced) > 0 {
+		err = fmt.Errorf("read policy store: %w", before.misplaced)
+	}
+	return state, err
+}
+
+// beside adds what is misplaced to an error that is no [evaluation.Faults], so
+// that neither hides the other.
+func (l *listing) beside(err error) error {
+	if len(l.misplaced) == 0 {
+		return err
+	}
+	return errors.Join(err, errors.New(l.misplaced.Error()))
 }
 
 func readAll(fsys fs.FS, files []file) (map[string][]byte, error) {
@@ -148,6 +163,9 @@ func (r *root) inPlace() bool {
 	here, err := r.Root.Stat(".")
 	return err == nil && os.SameFile(here, there)
 }
+
+// ReadLink returns the target of a symbolic link.
+func (r *root) ReadLink(name string) (string, error) { return r.Readlink(name) }
 
 func (r *root) Open(name string) (fs.File, error) {
 	f, err := r.Root.OpenFile(name, os.O_RDONLY|nonblock, 0)

@@ -143,11 +143,14 @@ func (w *watch) knows(now *listing) bool {
 
 // list lists the store, and sees to it that the file system says when its
 // directories change. If some were not watched before, it lists again what may
-// have changed in them meanwhile.
+// have changed in them meanwhile, among it directories that are new.
 func (w *watch) list() *listing {
 	now := w.listOnce()
-	if w.notices.follow(w.store.dir, now.dirs) {
-		return w.listOnce()
+	for range maxDepth {
+		if !w.notices.follow(w.store.dir, now.dirs) {
+			break
+		}
+		now = w.listOnce()
 	}
 	return now
 }

@@ -1,0 +1,153 @@
+package policystore
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+
+	"github.com/policy-service/policy-service/evaluation"
+)
+
+// What looks as if it were read and is not would silently decide nothing: a
+// forbid in it would forbid nothing. So it is a fault.
+
+const (
+	testsDir     = "tests"
+	policySuffix = ".cedar"
+)
+
+// A location is where in a store a name is: its path from the root or from the
+// folder of the tenant that it belongs to.
+type location struct {
+	tenant string // "" for the root
+	parts  []string
+}
+
+func locate(name string) location {
+	parts := strings.Split(name, "/")
+	if parts[0] == tenantsDir && len(parts) > 2 {
+		return location{tenant: parts[1], parts: parts[2:]}
+	}
+	return location{parts: parts}
+}
+
+func (l location) base() string { return l.parts[len(l.parts)-1] }
+func (l location) top() bool    { return len(l.parts) == 1 }
+
+// skipped reports whether a folder is one that is not looked into.
+func skipped(name string) bool {
+	l := locate(name)
+	return l.top() && l.base() == testsDir
+}
+
+// misplacedFolder says what is wrong with the name of a folder; nil for nothing.
+func misplacedFolder(name string) *evaluation.Fault {
+	l := locate(name)
+	fold := strings.ToLower(l.base())
+	parent := path.Dir(name)
+	switch {
+	case name == tenantsDir:
+		return nil
+	case parent == tenantsDir && !evaluation.ValidTenant(l.base()):
+		return misplaced(name, strconv.Quote(l.base())+" cannot be the name of a tenant", "use lower-case letters, digits, - and _")
+	case parent == tenantsDir:
+		return nil
+	case fold == "tenant" || fold == tenantsDir:
+		return misplaced(name, "a folder of this name would be the root's, not tenants'", "the folder of tenants is tenants/ in the root of the store")
+	case l.top() && (fold == "test" || fold == testsDir):
+		return misplaced(name, "is not read", "tests are in "+path.Join(parent, testsDir)+"/")
+	}
+	return nil
+}
+
+// misplacedFile says what is wrong with the name of a file that is not read; nil
+// for nothing.
+func misplacedFile(name string) *evaluation.Fault {
+	l := locate(name)
+	fold := strings.ToLower(l.base())
+	if parent := path.Dir(name); parent == tenantsDir && looksRead(fold) {
+		return misplaced(name, "is not in the directory of a tenant", "move it to the folder of one, as in tenants/NAME/"+l.base())
+	}
+	if slices.Equal([]string{manifestFile}, l.parts) || slices.Equal([]string{signatureFile}, l.parts) {
+		return nil // of a tenant: those of the root count
+	}
+	if looksLikePolicy(fold) {
+		return misplacedPolicy(name, l)
+	}
+	known := meantFile(fold, l.top())
+	switch {
+	case known != "" && l.top():
+		return misplaced(name, "is not read", "did you mean "+known+"?")
+	case known != "":
+		return misplaced(name, "is not read in a folder of policies", "move it to "+path.Join(strings.TrimSuffix(name, path.Join(l.parts...)), known))
+	case len(l.parts) > 1 && l.parts[0] == "entities" && path.Ext(fold) == ".json":
+		return misplaced(name, "is not read", "entities are in entities.json")
+	}
+	return nil
+}
+
+// misplacedPolicy says why a file that looks like one of policies is not read.
+func misplacedPolicy(name string, l location) *evaluation.Fault {
+	if base := l.base(); path.Ext(base) != policySuffix {
+		stem, _, _ := strings.Cut(base, ".")
+		return misplaced(name, "is not read: the names of policy files end with "+policySuffix, "did you mean "+stem+policySuffix+"?")
+	}
+	return misplaced(name, "policies are not read in "+path.Dir(name)+"/", "move it to the root of the store, or to a folder of another name")
+}
+
+// looksRead reports whether a name in lower case is nearly one that is read.
+func looksRead(fold string) bool { return looksLikePolicy(fold) || meantFile(fold, true) != "" }
+
+// looksLikePolicy reports whether a name in lower case is nearly that of a policy
+// file.
+func looksLikePolicy(fold string) bool {
+	extension := path.Ext(fold)
+	letters := strings.Trim(extension, ".abcdefghijklmnopqrstuvwxyz") == ""
+	return extension == policySuffix || strings.HasSuffix(fold, policySuffix+".txt") || letters && levenshtein.ComputeDistance(extension, policySuffix) == 1
+}
+
+// meantFile returns the file that counts which a name in lower case looks like,
+// or "". Where it could not be read anyway, only such names count as have no
+// other use.
+func meantFile(fold string, top bool) string {
+	extension := path.Ext(fold)
+	switch {
+	case extension == ".cedarschema":
+		return "schema.cedarschema"
+	case strings.HasSuffix(fold, "cedarschema.json"):
+		return "schema.json"
+	case strings.HasPrefix(fold, "entit") && slices.Contains([]string{".json", ".jsonl", ".ndjson", ".yaml", ".yml"}, extension):
+		return "entities.json"
+	case fold == "config.yml":
+		return "config.yaml"
+	}
+	known := append(evaluation.KeptFiles(), manifestFile, signatureFile)
+	for _, name := range known {
+		if fold == name {
+			return name
+		}
+	}
+	if !top || !slices.Contains([]string{".json", ".yaml", ".yml", ".sig"}, extension) {
+		return ""
+	}
+	for _, name := range known {
+		if levenshtein.ComputeDistance(fold, name) <= 2 {
+			return name
+		}
+	}
+	return ""
+}
+
+// mayBeFolder reports whether a name is not plainly that of a file without any
+// meaning to a store.
+func mayBeFolder(name string) bool {
+	extension := path.Ext(name)
+	return extension == "" || extension == ".d" || looksRead(strings.ToLower(path.Base(name)))
+}
+
+func misplaced(name, message, hint string) *evaluation.Fault {
+	return &evaluation.Fault{File: name, Message: message, Hint: hint}
+}
