@@ -26,7 +26,8 @@ type asked struct {
 	shadow   *Snapshots // which decides, too, and is not heeded; nil for none
 	time     time.Time
 	call     Call
-	item     string // what the ids of its obligations begin with, in a batch
+	item     string   // what the ids of its obligations begin with, in a batch
+	offered  *offered // by the answer to the batch so far; nil for a single request
 	request  *authzen.EvaluationRequest
 }
 
@@ -111,6 +112,10 @@ func (e *Engine) offer(a asked, out *Outcome) error {
 	if out.Template == "" || e.config.Offer == nil {
 		return nil
 	}
+	if a.offered.enough() {
+		out.withoutOffer()
+		return nil
+	}
 	offer, err := e.config.Offer(&authzen.RequestableDenial{
 		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, Time: a.time,
 		Revision: a.snapshot.revision, Template: out.Template, Request: a.request,
@@ -121,6 +126,10 @@ func (e *Engine) offer(a asked, out *Outcome) error {
 	if offer == nil {
 		return nil
 	}
+	if !a.offered.takes(offer) {
+		out.withoutOffer()
+		return nil
+	}
 	if out.Decision {
 		return out.offerObligation(a.call.ID, offer)
 	}
@@ -128,6 +137,15 @@ func (e *Engine) offer(a asked, out *Outcome) error {
 	context.EvaluationID, context.EvaluatedAt = a.call.ID, a.time.Truncate(time.Second)
 	context.Reason, context.AccessRequest = authzen.ReasonApprovalRequired, offer
 	return nil
+}
+
+// withoutOffer says that the answer has no room to say how a person is asked.
+func (o *Outcome) withoutOffer() {
+	context := o.context()
+	if !o.Decision {
+		context.Reason = authzen.ReasonApprovalRequired
+	}
+	context.ReasonAdmin = context.ReasonAdmin.After("Ask about this item again, with fewer beside it: this answer offers no more approvals.")
 }
 
 // context returns what the PEP is told beside the decision, to add to it.

@@ -26,8 +26,9 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 	}
 	ctx = identified(ctx)
 	shadow := e.shadow.Load()
+	soFar := new(offered)
 	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
-		return e.decide(ctx, asked{snapshot: s, shadow: shadow, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), request: r})
+		return e.decide(ctx, asked{snapshot: s, shadow: shadow, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), offered: soFar, request: r})
 	}}
 	if err := b.decideAll(ctx, req); err != nil {
 		return nil, err
