@@ -33,7 +33,8 @@ const (
 
 // callerOf is who asks, as the Access Request Service knows it.
 func callerOf(c echo.Context, tenant string) approval.Caller {
-	return approval.Caller{Tenant: tenant, ID: callerFrom(c.Request().Context()).ID, RequestID: requestID(c)}
+	who := callerFrom(c.Request().Context())
+	return approval.Caller{Tenant: tenant, ID: who.ID, Names: who.Names, RequestID: requestID(c)}
 }
 
 // serveSubmit takes an Access Request.

@@ -1,7 +1,7 @@
 package approval
 
 import (
-	"slices"
+	"cmp"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,7 +38,8 @@ func submittedActors(sub *authzen.Submission) ([]Actor, error) {
 }
 
 // chain reads actors that act for each other. They are named sub and iss, or
-// id and issuer.
+// id and issuer. One that is named both ways is refused: readers differ in which
+// they take.
 func chain(path string, raw jsontext.Value) ([]Actor, error) {
 	var actors []Actor
 	for raw != nil && raw.Kind() != 'n' {
@@ -52,18 +53,14 @@ func chain(path string, raw jsontext.Value) ([]Actor, error) {
 		if err := json.Unmarshal(raw, &one); err != nil || one.Subject+one.ID == "" {
 			return nil, authzen.Invalid(path, "must be an object with the id of an actor")
 		}
+		if one.Subject != "" && one.ID != "" || one.Issuer != "" && one.Issued != "" {
+			return nil, authzen.Invalid(path, "must not have sub beside id, or iss beside issuer")
+		}
 		if len(actors) == maxActors {
 			return nil, authzen.Invalid(path, "has more than %d actors, each acting for the next", maxActors)
 		}
-		actors = append(actors, Actor{Issuer: one.Issuer + one.Issued, ID: one.Subject + one.ID})
+		actors = append(actors, Actor{Issuer: cmp.Or(one.Issuer, one.Issued), ID: cmp.Or(one.Subject, one.ID)})
 		raw = one.Act
 	}
 	return actors, nil
-}
-
-// involves reports whether an approver is who asked, or who acted. Whoever has
-// that id is, whatever the type: types have aliases.
-func (r *Request) involves(approver authzen.Subject) bool {
-	return approver.ID == r.Subject.ID || r.Caller != "" && approver.ID == r.Caller ||
-		slices.ContainsFunc(r.Actors, func(a Actor) bool { return a.ID == approver.ID })
 }

@@ -35,13 +35,6 @@ const (
 	channelPolicy = "policy" // at submission, by the template's auto approver
 )
 
-// An Approver is who decides: the entity that policies are asked about, and the
-// verified names of the person beside it.
-type Approver struct {
-	authzen.Subject
-	Names []string
-}
-
 // Decide carries out what an approver says of a pending request, if policies
 // let this approver.
 func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision) (*Request, error) {
@@ -55,7 +48,8 @@ func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision
 	if err != nil {
 		return nil, err
 	}
-	vote := Vote{Approver: authzen.Subject{Type: by.Type, ID: by.ID}, Approve: d.Decision == "approve", Comment: d.Comment, Channel: channelAdmin}
+	vote := by.vote()
+	vote.Approve, vote.Comment = d.Decision == "approve", d.Comment
 	return s.vote(ctx, r, event{kind: eventVote, items: d.Items, vote: vote, until: d.Until.UTC()})
 }
 
@@ -97,6 +91,9 @@ func (s *Service) vote(ctx context.Context, r *Request, e event) (*Request, erro
 	if _, err := next(*r, e, s.now()); err != nil {
 		return nil, err
 	}
+	if r.involves(e.vote.names()) {
+		return nil, s.refuse(ctx, r, e, "it is the requester's own")
+	}
 	for _, i := range concerned {
 		if err := s.may(ctx, action, e.vote.Approver, r, &r.Items[i]); err != nil {
 			return nil, err
@@ -105,9 +102,18 @@ func (s *Service) vote(ctx context.Context, r *Request, e event) (*Request, erro
 	return s.apply(ctx, r.ID, e)
 }
 
-// may reports ErrIneligible unless policies let the approver do that, and the
-// approver is neither who asked nor who acted. It asks policies first, so that
-// their answer is in the log either way.
+// refuse records that a vote was refused whatever policies say, which are not
+// asked: their permit in the log would look like an approval.
+func (s *Service) refuse(ctx context.Context, r *Request, e event, why string) error {
+	e.kind, e.reason = eventRefuse, why
+	err := s.transact(ctx, func(tx txn) error { return tx.record(transition(r, e, s.moment())) })
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrIneligible, why)
+}
+
+// may reports ErrIneligible unless policies let the approver do that.
 func (s *Service) may(ctx context.Context, action string, approver authzen.Subject, r *Request, i *Item) error {
 	question, err := r.question(action, approver, i)
 	if err != nil {
@@ -119,8 +125,6 @@ func (s *Service) may(ctx context.Context, action string, approver authzen.Subje
 		return fmt.Errorf("ask who may decide: %w", err)
 	case !permitted:
 		return ErrIneligible
-	case action != actionRevoke && r.involves(approver):
-		return fmt.Errorf("%w: it is the requester's own", ErrIneligible)
 	}
 	return nil
 }
@@ -164,8 +168,7 @@ func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, re
 	if err := s.may(ctx, actionRevoke, by.Subject, r, &r.Items[i]); err != nil {
 		return nil, err
 	}
-	vote := Vote{Approver: authzen.Subject{Type: by.Type, ID: by.ID}, Channel: channelAdmin}
-	return s.apply(ctx, r.ID, event{kind: eventRevoke, items: []int{i}, vote: vote, reason: reason})
+	return s.apply(ctx, r.ID, event{kind: eventRevoke, items: []int{i}, vote: by.vote(), reason: reason})
 }
 
 // Cancel ends what of a request is pending, for the caller that made it.

@@ -28,6 +28,7 @@ type change struct {
 	Approval string           `json:"approval,omitzero"` // the only one that is concerned
 	Items    []changedItem    `json:"items"`
 	Approver *authzen.Subject `json:"approver,omitempty"`
+	Names    []string         `json:"approver_names,omitempty"` // every verified name of the approver
 	Channel  string           `json:"channel,omitzero"`
 	Comment  string           `json:"comment,omitzero"`
 	Reason   string           `json:"reason,omitzero"`
@@ -69,7 +70,7 @@ func transition(r *Request, e event, at time.Time) Record {
 		Channel: e.vote.Channel, Comment: e.vote.Comment, Reason: e.reason, UsedBy: e.usedBy,
 	}
 	if e.vote.Approver.ID != "" {
-		body.Approver = &e.vote.Approver
+		body.Approver, body.Names = &e.vote.Approver, e.vote.Names
 	}
 	if e.kind == eventVote {
 		body.Event = "deny"

@@ -12,7 +12,8 @@ import (
 type Request struct {
 	ID          string            `json:"id"`
 	Tenant      string            `json:"tenant,omitzero"`
-	Caller      string            `json:"caller,omitzero"` // the PEP
+	Caller      string            `json:"caller,omitzero"`        // the PEP
+	CallerNames []string          `json:"caller_names,omitempty"` // every verified name of the caller
 	Subject     authzen.Subject   `json:"subject"`
 	Actors      []Actor           `json:"actors,omitempty"` // who acts for the subject, nearest first
 	Context     jsontext.Value    `json:"context,omitzero"` // as submitted
@@ -62,6 +63,7 @@ type Item struct {
 // A Vote is what one approver says.
 type Vote struct {
 	Approver authzen.Subject `json:"approver"`
+	Names    []string        `json:"names,omitempty"` // every verified name of the approver
 	Approve  bool            `json:"approve"`
 	Comment  string          `json:"comment,omitzero"`
 	Channel  string          `json:"channel,omitzero"`

@@ -30,6 +30,7 @@ const (
 	eventUse       eventKind = "use"
 	eventRevoke    eventKind = "revoke"
 	eventSupersede eventKind = "supersede"
+	eventRefuse    eventKind = "refuse"      // a vote that does not count; it changes nothing
 	eventNotify    eventKind = "notify"      // the PEP was called back
 	eventNotNotify eventKind = "notify_fail" // it was not
 )
@@ -123,8 +124,9 @@ func (i Item) next(r *Request, e event, now time.Time) (Item, error) {
 // voted counts a vote. One denial is enough; approvals are enough when they
 // are a quorum of different people.
 func (i Item) voted(r *Request, e event, now time.Time) (Item, error) {
+	names := e.vote.names()
 	for _, v := range i.Votes {
-		if v.Approver.ID == e.vote.Approver.ID { // of whatever type: types have aliases
+		if v.by(names) {
 			return i, fmt.Errorf("%w: this approver has decided already", ErrTaskState)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 // A Caller is who asks: a PEP of a tenant.
 type Caller struct {
 	Tenant    string
-	ID        string // as authenticated; "" where callers are not
+	ID        string   // as authenticated; "" where callers are not
+	Names     []string // every verified name of the caller
 	RequestID string
 }
 
@@ -98,7 +99,7 @@ func (s *Service) draft(c Caller, key string, sub *authzen.Submission) (*Request
 		return nil, nil, err
 	}
 	return &Request{
-		ID: "arq_" + s.config.NewID(), Tenant: c.Tenant, Caller: c.ID, Subject: sub.Subject, Actors: actors,
+		ID: "arq_" + s.config.NewID(), Tenant: c.Tenant, Caller: c.ID, CallerNames: beside(c.ID, c.Names), Subject: sub.Subject, Actors: actors,
 		Context: sub.Context, Access: sub.RequestedAccess, Client: sub.Client, Callback: sub.Callback,
 		Submitted: s.now(), Bulk: len(sub.Items) > 0, Items: items,
 		Idempotency: idempotencyKey(c, key), Submission: fingerprint,

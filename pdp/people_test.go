@@ -1,0 +1,237 @@
+package pdp_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// anybodyApproves is a store whose calls wait for a person, pairs for two, and
+// where policies let everybody approve: what keeps people apart is the service.
+var anybodyApproves = fstest.MapFS{
+	"policies.cedar": {Data: []byte(`
+		@id("call") @approval("one") permit (principal, action == Action::"call", resource);
+		@id("pair") @approval("two") permit (principal, action == Action::"pair", resource);
+		@id("approve") permit (principal, action in [Action::"approval.approve", Action::"approval.deny"], resource);
+	`)},
+	"config.yaml": {Data: []byte("approval_templates: {one: {ttl: 15m}, two: {quorum: 2}}\n")},
+}
+
+// A staff is a service whose people have API keys and tokens.
+type staff struct {
+	*service
+	t        *testing.T
+	provider *jwkstest.Issuer
+}
+
+const idp = "https://idp.example.com"
+
+// hire starts a service with an issuer of tokens, by which people may approve.
+func hire(t *testing.T, change func(*pdp.Auth)) *staff {
+	t.Helper()
+	s := &staff{t: t, provider: jwkstest.New(t)}
+	auth := pdp.Auth{
+		APIKeys: []pdp.APIKey{{ID: "gateway", SHA256: digest("k-gateway")}, {ID: "auditor", SHA256: digest("k-auditor"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAudit}}}},
+		JWT:     []pdp.Issuer{{Issuer: idp, Audience: "pdp", JWKSURL: s.provider.URL, Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeEvaluate, pdp.ScopeRequest, pdp.ScopeAdmin}}}},
+	}
+	for _, id := range []string{"carol", "dave"} {
+		auth.APIKeys = append(auth.APIKeys, pdp.APIKey{ID: id, SHA256: digest("k-" + id), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeEvaluate, pdp.ScopeRequest, pdp.ScopeAdmin}}})
+	}
+	if change != nil {
+		change(&auth)
+	}
+	s.service = start(t, pdp.Config{Policies: anybodyApproves, Auth: auth})
+	return s
+}
+
+// key is the credential of somebody's API key.
+func key(id string) string { return "k-" + id }
+
+// token is the credential of somebody's token.
+func (s *staff) token(sub string, more ...any) string {
+	s.t.Helper()
+	claims := map[string]any{"iss": idp, "aud": "pdp", "sub": sub, "exp": time.Now().Add(time.Hour).Unix()}
+	for n := 0; n < len(more); n += 2 {
+		claims[more[n].(string)] = more[n+1]
+	}
+	return jwkstest.Sign(s.t, jose.RS256, s.provider.Key, "k1", claims, nil)
+}
+
+// asked returns the task of a PEP that asks for a subject with properties.
+func (s *staff) asked(pep, action, subject, properties string) string {
+	s.t.Helper()
+	call := fmt.Sprintf(`{"subject":{"type":"user","id":%q,"properties":{%s}},"action":{"name":%q},"resource":{"type":"doc","id":"d"}`, subject, properties, action)
+	var denied struct {
+		Context struct {
+			EvaluationID string `json:"evaluation_id"`
+			Request      struct {
+				ExpiresAt    string `json:"expires_at"`
+				BindingToken string `json:"binding_token"`
+			} `json:"access_request"`
+		} `json:"context"`
+	}
+	if got := askAs(s.t, pep, "POST", s.main+authzen.PathEvaluation, call+"}", &denied); got != 200 {
+		s.t.Fatalf("evaluation: %d", got)
+	}
+	var task authzen.TaskResponse
+	submission := fmt.Sprintf(`%s,"denial":{"evaluation_id":%q,"expires_at":%q,"binding_token":%q}}`, call, denied.Context.EvaluationID, denied.Context.Request.ExpiresAt, denied.Context.Request.BindingToken)
+	if got := askAs(s.t, pep, "POST", s.main+authzen.PathRequests, submission, &task); got != 202 {
+		s.t.Fatalf("submit: %d", got)
+	}
+	return task.Task.ID
+}
+
+// approves has somebody approve a task, and returns the status.
+func (s *staff) approves(who, task string) int {
+	s.t.Helper()
+	return askAs(s.t, who, "POST", s.admin+pdp.PathRequests+"/"+task+"/decision", `{"decision":"approve"}`, nil)
+}
+
+// votes are the lines of the log in which somebody was let approve, or approved,
+// and those of refused votes.
+func (s *staff) votes() (permits, refused int) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), "GET", s.admin+pdp.PathLogExport, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer k-auditor")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	for line := range strings.Lines(readAll(s.t, response.Body)) {
+		var e struct {
+			Decision bool `json:"decision"`
+			Request  struct {
+				Event  string         `json:"event"`
+				Action authzen.Action `json:"action"`
+			} `json:"request"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			s.t.Fatal(err)
+		}
+		switch {
+		case e.Decision && e.Request.Action.Name == "approval.approve", e.Request.Event == "approve":
+			permits++
+		case e.Request.Event == "refuse":
+			refused++
+		}
+	}
+	return permits, refused
+}
+
+// Nobody approves what is their own, by whatever credential and name, whatever
+// policies say, and the log has no permit of it.
+func TestOwnRequests(t *testing.T) {
+	aliases := func(a *pdp.Auth) {
+		a.Aliases = [][]string{{"alice", "alice@example.com", "8f2c"}, {"carol", "c-77"}}
+	}
+	full := func(a *pdp.Auth) { a.JWT[0].IDClaim = "iss#sub" }
+	email := func(a *pdp.Auth) { a.JWT[0].IDClaim = "email" }
+	claims := func(a *pdp.Auth) { a.JWT[0].AliasClaims = []string{"preferred_username"} }
+	for _, test := range []struct {
+		name                string
+		auth                func(*pdp.Auth)
+		pep                 func(*staff) string
+		subject, properties string
+		approver            func(*staff) string
+	}{
+		{"a token of the requester", nil, nil, "alice", "", func(s *staff) string { return s.token("alice") }},
+		{"a token of the requester, known by issuer and subject", full, nil, "alice", "", func(s *staff) string { return s.token("alice") }},
+		{"a token of the requester, who is known by address", email, nil, "alice", "", func(s *staff) string { return s.token("alice", "email", "a@example.com", "email_verified", true) }},
+		{"a requester by issuer and subject", nil, nil, idp + "#alice", "", func(s *staff) string { return s.token("alice") }},
+		{"a key of the requester", nil, nil, "carol", "", func(s *staff) string { return key("carol") }},
+		{"an alias of the requester", aliases, nil, "alice@example.com", "", func(s *staff) string { return s.token("8f2c") }},
+		{"an alias of the requester's key", aliases, nil, "c-77", "", func(s *staff) string { return key("carol") }},
+		{"a claim with a name of the requester", claims, nil, "ali", "", func(s *staff) string { return s.token("8f2c", "preferred_username", "ali") }},
+		{"a key asks, a token approves", nil, func(*staff) string { return key("carol") }, "agent-7", "", func(s *staff) string { return s.token("carol") }},
+		{"a token asks, a key approves", nil, func(s *staff) string { return s.token("carol") }, "agent-7", "", func(s *staff) string { return key("carol") }},
+		{"a token asks, a key approves, known by issuer and subject", full, func(s *staff) string { return s.token("carol") }, "agent-7", "", func(s *staff) string { return key("carol") }},
+		{"an actor by issuer and subject", full, nil, "agent-7", `"act":{"sub":"bot","act":{"sub":"alice","iss":"` + idp + `"}}`, func(s *staff) string { return s.token("alice") }},
+		{"an actor by subject", nil, nil, "agent-7", `"act":{"sub":"alice"}`, func(s *staff) string { return s.token("alice") }},
+		{"an actor by one text of both", nil, nil, "agent-7", `"act":{"id":"` + idp + `#alice"}`, func(s *staff) string { return s.token("alice") }},
+		{"an alias of an actor", aliases, nil, "agent-7", `"act":{"id":"bot","act":{"id":"alice@example.com"}}`, func(s *staff) string { return s.token("8f2c") }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := hire(t, test.auth)
+			pep := key("gateway")
+			if test.pep != nil {
+				pep = test.pep(s)
+			}
+			task := s.asked(pep, "call", test.subject, test.properties)
+			if got := s.approves(test.approver(s), task); got != 403 {
+				t.Errorf("their own: %d", got)
+			}
+			if permits, refused := s.votes(); permits != 0 || refused != 1 {
+				t.Errorf("the log has %d permits and %d refused votes", permits, refused)
+			}
+			if got := s.approves(key("dave"), task); got != 200 {
+				t.Errorf("somebody else: %d", got)
+			}
+		})
+	}
+}
+
+// A quorum is of people: one person is one, by whatever credentials. A second
+// vote of theirs is no permit in the log.
+func TestQuorumOfPeople(t *testing.T) {
+	aliases := func(a *pdp.Auth) { a.Aliases = [][]string{{"carol", "c-77"}} }
+	full := func(a *pdp.Auth) { a.JWT[0].IDClaim = "iss#sub" }
+	for _, test := range []struct {
+		name          string
+		auth          func(*pdp.Auth)
+		first, second func(*staff) string
+	}{
+		{"a key and a token", nil, func(*staff) string { return key("carol") }, func(s *staff) string { return s.token("carol") }},
+		{"a token and a key", nil, func(s *staff) string { return s.token("carol") }, func(*staff) string { return key("carol") }},
+		{"a key and a token, known by issuer and subject", full, func(*staff) string { return key("carol") }, func(s *staff) string { return s.token("carol") }},
+		{"a key and an alias", aliases, func(*staff) string { return key("carol") }, func(s *staff) string { return s.token("c-77") }},
+		{"the same key", nil, func(*staff) string { return key("carol") }, func(*staff) string { return key("carol") }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := hire(t, test.auth)
+			task := s.asked(key("gateway"), "pair", "alice", "")
+			if got := s.approves(test.first(s), task); got != 200 {
+				t.Errorf("the first vote: %d", got)
+			}
+			if got := s.approves(test.second(s), task); got != 409 {
+				t.Errorf("the same person again: %d", got)
+			}
+			if permits, _ := s.votes(); permits != 2 { // that policies let carol, and that she did
+				t.Errorf("the log has %d permits", permits)
+			}
+			var status authzen.TaskResponse
+			if askAs(t, key("gateway"), "GET", s.main+authzen.PathRequests+"/"+task, "", &status); status.Task.Status != authzen.TaskPending {
+				t.Errorf("after one person the task is %s", status.Task.Status)
+			}
+			if got := s.approves(key("dave"), task); got != 200 {
+				t.Errorf("a second person: %d", got)
+			}
+			if askAs(t, key("gateway"), "GET", s.main+authzen.PathRequests+"/"+task, "", &status); status.Task.Status != authzen.TaskApproved {
+				t.Errorf("after two people the task is %s", status.Task.Status)
+			}
+		})
+	}
+}
+
+func readAll(t testing.TB, r io.Reader) string {
+	t.Helper()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
