@@ -112,9 +112,9 @@ func (b *bundle) note(name string, keys []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	content, err := io.ReadAll(io.LimitReader(r, 1<<20))
+	if err != nil || len(content) == 1<<20 {
+		return nil, fmt.Errorf("%s is too long or cannot be read: %v", name, err)
 	}
 	end := bytes.LastIndex(content, []byte("\n\n"))
 	if end < 0 {
@@ -211,7 +211,7 @@ func (b *bundle) walk(size int64) (*walk, error) {
 
 // next reads the next line, which begins with its index.
 func (w *walk) next() error {
-	line, err := w.lines.ReadBytes('\n')
+	line, err := readLine(w.lines, 16<<20+64)
 	if err == io.EOF && len(line) == 0 {
 		w.line, w.index = nil, math.MaxInt64
 		return nil
@@ -227,6 +227,19 @@ func (w *walk) next() error {
 	}
 	w.index = index
 	return nil
+}
+
+// readLine reads a line, with its line feed. No longer one is ever recorded, and
+// none is read: a small ZIP file can have one of any length.
+func readLine(r *bufio.Reader, most int) (line []byte, err error) {
+	for err = bufio.ErrBufferFull; err == bufio.ErrBufferFull; {
+		var part []byte
+		part, err = r.ReadSlice('\n')
+		if line = append(line, part...); len(line) > most {
+			return nil, errors.New("a line is too long")
+		}
+	}
+	return line, err
 }
 
 // root returns the hash over the leaves lo to hi-1.
@@ -251,11 +264,11 @@ func (w *walk) root(lo, hi int64) ([]byte, error) {
 }
 
 func (w *walk) hash() ([]byte, error) {
-	line, err := w.hashes.ReadString('\n')
+	line, err := readLine(w.hashes, 64)
 	if err != nil {
 		return nil, errors.New("the hashes end too soon")
 	}
-	hash, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(line, "\n"))
+	hash, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(string(line), "\n"))
 	if err != nil || len(hash) != sha256.Size {
 		return nil, fmt.Errorf("%q is no hash", line)
 	}

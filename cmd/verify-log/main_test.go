@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -66,7 +67,8 @@ func ours(t testing.TB, path string, keys []string) verdict {
 	return verdictOf(fmt.Sprintf("verified: %d entries (%d to %d) of the %d in %s\nroot %s", r.Entries, r.First, r.Last, r.Size, r.Origin, r.Root), nil)
 }
 
-// python is the verdict of the script, which shares nothing with the others.
+// python is the verdict of the script, which shares nothing with the others. It
+// has 400 MB of address space, of which the interpreter takes a part.
 func python(t testing.TB, path, keyFile string) verdict {
 	t.Helper()
 	interpreter, err := exec.LookPath("python3")
@@ -77,7 +79,7 @@ func python(t testing.TB, path, keyFile string) verdict {
 		t.Skip("there is no python3 here; in CI there has to be")
 	}
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), interpreter, "testdata/verify_log.py", path, keyFile)
+	command := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -v 400000; exec "$@"`, "sh", interpreter, "testdata/verify_log.py", path, keyFile)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err = command.Run()
 	var ended *exec.ExitError
@@ -340,5 +342,55 @@ func TestTamperedFile(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no change is found")
+	}
+}
+
+// zeros is a reader without end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// TestLongLine holds that a small bundle with a member of hundreds of MiB, in a
+// line, is refused in little memory.
+func TestLongLine(t *testing.T) {
+	const length, most = 384 << 20, 256 << 20
+	f := newFixture(t)
+	names, all := members(t, f.bundles["one"])
+	for _, long := range names {
+		var out bytes.Buffer
+		archive := zip.NewWriter(&out)
+		for _, name := range names {
+			w, err := archive.Create(name)
+			if err == nil && name == long {
+				_, err = io.Copy(w, io.MultiReader(bytes.NewReader(bytes.TrimSuffix(all[name], []byte("\n"))), io.LimitReader(zeros{}, length)))
+			} else if err == nil {
+				_, err = w.Write(all[name])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := archive.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "bundle.zip")
+		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if got := verdictOf(verify(path, f.keys)); got.good {
+			t.Errorf("%s: verify-log verifies it", long)
+		}
+		if got := ours(t, path, f.keys); got.good {
+			t.Errorf("%s: the package verifies it", long)
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > most {
+			t.Errorf("%s: the two programs took %d MiB", long, took>>20)
+		}
+		if got := python(t, path, f.keyFile); got.good {
+			t.Errorf("%s: the script verifies it", long)
+		}
 	}
 }

@@ -164,7 +164,7 @@ func VerifyExport(r io.Reader, head Head) (*Report, error) {
 func verifyExport(r io.Reader, head Head) (*Report, error) {
 	a := newAudit()
 	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxLine+1)
+	lines.Buffer(nil, wholeLine)
 	lines.Split(splitLines)
 	for lines.Scan() {
 		if _, _, err := a.line(lines.Bytes()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -109,15 +110,21 @@ func (m *members) open(name string) (*bufio.Reader, error) {
 	return bufio.NewReaderSize(io.TeeReader(content, m.sums[name]), 1<<16), nil
 }
 
+// shortMember is how many bytes a member that is no list is never as long as.
+const shortMember = 1 << 20
+
 // read returns a short member.
 func (m *members) read(name string) ([]byte, error) {
 	r, err := m.open(name)
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(r, 1<<20))
+	text, err := io.ReadAll(io.LimitReader(r, shortMember))
 	if err != nil {
 		return nil, damaged(-1, "has a bundle whose %s cannot be read: %v", name, err)
+	}
+	if len(text) == shortMember {
+		return nil, damaged(-1, "has a bundle whose %s is too long", name)
 	}
 	return text, nil
 }
@@ -168,7 +175,7 @@ type bundleWalk struct {
 // next reads the next line.
 func (w *bundleWalk) next() error {
 	last := w.index
-	line, err := w.lines.ReadBytes('\n')
+	line, err := readLine(w.lines, wholeLine)
 	if err == io.EOF && len(line) == 0 {
 		w.line, w.index = nil, maxIndex
 		return nil
@@ -204,11 +211,14 @@ func (w *bundleWalk) root(lo, hi int64) (tlog.Hash, error) {
 
 // hash reads the next hash.
 func (w *bundleWalk) hash() (tlog.Hash, error) {
-	text, err := w.hashes.ReadString('\n')
-	if err != nil {
+	text, err := readLine(w.hashes, hashLine)
+	switch {
+	case errors.Is(err, errLongLine):
+		return tlog.Hash{}, damaged(-1, "has a bundle with a hash of more than %d bytes", hashLine)
+	case err != nil:
 		return tlog.Hash{}, damaged(-1, "has a bundle whose hashes end too soon")
 	}
-	hash, err := tlog.ParseHash(strings.TrimSuffix(text, "\n"))
+	hash, err := tlog.ParseHash(strings.TrimSuffix(string(text), "\n"))
 	if err != nil {
 		return hash, damaged(-1, "has a bundle with the hash %q", text)
 	}
@@ -234,6 +244,28 @@ func (w *bundleWalk) leaf() (tlog.Hash, error) {
 	w.report.Entries++
 	w.report.Last = w.index
 	return want, w.next()
+}
+
+// The most bytes of a line of a bundle, with its line feed: more is not read.
+const (
+	wholeLine = maxLine + 64 // the log bounds a line without its index
+	hashLine  = 64
+)
+
+var errLongLine = errors.New("the line is too long")
+
+// readLine reads a line of up to most bytes, with its line feed.
+func readLine(r *bufio.Reader, most int) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		switch {
+		case len(line)+len(part) > most:
+			return nil, errLongLine
+		case err != bufio.ErrBufferFull:
+			return append(line, part...), err
+		}
+		line = append(line, part...)
+	}
 }
 
 // gap notes the entries that are not there before the one at index.

@@ -104,46 +104,63 @@ def read_note(content, name, keys):
     raise Fault(f"{name} is not signed with the key")
 
 
+class Member:
+    """A member of the bundle, read line by line: a small ZIP file can have a
+    line of any length, and the log has none that is longer than its bound."""
+
+    def __init__(self, file, most):
+        self.file, self.most, self.sum = file, most, hashlib.sha256()
+
+    def line(self):
+        """The next line with its line feed, if it has one; b"" at the end."""
+        line = self.file.readline(self.most + 1)
+        self.sum.update(line)
+        if len(line) > self.most:
+            raise Fault("a line is too long")
+        return line
+
+
 class Walk:
     """Computes the root of the tree (RFC 6962) from its left to its right."""
 
     def __init__(self, entries, hashes):
-        self.lines = entries.split(b"\n")
-        self.hashes = hashes.split(b"\n")
-        self.open_end = self.lines.pop() != b""
-        if self.hashes.pop():
-            raise Fault("the last hash has no end")
-        self.at, self.hash_at, self.index, self.first, self.last = 0, 0, -1, -1, -1
+        self.entries, self.hashes = entries, hashes
+        self.count, self.index, self.first, self.last = 0, -1, -1, -1
         self.read()
 
     def read(self):
-        if self.at == len(self.lines) and self.open_end:
-            raise Fault(f"entry {self.last + 1}, or one behind it, cannot be read: it has no end")
-        if self.at == len(self.lines):
+        where = f"entry {self.last + 1}, or one behind it,"
+        try:
+            self.line = self.entries.line()
+        except Fault as fault:
+            raise Fault(f"{where} cannot be read: {fault}") from fault
+        if not self.line:
             self.index = None
             return
-        line = self.lines[self.at]
-        number = line[len(b'{"index":'):].split(b",")[0]
-        if not number.isdigit() or not line.startswith(b'{"index":%d,' % int(number)) or int(number) <= self.index:
-            raise Fault(f"entry {self.last + 1}, or one behind it, does not have its index")
+        if not self.line.endswith(b"\n"):
+            raise Fault(f"{where} cannot be read: it has no end")
+        self.line = self.line[:-1]
+        number = self.line[len(b'{"index":'):].split(b",", 1)[0][:20]
+        if not number.isdigit() or not self.line.startswith(b'{"index":%d,' % int(number)) or int(number) <= self.index:
+            raise Fault(f"{where} does not have its index")
         self.index = int(number)
 
     def hash(self):
-        if self.hash_at == len(self.hashes):
+        line = self.hashes.line()
+        if not line.endswith(b"\n"):
             raise Fault("the hashes end too soon")
-        out = decode64(self.hashes[self.hash_at])
+        out = decode64(line[:-1])
         if len(out) != 32:
-            raise Fault(f"{self.hashes[self.hash_at]!r} is no hash")
-        self.hash_at += 1
+            raise Fault(f"{line!r} is no hash")
         return out
 
     def leaf(self):
         want = self.hash()
-        if hashlib.sha256(b"\0" + self.lines[self.at]).digest() != want:
+        if hashlib.sha256(b"\0" + self.line).digest() != want:
             raise Fault(f"entry {self.index} is not what was recorded")
         if self.first < 0:
             self.first = self.index
-        self.last, self.at = self.index, self.at + 1
+        self.last, self.count = self.index, self.count + 1
         self.read()
         return want
 
@@ -163,22 +180,30 @@ def verify(path, keys):
     with zipfile.ZipFile(path) as archive:
         if sorted(archive.namelist()) != sorted(MEMBERS):
             raise Fault("a bundle has four members")
-        members = {name: archive.read(name) for name in MEMBERS}
-    origin, size, root = read_note(members["checkpoint"], "checkpoint", keys)[:3]
-    walk = Walk(members["entries.jsonl"], members["hashes"])
-    got = walk.root(0, int(size)) if int(size) else hashlib.sha256(b"").digest()
-    if walk.index is not None:
-        raise Fault(f"entry {walk.index} is beyond the checkpoint")
-    if walk.hash_at != len(walk.hashes):
-        raise Fault("there are hashes that belong nowhere")
+        notes = {}
+        for name in ("checkpoint", "manifest"):
+            with archive.open(name) as file:
+                notes[name] = file.read(1 << 20)
+            if len(notes[name]) == 1 << 20:
+                raise Fault(f"{name} is too long")
+        origin, size, root = read_note(notes["checkpoint"], "checkpoint", keys)[:3]
+        with archive.open("entries.jsonl") as lines, archive.open("hashes") as hashes:
+            entries, hashes = Member(lines, (16 << 20) + 64), Member(hashes, 64)
+            walk = Walk(entries, hashes)
+            got = walk.root(0, int(size)) if int(size) else hashlib.sha256(b"").digest()
+            if walk.index is not None:
+                raise Fault(f"entry {walk.index} is beyond the checkpoint")
+            if hashes.line():
+                raise Fault("there are hashes that belong nowhere")
     if base64.b64encode(got).decode() != root:
         raise Fault("the root is not that of the checkpoint")
-    manifest = read_note(members["manifest"], "manifest", keys)
-    want = ["policy-service decision log bundle 1", origin, f"entries {walk.at}", manifest[3] if len(manifest) > 3 else ""]
-    want += [f"sha256 {hashlib.sha256(members[name]).hexdigest()} {name}" for name in MEMBERS[:3]]
+    manifest = read_note(notes["manifest"], "manifest", keys)
+    want = ["policy-service decision log bundle 1", origin, f"entries {walk.count}", manifest[3] if len(manifest) > 3 else ""]
+    sums = (entries.sum.hexdigest(), hashes.sum.hexdigest(), hashlib.sha256(notes["checkpoint"]).hexdigest())
+    want += [f"sha256 {sum} {name}" for sum, name in zip(sums, MEMBERS)]
     if manifest != want or not want[3].startswith("selection "):
         raise Fault("the bundle is not what its manifest says")
-    return f"verified: {walk.at} entries ({walk.first} to {walk.last}) of the {size} in {origin}\nroot {root}"
+    return f"verified: {walk.count} entries ({walk.first} to {walk.last}) of the {size} in {origin}\nroot {root}"
 
 
 def main():
