@@ -66,7 +66,10 @@
 // with numbers big-endian and a line feed behind each line. What has settled
 // is written over. So of the records from the beginning of a file those count
 // that are whole and continue each other, and of their lines those behind the
-// head of the last segment. They are settled when the log is opened again;
+// head of the last segment. A record that is whole and does not have its
+// checksum is no end but damage: somebody may have been told of its entries. The
+// two are told apart by sectors, which a write that broke off leaves as they
+// were. The entries are settled when the log is opened again;
 // until then who reads the log reads a copy of that segment with them in it. A
 // log that was closed has no journal, unless the disk was full.
 //

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"slices"
@@ -137,39 +138,144 @@ func appendRecord(b []byte, first int64, batch []*pending) []byte {
 type run struct {
 	first int64
 	rests [][]byte // their lines, without the beginning
+	harm  int64    // index after the last entry that is behind them and damaged, or 0
 }
+
+// next is the index after the last entry.
+func (r *run) next() int64 { return r.first + int64(len(r.rests)) }
 
 // readRun reads the records at the beginning of a file of a journal. What
 // follows them is of an earlier turn, or was being written when the process
-// died, and nobody was told that it is there.
+// died, and nobody was told that it is there. Unless it is whole: then its
+// entries may have been answered, and it is damaged.
 func readRun(file []byte) (r run, err error) {
-	for len(file) > recordHeader && string(file[:4]) == recordMagic {
-		first, length := int64(binary.BigEndian.Uint64(file[8:])), int64(binary.BigEndian.Uint32(file[16:]))
-		if length > int64(len(file)-recordHeader) || first != r.first+int64(len(r.rests)) && r.rests != nil {
-			return r, nil
-		}
-		record := file[:recordHeader+length]
-		if binary.BigEndian.Uint32(record[4:]) != crc32.Checksum(record[8:], castagnoli) {
+	for at := 0; ; {
+		record, first, ok := cutRecord(file[at:])
+		if !ok || r.rests != nil && first != r.next() {
+			first, until := damagedRecord(file, at)
+			switch {
+			case until > 0 && r.rests == nil:
+				r.first, r.harm = first, until
+			case until > 0 && first >= r.next():
+				r.harm = until
+			}
 			return r, nil
 		}
 		if r.rests == nil {
 			r.first = first
 		}
 		for line := range bytes.Lines(record[recordHeader:]) {
-			n := r.first + int64(len(r.rests))
+			n := r.next()
 			rest, found := bytes.CutPrefix(line, appendIndex(nil, n))
 			if !found {
 				return r, damaged(n, "is not what the journal has in its place")
 			}
 			r.rests = append(r.rests, bytes.TrimSuffix(rest, []byte{'\n'}))
 		}
-		file = file[len(record):]
+		at += len(record)
 	}
-	return r, nil
+}
+
+// cutRecord returns the record that a text begins with, and its first index.
+func cutRecord(text []byte) (record []byte, first int64, ok bool) {
+	if len(text) <= recordHeader || string(text[:4]) != recordMagic {
+		return nil, 0, false
+	}
+	first, length := int64(binary.BigEndian.Uint64(text[8:])), int64(binary.BigEndian.Uint32(text[16:]))
+	if length > int64(len(text)-recordHeader) {
+		return nil, 0, false
+	}
+	record = text[:recordHeader+length]
+	return record, first, binary.BigEndian.Uint32(record[4:]) == crc32.Checksum(record[8:], castagnoli)
+}
+
+// sector is how many bytes a disk writes whole or not at all, at the least.
+const sector = 512
+
+// damagedRecord returns the indexes of the entries of the record at an offset of
+// a file, if that record was written whole and is not what was written; else an
+// until of 0. A record that was being written has sectors that are as they were
+// before: of zeros, or of entries with lower indexes.
+func damagedRecord(file []byte, at int) (first, until int64) {
+	text := file[at:]
+	if len(text) <= recordHeader {
+		return 0, 0
+	}
+	lines := text[recordHeader:]
+	began, ok := lineIndex(lines[:min(len(lines), sector)])
+	first, length := int64(binary.BigEndian.Uint64(text[8:])), int64(binary.BigEndian.Uint32(text[16:]))
+	magic, whole := string(text[:4]) == recordMagic, length <= int64(len(lines))
+	switch {
+	case magic && (whole && oneBit(text[:recordHeader+length]) || otherLength(text)):
+		return max(first, began), max(first, began) + 1
+	case !ok:
+		return 0, 0
+	case magic && whole && first == began:
+		return first, wholeLines(lines[:length], first)
+	case magic && first == began:
+		return 0, 0
+	}
+	end := at + recordHeader + len(appendIndex(nil, began))
+	if at/sector != (end-1)/sector { // the header may be as it was before
+		return 0, 0
+	}
+	return began, began + 1
+}
+
+// otherLength reports whether a text begins with a record that is as it was
+// written but for one bit of its length.
+func otherLength(text []byte) bool {
+	header := bytes.Clone(text[:recordHeader])
+	for bit := range 32 {
+		length := binary.BigEndian.Uint32(text[16:]) ^ 1<<bit
+		if int64(length) > int64(len(text)-recordHeader) {
+			continue
+		}
+		binary.BigEndian.PutUint32(header[16:], length)
+		sum := crc32.Update(crc32.Checksum(header[8:], castagnoli), castagnoli, text[recordHeader:][:length])
+		if sum == binary.BigEndian.Uint32(text[4:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneBit reports whether a record is another than its checksum says by one bit.
+func oneBit(record []byte) bool {
+	wrong := binary.BigEndian.Uint32(record[4:]) ^ crc32.Checksum(record[8:], castagnoli)
+	if bits.OnesCount32(wrong) == 1 {
+		return true
+	}
+	for bit := range 8 {
+		of := castagnoli[1<<bit] // what a bit of the last byte adds to the sum
+		for range len(record) - 8 {
+			if of == wrong {
+				return true
+			}
+			of = castagnoli[of&0xff] ^ of>>8
+		}
+	}
+	return false
+}
+
+// wholeLines returns the index after the last of lines that are in their
+// places, beginning with that of index n; 0 if some of them are not there.
+func wholeLines(lines []byte, n int64) int64 {
+	if !bytes.HasSuffix(lines, []byte{'\n'}) {
+		return 0
+	}
+	for line := range bytes.Lines(lines) {
+		if !bytes.HasPrefix(line, appendIndex(nil, n)) {
+			return 0
+		}
+		n++
+	}
+	return n
 }
 
 // readJournal returns the entries of the journal in dir from index next on,
-// which are not in the segment. There is no journal of a log that was closed.
+// which are not in the segment, up to the first that is not as it was. There is
+// no journal of a log that was closed.
 func readJournal(dir string, next int64) (batch []*pending, err error) {
 	var runs []run
 	for _, path := range journalFiles(dir) {
@@ -191,11 +297,14 @@ func readJournal(dir string, next int64) (batch []*pending, err error) {
 		for i, rest := range r.rests {
 			switch n := r.first + int64(i); {
 			case n > next:
-				return nil, rollback{damaged(next, "is missing: the journal goes on at %d", n)}
+				return batch, rollback{damaged(next, "is missing: the journal goes on at %d", n)}
 			case n == next:
 				batch = append(batch, &pending{rest: rest})
 				next++
 			}
+		}
+		if r.harm > next {
+			return batch, rollback{damaged(next, "is damaged: the journal has it, and it is not what was written")}
 		}
 	}
 	return batch, nil

@@ -1,0 +1,133 @@
+package decisionlog_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+// journaled makes a log that was not closed: six entries were accepted, and
+// only its journal has the last four, a record each. It returns where in which
+// file the last record begins.
+func journaled(t *testing.T) (dir, file string, last int) {
+	t.Helper()
+	whole := t.TempDir()
+	l := openLog(t, whole, decisionlog.Config{})
+	fill(t, l, 0, 2)
+	_ = l.Head()
+	if _, err := l.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	release := l.Hold(t)
+	fill(t, l, 2, 6)
+	dir = filepath.Join(t.TempDir(), "killed")
+	copyDir(t, whole, dir)
+	release()
+	file = filepath.Join(dir, "log", "journal.0")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last = bytes.LastIndex(text, []byte("dlj1")); last < 0 || !bytes.Contains(text[last:], []byte(`{"index":5,`)) {
+		t.Fatalf("the journal is %q", text)
+	}
+	return dir, file, last
+}
+
+// entriesOf returns how many entries are read of a log that was not closed.
+func entriesOf(t *testing.T, dir string) (int, error) {
+	t.Helper()
+	r, err := decisionlog.OpenReadOnly(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	return len(lines(t, r)), nil
+}
+
+// TestJournalDamaged holds that a record of the journal that is whole and not
+// what was written is noticed, whichever bit of it is another.
+func TestJournalDamaged(t *testing.T) {
+	dir, file, last := journaled(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := entriesOf(t, dir); n != 6 || err != nil {
+		t.Fatalf("control: %d entries, %v", n, err)
+	}
+	length := bytes.IndexByte(text[last:], '\n') + 1
+	for bit := range 8 * length {
+		if bit >= 8*40 && bit < 8*(length-20) && bit%31 != 0 {
+			continue
+		}
+		harmed := bytes.Clone(text)
+		harmed[last+bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(file, harmed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n, err := entriesOf(t, dir)
+		if !errors.Is(err, decisionlog.ErrRolledBack) {
+			t.Errorf("bit %d of byte %d of %d: %d entries, %v", bit%8, bit/8, length, n, err)
+			continue
+		}
+		checkIntegrity(t, err, 5)
+	}
+	if _, err := decisionlog.Open(dir, decisionlog.Config{}); !errors.Is(err, decisionlog.ErrRolledBack) {
+		t.Errorf("it is opened: %v", err)
+	}
+	if _, err := decisionlog.Verify(t.Context(), dir); !errors.Is(err, decisionlog.ErrRolledBack) {
+		t.Errorf("it is verified: %v", err)
+	}
+	l := openLog(t, dir, decisionlog.Config{AcceptRollback: "a bit of the disk"})
+	if all := lines(t, l.Reader); len(all) != 6 || all[4].ID != entry(4).ID || all[5].Kind != decisionlog.KindAdmin {
+		t.Errorf("what is left is not five entries and that it is so: %+v", all)
+	}
+}
+
+// Of several bytes that are others, too.
+func TestJournalOverwritten(t *testing.T) {
+	dir, file, last := journaled(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	harmed := bytes.Replace(text, []byte(`"alice"`), []byte(`"mally"`), -1)
+	copy(harmed[:last], text)
+	if err := os.WriteFile(file, harmed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = entriesOf(t, dir)
+	checkIntegrity(t, err, 5)
+}
+
+// TestJournalTorn holds that a record which was being written when the process
+// died is the end of the journal, wherever it breaks off.
+func TestJournalTorn(t *testing.T) {
+	dir, file, last := journaled(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := last + bytes.IndexByte(text[last:], '\n') + 1
+	older := append(make([]byte, 0, 2*len(text)), text...) // what an earlier turn has left behind the last record
+	for at := last; at < end; at += 1 + (at-last)/40 {
+		for name, torn := range map[string][]byte{
+			"cut off": text[:at],
+			"zeros":   append(bytes.Clone(text[:at]), make([]byte, 4096)...),
+			"older":   append(append(bytes.Clone(text[:at]), bytes.Repeat([]byte("x"), 600)...), older...),
+		} {
+			if err := os.WriteFile(file, torn, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := entriesOf(t, dir); n != 5 || err != nil {
+				t.Fatalf("%s at byte %d of %d: %d entries, %v", name, at-last, end-last, n, err)
+			}
+		}
+	}
+	verifyLog(t, dir)
+}
