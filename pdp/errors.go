@@ -104,6 +104,7 @@ var told = []struct {
 	{approval.ErrExpiredDenial, http.StatusGone, true},
 	{approval.ErrTaskExpired, http.StatusGone, true},
 	{approval.ErrTooMany, http.StatusTooManyRequests, true},
+	{approval.ErrTooManyKept, http.StatusTooManyRequests, true},
 }
 
 // problemTypes are the problems that the Access Request Profile names.

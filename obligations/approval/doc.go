@@ -23,7 +23,7 @@
 //
 // A request that nobody decides expires. Its handle is kept for a day longer
 // than anything that came of it can matter, so that the PEP can learn how it
-// ended, and is then forgotten.
+// ended, and is then forgotten. Until then it counts for what a tenant may keep.
 //
 // A PEP that has asked for it is called back when its request is decided, at
 // least once if it can be reached. What it is told is how the task stands and
@@ -46,7 +46,8 @@
 //
 //	tasks      task id → request, as JSON
 //	approvals  approval id → task id ‖ 0 ‖ item
-//	pending    tenant ‖ 0 ‖ caller ‖ 0 ‖ task id → nothing
+//	pending    tenant ‖ 0 ‖ SHA-256 of the caller ‖ task id → nothing
+//	kept       all, or tenant ‖ 0 ‖ tenant's name → bytes of requests that are kept
 //	due        seconds, 8 bytes big-endian ‖ task id → nothing
 //	notices    seconds, 8 bytes big-endian ‖ task id → nothing
 //	keys       SHA-256 of tenant, caller, Idempotency-Key → SHA-256 of the body ‖ task id

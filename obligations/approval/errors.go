@@ -26,6 +26,9 @@ var (
 	ErrActor = errors.New("the actor is not the one that was denied")
 	// ErrTooMany means that too many requests are pending.
 	ErrTooMany = errors.New("too many requests are pending")
+	// ErrTooManyKept means that requests, pending ones and those that ended in the
+	// last day, take more room than they may.
+	ErrTooManyKept = errors.New("too many requests are kept; one is forgotten a day after it has ended")
 	// ErrCallback means that the PEP may not be called there.
 	ErrCallback = errors.New("the callback endpoint is not allowed")
 )

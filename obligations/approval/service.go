@@ -53,6 +53,8 @@ type Config struct {
 	BindingWindow    time.Duration    // how long a denial can be requested; 0 means 10 minutes
 	MaxPending       int              // requests of a tenant; 0 means 10,000
 	MaxPendingCaller int              // requests of one caller of a tenant; 0 means 1,000
+	MaxKept          int64            // bytes of requests of a tenant, ended ones too; 0 means 256 MiB
+	MaxKeptAll       int64            // bytes of requests of all tenants; 0 means 1 GiB
 	RotateKeys       time.Duration    // after which a new key signs; 0 means 30 days
 }
 
@@ -98,6 +100,8 @@ func Open(dir string, c Config) (*Service, error) {
 	c.BindingWindow = cmp.Or(c.BindingWindow, 10*time.Minute)
 	c.MaxPending = cmp.Or(c.MaxPending, 10_000)
 	c.MaxPendingCaller = cmp.Or(c.MaxPendingCaller, 1_000)
+	c.MaxKept = cmp.Or(c.MaxKept, 256<<20)
+	c.MaxKeptAll = cmp.Or(c.MaxKeptAll, 1<<30)
 	c.RotateKeys = cmp.Or(c.RotateKeys, 30*24*time.Hour)
 	db, err := openStore(filepath.Join(dir, FileName))
 	if err != nil {

@@ -28,9 +28,12 @@ var (
 	bucketOutbox    = []byte("outbox")
 	bucketSigning   = []byte("signing")
 	bucketNotices   = []byte("notices")
+	bucketKept      = []byte("kept")
 )
 
-// openStore opens the file, with every bucket.
+// openStore opens the file, with every bucket. In one of before there was a
+// count of what is kept, that is derived anew, and with it the keys of pending
+// requests, which had the callers as they are.
 func openStore(path string) (*bolt.DB, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
 	if err != nil {
@@ -42,7 +45,10 @@ func openStore(path string) (*bolt.DB, error) {
 				return err
 			}
 		}
-		return nil
+		if tx.Bucket(bucketKept) != nil {
+			return nil
+		}
+		return txn{tx}.deriveCounts()
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -97,14 +103,23 @@ func (t txn) put(was, is *Request) error {
 			return err
 		}
 	}
+	tasks := t.Bucket(bucketTasks)
+	if was != nil {
+		if err := t.keep(was.Tenant, -weight(tasks.Get([]byte(was.ID)))); err != nil {
+			return err
+		}
+	}
 	if is == nil {
-		return t.Bucket(bucketTasks).Delete([]byte(was.ID))
+		return tasks.Delete([]byte(was.ID))
 	}
 	value, err := json.Marshal(is)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	return t.Bucket(bucketTasks).Put([]byte(is.ID), value)
+	if err := t.keep(is.Tenant, weight(value)); err != nil {
+		return err
+	}
+	return tasks.Put([]byte(is.ID), value)
 }
 
 type indexEntry struct{ bucket, key, value []byte }
@@ -137,28 +152,24 @@ func dueKey(at time.Time, id string) []byte {
 }
 
 // pendingPrefix begins the pending keys of a tenant or, with a caller, of one
-// of its callers.
+// of its callers. A caller may be called anything, also something with a zero in
+// it; a tenant may not.
 func pendingPrefix(tenant string, caller *string) []byte {
 	prefix := append([]byte(tenant), 0)
 	if caller != nil {
-		prefix = append(append(prefix, *caller...), 0)
+		sum := sha256.Sum256([]byte(*caller))
+		prefix = append(prefix, sum[:]...)
 	}
 	return prefix
 }
 
 // count counts pending requests, to most at most.
-func (t txn) count(prefix []byte, most int) int {
-	return len(t.ids(prefix, most))
-}
-
-// ids lists the ids of pending requests, at most so many.
-func (t txn) ids(prefix []byte, most int) []string {
-	var ids []string
+func (t txn) count(prefix []byte, most int) (n int) {
 	c := t.Bucket(bucketPending).Cursor()
-	for key, _ := c.Seek(prefix); bytes.HasPrefix(key, prefix) && len(ids) < most; key, _ = c.Next() {
-		ids = append(ids, string(key[bytes.LastIndexByte(key, 0)+1:]))
+	for key, _ := c.Seek(prefix); bytes.HasPrefix(key, prefix) && n < most; key, _ = c.Next() {
+		n++
 	}
-	return ids
+	return n
 }
 
 // requests lists requests of a status, the escalated first, then the oldest;

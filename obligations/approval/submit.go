@@ -106,14 +106,20 @@ func (s *Service) draft(c Caller, key string, sub *authzen.Submission) (*Request
 	}, denials, nil
 }
 
-// maxItems bounds what is asked for at once.
-const maxItems = 100
+// maxItems bounds what is asked for at once, and maxRepeated the bytes of the
+// subject in the answer, where the approval of every item has it.
+const (
+	maxItems    = 100
+	maxRepeated = 4 << 20
+)
 
 // itemsOf returns what a submission is about, and for each of it the denial.
 func itemsOf(sub *authzen.Submission) (items []Item, denials []*authzen.Denial, err error) {
 	switch {
 	case len(sub.Items) > maxItems:
 		return nil, nil, authzen.Invalid("/items", "has more than %d elements", maxItems)
+	case len(sub.Items)*len(sub.Subject.Properties) > maxRepeated:
+		return nil, nil, authzen.Invalid("/items", "has too many elements for a subject with so many properties: each is answered with all of them")
 	case len(sub.Items) > 0 && (sub.Resource != nil || sub.Action != nil):
 		return nil, nil, authzen.Invalid("", "must not have resource or action beside items")
 	case len(sub.Items) == 0 && (sub.Resource == nil || sub.Action == nil):
@@ -168,7 +174,7 @@ func (r *Request) schedule() {
 	r.ExpiresAt = r.DecideBy.Add(longest + retention)
 }
 
-// admit stores a request that is proved, unless too many are pending. Its
+// admit stores a request that is proved, unless too many are pending or kept. Its
 // binding tokens are used up by that and not by a submission that failed.
 func (s *Service) admit(tx txn, r *Request, proofs []*proof, c Caller) error {
 	if tx.count(pendingPrefix(r.Tenant, nil), s.config.MaxPending) == s.config.MaxPending ||
@@ -181,6 +187,9 @@ func (s *Service) admit(tx txn, r *Request, proofs []*proof, c Caller) error {
 		}
 	}
 	if err := tx.put(nil, r); err != nil {
+		return err
+	}
+	if err := s.roomFor(tx, r.Tenant); err != nil {
 		return err
 	}
 	return tx.record(submitted(r, c, s.moment()))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,6 +188,21 @@ func TestPendingIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.submit(t, push)
+}
+
+// The approval of every item has the subject: many items of a long one are
+// refused.
+func TestItemsOfALongSubject(t *testing.T) {
+	d := open(t, plain)
+	for length, refused := range map[int]bool{1 << 10: false, 1 << 20: true} {
+		s := d.items(t, strings.Split(strings.Repeat("a,", 9)+"a", ",")...)
+		s.Subject.Properties = jsontext.Value(`{"text":"` + strings.Repeat("x", length) + `"}`)
+		_, err := d.Submit(t.Context(), gateway, "", s)
+		var invalid *authzen.ValidationError
+		if errors.As(err, &invalid) != refused {
+			t.Errorf("ten items of a subject of %d bytes: %v", length, err)
+		}
+	}
 }
 
 var pendingRequests = flag.Int("pending", 100, "how many requests TestManyPending has pending")

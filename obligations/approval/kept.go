@@ -1,0 +1,87 @@
+package approval
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A request is kept for a day after it has ended, so that what a tenant may have
+// pending does not bound what it may have kept: a PEP can submit and cancel as
+// fast as it can ask. The bytes of all requests are counted, of each tenant and
+// of all.
+
+// keptAll is the key of the count of all; that of a tenant is [keptOf] it.
+var keptAll = []byte("all")
+
+func keptOf(tenant string) []byte { return append([]byte("tenant\x00"), tenant...) }
+
+// indexWeight is about what the index entries of a request take beside it.
+const indexWeight = 512
+
+// weight is how many bytes a stored request counts for.
+func weight(value []byte) int64 { return int64(len(value)) + indexWeight }
+
+// kept returns how many bytes are kept, by the key of the count.
+func (t txn) kept(key []byte) int64 {
+	value := t.Bucket(bucketKept).Get(key)
+	if value == nil {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(value))
+}
+
+// keep counts bytes that a tenant has more, or less.
+func (t txn) keep(tenant string, bytes int64) error {
+	for _, key := range [][]byte{keptAll, keptOf(tenant)} {
+		n := t.kept(key) + bytes
+		if n <= 0 {
+			if err := t.Bucket(bucketKept).Delete(key); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := t.Bucket(bucketKept).Put(key, binary.BigEndian.AppendUint64(nil, uint64(n))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deriveCounts counts what is kept, and makes the keys of pending requests anew.
+func (t txn) deriveCounts() error {
+	if _, err := t.CreateBucket(bucketKept); err != nil {
+		return err
+	}
+	if err := t.DeleteBucket(bucketPending); err != nil {
+		return err
+	}
+	pending, err := t.CreateBucket(bucketPending)
+	if err != nil {
+		return err
+	}
+	return t.Bucket(bucketTasks).ForEach(func(_, value []byte) error {
+		r, err := decodeRequest(value)
+		if err != nil {
+			return err
+		}
+		if r.Status() == authzen.TaskPending {
+			if err := pending.Put(append(pendingPrefix(r.Tenant, &r.Caller), r.ID...), nil); err != nil {
+				return err
+			}
+		}
+		return t.keep(r.Tenant, weight(value))
+	})
+}
+
+// roomFor reports a tenant that has more than it may, or all tenants together.
+func (s *Service) roomFor(tx txn, tenant string) error {
+	if tx.kept(keptOf(tenant)) > s.config.MaxKept {
+		return fmt.Errorf("%w: more than %d bytes of the tenant", ErrTooManyKept, s.config.MaxKept)
+	}
+	if tx.kept(keptAll) > s.config.MaxKeptAll {
+		return fmt.Errorf("%w: more than %d bytes", ErrTooManyKept, s.config.MaxKeptAll)
+	}
+	return nil
+}
