@@ -333,7 +333,37 @@ func (c *Catalog) accepts(pin *Pin, d definition) bool {
 
 // has reports whether a definition tells nothing new. One that is pinned tells
 // nothing new in quarantine either: only the operator ends that.
-func (p *Pin) has(d definition) bool { return d.digest == p.Digest || d.digest == p.ListedDigest }
+func (p *Pin) has(d definition) bool {
+	return d.digest == p.Digest || d.digest == p.ListedDigest || sameInBothEras(p.Definition, d.text)
+}
+
+// taskForbidden is the default of execution, which a server says in the versions
+// with sessions and not in later ones.
+const taskForbidden = `{"taskSupport":"forbidden"}`
+
+// sameInBothEras reports whether two definitions differ in nothing but in saying
+// that default.
+func sameInBothEras(pinned, listed jsontext.Value) bool {
+	a, b := withoutDefault(pinned), withoutDefault(listed)
+	return a != nil && bytes.Equal(a, b)
+}
+
+// withoutDefault returns a canonical definition without the default of execution,
+// or nil where there is none.
+func withoutDefault(definition jsontext.Value) jsontext.Value {
+	var members map[string]jsontext.Value
+	if definition == nil || json.Unmarshal(definition, &members) != nil {
+		return nil
+	}
+	if string(members["execution"]) == taskForbidden {
+		delete(members, "execution")
+	}
+	text, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return nil
+	}
+	return text
+}
 
 func (c *Catalog) take(server string, news []definition) (changes []Change, err error) {
 	err = c.db.Update(func(tx *bolt.Tx) error {

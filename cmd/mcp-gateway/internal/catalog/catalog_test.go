@@ -493,3 +493,29 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	}
 }
+
+// A server that speaks both eras lists a tool with the default of execution in
+// one and without it in the other: that is one definition. Any other value is not.
+func TestBothEras(t *testing.T) {
+	with := func(execution string) string { return strings.Replace(pay, `"coaz"`, `"execution":`+execution+`,"coaz"`, 1) }
+	const forbidden, optional = `{"taskSupport":"forbidden"}`, `{"taskSupport":"optional"}`
+	for _, test := range []struct {
+		pinned, listed string
+		same           bool
+	}{
+		{pay, with(forbidden), true},
+		{with(forbidden), pay, true},
+		{pay, with(optional), false},
+		{with(optional), with(forbidden), false},
+		{with(forbidden), strings.Replace(pay, "Pays.", "Pays more.", 1), false},
+		{pay, with(`{"taskSupport":"forbidden","x":1}`), false},
+	} {
+		c, changes := fresh(t)
+		observe(t, c, test.pinned)
+		observe(t, c, test.listed)
+		observe(t, c, test.pinned)
+		if _, err := c.Tool("crm", "pay"); (err == nil) != test.same || (len(*changes) == 0) != test.same {
+			t.Errorf("%s\nafter %s: %v, %v", test.listed, test.pinned, err, *changes)
+		}
+	}
+}
