@@ -497,7 +497,9 @@ func BenchmarkCheck(b *testing.B) {
 // A server that speaks both eras lists a tool with the default of execution in
 // one and without it in the other: that is one definition. Any other value is not.
 func TestBothEras(t *testing.T) {
-	with := func(execution string) string { return strings.Replace(pay, `"coaz"`, `"execution":`+execution+`,"coaz"`, 1) }
+	with := func(execution string) string {
+		return strings.Replace(pay, `"coaz"`, `"execution":`+execution+`,"coaz"`, 1)
+	}
 	const forbidden, optional = `{"taskSupport":"forbidden"}`, `{"taskSupport":"optional"}`
 	for _, test := range []struct {
 		pinned, listed string
