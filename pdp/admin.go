@@ -12,6 +12,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -27,27 +28,50 @@ const (
 	PathApprovals     = "/admin/v1/approvals"
 )
 
-// adminRoutes of the admin listener.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who guard, again *reloader, log *decisionlog.Log) {
-	audit, admin := who.with(ScopeAudit), who.with(ScopeAdmin)
+// adminRoutes of the admin listener. A caller of some tenants sees and does what
+// is theirs: entries of the log, requests and approvals. What shows or changes
+// what is everybody's needs a caller of every tenant.
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who guard, again *reloader, log *decisionlog.Log, measured Telemetry) {
+	audit, approve := who.with(ScopeAudit), who.with(ScopeApprove, ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
-	e.GET("/readyz", serveReady(engine, log))
+	e.GET("/readyz", serveReady(engine, log, who))
+	if measured.Page != nil {
+		e.GET(pathMetrics, serveMetrics(measured, who))
+	}
 	e.GET(PathLogExport, serveExport(log), audit)
 	e.GET(PathLogQuery, serveQuery(log), audit)
-	e.GET(PathLogCheckpoint, serveCheckpoint(log), audit)
+	e.GET(PathLogCheckpoint, serveCheckpoint(log), who.all(ScopeAudit))
 	e.GET(PathLogProof, serveProof(log), audit)
-	e.POST(PathLogRotateKey, serveRotateKey(log), admin)
-	e.POST(PathReload, serveReload(engine, again), admin)
-	e.GET(PathRequests, people.list, admin)
-	e.GET(PathRequests+"/:"+paramID, people.show, admin)
-	e.POST(PathRequests+"/:"+paramID+"/decision", people.decide, admin)
-	e.POST(PathApprovals+"/:"+paramID+"/revoke", people.revoke, admin)
+	e.POST(PathLogRotateKey, serveRotateKey(log), who.all(ScopeAdmin))
+	e.POST(PathReload, serveReload(engine, again), who.all(ScopeAdmin))
+	e.GET(PathRequests, people.list, approve)
+	e.GET(PathRequests+"/:"+paramID, people.show, approve)
+	e.POST(PathRequests+"/:"+paramID+"/decision", people.decide, approve)
+	e.POST(PathApprovals+"/:"+paramID+"/revoke", people.revoke, approve)
+}
+
+const pathMetrics = "/metrics"
+
+// serveMetrics serves measurements: by tenant to those who may see that.
+func serveMetrics(from Telemetry, who guard) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		page := from.Page
+		if !who.sees(c.Request()) {
+			page = from.PublicPage
+		}
+		if page == nil {
+			return callers.ErrForbidden
+		}
+		page.ServeHTTP(c.Response(), c.Request())
+		return nil
+	}
 }
 
 // serveReady says whether decisions can be made and recorded. A policy store
 // whose last change was refused leaves the service ready and stale: the last
-// good policies go on answering.
-func serveReady(engine *evaluation.Engine, log *decisionlog.Log) echo.HandlerFunc {
+// good policies go on answering. Strangers are told no more than the state and
+// its age.
+func serveReady(engine *evaluation.Engine, log *decisionlog.Log, who guard) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		verbose := c.QueryParams().Has("verbose")
 		code, word := http.StatusOK, "ok"
@@ -59,11 +83,25 @@ func serveReady(engine *evaluation.Engine, log *decisionlog.Log) echo.HandlerFun
 		case verbose && engine.Status().Stale:
 			word = "stale"
 		}
-		if verbose {
+		switch {
+		case verbose && !who.sees(c.Request()):
+			word += describeAge(engine.Status())
+		case verbose:
 			word += "\n" + describeStatus(engine.Status()) + describeShadow(engine.ShadowStatus()) + fmt.Sprintf("log entries %d", log.Head().Size)
 		}
 		return c.String(code, word+"\n")
 	}
+}
+
+// describeAge says since when a status is what it is.
+func describeAge(s evaluation.Status) (text string) {
+	if s.Revision != "" {
+		text = "\nsince " + s.Since.Format(time.RFC3339)
+	}
+	if s.Stale {
+		text += "\nrefused " + s.Attempt.Format(time.RFC3339)
+	}
+	return text
 }
 
 // describeStatus is a status in lines of name and value.

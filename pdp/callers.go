@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"context"
+	"net/http"
 	"slices"
 
 	"github.com/labstack/echo/v4"
@@ -40,7 +41,7 @@ type guard struct{ verifier *callers.Verifier }
 // tenant that the path names. A caller of a single tenant need not name it.
 func (g guard) with(scopes ...Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		if g.verifier == nil || !g.verifier.Known() {
+		if !g.known() {
 			return next
 		}
 		return func(c echo.Context) error {
@@ -56,6 +57,46 @@ func (g guard) with(scopes ...Scope) echo.MiddlewareFunc {
 			return next(c)
 		}
 	}
+}
+
+// all lets those through whose credential has one of the scopes and is for every
+// tenant: what they do is done to all, or shows all.
+func (g guard) all(scopes ...Scope) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return g.with(scopes...)(func(c echo.Context) error {
+			if callerFrom(c.Request().Context()).Tenants != nil {
+				return callers.ErrForbidden
+			}
+			return next(c)
+		})
+	}
+}
+
+// ofTenant is with below a tenant's path, and lets everybody through elsewhere.
+func (g guard) ofTenant(scopes ...Scope) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		guarded := g.with(scopes...)(next)
+		return func(c echo.Context) error {
+			if c.Param(paramTenant) == "" {
+				return next(c)
+			}
+			return guarded(c)
+		}
+	}
+}
+
+// known reports whether callers have to say who they are.
+func (g guard) known() bool { return g.verifier != nil && g.verifier.Known() }
+
+// sees reports whether a request may see what is about every tenant, on a route
+// that is open to strangers, too: who may read the log or operate the service,
+// or anybody where callers are not authenticated.
+func (g guard) sees(r *http.Request) bool {
+	if !g.known() {
+		return true
+	}
+	who, err := g.verifier.Verify(r)
+	return err == nil && who.Tenants == nil && (who.May(ScopeAudit) || who.May(ScopeAdmin))
 }
 
 type callerKey struct{}

@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -45,9 +47,11 @@ func LogQuery(f decisionlog.Filter, bundle bool) url.Values {
 	return q
 }
 
-// logFilter reads the inverse of [LogQuery].
+// logFilter reads the inverse of [LogQuery]. It selects no entries but those of
+// the caller's tenants.
 func logFilter(c echo.Context) (f decisionlog.Filter, err error) {
 	f = decisionlog.Filter{
+		Tenants: callerFrom(c.Request().Context()).Tenants, // whatever else is asked for
 		Tenant:  c.QueryParam("tenant"),
 		Subject: c.QueryParam("subject"),
 		Policy:  c.QueryParam("policy"),
@@ -179,11 +183,21 @@ func serveRotateKey(log *decisionlog.Log) echo.HandlerFunc {
 // the checkpoint ?earlier=.
 func serveProof(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		who := callerFrom(c.Request().Context())
 		if earlier := c.QueryParam("earlier"); earlier != "" {
+			if who.Tenants != nil { // it is about everybody's entries
+				return callers.ErrForbidden
+			}
 			return answerProof(c)(log.ProveSince([]byte(earlier)))
 		}
 		index, err := indexParam(c, "index", -1)
 		if err == nil && (index < 0 || index >= log.Head().Size) {
+			index = -1
+		}
+		if err == nil && index >= 0 && who.Tenants != nil {
+			index, err = ownEntry(c.Request().Context(), log, index, who.Tenants)
+		}
+		if err == nil && index < 0 {
 			err = authzen.Invalid("", "has no index of an entry of the log, and no earlier checkpoint")
 		}
 		if err != nil {
@@ -191,6 +205,16 @@ func serveProof(log *decisionlog.Log) echo.HandlerFunc {
 		}
 		return answerProof(c)(log.ProveEntry(c.Request().Context(), index))
 	}
+}
+
+// ownEntry returns the index of an entry that is of one of the tenants; -1 for
+// another, which is to them as if there were none.
+func ownEntry(ctx context.Context, log *decisionlog.Log, index int64, tenants []string) (int64, error) {
+	own, err := log.Last(ctx, decisionlog.Filter{From: index, Until: index + 1, Tenants: tenants}, 1)
+	if err != nil || len(own) == 0 {
+		return -1, err
+	}
+	return index, nil
 }
 
 // answerProof answers with a proof. That there is none is an answer, too, and

@@ -64,12 +64,15 @@ func metadataPath(m authzen.Metadata) string {
 	return authzen.PathMetadata + u.Path
 }
 
-// serveMetadata describes the PDP, or the PDP that a tenant has below it.
-func serveMetadata(engine *evaluation.Engine, m authzen.Metadata) echo.HandlerFunc {
+// serveMetadata describes the PDP, or the PDP that a tenant has below it. Where
+// callers are authenticated it says the same of every name that a tenant can
+// have: whoever reads it need not be a caller, and which tenants there are is no
+// stranger's business.
+func serveMetadata(engine *evaluation.Engine, m authzen.Metadata, who guard) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		described := m
 		if tenant := c.Param(paramTenant); tenant != "" {
-			if !engine.HasTenant(tenant) {
+			if !authzen.ValidTenant(tenant) || !who.known() && !engine.HasTenant(tenant) {
 				return evaluation.ErrUnknownTenant
 			}
 			described = metadataFor(m.PolicyDecisionPoint + "/tenants/" + tenant)

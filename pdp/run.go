@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/policy-service/policy-service/evaluation"
@@ -203,10 +202,7 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 	again := &reloader{policies: policies, shadow: shadow, who: who, listeners: l, settings: c.Settings, log: c.Log}
 	admin := newEcho(c.Log)
 	admin.Pre(refuseBrowsers(hosts))
-	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, again, log)
-	if c.Telemetry.Page != nil {
-		admin.GET("/metrics", echo.WrapHandler(c.Telemetry.Page))
-	}
+	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, again, log, c.Telemetry)
 
 	unpublish, err := publishAdmin(c.State, l.ownAdminURL())
 	if err != nil {

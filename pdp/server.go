@@ -36,9 +36,9 @@ func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Ser
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
 			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, limits, maxBody), request, tenant)
 		}
-		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine))
+		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine), who.ofTenant(ScopeRequest))
 		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
-		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata))
+		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata, who))
 	}
 	e.POST(authzen.PathAuthorize, handle(limits, maxBody, within(soon, authorize(engine, limits))), evaluate)
 	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, limits, maxBody), request)

@@ -30,6 +30,10 @@ type Telemetry struct {
 	Traces trace.TracerProvider
 	Meters metric.MeterProvider
 	Page   http.Handler // of the admin listener's /metrics; nil for none
+
+	// PublicPage takes the place of Page where callers are authenticated, for
+	// those who may not see everybody's tenants. Without it they get 403.
+	PublicPage http.Handler
 }
 
 // telemetry measures requests and what was decided.

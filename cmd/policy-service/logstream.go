@@ -101,7 +101,7 @@ func (s *stream) pass(ctx context.Context) error {
 	defer log.Close()
 	f := s.filter
 	f.From = next
-	complete := f == decisionlog.Filter{From: next}
+	complete := f.SelectsAll() && f.Until == 0
 	s.told.next = next
 	var batch [][]byte
 	size := 0

@@ -41,6 +41,7 @@ type serveCmd struct {
 	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated. It does not concern the admin listener."`
 	AdminInsecure   bool                   `help:"Serve administration beyond this host although it has no TLS. Callers have to be authenticated."`
 	AdminHosts      []string               `help:"Host name by which the admin listener is reached, beside its address and those of this host; *.NAME is every name below. Other Hosts are answered 421." placeholder:"NAME"`
+	MetricsTenants  bool                   `help:"Name tenants and policies on /metrics to whoever reaches it. Without it, where callers are authenticated, only to credentials of every tenant with the scope audit or admin."`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
 	Log             logFlags               `embed:"" prefix:"log."`
 	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
@@ -84,7 +85,7 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	telemetry, end, err := newTelemetry(ctx)
+	telemetry, end, err := newTelemetry(ctx, c.MetricsTenants)
 	if err != nil {
 		return err
 	}

@@ -22,11 +22,15 @@ import (
 
 // newTelemetry makes a page of measurements and, where the environment says
 // where traces and measurements go (OTEL_EXPORTER_OTLP_ENDPOINT and the other
-// variables of OpenTelemetry), sends them there. The caller ends it.
-func newTelemetry(ctx context.Context) (pdp.Telemetry, func(context.Context) error, error) {
+// variables of OpenTelemetry), sends them there. The caller ends it. The page
+// names tenants to strangers only if that is said.
+func newTelemetry(ctx context.Context, nameTenants bool) (pdp.Telemetry, func(context.Context) error, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	out := pdp.Telemetry{Page: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
+	if out.PublicPage = out.Page; !nameTenants {
+		out.PublicPage = promhttp.HandlerFor(anonymous{registry}, promhttp.HandlerOpts{})
+	}
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return out, func(context.Context) error { return nil }, nil
 	}

@@ -17,17 +17,18 @@ type Filter struct {
 	Since    time.Time `json:"since,omitzero"` // the first time of a decision
 	Before   time.Time `json:"before,omitzero"`
 	Tenant   string    `json:"tenant,omitzero"`
-	Subject  string    `json:"subject,omitzero"` // an id, or type::id
+	Tenants  []string  `json:"tenants,omitempty"` // one of these; nil is every one
+	Subject  string    `json:"subject,omitzero"`  // an id, or type::id
 	Decision *bool     `json:"decision,omitzero"`
 	Policy   string    `json:"policy,omitzero"` // that determined the decision
 	ID       string    `json:"id,omitzero"`     // the Decision-ID; that of an item selects its batch
 	Kind     Kind      `json:"kind,omitzero"`
 }
 
-// selectsAll reports whether f selects every entry between its indexes.
-func (f Filter) selectsAll() bool {
-	f.From, f.Until = 0, 0
-	return f == Filter{}
+// SelectsAll reports whether f selects every entry between its indexes.
+func (f Filter) SelectsAll() bool {
+	return f.Since.IsZero() && f.Before.IsZero() && f.Tenant == "" && f.Tenants == nil && f.Subject == "" &&
+		f.Decision == nil && f.Policy == "" && f.ID == "" && f.Kind == ""
 }
 
 // A summary is what of a line a Filter looks at.
@@ -48,7 +49,7 @@ type summary struct {
 
 // Match reports whether f selects the entry of a line, whatever its index.
 func (f Filter) Match(line []byte) (bool, error) {
-	if f.selectsAll() {
+	if f.SelectsAll() {
 		return true, nil
 	}
 	var s summary
@@ -63,6 +64,7 @@ func (f Filter) matches(s *summary) bool {
 	return (f.Since.IsZero() || !s.Time.Before(f.Since)) &&
 		(f.Before.IsZero() || s.Time.Before(f.Before)) &&
 		(f.Tenant == "" || s.Tenant == f.Tenant) &&
+		(f.Tenants == nil || slices.Contains(f.Tenants, s.Tenant)) &&
 		(f.Kind == "" || s.Kind == f.Kind) &&
 		(f.ID == "" || s.ID == id) &&
 		(f.Subject == "" || slices.ContainsFunc(s.subjects(), f.isSubject)) &&

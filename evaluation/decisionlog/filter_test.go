@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,8 @@ func TestFilter(t *testing.T) {
 		{"id of an item", decisionlog.Filter{ID: "d.1"}, "d"},
 		{"kind", decisionlog.Filter{Kind: decisionlog.KindEvaluation}, "bc"},
 		{"several", decisionlog.Filter{Tenant: "acme", Subject: "alice", Kind: decisionlog.KindEvaluation}, "b"},
+		{"tenants", decisionlog.Filter{Tenants: []string{"umbrella", "initech"}}, "c"},
+		{"a tenant that is not one of the tenants", decisionlog.Filter{Tenant: "acme", Tenants: []string{"umbrella"}}, ""},
 	} {
 		var got string
 		for line, err := range l.Select(t.Context(), tt.filter) {
@@ -90,6 +93,34 @@ func TestFilter(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A filter of any one field selects less than all.
+func TestFilterSelectsAll(t *testing.T) {
+	if !(decisionlog.Filter{From: 1, Until: 2}).SelectsAll() {
+		t.Error("indexes alone select less than all between them")
+	}
+	for field := range reflect.TypeFor[decisionlog.Filter]().Fields() {
+		var f decisionlog.Filter
+		v := reflect.ValueOf(&f).Elem().FieldByIndex(field.Index)
+		switch v.Interface().(type) {
+		case int64:
+			continue
+		case string, decisionlog.Kind:
+			v.SetString("x")
+		case time.Time:
+			v.Set(reflect.ValueOf(time.Unix(1, 0)))
+		case *bool:
+			v.Set(reflect.ValueOf(new(bool)))
+		case []string:
+			v.Set(reflect.ValueOf([]string{}))
+		default:
+			t.Fatalf("set %s, too", field.Name)
+		}
+		if f.SelectsAll() {
+			t.Errorf("%s is not looked at", field.Name)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func verifyBundle(file io.ReaderAt, size int64, keys []string) (*BundleReport, e
 	if err := members.verifyManifest(report, keys); err != nil {
 		return nil, err
 	}
-	if f := report.Selection; f.selectsAll() && f.From == 0 && f.Until == report.Size {
+	if f := report.Selection; f.SelectsAll() && f.From == 0 && f.Until == report.Size {
 		_, err = a.pruned()
 	}
 	return report, err

@@ -1,0 +1,383 @@
+package pdp_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// An adminRoute is who may do what on a route of the admin listener. Its target
+// belongs to the tenant acme, if it belongs to any.
+type adminRoute struct {
+	method, path string
+	scopes       []pdp.Scope // any of them; none is open to everybody
+	all          bool        // needs a caller of every tenant
+	owned        bool        // its target is a tenant's: to others there is none
+	ok           int         // the answer to who may; 200 without it
+
+	// target makes the path of a target, and the body; nil for the path as it is.
+	target func(*desks) (path, body string)
+	// check looks at the answer to a caller of these tenants, nil for every one.
+	check func(t *testing.T, tenants []string, body []byte)
+}
+
+var (
+	approvers = []pdp.Scope{pdp.ScopeApprove, pdp.ScopeAdmin}
+	operators = []pdp.Scope{pdp.ScopeAdmin}
+	auditors  = []pdp.Scope{pdp.ScopeAudit}
+)
+
+// adminRoutes are all of them. A route that is not here fails the test.
+var adminRoutes = []adminRoute{
+	{method: "GET", path: "/livez"},
+	{method: "GET", path: "/readyz"},
+	{method: "GET", path: "/metrics"},
+	{method: "GET", path: pdp.PathLogExport, scopes: auditors, check: checkLines},
+	{method: "GET", path: pdp.PathLogQuery, scopes: auditors, check: checkLines},
+	{method: "GET", path: pdp.PathLogCheckpoint, scopes: auditors, all: true},
+	{method: "GET", path: pdp.PathLogProof, scopes: auditors, owned: true, target: (*desks).proof},
+	{method: "POST", path: pdp.PathLogRotateKey, scopes: operators, all: true},
+	{method: "POST", path: pdp.PathReload, scopes: operators, all: true, ok: 422}, // embedded policies do not change
+	{method: "GET", path: pdp.PathRequests, scopes: approvers, check: checkRequests},
+	{method: "GET", path: pdp.PathRequests + "/:id", scopes: approvers, owned: true, target: (*desks).pending},
+	{method: "POST", path: pdp.PathRequests + "/:id/decision", scopes: approvers, owned: true, target: (*desks).decide},
+	{method: "POST", path: pdp.PathApprovals + "/:id/revoke", scopes: approvers, owned: true, target: (*desks).revoke},
+}
+
+// desks is a service with callers of every scope, each for acme, for globex and
+// for every tenant.
+type desks struct {
+	*service
+	t     *testing.T
+	index map[string]int64 // of an entry of a tenant
+}
+
+// tenantsOf are the tenants by which callers are told apart; nil is every one.
+var tenantsOf = map[string][]string{"acme": {"acme"}, "globex": {"globex"}, "both": {"acme", "globex"}, "all": nil}
+
+func (d *desks) key(tenants string, s pdp.Scope) string { return fmt.Sprintf("k-%s-%s", tenants, s) }
+
+func newDesks(t *testing.T) *desks {
+	t.Helper()
+	var keys []pdp.APIKey
+	d := &desks{t: t, index: make(map[string]int64)}
+	for name, tenants := range tenantsOf {
+		for _, scope := range []pdp.Scope{pdp.ScopeEvaluate, pdp.ScopeSearch, pdp.ScopeRequest, pdp.ScopeApprove, pdp.ScopeAdmin, pdp.ScopeAudit} {
+			keys = append(keys, pdp.APIKey{ID: "carol", SHA256: digest(d.key(name, scope)), Grant: pdp.Grant{Tenants: tenants, Scopes: []pdp.Scope{scope}}})
+		}
+	}
+	keys = append(keys, pdp.APIKey{ID: "gateway", SHA256: digest("k-gateway")})
+	d.service = start(t, pdp.Config{Policies: policySet(t, "agent-tools"), Auth: pdp.Auth{APIKeys: keys}, Telemetry: pdp.Telemetry{Page: page, PublicPage: page}})
+	for _, tenant := range []string{"acme", "globex"} {
+		d.submit(tenant)
+	}
+	_, body := d.ask("GET", pdp.PathLogExport, d.key("all", pdp.ScopeAudit), "")
+	for _, e := range readEntries(t, body) {
+		d.index[e.Tenant] = e.Index
+	}
+	return d
+}
+
+func (d *desks) ask(method, path, key, body string) (int, []byte) {
+	d.t.Helper()
+	base := d.admin
+	if !strings.HasPrefix(path, "/admin/") && path != "/livez" && path != "/readyz" && path != "/metrics" {
+		base = d.main
+	}
+	request, err := http.NewRequestWithContext(d.t.Context(), method, base+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return response.StatusCode, answer
+}
+
+// submit has a request of a tenant wait for a person, and returns its task.
+func (d *desks) submit(tenant string) string {
+	d.t.Helper()
+	call := fmt.Sprintf(`{"tenant_id":%q,"actor":{"actor_id":"agent-7","actor_type":"agent","roles":["tool_writer"]},"action":"tool.invoke","resource":{"type":"tool","id":"jira:create","labels":{"category":"sensitive","impact":"write"}}}`, tenant)
+	_, body := d.ask("POST", authzen.PathAuthorize, "k-gateway", call)
+	var answer authzen.AuthorizeResponse
+	if err := json.Unmarshal(body, &answer); err != nil {
+		d.t.Fatalf("%s: %v", body, err)
+	}
+	terms, err := json.Marshal(answer.Approval)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var task authzen.TaskResponse
+	_, body = d.ask("POST", authzen.PathApprovals, "k-gateway", fmt.Sprintf(`{"request":%s,"approval":%s}`, call, terms))
+	if err := json.Unmarshal(body, &task); err != nil || task.Task.ID == "" {
+		d.t.Fatalf("%s: %v", body, err)
+	}
+	return task.Task.ID
+}
+
+func (d *desks) proof() (path, body string) {
+	return fmt.Sprintf("%s?index=%d", pdp.PathLogProof, d.index["acme"]), ""
+}
+
+func (d *desks) pending() (path, body string) {
+	return pdp.PathRequests + "/" + d.submit("acme"), ""
+}
+
+func (d *desks) decide() (path, body string) {
+	return pdp.PathRequests + "/" + d.submit("acme") + "/decision", `{"decision":"approve"}`
+}
+
+func (d *desks) revoke() (path, body string) {
+	decision, body := d.decide()
+	_, answer := d.ask("POST", decision, d.key("all", pdp.ScopeApprove), body)
+	var approved pdp.AccessRequest
+	if err := json.Unmarshal(answer, &approved); err != nil || approved.Items[0].Approval == nil {
+		d.t.Fatalf("%s: %v", answer, err)
+	}
+	return pdp.PathApprovals + "/" + approved.Items[0].Approval.ID + "/revoke", `{"reason":"a mistake"}`
+}
+
+// checkTenants reports tenants that a caller of others has been shown, and own
+// ones that it has not.
+func checkTenants(t *testing.T, tenants, shown []string) {
+	t.Helper()
+	for _, tenant := range []string{"", "acme", "globex"} {
+		want := tenants == nil || slices.Contains(tenants, tenant)
+		if got := slices.Contains(shown, tenant); got != want && (tenant != "" || !want) {
+			t.Errorf("a caller of %v is shown what is of %q: %v", tenants, tenant, got)
+		}
+	}
+}
+
+func checkLines(t *testing.T, tenants []string, body []byte) {
+	t.Helper()
+	var shown []string
+	for _, e := range readEntries(t, body) {
+		shown = append(shown, e.Tenant)
+	}
+	checkTenants(t, tenants, shown)
+}
+
+func checkRequests(t *testing.T, tenants []string, body []byte) {
+	t.Helper()
+	var list pdp.AccessRequests
+	if err := json.Unmarshal(body, &list); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	var shown []string
+	for _, r := range list.Requests {
+		shown = append(shown, r.Tenant)
+	}
+	checkTenants(t, tenants, shown)
+}
+
+// Every route of the admin listener, for callers of the tenant that its target
+// is of, of another one, of both and of all, with each scope and with none.
+func TestAdminRoutesKeepTenantsApart(t *testing.T) {
+	d := newDesks(t)
+	for _, route := range adminRoutes {
+		t.Run(route.method+" "+route.path, func(t *testing.T) {
+			path, body := route.path, ""
+			if route.target != nil {
+				path, body = route.target(d)
+			}
+			if want := map[bool]int{true: 200, false: 401}[route.scopes == nil]; want != 0 {
+				if got, answer := d.ask(route.method, path, "", body); got != want {
+					t.Errorf("a stranger: %d %s", got, answer)
+				}
+			}
+			for name, tenants := range tenantsOf {
+				for _, scope := range []pdp.Scope{pdp.ScopeEvaluate, pdp.ScopeSearch, pdp.ScopeRequest, pdp.ScopeApprove, pdp.ScopeAdmin, pdp.ScopeAudit} {
+					want := route.want(scope, tenants)
+					if route.target != nil && want == max(route.ok, 200) {
+						path, body = route.target(d) // the one before has been decided
+					}
+					got, answer := d.ask(route.method, path, d.key(name, scope), body)
+					if got != want {
+						t.Errorf("%s of %s: %d, want %d: %s", scope, name, got, want, answer)
+					}
+					if got == 200 && route.check != nil {
+						route.check(t, tenants, answer)
+					}
+				}
+			}
+		})
+	}
+}
+
+// want is the answer to a caller.
+func (r adminRoute) want(scope pdp.Scope, tenants []string) int {
+	ok := max(r.ok, 200)
+	switch {
+	case r.scopes == nil:
+		return ok
+	case !slices.Contains(r.scopes, scope), r.all && tenants != nil:
+		return 403
+	case r.owned && tenants != nil && !slices.Contains(tenants, "acme"):
+		if r.path == pdp.PathLogProof {
+			return 400 // as for an index beyond the end
+		}
+		return 404
+	}
+	return ok
+}
+
+// The table has every route that the admin listener has, and no others.
+func TestAdminRoutesAreAllKnown(t *testing.T) {
+	log, err := decisionlog.Open(t.TempDir(), decisionlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	_, admin, err := pdp.NewHandlers(t.TempDir(), nil, pdp.Limits{}, log, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have, want []string
+	for _, r := range admin.(*echo.Echo).Routes() {
+		have = append(have, r.Method+" "+r.Path)
+	}
+	for _, r := range adminRoutes {
+		want = append(want, r.method+" "+r.path)
+	}
+	for _, r := range have {
+		if !slices.Contains(want, r) {
+			t.Errorf("%s is not in the table: say who may do that, and of whose", r)
+		}
+	}
+	for _, r := range want {
+		if !slices.Contains(have, r) {
+			t.Errorf("there is no %s", r)
+		}
+	}
+}
+
+// What a caller of a tenant asks for of another is as if there were none; and a
+// bundle has what the caller's tenants have, and verifies.
+func TestLogOfTenants(t *testing.T) {
+	d := newDesks(t)
+	key := d.key("acme", pdp.ScopeAudit)
+	for _, query := range []string{"tenant=globex", "tenant=nowhere", "kind=reload"} {
+		for _, path := range []string{pdp.PathLogExport, pdp.PathLogQuery} {
+			if code, body := d.ask("GET", path+"?"+query, key, ""); code != 200 || len(body) > 0 {
+				t.Errorf("%s?%s: %d %s", path, query, code, body)
+			}
+		}
+	}
+	_, checkpoint := d.ask("GET", pdp.PathLogCheckpoint, d.key("all", pdp.ScopeAudit), "")
+	var signed decisionlog.Checkpoint
+	if err := json.Unmarshal(checkpoint, &signed); err != nil {
+		t.Fatal(err)
+	}
+	if code, body := d.ask("GET", pdp.PathLogProof+"?earlier="+url.QueryEscape(signed.Note), key, ""); code != 403 {
+		t.Errorf("a proof about everybody's entries: %d %s", code, body)
+	}
+	_, beyond := d.ask("GET", pdp.PathLogProof+"?index=100000", key, "")
+	for _, index := range []int64{d.index["globex"], d.index[""]} {
+		if code, body := d.ask("GET", fmt.Sprintf("%s?index=%d", pdp.PathLogProof, index), key, ""); code != 400 || !bytes.Equal(body, beyond) {
+			t.Errorf("the proof of entry %d: %d %s, beyond the end it is %s", index, code, body, beyond)
+		}
+	}
+	_, bundle := d.ask("GET", pdp.PathLogExport+"?format=bundle", key, "")
+	archive, err := zip.NewReader(bytes.NewReader(bundle), int64(len(bundle)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := archive.Open("entries.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := io.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkLines(t, []string{"acme"}, entries)
+	if bytes.Contains(bundle, []byte("globex")) {
+		t.Error("the bundle names another tenant")
+	}
+}
+
+// To strangers, and to callers of other tenants, there are as many tenants as
+// names: whether there is one they cannot tell.
+func TestStrangersCannotTellTenants(t *testing.T) {
+	store := fstest.MapFS{
+		"a.cedar":                     {Data: []byte(`@id("a") permit (principal, action, resource);`)},
+		"tenants/acme/a.cedar":        {Data: []byte(`@id("b") forbid (principal, action, resource) when { context has x };`)},
+		"tenants/globex/b.cedar":      {Data: []byte(`@id("c") forbid (principal, action, resource) when { context has y };`)},
+		"tenants/acme/config.yaml":    {Data: []byte("approval_templates:\n  t: {request_schema: {type: object}}\n")},
+		"tenants/globex/config.yaml":  {Data: []byte("approval_templates:\n  t: {request_schema: {type: object}}\n")},
+		"tenants/initech/config.yaml": {Data: []byte("approval_templates:\n  t: {request_schema: {type: object}}\n")},
+	}
+	s := start(t, pdp.Config{Policies: store, PublicURL: "https://pdp.example.com", Telemetry: pdp.Telemetry{Page: page}, Auth: pdp.Auth{APIKeys: []pdp.APIKey{
+		{ID: "gateway", SHA256: digest("k-globex"), Grant: pdp.Grant{Tenants: []string{"globex"}}},
+		{ID: "auditor", SHA256: digest("k-globex-audit"), Grant: pdp.Grant{Tenants: []string{"globex"}, Scopes: []pdp.Scope{pdp.ScopeAudit, pdp.ScopeAdmin}}},
+		{ID: "operator", SHA256: digest("k-audit"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAudit}}},
+	}}})
+	get := func(key, url string) (int, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key != "" {
+			request.Header.Set("Authorization", "Bearer "+key)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	for _, key := range []string{"", "k-globex", "k-wrong"} {
+		for _, path := range []string{authzen.PathMetadata + "/tenants/%s", "/tenants/%s" + authzen.PathRequestSchemas + "/t",
+			"/tenants/%s" + authzen.PathJWKS, "/tenants/%s" + authzen.PathRequests + "/arq_1"} {
+			have, haveBody := get(key, s.main+fmt.Sprintf(path, "acme"))
+			none, noneBody := get(key, s.main+fmt.Sprintf(path, "nope"))
+			if have != none || strings.ReplaceAll(haveBody, "acme", "nope") != noneBody {
+				t.Errorf("%s with key %q: of a tenant %d %s, of none %d %s", path, key, have, haveBody, none, noneBody)
+			}
+		}
+	}
+	if code, body := get("k-globex", s.main+"/tenants/globex"+authzen.PathRequestSchemas+"/t"); code != 200 || body != `{"type":"object"}` {
+		t.Errorf("the schema to who asks by it: %d %s", code, body)
+	}
+	for key, want := range map[string]bool{"": false, "k-wrong": false, "k-globex": false, "k-globex-audit": false, "k-audit": true} {
+		code, body := get(key, s.admin+"/readyz?verbose")
+		if named := strings.Contains(body, "acme"); code != 200 || named != want || !strings.HasPrefix(body, "ok\n") || !strings.Contains(body, "\nsince ") {
+			t.Errorf("readiness to key %q: %d %s", key, code, body)
+		}
+		if code, body := get(key, s.admin+"/metrics"); (code == 200) != want || !want && code != 403 {
+			t.Errorf("measurements to key %q: %d %s", key, code, body)
+		}
+	}
+}
