@@ -16,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
 )
 
 // TestGuide does what "Ten minutes" of docs/mcp-gateway.md says, to the letter but
@@ -34,6 +37,12 @@ func TestGuide(t *testing.T) {
 		{"tool.invoke", strings.NewReplacer(
 			`:3001/mcp"}`, `:3001/mcp", mapping_profile: tool.invoke}`,
 			`tools/call tool::"files:write_file"`, `tool.invoke tool::"files:write_file"`,
+		)},
+		{"2026-07-28", strings.NewReplacer(
+			`@modelcontextprotocol/sdk/client/index.js`, `@modelcontextprotocol/client`,
+			`@modelcontextprotocol/sdk/client/streamableHttp.js`, `@modelcontextprotocol/client`,
+			`version: "1.0.0" }`, `version: "1.0.0" }, { versionNegotiation: { mode: { pin: "2026-07-28" } } }`,
+			`move_file: MCP error -32001: `, `move_file: `,
 		)},
 		{"a store of init", strings.NewReplacer("$ make run &", "$ policy-service init store\n…\n$ policy-service serve --policies store &")},
 	} {
@@ -257,4 +266,63 @@ func (g *guide) seen(want *regexp.Regexp, since int) bool {
 		}
 	}
 	return found != nil
+}
+
+// TestActor has an agent whose token says its roles call tools by the profile
+// tool.invoke, with the policies that make run serves: it reads, its write waits
+// for a person who sees what it is for, and a destructive call is denied. A token
+// without roles is let do nothing.
+func TestActor(t *testing.T) {
+	packages := guidePackages(t)
+	issuer := jwkstest.New(t)
+	token := func(claims map[string]any) string {
+		claims["iss"], claims["aud"], claims["exp"] = issuer.URL, "https://gateway.example.com/mcp", time.Now().Add(time.Hour).Unix()
+		return jwkstest.Sign(t, jose.RS256, issuer.Key, jwkstest.KeyID, claims, nil)
+	}
+	g := newGuide(t, packages)
+	for _, script := range []string{"jira.mjs", "workflow.mjs"} {
+		text, err := os.ReadFile(filepath.Join(packages, script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(g.dir, script), string(text))
+	}
+	write(t, filepath.Join(g.dir, "mcp-gateway.yaml"), g.ports.Replace(`
+pdp: {url: "http://127.0.0.1:8080"}
+identity:
+  resource: https://gateway.example.com/mcp
+  issuers: [{issuer: "`+issuer.URL+`", jwks_url: "`+issuer.URL+`"}]
+servers:
+  - name: jira-server-1
+    url: http://127.0.0.1:3001/mcp
+    mapping_profile: tool.invoke
+    actor: {type: agent}
+    tools:
+      get_ticket: {labels: {category: internal, integration: jira, impact: read}}
+      create_ticket: {labels: {category: sensitive, integration: jira, impact: write}}
+      delete_ticket: {labels: {category: sensitive, integration: jira, impact: destructive}}
+`))
+	server := g.ports.Replace("127.0.0.1:3001")
+	g.follow(g.ports.Replace(`$ policy-service serve &
+listening on http://127.0.0.1:8080 (admin http://127.0.0.1:8081)
+$ node jira.mjs ` + server[strings.LastIndex(server, ":")+1:] + ` &
+$ until (exec 3<>/dev/tcp/127.0.0.1/` + server[strings.LastIndex(server, ":")+1:] + `) 2>/dev/null; do sleep 0.1; done
+$ mcp-gateway serve &
+listening on http://127.0.0.1:8090
+$ node workflow.mjs http://127.0.0.1:8090/jira-server-1/mcp ` + token(map[string]any{"sub": "agent-workflow-123", "roles": []string{"workflow_orchestrator"}, "department_id": "dept-eng"}) + ` &
+tools: get_ticket create_ticket
+get_ticket: get_ticket has run: Server outage
+time=… level=INFO msg="call refused" server=jira-server-1 method=tools/call tool=delete_ticket subject=identity::agent-workflow-123 request_id=… reason_code=denied reason="Destructive tools are not run through an agent." decision_id=…
+delete_ticket: -32001 {"reason_code":"denied","evaluation_id":"…"} MCP error -32001: Destructive tools are not run through an agent.
+time=… level=INFO msg="call waits for a person" server=jira-server-1 method=tools/call tool=create_ticket subject=identity::agent-workflow-123 decision_id=… task=arq_MEIOS5VLV4TYXNP53LYEA677KK
+$ policy-service approvals show arq_MEIOS5VLV4TYXNP53LYEA677KK
+subject    agent::"agent-workflow-123"
+context    {…"param_summary":"title: \"Server outage\"","purpose":"Resolve user issue #555",…"workflow_id":"wf-abc"}
+  resource tool::"jira-server-1:create_ticket"
+$ policy-service approvals approve arq_MEIOS5VLV4TYXNP53LYEA677KK --as user:carol
+create_ticket: create_ticket has run: Server outage
+$ ! node workflow.mjs http://127.0.0.1:8090/jira-server-1/mcp ` + token(map[string]any{"sub": "agent-workflow-124"}) + ` 2>&1
+time=… level=INFO msg="call refused" server=jira-server-1 method=initialize subject=identity::agent-workflow-124 request_id=… reason_code=denied reason="access denied" decision_id=…
+`))
+	t.Logf("%s", g.screen())
 }
