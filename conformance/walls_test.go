@@ -34,7 +34,7 @@ var walls = []wall{
 
 	{"evaluation/decisionlog", 3, []string{"schemas/authzen", "obligations/plain"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
 	{"evaluation", 3, []string{"schemas/authzen", "schemas/yamldoc", "obligations", "evaluation/decisionlog"}, "a decision is made of these and recorded; no network, no directory"},
-	{"evaluation/policystore", 3, []string{"evaluation"}, "a directory becomes an archive; what is right in it the engine says"},
+	{"evaluation/policystore", 3, []string{"evaluation", "schemas/yamldoc"}, "a directory becomes an archive; what is right in it the engine says"},
 	{"evaluation/policytest", 3, []string{"evaluation", "schemas/authzen", "schemas/yamldoc"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
 
 	{"pdp/client", 4, []string{"schemas/authzen"}, "a PEP imports it and must not import a PDP with it"},

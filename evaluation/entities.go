@@ -21,6 +21,7 @@ import (
 type store struct {
 	entities map[cedar.EntityUID]entity
 	parents  map[cedar.EntityType]bool // types that some entity has as ancestor
+	stored   int                       // entities that are written; the others are the schema's actions
 }
 
 // An entity has all its ancestors as parents, so that "in" is one look-up
@@ -58,6 +59,7 @@ func (c *compiler) readEntities() *store {
 			c.entityFault(place{file, jsonOffset(err)}, jsonMessage(err))
 		}
 	}
+	s.stored = len(s.entities)
 	if c.schema != nil {
 		for uid, action := range c.schema.Actions {
 			s.entities[uid] = entity{Entity: action.Entity}

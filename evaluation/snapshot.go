@@ -36,9 +36,10 @@ func (s *Snapshot) Revision() string { return s.revision }
 // Archive returns the files the snapshot was made of. Do not change them.
 func (s *Snapshot) Archive() Archive { return s.archive }
 
-// Size counts what is in the snapshot.
+// Size counts what is in the snapshot: policies, and the entities that are
+// stored. The schema's actions are none of these.
 func (s *Snapshot) Size() (policies, entities int) {
-	return len(s.policies.ordered), len(s.store.entities)
+	return len(s.policies.ordered), s.store.stored
 }
 
 // An Environment is what a decision depends on beside snapshot and request.

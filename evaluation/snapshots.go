@@ -101,6 +101,18 @@ func (s *Snapshots) Size() (policies, entities int) {
 	return policies, entities
 }
 
+// Actions counts the actions that the schemas declare, the guardrails' once for
+// each tenant.
+func (s *Snapshots) Actions() int {
+	actions := 0
+	for _, snapshot := range s.all() {
+		if snapshot.schema != nil {
+			actions += len(snapshot.schema.Actions)
+		}
+	}
+	return actions
+}
+
 // Warnings lists the warnings of every snapshot, each once.
 func (s *Snapshots) Warnings() Faults {
 	var all Faults

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mattn/go-isatty"
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -23,6 +26,9 @@ type evalCmd struct {
 }
 
 func (c *evalCmd) Run() error {
+	if c.Policies == "" {
+		say(errors.New("no --policies: the embedded example "+exampleSet+" decides"), "")
+	}
 	snapshot, err := compile(c.Policies, c.Tenant)
 	if err != nil {
 		return err
@@ -79,6 +85,9 @@ type result struct {
 }
 
 func readRequest(file string) (*authzen.EvaluationRequest, error) {
+	if file == "-" && isatty.IsTerminal(os.Stdin.Fd()) {
+		fmt.Fprintln(os.Stderr, "policy-service: the request is read from standard input, until Ctrl-D; --request FILE reads a file")
+	}
 	body, err := readInput(file)
 	if err != nil {
 		return nil, fmt.Errorf("read request: %w", err)

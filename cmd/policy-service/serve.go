@@ -73,9 +73,13 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0)) // one is nearly always held by who waits for the disk
 	}
-	example, err := policies.Set("agent-tools")
+	example, err := policies.Set(exampleSet)
 	if err != nil {
 		return err
+	}
+	log := newLogger(c.LogFormat)
+	if c.Policies == "" {
+		log.Info("no --policies: the embedded example is served", "store", exampleSet)
 	}
 	key, err := readManifestKey(c.ManifestKey)
 	if err != nil {
@@ -126,7 +130,7 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 		ApproverType:   c.ApproverType,
 		Limits:         c.limits(),
 		Telemetry:      telemetry,
-		Log:            newLogger(c.LogFormat),
+		Log:            log,
 		Ready: func(main, admin string) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
 		},
@@ -192,10 +196,13 @@ func (f logFlags) config() pdp.LogConfig {
 	}
 }
 
+// exampleSet is the embedded policy store that stands in where no other is named.
+const exampleSet = "agent-tools"
+
 // policyStore opens a policy store; without a directory, the embedded example.
 func policyStore(dir string) (fs.FS, error) {
 	if dir == "" {
-		return policies.Set("agent-tools")
+		return policies.Set(exampleSet)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -1,17 +1,21 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"os"
 
 	"github.com/policy-service/policy-service/evaluation/policytest"
 )
 
 type testCmd struct {
-	Dir       string  `arg:"" optional:"" help:"Directory of the policy store. Without it the embedded example is tested."`
-	FromLog   string  `help:"Write the entry of the decision log in this file (- for standard input), a line as log export has it, as a test." placeholder:"FILE"`
-	FailUnder float64 `help:"Fail when the tests try less than so many percent of the policies." placeholder:"PERCENT"`
-	JSON      bool    `name:"json" help:"Print the report as JSON." xor:"form"`
-	JUnit     bool    `name:"junit" help:"Print the report as JUnit XML." xor:"form"`
+	Dir        string  `arg:"" optional:"" help:"Directory of the policy store. Without it the embedded example is tested."`
+	FromLog    string  `help:"Write the entry of the decision log in this file (- for standard input), a line as log export has it, as a test." placeholder:"FILE"`
+	FailUnder  float64 `help:"Fail when the tests try less than so many percent of the policies." placeholder:"PERCENT"`
+	JSON       bool    `name:"json" help:"Print the report as JSON." xor:"form"`
+	JUnit      string  `name:"junit" help:"Write the report as JUnit XML to this file as well (- for standard output, instead of the text)." placeholder:"FILE" xor:"form"`
+	AllowEmpty bool    `help:"Do not fail when there are no tests."`
 }
 
 func (c *testCmd) Run() error {
@@ -21,6 +25,9 @@ func (c *testCmd) Run() error {
 	store, err := policyStore(c.Dir)
 	if err != nil {
 		return err
+	}
+	if c.Dir == "" {
+		say(errors.New("no directory is named: the embedded example "+exampleSet+" is tested"), "")
 	}
 	snapshots, err := compileIn(store)
 	if err != nil {
@@ -41,7 +48,11 @@ func (c *testCmd) Run() error {
 	if tooLittle != nil {
 		say(tooLittle, "")
 	}
-	if tooLittle != nil || len(report.Failed()) > 0 {
+	untested := len(tests) == 0 && !c.AllowEmpty
+	if untested {
+		say(errors.New("there are no tests: none is in tests/*.yaml of the policy store, or of a tenant in it"), "--allow-empty takes that for success")
+	}
+	if untested || tooLittle != nil || len(report.Failed()) > 0 {
 		return exitError(exitInvalid)
 	}
 	return nil
@@ -51,10 +62,24 @@ func (c *testCmd) print(report *policytest.Report) error {
 	switch {
 	case c.JSON:
 		return report.JSON(os.Stdout)
-	case c.JUnit:
+	case c.JUnit == "-":
 		return report.JUnit(os.Stdout)
+	case c.JUnit != "":
+		if err := writeReport(c.JUnit, report.JUnit); err != nil {
+			return err
+		}
 	}
 	return printLines(os.Stdout, report.Text)
+}
+
+// writeReport writes a report to a file.
+func writeReport(file string, write func(io.Writer) error) (err error) {
+	out, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	return write(out)
 }
 
 func printTest(file string) error {

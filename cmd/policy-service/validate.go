@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -28,7 +29,8 @@ type validation struct {
 	Revision string            `json:"revision,omitzero"`
 	Tenants  []string          `json:"tenants,omitempty"`
 	Policies int               `json:"policies,omitzero"`
-	Entities int               `json:"entities,omitzero"`
+	Entities int               `json:"entities,omitzero"` // that are stored
+	Actions  int               `json:"actions,omitzero"`  // that the schema declares
 	Faults   evaluation.Faults `json:"faults,omitempty"`
 	Warnings evaluation.Faults `json:"warnings,omitempty"`
 }
@@ -57,7 +59,8 @@ func (c *validateCmd) Run() error {
 }
 
 // validate compiles a policy store and reads its tests. What is wrong with a
-// test keeps no policies from coming into force and is a warning.
+// test keeps no policies from coming into force and is a warning; a file of tests
+// that is not read is a fault.
 func validate(store fs.FS) (*validation, error) {
 	var result validation
 	snapshots, err := compileIn(store)
@@ -68,13 +71,20 @@ func validate(store fs.FS) (*validation, error) {
 	default:
 		result.Valid, result.Revision, result.Tenants = true, snapshots.Revision(), snapshots.Tenants()
 		result.Policies, result.Entities = snapshots.Size()
+		result.Actions = snapshots.Actions()
 		result.Warnings = snapshots.Warnings()
 	}
 	var untestable evaluation.Faults
 	if _, err := policytest.Load(store); err != nil && !errors.As(err, &untestable) {
 		return nil, err
 	}
-	result.Warnings = append(result.Warnings, untestable...)
+	misplaced := policytest.Misplaced(store)
+	for _, fault := range untestable {
+		if !slices.Contains(misplaced, fault) {
+			result.Warnings = append(result.Warnings, fault)
+		}
+	}
+	result.Faults, result.Valid = append(result.Faults, misplaced...), result.Valid && len(misplaced) == 0
 	return &result, nil
 }
 
@@ -91,11 +101,14 @@ func (c *validateCmd) print(store fs.FS, v *validation) error {
 	if !v.Valid {
 		return nil
 	}
-	tenants := ""
-	if len(v.Tenants) > 0 {
-		tenants = fmt.Sprintf(", %d tenants", len(v.Tenants))
+	beside := ""
+	if v.Actions > 0 {
+		beside += fmt.Sprintf(", %d actions", v.Actions)
 	}
-	_, err := fmt.Printf("valid: %d policies, %d entities%s\nrevision %s\n", v.Policies, v.Entities, tenants, v.Revision)
+	if len(v.Tenants) > 0 {
+		beside += fmt.Sprintf(", %d tenants", len(v.Tenants))
+	}
+	_, err := fmt.Printf("valid: %d policies, %d entities%s\nrevision %s\n", v.Policies, v.Entities, beside, v.Revision)
 	return err
 }
 

@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // What looks as if it were read and is not would silently decide nothing: a
@@ -106,7 +105,7 @@ func looksRead(fold string) bool { return looksLikePolicy(fold) || meantFile(fol
 func looksLikePolicy(fold string) bool {
 	extension := path.Ext(fold)
 	letters := strings.Trim(extension, ".abcdefghijklmnopqrstuvwxyz") == ""
-	return extension == policySuffix || strings.HasSuffix(fold, policySuffix+".txt") || letters && levenshtein.ComputeDistance(extension, policySuffix) == 1
+	return extension == policySuffix || strings.HasSuffix(fold, policySuffix+".txt") || letters && yamldoc.Nearest(extension, []string{policySuffix}, 1) != ""
 }
 
 // meantFile returns the file that counts which a name in lower case looks like,
@@ -133,12 +132,7 @@ func meantFile(fold string, top bool) string {
 	if !top || !slices.Contains([]string{".json", ".yaml", ".yml", ".sig"}, extension) {
 		return ""
 	}
-	for _, name := range known {
-		if levenshtein.ComputeDistance(fold, name) <= 2 {
-			return name
-		}
-	}
-	return ""
+	return yamldoc.Nearest(fold, known, 2)
 }
 
 // mayBeFolder reports whether a name is not plainly that of a file without any

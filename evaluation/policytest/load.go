@@ -48,7 +48,7 @@ func Load(fsys fs.FS) ([]Test, error) {
 		names = append(names, found...)
 	}
 	var tests []Test
-	var faults evaluation.Faults
+	faults := Misplaced(fsys)
 	for _, name := range names {
 		src, err := fs.ReadFile(fsys, name)
 		if err != nil {
