@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -11,6 +12,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -46,15 +49,14 @@ func newNotifier(allowed []string, secret []byte, measured *telemetry) (*notifie
 	if len(allowed) > 0 && len(secret) == 0 {
 		return nil, errors.New("callbacks need a secret to be signed with: name its file with --callback-secret")
 	}
-	var private []netip.Addr
+	var private []netip.AddrPort
 	for _, text := range allowed {
 		u, err := url.Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("callback URL: %w", err)
 		}
-		address, err := netip.ParseAddr(u.Hostname())
-		if err == nil {
-			private = append(private, address.Unmap())
+		if address, ok := literal(u); ok {
+			private = append(private, address)
 		}
 		if u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !jwks.IsThisHost(u.Hostname())) {
 			return nil, fmt.Errorf("callback URL %q: write https://host or https://host/path", text)
@@ -68,32 +70,35 @@ func newNotifier(allowed []string, secret []byte, measured *telemetry) (*notifie
 	}}, nil
 }
 
-// checkAddress refuses an address that is not public, unless it is allowed.
-func checkAddress(address string, allowed []netip.Addr) error {
+// literal returns the address of a URL that names one as it is.
+func literal(u *url.URL) (netip.AddrPort, bool) {
+	ip, err := netip.ParseAddr(u.Hostname())
+	port, errPort := strconv.ParseUint(cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme]), 10, 16)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(port)), err == nil && errPort == nil
+}
+
+// checkAddress refuses an address that is not public, unless it is allowed, port
+// and all.
+func checkAddress(address string, allowed []netip.AddrPort) error {
 	found, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("address %q: %w", address, err)
 	}
 	ip := found.Addr().Unmap()
-	for _, a := range allowed {
-		if a == ip {
-			return nil
-		}
-	}
-	if !isPublic(ip) {
+	if !isPublic(ip) && !slices.Contains(allowed, netip.AddrPortFrom(ip, found.Port())) {
 		return fmt.Errorf("%w: %s", errPrivate, ip)
 	}
 	return nil
 }
 
 // special are the addresses for special purposes that netip has no name for
-// (RFC 6890): shared, protocol, benchmarking and reserved ones, and those that
-// carry an IPv4 address.
+// (RFC 6890): shared, protocol, benchmarking and reserved ones, those that were
+// local to a site, and those that carry an IPv4 address.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
 	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
-	netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("100::/64"),
+	netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("fec0::/10"), netip.MustParsePrefix("::/96"),
 }
 
 func isPublic(ip netip.Addr) bool {

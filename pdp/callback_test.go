@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -79,6 +80,7 @@ func TestCallbackAddresses(t *testing.T) {
 		"169.254.169.254:80": false, "[fe80::1]:80": false, "[fc00::1]:80": false, "0.0.0.0:80": false, "[::]:80": false,
 		"100.64.0.1:80": false, "224.0.0.1:80": false, "255.255.255.255:80": false, "198.18.0.1:80": false,
 		"[::ffff:127.0.0.1]:80": false, "[64:ff9b::7f00:1]:80": false, "[2002:7f00:1::]:80": false, "[ff02::1]:80": false,
+		"[fec0::1]:80": false, "[feff::1]:443": false, "[::7f00:1]:80": false, "[::5db8:d822]:443": false,
 	} {
 		if err := pdp.CheckAddress(address, nil); (err == nil) != public {
 			t.Errorf("%s: %v", address, err)
@@ -99,6 +101,32 @@ func TestCallbackRebinding(t *testing.T) {
 		if err := call(t.Context(), allowed+"/done", []byte(`{}`)); (err == nil) != want || !want && !errors.Is(err, pdp.ErrPrivate) {
 			t.Errorf("%s: %v", allowed, err)
 		}
+	}
+}
+
+// An address that is allowed is with its port: a name that leads to another one
+// of it calls nobody.
+func TestCallbackPort(t *testing.T) {
+	allowed := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:8443"), netip.MustParseAddrPort("[fc00::1]:443")}
+	for address, want := range map[string]bool{
+		"10.0.0.1:8443": true, "[::ffff:10.0.0.1]:8443": true, "10.0.0.1:22": false, "10.0.0.2:8443": false, "[fc00::1]:443": true, "[fc00::1]:80": false, "93.184.216.34:22": true,
+	} {
+		if err := pdp.CheckAddress(address, allowed); (err == nil) != want {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	p, other := newPEP(t), newPEP(t)
+	call, err := pdp.NewCall([]string{p.URL}, []byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]bool{p.URL: true, other.URL: false} {
+		if err := call(t.Context(), url, []byte(`{}`)); (err == nil) != want || !want && !errors.Is(err, pdp.ErrPrivate) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	if _, err := pdp.NewCall([]string{"http://127.0.0.1", "https://[::1]/done"}, []byte(secret)); err != nil {
+		t.Errorf("without a port: %v", err)
 	}
 }
 

@@ -49,7 +49,7 @@
 //	pending    tenant ‖ 0 ‖ SHA-256 of the caller ‖ task id → nothing
 //	kept       all, or tenant ‖ 0 ‖ tenant's name → bytes of requests that are kept
 //	due        seconds, 8 bytes big-endian ‖ task id → nothing
-//	notices    seconds, 8 bytes big-endian ‖ task id → nothing
+//	notices    16 bytes of the SHA-256 of a destination ‖ seconds, 8 bytes big-endian ‖ task id → destination
 //	keys       SHA-256 of tenant, caller, Idempotency-Key → SHA-256 of the body ‖ task id
 //	tokens     jti of a denial that was asked to be lifted → its expiry, in seconds
 //	outbox     sequence, 8 bytes big-endian → record that is not in the log yet

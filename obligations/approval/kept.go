@@ -1,10 +1,12 @@
 package approval
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
-	"github.com/policy-service/policy-service/schemas/authzen"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // A request is kept for a day after it has ended, so that what a tenant may have
@@ -33,9 +35,9 @@ func (t txn) kept(key []byte) int64 {
 }
 
 // keep counts bytes that a tenant has more, or less.
-func (t txn) keep(tenant string, bytes int64) error {
+func (t txn) keep(tenant string, more int64) error {
 	for _, key := range [][]byte{keptAll, keptOf(tenant)} {
-		n := t.kept(key) + bytes
+		n := t.kept(key) + more
 		if n <= 0 {
 			if err := t.Bucket(bucketKept).Delete(key); err != nil {
 				return err
@@ -49,26 +51,27 @@ func (t txn) keep(tenant string, bytes int64) error {
 	return nil
 }
 
-// deriveCounts counts what is kept, and makes the keys of pending requests anew.
+// deriveCounts counts what is kept, and makes the keys of pending requests and
+// of notices anew.
 func (t txn) deriveCounts() error {
-	if _, err := t.CreateBucket(bucketKept); err != nil {
-		return err
-	}
-	if err := t.DeleteBucket(bucketPending); err != nil {
-		return err
-	}
-	pending, err := t.CreateBucket(bucketPending)
-	if err != nil {
-		return err
+	for _, name := range [][]byte{bucketKept, bucketPending, bucketNotices} {
+		if err := t.DeleteBucket(name); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
+			return err
+		}
+		if _, err := t.CreateBucket(name); err != nil {
+			return err
+		}
 	}
 	return t.Bucket(bucketTasks).ForEach(func(_, value []byte) error {
 		r, err := decodeRequest(value)
 		if err != nil {
 			return err
 		}
-		if r.Status() == authzen.TaskPending {
-			if err := pending.Put(append(pendingPrefix(r.Tenant, &r.Caller), r.ID...), nil); err != nil {
-				return err
+		for _, e := range derived(r) {
+			if bytes.Equal(e.bucket, bucketPending) || bytes.Equal(e.bucket, bucketNotices) {
+				if err := t.Bucket(e.bucket).Put(e.key, e.value); err != nil {
+					return err
+				}
 			}
 		}
 		return t.keep(r.Tenant, weight(value))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -78,4 +80,65 @@ func TestNotify(t *testing.T) {
 	if got := d.events(t); !strings.HasSuffix(got, "approval/approve request/notify") || strings.Count(got, "notify_fail") != 8 {
 		t.Errorf("the log has %s", got)
 	}
+}
+
+// A PEP that does not answer keeps no other one from being called, however many
+// of its calls are due before, and gets no more than a few at a time.
+func TestNotifyOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, plain)
+		var mu sync.Mutex
+		waiting, most := 0, 0
+		called := make(chan string, 1)
+		d.config.CallbackAllowed = []string{"https://slow.example.com", "https://pep.example.com"}
+		d.config.Call = func(ctx context.Context, endpoint string, _ []byte) error {
+			if !strings.HasPrefix(endpoint, "https://slow.") {
+				called <- endpoint
+				return nil
+			}
+			mu.Lock()
+			waiting++
+			most = max(most, waiting)
+			mu.Unlock()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		d.config.Now = time.Now
+		d.reopen(t)
+		ask := func(endpoint string) {
+			t.Helper()
+			d.now = time.Now()
+			s := d.submission(t, push)
+			s.Callback = &authzen.Callback{Endpoint: endpoint}
+			task, err := d.Submit(t.Context(), gateway, "", s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Decide(t.Context(), task.Task.ID, approver("carol"), approves); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 100 {
+			ask("https://slow.example.com/done")
+		}
+		time.Sleep(time.Second)
+		ask("https://pep.example.com/done")
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			if err := d.RunCallbacks(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		start := time.Now()
+		if <-called; time.Since(start) > 5*time.Second {
+			t.Errorf("called after %s", time.Since(start))
+		}
+		time.Sleep(10 * time.Second)
+		cancel()
+		ended.Wait()
+		if most == 0 || most > 8 {
+			t.Errorf("the PEP that is slow has %d calls at once", most)
+		}
+	})
 }

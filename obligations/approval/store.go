@@ -33,7 +33,7 @@ var (
 
 // openStore opens the file, with every bucket. In one of before there was a
 // count of what is kept, that is derived anew, and with it the keys of pending
-// requests, which had the callers as they are.
+// requests and of notices, which were others.
 func openStore(path string) (*bolt.DB, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
 	if err != nil {
@@ -134,7 +134,7 @@ func derived(r *Request) []indexEntry {
 		entries = append(entries, indexEntry{bucketPending, append(pendingPrefix(r.Tenant, &r.Caller), r.ID...), nil})
 	}
 	if r.Notice != nil {
-		entries = append(entries, indexEntry{bucketNotices, dueKey(r.Notice.Due, r.ID), nil})
+		entries = append(entries, noticeEntry(r))
 	}
 	for i, item := range r.Items {
 		if item.Approval != nil {
@@ -229,11 +229,10 @@ func (t txn) forget(now time.Time) error {
 	return nil
 }
 
-// overdue lists the requests to which something happens now, by an index of
-// times, at most so many.
-func (t txn) overdue(index []byte, now time.Time, most int) ([]*Request, error) {
+// overdue lists the requests to which something happens now, at most so many.
+func (t txn) overdue(now time.Time, most int) ([]*Request, error) {
 	var found []*Request
-	c := t.Bucket(index).Cursor()
+	c := t.Bucket(bucketDue).Cursor()
 	until := dueKey(now.Add(time.Second), "")
 	for key, _ := c.First(); key != nil && bytes.Compare(key, until) < 0 && len(found) < most; key, _ = c.Next() {
 		r, err := t.request(string(key[8:]))

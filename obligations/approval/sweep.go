@@ -16,9 +16,6 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.repeat(ctx, s.Sweep)
 }
 
-// RunCallbacks calls PEPs back until ctx ends. They may be slow to answer.
-func (s *Service) RunCallbacks(ctx context.Context) error { return s.repeat(ctx, s.Notify) }
-
 func (s *Service) repeat(ctx context.Context, do func(context.Context) error) error {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
@@ -57,7 +54,7 @@ func (s *Service) idle(ctx context.Context) (idle bool, err error) {
 		return false, err
 	}
 	err = s.view(ctx, func(tx txn) error {
-		due, err := tx.overdue(bucketDue, s.now(), 1)
+		due, err := tx.overdue(s.now(), 1)
 		idle = len(due) == 0
 		return err
 	})
@@ -67,7 +64,7 @@ func (s *Service) idle(ctx context.Context) (idle bool, err error) {
 func (s *Service) sweep(tx txn) error {
 	at := s.moment()
 	now := at.Truncate(time.Second)
-	due, err := tx.overdue(bucketDue, now, sweepBatch)
+	due, err := tx.overdue(now, sweepBatch)
 	if err != nil {
 		return err
 	}
