@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 
@@ -81,6 +82,23 @@ func (g guard) ofTenant(scopes ...Scope) echo.MiddlewareFunc {
 				return next(c)
 			}
 			return guarded(c)
+		}
+	}
+}
+
+// errSeveralTenants is a request about no tenant of a caller that has several. It
+// is not about all of them, and not about none.
+var errSeveralTenants = errors.New("the credential is for several tenants: name a tenant in the path, as in /tenants/TENANT/access/v1/evaluation")
+
+// oneTenant refuses a request that names no tenant and whose caller has several.
+func oneTenant(then echo.MiddlewareFunc) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		next = then(next)
+		return func(c echo.Context) error {
+			if c.Param(paramTenant) == "" && len(callerFrom(c.Request().Context()).Tenants) > 1 {
+				return errSeveralTenants
+			}
+			return next(c)
 		}
 	}
 }

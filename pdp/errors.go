@@ -82,6 +82,7 @@ var told = []struct {
 	{evaluation.ErrLargeAnswer, http.StatusBadRequest, true},
 	{evaluation.ErrLongSearch, http.StatusServiceUnavailable, false},
 	{evaluation.ErrUnknownTenant, http.StatusNotFound, false},
+	{errSeveralTenants, http.StatusBadRequest, false},
 
 	{errHost, http.StatusMisdirectedRequest, true},
 	{errCrossSite, http.StatusForbidden, true},

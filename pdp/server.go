@@ -22,7 +22,7 @@ import (
 // mainRoutes of the main listener. What is below a tenant's path is decided by
 // the tenant's policies.
 func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, who guard, limits *limiter, metadata authzen.Metadata, maxBody int64) {
-	tenant, soon := limits.perTenant, limits.deadline
+	tenant, soon := oneTenant(limits.perTenant), limits.deadline
 	evaluate, search, request := who.with(ScopeEvaluate), who.with(ScopeSearch), who.with(ScopeRequest)
 	for _, base := range []string{"", pathTenant} {
 		e.POST(base+authzen.PathEvaluation, handle(limits, maxBody, within(soon, engine.Evaluate)), evaluate, tenant)

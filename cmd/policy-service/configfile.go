@@ -54,8 +54,15 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 	if envOf(flag) != "" {
 		return nil, nil
 	}
+	path := strings.Split(configKey(flag), ".")
+	if _, is := flag.Target.Interface().(authFlag); is {
+		if part := f.doc.Part(path...); part != nil {
+			return part, nil
+		}
+		return nil, nil
+	}
 	var value any = f.values
-	for _, key := range strings.Split(configKey(flag), ".") {
+	for _, key := range path {
 		nested, _ := value.(map[string]any)
 		value = nested[key]
 	}

@@ -46,7 +46,9 @@ type schema struct {
 	Enum                 []string           `json:"enum,omitempty"`
 	Pattern              string             `json:"pattern,omitzero"`
 	Items                *schema            `json:"items,omitzero"`
+	MinItems             int                `json:"minItems,omitzero"`
 	Properties           map[string]*schema `json:"properties,omitempty"`
+	MinProperties        int                `json:"minProperties,omitzero"`
 	AdditionalProperties *bool              `json:"additionalProperties,omitzero"`
 }
 
@@ -104,6 +106,7 @@ func schemaOf(t reflect.Type) *schema {
 		return &schema{Type: "array", Items: schemaOf(t.Elem())}
 	case reflect.Struct:
 		s := object()
+		s.MinProperties = 1
 		s.add(t)
 		return s
 	}
@@ -125,7 +128,11 @@ func (s *schema) add(t reflect.Type) {
 		if options == "inline" {
 			s.add(field.Type)
 		} else {
-			s.Properties[name] = schemaOf(field.Type)
+			member := schemaOf(field.Type)
+			if field.Tag.Get("list") == "some" {
+				member.MinItems = 1
+			}
+			s.Properties[name] = member
 		}
 	}
 }

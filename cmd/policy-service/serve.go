@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	"github.com/goccy/go-yaml"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/policies"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 type serveCmd struct {
@@ -153,18 +153,23 @@ type authFlag struct {
 	pdp.Auth `yaml:",inline"`
 }
 
-// Decode reads YAML, or what the configuration file has for it.
-func (a *authFlag) Decode(ctx *kong.DecodeContext) error {
-	token := ctx.Scan.Pop()
-	text, isText := token.Value.(string)
-	if !isText {
-		read, err := yaml.Marshal(token.Value)
-		if err != nil {
+// Decode reads YAML, or what the configuration file has for it. What is there and
+// names no credentials is a fault: without any, everybody may ask.
+func (a *authFlag) Decode(ctx *kong.DecodeContext) (err error) {
+	given := ctx.Scan.Pop().Value
+	doc, inFile := given.(*yamldoc.Document)
+	if !inFile {
+		if doc, err = yamldoc.Parse("--auth", fmt.Append(nil, given)); err != nil {
 			return err
 		}
-		text = string(read)
 	}
-	return yaml.UnmarshalWithOptions([]byte(text), &a.Auth, yaml.Strict())
+	if err := yamldoc.Errors(doc.Decode(&a.Auth)); err != nil {
+		return err
+	}
+	if !a.Known() {
+		return doc.Fault("auth: there are no credentials", "leave auth out if everybody may ask")
+	}
+	return nil
 }
 
 // logFlags say how the decision log is kept.

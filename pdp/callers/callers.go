@@ -26,6 +26,19 @@ func Scopes() []Scope {
 	return []Scope{ScopeEvaluate, ScopeSearch, ScopeRequest, ScopeApprove, ScopeAdmin, ScopeAudit}
 }
 
+// UnmarshalText reads the name of a scope.
+func (s *Scope) UnmarshalText(text []byte) error {
+	*s = Scope(text)
+	return s.validate()
+}
+
+func (s Scope) validate() error {
+	if !slices.Contains(Scopes(), s) {
+		return fmt.Errorf("there is no scope %q: write some of %v", string(s), Scopes())
+	}
+	return nil
+}
+
 // defaultScopes are those of a credential that lists none.
 var defaultScopes = Scopes()[:3]
 
@@ -38,8 +51,8 @@ var (
 
 // A Grant is what a credential lets its holder do.
 type Grant struct {
-	Tenants []string `yaml:"tenants,omitempty"` // that it may ask about; nil is every one
-	Scopes  []Scope  `yaml:"scopes,omitempty"`  // nil is evaluate, search and request
+	Tenants []string `yaml:"tenants,omitempty" list:"some"` // that it may ask about; nil is every one
+	Scopes  []Scope  `yaml:"scopes,omitempty" list:"some"`  // nil is evaluate, search and request
 }
 
 // validate reports scopes and tenants that there cannot be. A list that is
@@ -52,8 +65,8 @@ func (g Grant) validate() error {
 		return fmt.Errorf("scopes is empty: name some, or leave it out for %v", defaultScopes)
 	}
 	for _, s := range g.Scopes {
-		if !slices.Contains(Scopes(), s) {
-			return fmt.Errorf("there is no scope %q: write some of %v", s, Scopes())
+		if err := s.validate(); err != nil {
+			return err
 		}
 	}
 	for _, tenant := range g.Tenants {

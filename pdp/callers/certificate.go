@@ -13,7 +13,7 @@ import (
 // that Callers do not name is not let in; without Callers each is.
 type MTLS struct {
 	CA      string       `yaml:"ca"` // PEM file
-	Callers []MTLSCaller `yaml:"callers,omitempty"`
+	Callers []MTLSCaller `yaml:"callers,omitempty" list:"some"`
 	Grant   `yaml:",inline"`
 }
 

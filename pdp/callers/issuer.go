@@ -18,10 +18,10 @@ type Issuer struct {
 	Issuer      string   `yaml:"issuer"`
 	Audience    string   `yaml:"audience"`
 	JWKSURL     string   `yaml:"jwks_url"`
-	Algorithms  []string `yaml:"algorithms,omitempty"`   // RS256 where there is none
-	TenantClaim string   `yaml:"tenant_claim,omitempty"` // has the caller's tenant or a list of them
-	IDClaim     string   `yaml:"id_claim,omitempty"`     // has the caller's id; FullID is ISSUER#SUB; "" is sub for the only issuer of approvers, else FullID
-	AliasClaims []string `yaml:"alias_claims,omitempty"` // have further names of the same person
+	Algorithms  []string `yaml:"algorithms,omitempty" list:"some"`   // RS256 where there is none
+	TenantClaim string   `yaml:"tenant_claim,omitempty"`             // has the caller's tenant or a list of them
+	IDClaim     string   `yaml:"id_claim,omitempty"`                 // has the caller's id; FullID is ISSUER#SUB; "" is sub for the only issuer of approvers, else FullID
+	AliasClaims []string `yaml:"alias_claims,omitempty" list:"some"` // have further names of the same person
 	Grant       `yaml:",inline"`
 }
 

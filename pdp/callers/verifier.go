@@ -13,10 +13,10 @@ import (
 
 // Auth says who may ask. Its zero value lets everybody ask who can connect.
 type Auth struct {
-	APIKeys []APIKey   `yaml:"api_keys,omitempty"`
-	JWT     []Issuer   `yaml:"jwt,omitempty"`
+	APIKeys []APIKey   `yaml:"api_keys,omitempty" list:"some"`
+	JWT     []Issuer   `yaml:"jwt,omitempty" list:"some"`
 	MTLS    *MTLS      `yaml:"mtls,omitempty"`
-	Aliases [][]string `yaml:"aliases,omitempty"` // each element has the names of one person, in credentials and as PEPs send them
+	Aliases [][]string `yaml:"aliases,omitempty" list:"some"` // each element has the names of one person, in credentials and as PEPs send them
 }
 
 // Known reports whether callers have to authenticate.

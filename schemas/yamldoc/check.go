@@ -63,16 +63,26 @@ func (c *checker) check(node ast.Node, t reflect.Type, path []string, signed boo
 	case isNull(node):
 		return c.must(node, path, kindOf(t), "leave the key out, or give it a value")
 	case reflect.PointerTo(t).Implements(typeText):
-		if _, ok := node.(ast.ScalarNode); !ok {
-			return c.must(node, path, "text", "")
-		}
-		return node
+		return c.unmarshals(node, t, path)
 	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
 		return c.mapping(node, t, path)
 	case t.Kind() == reflect.Slice, t.Kind() == reflect.Array:
 		return c.elements(node, t, path, signed)
 	}
 	return c.scalar(node, t, path, signed)
+}
+
+// unmarshals holds a node against a type that reads text itself.
+func (c *checker) unmarshals(node ast.Node, t reflect.Type, path []string) ast.Node {
+	if _, ok := node.(ast.ScalarNode); !ok {
+		return c.must(node, path, "text", "")
+	}
+	if plain, ok := text(node); ok {
+		if err := reflect.New(t).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(plain)); err != nil {
+			return c.fault(node, path, err.Error(), "")
+		}
+	}
+	return node
 }
 
 // kindOf is what a value of a type is called in YAML.
@@ -256,6 +266,9 @@ func (c *checker) members(t reflect.Type) func(*ast.MappingValueNode, []string) 
 		if i < 0 {
 			return c.fault(pair.Key, nil, fmt.Sprintf("unknown field %q", keyOf(pair)), DidYouMean(keyOf(pair), known))
 		}
+		if list, ok := pair.Value.(*ast.SequenceNode); ok && len(list.Values) == 0 && fields[i].some {
+			return c.fault(pair.Key, below(path, keyOf(pair)), "is an empty list", "leave the key out, or name some")
+		}
 		return c.check(pair.Value, fields[i].is, below(path, keyOf(pair)), fields[i].signed)
 	}
 }
@@ -265,6 +278,7 @@ type field struct {
 	key    string
 	is     reflect.Type
 	signed bool
+	some   bool // a list that has an element
 }
 
 // fieldsOf lists the fields of a struct, those of inline structs with them.
@@ -280,10 +294,14 @@ func fieldsOf(t reflect.Type) (fields []field) {
 			}
 			fields = append(fields, fieldsOf(inner)...)
 		case key == "":
-			fields = append(fields, field{strings.ToLower(f.Name), f.Type, f.Tag.Get("number") == "signed"})
+			fields = append(fields, newField(strings.ToLower(f.Name), f))
 		default:
-			fields = append(fields, field{key, f.Type, f.Tag.Get("number") == "signed"})
+			fields = append(fields, newField(key, f))
 		}
 	}
 	return fields
+}
+
+func newField(key string, f reflect.StructField) field {
+	return field{key, f.Type, f.Tag.Get("number") == "signed", f.Tag.Get("list") == "some"}
 }

@@ -108,7 +108,8 @@ const maxFaults = 100
 // value hides nothing of another: each that is right is there.
 //
 // A struct has the keys of its yaml tags and no others. Its numbers are not
-// negative unless their field has the tag number:"signed". A [time.Duration] is
+// negative unless their field has the tag number:"signed", and a list may be
+// empty unless its field has the tag list:"some". A [time.Duration] is
 // read as [ParseDuration] does. A value that is not there, as in "key:", is none.
 func (d *Document) Decode(into any) []Fault {
 	if d.root == nil {

@@ -28,7 +28,7 @@ type Config struct {
 	// Resource is the URL of the gateway as its clients know it: what tokens
 	// are for, and the resource of its metadata.
 	Resource string   `yaml:"resource"`
-	Issuers  []Issuer `yaml:"issuers"`
+	Issuers  []Issuer `yaml:"issuers" list:"some"`
 	MTLS     *MTLS    `yaml:"mtls"`
 	Process  *Process `yaml:"process"`
 	Scopes   []string `yaml:"scopes"` // to advertise; what a caller may is the PDP's to say
@@ -39,7 +39,7 @@ type Config struct {
 // MTLS knows callers by their certificates, which the listener has verified. A
 // certificate that Callers do not name is not let in.
 type MTLS struct {
-	Callers []CertificateCaller `yaml:"callers"`
+	Callers []CertificateCaller `yaml:"callers" list:"some"`
 }
 
 // A CertificateCaller is the holder of a certificate.

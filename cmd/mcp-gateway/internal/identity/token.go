@@ -17,12 +17,12 @@ import (
 type Issuer struct {
 	Issuer       string   `yaml:"issuer"`
 	JWKSURL      string   `yaml:"jwks_url"`
-	Algorithms   []string `yaml:"algorithms"`    // RS256 where there is none
-	Audience     string   `yaml:"audience"`      // "" is the gateway's resource
-	SubjectType  string   `yaml:"subject_type"`  // "" is identity
-	SubjectClaim string   `yaml:"subject_claim"` // "" is sub
-	TenantClaim  string   `yaml:"tenant_claim"`  // has the caller's tenant; "" for none
-	Tenants      []string `yaml:"tenants"`       // that the issuer may name; nil is every one
+	Algorithms   []string `yaml:"algorithms" list:"some"` // RS256 where there is none
+	Audience     string   `yaml:"audience"`               // "" is the gateway's resource
+	SubjectType  string   `yaml:"subject_type"`           // "" is identity
+	SubjectClaim string   `yaml:"subject_claim"`          // "" is sub
+	TenantClaim  string   `yaml:"tenant_claim"`           // has the caller's tenant; "" for none
+	Tenants      []string `yaml:"tenants" list:"some"`    // that the issuer may name; nil is every one
 }
 
 // withDefaults returns the issuer with what it does not say.
