@@ -108,6 +108,8 @@ type object struct {
 
 type container struct {
 	Args           []string
+	Env            []struct{ Name, Value string }
+	Resources      struct{ Limits struct{ Memory string } }
 	Ports          []containerPort
 	StartupProbe   probe `yaml:"startupProbe"`
 	LivenessProbe  probe `yaml:"livenessProbe"`

@@ -118,7 +118,7 @@ func TestLongSearches(t *testing.T) {
 	}
 	whole := time.Since(start)
 	start = time.Now()
-	if err := search(whole / 10); !errors.Is(err, evaluation.ErrLongSearch) {
+	if err := search(whole / 10); !errors.Is(err, evaluation.ErrTooLong) {
 		t.Errorf("in a tenth of %v: %v after %v", whole, err, time.Since(start))
 	}
 }
@@ -143,7 +143,7 @@ func TestForesight(t *testing.T) {
 				defer cancel()
 				look := evaluation.NewForesight(ctx, test.candidates, test.enough)
 				time.Sleep(test.after)
-				if err := look(ctx, test.decided, test.results); errors.Is(err, evaluation.ErrLongSearch) != test.late {
+				if err := look(ctx, test.decided, test.results); errors.Is(err, evaluation.ErrTooLong) != test.late {
 					t.Errorf("%v", err)
 				}
 			})

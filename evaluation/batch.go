@@ -30,7 +30,7 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
 		return e.decide(ctx, asked{snapshot: s, shadow: shadow, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), offered: soFar, request: r})
 	}}
-	if err := b.decideAll(ctx, req); err != nil {
+	if err := e.decideBatch(ctx, &b, req); err != nil {
 		return nil, err
 	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluations, Evaluations: b.results}
@@ -42,6 +42,21 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 		b.decisions[n] = release(receipt, n, d.Context)
 	}
 	return &authzen.EvaluationsResponse{Evaluations: b.decisions}, nil
+}
+
+// LightItems are those of a batch that is decided on as soon as a single request.
+const LightItems = 64
+
+// decideBatch decides the items. Many wait for their turn.
+func (e *Engine) decideBatch(ctx context.Context, b *batch, req *authzen.EvaluationsRequest) error {
+	if len(req.Evaluations) > LightItems {
+		done, err := e.config.Scan(ctx, callFrom(ctx).Tenant)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	return b.decideAll(ctx, req)
 }
 
 func (e *Engine) evaluateSingle(ctx context.Context, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
@@ -69,8 +84,9 @@ type batch struct {
 // decideAll decides the items, up to the one that the semantic stops at, for as
 // long as somebody waits for them.
 func (b *batch) decideAll(ctx context.Context, req *authzen.EvaluationsRequest) error {
-	for _, item := range req.Items() {
-		if err := context.Cause(ctx); err != nil {
+	until := newForesight(ctx, len(req.Evaluations), len(req.Evaluations))
+	for n, item := range req.Items() {
+		if err := until.look(ctx, n, 0); err != nil {
 			return fmt.Errorf("decide batch: %w", err)
 		}
 		decision := b.decide(item)

@@ -26,8 +26,8 @@ var (
 	// ErrLargeAnswer means that the answer to a batch has more bytes than
 	// Config.MaxAnswer.
 	ErrLargeAnswer = errors.New("the answer would be too large: ask for fewer evaluations at once")
-	// ErrLongSearch means that a search cannot end in the time that it has.
-	ErrLongSearch = errors.New("the search would take too long: ask for a page with a limit, or for less")
+	// ErrTooLong means that a search or a batch cannot end in the time that it has.
+	ErrTooLong = errors.New("this would take too long: ask for less at once")
 )
 
 // Config configures an Engine. Its zero value works.
@@ -48,8 +48,9 @@ type Config struct {
 	// a larger one is refused, and a search goes on on a further page. The default
 	// is 8 MiB.
 	MaxAnswer int
-	// Scan waits until a search of a tenant may decide on many candidates, and
-	// returns how it says that it has. Without it none waits.
+	// Scan waits until a search of a tenant may decide on many candidates, or a
+	// batch on more than LightItems, and returns how it says that it has. Without it
+	// none waits.
 	Scan func(ctx context.Context, tenant string) (done func(), err error)
 	// PageKey signs the tokens that lead to further pages. Engines that share a
 	// key continue each other's searches. The default is a random one.

@@ -10,12 +10,12 @@ import (
 // have the processor.
 const looks = 64
 
-// A foresight tells early that a search cannot end in the time that it has, so
-// that it takes no processor from others for an answer that nobody gets.
+// A foresight tells early that a search or a batch cannot end in the time that it
+// has, so that it takes no processor from others for an answer that nobody gets.
 type foresight struct {
 	start, until time.Time // until is zero where there is no end
-	candidates   int
-	results      int // that are enough
+	candidates   int       // entities of a search, items of a batch
+	results      int       // that are enough
 }
 
 func newForesight(ctx context.Context, candidates, results int) foresight {
@@ -23,18 +23,18 @@ func newForesight(ctx context.Context, candidates, results int) foresight {
 	return foresight{time.Now(), until, candidates, results}
 }
 
-// look says whether a search goes on that has decided on so many candidates and
-// has so many results.
+// look says whether to go on after decisions on so many candidates that have so
+// many results, and lets others have the processor.
 func (f *foresight) look(ctx context.Context, decided, results int) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return context.Cause(ctx)
 	}
 	if decided == 0 {
 		return nil
 	}
 	runtime.Gosched()
 	if !f.until.IsZero() && f.late(time.Now(), decided, results) {
-		return ErrLongSearch
+		return ErrTooLong
 	}
 	return nil
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"runtime"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -53,9 +55,7 @@ func (a *admission) answer(c echo.Context, decision string, v any) error {
 const (
 	// lightBytes are those of a body that takes little memory to decide on. A larger
 	// one can take fifty times its size.
-	lightBytes = 16 << 10
-	// lightItems are those of a batch whose answer takes little memory.
-	lightItems = 64
+	lightBytes = 32 << 10
 	// heavyMemory is how much of the memory for bodies stands for one heavy request
 	// that is worked on: an operator who gives more has more of them at once.
 	heavyMemory = 32 << 20
@@ -69,7 +69,7 @@ func (l *limiter) classOf(request any, size int) *turns {
 	case *authzen.SubjectSearchRequest, *authzen.ResourceSearchRequest, *authzen.ActionSearchRequest:
 		return &l.searches
 	case *authzen.EvaluationsRequest:
-		if len(r.Evaluations) > lightItems {
+		if len(r.Evaluations) > evaluation.LightItems {
 			return &l.heavy
 		}
 	}
@@ -79,8 +79,15 @@ func (l *limiter) classOf(request any, size int) *turns {
 	return nil
 }
 
-// scan waits until a search may use a processor. The others have the rest of
-// them, and the tenants that search take turns.
+// heavyOnes is how many heavy requests are worked on at once: as many as there is
+// memory for, and no more than there are processors. A processor that always has
+// something to do does not look at the network.
+func heavyOnes(memory int64, inFlight int) int {
+	return min(int(max(1, memory/heavyMemory)), max(2, runtime.NumCPU()), inFlight)
+}
+
+// scan waits until a search, or a large batch, may use a processor. The others
+// have the rest of them, and the tenants that search take turns.
 func (l *limiter) scan(ctx context.Context, tenant string) (done func(), err error) {
 	if !l.scans.take(ctx, tenant) {
 		return nil, errOverload

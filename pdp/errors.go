@@ -80,7 +80,7 @@ var told = []struct {
 	{errBody, http.StatusBadRequest, false},
 	{evaluation.ErrTooManyItems, http.StatusBadRequest, true},
 	{evaluation.ErrLargeAnswer, http.StatusBadRequest, true},
-	{evaluation.ErrLongSearch, http.StatusServiceUnavailable, false},
+	{evaluation.ErrTooLong, http.StatusServiceUnavailable, false},
 	{evaluation.ErrUnknownTenant, http.StatusNotFound, false},
 	{errSeveralTenants, http.StatusBadRequest, false},
 

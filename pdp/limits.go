@@ -28,7 +28,7 @@ type Limits struct {
 	Connections int           // to the main listener; 4096. Others wait to be accepted
 	InFlight    int           // requests that are worked on at once; 256
 	BodyMemory  int64         // bytes of bodies that are read and worked on at once; 128 MiB
-	Searches    int           // searches that use a processor at once; half as many as there are processors
+	Searches    int           // searches and large batches that use a processor at once; half as many as there are processors
 	Queue       int           // requests that wait for that; 4096
 	Wait        time.Duration // for how long at most; 750 ms, which is less than PEPs wait for an answer
 	TenantRate  float64       // requests of one tenant a second; as many at once, but of more than 256 only 256 or an eighth; 0 is any number
@@ -61,7 +61,7 @@ func newLimiter(l Limits) *limiter {
 	return &limiter{
 		turns:    newTurns(inFlight, room, wait),
 		searches: newTurns(max(1, inFlight/8), room, wait),
-		heavy:    newTurns(int(max(1, min(memory/heavyMemory, int64(inFlight)))), room, wait),
+		heavy:    newTurns(heavyOnes(memory, inFlight), room, wait),
 		scans:    newTurns(orDefault(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
 		memory:   newMemory(memory),
 		deadline: &deadline{after: orDefault(l.Deadline, defaultDeadline)},

@@ -172,7 +172,7 @@ func TestMemory(t *testing.T) {
 
 // Heavy requests wait for others of their kind, and keep nobody's turn meanwhile.
 func TestHeavyRequests(t *testing.T) {
-	large := strings.Replace(aliceReads, "{", `{"ignored":"`+strings.Repeat("x", 20<<10)+`",`, 1)
+	large := strings.Replace(aliceReads, "{", `{"ignored":"`+strings.Repeat("x", 40<<10)+`",`, 1)
 	many := aliceReads[:len(aliceReads)-1] + `,"evaluations":[` + strings.TrimSuffix(strings.Repeat("{},", 65), ",") + `]}`
 	for name, heavy := range map[string]struct{ path, body string }{
 		"a large body":   {authzen.PathEvaluation, large},

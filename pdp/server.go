@@ -139,7 +139,7 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 // isCounted reports whether a request was turned away for a reason that metrics
 // tell of. Overload would fill the program's log.
 func isCounted(err error) bool {
-	return errors.Is(err, errOverload) || errors.Is(err, errMemory) || errors.Is(err, evaluation.ErrLongSearch)
+	return errors.Is(err, errOverload) || errors.Is(err, errMemory) || errors.Is(err, evaluation.ErrTooLong)
 }
 
 // isGone reports whether an answer ended because its client no longer reads.
@@ -151,6 +151,9 @@ func serveBlob(contentType string, body []byte) echo.HandlerFunc {
 	return func(c echo.Context) error { return c.Blob(http.StatusOK, contentType, body) }
 }
 
+// h2Buffer is the smallest that HTTP/2 knows.
+const h2Buffer = 64 << 10
+
 // newServer returns a server whose every wait ends.
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
@@ -160,7 +163,12 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:      15 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    16 << 10,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 100,
+			// What has arrived and nobody has read yet is in no budget.
+			MaxReceiveBufferPerConnection: h2Buffer,
+			MaxReceiveBufferPerStream:     h2Buffer,
+		},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }

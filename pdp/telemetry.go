@@ -269,7 +269,7 @@ func (t *telemetry) committed(_ int, took time.Duration) {
 var reasons = []struct {
 	err  error
 	name string
-}{{errOverload, "overload"}, {errTenantRate, "rate"}, {errDeadline, "deadline"}, {evaluation.ErrLongSearch, "deadline"}, {errMemory, "memory"}}
+}{{errOverload, "overload"}, {errTenantRate, "rate"}, {errDeadline, "deadline"}, {evaluation.ErrTooLong, "deadline"}, {errMemory, "memory"}}
 
 // turnedAway counts a request that has no answer for one of the reasons.
 func (t *telemetry) turnedAway(ctx context.Context, err error) {

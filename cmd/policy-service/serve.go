@@ -54,7 +54,7 @@ type serveCmd struct {
 	MaxConnections  int                    `help:"Connections to the main listener; ${default} without it. Others wait to be accepted." default:"4096" placeholder:"N"`
 	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to 750 ms, and are then answered 503." default:"256" placeholder:"N"`
 	MaxBodyMemory   int64                  `help:"Bytes of all bodies that are read and worked on at once; ${default} without it. Others are answered 503." default:"134217728" placeholder:"BYTES"`
-	MaxSearches     int                    `help:"Searches that use a processor at once, of those that decide on more than 1,000 entities; half as many as there are processors without it. Others wait." placeholder:"N"`
+	MaxSearches     int                    `help:"Searches among more than 1,000 entities, and batches of more than 64 items, that use a processor at once; half as many as there are processors without it. Others wait." placeholder:"N"`
 	Deadline        time.Duration          `help:"How long a decision may take, the log included; ${default} without it. A later one is answered 503." default:"2s" placeholder:"DURATION"`
 	TenantRate      float64                `help:"Requests of one tenant a second; any number without it. More are answered 429." placeholder:"N"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
