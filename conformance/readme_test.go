@@ -24,7 +24,7 @@ func TestReadme(t *testing.T) {
 		{readme, "metric", "../pdp/telemetry.go", `(?:Histogram|Counter|Gauge)\("([\w.]+)"`},
 		{readme, "route", "../schemas/authzen/metadata.go", `"(/[^"]+)"`},
 		{readme, "exit code", "../cmd/policy-service/main.go", `exit\w+\s+= (\d+)`},
-		{gateway, "key", "../cmd/mcp-gateway/config.go", "`yaml:\"(\\w+)\"`"},
+		{gateway, "key", "../cmd/mcp-gateway/config.go", "`yaml:\"(\\w+)\""},
 		{gateway, "metric", "../cmd/mcp-gateway/telemetry.go", `(?:Histogram|Counter|Gauge)\("([\w.]+)"`},
 		{gateway, "reason", "../cmd/mcp-gateway/internal/enforce/refusal.go", `Reason\w+\s+= "(\w+)"`},
 	} {

@@ -19,8 +19,12 @@ import (
 // Compile makes a snapshot of a policy store. It is all or nothing: with
 // anything wrong there is no snapshot and the error is [Faults], every one of
 // them.
-func Compile(a Archive) (*Snapshot, error) {
-	c := compiler{archive: a}
+func Compile(a Archive) (*Snapshot, error) { return compile(a, false) }
+
+// compile makes a snapshot. What was compiled before and logged may have what
+// tenants may not add today.
+func compile(a Archive, logged bool) (*Snapshot, error) {
+	c := compiler{archive: a, logged: logged}
 	snapshot := c.compile()
 	if len(c.faults) == 0 {
 		c.selfTest(snapshot)
@@ -32,10 +36,13 @@ func Compile(a Archive) (*Snapshot, error) {
 }
 
 type compiler struct {
-	archive Archive
-	configs []*yamldoc.Document // config.yaml, the root's first
-	faults  Faults
-	schema  *resolved.Schema
+	archive  Archive
+	logged   bool                // it decided once, so that what tenants may add is not asked
+	configs  []*yamldoc.Document // config.yaml, the root's first
+	settings map[string]settings // by tenant, "" for the root
+	entities []writtenEntity
+	faults   Faults
+	schema   *resolved.Schema
 }
 
 func (c *compiler) compile() *Snapshot {
@@ -56,12 +63,14 @@ func (c *compiler) compile() *Snapshot {
 	s.templates = c.readTemplates(s.settings)
 	c.checkApprovals(s.shapes)
 	c.checkTemplates(s)
+	c.checkTenancy(s)
 	return s
 }
 
 // readSettings reads config.yaml, a tenant's over the root's.
 func (c *compiler) readSettings() settings {
 	var all settings
+	c.settings = map[string]settings{}
 	for _, file := range c.archive.files(fileConfig) {
 		d, err := yamldoc.Parse(file, c.archive[file])
 		if err != nil {
@@ -71,6 +80,7 @@ func (c *compiler) readSettings() settings {
 		c.configs = append(c.configs, d)
 		own, faults := readSettings(d)
 		c.faults = append(c.faults, faults...)
+		c.settings[tenantOf(file)] = own
 		if err := all.add(own, tenantOf(file) != ""); err != nil {
 			c.faults = append(c.faults, d.Fault(err.Error(), "", "on_policy_error"))
 		}

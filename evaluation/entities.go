@@ -53,6 +53,7 @@ func (c *compiler) readEntities() *store {
 				return
 			}
 			places[e.UID] = place{file, offset}
+			c.keepEntity(e, place{file, offset})
 			s.entities[e.UID] = entity{Entity: e}
 		})
 		if err != nil {
@@ -73,6 +74,14 @@ func (c *compiler) readEntities() *store {
 		c.entityFault(places[uid], fmt.Sprintf("%s has more than %d ancestors", uid, maxAncestors))
 	}
 	return s
+}
+
+// keepEntity keeps an entity as it is written, where a tenant's are held against
+// the root's.
+func (c *compiler) keepEntity(e cedar.Entity, at place) {
+	if !c.logged && len(c.archive.tenants()) > 0 {
+		c.entities = append(c.entities, writtenEntity{e, at})
+	}
 }
 
 func (c *compiler) entityFault(at place, message string) {

@@ -44,3 +44,6 @@ func NewForesight(ctx context.Context, candidates, results int) func(ctx context
 	f := newForesight(ctx, candidates, results)
 	return f.look
 }
+
+// CompileUnchecked is [CompileStore] without the check of what tenants add.
+func CompileUnchecked(a Archive) (*Snapshots, error) { return compileStore(a, true) }

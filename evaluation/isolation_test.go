@@ -207,8 +207,9 @@ func (c *neighbours) change() {
 // fill makes the files of a directory.
 func (c *neighbours) fill(dir, name string, policies int) {
 	c.store[dir+name+".cedar"] = []byte(c.policies(name, policies))
-	c.store[dir+"config.yaml"] = []byte(c.config())
+	c.store[dir+"config.yaml"] = []byte("tenant_entities: {attributes: [team, level]}\n" + c.one("", "on_policy_error: deny_any\n"))
 	if dir != "" {
+		c.store[dir+"config.yaml"] = []byte(c.config())
 		c.store[dir+"entities.json"] = []byte(c.entities())
 	}
 }
@@ -219,8 +220,10 @@ func (c *neighbours) policies(name string, n int) string {
 	var b strings.Builder
 	for i := range n {
 		effect := c.one("permit", "permit", "permit", "forbid")
-		if name == "guard" {
-			effect = "forbid"
+		if name == "guard" { // names of types are left to the tenants, whose settings are about them
+			fmt.Fprintf(&b, "@id(\"guard-%d\")\n%sforbid (principal, %s, resource)%s;\n", i, c.one("", "", c.notice()),
+				c.one("action", `action == Action::"read"`, `action == Action::"write"`), c.guard())
+			continue
 		}
 		fmt.Fprintf(&b, "@id(\"%s-%d\")\n%s%s (%s, %s, %s)%s;\n", name, i, c.one("", "", c.notice()), effect,
 			c.one("principal", `principal in Role::"r0"`, `principal in Role::"r1"`, `principal == user::"u1"`),
@@ -234,10 +237,12 @@ func (c *neighbours) notice() string {
 	return fmt.Sprintf("@obligation_notification(%q)\n@reason_user(\"Reason %d.\")\n", fmt.Sprintf(`{"to":"x","body":"%d"}`, c.IntN(100)), c.IntN(100))
 }
 
-func (c *neighbours) condition() string {
+func (c *neighbours) condition() string { return c.one(c.guard(), ` when { context has at }`) }
+
+func (c *neighbours) guard() string {
 	return c.one("", ` when { principal has team && principal.team == "t1" }`,
 		fmt.Sprintf(` when { resource has level && resource.level > %d }`, c.IntN(4)),
-		` when { resource.level > 1 }`, ` unless { context has flag && context.flag }`, ` when { context has at }`)
+		` when { resource.level > 1 }`, ` unless { context has flag && context.flag }`)
 }
 
 func (c *neighbours) entities() string {

@@ -119,7 +119,7 @@ func (r *Replay) snapshots(revision string) (*Snapshots, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := CompileStore(files)
+	s, err := compileStore(files, true)
 	if err != nil {
 		return nil, fmt.Errorf("compile revision %s: %w", revision, err)
 	}

@@ -46,6 +46,9 @@ type settings struct {
 	// SelfTest are requests and the decisions they must have. A store that
 	// decides one of them otherwise does not load.
 	SelfTest []selfTest `yaml:"self_test"`
+	// TenantEntities are what entities of tenants may have although the root's
+	// policies read it. It is the root's alone.
+	TenantEntities *tenantEntities `yaml:"tenant_entities"`
 	// Limits bound what a request may send.
 	Limits limits `yaml:"limits"`
 }
@@ -168,6 +171,7 @@ func (s *settings) check(d *yamldoc.Document) Faults {
 	if slices.Contains([]string{contextAction, contextApproval, contextSupport, contextJustification}, s.Clock) {
 		fault("clock: context."+s.Clock+" is taken", "", "clock")
 	}
+	s.checkTenantEntities(fault)
 	return faults
 }
 

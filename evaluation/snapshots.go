@@ -26,7 +26,9 @@ type Snapshots struct {
 
 // CompileStore makes the snapshots of a policy store. Like [Compile] it is all
 // or nothing, over all tenants.
-func CompileStore(a Archive) (*Snapshots, error) {
+func CompileStore(a Archive) (*Snapshots, error) { return compileStore(a, false) }
+
+func compileStore(a Archive, logged bool) (*Snapshots, error) {
 	manifest, err := decisionlog.Manifest(a)
 	if err != nil {
 		return nil, Faults{{File: ".", Message: err.Error()}}
@@ -34,13 +36,13 @@ func CompileStore(a Archive) (*Snapshots, error) {
 	s := &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}
 	names := a.tenants()
 	if len(names) == 0 {
-		s.everyone, err = Compile(a)
+		s.everyone, err = compile(a, logged)
 		return s, err
 	}
 	var faults Faults
 	s.tenants = make(map[string]*Snapshot, len(names))
 	for _, tenant := range names {
-		snapshot, err := Compile(a.of(tenant))
+		snapshot, err := compile(a.of(tenant), logged)
 		var own Faults
 		if errors.As(err, &own) {
 			faults = append(faults, own...)

@@ -98,6 +98,9 @@ func (d *Document) parseFault(err error) Fault {
 	return fault
 }
 
+// File returns the name that the document was parsed by.
+func (d *Document) File() string { return d.file }
+
 // Empty reports whether there is nothing in the document.
 func (d *Document) Empty() bool { return isNull(d.root) }
 
