@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -257,12 +258,21 @@ func (t *trail) Refuse(e *enforce.Entry, reason string) {
 	}
 }
 
+// withoutPassword returns the target of a call without the password of a URL.
+func withoutPassword(target string) string {
+	u, err := url.Parse(target)
+	if err != nil || u.User == nil {
+		return target
+	}
+	return u.Redacted()
+}
+
 // kept is what the audit trail keeps of a call.
 func kept(e *enforce.Entry) audit.Call {
 	target, _ := e.Call.Params.Target(e.Call.Message.Method)
 	agent, _ := e.Call.Caller.Claims["client_id"].(string)
 	c := audit.Call{
-		Server: e.Call.Server, Method: e.Call.Message.Method, Tool: target,
+		Server: e.Call.Server, Method: e.Call.Message.Method, Tool: withoutPassword(target),
 		Subject: e.Call.Caller.Subject.Type + "::" + e.Call.Caller.Subject.ID, Agent: agent, Tenant: e.Call.Caller.Tenant,
 		Decisions: e.Decisions, TraceID: e.Call.TraceID(), ArgsDigest: e.Digest, Task: e.Task, Approval: e.Approval,
 	}
