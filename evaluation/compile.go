@@ -58,7 +58,7 @@ func (c *compiler) compile() *Snapshot {
 	s.store = c.readEntities()
 	s.policies = c.readPolicies()
 	s.populations = newPopulations(s.store, s.schema, s.policies.ordered)
-	s.actionNames = actionNamesOf(s)
+	s.actions = newActionIndex(s)
 	s.subjectTypes = c.readSubjectTypes(s.settings)
 	s.templates = c.readTemplates(s.settings)
 	c.checkApprovals(s.shapes)

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
+	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
@@ -20,6 +22,7 @@ func (s *Snapshot) Warnings() Faults {
 		l.policy(p)
 	}
 	l.shadows()
+	l.idleActions()
 	_ = l.warnings.sorted()
 	return l.warnings
 }
@@ -164,6 +167,41 @@ func entityAttribute(n xast.IsNode) (string, bool) {
 		return "", false
 	}
 	return string(access.Value), entityVariable(access.Arg) != ""
+}
+
+// idleActions warns of actions that no request can be for, and no group is.
+func (l *linter) idleActions() {
+	if l.snapshot.schema == nil {
+		return
+	}
+	groups := map[cedar.EntityUID]bool{}
+	for _, action := range l.snapshot.schema.Actions {
+		for parent := range action.Entity.Parents.All() {
+			groups[parent] = true
+		}
+	}
+	for uid, action := range l.snapshot.schema.Actions {
+		if !applies(action) && !groups[uid] {
+			fault := l.snapshot.schemaPlace(string(uid.ID))
+			fault.Message, fault.Hint = "the action "+uid.String()+" applies to nothing and has no action in it: no request can name it", "say what it appliesTo"
+			l.warnings = append(l.warnings, fault)
+		}
+	}
+}
+
+// schemaPlace returns where a schema has a name, as it is or in quotes.
+func (s *Snapshot) schemaPlace(name string) Fault {
+	files := slices.Concat(s.archive.files(fileCedarSchema), s.archive.files(fileJSONSchema))
+	for _, file := range files {
+		text := readPassage(statement{text: s.archive[file]})
+		for _, word := range []string{name, strconv.Quote(name)} {
+			if at := text.find(word); at >= 0 {
+				line, column := lineAndColumn(s.archive[file], int64(at))
+				return Fault{File: file, Line: line, Column: column}
+			}
+		}
+	}
+	return Fault{File: files[len(files)-1]}
 }
 
 // stored returns the names of all attributes that are stored or typed in

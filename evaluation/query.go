@@ -23,7 +23,7 @@ const (
 	contextJustification = "justification" // as approved it is a claim, too
 )
 
-// actionType is the type of the actions that requests name.
+// actionType is the type of the actions without a namespace.
 const actionType = "Action"
 
 // A query is a request as Cedar sees it. It is the entity store of one
@@ -72,7 +72,10 @@ func (s *Snapshot) query(req *authzen.EvaluationRequest, env Environment) (*quer
 	if err != nil {
 		return nil, err
 	}
-	action := cedar.NewEntityUID(actionType, cedar.String(req.Action.Name))
+	action, err := s.action(req.Action.Name)
+	if err != nil {
+		return nil, err
+	}
 	q := &query{store: s.store, evaluation: req, request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
 	if q.refused = cmp.Or(s.refuse(q.request), s.refuseEntity(principal), s.refuseEntity(resource)); q.refused != "" {
 		return q, nil
@@ -114,7 +117,7 @@ func (s *Snapshot) refuse(r cedar.Request) string {
 	}
 	action, ok := s.schema.Actions[r.Action]
 	switch {
-	case !ok || action.AppliesTo == nil:
+	case !ok || !applies(action):
 		return fmt.Sprintf("the schema has no action %q that applies to anything", string(r.Action.ID))
 	case !slices.Contains(action.AppliesTo.Principals, r.Principal.Type):
 		return fmt.Sprintf("the schema has no %s as subject of %q", r.Principal.Type, string(r.Action.ID))

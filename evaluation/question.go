@@ -3,7 +3,6 @@ package evaluation
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/cedar-policy/cedar-go"
@@ -43,19 +42,19 @@ func (s *Snapshot) answers(q *question, env Environment) (*answers, error) {
 		}
 	}
 	if q.open == openAction {
-		return s.actions(q.request, env)
+		return s.actionAnswers(q.request, env)
 	}
 	return s.entities(q, env)
 }
 
-// actions asks for each action. That one cannot be read together with the rest
+// actionAnswers asks for each action. That one cannot be read together with the rest
 // of the request, which is typed by the action, only means that it is no
 // answer; that none can be means that the request is invalid.
-func (s *Snapshot) actions(r authzen.EvaluationRequest, env Environment) (*answers, error) {
+func (s *Snapshot) actionAnswers(r authzen.EvaluationRequest, env Environment) (*answers, error) {
 	var queries []*query
 	var all answers
 	var invalid error
-	for i, name := range s.actionNames {
+	for i, name := range s.actions.names {
 		about := r
 		about.Action.Name = name
 		q, err := s.query(&about, env)
@@ -70,42 +69,9 @@ func (s *Snapshot) actions(r authzen.EvaluationRequest, env Environment) (*answe
 	if len(all.candidates) == 0 && invalid != nil {
 		return nil, invalid
 	}
-	all.name = func(i int32) string { return s.actionNames[i] }
+	all.name = func(i int32) string { return s.actions.names[i] }
 	all.query = func(i int32) (*query, error) { return queries[i], nil }
 	return &all, nil
-}
-
-// actionNamesOf lists the actions that a search can find: the schema's or,
-// without one, those that policies and entities name, but for groups.
-func actionNamesOf(s *Snapshot) []string {
-	names := map[string]bool{}
-	note := func(uid cedar.EntityUID) {
-		if uid.Type == actionType {
-			names[string(uid.ID)] = true
-		}
-	}
-	if s.schema != nil {
-		for uid, action := range s.schema.Actions {
-			if action.AppliesTo != nil {
-				note(uid)
-			}
-		}
-		return slices.Sorted(maps.Keys(names))
-	}
-	for uid := range s.store.entities {
-		note(uid)
-	}
-	for _, p := range s.policies.ordered {
-		for _, uid := range literals(p.syntax) {
-			note(uid)
-		}
-	}
-	if actions, ok := s.populations[actionType]; ok {
-		for group := range actions.below {
-			delete(names, string(group.ID))
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }
 
 // entities asks for the stored entities of the type that is searched. What is
@@ -175,9 +141,11 @@ func (s *Snapshot) openQuery(q *question, env Environment) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &query{store: s.store, request: cedar.Request{
-		Principal: principal, Action: cedar.NewEntityUID(actionType, cedar.String(q.request.Action.Name)), Resource: resource,
-	}}
+	action, err := s.action(q.request.Action.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := &query{store: s.store, request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
 	if s.refuse(out.request) != "" {
 		return nil, nil
 	}

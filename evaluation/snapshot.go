@@ -24,7 +24,7 @@ type Snapshot struct {
 	shapes       shapes
 	store        *store
 	populations  map[cedar.EntityType]*population
-	actionNames  []string // the actions that a search can find, sorted
+	actions      actionIndex
 	policies     policies
 	subjectTypes map[cedar.EntityType]bool // nil without an allow-list in config.yaml
 	templates    map[string]authzen.ApprovalTemplate

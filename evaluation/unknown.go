@@ -214,15 +214,12 @@ func (e *explainer) unknownEntity(v *vocabulary, uid cedar.EntityUID, sent authz
 // the schema does not declare.
 func (e *explainer) unknownAction(v *vocabulary, action cedar.EntityUID) {
 	known, what := v.ids[action.Type], "no policy names this action"
+	declared := slices.Contains(known, string(action.ID))
 	if s := e.snapshot.schema; s != nil {
-		known, what = nil, "the schema does not declare this action"
-		for uid := range s.Actions {
-			if uid.Type == action.Type {
-				known = append(known, string(uid.ID))
-			}
-		}
+		known, what = e.snapshot.actions.names, "the schema does not declare this action"
+		_, declared = s.Actions[action]
 	}
-	if len(known) > 0 && !slices.Contains(known, string(action.ID)) {
+	if len(known) > 0 && !declared {
 		e.unknownName(action.String(), what, meant(string(action.ID), known))
 	}
 }

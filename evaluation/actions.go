@@ -1,0 +1,115 @@
+package evaluation
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// An actionIndex says which Cedar action a request names. A name is the id of an
+// action without a namespace; of one in a namespace it is the whole, as in
+// Tax::Action::"view", or the id where no other action has that.
+type actionIndex struct {
+	names     []string                   // by which a search can find actions, sorted
+	named     map[string]cedar.EntityUID // nil where no action is in a namespace
+	ambiguous map[string][]string        // the whole names of several, by their id
+}
+
+func newActionIndex(s *Snapshot) actionIndex {
+	known := actionsOf(s)
+	x := actionIndex{}
+	byID := map[string][]cedar.EntityUID{}
+	for _, uid := range known {
+		byID[string(uid.ID)] = append(byID[string(uid.ID)], uid)
+	}
+	for _, uid := range known {
+		if x.add(uid, byID[string(uid.ID)]) {
+			x.names = append(x.names, string(uid.ID))
+		} else {
+			x.names = append(x.names, uid.String())
+		}
+	}
+	slices.Sort(x.names)
+	return x
+}
+
+// add takes an action into the index, given all of its id, and reports whether
+// the id alone names it.
+func (x *actionIndex) add(uid cedar.EntityUID, same []cedar.EntityUID) bool {
+	if uid.Type == actionType {
+		return true
+	}
+	if x.named == nil {
+		x.named, x.ambiguous = map[string]cedar.EntityUID{}, map[string][]string{}
+	}
+	x.named[uid.String()] = uid
+	id := string(uid.ID)
+	switch {
+	case len(same) == 1:
+		x.named[id] = uid
+		return true
+	case slices.Contains(same, cedar.NewEntityUID(actionType, uid.ID)):
+		return false // whose id it is
+	}
+	x.ambiguous[id] = append(x.ambiguous[id], uid.String())
+	slices.Sort(x.ambiguous[id])
+	return false
+}
+
+// action returns the action that a request names.
+func (s *Snapshot) action(name string) (cedar.EntityUID, error) {
+	if s.actions.named != nil {
+		if uid, ok := s.actions.named[name]; ok {
+			return uid, nil
+		}
+		if several := s.actions.ambiguous[name]; several != nil {
+			return cedar.EntityUID{}, authzen.Invalid("/action/name", "could be any of %s: name one of them whole", strings.Join(several, ", "))
+		}
+	}
+	return cedar.NewEntityUID(actionType, cedar.String(name)), nil
+}
+
+// actionsOf lists the actions that a request can be for: the schema's or,
+// without one, those that policies and entities name, but for groups.
+func actionsOf(s *Snapshot) []cedar.EntityUID {
+	known := map[cedar.EntityUID]bool{}
+	if s.schema != nil {
+		for uid, action := range s.schema.Actions {
+			if applies(action) {
+				known[uid] = true
+			}
+		}
+		return slices.SortedFunc(maps.Keys(known), compareUID)
+	}
+	note := func(uid cedar.EntityUID) {
+		if isActionType(uid.Type) {
+			known[uid] = true
+		}
+	}
+	for uid := range s.store.entities {
+		note(uid)
+	}
+	for _, p := range s.policies.ordered {
+		for _, uid := range literals(p.syntax) {
+			note(uid)
+		}
+	}
+	for name, population := range s.populations {
+		if isActionType(name) {
+			for group := range population.below {
+				delete(known, group)
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(known), compareUID)
+}
+
+// applies reports whether the schema has a request that the action is for.
+func applies(a resolved.Action) bool {
+	return a.AppliesTo != nil && len(a.AppliesTo.Principals) > 0 && len(a.AppliesTo.Resources) > 0
+}
