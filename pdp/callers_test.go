@@ -13,6 +13,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"net/url"
@@ -302,6 +303,21 @@ func TestTokensWithoutKeys(t *testing.T) {
 	}, nil)
 	if got := ask(t, http.DefaultClient, "POST", s.main+authzen.PathEvaluation, token, aliceReads); got.StatusCode != 503 || got.Header.Get("Retry-After") == "" {
 		t.Errorf("without keys: status %d", got.StatusCode)
+	}
+}
+
+// A changed default of who callers are is told at start, and not where it is
+// agreed to.
+func TestChangedDefaultIsTold(t *testing.T) {
+	for claim, want := range map[string]bool{"": true, "sub": false, "iss#sub": false} {
+		var said strings.Builder
+		s := start(t, pdp.Config{Log: slog.New(slog.NewTextHandler(&said, nil)), Auth: pdp.Auth{JWT: []pdp.Issuer{{
+			Issuer: "https://idp.example.com", Audience: "pdp", JWKSURL: "https://127.0.0.1:1", IDClaim: claim, Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeApprove}},
+		}}}})
+		s.stop(t)
+		if got := strings.Contains(said.String(), "level=WARN") && strings.Contains(said.String(), "no longer as ISSUER#SUB"); got != want {
+			t.Errorf("id_claim %q: %s", claim, &said)
+		}
 	}
 }
 

@@ -163,6 +163,7 @@ func TestOwnRequests(t *testing.T) {
 		{"an actor by issuer and subject", full, nil, "agent-7", `"act":{"sub":"bot","act":{"sub":"alice","iss":"` + idp + `"}}`, func(s *staff) string { return s.token("alice") }},
 		{"an actor by subject", nil, nil, "agent-7", `"act":{"sub":"alice"}`, func(s *staff) string { return s.token("alice") }},
 		{"an actor by one text of both", nil, nil, "agent-7", `"act":{"id":"` + idp + `#alice"}`, func(s *staff) string { return s.token("alice") }},
+		{"an agent by a token of somebody else", nil, nil, "agent-7", "", func(s *staff) string { return s.token("erin", "act", map[string]any{"sub": "agent-7"}) }},
 		{"an alias of an actor", aliases, nil, "agent-7", `"act":{"id":"bot","act":{"id":"alice@example.com"}}`, func(s *staff) string { return s.token("8f2c") }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -199,6 +200,8 @@ func TestQuorumOfPeople(t *testing.T) {
 		{"a token and a key", nil, func(s *staff) string { return s.token("carol") }, func(*staff) string { return key("carol") }},
 		{"a key and a token, known by issuer and subject", full, func(*staff) string { return key("carol") }, func(s *staff) string { return s.token("carol") }},
 		{"a key and an alias", aliases, func(*staff) string { return key("carol") }, func(s *staff) string { return s.token("c-77") }},
+		{"one agent by the tokens of two people", nil, func(s *staff) string { return s.token("carol", "act", map[string]any{"sub": "bot"}) },
+			func(s *staff) string { return s.token("erin", "act", map[string]any{"sub": "bot"}) }},
 		{"the same key", nil, func(*staff) string { return key("carol") }, func(*staff) string { return key("carol") }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -90,6 +90,9 @@ func TestNames(t *testing.T) {
 		{"no such claim", one("upn", approves), idp, nil, "", nil, 0},
 		{"a claim that is no name", one("upn", approves), idp, map[string]any{"upn": []string{"carol"}}, "", nil, 0},
 		{"an id of another issuer", callers.Auth{JWT: []callers.Issuer{issuer(other, "", audits), issuer(idp, "sub", approves)}}, idp, map[string]any{"sub": other + "#root"}, "", nil, 0},
+		{"who acts for the person", one("sub", approves), idp, map[string]any{"act": map[string]any{"sub": "bot", "act": map[string]any{"sub": "root", "iss": other}}},
+			"8f2c", []string{"8f2c", "bot", full, idp + "#bot", other + "#root", "root"}, 0},
+		{"who acts in words", one("sub", approves), idp, map[string]any{"act": "bot"}, "", nil, 0},
 		{"aliases", aliased, idp, map[string]any{"preferred_username": "d"}, "8f2c", []string{"8f2c", "carol", "carol@example.com", "d", "dave", full}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
