@@ -109,13 +109,19 @@ func crash(t *testing.T, state string, after time.Duration, args ...string) []st
 // how the program ends.
 func serveToKill(t *testing.T, state string, args ...string) *server {
 	t.Helper()
+	return serveToKillDir(t, unpack(t, "certification"), state, args...)
+}
+
+// serveToKillDir is serveToKill for the policy store in a directory.
+func serveToKillDir(t *testing.T, dir, state string, args ...string) *server {
+	t.Helper()
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &server{ready: make(chan string, 1), done: make(chan struct{})}
 	s.process = exec.Command(path, append([]string{
-		"serve", "--policies", unpack(t, "certification"), "--state", state,
+		"serve", "--policies", dir, "--state", state,
 		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 	}, args...)...)
 	stderr, err := s.process.StderrPipe()

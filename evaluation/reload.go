@@ -29,6 +29,7 @@ type Change struct {
 	Archive Archive
 	Cause   string // why now: start, change, signal, admin
 	Shrink  bool   // the operator says that policies may go
+	Version int64  // of the store's manifest; 0 without one
 }
 
 // A Status says what requests are decided by and whether that is what the
@@ -86,10 +87,13 @@ func (e *Engine) reload(ctx context.Context, to seat, c Change) (Status, error) 
 	if err == nil {
 		err = e.keep(s)
 	}
+	if err == nil && to.store == "" {
+		err = e.raiseFloor(ctx, c.Version)
+	}
 	if err != nil {
 		return e.refuse(ctx, to, c.Cause, start, err)
 	}
-	if err := e.recordReload(ctx, to, c.Cause, start, s.Revision(), nil); err != nil {
+	if err := e.recordReload(ctx, to, reloadRequest{Cause: c.Cause, Version: c.Version}, start, s.Revision(), nil); err != nil {
 		return e.refuse(ctx, to, c.Cause, start, err)
 	}
 	to.snapshots.Store(s)
@@ -116,7 +120,7 @@ func (e *Engine) refuse(ctx context.Context, to seat, cause string, start time.T
 	status.Stale, status.Problem = true, why.Error()
 	status.Attempt, status.TookUS = start, e.config.Now().Sub(start).Microseconds()
 	to.status.Store(&status)
-	if err := e.recordReload(ctx, to, cause, start, status.Revision, why); err != nil {
+	if err := e.recordReload(ctx, to, reloadRequest{Cause: cause}, start, status.Revision, why); err != nil {
 		return status, errors.Join(why, err)
 	}
 	return status, why
@@ -174,12 +178,12 @@ type reloadRequest struct {
 	Cause    string `json:"cause"`
 	Store    string `json:"store,omitzero"`    // shadow; none for the one in force
 	Revision string `json:"revision,omitzero"` // of the shadow now
+	Version  int64  `json:"version,omitzero"`  // of the manifest that comes into force
 }
 
 // recordReload records an attempt. Decision says whether the store took its
 // place, revision what is there now.
-func (e *Engine) recordReload(ctx context.Context, to seat, cause string, start time.Time, revision string, why error) error {
-	what := reloadRequest{Cause: cause}
+func (e *Engine) recordReload(ctx context.Context, to seat, what reloadRequest, start time.Time, revision string, why error) error {
 	if to.store != "" {
 		what.Store, what.Revision = to.store, revision
 		revision = e.Status().Revision

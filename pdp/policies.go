@@ -40,8 +40,12 @@ func supplyPolicies(ctx context.Context, engine *evaluation.Engine, c Config) (*
 	if c.PolicyDir == "" {
 		return loadEmbedded(ctx, engine, c.Policies)
 	}
+	floor, err := engine.Floor(ctx)
+	if err != nil {
+		return nil, err
+	}
 	s := &supply{name: "policies", log: c.Log, load: engine.Reload, refuse: engine.ReloadFailed}
-	return s, s.open(ctx, c.PolicyDir, policystore.Config{RequireManifest: c.RequireManifest, ManifestKey: c.ManifestKey})
+	return s, s.open(ctx, c.PolicyDir, policystore.Config{RequireManifest: c.RequireManifest, ManifestKey: c.ManifestKey, MinVersion: floor})
 }
 
 // supplyShadow has the configured policies shadow those in force, if there are
@@ -109,11 +113,11 @@ func (s *supply) reload(ctx context.Context) error {
 }
 
 func (s *supply) apply(ctx context.Context, cause string, state *policystore.State) error {
-	status, err := s.load(ctx, evaluation.Change{
-		Archive: state.Archive,
-		Cause:   cause,
-		Shrink:  state.Manifest != nil && state.Manifest.AllowShrink,
-	})
+	change := evaluation.Change{Archive: state.Archive, Cause: cause}
+	if m := state.Manifest; m != nil {
+		change.Shrink, change.Version = m.AllowShrink, m.Version
+	}
+	status, err := s.load(ctx, change)
 	if err != nil {
 		s.log.Error(s.name+" not loaded", "cause", cause, "in_force", status.Revision, "error", err)
 		if errors.Is(err, decisionlog.ErrUnavailable) {

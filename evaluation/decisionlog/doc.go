@@ -36,6 +36,7 @@
 //	DIR/checkpoint/key, key.pub        the key that signs, and all public keys there were
 //	DIR/checkpoint/key.change          the checkpoint that the last key signed with its successor
 //	DIR/mask.key                       the key of the masks in requests
+//	DIR/floor                          the lowest version that a policy store may have
 //	DIR/archive/blobs/<sha256>         the files of policy revisions
 //	DIR/archive/revisions/<sha256>     the manifest of a revision
 //
