@@ -46,7 +46,7 @@ func TestAsks(t *testing.T) {
 		{"", "elicitation/create", `{"mode":"app","message":"x"}`, false},
 		{"", "elicitation/create", `{"mode":"form","message":"x","requestedSchema":{}}`, true},
 	} {
-		c, err := configured(t, "pdp: {url: http://127.0.0.1:1}\nservers:\n  - name: crm\n    "+test.settings+"\n")
+		c, err := configured(t, "pdp: {url: http://127.0.0.1:1}\nidentity: {local: {id: alice}}\nservers:\n  - name: crm\n    "+test.settings+"\n")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -44,6 +43,8 @@ type config struct {
 	MaxBody     int64             `yaml:"max_body"`
 	MaxReply    int64             `yaml:"max_reply"`
 	Servers     []serverConfig    `yaml:"servers"`
+
+	listenKey string // where Listen was said
 }
 
 type pdpConfig struct {
@@ -104,7 +105,7 @@ type duration = time.Duration
 // defaults of a configuration.
 func newConfig() *config {
 	return &config{
-		Listen:  "127.0.0.1:8090",
+		Listen: "127.0.0.1:8090", listenKey: "listen",
 		State:   "mcp-gateway-state",
 		PDP:     pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
 		Denial:  denialConfig{Code: enforce.DefaultDenial.Code, OlderCode: enforce.DefaultDenial.OlderCode, HTTPStatus: enforce.DefaultDenial.Status},
@@ -116,8 +117,11 @@ func newConfig() *config {
 	}
 }
 
-// readConfig reads and checks a file.
-func readConfig(file string) (*config, error) {
+// readConfig reads and checks a file, with the address to listen on in place of
+// the file's, unless it is "". Each of its faults has a place in the file; those
+// of the address say --listen. With files, the files that it names are looked
+// at, too.
+func readConfig(file, listen string, files bool) (*config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
@@ -127,86 +131,18 @@ func readConfig(file string) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	faults := yamldoc.Errors(document.Decode(c))
-	if err := c.check(); err != nil {
-		return nil, errors.Join(faults, fmt.Errorf("%s: %w", file, err))
+	decoded := document.Decode(c)
+	if listen != "" {
+		c.Listen, c.listenKey = listen, "--listen"
 	}
-	return c, faults
-}
-
-var serverName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
-// check reports every fault.
-func (c *config) check() error {
-	var errs []error
-	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !isURL(c.PDP.URL) {
-		fault("pdp.url: there is no URL of a policy decision point")
+	wrong := c.check()
+	if files {
+		wrong = errors.Join(wrong, c.checkFiles())
 	}
-	if c.PDP.Timeout <= 0 || c.PDP.Pause <= 0 || c.PDP.Failures == 0 {
-		fault("pdp: timeout, pause and failures are more than zero")
+	if all := yamldoc.Errors(document.Settings(decoded, wrong)); all != nil {
+		return nil, all
 	}
-	if c.Denial.HTTPStatus != 200 && c.Denial.HTTPStatus != 403 {
-		fault("denial.http_status: %d is neither 200 nor 403", c.Denial.HTTPStatus)
-	}
-	if c.Approval.Page != "" && (!isURL(c.Approval.Page) || !strings.Contains(c.Approval.Page, "{task}")) {
-		fault("approval.page: %q is no URL with {task} in it", c.Approval.Page)
-	}
-	if c.Approval.Hold < 0 || c.Approval.Wait < 0 || c.Approval.Refused < 0 || c.Approval.PerCaller < 0 || c.Approval.Pending < 0 {
-		fault("approval: hold, wait, refused, pending_per_caller and pending are not negative")
-	}
-	if c.Obligations.NotificationURL != "" && !isURL(c.Obligations.NotificationURL) {
-		fault("obligations.notification_url: %q is no URL", c.Obligations.NotificationURL)
-	}
-	if c.Identity.Local != nil && c.Identity.Local.ID == "" {
-		fault("identity.local: it has an id")
-	}
-	if c.Identity.MTLS != nil && c.TLSCA == "" {
-		fault("identity.mtls: tls_client_ca is whose certificates are taken")
-	}
-	if c.Catalog.Refresh < 0 || c.Catalog.TTL < 0 {
-		fault("catalog: refresh and ttl are not negative")
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		fault("tls_cert and tls_key go together")
-	}
-	if host, _, err := net.SplitHostPort(c.Listen); err != nil {
-		fault("listen: %w", err)
-	} else if !isLoopback(host) && !c.Insecure && (c.TLSCert == "" || c.Identity.Local != nil) {
-		fault("listen: other hosts can reach %s: it needs tls_cert, tls_key and no identity.local, or insecure: true", c.Listen)
-	}
-	if host, _, err := net.SplitHostPort(c.Admin); c.Admin != "" && (err != nil || !isLoopback(host)) {
-		fault("admin_listen: %q is no address that only this host can reach", c.Admin)
-	}
-	if host, _, err := net.SplitHostPort(c.Listen); err == nil && !isLoopback(host) && len(c.Hosts) == 0 {
-		fault("hosts: there are none, so that no request is addressed to the gateway")
-	}
-	names, paths := map[string]bool{}, map[string]bool{}
-	for i, s := range c.Servers {
-		at := fmt.Sprintf("servers[%d]", i)
-		if !serverName.MatchString(s.Name) || names[s.Name] {
-			fault("%s: the name %q is taken, or not of a-z, 0-9, _ and -", at, s.Name)
-		}
-		if s.URL != "" && !isURL(s.URL) {
-			fault("%s: %q is no URL of a server", at, s.URL)
-		}
-		if s.Path != "" && (!strings.HasPrefix(s.Path, "/") || strings.ContainsAny(s.Path, "{} ")) {
-			fault("%s: %q is no path", at, s.Path)
-		}
-		for _, page := range s.Asks.Pages {
-			if u, err := url.Parse(page); err != nil || !isURL(page) || page != u.Scheme+"://"+u.Host {
-				fault("%s: pages: %q is no origin, like https://auth.example.com", at, page)
-			}
-		}
-		if paths[s.path()] {
-			fault("%s: the path %s is taken", at, s.path())
-		}
-		names[s.Name], paths[s.path()] = true, true
-	}
-	if len(c.Servers) == 0 {
-		fault("servers: there are none")
-	}
-	return errors.Join(errs...)
+	return c, nil
 }
 
 func isURL(text string) bool {
@@ -226,11 +162,11 @@ func (c *config) tls() (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(c.TLSCA)
 	if err != nil {
-		return nil, fmt.Errorf("tls_client_ca: %w", err)
+		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("tls_client_ca: %s holds no certificate", c.TLSCA)
+		return nil, fmt.Errorf("%s holds no certificate", c.TLSCA)
 	}
 	return &tls.Config{ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12}, nil
 }
@@ -266,11 +202,11 @@ func readSecret(file string) (string, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("secret: %w", err)
+		return "", err
 	}
 	secret := string(bytes.TrimSpace(text))
 	if secret == "" || strings.ContainsAny(secret, "\r\n") {
-		return "", fmt.Errorf("secret: %s does not hold one line", file)
+		return "", fmt.Errorf("%s does not hold one line", file)
 	}
 	return secret, nil
 }

@@ -17,7 +17,7 @@ type pinsCmd struct {
 
 // open opens the catalog, which a running gateway has for itself.
 func (s *settings) open() (*config, *catalog.Catalog, error) {
-	cfg, err := readConfig(s.Config)
+	cfg, err := readConfig(s.Config, "", false)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -34,15 +34,9 @@ type serveCmd struct {
 }
 
 func (c *serveCmd) Run(ctx context.Context) error {
-	cfg, err := readConfig(c.Config)
+	cfg, err := readConfig(c.Config, c.Listen, true)
 	if err != nil {
 		return err
-	}
-	if c.Listen != "" {
-		cfg.Listen = c.Listen
-		if err := cfg.check(); err != nil {
-			return err
-		}
 	}
 	g, err := join(cfg, c.logger())
 	if err != nil {
@@ -175,13 +169,8 @@ type checkCmd struct {
 }
 
 func (c *checkCmd) Run() error {
-	cfg, err := readConfig(c.Config)
+	cfg, err := readConfig(c.Config, "", true)
 	if err != nil {
-		return err
-	}
-	_, mapping := newMapper(cfg, nil)
-	_, identity := newCallers(&cfg.Identity)
-	if err := errors.Join(mapping, identity); err != nil {
 		return err
 	}
 	for _, s := range cfg.Servers {

@@ -21,7 +21,7 @@ type stdioCmd struct {
 
 // Run runs the server and stands between it and the client, until either ends.
 func (c *stdioCmd) Run(ctx context.Context) (err error) {
-	cfg, err := readConfig(c.Config)
+	cfg, err := readConfig(c.Config, "", false)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // A Call is a message of a client.
@@ -80,7 +81,8 @@ type Mapper struct {
 	upstreams map[string]*upstream
 }
 
-// New prepares to map the calls to upstreams, by their names.
+// New prepares to map the calls to upstreams, by their names. What is wrong with
+// the settings of one is a [yamldoc.SettingError] below its name.
 func New(upstreams map[string]Upstream) (*Mapper, error) {
 	c, err := newCompiler()
 	if err != nil {
@@ -94,11 +96,21 @@ func New(upstreams map[string]Upstream) (*Mapper, error) {
 	for name, config := range upstreams {
 		u, err := newUpstream(c, config)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("upstream %s: %w", name, err))
+			errs = append(errs, yamldoc.Below(err, name))
 		}
 		m.upstreams[name] = u
 	}
 	return m, errors.Join(errs...)
+}
+
+// Check reports what is wrong with the settings of an upstream, each a
+// [yamldoc.SettingError].
+func Check(u Upstream) error {
+	c, err := newCompiler()
+	if err == nil {
+		_, err = newUpstream(c, u)
+	}
+	return err
 }
 
 // Map returns what to ask before a call goes on. The error is

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // A Trust says what the mappings that an upstream's tools declare are good for.
@@ -117,18 +121,21 @@ func newUpstream(c *compiler, config Upstream) (*upstream, error) {
 		u.Extra = Extras()
 	}
 	var errs []error
+	fault := func(reason string, path ...string) {
+		errs = append(errs, &yamldoc.SettingError{Path: path, Reason: reason})
+	}
 	if !slices.Contains([]Trust{DeclaredTighten, Declared, DefaultOnly}, u.Trust) {
-		errs = append(errs, fmt.Errorf("mapping_trust: there is no %q", u.Trust))
+		fault(fmt.Sprintf("must be %s, %s or %s, not %q", DeclaredTighten, Declared, DefaultOnly, u.Trust), "mapping_trust")
 	}
 	if !slices.Contains([]Profile{ProfileMCP, ProfileCOAZ, ProfileToolInvoke}, u.Profile) {
-		errs = append(errs, fmt.Errorf("mapping_profile: there is no %q", u.Profile))
+		fault(fmt.Sprintf("must be %s, %s or %s, not %q", ProfileMCP, ProfileToolInvoke, ProfileCOAZ, u.Profile), "mapping_profile")
 	}
 	if !slices.Contains([]Annotations{AnnotationsIgnored, AnnotationsTrusted}, u.Annotations) {
-		errs = append(errs, fmt.Errorf("annotations: there is no %q", u.Annotations))
+		fault(fmt.Sprintf("must be %s or %s, not %q", AnnotationsIgnored, AnnotationsTrusted, u.Annotations), "annotations")
 	}
-	for _, method := range u.Extra {
+	for i, method := range u.Extra {
 		if _, ok := extras[method]; !ok {
-			errs = append(errs, fmt.Errorf("extra_methods: there is no %q: write some of %q", method, Extras()))
+			fault(fmt.Sprintf("must be one of %s, not %q", strings.Join(Extras(), ", "), method), "extra_methods", strconv.Itoa(i))
 		}
 	}
 	for name, tool := range u.Tools {
@@ -137,7 +144,7 @@ func newUpstream(c *compiler, config Upstream) (*upstream, error) {
 		}
 		m, err := u.finish(Operator, []byte(tool.Mapping), c.enveloped)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("tools: %s: %w", name, err))
+			fault(strings.TrimPrefix(err.Error(), "mapping: "), "tools", name, "mapping")
 		}
 		u.pinned[name] = m
 	}

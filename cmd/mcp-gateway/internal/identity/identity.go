@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 var (
@@ -110,22 +112,28 @@ func (c Config) validate() error {
 	var errs []error
 	if c.MTLS != nil {
 		if len(c.MTLS.Callers) == 0 {
-			errs = append(errs, errors.New("mtls: there are no callers"))
+			errs = append(errs, settingError("is required: callers by the names of their certificates", "mtls", "callers"))
 		}
-		for _, caller := range c.MTLS.Callers {
+		for i, caller := range c.MTLS.Callers {
+			at := []string{"mtls", "callers", strconv.Itoa(i)}
 			if caller.Name == "" {
-				errs = append(errs, errors.New("mtls: a caller has no name"))
+				errs = append(errs, yamldoc.Below(settingError("is required: a URI or DNS name of a certificate", "name"), at...))
 			}
-			errs = append(errs, checkTenant(caller.Tenant))
+			errs = append(errs, yamldoc.Below(checkTenant(caller.Tenant), append(at, "tenant")...))
 		}
 	}
 	if c.Process != nil {
 		if c.Process.ID == "" {
-			errs = append(errs, errors.New("process: there is no id"))
+			errs = append(errs, settingError("is required: the id of who starts the gateway", "process", "id"))
 		}
-		errs = append(errs, checkTenant(c.Process.Tenant))
+		errs = append(errs, yamldoc.Below(checkTenant(c.Process.Tenant), "process", "tenant"))
 	}
 	return errors.Join(errs...)
+}
+
+// settingError is a fault of a setting, by the keys that lead to it.
+func settingError(reason string, path ...string) error {
+	return &yamldoc.SettingError{Path: path, Reason: reason}
 }
 
 func checkTenant(name string) error {

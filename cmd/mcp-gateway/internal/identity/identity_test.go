@@ -412,14 +412,14 @@ func TestConfigIsChecked(t *testing.T) {
 	}{
 		{"nothing", identity.Config{}, "nobody can call"},
 		{"no resource", identity.Config{Issuers: []identity.Issuer{good}}, "issuer and audience are required"},
-		{"a resource in plain text", identity.Config{Resource: "http://gateway.example.com", Issuers: []identity.Issuer{good}}, "resource must be an https URL"},
-		{"a resource with a query", identity.Config{Resource: resource + "?x", Issuers: []identity.Issuer{good}}, "resource must be a URL without query"},
+		{"a resource in plain text", identity.Config{Resource: "http://gateway.example.com", Issuers: []identity.Issuer{good}}, "resource: must be an https URL, not"},
+		{"a resource with a query", identity.Config{Resource: resource + "?x", Issuers: []identity.Issuer{good}}, "resource: must be a URL without query"},
 		{"keys in plain text", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: "http://auth.example.com/keys"}}}, "jwks_url must be an https URL"},
 		{"a shared secret", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Algorithms: []string{"HS256"}}}}, `algorithm "HS256"`},
 		{"no such tenant", identity.Config{Process: &identity.Process{ID: "a", Tenant: "../x"}}, `no tenant can be called "../x"`},
-		{"a process of nobody", identity.Config{Process: &identity.Process{}}, "process: there is no id"},
-		{"certificates of nobody", identity.Config{MTLS: &identity.MTLS{}}, "mtls: there are no callers"},
-		{"a certificate without a name", identity.Config{MTLS: &identity.MTLS{Callers: []identity.CertificateCaller{{}}}}, "mtls: a caller has no name"},
+		{"a process of nobody", identity.Config{Process: &identity.Process{}}, "process.id: is required"},
+		{"certificates of nobody", identity.Config{MTLS: &identity.MTLS{}}, "mtls.callers: is required"},
+		{"a certificate without a name", identity.Config{MTLS: &identity.MTLS{Callers: []identity.CertificateCaller{{}}}}, "mtls.callers.0.name: is required"},
 	} {
 		if _, err := identity.New(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)

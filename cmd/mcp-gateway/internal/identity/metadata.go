@@ -26,9 +26,9 @@ func newMetadata(c Config) (metadata, error) {
 	u, err := url.Parse(c.Resource)
 	switch {
 	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return metadata{}, fmt.Errorf("resource must be a URL without query and fragment, not %q", c.Resource)
+		return metadata{}, settingError(fmt.Sprintf("must be a URL without query and fragment, not %q", c.Resource), "resource")
 	case u.Scheme != "https" && (u.Scheme != "http" || !jwks.IsThisHost(u.Hostname())):
-		return metadata{}, errors.New("resource must be an https URL")
+		return metadata{}, settingError(fmt.Sprintf("must be an https URL, not %q", c.Resource), "resource")
 	}
 	document := struct {
 		Resource string   `json:"resource"`

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // An Issuer is trusted to say who callers are (RFC 8725, RFC 9068).
@@ -45,7 +47,7 @@ func (i Issuer) validate() error {
 // its absence means.
 func checkList(name string, list []string, absent string) error {
 	if list != nil && len(list) == 0 {
-		return fmt.Errorf("%s is empty: name some, or leave it out for %s", name, absent)
+		return settingError(fmt.Sprintf("is empty: name some, or leave it out for %s", absent), name)
 	}
 	return nil
 }
@@ -55,17 +57,16 @@ func newIssuers(c Config) ([]Issuer, *callers.Tokens, error) {
 	var issuers []Issuer
 	var trusted []callers.Trust
 	var errs []error
-	for _, config := range c.Issuers {
+	for n, config := range c.Issuers {
 		i := config.withDefaults(c.Resource)
-		if err := i.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("issuer %s: %w", i.Issuer, err))
-		}
 		issuers = append(issuers, i)
 		trusted = append(trusted, callers.Trust{Issuer: i.Issuer, Audience: i.Audience, JWKSURL: i.JWKSURL, Algorithms: i.Algorithms})
+		_, err := callers.NewTokens(trusted[n:], http.DefaultTransport, c.Now)
+		errs = append(errs, yamldoc.Below(errors.Join(i.validate(), err), "issuers", strconv.Itoa(n)))
 	}
 	tokens, err := callers.NewTokens(trusted, http.DefaultTransport, c.Now)
-	if err != nil {
-		errs = append(errs, fmt.Errorf("issuer %w", err))
+	if err != nil && errors.Join(errs...) == nil { // of issuers beside one another
+		errs = append(errs, yamldoc.Below(err, "issuers"))
 	}
 	return issuers, tokens, errors.Join(errs...)
 }

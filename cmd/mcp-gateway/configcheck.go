@@ -1,0 +1,167 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
+)
+
+// faults collects what is wrong with settings, each by the keys that lead to it.
+type faults struct{ errs []error }
+
+func (f *faults) add(err error) {
+	if err != nil {
+		f.errs = append(f.errs, err)
+	}
+}
+
+// fault reports a setting, by a path with dots.
+func (f *faults) fault(path, format string, args ...any) {
+	f.add(&yamldoc.SettingError{Path: strings.Split(path, "."), Reason: fmt.Sprintf(format, args...)})
+}
+
+// needs reports a setting that is required because of another.
+func (f *faults) needs(ok bool, path, because, be string) {
+	if !ok {
+		f.add(&yamldoc.SettingError{Path: strings.Split(path, "."), At: strings.Split(because, "."), Reason: "is required beside " + because + ": " + be})
+	}
+}
+
+// must reports a setting of text that is missing, or is not what it must be.
+func (f *faults) must(ok bool, path, value, be string) {
+	switch {
+	case ok:
+	case value == "":
+		f.fault(path, "is required: it must be %s", be)
+	default:
+		f.fault(path, "must be %s, not %q", be, value)
+	}
+}
+
+var serverName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// check reports every fault of the settings.
+func (c *config) check() error {
+	f := new(faults)
+	f.must(isURL(c.PDP.URL), "pdp.url", c.PDP.URL, "the URL of a policy decision point, such as http://127.0.0.1:8080")
+	for path, value := range map[string]duration{"pdp.timeout": c.PDP.Timeout, "pdp.pause": c.PDP.Pause} {
+		if value <= 0 {
+			f.fault(path, "must be more than 0, not %s", value)
+		}
+	}
+	if c.PDP.Failures == 0 {
+		f.fault("pdp.failures", "must be a whole number from 1, not 0")
+	}
+	if c.Denial.HTTPStatus != 200 && c.Denial.HTTPStatus != 403 {
+		f.fault("denial.http_status", "must be 200 or 403, not %d", c.Denial.HTTPStatus)
+	}
+	page := c.Approval.Page
+	f.must(page == "" || isURL(page) && strings.Contains(page, "{task}"), "approval.page", page, "a URL with {task} in it")
+	posted := c.Obligations.NotificationURL
+	f.must(posted == "" || isURL(posted), "obligations.notification_url", posted, "a URL")
+	c.checkListeners(f)
+	c.checkIdentity(f)
+	c.checkServers(f)
+	c.checkMappings(f)
+	return errors.Join(f.errs...)
+}
+
+// checkListeners reports what is wrong with where the gateway listens.
+func (c *config) checkListeners(f *faults) {
+	host, _, err := net.SplitHostPort(c.Listen)
+	f.must(err == nil, c.listenKey, c.Listen, "HOST:PORT, such as 127.0.0.1:8090")
+	if err == nil && !isLoopback(host) {
+		if !c.Insecure && (c.TLSCert == "" || c.Identity.Local != nil) {
+			f.fault(c.listenKey, "other hosts can reach %s: it needs tls_cert and tls_key, and no identity.local, or insecure: true", c.Listen)
+		}
+		f.needs(len(c.Hosts) > 0, "hosts", c.listenKey, "the names by which other hosts address the gateway, such as [gateway.example.com:8090]")
+	}
+	admin, _, err := net.SplitHostPort(c.Admin)
+	f.must(c.Admin == "" || err == nil && isLoopback(admin), "admin_listen", c.Admin, "HOST:PORT that only this host can reach, such as 127.0.0.1:8091")
+	f.needs(c.TLSCert == "" || c.TLSKey != "", "tls_key", "tls_cert", "the file of its key")
+	f.needs(c.TLSKey == "" || c.TLSCert != "", "tls_cert", "tls_key", "the file of its certificate")
+}
+
+// checkIdentity reports what is wrong with who may call.
+func (c *config) checkIdentity(f *faults) {
+	local := c.Identity.Local
+	f.must(local == nil || local.ID != "", "identity.local.id", "", "the id of who calls from this host")
+	f.needs(c.Identity.MTLS == nil || c.TLSCA != "", "tls_client_ca", "identity.mtls", "the file of the authorities of clients' certificates")
+	if local == nil || local.ID != "" {
+		_, err := newCallers(&c.Identity)
+		f.add(yamldoc.Below(err, "identity"))
+	}
+}
+
+// checkServers reports what is wrong with the servers.
+func (c *config) checkServers(f *faults) {
+	if len(c.Servers) == 0 {
+		f.fault("servers", "is required: a list of servers, each with a name and a url")
+	}
+	names, paths := map[string]int{}, map[string]int{}
+	for i := range c.Servers {
+		s, at := &c.Servers[i], "servers."+strconv.Itoa(i)
+		f.must(serverName.MatchString(s.Name), at+".name", s.Name, "a name of a-z, 0-9, _ and -, which begins with a letter or a digit and has 63 characters at most")
+		f.must(s.URL == "" || isURL(s.URL), at+".url", s.URL, "the URL of a server, such as http://127.0.0.1:3001/mcp")
+		f.must(s.Path == "" || strings.HasPrefix(s.Path, "/") && !strings.ContainsAny(s.Path, "{} "), at+".path", s.Path, "a path, such as /files/mcp")
+		for n, page := range s.Asks.Pages {
+			f.must(isOrigin(page), at+".pages."+strconv.Itoa(n), page, "an origin, such as https://auth.example.com")
+		}
+		if first, taken := names[s.Name]; taken {
+			f.fault(at+".name", "must be another: servers.%d is called %q, too", first, s.Name)
+		} else if first, taken := paths[s.path()]; taken {
+			f.fault(at+".path", "must be another: servers.%d has %s, too", first, s.path())
+		}
+		names[s.Name], paths[s.path()] = i, i
+	}
+}
+
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && isURL(text) && text == u.Scheme+"://"+u.Host
+}
+
+// checkFiles reports the files of the settings that cannot be used.
+func (c *config) checkFiles() error {
+	f := new(faults)
+	secret := func(path, file string) {
+		if _, err := readSecret(file); err != nil {
+			f.fault(path, "cannot be used: %v", err)
+		}
+	}
+	secret("pdp.key_file", c.PDP.KeyFile)
+	secret("pdp.service_key_file", c.PDP.ServiceKeyFile)
+	for i, s := range c.Servers {
+		secret("servers."+strconv.Itoa(i)+".bearer_file", s.BearerFile)
+	}
+	if c.TLSCert != "" && c.TLSKey != "" {
+		if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
+			f.fault("tls_cert", "cannot be used: %v", err)
+		}
+	}
+	if _, err := c.tls(); err != nil {
+		f.fault("tls_client_ca", "cannot be used: %v", err)
+	}
+	if c.Catalog.File != "" {
+		if _, err := os.Stat(c.Catalog.File); err != nil {
+			f.fault("catalog.accepted_file", "cannot be used: %v", err)
+		}
+	}
+	return errors.Join(f.errs...)
+}
+
+// checkMappings reports what is wrong with how the calls to servers are mapped.
+func (c *config) checkMappings(f *faults) {
+	for i, s := range c.Servers {
+		f.add(yamldoc.Below(coaz.Check(s.Upstream), "servers", strconv.Itoa(i)))
+	}
+}

@@ -1,0 +1,79 @@
+package yamldoc
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// A SettingError is a fault of a setting, found by whoever uses it, by the keys
+// that lead to it.
+type SettingError struct {
+	Path   []string // names of keys and indexes of elements
+	Reason string   // what it should be, and is not
+	// At leads to the place that makes a setting required that is not there; nil is
+	// Path.
+	At []string
+}
+
+func (e *SettingError) Error() string { return named(e.Path, e.Reason) }
+
+// Below returns an error whose setting errors are at keys below a path.
+func Below(err error, path ...string) error {
+	var all []error
+	for _, leaf := range leaves(err) {
+		var at *SettingError
+		if !errors.As(leaf, &at) {
+			at = &SettingError{Reason: leaf.Error()}
+		}
+		below := &SettingError{Path: slices.Concat(path, at.Path), Reason: at.Reason}
+		if at.At != nil {
+			below.At = slices.Concat(path, at.At)
+		}
+		all = append(all, below)
+	}
+	return errors.Join(all...)
+}
+
+// leaves lists the errors that are joined in one.
+func leaves(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, part := range joined.Unwrap() {
+		all = append(all, leaves(part)...)
+	}
+	return all
+}
+
+// Settings returns the faults of settings that are joined in an error, with the
+// places of their keys, and beside them those that decoding has found. A setting
+// that could not be decoded has that fault alone.
+func (d *Document) Settings(decoded []Fault, err error) []Fault {
+	all := slices.Clone(decoded)
+	for _, leaf := range leaves(err) {
+		var at *SettingError
+		if !errors.As(leaf, &at) {
+			all = append(all, d.whole(leaf.Error()))
+			continue
+		}
+		known := func(f Fault) bool {
+			return len(at.Path) > 0 && strings.HasPrefix(f.Message, strings.Join(at.Path, ".")+": ")
+		}
+		if !slices.ContainsFunc(decoded, known) {
+			place := at.At
+			if place == nil {
+				place = at.Path
+			}
+			all = append(all, d.Fault(at.Error(), "", place...))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Fault) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return all
+}
