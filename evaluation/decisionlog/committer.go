@@ -33,6 +33,10 @@ type committer struct {
 	reader  *Reader
 	batched bool
 
+	// outcomes are channels for the outcome of an entry that nobody uses: one comes
+	// back when it has been received from.
+	outcomes sync.Pool
+
 	slots    chan struct{} // one for each entry accepted and not yet on disk
 	incoming *queue        // entries that are not in the journal; nil of a batched log
 	journal  *journal      // nil of a batched log
@@ -67,6 +71,7 @@ func newCommitter(seg *segment, t *tree, r *Reader, origin string, cfg Config) *
 		tree:     t,
 		reader:   r,
 		batched:  cfg.Durability == Batched,
+		outcomes: sync.Pool{New: func() any { return make(chan error, 1) }},
 		slots:    make(chan struct{}, queue),
 		backlog:  newQueue(),
 		settling: progress{hurry: make(chan struct{}, 1), tried: make(chan struct{})},
@@ -99,22 +104,18 @@ func (c *committer) start(journaled []*pending) error {
 	return nil
 }
 
-// outcomes are channels for the outcome of an entry that nobody uses: one comes
-// back when it has been received from.
-var outcomes = sync.Pool{New: func() any { return make(chan error, 1) }}
-
 // append queues an entry and, if strict, waits until it is on disk.
 func (c *committer) append(ctx context.Context, rest []byte, strict bool) error {
 	p := &pending{rest: rest}
 	if strict {
-		p.done = outcomes.Get().(chan error)
+		p.done = c.outcomes.Get().(chan error)
 	}
 	if err := c.enqueue(ctx, p); err != nil || !strict {
 		return err
 	}
 	select {
 	case err := <-p.done:
-		outcomes.Put(p.done)
+		c.outcomes.Put(p.done)
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%w: wait for commit: %w", ErrUnavailable, context.Cause(ctx))

@@ -214,7 +214,6 @@ func TestFullInOrder(t *testing.T) {
 // TestCloseWhileFull holds that a log which is full can be closed although an
 // entry comes when nobody tries any more to make room.
 func TestCloseWhileFull(t *testing.T) {
-	decisionlog.FreshOutcomes()
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
 		close(goOn)

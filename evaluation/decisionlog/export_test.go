@@ -3,16 +3,11 @@ package decisionlog
 import (
 	"bytes"
 	"os"
-	"sync"
 	"testing"
 )
 
 // WroteNothing tells the tests how an error of a commit is understood.
 var WroteNothing = wroteNothing
-
-// FreshOutcomes forgets the channels that other tests have used: to wait for
-// one that was made outside of a bubble of synctest is not to wait for it.
-func FreshOutcomes() { outcomes = sync.Pool{New: outcomes.New} }
 
 // OpenTransactions returns how many read transactions are open.
 func (r *Reader) OpenTransactions() int { return r.last().db.Stats().OpenTxN }
