@@ -2,8 +2,11 @@ package pdp
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/obligations/approval"
@@ -17,15 +20,31 @@ type AccessRequest struct {
 	approval.Request
 }
 
-// AccessRequests is a list of them.
+// AccessRequests is a page of a list of them, which leaves out contexts.
 type AccessRequests struct {
 	Requests []AccessRequest `json:"requests"`
+	Page     *authzen.Page   `json:"page,omitzero"` // leads to the next one; nil at the end
 }
 
-func shown(r *approval.Request) AccessRequest {
+// shown is a request as people who operate the service see it: what looks like a
+// secret is masked, as it is in the log.
+func (d *desk) shown(r *approval.Request) (jsontext.Value, error) {
 	out := AccessRequest{Status: r.Status(), Request: *r}
 	out.Idempotency, out.Submission = nil, nil
-	return out
+	text, err := json.Marshal(out, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	return d.mask(text)
+}
+
+// answer shows a request.
+func (d *desk) answer(c echo.Context, r *approval.Request) error {
+	text, err := d.shown(r)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, text)
 }
 
 // An Approver is who decides, as policies know them.
@@ -51,6 +70,7 @@ type Revocation struct {
 type desk struct {
 	approvals    *approval.Service
 	approverType string // of callers that are authenticated
+	mask         func(jsontext.Value) (jsontext.Value, error)
 }
 
 // approver returns who decides: the caller, or whom the body names where
@@ -79,28 +99,13 @@ func own(c echo.Context, r *approval.Request, err error) error {
 	return err
 }
 
-// list lists the Access Requests of ?status=, or all of them.
-func (d *desk) list(c echo.Context) error {
-	list, err := d.approvals.Requests(c.Request().Context(), authzen.TaskStatus(c.QueryParam("status")))
-	if err != nil {
-		return err
-	}
-	answer := AccessRequests{Requests: []AccessRequest{}}
-	for _, r := range list {
-		if own(c, r, nil) == nil {
-			answer.Requests = append(answer.Requests, shown(r))
-		}
-	}
-	return writeJSON(c, http.StatusOK, answer)
-}
-
 // show shows one Access Request.
 func (d *desk) show(c echo.Context) error {
 	r, err := d.approvals.Request(c.Request().Context(), c.Param(paramID))
 	if err := own(c, r, err); err != nil {
 		return err
 	}
-	return writeJSON(c, http.StatusOK, shown(r))
+	return d.answer(c, r)
 }
 
 // decide carries out what an approver says of a request.
@@ -144,5 +149,5 @@ func (d *desk) change(c echo.Context, named *Approver, find func(context.Context
 	if r, err = apply(ctx, id, by); err != nil {
 		return err
 	}
-	return writeJSON(c, http.StatusOK, shown(r))
+	return d.answer(c, r)
 }

@@ -45,7 +45,7 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 	}
 	m, a := newEcho(program), newEcho(program)
 	mainRoutes(m, engine, approvals, guard{}, bounds, metadata, defaultMaxBody)
-	adminRoutes(a, engine, &desk{approvals, defaultApproverType}, guard{}, &reloader{policies: policies, shadow: &supply{}}, log, Telemetry{Page: http.NotFoundHandler()})
+	adminRoutes(a, engine, &desk{approvals, defaultApproverType, log.Mask}, guard{}, &reloader{policies: policies, shadow: &supply{}}, log, Telemetry{Page: http.NotFoundHandler()})
 	return m, a, nil
 }
 

@@ -202,7 +202,7 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 	again := &reloader{policies: policies, shadow: shadow, who: who, listeners: l, settings: c.Settings, log: c.Log}
 	admin := newEcho(c.Log)
 	admin.Pre(refuseBrowsers(hosts))
-	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType)}, who, again, log, c.Telemetry)
+	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType), log.Mask}, who, again, log, c.Telemetry)
 
 	unpublish, err := publishAdmin(c.State, l.ownAdminURL())
 	if err != nil {

@@ -256,13 +256,24 @@ func describeRequest(r *pdp.AccessRequest) string {
 	return out.String()
 }
 
+// list returns the whole list of a status, page by page.
 func (c *approvalsDesk) list(ctx context.Context, status string) (*pdp.AccessRequests, error) {
-	path := pdp.PathRequests
+	query := make(url.Values)
 	if status != "all" {
-		path += "?status=" + url.QueryEscape(status)
+		query.Set("status", status)
 	}
-	list := new(pdp.AccessRequests)
-	return list, c.ask(ctx, http.MethodGet, path, nil, list)
+	all := &pdp.AccessRequests{Requests: []pdp.AccessRequest{}}
+	for {
+		var page pdp.AccessRequests
+		if err := c.ask(ctx, http.MethodGet, pdp.PathRequests+"?"+query.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		all.Requests = append(all.Requests, page.Requests...)
+		if page.Page == nil || page.Page.NextToken == "" {
+			return all, nil
+		}
+		query.Set("token", page.Page.NextToken)
+	}
 }
 
 func (c *approvalsDesk) request(ctx context.Context, method, path string, body any) (*pdp.AccessRequest, error) {

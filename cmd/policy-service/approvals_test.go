@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,5 +109,28 @@ func TestPrintLines(t *testing.T) {
 	log.Info("m", "path", "/\u202E", "error", errors.New("\u200B"), "keys", []string{"\u00AD"})
 	if strings.ContainsAny(out.String(), "\u202E\u200B\u00AD") {
 		t.Errorf("the log has %q", out.String())
+	}
+}
+
+// A list is followed from page to page to its end.
+func TestListFollowsPages(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		switch r.URL.Query().Get("token") {
+		case "":
+			io.WriteString(w, `{"requests":[{"id":"arq_1","items":[{}]},{"id":"arq_2","items":[{}]}],"page":{"next_token":"n+1","count":2}}`)
+		case "n+1":
+			io.WriteString(w, `{"requests":[{"id":"arq_3","items":[{}]}]}`)
+		}
+	}))
+	defer server.Close()
+	desk := approvalsDesk{Admin: server.URL}
+	list, err := desk.list(t.Context(), "pending")
+	if err != nil || len(list.Requests) != 3 || list.Requests[2].ID != "arq_3" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if want := []string{"status=pending", "status=pending&token=n%2B1"}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q", asked, want)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A Durability says when [Log.Append] returns.
@@ -258,6 +260,13 @@ func (l *Log) encode(e *Entry) ([]byte, error) {
 	recorded := *e
 	recorded.Request, recorded.Masked = request, append(masked, e.Masked...)
 	return encode(&recorded)
+}
+
+// Mask returns JSON as the log would record it in a request: what looks like a
+// secret has the mask that it has there.
+func (l *Log) Mask(v jsontext.Value) (jsontext.Value, error) {
+	masked, _, err := l.masker.mask(v)
+	return masked, err
 }
 
 // Queued is how many entries are accepted and not yet on disk.

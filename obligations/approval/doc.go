@@ -48,6 +48,7 @@
 //	approvals  approval id → task id ‖ 0 ‖ item
 //	pending    tenant ‖ 0 ‖ SHA-256 of the caller ‖ task id → nothing
 //	kept       all, or tenant ‖ 0 ‖ tenant's name → bytes of requests that are kept
+//	listed     tenant, or * for all ‖ 0 ‖ status ‖ 0 ‖ place in the list ‖ task id → nothing
 //	due        seconds, 8 bytes big-endian ‖ task id → nothing
 //	notices    16 bytes of the SHA-256 of a destination ‖ seconds, 8 bytes big-endian ‖ task id → destination
 //	keys       SHA-256 of tenant, caller, Idempotency-Key → SHA-256 of the body ‖ task id

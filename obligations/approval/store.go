@@ -2,7 +2,6 @@ package approval
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -29,6 +28,7 @@ var (
 	bucketSigning   = []byte("signing")
 	bucketNotices   = []byte("notices")
 	bucketKept      = []byte("kept")
+	bucketListed    = []byte("listed")
 )
 
 // openStore opens the file, with every bucket. In one of before there was a
@@ -44,6 +44,9 @@ func openStore(path string) (*bolt.DB, error) {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
+		}
+		if err := (txn{tx}).deriveLists(); err != nil {
+			return err
 		}
 		if tx.Bucket(bucketKept) != nil {
 			return nil
@@ -129,7 +132,7 @@ func derived(r *Request) []indexEntry {
 	if r == nil {
 		return nil
 	}
-	entries := []indexEntry{{bucketDue, dueKey(r.due(), r.ID), nil}}
+	entries := append(r.listed(), indexEntry{bucketDue, dueKey(r.due(), r.ID), nil})
 	if r.Status() == authzen.TaskPending {
 		entries = append(entries, indexEntry{bucketPending, append(pendingPrefix(r.Tenant, &r.Caller), r.ID...), nil})
 	}
@@ -170,26 +173,6 @@ func (t txn) count(prefix []byte, most int) (n int) {
 		n++
 	}
 	return n
-}
-
-// requests lists requests of a status, the escalated first, then the oldest;
-// every one for "".
-func (t txn) requests(status authzen.TaskStatus) ([]*Request, error) {
-	list := []*Request{}
-	err := t.Bucket(bucketTasks).ForEach(func(_, value []byte) error {
-		r, err := decodeRequest(value)
-		if err == nil && (status == "" || r.Status() == status) {
-			list = append(list, r)
-		}
-		return err
-	})
-	slices.SortFunc(list, func(a, b *Request) int {
-		if a.Escalated != b.Escalated {
-			return map[bool]int{true: -1, false: 1}[a.Escalated]
-		}
-		return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
-	})
-	return list[:min(len(list), maxListed)], err
 }
 
 // known returns the task that an idempotency key stands for, "" for none.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -66,22 +68,9 @@ func (s *Service) Request(ctx context.Context, id string) (r *Request, err error
 	return r, err
 }
 
-// maxListed bounds a list of requests.
-const maxListed = 1000
-
-// Requests lists the requests of that status, the oldest first, at most 1,000;
-// of every status for "". Those that are escalated come first.
-func (s *Service) Requests(ctx context.Context, status authzen.TaskStatus) (list []*Request, err error) {
-	err = s.view(ctx, func(tx txn) (err error) {
-		list, err = tx.requests(status)
-		return err
-	})
-	return list, err
-}
-
 // Pending counts the requests that wait for a person.
-func (s *Service) Pending(ctx context.Context) (n int, err error) {
-	err = s.view(ctx, func(tx txn) error {
+func (s *Service) Pending(context.Context) (n int, err error) {
+	err = s.db.View(func(tx *bolt.Tx) error {
 		return tx.Bucket(bucketPending).ForEach(func(_, _ []byte) error {
 			n++
 			return nil

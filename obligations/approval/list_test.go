@@ -1,0 +1,247 @@
+package approval_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// list reads a list to its end.
+func (d *desk) list(t testing.TB, q approval.Query) (all []approval.Listed) {
+	t.Helper()
+	for r, err := range d.List(t.Context(), q) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// submitAs has a gateway of a tenant ask for an approval.
+func (d *desk) submitIn(t testing.TB, tenant, text string) string {
+	t.Helper()
+	was := gateway
+	defer func() { gateway = was }()
+	gateway.Tenant = tenant
+	return d.submit(t, text).Task.ID
+}
+
+func tasks(all []approval.Listed) (ids []string) {
+	for _, r := range all {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// What other tenants have takes no place in a list, however much that is; and a
+// page goes on where the one before ended, whatever has come and gone since.
+func TestListsArePaged(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Escalation = lasting(10 * time.Minute) }))
+	const many = 250
+	var acme, globex []string
+	for i := range many {
+		acme = append(acme, d.submitIn(t, "acme", push))
+		if i%100 == 0 {
+			globex = append(globex, d.submitIn(t, "globex", push))
+		}
+		d.pass(time.Second)
+	}
+	globex = append(globex, d.submitIn(t, "globex", push))
+	pending := func(tenants ...string) approval.Query {
+		return approval.Query{Tenants: tenants, Status: authzen.TaskPending}
+	}
+	if diff := cmp.Diff(globex, tasks(d.list(t, pending("globex")))); diff != "" {
+		t.Errorf("a tenant beside one of many requests (-want +got):\n%s", diff)
+	}
+	if all := d.list(t, approval.Query{}); len(all) != len(acme)+len(globex) {
+		t.Errorf("all are %d", len(all))
+	}
+	if got := d.list(t, pending("globex", "globex", "initech")); len(got) != len(globex) {
+		t.Errorf("a tenant that is named twice has %d", len(got))
+	}
+	if got := d.list(t, approval.Query{Tenants: []string{}}); len(got) > 0 {
+		t.Errorf("no tenant has %d", len(got))
+	}
+	var paged []string
+	after := ""
+	for page := 0; ; page++ {
+		q := pending("acme")
+		q.After = after
+		var ids []string
+		for r, err := range d.List(t.Context(), q) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ids, after = append(ids, r.ID), r.Token; len(ids) == 30 {
+				break
+			}
+		}
+		if paged = append(paged, ids...); len(ids) < 30 {
+			break
+		}
+		if _, err := d.Decide(t.Context(), ids[0], approver("carol"), denies); err != nil { // before the place
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(acme, paged); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+	denied := d.list(t, approval.Query{Tenants: []string{"acme"}, Status: authzen.TaskDenied})
+	if len(denied) != many/30 {
+		t.Errorf("%d are denied", len(denied))
+	}
+	for _, token := range []string{"!", "AA", "ÿ", after[:4]} {
+		for _, err := range d.List(t.Context(), approval.Query{After: token}) {
+			if !errors.Is(err, approval.ErrPage) {
+				t.Errorf("after %q: %v", token, err)
+			}
+		}
+	}
+
+	d.pass(10*time.Minute + time.Second - many*time.Second)
+	if err := d.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late := d.submitIn(t, "acme", push)
+	all := d.list(t, pending("acme"))
+	if !all[0].Escalated || all[0].ID != acme[1] || all[len(all)-1].ID != late {
+		t.Errorf("the first is %s, the last %s", all[0].ID, all[len(all)-1].ID)
+	}
+}
+
+// Nothing waits for who reads a list, and a list waits for nothing but what is
+// on its way into the log at that place.
+func TestListsHoldNothing(t *testing.T) {
+	d := open(t, plain)
+	first, second := d.submitIn(t, "acme", push), d.submitIn(t, "acme", push)
+	reading := 0
+	for r, err := range d.List(t.Context(), approval.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reading++; r.ID == first { // and the reader does not go on
+			d.submitIn(t, "acme", push)
+			if _, err := d.Decide(t.Context(), second, approver("carol"), approves); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if reading != 2 {
+		t.Errorf("%d are in the list", reading)
+	}
+
+	recording, goOn := make(chan bool), make(chan bool)
+	d.config.Record = func(ctx context.Context, r approval.Record) error {
+		if strings.Contains(string(r.Body), `"event":"deny"`) {
+			recording <- true
+			<-goOn
+		}
+		return d.record(ctx, r)
+	}
+	d.reopen(t)
+	decided := make(chan error)
+	third := d.submitIn(t, "globex", push)
+	go func() {
+		_, err := d.Decide(t.Context(), third, approver("carol"), denies)
+		decided <- err
+	}()
+	<-recording // on disk, and not in the log
+	if got := d.list(t, approval.Query{Tenants: []string{"acme"}, Status: authzen.TaskPending}); len(got) != 2 {
+		t.Errorf("beside a transition that waits for the log %d are in the list", len(got))
+	}
+	if n, err := d.Pending(t.Context()); err != nil || n != 2 {
+		t.Errorf("%d are pending, %v", n, err)
+	}
+	told := make(chan []approval.Listed)
+	go func() { told <- d.list(t, approval.Query{Tenants: []string{"globex"}}) }()
+	select {
+	case got := <-told:
+		t.Errorf("what is not in the log is told: %v", tasks(got))
+	case goOn <- true:
+		if err := <-decided; err != nil {
+			t.Fatal(err)
+		}
+		if got := <-told; len(got) != 1 || got[0].Status() != authzen.TaskDenied {
+			t.Errorf("then %v", tasks(got))
+		}
+	}
+}
+
+// A store of before there was an index of lists is given one.
+func TestListsOfAnOldStore(t *testing.T) {
+	d := open(t, plain)
+	var ids []string
+	for range 3 {
+		ids = append(ids, d.submitIn(t, "acme", push))
+		d.pass(time.Second)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bolt.Open(filepath.Join(d.dir, approval.FileName), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("listed")) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d.Service = nil
+	d.reopen(t)
+	if diff := cmp.Diff(ids, tasks(d.list(t, approval.Query{Tenants: []string{"acme"}, Status: authzen.TaskPending}))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The index of lists has each request once for its tenant and once for all,
+// under its status, whatever happens to it.
+func TestListsFollowTheState(t *testing.T) {
+	d := open(t, plain)
+	a, b, c := d.submitIn(t, "acme", push), d.submitIn(t, "acme", push), d.submitIn(t, "globex", push)
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"submitted", func() error { return nil }, "pending pending pending"},
+		{"approved", func() error { _, err := d.Decide(t.Context(), a, approver("carol"), approves); return err }, "approved pending pending"},
+		{"cancelled", func() error {
+			_, err := d.Cancel(t.Context(), approval.Caller{Tenant: "acme", ID: gateway.ID}, b, authzen.Cancellation{})
+			return err
+		}, "approved cancelled pending"},
+		{"expired", func() error { d.pass(2 * time.Hour); return d.Sweep(t.Context()) }, "approved cancelled expired"},
+		{"forgotten", func() error { d.pass(48 * time.Hour); return d.Sweep(t.Context()) }, "- - -"},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		got := []string{"-", "-", "-"}
+		for _, status := range approval.TaskStatuses {
+			for _, r := range d.list(t, approval.Query{Status: status}) {
+				if i := slices.Index([]string{a, b, c}, r.ID); got[i] == "-" {
+					got[i] = string(status)
+				} else {
+					got[i] = fmt.Sprint("twice: ", got[i], status)
+				}
+			}
+		}
+		if strings.Join(got, " ") != step.want {
+			t.Errorf("%s: %v, want %s", step.name, got, step.want)
+		}
+		if n := len(d.list(t, approval.Query{Tenants: []string{"acme", "globex"}})); n != 3-strings.Count(step.want, "-") {
+			t.Errorf("%s: %d of the tenants", step.name, n)
+		}
+	}
+}

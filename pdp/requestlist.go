@@ -1,0 +1,137 @@
+package pdp
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// The requests of a page of a list, unless it asks for another number, and at
+// most; and the bytes after which a page ends before that.
+const (
+	someRequests = 100
+	mostRequests = 1000
+	pageBytes    = 4 << 20
+)
+
+// listQuery reads the query of a list: status, tenant, limit, and the token of a
+// page. It selects no requests but those of the caller's tenants.
+func listQuery(c echo.Context) (q approval.Query, limit int, err error) {
+	for name := range c.QueryParams() {
+		if !slices.Contains([]string{"status", "tenant", "limit", "token"}, name) {
+			return q, 0, authzen.Invalid("", "has a query member that there is none of: %q", name)
+		}
+	}
+	q = approval.Query{
+		Tenants: callerFrom(c.Request().Context()).Tenants,
+		Status:  authzen.TaskStatus(c.QueryParam("status")),
+		After:   c.QueryParam("token"),
+	}
+	if q.Status != "" && !slices.Contains(approval.TaskStatuses, q.Status) {
+		return q, 0, authzen.Invalid("", "has a status that is none of %v: %q", approval.TaskStatuses, q.Status)
+	}
+	if tenant := c.QueryParam("tenant"); tenant != "" {
+		if q.Tenants == nil || slices.Contains(q.Tenants, tenant) {
+			q.Tenants = []string{tenant}
+		} else {
+			q.Tenants = []string{} // as if there were none
+		}
+	}
+	n, err := indexParam(c, "limit", someRequests)
+	if err == nil && (n < 1 || n > mostRequests) {
+		err = authzen.Invalid("", "has a limit that is not 1 to %d", mostRequests)
+	}
+	return q, int(n), err
+}
+
+// list answers with a page of the Access Requests that the query selects. It
+// goes out request by request, so that no list is ever in memory whole.
+func (d *desk) list(c echo.Context) error {
+	q, limit, err := listQuery(c)
+	if err != nil {
+		return err
+	}
+	page := requestPage{desk: d, to: c.Response(), limit: limit}
+	for r, err := range d.approvals.List(c.Request().Context(), q) {
+		if errors.Is(err, approval.ErrPage) {
+			err = authzen.Invalid("", "has a token that is none of a page of this list")
+		}
+		if err != nil {
+			return err
+		}
+		if page.full() {
+			return page.end(page.last)
+		}
+		if err := page.add(r); err != nil {
+			return err
+		}
+	}
+	return page.end("")
+}
+
+// A requestPage is an answer that is being written.
+type requestPage struct {
+	desk  *desk
+	to    *echo.Response
+	limit int
+
+	count, bytes int
+	last         string // the token of the last request in it
+}
+
+func (p *requestPage) full() bool { return p.count == p.limit || p.bytes >= pageBytes }
+
+// write writes text; the first begins the answer.
+func (p *requestPage) write(text []byte) error {
+	if !p.to.Committed {
+		p.to.Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+		p.to.Header()[echo.HeaderCacheControl] = noStore
+		p.to.WriteHeader(http.StatusOK)
+		if _, err := p.to.Write([]byte(`{"requests":[`)); err != nil {
+			return err
+		}
+	}
+	p.bytes += len(text)
+	_, err := p.to.Write(text)
+	return err
+}
+
+// add writes a request without its contexts, of which each may be as long as a
+// body.
+func (p *requestPage) add(r approval.Listed) error {
+	short := *r.Request
+	short.Context, short.Client = nil, nil
+	short.Items = slices.Clone(short.Items)
+	for i := range short.Items {
+		short.Items[i].Bound.Context = nil
+	}
+	text, err := p.desk.shown(&short)
+	if err != nil {
+		return err
+	}
+	if p.count > 0 {
+		text = append(jsontext.Value{','}, text...)
+	}
+	p.count, p.last = p.count+1, r.Token
+	return p.write(text)
+}
+
+// end writes how the list goes on.
+func (p *requestPage) end(next string) error {
+	rest := []byte("]}")
+	if next != "" {
+		page, err := json.Marshal(authzen.Page{NextToken: next, Count: p.count})
+		if err != nil {
+			return err
+		}
+		rest = append(append([]byte(`],"page":`), page...), '}')
+	}
+	return p.write(rest)
+}

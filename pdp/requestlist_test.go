@@ -1,0 +1,127 @@
+package pdp_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Lists have the caller's tenants alone, whatever others have, and go on from
+// page to page.
+func TestRequestsArePaged(t *testing.T) {
+	d := newDesks(t)
+	acme, globex := d.tasksOf("acme"), d.tasksOf("globex")
+	for range 6 {
+		acme = append(acme, d.submit("acme"))
+	}
+	globex = append(globex, d.submit("globex"))
+	for _, test := range []struct {
+		tenants, query string
+		want           []string
+	}{
+		{"globex", "status=pending&limit=1", globex},
+		{"globex", "limit=1000", globex},
+		{"globex", "tenant=acme", nil},
+		{"globex", "tenant=nowhere", nil},
+		{"globex", "status=denied", nil},
+		{"acme", "status=pending&limit=3", acme},
+		{"both", "tenant=acme&limit=2", acme},
+		{"all", "limit=4", slices.Concat(acme, globex)},
+		{"all", "tenant=globex", globex},
+	} {
+		var got []string
+		for query, pages := test.query, 0; ; pages++ {
+			code, body := d.ask("GET", pdp.PathRequests+"?"+query, d.key(test.tenants, pdp.ScopeApprove), "")
+			var page pdp.AccessRequests
+			if err := json.Unmarshal(body, &page); err != nil || code != 200 || pages > 20 {
+				t.Fatalf("%s: %d %s %v", query, code, body, err)
+			}
+			for _, r := range page.Requests {
+				got = append(got, r.ID)
+			}
+			if page.Page == nil {
+				break
+			}
+			if page.Page.Count != len(page.Requests) || page.Page.NextToken == "" {
+				t.Errorf("%s: the page is %+v of %d", query, page.Page, len(page.Requests))
+			}
+			query = test.query + "&token=" + url.QueryEscape(page.Page.NextToken)
+		}
+		slices.Sort(got) // those of one second are in no order that a test knows
+		want := slices.Sorted(slices.Values(test.want))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s of a caller of %s (-want +got):\n%s", test.query, test.tenants, diff)
+		}
+	}
+	for _, query := range []string{"status=pendng", "state=pending", "limit=0", "limit=1001", "limit=x", "token=x", "token=%21", "tenants=acme"} {
+		if code, body := d.ask("GET", pdp.PathRequests+"?"+query, d.key("all", pdp.ScopeApprove), ""); code != 400 {
+			t.Errorf("%s: %d %s", query, code, body)
+		}
+	}
+}
+
+// tasksOf are the requests of a tenant that there are already.
+func (d *desks) tasksOf(tenant string) (ids []string) {
+	d.t.Helper()
+	_, body := d.ask("GET", pdp.PathRequests, d.key(tenant, pdp.ScopeApprove), "")
+	var list pdp.AccessRequests
+	if err := json.Unmarshal(body, &list); err != nil {
+		d.t.Fatalf("%s: %v", body, err)
+	}
+	for _, r := range list.Requests {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// Approvers see the masks that the log has in the place of secrets, wherever
+// they look; and a list has no contexts, which may be as long as a body.
+func TestApproversSeeNoSecrets(t *testing.T) {
+	s := start(t, pdp.Config{Policies: docs("{ttl: 15m}")})
+	const call = `{"subject":{"type":"user","id":"alice","properties":{"api_key":"sk-live-1"}},"action":{"name":"read"},
+		"resource":{"type":"doc","id":"plan","properties":{"arguments":{"branch":"main","password":"hunter2"}}},"context":{"session_token":"t-3","note":"a note"}`
+	_, denied := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, call+`}`)
+	answers := map[string]string{"denied": denied}
+	_, answers["task"] = post(t, http.DefaultClient, s.main+authzen.PathRequests, filled(t, []byte(call+`,"client":{"refresh_token":"r-4"},"denial":{
+		"expires_at":"${denied/context/access_request/expires_at}","binding_token":"${denied/context/access_request/binding_token}"}}`), answers))
+	path := s.admin + pdp.PathRequests + filled(t, []byte("/${task/task/id}"), answers)
+	_, export := get(t, s.admin+pdp.PathLogExport)
+	masked := regexp.MustCompile(`"password":"(masked:[^"]+)"`).FindStringSubmatch(export)
+	if masked == nil {
+		t.Fatalf("the log masks nothing:\n%s", export)
+	}
+	for _, view := range []struct {
+		name     string
+		see      func() (*http.Response, string)
+		contexts bool
+	}{
+		{"list", func() (*http.Response, string) { return get(t, s.admin+pdp.PathRequests) }, false},
+		{"show", func() (*http.Response, string) { return get(t, path) }, true},
+		{"decide", func() (*http.Response, string) {
+			return post(t, http.DefaultClient, path+"/decision", `{"decision":"approve","approver":{"type":"approver","id":"carol"}}`)
+		}, true},
+	} {
+		response, body := view.see()
+		if response.StatusCode != 200 || !strings.Contains(body, fmt.Sprintf(`"password":%q`, masked[1])) || !strings.Contains(body, `"branch":"main"`) {
+			t.Errorf("%s: %s %s", view.name, response.Status, body)
+		}
+		for _, secret := range []string{"sk-live-1", "hunter2", "t-3", "r-4"} {
+			if strings.Contains(body, secret) {
+				t.Errorf("%s shows %s", view.name, secret)
+			}
+		}
+		if got := strings.Contains(body, "a note"); got != view.contexts {
+			t.Errorf("%s shows the context: %v", view.name, got)
+		}
+	}
+}
