@@ -1,8 +1,11 @@
 package evaluation
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"path"
 	"strconv"
 
 	"github.com/cedar-policy/cedar-go"
@@ -51,6 +54,7 @@ func (c *compiler) compile() *Snapshot {
 		c.fault(".", 0, 0, err.Error(), "")
 	}
 	s := &Snapshot{archive: c.archive, revision: decisionlog.Revision(manifest)}
+	c.checkMarks()
 	s.settings = c.readSettings()
 	c.schema = c.readSchema()
 	s.schema = c.schema
@@ -65,6 +69,24 @@ func (c *compiler) compile() *Snapshot {
 	c.checkTemplates(s)
 	c.checkTenancy(s)
 	return s
+}
+
+// checkMarks reports files that begin with a byte order mark, which Cedar's own
+// tools do not read. YAML may.
+func (c *compiler) checkMarks() {
+	var without Archive
+	for file, text := range c.archive {
+		if plain, found := bytes.CutPrefix(text, []byte("\ufeff")); found && path.Base(file) != fileConfig {
+			c.fault(file, 1, 1, "begins with a byte order mark, which Cedar's own tools do not read", "save it as UTF-8 without BOM")
+			if without == nil {
+				without = maps.Clone(c.archive)
+			}
+			without[file] = plain
+		}
+	}
+	if without != nil {
+		c.archive = without
+	}
 }
 
 // readSettings reads config.yaml, a tenant's over the root's.
@@ -150,6 +172,9 @@ func (c *compiler) readPolicies() policies {
 
 func (c *compiler) readPolicy(file string, st statement) *policy {
 	list, err := cedar.NewPolicyListFromBytes(file, st.text)
+	if err != nil && c.isTemplate(file, st) {
+		return nil
+	}
 	if err != nil {
 		c.parseFault(file, st, err)
 		return nil
@@ -170,6 +195,19 @@ func (c *compiler) readPolicy(file string, st statement) *policy {
 	repair(p.syntax)
 	p.conditions = withoutScope(p.syntax)
 	return p
+}
+
+// isTemplate reports a statement that is a template of policies.
+func (c *compiler) isTemplate(file string, st statement) bool {
+	text := readPassage(st)
+	for _, slot := range []string{"principal", "resource"} {
+		if at := text.find("?", slot); at >= 0 {
+			line, column := st.position(lineAndColumn(st.text, int64(at)))
+			c.fault(file, line, column, "policy templates (?principal, ?resource) are not supported", "write a policy for each entity, or for a group of them")
+			return true
+		}
+	}
+	return false
 }
 
 func (c *compiler) checkUnique(all []*policy) {

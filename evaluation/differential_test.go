@@ -218,7 +218,7 @@ var sameAnswers = cmp.Options{
 // is its form for the official engine.
 type trial struct {
 	Policies map[string]string `json:"policies"`
-	Schema   string            `json:"schema,omitzero"`
+	Schema   any               `json:"schema,omitzero"` // text, or a jsontext.Value
 	Entities jsontext.Value    `json:"entities"`
 	Requests []officialRequest `json:"requests"`
 
@@ -442,7 +442,7 @@ func (r *report) count(c *trial, a answers) {
 		r.used[production] += n
 	}
 	with := ""
-	if c.Schema != "" {
+	if c.Schema != nil {
 		with = " with a schema"
 	}
 	if a.Fault != "" {
@@ -1065,7 +1065,7 @@ func newTrial(seed, n uint64) *trial {
 	c.archive = evaluation.Archive{"config.yaml": g.configuration()}
 	if g.schema {
 		c.Schema = strings.ReplaceAll(trialSchema, "ATTRIBUTES", trialAttributes)
-		c.archive["schema.cedarschema"] = []byte(c.Schema)
+		c.archive["schema.cedarschema"] = []byte(c.Schema.(string))
 	}
 	g.addPolicies(c)
 	g.wrong = 1

@@ -1,18 +1,26 @@
 package evaluation
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 
+	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // readSchema reads the schema, in either of its two forms. A tenant's is added
 // to the root's. There may be none.
 func (c *compiler) readSchema() *resolved.Schema {
-	var text []byte
+	whole := &ast.Schema{}
 	var read []string
 	broken := false
 	for _, file := range slices.Concat(c.archive.files(fileCedarSchema), c.archive.files(fileJSONSchema)) {
@@ -26,25 +34,25 @@ func (c *compiler) readSchema() *resolved.Schema {
 			broken = true
 			continue
 		}
-		text, read = append(append(text, part...), '\n'), append(read, file)
+		read = append(read, file)
+		if keyword, name := addSchema(whole, part); name != "" {
+			_, line, column := c.declaration([]string{file}, keyword, name)
+			c.fault(file, line, column, fmt.Sprintf("does not parse: %s %q is declared twice", keyword, name), "")
+			broken = true
+		}
 	}
 	if broken || read == nil {
 		return nil
 	}
-	var parsed schema.Schema
-	err := parsed.UnmarshalCedar(text)
-	if err != nil {
-		c.fault(read[len(read)-1], 0, 0, err.Error(), "")
+	if !c.schemaSize(read, whole) {
 		return nil
 	}
-	if !c.schemaSize(read, parsed.AST()) {
-		return nil
-	}
-	out, err := parsed.Resolve()
+	out, err := schema.NewSchemaFromAST(whole).Resolve()
 	if err != nil {
 		c.unresolved(read, err)
 		return nil
 	}
+	closeParents(out)
 	return out
 }
 
@@ -67,7 +75,12 @@ func (c *compiler) unresolved(files []string, err error) {
 	if m := saysUndefined.FindStringSubmatch(err.Error()); m != nil {
 		name := readPassage(statement{text: []byte(m[1])})
 		for _, file := range files {
-			if at := readPassage(statement{text: c.archive[file]}).find(name.all()...); at >= 0 {
+			text := readPassage(statement{text: c.archive[file]})
+			at := text.find(name.all()...)
+			if path.Base(file) == fileJSONSchema {
+				at = text.find(strconv.Quote(m[1]))
+			}
+			if at >= 0 {
 				line, column := lineAndColumn(c.archive[file], int64(at))
 				c.fault(file, line, column, err.Error(), "")
 				return
@@ -77,15 +90,179 @@ func (c *compiler) unresolved(files []string, err error) {
 	c.fault(files[len(files)-1], 0, 0, err.Error(), "")
 }
 
-// parseSchema reads one schema file and returns it as Cedar text.
-func (c *compiler) parseSchema(file string) ([]byte, error) {
+// parseSchema reads one schema file.
+func (c *compiler) parseSchema(file string) (*ast.Schema, error) {
 	var parsed schema.Schema
 	parsed.SetFilename(file)
-	if path.Base(file) == fileCedarSchema {
-		return c.archive[file], parsed.UnmarshalCedar(c.archive[file])
+	if path.Base(file) == fileJSONSchema {
+		return c.parseJSONSchema(file)
 	}
+	if err := parsed.UnmarshalCedar(c.archive[file]); err != nil {
+		return nil, err
+	}
+	return parsed.AST(), strictLists(c.archive[file])
+}
+
+// strictLists refuses what cedar-go reads in lists and the official parser does
+// not: a comma behind the last element, and an action in no groups.
+func strictLists(text []byte) error {
+	words := readPassage(statement{text: text})
+	inAction := false
+	for i := range words.words {
+		word, previous := words.at(i), ""
+		if i > 0 {
+			previous = words.at(i - 1)
+		}
+		switch {
+		case word == "entity" || word == "action":
+			if i+1 < len(words.words) && words.at(i+1) != ":" && words.at(i+1) != "?" { // no attribute
+				inAction = word == "action"
+			}
+		case word != "]":
+		case previous == ",":
+			return words.fault(i, "there is a comma before it")
+		case previous == "[" && inAction && i > 1 && words.at(i-2) == "in":
+			return words.fault(i, "the list of groups is empty")
+		}
+	}
+	return nil
+}
+
+// fault is an error at a word of a schema, in the form of the parser's.
+func (p passage) fault(i int, message string) error {
+	line, column := lineAndColumn(p.src, int64(p.words[i].start))
+	return fmt.Errorf(`<input>:%d:%d: %q: %s`, line, column, p.at(i), message)
+}
+
+// parseJSONSchema reads a schema in its JSON form. What it declares is held
+// against the grammar by being written in the other, which has no way to say
+// that an action applies to nothing but not to say it.
+func (c *compiler) parseJSONSchema(file string) (*ast.Schema, error) {
+	var parsed, again schema.Schema
 	if err := parsed.UnmarshalJSON(c.archive[file]); err != nil {
 		return nil, err
 	}
-	return parsed.MarshalCedar()
+	if err := completeAppliesTo(c.archive[file]); err != nil {
+		return nil, err
+	}
+	whole := parsed.AST()
+	omitIdle(whole.Actions)
+	for _, space := range whole.Namespaces {
+		omitIdle(space.Actions)
+	}
+	text, err := schema.NewSchemaFromAST(whole).MarshalCedar()
+	if err == nil {
+		err = again.UnmarshalCedar(text)
+	}
+	if err != nil {
+		return nil, errors.New(readParseError(err.Error()).why()) // its place is in a text that nobody has
+	}
+	return whole, nil
+}
+
+// omitIdle has actions that apply to no principal or no resource say nothing of
+// what they apply to, which is the same.
+func omitIdle(actions ast.Actions) {
+	for name, action := range actions {
+		if to := action.AppliesTo; to != nil && (len(to.Principals) == 0 || len(to.Resources) == 0) {
+			action.AppliesTo = nil
+			actions[name] = action
+		}
+	}
+}
+
+// completeAppliesTo refuses an appliesTo without its two lists, as the official
+// parser does.
+func completeAppliesTo(text []byte) error {
+	var spaces map[string]struct {
+		Actions map[string]struct {
+			AppliesTo map[string]jsontext.Value `json:"appliesTo"`
+		} `json:"actions"`
+	}
+	if err := json.Unmarshal(text, &spaces); err != nil {
+		return err
+	}
+	for _, space := range slices.Sorted(maps.Keys(spaces)) {
+		for _, name := range slices.Sorted(maps.Keys(spaces[space].Actions)) {
+			to := spaces[space].Actions[name].AppliesTo
+			for _, list := range []string{"principalTypes", "resourceTypes"} {
+				if kind := to[list].Kind(); to != nil && kind != '[' {
+					return fmt.Errorf("action %q: appliesTo has no list %s", name, list)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// addSchema adds what a schema declares to a whole. It returns what both declare,
+// or "".
+func addSchema(whole, part *ast.Schema) (keyword, name string) {
+	if whole.Namespaces == nil {
+		whole.Namespaces = ast.Namespaces{}
+	}
+	for space := range part.Namespaces {
+		if _, taken := whole.Namespaces[space]; taken {
+			return "namespace", string(space)
+		}
+	}
+	maps.Copy(whole.Namespaces, part.Namespaces)
+	for _, name := range slices.Sorted(maps.Keys(part.Entities)) {
+		if declaresEntity(whole, name) {
+			return "entity", string(name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(part.Enums)) {
+		if declaresEntity(whole, name) {
+			return "entity", string(name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(part.Actions)) {
+		if _, taken := whole.Actions[name]; taken {
+			return "action", string(name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(part.CommonTypes)) {
+		if _, taken := whole.CommonTypes[name]; taken {
+			return "type", string(name)
+		}
+	}
+	whole.Entities, whole.Enums = together(whole.Entities, part.Entities), together(whole.Enums, part.Enums)
+	whole.Actions, whole.CommonTypes = together(whole.Actions, part.Actions), together(whole.CommonTypes, part.CommonTypes)
+	return "", ""
+}
+
+func declaresEntity(s *ast.Schema, name ast.Ident) bool {
+	_, entity := s.Entities[name]
+	_, enum := s.Enums[name]
+	return entity || enum
+}
+
+func together[M ~map[K]V, K comparable, V any](a, b M) M {
+	if a == nil {
+		a = M{}
+	}
+	maps.Copy(a, b)
+	return a
+}
+
+// closeParents gives every entity type the parent types of its parent types:
+// what is in a group is in the groups of that, too, and may be said to be, which
+// the official engine takes and cedar-go refuses.
+func closeParents(s *resolved.Schema) {
+	direct := map[cedar.EntityType][]cedar.EntityType{}
+	for name, entity := range s.Entities {
+		direct[name] = entity.ParentTypes
+	}
+	for name, entity := range s.Entities {
+		seen := map[cedar.EntityType]bool{}
+		for open := direct[name]; len(open) > 0; open = open[1:] {
+			if parent := open[0]; !seen[parent] {
+				seen[parent] = true
+				open = append(slices.Clip(open), direct[parent]...)
+			}
+		}
+		entity.ParentTypes = slices.Sorted(maps.Keys(seen))
+		s.Entities[name] = entity
+	}
 }
