@@ -2,16 +2,20 @@ package callers_test
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/pdp/jwks"
@@ -159,6 +163,67 @@ func TestKeysComeBack(t *testing.T) {
 	clock = clock.Add(time.Second)
 	if _, err := v.Verify(request(token)); err != nil {
 		t.Errorf("with keys again: %v", err)
+	}
+}
+
+// certified is a request with a certificate of those names.
+func certified(r *http.Request, uri string, names ...string) *http.Request {
+	leaf := &x509.Certificate{DNSNames: names}
+	if uri != "" {
+		name, err := url.Parse(uri)
+		if err != nil {
+			panic(err)
+		}
+		leaf.URIs = append(leaf.URIs, name)
+	}
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
+	return r
+}
+
+// A credential that is not good is not made good by another.
+func TestCredentialsBesideEachOther(t *testing.T) {
+	key := callers.APIKey{ID: "key", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("k")))}
+	both := callers.Auth{APIKeys: []callers.APIKey{key}, MTLS: &callers.MTLS{CA: "ca.pem"}}
+	bare := httptest.NewRequest(http.MethodPost, "/", nil)
+	twice := request("k")
+	twice.Header.Add("Authorization", "Bearer k")
+	for _, test := range []struct {
+		name string
+		auth callers.Auth
+		r    *http.Request
+		want string
+	}{
+		{"a key", both, request("k"), "key"},
+		{"a key beside a certificate", both, certified(request("k"), "spiffe://example.com/gateway"), "key"},
+		{"a certificate", both, certified(bare, "spiffe://example.com/gateway"), "spiffe://example.com/gateway"},
+		{"a withdrawn key beside a certificate", both, certified(request("old"), "spiffe://example.com/gateway"), ""},
+		{"a token of nobody beside a certificate", both, certified(request("x.y.z"), "spiffe://example.com/gateway"), ""},
+		{"a token for somebody else, where certificates alone are known", callers.Auth{MTLS: both.MTLS}, certified(request("x.y.z"), "spiffe://example.com/gateway"), "spiffe://example.com/gateway"},
+		{"two headers", both, twice, ""},
+	} {
+		who, err := verifier(t, test.auth).Verify(test.r)
+		if who.ID != test.want || errors.Is(err, callers.ErrUnauthenticated) != (test.want == "") {
+			t.Errorf("%s: %q, %v", test.name, who.ID, err)
+		}
+	}
+}
+
+// A DNS name is never a URI, whatever it looks like.
+func TestCertificateNames(t *testing.T) {
+	for _, test := range []struct {
+		uri   string
+		names []string
+		want  []string
+	}{
+		{"spiffe://example.com/gateway", []string{"gateway.example.com"}, []string{"spiffe://example.com/gateway", "gateway.example.com"}},
+		{"urn:example:gateway", nil, []string{"urn:example:gateway"}},
+		{"", []string{"spiffe://example.com/gateway", "urn:x", "gateway"}, []string{"gateway"}},
+		{"gateway.example.com", nil, nil}, // relative, as no URI of a certificate is
+	} {
+		got := callers.CertificateNames(certified(request("x"), test.uri, test.names...).TLS.PeerCertificates[0])
+		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s %q (-want +got):\n%s", test.uri, test.names, diff)
+		}
 	}
 }
 

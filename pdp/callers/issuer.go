@@ -97,7 +97,7 @@ func newBearers(issuers []Issuer, transport http.RoundTripper, now func() time.T
 // check knows the bearer of a token that one of the issuers has made.
 func (b *bearers) check(r *http.Request) (Caller, bool, error) {
 	token := bearer(r)
-	if strings.Count(token, ".") != 2 {
+	if len(b.issuers) == 0 || strings.Count(token, ".") != 2 {
 		return Caller{}, false, nil
 	}
 	n, claims, err := b.tokens.Verify(r.Context(), token, Thumbprint(r))

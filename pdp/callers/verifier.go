@@ -71,7 +71,12 @@ func (v *Verifier) Renew(auth Auth) error {
 		return err
 	}
 	v.auth, v.bearers = auth, bearers
-	v.checks.Store(&[]check{keys.check, people.named(bearers.check), people.named(auth.MTLS.check)})
+	checks := []check{keys.check, people.named(bearers.check)}
+	if len(auth.APIKeys) > 0 || len(auth.JWT) > 0 { // nobody's bearer is ours to judge else
+		checks = append(checks, refuseBearers)
+	}
+	checks = append(checks, people.named(auth.MTLS.check))
+	v.checks.Store(&checks)
 	return nil
 }
 
@@ -99,10 +104,14 @@ func (v *Verifier) Warnings() []string {
 	return v.bearers.warnings
 }
 
-// Verify tells who sent a request: by the first of an API key, a token and a
-// certificate that it has. The error is [ErrUnauthenticated], or
+// Verify tells who sent a request: by the API key or the token that it has or, if
+// it has neither, by its certificate. A key or token that is not good is not made
+// good by a certificate. The error is [ErrUnauthenticated], or
 // jwks.ErrUnavailable where an issuer's keys cannot be read.
 func (v *Verifier) Verify(r *http.Request) (Caller, error) {
+	if len(r.Header["Authorization"]) > 1 {
+		return Caller{}, fmt.Errorf("%w: there are several Authorization headers", ErrUnauthenticated)
+	}
 	for _, check := range *v.checks.Load() {
 		who, ok, err := check(r)
 		if err != nil || ok {
@@ -110,6 +119,14 @@ func (v *Verifier) Verify(r *http.Request) (Caller, error) {
 		}
 	}
 	return Caller{}, ErrUnauthenticated
+}
+
+// refuseBearers refuses who has a key or token that no check before knew.
+func refuseBearers(r *http.Request) (Caller, bool, error) {
+	if bearer(r) != "" {
+		return Caller{}, false, fmt.Errorf("%w: the key or token is not known", ErrUnauthenticated)
+	}
+	return Caller{}, false, nil
 }
 
 // bearer returns the token of an Authorization header (RFC 6750).

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -77,6 +78,12 @@ func request(t *testing.T, authorization ...string) *http.Request {
 // those that are bound to a key. CZ-31, CZ-80.
 func TestTokens(t *testing.T) {
 	p := jwkstest.New(t)
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encrypts := jwkstest.NewKey(t)
+	p.Others = []jose.JSONWebKey{{Key: small.Public(), KeyID: "small", Use: "sig"}, {Key: encrypts.Public(), KeyID: "encrypts", Use: "enc"}}
 	v := newVerifier(t, identity.Config{Resource: resource, Issuers: []identity.Issuer{
 		{Issuer: issuer, JWKSURL: p.URL, TenantClaim: "org", Tenants: []string{"acme"}},
 	}})
@@ -136,6 +143,11 @@ func TestTokens(t *testing.T) {
 		{"changed", parts[0] + "." + encode([]byte(`{"iss":"`+issuer+`","sub":"admin"}`)) + "." + parts[2], false},
 		{"a claim named twice", text(`,"sub":"admin"`), false},
 		{"a claim named twice by an escape", text(`,"s\u0075b":"admin"`), false},
+		{"a subject in another case", text(`,"Sub":"admin"`), false},
+		{"a beginning beyond all clocks", text(`,"nbf":1e300`), false},
+		{"an issue beyond all clocks", text(`,"iat":9223372036854775807`), false},
+		{"a small key", jwkstest.Sign(t, jose.RS256, small, "small", claims(), nil), false},
+		{"a key for encryption", jwkstest.Sign(t, jose.RS256, encrypts, "encrypts", claims(), nil), false},
 		{"issuers in two cases", text(`,"Iss":"https://evil.example.com"`), false},
 		{"bound to a key", good(set("cnf", map[string]any{"jkt": "x"})), false},
 		{"bound to a certificate", good(set("cnf", map[string]any{"x5t#S256": "x"})), false},
@@ -281,6 +293,11 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", test.name, err, diff)
 		}
 	}
+	disguised := certify(t, request(t), "urn:example:else", true)
+	disguised.TLS.PeerCertificates[0].DNSNames = []string{"spiffe://example.com/agent"}
+	if got, err := v.Verify(disguised); !errors.Is(err, identity.ErrInvalid) {
+		t.Errorf("a DNS name that looks like a URI: %+v, %v", got, err)
+	}
 	only := newVerifier(t, identity.Config{MTLS: &identity.MTLS{Callers: []identity.CertificateCaller{{Name: "root"}}}})
 	if got, err := only.Verify(certify(t, request(t), "spiffe://example.com/agent", true)); !errors.Is(err, identity.ErrInvalid) {
 		t.Errorf("a common name is no name: %+v, %v", got, err)
@@ -416,6 +433,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{"a resource with a query", identity.Config{Resource: resource + "?x", Issuers: []identity.Issuer{good}}, "resource: must be a URL without query"},
 		{"keys in plain text", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: "http://auth.example.com/keys"}}}, "jwks_url must be an https URL"},
 		{"a shared secret", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Algorithms: []string{"HS256"}}}}, `algorithm "HS256"`},
+		{"an empty list of tenants", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Tenants: []string{}}}}, "tenants is empty"},
+		{"an issuer twice", identity.Config{Resource: resource, Issuers: []identity.Issuer{good, good}}, "the issuer is there twice"},
 		{"no such tenant", identity.Config{Process: &identity.Process{ID: "a", Tenant: "../x"}}, `no tenant can be called "../x"`},
 		{"a process of nobody", identity.Config{Process: &identity.Process{}}, "process.id: is required"},
 		{"certificates of nobody", identity.Config{MTLS: &identity.MTLS{}}, "mtls.callers: is required"},
