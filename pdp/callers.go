@@ -54,6 +54,7 @@ func (g guard) with(scopes ...Scope) echo.MiddlewareFunc {
 			if !slices.ContainsFunc(scopes, who.May) || tenant != "" && !who.MayAsk(tenant) {
 				return callers.ErrForbidden
 			}
+			keepConnection(c)
 			c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), callerKey{}, who)))
 			return next(c)
 		}

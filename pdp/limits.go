@@ -26,6 +26,7 @@ var (
 // Limits bound what the service takes on. A zero is the default.
 type Limits struct {
 	Connections int           // to the main listener; 4096. Others wait to be accepted
+	PerAddress  int           // of them from one address; half of them, and any number from this host
 	InFlight    int           // requests that are worked on at once; 256
 	BodyMemory  int64         // bytes of bodies that are read and worked on at once; 128 MiB
 	Searches    int           // searches and large batches that use a processor at once; half as many as there are processors

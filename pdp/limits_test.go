@@ -3,13 +3,16 @@ package pdp_test
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +22,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -246,32 +250,26 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// Connections beyond the limit are accepted when others end.
+// Connections beyond the limit are accepted when others end, or do nothing.
 func TestConnections(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit int
+		first string
 		waits bool
-	}{"one too many": {2, true}, "as many as may be: the control": {3, false}} {
+	}{
+		"one too many, and all busy":    {2, busy, true},
+		"one too many, and others idle": {2, asks, false},
+		"as many as may be":             {3, busy, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, pdp.Config{Limits: pdp.Limits{Connections: test.limit}})
-			connect := func() (net.Conn, *bufio.Reader) {
-				conn, err := net.Dial("tcp", strings.TrimPrefix(s.main, "http://"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { conn.Close() })
-				if _, err := io.WriteString(conn, "GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n\r\n"); err != nil {
-					t.Fatal(err)
-				}
-				return conn, bufio.NewReader(conn)
-			}
-			first, answer := connect()
-			for _, r := range []*bufio.Reader{answer, second(connect())} {
+			first, answer := connect(t, s, test.first)
+			for _, r := range []*bufio.Reader{answer, second(connect(t, s, test.first))} {
 				if _, err := r.ReadString('\n'); err != nil {
 					t.Fatal(err)
 				}
 			}
-			third, answer := connect()
+			third, answer := connect(t, s, asks)
 			if err := third.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
 				t.Fatal(err)
 			}
@@ -283,6 +281,148 @@ func TestConnections(t *testing.T) {
 			}
 			if _, err := answer.ReadString('\n'); err != nil {
 				t.Errorf("the third, when there is room: %v", err)
+			}
+		})
+	}
+}
+
+// What a client sends over its connection: a request, and one whose body does not
+// come after it was asked for.
+const (
+	asks = "GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n\r\n"
+	busy = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
+)
+
+// connect connects and sends something.
+func connect(t *testing.T, s *service, text string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.main, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn, bufio.NewReader(conn)
+}
+
+// Strangers who take all connections that there are keep no caller with a key
+// waiting, whatever they do with them.
+func TestStrangersMakeRoom(t *testing.T) {
+	const many, key = 64, "psk_of_the_test"
+	auth := callers.Auth{APIKeys: []callers.APIKey{{ID: "pep", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(key)))}}}
+	request := "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key +
+		"\r\nContent-Length: " + strconv.Itoa(len(aliceReads)) + "\r\n\r\n" + aliceReads
+	for name, sent := range map[string]string{
+		"nothing":                 "",
+		"one request":             "GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n\r\n",
+		"half a request":          "GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n",
+		"a request without a key": "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n",
+		"a caller's":              request,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, pdp.Config{Auth: auth, Limits: pdp.Limits{Connections: many}})
+			known, answer := connect(t, s, request)
+			if response, err := http.ReadResponse(answer, nil); err != nil || response.StatusCode != http.StatusOK || response.Close {
+				t.Fatalf("%v, %v", response, err)
+			}
+			for range many {
+				_, answer := connect(t, s, sent)
+				if sent == request {
+					if _, err := http.ReadResponse(answer, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			began := time.Now()
+			conn, answer := connect(t, s, request)
+			if err := conn.SetReadDeadline(began.Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(answer, nil)
+			if took := time.Since(began); err != nil || response.StatusCode != http.StatusOK || took > time.Second {
+				t.Errorf("a caller with a key, after %v: %v, %v", took, response, err)
+			}
+			if sent == request {
+				return // all of them are callers, and the first was idle for longest
+			}
+			if err := known.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(known, request); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := http.ReadResponse(bufio.NewReader(known), nil); err != nil {
+				t.Errorf("one that was there before: %v", err)
+			}
+		})
+	}
+}
+
+// An answer to a stranger ends the connection where callers have to say who they
+// are, and one to a caller does not; nor does any where nobody has to.
+func TestStrangersAreHungUpOn(t *testing.T) {
+	const key = "psk_of_the_test"
+	auth := callers.Auth{APIKeys: []callers.APIKey{{ID: "pep", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(key)))}}}
+	for _, test := range []struct {
+		name string
+		auth callers.Auth
+		key  string
+		path string
+		want bool
+	}{
+		{"a stranger's decision", auth, "", authzen.PathEvaluation, true},
+		{"a stranger reads", auth, "", "/openapi.yaml", true},
+		{"another's key", auth, "psk_other", authzen.PathEvaluation, true},
+		{"a caller", auth, key, authzen.PathEvaluation, false},
+		{"nobody has to say", callers.Auth{}, "", authzen.PathEvaluation, false},
+	} {
+		s := start(t, pdp.Config{Auth: test.auth})
+		r, err := http.NewRequestWithContext(t.Context(), map[bool]string{true: http.MethodGet, false: http.MethodPost}[test.path == "/openapi.yaml"], s.main+test.path, strings.NewReader(aliceReads))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if test.key != "" {
+			r.Header.Set("Authorization", "Bearer "+test.key)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.Close != test.want {
+			t.Errorf("%s: %s, closed: %v", test.name, response.Status, response.Close)
+		}
+	}
+}
+
+// One address has no more connections than it may: an idle one of its own ends
+// for the next, and where all are busy the next ends.
+func TestConnectionsOfOneAddress(t *testing.T) {
+	for name, test := range map[string]struct {
+		first string
+		ends  bool
+	}{"busy": {busy, true}, "idle": {asks, false}} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, pdp.Config{Limits: pdp.Limits{PerAddress: 1}})
+			if _, err := second(connect(t, s, test.first)).ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				next, answer := connect(t, s, asks)
+				if err := next.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				_, err := http.ReadResponse(answer, nil)
+				if errors.Is(err, os.ErrDeadlineExceeded) || err == nil && test.ends {
+					t.Errorf("the next: %v", err)
+				}
+				if err == nil || test.ends {
+					return
+				}
+				next.Close() // the first is not idle yet
 			}
 		})
 	}

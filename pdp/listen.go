@@ -10,15 +10,14 @@ import (
 	"os"
 	"sync/atomic"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/policy-service/policy-service/pdp/callers"
 )
 
 type listeners struct {
-	main, admin net.Listener
-	tls         *tls.Config                // of the main listener; nil for none
-	callers     atomic.Pointer[tls.Config] // what tls is to a connection that is made now
+	main    *connections
+	admin   net.Listener
+	tls     *tls.Config                // of the main listener; nil for none
+	callers atomic.Pointer[tls.Config] // what tls is to a connection that is made now
 }
 
 // listen opens both listeners. It refuses to answer other hosts unless the
@@ -36,7 +35,7 @@ func listen(c Config) (*listeners, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("admin listener: %w", err), main.Close())
 	}
-	l := &listeners{main: netutil.LimitListener(unread{main}, orDefault(c.Limits.Connections, defaultConnections)), admin: admin}
+	l := &listeners{main: newConnections(unread{main}, c.Limits, c.Auth.Known()), admin: admin}
 	l.secure(config)
 	if err := l.check(c); err != nil {
 		l.close()

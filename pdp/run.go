@@ -197,7 +197,7 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 		return err
 	}
 	main := newEcho(c.Log)
-	main.Pre(measured.serve)
+	main.Pre(measured.serve, closeOnStrangers(who))
 	mainRoutes(main, engine, approvals, who, limits, metadata, orDefault(c.MaxBody, defaultMaxBody))
 	again := &reloader{policies: policies, shadow: shadow, who: who, listeners: l, settings: c.Settings, log: c.Log}
 	admin := newEcho(c.Log)
@@ -212,6 +212,7 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 
 	group, ctx := errgroup.WithContext(ctx)
 	mainServer, adminServer := newServer(main, c.Log), newServer(admin, c.Log)
+	l.main.follow(mainServer)
 	group.Go(func() error { return serveOn(mainServer, l.main, l.tls) })
 	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
 	group.Go(func() error { return policies.follow(ctx) })

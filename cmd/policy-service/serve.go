@@ -51,7 +51,8 @@ type serveCmd struct {
 	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
 	ApproverType    string                 `help:"Entity type of the people who decide on requests, where callers are authenticated; ${default} without it." default:"user" placeholder:"TYPE"`
 	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
-	MaxConnections  int                    `help:"Connections to the main listener; ${default} without it. Others wait to be accepted." default:"4096" placeholder:"N"`
+	MaxConnections  int                    `help:"Connections to the main listener; ${default} without it. Beyond that an idle one is closed, or the next waits." default:"4096" placeholder:"N"`
+	MaxPerAddress   int                    `help:"Connections from one address, of IPv6 from one network of 64 bits; half of --max-connections without it, and any number from this host. Behind a load balancer all callers have one address." placeholder:"N"`
 	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to 750 ms, and are then answered 503." default:"256" placeholder:"N"`
 	MaxBodyMemory   int64                  `help:"Bytes of all bodies that are read and worked on at once; ${default} without it. Others are answered 503." default:"134217728" placeholder:"BYTES"`
 	MaxSearches     int                    `help:"Searches among more than 1,000 entities, and batches of more than 64 items, that use a processor at once; half as many as there are processors without it. Others wait." placeholder:"N"`
@@ -140,6 +141,7 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 func (c *serveCmd) limits() pdp.Limits {
 	return pdp.Limits{
 		Connections: c.MaxConnections,
+		PerAddress:  c.MaxPerAddress,
 		InFlight:    c.MaxInFlight,
 		BodyMemory:  c.MaxBodyMemory,
 		Searches:    c.MaxSearches,

@@ -1,0 +1,243 @@
+package pdp
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// Connections are a listener that has so many connections at most. Where there is
+// no room for another, one that does nothing is closed: that of a stranger before
+// that of a caller who has said who they are, and then the one that has done
+// nothing for longest. Where all are busy, the newcomer waits.
+type connections struct {
+	net.Listener
+	most       int
+	perAddress int  // from one address; 0 for any number
+	local      bool // whether that counts for this host, too
+	strangers  bool // callers have to say who they are, and who has not is a stranger
+
+	closed chan struct{}
+	mu     sync.Mutex
+	open   map[*connection]struct{}
+	from   map[netip.Prefix]int
+}
+
+// A connection is one of them.
+type connection struct {
+	net.Conn
+	of    *connections
+	from  netip.Prefix // that of its address that counts
+	came  time.Time
+	idle  atomic.Int64 // since when, in nanoseconds of the clock; 0 while it is busy
+	known atomic.Bool  // a request over it had a good credential
+	once  sync.Once
+}
+
+const (
+	// strangerTime is how long a stranger may be busy where there is no room.
+	strangerTime = 250 * time.Millisecond
+	// roomLook is how often a newcomer that waits looks for room.
+	roomLook = 20 * time.Millisecond
+)
+
+func newConnections(l net.Listener, limits Limits, strangers bool) *connections {
+	c := &connections{
+		Listener:  l,
+		most:      orDefault(limits.Connections, defaultConnections),
+		strangers: strangers,
+		closed:    make(chan struct{}),
+		open:      map[*connection]struct{}{},
+		from:      map[netip.Prefix]int{},
+	}
+	c.perAddress, c.local = limits.PerAddress, limits.PerAddress > 0
+	if !c.local {
+		c.perAddress = max(1, c.most/2)
+	}
+	return c
+}
+
+func (c *connections) Accept() (net.Conn, error) {
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		mine := &connection{Conn: conn, of: c, from: addressOf(conn), came: time.Now()}
+		mine.idle.Store(mine.came.UnixNano())
+		if c.admit(mine) {
+			return mine, nil
+		}
+		_ = conn.Close() // the listener is closed, or there are too many from there
+	}
+}
+
+func (c *connections) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.closed:
+	default:
+		close(c.closed)
+	}
+	return c.Listener.Close()
+}
+
+// admit waits until there is room for a connection. It reports whether there is.
+func (c *connections) admit(mine *connection) bool {
+	look := time.NewTicker(roomLook)
+	defer look.Stop()
+	for {
+		switch victim, room := c.enter(mine); {
+		case room:
+			return true
+		case victim != nil:
+			_ = victim.Close()
+			continue
+		case c.tooMany(mine.from):
+			return false
+		}
+		select {
+		case <-look.C:
+		case <-c.closed:
+			return false
+		}
+	}
+}
+
+// enter counts a connection if there is room for it, or returns one that may be
+// closed to make some.
+func (c *connections) enter(mine *connection) (victim *connection, room bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	full := c.bounded(mine.from) && c.from[mine.from] >= c.perAddress
+	if !full && len(c.open) < c.most {
+		c.open[mine] = struct{}{}
+		c.from[mine.from]++
+		return nil, true
+	}
+	now := time.Now()
+	for other := range c.open {
+		if (!full || other.from == mine.from) && other.spare(now) && (victim == nil || other.before(victim)) {
+			victim = other
+		}
+	}
+	return victim, false
+}
+
+// tooMany reports whether an address has as many as it may.
+func (c *connections) tooMany(from netip.Prefix) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bounded(from) && c.from[from] >= c.perAddress
+}
+
+// bounded reports whether connections from an address are counted. A proxy on this
+// host has all that there are.
+func (c *connections) bounded(from netip.Prefix) bool { return c.local || !from.Addr().IsLoopback() }
+
+// spare reports whether a connection may be closed to make room.
+func (c *connection) spare(now time.Time) bool {
+	return c.idle.Load() != 0 || c.of.strangers && !c.known.Load() && now.Sub(c.came) > strangerTime
+}
+
+// before reports whether a connection is to be closed before another: a stranger's
+// first, then an idle one, then the one that has been so for longest.
+func (c *connection) before(other *connection) bool {
+	order := func(a, b bool) int {
+		switch {
+		case a == b:
+			return 0
+		case a:
+			return -1
+		}
+		return 1
+	}
+	mine, its := c.idle.Load(), other.idle.Load()
+	return cmp.Or(
+		order(!c.known.Load(), !other.known.Load()),
+		order(mine != 0, its != 0),
+		cmp.Compare(mine, its),
+		c.came.Compare(other.came),
+	) < 0
+}
+
+func (c *connection) Close() error {
+	c.once.Do(func() {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		delete(c.of.open, c)
+		if c.of.from[c.from]--; c.of.from[c.from] == 0 {
+			delete(c.of.from, c.from)
+		}
+	})
+	return c.Conn.Close()
+}
+
+// addressOf is whom a connection counts for: of IPv6, a network of 64 bits is one
+// host's.
+func addressOf(conn net.Conn) netip.Prefix {
+	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return netip.Prefix{}
+	}
+	address := at.Addr().Unmap().WithZone("")
+	if address.Is6() && !address.IsLoopback() {
+		network, _ := address.Prefix(64)
+		return network
+	}
+	return netip.PrefixFrom(address, address.BitLen())
+}
+
+// follow has a server tell what becomes of connections.
+func (c *connections) follow(s *http.Server) {
+	s.ConnState = func(conn net.Conn, state http.ConnState) {
+		if mine := connectionOf(conn); mine != nil && state == http.StateIdle {
+			mine.idle.Store(time.Now().UnixNano())
+		} else if mine != nil && state == http.StateActive {
+			mine.idle.Store(0)
+		}
+	}
+	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, connectionOf(conn))
+	}
+}
+
+// connectionOf returns the connection below TLS, or nil.
+func connectionOf(conn net.Conn) *connection {
+	if secured, is := conn.(interface{ NetConn() net.Conn }); is {
+		conn = secured.NetConn()
+	}
+	mine, _ := conn.(*connection)
+	return mine
+}
+
+type connectionKey struct{}
+
+// keepConnection notes that the request of a context has a good credential.
+func keepConnection(c echo.Context) {
+	if mine, _ := c.Request().Context().Value(connectionKey{}).(*connection); mine != nil {
+		mine.known.Store(true)
+	}
+	c.Response().Header().Del(echo.HeaderConnection)
+}
+
+// closeOnStrangers has connections end with an answer to who has not said who they
+// are, unless a request turns out to have a good credential.
+func closeOnStrangers(who guard) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if r := c.Request(); who.known() && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+				c.Response().Header().Set(echo.HeaderConnection, "close")
+			}
+			return next(c)
+		}
+	}
+}
