@@ -120,7 +120,7 @@ servers:
 		`: pdp.timeout: must be a duration with a unit`,
 		"6:11: catalog.accepted_file: cannot be used: stat DIR/none: no such file or directory",
 		`8:3: identity.resource: must be an https URL, not "http://gateway.example.com"`,
-		"10:80: identity.issuers.0.tenants: is empty: name some, or leave it out for every tenant",
+		"10:80: identity.issuers.0.tenants: is an empty list (leave the key out, or name some)",
 		"10:8: identity.issuers.0: ",
 		`11:8: identity.issuers.1: `,
 		"12:21: identity.mtls.callers.0.name: is required: a URI or DNS name of a certificate",

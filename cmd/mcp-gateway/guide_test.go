@@ -310,6 +310,7 @@ $ until (exec 3<>/dev/tcp/127.0.0.1/` + server[strings.LastIndex(server, ":")+1:
 $ mcp-gateway serve &
 listening on http://127.0.0.1:8090
 $ node workflow.mjs http://127.0.0.1:8090/jira-server-1/mcp ` + token(map[string]any{"sub": "agent-workflow-123", "roles": []string{"workflow_orchestrator"}, "department_id": "dept-eng"}) + ` &
+time=… level=INFO msg="list filtered" server=jira-server-1 method=tools/list subject=identity::agent-workflow-123 request_id=… hidden=1 of=3 reason="Destructive tools are not run through an agent." decision_id=…
 tools: get_ticket create_ticket
 get_ticket: get_ticket has run: Server outage
 time=… level=INFO msg="call refused" server=jira-server-1 method=tools/call tool=delete_ticket subject=identity::agent-workflow-123 request_id=… reason_code=denied reason="Destructive tools are not run through an agent." decision_id=…

@@ -221,6 +221,7 @@ func (t *tools) filter(ctx context.Context, c *enforce.Call, result jsontext.Val
 			if err != nil {
 				return nil, err
 			}
+			t.gate.TellHidden(ctx, c, answer)
 			return &authzen.EvaluationsResponse{Evaluations: answer.Decisions}, nil
 		},
 	})

@@ -67,10 +67,32 @@ func shownName(name string) string {
 	return plain.Text(name)
 }
 
-// operatorReason is what the policies say of a denial to the operator.
+// operatorReason is what the policies say of a denial to the operator, or what the
+// PDP does not take.
 func operatorReason(d *authzen.Decision) string {
 	if d.Context == nil {
 		return ""
 	}
-	return cmp.Or(d.Context.ReasonAdmin["en"], d.Context.ReasonUser["en"])
+	failed := ""
+	if d.Context.Error != nil {
+		failed = d.Context.Error.Message
+	}
+	return cmp.Or(d.Context.ReasonAdmin["en"], d.Context.ReasonUser["en"], failed)
+}
+
+// TellHidden writes to the program's log how many items of a list its caller does
+// not see by the decisions about them, and what is said of the first.
+func (g *Gate) TellHidden(ctx context.Context, call *Call, a *Answer) {
+	hidden, reason := 0, ""
+	for i := range a.Decisions {
+		if d := &a.Decisions[i]; !d.Decision && !isRequestable(d) {
+			hidden++
+			reason = cmp.Or(reason, operatorReason(d))
+		}
+	}
+	if hidden > 0 {
+		about := append(About(call), slog.Int("hidden", hidden), slog.Int("of", len(a.Decisions)),
+			slog.String("reason", plain.Text(cmp.Or(reason, accessDenied))), slog.String("decision_id", a.EvaluationID))
+		g.cfg.Log.LogAttrs(ctx, slog.LevelInfo, "list filtered", about...)
+	}
 }
