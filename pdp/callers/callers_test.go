@@ -85,7 +85,7 @@ func TestNames(t *testing.T) {
 		{"the only issuer of approvers", one("", approves), idp, nil, "8f2c", []string{"8f2c", full}, 1},
 		{"beside one of callers", callers.Auth{JWT: []callers.Issuer{issuer(other, "", audits), issuer(idp, "", approves)}}, idp, nil, "8f2c", []string{"8f2c", full}, 1},
 		{"who is one of callers", callers.Auth{JWT: []callers.Issuer{issuer(other, "", approves), issuer(idp, "", audits)}}, idp, nil, full, []string{"8f2c", full}, 1},
-		{"one of two issuers of approvers", callers.Auth{JWT: []callers.Issuer{issuer(other, "", approves), issuer(idp, "", approves)}}, idp, nil, full, []string{"8f2c", full}, 0},
+		{"one of two issuers of approvers", callers.Auth{JWT: []callers.Issuer{issuer(other, "", approves), issuer(idp, "", approves)}}, idp, nil, full, []string{"8f2c", full}, 2},
 		{"sub, as configured", one("sub", approves), idp, nil, "8f2c", []string{"8f2c", full}, 0},
 		{"both, as configured", one(callers.FullID, approves), idp, nil, full, []string{"8f2c", full}, 0},
 		{"an address", one("email", approves), idp, verified, "carol@example.com", []string{"8f2c", "carol@example.com", full}, 0},

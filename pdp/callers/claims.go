@@ -65,6 +65,16 @@ func (c Claims) Text(name string) (string, error) {
 	return text, nil
 }
 
+// ID returns a claim by which the bearer is known: a text. An address that the
+// issuer has not verified is none, as anybody may have entered it.
+func (c Claims) ID(name string) (string, error) {
+	id, err := c.Text(name)
+	if err == nil && name == "email" && c["email_verified"] != true {
+		return "", errors.New("email_verified of the token is not true, so that its email says nothing")
+	}
+	return id, err
+}
+
 // listed reports whether a claim is that text, or a list of texts with it.
 func (c Claims) listed(name, text string) bool {
 	texts, err := c.texts(name)

@@ -31,9 +31,7 @@ const (
 	// separator is between the two.
 	separator = "#"
 
-	claimSubject       = "sub"
-	claimEmail         = "email"
-	claimEmailVerified = "email_verified"
+	claimSubject = "sub"
 )
 
 func (i Issuer) validate() error {
@@ -82,16 +80,27 @@ func newBearers(issuers []Issuer, transport http.RoundTripper, now func() time.T
 		if i.IDClaim != "" {
 			continue
 		}
-		b.issuers[n].IDClaim = FullID
-		if i.approves() && i.Issuer == only {
-			b.issuers[n].IDClaim = claimSubject
-			b.warnings = append(b.warnings, fmt.Sprintf(
-				"auth: jwt: %s: callers, approvers among them, are known as SUB, no longer as ISSUER#SUB: policies, entities and aliases have to name them so. Set id_claim: sub to agree, or id_claim: %q to keep ISSUER#SUB", i.Issuer, FullID))
+		id, warning := idOf(i, only)
+		b.issuers[n].IDClaim = id
+		if warning != "" {
+			b.warnings = append(b.warnings, fmt.Sprintf("auth: jwt: %s: %s", i.Issuer, warning))
 		}
 	}
 	var err error
 	b.tokens, err = NewTokens(trusted, transport, now)
 	return b, err
+}
+
+// idOf returns the id_claim of an issuer that has none, and what an operator has
+// to know of it. It is no longer FullID for the only issuer of approvers.
+func idOf(i Issuer, onlyApprovers string) (claim, warning string) {
+	switch {
+	case !i.approves():
+		return FullID, ""
+	case i.Issuer == onlyApprovers:
+		return claimSubject, fmt.Sprintf("callers, approvers among them, are known as SUB, no longer as ISSUER#SUB: policies and entities have to name them so. Set id_claim: sub to agree, or id_claim: %q to keep ISSUER#SUB", FullID)
+	}
+	return FullID, fmt.Sprintf("there are several issuers of approvers, so that callers are known as ISSUER#SUB, which PEPs hardly send: set id_claim to the claim by which PEPs know people, or to %q to agree", FullID)
 }
 
 // check knows the bearer of a token that one of the issuers has made.
@@ -170,15 +179,11 @@ func actorsIn(act any, issuer string) (names []string, err error) {
 }
 
 // id returns the id that a claim has. It is nobody's full id: one issuer does
-// not speak for another. An address that the issuer has not verified is not an
-// id, as anybody may have entered it.
+// not speak for another.
 func (b *bearers) id(i Issuer, claims Claims) (string, error) {
-	id, err := claims.Text(i.IDClaim)
+	id, err := claims.ID(i.IDClaim)
 	if err != nil {
 		return "", err
-	}
-	if i.IDClaim == claimEmail && claims[claimEmailVerified] != true {
-		return "", fmt.Errorf("%s of the token is not true", claimEmailVerified)
 	}
 	for _, other := range b.issuers {
 		if strings.HasPrefix(id, other.Issuer+separator) {

@@ -181,17 +181,23 @@ func TestTokens(t *testing.T) {
 func TestClaims(t *testing.T) {
 	p := jwkstest.New(t)
 	v := newVerifier(t, identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: p.URL, SubjectType: "user", SubjectClaim: "email"}}})
-	token := jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(set("n", jsontext.Value("9007199254740993")), set("email", "alice@example.com"), without("exp"), set("exp", 1893456000)), nil)
+	token := jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(set("n", jsontext.Value("9007199254740993")), set("email", "alice@example.com"), set("email_verified", true), without("exp"), set("exp", 1893456000)), nil)
 	caller, err := v.Verify(request(t, "bearer "+token))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &identity.Caller{Subject: authzen.Subject{Type: "user", ID: "alice@example.com"}, Claims: map[string]any{
-		"iss": issuer, "aud": resource, "sub": "alice", "client_id": "agent-app", "org": "acme", "email": "alice@example.com",
+		"iss": issuer, "aud": resource, "sub": "alice", "client_id": "agent-app", "org": "acme", "email": "alice@example.com", "email_verified": true,
 		"n": jsontext.Value("9007199254740993"), "exp": jsontext.Value("1893456000"),
 	}}
 	if diff := cmp.Diff(want, caller); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, verified := range []any{false, "true", nil} {
+		token := jwkstest.Sign(t, jose.RS256, p.Key, "k1", claims(set("email", "alice@example.com"), set("email_verified", verified)), nil)
+		if caller, err := v.Verify(request(t, "Bearer "+token)); !errors.Is(err, identity.ErrInvalid) {
+			t.Errorf("an address that is verified %v: %+v, %v", verified, caller, err)
+		}
 	}
 }
 
@@ -433,7 +439,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"a resource with a query", identity.Config{Resource: resource + "?x", Issuers: []identity.Issuer{good}}, "resource: must be a URL without query"},
 		{"keys in plain text", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: "http://auth.example.com/keys"}}}, "jwks_url must be an https URL"},
 		{"a shared secret", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Algorithms: []string{"HS256"}}}}, `algorithm "HS256"`},
-		{"an empty list of tenants", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Tenants: []string{}}}}, "tenants is empty"},
+		{"an empty list of tenants", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Tenants: []string{}}}}, "issuers.0.tenants: is empty"},
 		{"an issuer twice", identity.Config{Resource: resource, Issuers: []identity.Issuer{good, good}}, "the issuer is there twice"},
 		{"no such tenant", identity.Config{Process: &identity.Process{ID: "a", Tenant: "../x"}}, `no tenant can be called "../x"`},
 		{"a process of nobody", identity.Config{Process: &identity.Process{}}, "process.id: is required"},

@@ -81,7 +81,7 @@ func (v *Verifier) token(ctx context.Context, token, thumbprint string) (*Caller
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	i := v.issuers[n]
-	id, err := claims.Text(i.SubjectClaim)
+	id, err := claims.ID(i.SubjectClaim)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
