@@ -1,7 +1,6 @@
 package pdp
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -44,6 +43,7 @@ func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who guar
 	e.GET(PathLogProof, serveProof(log), audit)
 	e.POST(PathLogRotateKey, serveRotateKey(log), who.all(ScopeAdmin))
 	e.POST(PathReload, serveReload(engine, again), who.all(ScopeAdmin))
+	e.GET(PathReload, serveReloaded(engine, again), who.all(ScopeAdmin))
 	e.GET(PathRequests, people.list, approve)
 	e.GET(PathRequests+"/:"+paramID, people.show, approve)
 	e.POST(PathRequests+"/:"+paramID+"/decision", people.decide, approve)
@@ -134,34 +134,6 @@ func describeShadow(s evaluation.Status) (text string) {
 // describeProblem says when a store was refused, and why.
 func describeProblem(s evaluation.Status) string {
 	return fmt.Sprintf("%s\n  %s\n", s.Attempt.Format(time.RFC3339), strings.ReplaceAll(s.Problem, "\n", "\n  "))
-}
-
-// A ReloadReport answers a request to read policies and settings now.
-type ReloadReport struct {
-	Loaded   bool              `json:"loaded"` // the policies
-	Status   evaluation.Status `json:"status"`
-	Faults   evaluation.Faults `json:"faults,omitempty"`
-	Shadow   evaluation.Status `json:"shadow,omitzero"` // of the shadow policies, which are read, too
-	Settings SettingsReport    `json:"settings,omitzero"`
-}
-
-// serveReload reads policies and settings now and tells how that went.
-func serveReload(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if err := decodeNothing(c); err != nil {
-			return err
-		}
-		settings, err := again.reload(c.Request().Context())
-		report := ReloadReport{Loaded: err == nil, Status: engine.Status(), Shadow: engine.ShadowStatus(), Settings: settings}
-		if err != nil && !errors.As(err, &report.Faults) {
-			report.Faults = evaluation.Faults{{File: ".", Message: err.Error()}}
-		}
-		code := http.StatusOK
-		if err != nil || settings.Problem != "" {
-			code = http.StatusUnprocessableEntity
-		}
-		return writeJSON(c, code, report)
-	}
 }
 
 func indexParam(c echo.Context, name string, standard int64) (int64, error) {

@@ -53,6 +53,7 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathLogProof, scopes: auditors, owned: true, target: (*desks).proof},
 	{method: "POST", path: pdp.PathLogRotateKey, scopes: operators, all: true},
 	{method: "POST", path: pdp.PathReload, scopes: operators, all: true, ok: 422}, // embedded policies do not change
+	{method: "GET", path: pdp.PathReload, scopes: operators, all: true, ok: 422},
 	{method: "GET", path: pdp.PathRequests, scopes: approvers, check: checkRequests},
 	{method: "GET", path: pdp.PathRequests + "/:id", scopes: approvers, owned: true, target: (*desks).pending},
 	{method: "POST", path: pdp.PathRequests + "/:id/decision", scopes: approvers, owned: true, target: (*desks).decide},

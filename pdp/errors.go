@@ -84,6 +84,7 @@ var told = []struct {
 	{evaluation.ErrUnknownTenant, http.StatusNotFound, false},
 	{errSeveralTenants, http.StatusBadRequest, false},
 
+	{errNoReload, http.StatusNotFound, false},
 	{errHost, http.StatusMisdirectedRequest, true},
 	{errCrossSite, http.StatusForbidden, true},
 	{callers.ErrUnauthenticated, http.StatusUnauthorized, false},

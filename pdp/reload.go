@@ -29,6 +29,8 @@ type reloader struct {
 	log              *slog.Logger
 
 	mu sync.Mutex // serializes renew
+
+	jobs reloadJobs
 }
 
 // on reloads whenever a signal comes.
@@ -46,8 +48,16 @@ func (r *reloader) on(ctx context.Context, signals <-chan os.Signal) error {
 // reload reads policies and settings. Its error is that of the policies in
 // force; how it went with those of the shadow their status says.
 func (r *reloader) reload(ctx context.Context) (SettingsReport, error) {
+	return r.reloadTelling(ctx, func(string) {})
+}
+
+// reloadTelling is reload, and tells what it reads.
+func (r *reloader) reloadTelling(ctx context.Context, reading func(what string)) (SettingsReport, error) {
+	reading("policies")
 	err := r.policies.reload(ctx)
+	reading("shadow policies")
 	_ = r.shadow.reload(ctx)
+	reading("settings")
 	return r.renew(), err
 }
 

@@ -218,6 +218,7 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return shadow.follow(ctx) })
 	group.Go(func() error { return again.on(ctx, c.Reload) })
+	group.Go(func() error { return again.jobs.drain(ctx) })
 	group.Go(func() error { return approvals.Run(ctx) })
 	group.Go(func() error { return approvals.RunCallbacks(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp"
 )
 
@@ -19,20 +20,56 @@ type reloadCmd struct {
 }
 
 func (c *reloadCmd) Run(ctx context.Context) error {
-	response, err := askAdmin(ctx, c.State, http.MethodPost, pdp.PathReload)
+	base, err := adminURL(c.State)
 	if err != nil {
 		return err
 	}
+	report, code, err := c.reload(ctx, base)
+	if err != nil {
+		return err
+	}
+	return c.print(report, code)
+}
+
+// reload has the server reload, and waits until it has: that takes as long as
+// there is much to read.
+func (c *reloadCmd) reload(ctx context.Context, base string) (*pdp.ReloadReport, int, error) {
+	method, path := http.MethodPost, pdp.PathReload
+	for {
+		report, code, err := askReload(ctx, method, base+path)
+		switch {
+		case err != nil && method == http.MethodGet:
+			return nil, 0, fmt.Errorf("%w: whether the reload has come to its end is not known, GET %s on the admin listener says it", err, path)
+		case err != nil || code != http.StatusAccepted:
+			return report, code, err
+		}
+		fmt.Fprintf(os.Stderr, "reading %s, for %.0f s\n", plain.Text(report.Reading), report.Seconds)
+		method, path = http.MethodGet, fmt.Sprintf("%s?id=%d", pdp.PathReload, report.ID)
+	}
+}
+
+// askReload asks for a reload, or how it stands.
+func askReload(ctx context.Context, method, url string) (*pdp.ReloadReport, int, error) {
+	response, err := askURL(ctx, method, url, nil)
+	if err != nil {
+		return nil, 0, err
+	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusUnprocessableEntity {
-		return refusal(response)
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusAccepted, http.StatusUnprocessableEntity:
+	default:
+		return nil, 0, refusal(response)
 	}
-	var report pdp.ReloadReport
-	if err := json.UnmarshalRead(response.Body, &report); err != nil {
-		return fmt.Errorf("read report: %s: %w", response.Status, err)
+	report := new(pdp.ReloadReport)
+	if err := json.UnmarshalRead(response.Body, report); err != nil {
+		return nil, 0, fmt.Errorf("read report: %s: %w", response.Status, err)
 	}
+	return report, response.StatusCode, nil
+}
+
+func (c *reloadCmd) print(report *pdp.ReloadReport, code int) error {
 	if c.JSON {
-		if err := printJSON(report); err != nil || response.StatusCode == http.StatusOK {
+		if err := printJSON(report); err != nil || code == http.StatusOK {
 			return err
 		}
 		return exitError(exitInvalid)
@@ -45,7 +82,7 @@ func (c *reloadCmd) Run(ctx context.Context) error {
 	}
 	problem := report.Settings.Problem
 	if problem != "" {
-		fmt.Fprintln(os.Stderr, "policy-service: settings not read again:", problem)
+		printLine(os.Stderr, "policy-service: settings not read again:", problem)
 	}
 	switch {
 	case !report.Loaded:
@@ -60,7 +97,7 @@ func (c *reloadCmd) Run(ctx context.Context) error {
 func shadowLine(s evaluation.Status) string {
 	switch {
 	case s.Stale:
-		return "shadow refused: " + s.Problem + "\n"
+		return "shadow refused: " + plain.Lines(s.Problem) + "\n"
 	case s.Revision != "":
 		return "shadow " + s.Revision + "\n"
 	}

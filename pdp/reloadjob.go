@@ -1,0 +1,209 @@
+package pdp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/evaluation"
+)
+
+// A ReloadReport answers a request to read policies and settings now. While
+// Reading says what is being read, it is 202 and not how that went.
+type ReloadReport struct {
+	ID       int64             `json:"id"`               // of the reload
+	Reading  string            `json:"reading,omitzero"` // policies, shadow policies or settings; "" when it is over
+	Seconds  float64           `json:"seconds"`          // that it has taken
+	Loaded   bool              `json:"loaded"`           // the policies
+	Status   evaluation.Status `json:"status"`
+	Faults   evaluation.Faults `json:"faults,omitempty"`
+	Shadow   evaluation.Status `json:"shadow,omitzero"` // of the shadow policies, which are read, too
+	Settings SettingsReport    `json:"settings,omitzero"`
+}
+
+// How long a request for a reload waits for its end: well below the time in
+// which an answer has to be written. And how many reloads can be asked about
+// when they are over.
+const (
+	reloadWait     = 5 * time.Second
+	maxReloadWait  = 10 * time.Second
+	reloadsKept    = 16
+	asyncPreferred = "respond-async" // RFC 7240, 4.1
+)
+
+// errNoReload is a reload that is not known, or not any more.
+var errNoReload = errors.New("there is no such reload: the service has been restarted, or many reloads came after it")
+
+// A reloadJob is a reload that goes on whether or not anybody waits for it.
+type reloadJob struct {
+	id    int64
+	began time.Time
+	done  chan struct{} // closed at its end
+
+	mu       sync.Mutex
+	reading  string
+	took     time.Duration
+	settings SettingsReport
+	err      error
+}
+
+// reloadJobs are the last reloads that were asked for, the newest last.
+type reloadJobs struct {
+	mu    sync.Mutex
+	last  int64 // id
+	kept  []*reloadJob
+	goes  sync.WaitGroup
+	ended bool
+}
+
+// drain waits, when ctx has ended, for the reloads that go on.
+func (j *reloadJobs) drain(ctx context.Context) error {
+	<-ctx.Done()
+	j.mu.Lock()
+	j.ended = true
+	j.mu.Unlock()
+	j.goes.Wait()
+	return nil
+}
+
+// find returns the reload of an id, the last one for 0; nil for none.
+func (j *reloadJobs) find(id int64) *reloadJob {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, job := range slices.Backward(j.kept) {
+		if id == 0 || job.id == id {
+			return job
+		}
+	}
+	return nil
+}
+
+// start begins a reload that reads what is there now, or returns one that has
+// yet to begin reading: those that wait for each other share one.
+func (r *reloader) start(ctx context.Context) (*reloadJob, error) {
+	j := &r.jobs
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return nil, errOverload // the service is about to end
+	}
+	var before *reloadJob
+	if n := len(j.kept); n > 0 {
+		before = j.kept[n-1]
+		if before.waits() {
+			return before, nil
+		}
+	}
+	j.last++
+	job := &reloadJob{id: j.last, began: time.Now(), reading: waiting, done: make(chan struct{})}
+	j.kept = append(j.kept, job)
+	j.kept = slices.Clone(j.kept[max(0, len(j.kept)-reloadsKept):])
+	j.goes.Go(func() {
+		if before != nil {
+			<-before.done
+		}
+		job.run(context.WithoutCancel(ctx), r)
+	})
+	return job, nil
+}
+
+// waiting is what a reload reads that has to wait for the one before.
+const waiting = "nothing yet"
+
+func (j *reloadJob) waits() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.reading == waiting
+}
+
+func (j *reloadJob) run(ctx context.Context, r *reloader) {
+	defer close(j.done)
+	settings, err := r.reloadTelling(ctx, func(what string) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.reading = what
+	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reading, j.took, j.settings, j.err = "", time.Since(j.began), settings, err
+}
+
+// report says how a reload stands, and the status of an answer with that.
+func (j *reloadJob) report(engine *evaluation.Engine) (int, ReloadReport) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	report := ReloadReport{ID: j.id, Reading: j.reading, Seconds: time.Since(j.began).Seconds(), Status: engine.Status(), Shadow: engine.ShadowStatus()}
+	if j.reading != "" {
+		return http.StatusAccepted, report
+	}
+	report.Loaded, report.Seconds, report.Settings = j.err == nil, j.took.Seconds(), j.settings
+	if j.err != nil && !errors.As(j.err, &report.Faults) {
+		report.Faults = evaluation.Faults{{File: ".", Message: j.err.Error()}}
+	}
+	if j.err != nil || j.settings.Problem != "" {
+		return http.StatusUnprocessableEntity, report
+	}
+	return http.StatusOK, report
+}
+
+// serveReload reads policies and settings now. It tells how that went or, where
+// that takes longer than an answer may, where to ask for it.
+func serveReload(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := decodeNothing(c); err != nil {
+			return err
+		}
+		job, err := again.start(c.Request().Context())
+		if err != nil {
+			return err
+		}
+		return job.answer(c, engine)
+	}
+}
+
+// serveReloaded tells how the reload ?id= stands, or the last one.
+func serveReloaded(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id, err := indexParam(c, "id", 0)
+		if err != nil {
+			return err
+		}
+		job := again.jobs.find(id)
+		if job == nil {
+			return errNoReload
+		}
+		return job.answer(c, engine)
+	}
+}
+
+// answer answers with the report of a reload, for whose end it waits a while.
+func (j *reloadJob) answer(c echo.Context, engine *evaluation.Engine) error {
+	timer := time.NewTimer(waitFor(c.Request().Header.Values(headerPrefer)))
+	defer timer.Stop()
+	select {
+	case <-j.done:
+	case <-timer.C:
+	case <-c.Request().Context().Done():
+	}
+	code, report := j.report(engine)
+	if code == http.StatusAccepted {
+		c.Response().Header().Set(echo.HeaderLocation, fmt.Sprintf("%s?id=%d", PathReload, j.id))
+		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
+	}
+	return writeJSON(c, code, report)
+}
+
+// waitFor is how long an answer about a reload waits for its end.
+func waitFor(preferences []string) time.Duration {
+	if slices.ContainsFunc(preferences, func(p string) bool { return strings.Contains(strings.ToLower(p), asyncPreferred) }) {
+		return 0
+	}
+	return min(orDefault(preferredWait(preferences), reloadWait), maxReloadWait)
+}
