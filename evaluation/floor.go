@@ -30,13 +30,13 @@ func (e *Engine) Floor(ctx context.Context) (int64, error) {
 func (e *Engine) loggedFloor(ctx context.Context) (int64, error) {
 	yes := true
 	for until := e.log.Head().Size; until > 0; {
-		lines, err := e.log.Last(ctx, decisionlog.Filter{Kind: decisionlog.KindReload, Decision: &yes, Until: until}, 1)
-		if err != nil || len(lines) == 0 {
+		line, err := e.log.Newest(ctx, decisionlog.Filter{Kind: decisionlog.KindReload, Decision: &yes, Until: until})
+		if err != nil || line == nil {
 			return 0, err
 		}
 		var record decisionlog.Record
 		var request reloadRequest
-		if err := json.Unmarshal(lines[0], &record); err != nil {
+		if err := json.Unmarshal(line, &record); err != nil {
 			return 0, err
 		}
 		if err := json.Unmarshal(record.Request, &request); err != nil {

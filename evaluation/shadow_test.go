@@ -1,6 +1,7 @@
 package evaluation_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -30,11 +31,11 @@ func (l *logged) shadow(store string) {
 // last returns the last entry of the log.
 func (l *logged) last() *decisionlog.Entry {
 	l.t.Helper()
-	lines, err := l.log.Last(l.t.Context(), decisionlog.Filter{}, 1)
-	if err != nil {
+	var line bytes.Buffer
+	if _, err := l.log.Export(l.t.Context(), &line, l.log.Head().Size-1, -1); err != nil {
 		l.t.Fatal(err)
 	}
-	entry, err := evaluation.ReadEntry(lines[0])
+	entry, err := evaluation.ReadEntry(line.Bytes())
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -2,15 +2,19 @@ package pdp_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
@@ -117,5 +121,64 @@ func TestSecretsAreMasked(t *testing.T) {
 		if strings.Contains(entry, text) != want {
 			t.Errorf("%s is in the log: %t, want %t:\n%s", text, !want, want, entry)
 		}
+	}
+}
+
+// TestQueryStreams holds that a query answers with entries as large as requests
+// may be without having them all in memory, says how many it selects, and
+// refuses a kind that there is not.
+func TestQueryStreams(t *testing.T) {
+	state := t.TempDir()
+	l, err := decisionlog.Open(state, decisionlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 250 {
+		e := decisionlog.Entry{
+			ID: fmt.Sprint("large-", n), Time: time.Unix(int64(n), 0), Kind: decisionlog.KindEvaluation, Tenant: "large",
+			Request: jsontext.Value(`"` + strings.Repeat("x", 900_000) + `"`), Result: new(decisionlog.Result),
+		}
+		if err := l.Append(t.Context(), &e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, pdp.Config{State: state})
+	peak := make(chan uint64)
+	done := make(chan struct{})
+	go func() {
+		most := uint64(0)
+		for look := time.NewTicker(time.Millisecond); ; {
+			select {
+			case <-look.C:
+				var now runtime.MemStats
+				runtime.ReadMemStats(&now)
+				most = max(most, now.HeapAlloc)
+			case <-done:
+				peak <- most
+				return
+			}
+		}
+	}()
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	response, err := http.Get(s.admin + pdp.PathLogQuery + "?limit=200&tenant=large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	size, err := io.Copy(io.Discard, response.Body)
+	close(done)
+	if took := int64(<-peak) - int64(before.HeapAlloc); err != nil || size < 200*900_000 || took > 64<<20 {
+		t.Errorf("%d MiB took %d MiB of memory, %v", size>>20, took>>20, err)
+	}
+	if got := response.Header.Get(pdp.HeaderTotal); got != "250" {
+		t.Errorf("%s: %q, want 250", pdp.HeaderTotal, got)
+	}
+	if response, body := get(t, s.admin+pdp.PathLogQuery+"?kind=aproval"); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "approval") {
+		t.Errorf("a kind that there is not: %s %s", response.Status, body)
 	}
 }

@@ -1,9 +1,9 @@
 package pdp
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -56,7 +56,11 @@ func logFilter(c echo.Context) (f decisionlog.Filter, err error) {
 		Subject: c.QueryParam("subject"),
 		Policy:  c.QueryParam("policy"),
 		ID:      c.QueryParam("id"),
-		Kind:    decisionlog.Kind(c.QueryParam("kind")),
+	}
+	if kind := c.QueryParam("kind"); kind != "" {
+		if f.Kind, err = decisionlog.ParseKind(kind); err != nil {
+			return f, authzen.Invalid("", "has a %v", err)
+		}
 	}
 	if f.From, err = indexParam(c, "from", 0); err != nil {
 		return f, err
@@ -101,14 +105,13 @@ func serveExport(log *decisionlog.Log) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		if err := http.NewResponseController(c.Response()).SetWriteDeadline(noDeadline); err != nil {
-			return fmt.Errorf("lift write deadline: %w", err)
-		}
 		switch format := c.QueryParam("format"); format {
 		case "", formatJSONL:
-			c.Response().Header().Set(echo.HeaderContentType, "application/jsonl")
-			_, err = log.ExportSelected(c.Request().Context(), c.Response(), f)
+			err = streamLines(c, log, f)
 		case formatBundle:
+			if err := http.NewResponseController(c.Response()).SetWriteDeadline(noDeadline); err != nil {
+				return fmt.Errorf("lift write deadline: %w", err)
+			}
 			c.Response().Header().Set(echo.HeaderContentType, "application/zip")
 			_, err = log.WriteBundle(c.Request().Context(), c.Response(), f)
 		default:
@@ -118,15 +121,17 @@ func serveExport(log *decisionlog.Log) echo.HandlerFunc {
 	}
 }
 
-// The last entries that a query gets, unless it asks for another number, and
-// at most.
-const (
-	someEntries = 100
-	mostEntries = 10_000
-)
+// someEntries is how many of the last entries a query gets, unless it asks for
+// another number.
+const someEntries = 100
 
-// serveQuery answers with the last ?limit= entries that the query selects, one
-// JSON object a line.
+// HeaderTotal says how many entries a query selects, of which the answer has
+// the last ?limit=; with a plus behind it where the log was not counted to its
+// beginning.
+const HeaderTotal = "X-Total-Count"
+
+// serveQuery streams the last ?limit= entries that the query selects, one JSON
+// object a line. A limit of 0 is none: all of them.
 func serveQuery(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		f, err := logFilter(c)
@@ -134,23 +139,29 @@ func serveQuery(log *decisionlog.Log) echo.HandlerFunc {
 			return err
 		}
 		limit, err := indexParam(c, "limit", someEntries)
-		if err == nil && limit > mostEntries {
-			err = authzen.Invalid("", "has a limit of more than %d", mostEntries)
-		}
 		if err != nil {
 			return err
 		}
-		lines, err := log.Last(c.Request().Context(), f, int(limit))
-		if err != nil {
-			return err
+		if limit > 0 {
+			last, err := log.Last(c.Request().Context(), f, int(min(limit, math.MaxInt32)))
+			if err != nil {
+				return err
+			}
+			f = last.Filter
+			c.Response().Header().Set(HeaderTotal, last.Total())
 		}
-		var body bytes.Buffer
-		for _, line := range lines {
-			body.Write(line)
-			body.WriteByte('\n')
-		}
-		return c.Blob(http.StatusOK, "application/jsonl", body.Bytes())
+		return streamLines(c, log, f)
 	}
+}
+
+// streamLines answers with the lines of the entries that f selects.
+func streamLines(c echo.Context, log *decisionlog.Log, f decisionlog.Filter) error {
+	if err := http.NewResponseController(c.Response()).SetWriteDeadline(noDeadline); err != nil {
+		return fmt.Errorf("lift write deadline: %w", err)
+	}
+	c.Response().Header().Set(echo.HeaderContentType, "application/jsonl")
+	_, err := log.ExportSelected(c.Request().Context(), c.Response(), f)
+	return err
 }
 
 // serveCheckpoint signs the head of the log.
@@ -210,7 +221,7 @@ func serveProof(log *decisionlog.Log) echo.HandlerFunc {
 // ownEntry returns the index of an entry that is of one of the tenants; -1 for
 // another, which is to them as if there were none.
 func ownEntry(ctx context.Context, log *decisionlog.Log, index int64, tenants []string) (int64, error) {
-	own, err := log.Last(ctx, decisionlog.Filter{From: index, Until: index + 1, Tenants: tenants}, 1)
+	own, err := log.Newest(ctx, decisionlog.Filter{From: index, Until: index + 1, Tenants: tenants})
 	if err != nil || len(own) == 0 {
 		return -1, err
 	}

@@ -87,6 +87,11 @@ func TestConvert(t *testing.T) {
 		{Index: 2, ID: "many.0", Time: at, Kind: "evaluations", SubjectType: of("user"), SubjectID: of("bob"), Decision: &no, Errors: []policyError{{nil, "no action"}}},
 		{Index: 2, ID: "many.1", Time: at, Kind: "evaluations", SubjectType: of("user"), SubjectID: of("bob"), Decision: &yes},
 		{Index: 3, ID: "key", Time: at, Kind: "admin"},
+		{Index: 4, ID: "vote", Time: at, Kind: "approval", SubjectType: of("user"), SubjectID: of("alice"), Action: of("deploy"), ResourceType: of("doc"), ResourceID: of("1"),
+			Event: of("approve"), Task: of("arq_1"), TaskStatus: of("approved"), Approval: of("apr_1"), Template: of("sre"), Approvers: []string{"user::carol"},
+			Channel: of("api"), Comment: of("go"), ApprovedUntil: &at},
+		{Index: 5, ID: "used", Time: at, Kind: "evaluation", Decision: &yes, Task: of("arq_1"), Approval: of("apr_1"), Template: of("sre"),
+			Approvers: []string{"user::carol"}, Channel: of("api"), ApprovedUntil: &at},
 	}
 	if diff := cmp.Diff(want, rows, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)

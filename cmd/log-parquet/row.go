@@ -32,6 +32,17 @@ type row struct {
 	ShadowPolicies []string      `parquet:"shadow_policies,list"`
 	ShadowErrors   []policyError `parquet:"shadow_errors,list"`
 	ShadowRevision *string       `parquet:"shadow_revision,dict"`
+	Event          *string       `parquet:"event,dict"`
+	Task           *string       `parquet:"task"`
+	TaskStatus     *string       `parquet:"task_status,dict"`
+	Approval       *string       `parquet:"approval"`
+	Template       *string       `parquet:"template,dict"`
+	Approvers      []string      `parquet:"approvers,list"`
+	Channel        *string       `parquet:"channel,dict"`
+	Comment        *string       `parquet:"comment"`
+	Reason         *string       `parquet:"reason"`
+	ApprovedUntil  *time.Time    `parquet:"approved_until,timestamp(nanosecond)"`
+	UsedBy         *string       `parquet:"used_by"`
 }
 
 type policyError struct {
@@ -47,6 +58,10 @@ func rowOf(d decisionlog.Decided) row {
 		Revision: orNull(d.Revision), Caller: orNull(d.Caller), RequestID: orNull(d.RequestID), TraceID: orNull(d.TraceID),
 		LatencyUS: d.LatencyMicros,
 	}
+	a := d.Approval
+	r.Event, r.Task, r.TaskStatus, r.Approval, r.Template = orNull(a.Event), orNull(a.Task), orNull(a.Status), orNull(a.ID), orNull(a.Template)
+	r.Approvers, r.Channel, r.Comment, r.Reason = a.Approvers, orNull(a.Channel), orNull(a.Comment), orNull(a.Reason)
+	r.ApprovedUntil, r.UsedBy = a.Until, orNull(a.UsedBy)
 	if d.Result == nil {
 		return r
 	}

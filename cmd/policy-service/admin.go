@@ -59,12 +59,21 @@ func askURL(ctx context.Context, method, url string, body []byte) (*http.Respons
 
 // holder asks the server that runs on state and holds its log.
 func holder(ctx context.Context, state, method, path string) (io.ReadCloser, error) {
+	response, err := heldBy(ctx, state, method, path)
+	if err != nil {
+		return nil, err
+	}
+	return response.Body, nil
+}
+
+// heldBy is holder with all of the answer.
+func heldBy(ctx context.Context, state, method, path string) (*http.Response, error) {
 	response, err := askAdmin(ctx, state, method, path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", decisionlog.ErrLocked, err)
 	}
 	if response.StatusCode == http.StatusOK {
-		return response.Body, nil
+		return response, nil
 	}
 	defer response.Body.Close()
 	return nil, refusal(response)

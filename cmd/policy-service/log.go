@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,18 +36,19 @@ type stateFlag struct {
 	State string `help:"Directory of the decision log, on which a server may be running; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
 }
 
-// filterFlags select entries.
+// filterFlags select entries. They are not read from the environment: what is
+// set there for another command would leave entries out of an audit.
 type filterFlags struct {
-	From     int64            `help:"Index of the first entry." default:"0" placeholder:"INDEX"`
-	Until    int64            `help:"Index after the last entry; all without it." default:"-1" placeholder:"INDEX"`
-	Since    moment           `help:"Time of the first entry: RFC 3339, a day, or how long ago, as in 24h." placeholder:"TIME"`
-	Before   moment           `help:"Time before which the last entry is." placeholder:"TIME"`
-	Tenant   string           `help:"Tenant whose request it was." placeholder:"NAME"`
-	Subject  string           `help:"Subject of the request: an id, or TYPE::ID." placeholder:"SUBJECT"`
-	Decision string           `help:"What was answered: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
-	Policy   string           `help:"Policy that determined the decision." placeholder:"ID"`
-	ID       string           `name:"id" help:"Decision-ID of the entry." placeholder:"ID"`
-	Kind     decisionlog.Kind `help:"What it records, as in evaluation, reload or approval." placeholder:"KIND"`
+	From     int64    `env:"-" help:"Index of the first entry." default:"0" placeholder:"INDEX"`
+	Until    int64    `env:"-" help:"Index after the last entry; all without it." default:"-1" placeholder:"INDEX"`
+	Since    moment   `env:"-" help:"Time of the first entry: RFC 3339, a day, or how long ago, as in 24h." placeholder:"TIME"`
+	Before   moment   `env:"-" help:"Time before which the last entry is." placeholder:"TIME"`
+	Tenant   string   `env:"-" help:"Tenant whose request it was." placeholder:"NAME"`
+	Subject  string   `env:"-" help:"Subject of the request: an id, or TYPE::ID." placeholder:"SUBJECT"`
+	Decision string   `env:"-" help:"What was answered: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
+	Policy   string   `env:"-" help:"Policy that determined the decision." placeholder:"ID"`
+	ID       string   `env:"-" name:"id" help:"Decision-ID of the entry." placeholder:"ID"`
+	Kind     kindFlag `env:"-" help:"What it records: evaluation, evaluations, search, reload, request, approval, admin or pruned." placeholder:"KIND"`
 }
 
 // Validate is called before Run.
@@ -62,13 +62,25 @@ func (f *filterFlags) Validate() error {
 func (f *filterFlags) filter() decisionlog.Filter {
 	out := decisionlog.Filter{
 		From: f.From, Until: max(0, f.Until), Since: f.Since.Time, Before: f.Before.Time,
-		Tenant: f.Tenant, Subject: f.Subject, Policy: f.Policy, ID: f.ID, Kind: f.Kind,
+		Tenant: f.Tenant, Subject: f.Subject, Policy: f.Policy, ID: f.ID, Kind: decisionlog.Kind(f.Kind),
 	}
 	if f.Decision != "" {
 		allow := f.Decision == "allow"
 		out.Decision = &allow
 	}
 	return out
+}
+
+// A kindFlag is a kind of entries that there is.
+type kindFlag decisionlog.Kind
+
+func (k *kindFlag) UnmarshalText(text []byte) error {
+	kind, err := decisionlog.ParseKind(string(text))
+	if err != nil {
+		return fmt.Errorf("%w%s", err, meant(string(text), decisionlog.KindNames()))
+	}
+	*k = kindFlag(kind)
+	return nil
 }
 
 // A moment is a time as people say it.
@@ -92,8 +104,9 @@ type logSource interface {
 	// export writes the entries that f selects, one a line.
 	export(ctx context.Context, w io.Writer, f decisionlog.Filter) error
 	bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error
-	// last returns the last n entries that f selects.
-	last(ctx context.Context, f decisionlog.Filter, n int) ([][]byte, error)
+	// last writes the last n entries that f selects, one a line, and returns how
+	// many f selects in all, as [decisionlog.Last.Total] says it.
+	last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int) (total string, err error)
 	checkpoint(ctx context.Context) (*decisionlog.Checkpoint, error)
 	proveEntry(ctx context.Context, index int64) (*decisionlog.Proof, error)
 	proveSince(ctx context.Context, earlier []byte) (*decisionlog.Proof, error)
@@ -133,8 +146,12 @@ func (l logFiles) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter)
 	return err
 }
 
-func (l logFiles) last(ctx context.Context, f decisionlog.Filter, n int) ([][]byte, error) {
-	return l.Last(ctx, f, n)
+func (l logFiles) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int) (total string, err error) {
+	last, err := l.Last(ctx, f, n)
+	if err != nil {
+		return "", err
+	}
+	return last.Total(), l.export(ctx, w, last.Filter)
 }
 
 func (l logFiles) checkpoint(context.Context) (*decisionlog.Checkpoint, error) { return l.Sign() }
@@ -158,18 +175,16 @@ func (s logServer) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter
 	return s.copy(ctx, w, pdp.PathLogExport, pdp.LogQuery(f, true))
 }
 
-func (s logServer) last(ctx context.Context, f decisionlog.Filter, n int) ([][]byte, error) {
+func (s logServer) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int) (total string, err error) {
 	query := pdp.LogQuery(f, false)
 	query.Set("limit", strconv.Itoa(n))
-	var lines bytes.Buffer
-	if err := s.copy(ctx, &lines, pdp.PathLogQuery, query); err != nil {
-		return nil, err
+	response, err := heldBy(ctx, string(s), http.MethodGet, pdp.PathLogQuery+"?"+query.Encode())
+	if err != nil {
+		return "", err
 	}
-	var all [][]byte
-	for line := range bytes.Lines(lines.Bytes()) {
-		all = append(all, bytes.TrimSuffix(line, []byte("\n")))
-	}
-	return all, nil
+	defer response.Body.Close()
+	_, err = io.Copy(w, response.Body)
+	return response.Header.Get(pdp.HeaderTotal), err
 }
 
 func (s logServer) copy(ctx context.Context, w io.Writer, path string, query url.Values) error {

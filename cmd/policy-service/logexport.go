@@ -21,7 +21,7 @@ type logExportCmd struct {
 	filterFlags
 	Format string `help:"Form of the entries: ${enum}. The program log-parquet makes a Parquet file of jsonl." enum:"jsonl,csv,ocsf" default:"jsonl" placeholder:"FORMAT"`
 	Bundle string `help:"File to write a bundle to, which others can verify, instead." placeholder:"FILE"`
-	Cursor string `help:"File that keeps how far the export came, for the next to go on from there." placeholder:"FILE"`
+	Cursor string `env:"-" help:"File that keeps how far the export came, for the next to go on from there." placeholder:"FILE"`
 }
 
 func (c *logExportCmd) Run(ctx context.Context) error {
@@ -65,10 +65,15 @@ func (c *logExportCmd) export(ctx context.Context, log logSource, f decisionlog.
 // eachLine calls fn with each line that f selects. The log may be written to
 // meanwhile.
 func eachLine(ctx context.Context, log logSource, f decisionlog.Filter, fn func(line []byte) error) error {
+	return linesOf(func(w io.Writer) error { return log.export(ctx, w, f) }, fn)
+}
+
+// linesOf calls fn with each line that write writes.
+func linesOf(write func(io.Writer) error, fn func(line []byte) error) error {
 	r, w := io.Pipe()
 	exported := make(chan error, 1)
 	go func() {
-		err := log.export(ctx, w, f)
+		err := write(w)
 		exported <- err
 		w.CloseWithError(err)
 	}()

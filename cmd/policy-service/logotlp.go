@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"go.opentelemetry.io/otel/attribute"
@@ -28,6 +30,9 @@ type otlpSink struct {
 func newOTLPSink(ctx context.Context) (*otlpSink, error) {
 	if !endpointFor("LOGS") {
 		return nil, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT does not say where to")
+	}
+	if err := checkOpenTelemetry(slices.DeleteFunc(os.Environ(), func(v string) bool { return v == "OTEL_LOGS_EXPORTER=otlp" })); err != nil {
+		return nil, err
 	}
 	about, err := newResource(ctx)
 	if err != nil {

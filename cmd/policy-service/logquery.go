@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,7 +19,7 @@ import (
 type logQueryCmd struct {
 	stateFlag
 	filterFlags
-	Limit int  `help:"How many entries to show, the last ones." default:"100" placeholder:"N"`
+	Limit int  `help:"How many entries to show, the last ones; 0 for all." default:"100" placeholder:"N"`
 	JSON  bool `name:"json" help:"Print the entries as they were recorded."`
 }
 
@@ -27,46 +29,97 @@ func (c *logQueryCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	last, err := log.last(ctx, c.filter(), c.Limit)
+	out, total := &view{w: os.Stdout, raw: c.JSON, header: true}, ""
+	err = linesOf(func(w io.Writer) (err error) {
+		if c.Limit == 0 {
+			return log.export(ctx, w, c.filter())
+		}
+		total, err = log.last(ctx, w, c.filter(), c.Limit)
+		return err
+	}, out.add)
+	if err := errors.Join(err, out.flush()); err != nil {
+		return err
+	}
+	if total != "" && total != strconv.Itoa(out.entries) {
+		total = strings.Replace(total, "+", " or more", 1)
+		fmt.Fprintf(os.Stderr, "%d of %s shown, the last; --limit 0 for all\n", out.entries, total)
+	}
+	return nil
+}
+
+// Validate is called before Run.
+func (c *logQueryCmd) Validate() error {
+	if c.Limit < 0 {
+		return fmt.Errorf("--limit must not be negative: %d", c.Limit)
+	}
+	return c.filterFlags.Validate()
+}
+
+// A view prints entries, as they are or as a table. Of a long table the columns
+// are set up anew now and then, so that it is not kept.
+type view struct {
+	w           io.Writer
+	raw, header bool
+	entries     int
+	table       *tabwriter.Writer
+}
+
+const viewRows = 1000
+
+func (v *view) add(line []byte) error {
+	v.entries++
+	if v.raw {
+		_, err := fmt.Fprintf(v.w, "%s\n", line)
+		return err
+	}
+	decisions, err := decisionlog.ReadDecisions(line)
 	if err != nil {
 		return err
 	}
-	return show(os.Stdout, last, c.JSON, true)
+	v.begin()
+	for _, d := range decisions {
+		fmt.Fprintln(v.table, row(d))
+	}
+	if v.entries%viewRows == 0 {
+		return v.table.Flush()
+	}
+	return nil
 }
 
-// show prints entries, as they are or as a table.
-func show(w io.Writer, lines [][]byte, raw, header bool) error {
-	if raw {
-		for _, line := range lines {
-			if _, err := fmt.Fprintf(w, "%s\n", line); err != nil {
-				return err
-			}
-		}
+// begin begins the table, if it has not begun.
+func (v *view) begin() {
+	if v.table != nil {
+		return
+	}
+	v.table = tabwriter.NewWriter(v.w, 0, 0, 2, ' ', 0)
+	if v.header {
+		fmt.Fprintln(v.table, "INDEX\tTIME\tKIND\tTENANT\tSUBJECT\tACTION\tRESOURCE\tDECISION\tPOLICIES\tEVENT\tTASK\tAPPROVER\tTEMPLATE\tCOMMENT\tID")
+	}
+}
+
+// flush prints what is left, and the header where there is no entry.
+func (v *view) flush() error {
+	if v.raw {
 		return nil
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if header {
-		fmt.Fprintln(table, "INDEX\tTIME\tTENANT\tSUBJECT\tACTION\tRESOURCE\tDECISION\tPOLICIES\tID")
-	}
+	v.begin()
+	return v.table.Flush()
+}
+
+// show prints some entries.
+func show(w io.Writer, lines [][]byte, raw, header bool) error {
+	v := &view{w: w, raw: raw, header: header}
 	for _, line := range lines {
-		decisions, err := decisionlog.ReadDecisions(line)
-		if err != nil {
+		if err := v.add(line); err != nil {
 			return err
 		}
-		for _, d := range decisions {
-			fmt.Fprintln(table, row(d))
-		}
 	}
-	return table.Flush()
+	return v.flush()
 }
 
 // row is a decision in the table. What callers chose is printed such that it
 // cannot do anything to a terminal.
 func row(d decisionlog.Decided) string {
-	subject, action, resource := d.Subject.String(), d.Action, d.Resource.String()
-	if subject == "" && action == "" {
-		action = string(d.Kind)
-	}
 	decision, policies := "", ""
 	if d.Result != nil {
 		decision, policies = decisionlog.Word(d.Result.Decision), strings.Join(d.Result.Policies, " ")
@@ -74,7 +127,11 @@ func row(d decisionlog.Decided) string {
 			decision += ", shadow " + decisionlog.Word(shadow.Decision)
 		}
 	}
-	cells := []string{fmt.Sprint(d.Index), d.Time.Format(time.RFC3339), d.Tenant, subject, action, resource, decision, policies, d.ID}
+	a := d.Approval
+	cells := []string{
+		fmt.Sprint(d.Index), d.Time.Format(time.RFC3339Nano), string(d.Kind), d.Tenant, d.Subject.String(), d.Action, d.Resource.String(),
+		decision, policies, a.Event, a.Task, strings.Join(a.Approvers, " "), a.Template, cmp.Or(a.Comment, a.Reason), d.ID,
+	}
 	for i, cell := range cells {
 		cells[i] = plain.Text(cell)
 	}
@@ -84,16 +141,24 @@ func row(d decisionlog.Decided) string {
 type logTailCmd struct {
 	stateFlag
 	filterFlags
-	Last  int           `help:"How many of the entries there are to begin with." default:"10" placeholder:"N"`
+	Last  int           `help:"How many of the entries there are to begin with; at least 1." default:"10" placeholder:"N"`
 	Every time.Duration `help:"How often to look for more." default:"500ms" placeholder:"DURATION"`
 	JSON  bool          `name:"json" help:"Print the entries as they were recorded."`
+}
+
+// Validate is called before Run.
+func (c *logTailCmd) Validate() error {
+	if c.Last < 1 {
+		return fmt.Errorf("--last must be at least 1: %d", c.Last)
+	}
+	return c.filterFlags.Validate()
 }
 
 // Run shows the last entries, and then those that come, until it is
 // interrupted.
 func (c *logTailCmd) Run(ctx context.Context) error {
 	f := c.filter()
-	lines, err := c.lines(func(log logSource) ([][]byte, error) { return log.last(ctx, f, c.Last) })
+	lines, err := c.lines(func(log logSource) ([][]byte, error) { return last(ctx, log, f, c.Last) })
 	for header := true; err == nil; header = false {
 		if err = show(os.Stdout, lines, c.JSON, header); err != nil {
 			return err
@@ -127,6 +192,18 @@ func (c *logTailCmd) lines(read func(logSource) ([][]byte, error)) ([][]byte, er
 	}
 	defer log.Close()
 	return read(log)
+}
+
+// last returns the last n entries that f selects.
+func last(ctx context.Context, log logSource, f decisionlog.Filter, n int) (lines [][]byte, err error) {
+	err = linesOf(func(w io.Writer) error {
+		_, err := log.last(ctx, w, f, n)
+		return err
+	}, func(line []byte) error {
+		lines = append(lines, line)
+		return nil
+	})
+	return lines, err
 }
 
 // added returns the entries that f selects.

@@ -56,7 +56,11 @@ func main() {
 
 // run carries out one command line and returns its exit code.
 func run(ctx context.Context, args []string) int {
-	command, err := newParser(ctx).Parse(args)
+	parser := newParser(ctx)
+	command, err := parser.Parse(args)
+	if err == nil {
+		err = checkEnvironment(parser.Model, os.Environ())
+	}
 	if err != nil {
 		return reportUsage(err)
 	}
@@ -83,6 +87,9 @@ func reportUsage(err error) int {
 		if command := usage.Context.Selected(); command != nil {
 			help = command.FullPath() + " --help"
 		}
+	}
+	if hint := enumHint(err); hint != "" {
+		err = fmt.Errorf("%w%s", err, hint)
 	}
 	say(err, "see "+help)
 	return exitFailure

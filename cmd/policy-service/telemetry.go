@@ -31,8 +31,11 @@ func newTelemetry(ctx context.Context, nameTenants bool) (pdp.Telemetry, func(co
 	if out.PublicPage = out.Page; !nameTenants {
 		out.PublicPage = promhttp.HandlerFor(anonymous{registry}, promhttp.HandlerOpts{})
 	}
-	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
+	if telemetryDisabled() {
 		return out, func(context.Context) error { return nil }, nil
+	}
+	if err := checkOpenTelemetry(os.Environ()); err != nil {
+		return pdp.Telemetry{}, nil, err
 	}
 	about, err := newResource(ctx)
 	if err != nil {

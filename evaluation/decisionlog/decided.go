@@ -7,22 +7,27 @@ import (
 )
 
 // A Decided is one decision of an entry, with what was asked as far as it is
-// known. An entry that is no decision is one, too, without these.
+// known. An entry that is no decision is one, too, without these; one of kind
+// request or approval is one for each item that it is about.
 type Decided struct {
 	Record
-	ID       string // the Decision-ID, with .n for item n of a batch
+	ID       string // the Decision-ID, with .n for item n of several
 	Subject  subject
 	Action   string
 	Resource subject
 	Result   *Result // nil where nothing was decided
+	Approval Approval
 }
 
 // ReadDecisions reads a line of the log: one decision, or one for each item of
-// a batch that was decided.
+// a batch that was decided, or of a request for approval.
 func ReadDecisions(line []byte) ([]Decided, error) {
 	var record Record
 	if err := json.Unmarshal(line, &record); err != nil {
 		return nil, fmt.Errorf("read entry: %w", err)
+	}
+	if record.Kind == KindRequest || record.Kind == KindApproval {
+		return transitions(record), nil
 	}
 	var asked asked
 	_ = json.Unmarshal(record.Request, &asked) // what has another form asks nothing of this kind
@@ -66,6 +71,9 @@ func (a asked) item(i int) asked {
 
 func (a asked) decided(record Record, id string, result *Result) Decided {
 	d := Decided{Record: record, ID: id, Result: result}
+	if result != nil {
+		d.Approval = approvalOf(result.Approval)
+	}
 	if a.Subject != nil {
 		d.Subject = *a.Subject
 	}

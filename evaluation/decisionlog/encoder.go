@@ -54,6 +54,7 @@ var columns = []string{
 	"index", "id", "time", "tenant", "kind", "subject_type", "subject_id", "action", "resource_type", "resource_id",
 	"decision", "policies", "errors", "obligations", "revision", "caller", "request_id", "trace_id", "latency_us",
 	"shadow_decision", "shadow_policies", "shadow_errors", "shadow_revision",
+	"event", "task", "task_status", "approval", "template", "approvers", "channel", "comment", "reason", "approved_until", "used_by",
 }
 
 func newCSV(w io.Writer) (*Encoder, error) {
@@ -91,10 +92,22 @@ func (d Decided) cells() []string {
 		d.Revision, d.Caller, d.RequestID, d.TraceID, strconv.FormatInt(d.LatencyMicros, 10),
 		shadowDecision, strings.Join(shadow.Policies, " "), strings.Join(shadow.errors(), "; "), shadow.Revision,
 	}
+	cells = append(cells, d.Approval.cells()...)
 	for i, cell := range cells {
 		cells[i] = inert(cell)
 	}
 	return cells
+}
+
+// cells are the columns of a row that are about an approval.
+func (a Approval) cells() []string {
+	var until string
+	if a.Until != nil {
+		until = a.Until.Format(time.RFC3339Nano)
+	}
+	return []string{
+		a.Event, a.Task, a.Status, a.ID, a.Template, strings.Join(a.Approvers, " "), a.Channel, a.Comment, a.Reason, until, a.UsedBy,
+	}
 }
 
 // errors lists the errors of a result as text.

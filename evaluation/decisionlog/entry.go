@@ -3,7 +3,9 @@ package decisionlog
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -29,6 +31,28 @@ const (
 	KindAdmin       Kind = "admin"
 	KindPruned      Kind = "pruned" // entries {"from", "until"} are gone, all but their hashes
 )
+
+// Kinds are all kinds of entries.
+var Kinds = []Kind{
+	KindEvaluation, KindEvaluations, KindSearch, KindReload, KindRequest, KindApproval, KindAdmin, KindPruned,
+}
+
+// ParseKind reads the name of a kind.
+func ParseKind(text string) (Kind, error) {
+	if k := Kind(text); slices.Contains(Kinds, k) {
+		return k, nil
+	}
+	return "", fmt.Errorf("kind %q that there is not: want one of %s", text, strings.Join(KindNames(), ", "))
+}
+
+// KindNames are the names of all kinds.
+func KindNames() []string {
+	names := make([]string, len(Kinds))
+	for i, k := range Kinds {
+		names[i] = string(k)
+	}
+	return names
+}
 
 // An Entry is one line of the log: what was asked, what was answered, and all
 // that the answer depended on. The members of the line are in the order of the

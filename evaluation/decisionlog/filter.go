@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -52,11 +53,23 @@ func (f Filter) Match(line []byte) (bool, error) {
 	if f.SelectsAll() {
 		return true, nil
 	}
+	if f.ID != "" && !f.hasID(line) {
+		return false, nil
+	}
 	var s summary
 	if err := json.Unmarshal(line, &s); err != nil {
 		return false, err
 	}
 	return f.matches(&s), nil
+}
+
+// hasID reports whether a line has the id that is asked for, which is the
+// first member behind the index.
+func (f Filter) hasID(line []byte) bool {
+	id, _, _ := strings.Cut(f.ID, ".")
+	_, rest, _ := bytes.Cut(line, []byte{','})
+	begin, err := jsontext.AppendQuote([]byte(`"id":`), id)
+	return err == nil && bytes.HasPrefix(rest, begin)
 }
 
 func (f Filter) matches(s *summary) bool {

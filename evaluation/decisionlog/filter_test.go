@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -45,6 +46,42 @@ func various(t testing.TB, l *decisionlog.Log) []*decisionlog.Entry {
 		{ID: "e", Time: at.Add(4 * time.Hour), Kind: decisionlog.KindApproval, Tenant: "acme", Request: ask("alice"), Result: &decisionlog.Result{Decision: true}},
 		{ID: "f", Time: at.Add(5 * time.Hour), Kind: decisionlog.KindAdmin, Request: jsontext.Value(`"x"`)},
 	}
+}
+
+// lifted are the entries of a denial that a person lifted: what package approval
+// records, and the evaluation that used the approval.
+func lifted() (all []*decisionlog.Entry) {
+	at := time.Date(2026, 11, 21, 9, 0, 0, 123456789, time.UTC)
+	item := func(id, approval string) string {
+		text := `{"evaluation_id":"eval-` + id + `","template":"sre","status":"approved","resource":{"type":"doc","id":"` + id + `"},"action":{"name":"deploy"}`
+		if approval != "" {
+			text += `,"approval":"` + approval + `","approved_until":"2026-11-21T10:00:00.5Z"`
+		}
+		return text + "}"
+	}
+	change := func(kind decisionlog.Kind, event, status, more, items string) {
+		at = at.Add(time.Millisecond)
+		all = append(all, &decisionlog.Entry{
+			ID: fmt.Sprint(kind, "-", len(all)), Time: at, Tenant: "acme", Kind: kind, Caller: "gateway",
+			Request: jsontext.Value(`{"event":"` + event + `","task":"arq_1","status":"` + status + `","template":"sre"` + more + `,"items":[` + items + `],"subject":{"type":"user","id":"alice"}}`),
+		})
+	}
+	const carol = `,"approver":{"type":"user","id":"carol"},"channel":"api"`
+	change(decisionlog.KindRequest, "submit", "pending", "", item("1", "")+","+item("2", ""))
+	change(decisionlog.KindApproval, "approve", "pending", carol+`,"comment":"=one of two"`, item("1", "")+","+item("2", ""))
+	change(decisionlog.KindApproval, "approve", "approved", `,"approver":{"type":"user","id":"dave"},"channel":"api"`, item("1", "apr_1")+","+item("2", "apr_2"))
+	change(decisionlog.KindApproval, "use", "approved", `,"used_by":"eval-9"`, item("1", "apr_1"))
+	change(decisionlog.KindApproval, "revoke", "approved", carol+`,"reason":"a mistake"`, item("1", "apr_1"))
+	change(decisionlog.KindApproval, "deny", "denied", carol, item("2", ""))
+	change(decisionlog.KindRequest, "expire", "expired", "", "")
+	return append(all, &decisionlog.Entry{
+		ID: "eval-9", Time: at, Tenant: "acme", Kind: decisionlog.KindEvaluation,
+		Request: jsontext.Value(`{"subject":{"type":"user","id":"alice"},"action":{"name":"deploy"},"resource":{"type":"doc","id":"1"}}`),
+		Result: &decisionlog.Result{Decision: true, Policies: []string{"deploy"}, Approval: &authzen.VerifiedApproval{
+			ID: "apr_1", Task: "arq_1", Template: "sre", Channel: "api", Until: at.Add(time.Hour),
+			Approvers: []authzen.Subject{{Type: "user", ID: "carol"}, {Type: "user", ID: "dave"}},
+		}},
+	})
 }
 
 func TestFilter(t *testing.T) {
@@ -133,21 +170,22 @@ func TestLast(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		filter      decisionlog.Filter
-		n, want     int
+		n, want, of int
 		first, last int64
 	}{
-		{"a few", decisionlog.Filter{}, 3, 3, 2597, 2599},
-		{"none", decisionlog.Filter{}, 0, 0, 0, 0},
-		{"more than a window", decisionlog.Filter{}, 1500, 1500, 1100, 2599},
-		{"more than there are", decisionlog.Filter{}, 5000, 2600, 0, 2599},
-		{"selected", decisionlog.Filter{Decision: &allow}, 600, 600, 1400, 2598},
-		{"in a range", decisionlog.Filter{From: 10, Until: 20}, 5, 5, 15, 19},
-		{"in a short range", decisionlog.Filter{From: 10, Until: 20}, 50, 10, 10, 19},
-		{"of one id", decisionlog.Filter{ID: "entry-7"}, 10, 1, 7, 7},
+		{"a few", decisionlog.Filter{}, 3, 3, 2600, 2597, 2599},
+		{"none", decisionlog.Filter{}, 0, 0, 0, 0, 0},
+		{"more than a window", decisionlog.Filter{}, 1500, 1500, 2600, 1100, 2599},
+		{"more than there are", decisionlog.Filter{}, 5000, 2600, 2600, 0, 2599},
+		{"selected", decisionlog.Filter{Decision: &allow}, 600, 600, 1300, 1400, 2598},
+		{"in a range", decisionlog.Filter{From: 10, Until: 20}, 5, 5, 10, 15, 19},
+		{"in a short range", decisionlog.Filter{From: 10, Until: 20}, 50, 10, 10, 10, 19},
+		{"of one id", decisionlog.Filter{ID: "entry-7"}, 10, 1, 1, 7, 7},
 	} {
-		got, err := l.Last(t.Context(), tt.filter, tt.n)
-		if err != nil || len(got) != tt.want {
-			t.Errorf("%s: %d lines, %v, want %d", tt.name, len(got), err, tt.want)
+		last, err := l.Last(t.Context(), tt.filter, tt.n)
+		got := selected(t, l.Reader, last.Filter)
+		if err != nil || len(got) != tt.want || last.Entries != tt.want || tt.n > 0 && (last.Of != tt.of || !last.Counted) {
+			t.Errorf("%s: %d lines, %+v, %v, want %d", tt.name, len(got), last, err, tt.want)
 			continue
 		}
 		for i, want := range map[int]int64{0: tt.first, len(got) - 1: tt.last} {
@@ -156,6 +194,18 @@ func TestLast(t *testing.T) {
 			}
 		}
 	}
+}
+
+// selected returns the lines that f selects.
+func selected(t testing.TB, r *decisionlog.Reader, f decisionlog.Filter) (all [][]byte) {
+	t.Helper()
+	for line, err := range r.Select(t.Context(), f) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, line)
+	}
+	return all
 }
 
 func lineAt(lines [][]byte, i int) []byte {
@@ -210,7 +260,7 @@ func idAt(at time.Time, n int) string {
 // The forms of the same entries are held against golden files.
 func TestEncoder(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
-	mustAppend(t, l, various(t, l)...)
+	mustAppend(t, l, append(various(t, l), lifted()...)...)
 	for _, format := range []string{decisionlog.FormatJSONL, decisionlog.FormatCSV, decisionlog.FormatOCSF} {
 		var out bytes.Buffer
 		encoder, err := decisionlog.NewEncoder(&out, format)
@@ -273,30 +323,53 @@ func checkCSV(t *testing.T, text string) {
 	}
 }
 
-// required are the attributes that OCSF 1.3 requires of every event, and of
-// those of a class.
-var required = map[float64][]string{
-	0:    {"activity_id", "category_uid", "class_uid", "type_uid", "time", "severity_id", "metadata"},
-	6003: {"actor", "api", "src_endpoint"},
-	3004: {"entity"},
-	3005: {"user"},
-}
-
+// checkOCSF holds events against what OCSF requires of them, which is in
+// testdata, and against what the guide says of activities.
 func checkOCSF(t *testing.T, text []byte) {
 	t.Helper()
+	schema, err := jsonschema.NewCompiler().Compile("testdata/ocsf-1.5.0.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	activities, uids := make(map[string]float64), make(map[string]bool)
 	for line := range bytes.Lines(text) {
-		var event map[string]any
-		if err := json.Unmarshal(line, &event); err != nil {
+		event, err := jsonschema.UnmarshalJSON(bytes.NewReader(line))
+		if err != nil {
 			t.Fatal(err)
 		}
-		class, _ := event["class_uid"].(float64)
-		for _, name := range append(required[0], required[class]...) {
-			if event[name] == nil {
-				t.Errorf("the event lacks %s: %s", name, line)
-			}
+		if err := schema.Validate(event); err != nil {
+			t.Errorf("%v\n%s", err, line)
 		}
-		if want := fmt.Sprint(100*class + event["activity_id"].(float64)); fmt.Sprint(event["type_uid"]) != want || required[class] == nil {
-			t.Errorf("type_uid is not %s: %s", want, line)
+		var read struct {
+			Time     int64     `json:"time"`
+			Precise  time.Time `json:"time_dt"`
+			Class    float64   `json:"class_uid"`
+			Activity float64   `json:"activity_id"`
+			Type     float64   `json:"type_uid"`
+			Name     string    `json:"activity_name"`
+			Metadata struct {
+				UID string `json:"uid"`
+			} `json:"metadata"`
 		}
+		if err := json.Unmarshal(line, &read); err != nil {
+			t.Fatal(err)
+		}
+		if read.Type != 100*read.Class+read.Activity || read.Precise.UnixMilli() != read.Time {
+			t.Errorf("type_uid or time_dt disagree: %s", line)
+		}
+		if uids[read.Metadata.UID] {
+			t.Errorf("two events have the uid %s", read.Metadata.UID)
+		}
+		uids[read.Metadata.UID] = true
+		if id, _, _ := strings.Cut(read.Metadata.UID, "."); strings.Contains(id, "-") && read.Class == 3005 {
+			activities[id+" "+read.Name] = read.Activity
+		}
+	}
+	want := map[string]float64{
+		"request-0 submit": 99, "approval-1 approve": 99, "approval-2 Assign Privileges": 1, "approval-3 use": 99,
+		"approval-4 Revoke Privileges": 2, "approval-5 deny": 99, "request-6 expire": 99,
+	}
+	if diff := cmp.Diff(want, activities); diff != "" {
+		t.Errorf("activities (-want +got):\n%s", diff)
 	}
 }

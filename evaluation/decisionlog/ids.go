@@ -99,7 +99,7 @@ func (r *Reader) readBlockBack(ctx context.Context, ms int64) (done bool, err er
 		return true, nil
 	}
 	span := noIDs
-	err = r.rests(ctx, first, min(x.start, first+idBlock), func(_ int64, rest []byte) bool {
+	err = r.inPlace(ctx, first, min(x.start, first+idBlock), func(_ int64, _, rest []byte) bool {
 		if ms, ok := restTime(rest); ok {
 			span.add(ms)
 		}
@@ -114,11 +114,11 @@ func (r *Reader) readBlockBack(ctx context.Context, ms int64) (done bool, err er
 // find returns the line of the entry among [from, until) that begins, behind
 // its index, with that text.
 func (r *Reader) find(ctx context.Context, from, until int64, begin []byte) (line []byte, err error) {
-	err = r.rests(ctx, from, until, func(n int64, rest []byte) bool {
+	err = r.inPlace(ctx, from, until, func(_ int64, whole, rest []byte) bool {
 		if !bytes.HasPrefix(rest, begin) {
 			return true
 		}
-		line = append(appendIndex(nil, n), rest...)
+		line = bytes.Clone(whole)
 		return false
 	})
 	if err == nil && line == nil {
@@ -127,17 +127,21 @@ func (r *Reader) find(ctx context.Context, from, until int64, begin []byte) (lin
 	return line, err
 }
 
-// rests calls fn with the lines of the entries in [from, until), without their
-// beginning, until it returns false. It copies nothing: what fn gets is gone
-// when fn returns. Pruned entries are left out.
-func (r *Reader) rests(ctx context.Context, from, until int64, fn func(n int64, rest []byte) bool) error {
+// A visit is told of an entry in place: its line, and that without its
+// beginning, both gone when it returns. It returns whether there is to be
+// another.
+type visit func(n int64, line, rest []byte) (more bool)
+
+// inPlace visits the entries in [from, until), of which pruned ones are left
+// out. It copies nothing.
+func (r *Reader) inPlace(ctx context.Context, from, until int64, visit visit) error {
 	for more := true; more && from < until; {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		p, end := partAt(*r.parts.Load(), from)
 		next := min(until, end, from+idBlock)
-		err := p.rests(from, next, func(n int64, rest []byte) bool { more = fn(n, rest); return more })
+		err := p.inPlace(from, next, func(n int64, line, rest []byte) bool { more = visit(n, line, rest); return more })
 		if errors.Is(err, ErrPruned) {
 			next, err = end, nil
 		}
@@ -149,8 +153,8 @@ func (r *Reader) rests(ctx context.Context, from, until int64, fn func(n int64, 
 	return nil
 }
 
-// rests is [Reader.rests] for entries of the part, in one transaction.
-func (p *part) rests(from, until int64, fn func(n int64, rest []byte) bool) error {
+// inPlace is [Reader.inPlace] for entries of the part, in one transaction.
+func (p *part) inPlace(from, until int64, visit visit) error {
 	var beginning []byte
 	return p.view(func(entries, _ *bbolt.Bucket) error {
 		c := entries.Cursor()
@@ -168,7 +172,7 @@ func (p *part) rests(from, until int64, fn func(n int64, rest []byte) bool) erro
 			if !found {
 				return damaged(n, "does not have its index")
 			}
-			if !fn(n, rest) {
+			if !visit(n, line, rest) {
 				return nil
 			}
 			k, v = c.Next()

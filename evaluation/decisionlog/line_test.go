@@ -42,10 +42,7 @@ func TestLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last, err := l.Last(t.Context(), decisionlog.Filter{}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		last := selected(t, l.Reader, decisionlog.Filter{From: l.Head().Size - 1})
 		n, _ := decisionlog.Index(last[0])
 		if diff := cmp.Diff(string(decisionlog.AppendIndex(n))+string(want[1:]), string(last[0])); diff != "" {
 			t.Error(diff)

@@ -40,26 +40,96 @@ func (r *Reader) Select(ctx context.Context, f Filter) iter.Seq2[[]byte, error] 
 	}
 }
 
-// window is how many entries Last looks at once.
-const window = 1000
+const (
+	window    = 1000    // entries that Last looks at in a row
+	countMost = 1 << 20 // and at most, once it has what it looks for
+)
 
-// Last returns the lines of the last n entries that f selects, in their order.
-// It reads the log from its end, and no more of it than that takes.
-func (r *Reader) Last(ctx context.Context, f Filter, n int) ([][]byte, error) {
-	var last [][]byte
-	from, until := f.bounds(r.Head().Size)
-	for until > from && len(last) < n {
-		f.From, f.Until = max(from, until-window), until
-		var found [][]byte
-		for line, err := range r.Select(ctx, f) {
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, line)
-		}
-		last, until = append(found, last...), f.From
+// The Last entries that a filter selects.
+type Last struct {
+	Filter       // selects them
+	Entries int  // how many they are
+	Of      int  // how many the filter selects that was asked for
+	Counted bool // else there may be more than Of
+}
+
+// Last finds the last n entries that f selects. It reads the log from its end,
+// and copies none of it. How many entries f selects it counts among the last
+// million.
+func (r *Reader) Last(ctx context.Context, f Filter, n int) (Last, error) {
+	return r.findLast(ctx, f, n, countMost)
+}
+
+// Newest returns the line of the last entry that f selects, nil for none.
+func (r *Reader) Newest(ctx context.Context, f Filter) ([]byte, error) {
+	last, err := r.findLast(ctx, f, 1, 0)
+	if err != nil {
+		return nil, err
 	}
-	return last[max(0, len(last)-n):], nil
+	for line, err := range r.Select(ctx, last.Filter) {
+		return line, err
+	}
+	return nil, nil
+}
+
+// findLast is Last that looks at so many entries, once it has what it looks
+// for.
+func (r *Reader) findLast(ctx context.Context, f Filter, n, most int) (Last, error) {
+	from, until := f.bounds(r.Head().Size)
+	last := Last{Filter: f, Counted: true}
+	last.From, last.Until = until, until
+	if n <= 0 || from >= until {
+		last.Of, last.Counted = 0, from >= until
+		return last.orNone(), nil
+	}
+	for looked := 0; until > from; until -= window {
+		if looked += window; last.Entries == n && looked > most {
+			last.Counted = false
+			break
+		}
+		found, err := r.matching(ctx, f, max(from, until-window), until)
+		if err != nil {
+			return last, err
+		}
+		if more := min(len(found), n-last.Entries); more > 0 {
+			last.From = found[len(found)-more]
+			last.Entries += more
+		}
+		last.Of += len(found)
+	}
+	return last.orNone(), nil
+}
+
+// Total is how many entries there are of which these are the last, in text: with
+// a plus behind it where there may be more.
+func (l Last) Total() string {
+	if l.Counted {
+		return strconv.Itoa(l.Of)
+	}
+	return strconv.Itoa(l.Of) + "+"
+}
+
+// orNone has the filter select nothing if it selects none: an until of 0 would
+// be all.
+func (l Last) orNone() Last {
+	if l.Entries == 0 {
+		l.From, l.Until = maxIndex, maxIndex
+	}
+	return l
+}
+
+// matching returns the indexes of the entries in [from, until) that f selects.
+func (r *Reader) matching(ctx context.Context, f Filter, from, until int64) (found []int64, err error) {
+	var failed error
+	err = r.inPlace(ctx, from, until, func(n int64, line, _ []byte) bool {
+		selected, err := f.Match(line)
+		if selected {
+			found = append(found, n)
+		}
+		failed = err
+		return err == nil
+	})
+	return found, errors.Join(err, failed)
 }
 
 // bounds returns the indexes between which f selects from a log of that size.

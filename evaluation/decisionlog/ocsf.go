@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The classes and activities of OCSF 1.3 that entries become. A decision is
+// The classes and activities of OCSF 1.5 that entries become. A decision is
 // about an API call, but whether that creates or reads the policies do not
 // say: the activity is Other. docs/decision-log.md has the mapping.
 const (
-	ocsfVersion = "1.3.0"
+	ocsfVersion = "1.5.0"
 
 	apiActivity      = 6003
 	entityManagement = 3004
@@ -32,7 +33,8 @@ type event struct {
 	CategoryUID  int           `json:"category_uid"`
 	ClassUID     int           `json:"class_uid"`
 	TypeUID      int           `json:"type_uid"`
-	Time         int64         `json:"time"` // milliseconds since 1970
+	Time         int64         `json:"time"`    // milliseconds since 1970
+	TimeDT       time.Time     `json:"time_dt"` // the same with all there is, by the profile Date/Time
 	SeverityID   int           `json:"severity_id"`
 	StatusID     int           `json:"status_id"`
 	StatusDetail string        `json:"status_detail,omitzero"`
@@ -96,6 +98,7 @@ type ocsfUnmapped struct {
 	Revision    string         `json:"revision,omitzero"`
 	LatencyUS   int64          `json:"latency_us,omitzero"`
 	Shadow      *Shadow        `json:"shadow,omitzero"`
+	Approval    *Approval      `json:"approval,omitzero"`
 	Request     jsontext.Value `json:"request,omitzero"` // of what is no decision
 }
 
@@ -120,6 +123,7 @@ func writeEvents(w io.Writer, line []byte) error {
 func (d Decided) event() event {
 	e := event{
 		Time:       d.Time.UnixMilli(),
+		TimeDT:     d.Time,
 		SeverityID: 1, // informational
 		Metadata: ocsfMetadata{
 			Version:        ocsfVersion,
@@ -128,8 +132,12 @@ func (d Decided) event() event {
 			CorrelationUID: cmp.Or(d.TraceID, d.RequestID),
 			Sequence:       d.Index,
 			TenantUID:      d.Tenant,
+			Profiles:       []string{"datetime"},
 		},
 		Unmapped: &ocsfUnmapped{Kind: d.Kind, Revision: d.Revision, LatencyUS: d.LatencyMicros},
+	}
+	if d.Approval.ID != "" || d.Approval.Event != "" {
+		e.Unmapped.Approval = &d.Approval
 	}
 	e.outcome(d.Result)
 	switch d.Kind {
@@ -161,7 +169,7 @@ func (e *event) outcome(r *Result) {
 // Control.
 func (e *event) decision(d Decided) {
 	e.CategoryUID, e.ClassUID, e.ActivityID, e.ActivityName = 6, apiActivity, activityOther, "Authorize"
-	e.Metadata.Profiles = []string{"security_control"}
+	e.Metadata.Profiles = []string{"security_control", "datetime"}
 	e.Actor = &ocsfActor{User: d.Subject.named(), App: d.Caller}
 	e.API = &ocsfAPI{Operation: cmp.Or(d.Action, string(d.Kind)), Service: ocsfService{"policy-service"}}
 	if d.RequestID != "" {
@@ -183,24 +191,23 @@ func (e *event) decision(d Decided) {
 	}
 }
 
-// approval makes an event of the class User Access Management.
+// approval makes an event of the class User Access Management: a privilege is
+// assigned once there is an approval, and not by a vote before.
 func (e *event) approval(d Decided) {
-	e.CategoryUID, e.ClassUID, e.ActivityID = 3, userAccess, activityOther
+	e.CategoryUID, e.ClassUID = 3, userAccess
 	e.User = d.Subject.named()
-	if d.Action != "" {
-		e.Privileges = []string{d.Action}
-	}
+	e.Privileges = []string{cmp.Or(d.Action, "unknown")}
 	if d.Resource != (subject{}) {
 		e.Resources = []ocsfNamed{*d.Resource.named()}
 	}
-	e.ActivityName = string(d.Kind)
 	e.Unmapped.Request = d.Request
-	if d.Kind != KindApproval || d.Result == nil {
-		return
-	}
-	e.ActivityID, e.ActivityName = activityRevoke, "Revoke Privileges"
-	if d.Result.Decision {
+	switch happened := d.Approval.Event; {
+	case happened == "approve" && d.Approval.ID != "":
 		e.ActivityID, e.ActivityName = activityAssign, "Assign Privileges"
+	case happened == "revoke" || happened == "supersede":
+		e.ActivityID, e.ActivityName = activityRevoke, "Revoke Privileges"
+	default:
+		e.ActivityID, e.ActivityName = activityOther, cmp.Or(happened, string(d.Kind))
 	}
 }
 

@@ -1,0 +1,90 @@
+package decisionlog
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// An Approval is what a row says of an approval, or of the request for one: of
+// an entry of kind request or approval what happened, of an evaluation the
+// approval that it used.
+type Approval struct {
+	Event     string     `json:"event,omitzero"` // what happened; "" of an evaluation
+	Task      string     `json:"task,omitzero"`
+	Status    string     `json:"status,omitzero"`   // of the task, then
+	ID        string     `json:"approval,omitzero"` // "" as long as there is none
+	Template  string     `json:"template,omitzero"`
+	Approvers []string   `json:"approvers,omitempty"` // as type::id
+	Channel   string     `json:"channel,omitzero"`
+	Comment   string     `json:"comment,omitzero"`
+	Reason    string     `json:"reason,omitzero"` // why it was revoked
+	Until     *time.Time `json:"approved_until,omitzero"`
+	UsedBy    string     `json:"used_by,omitzero"` // the evaluation that an approval was used for
+}
+
+// A transition is the request of an entry of kind request or approval, as
+// package approval records it.
+type transition struct {
+	Approval
+	Approver *subject        `json:"approver"`
+	Subject  *subject        `json:"subject"`
+	Items    []transitedItem `json:"items"`
+}
+
+type transitedItem struct {
+	ID       string    `json:"approval"`
+	Template string    `json:"template"`
+	Until    time.Time `json:"approved_until"`
+	asked
+}
+
+// transitions are the rows of an entry of kind request or approval: one for
+// each item that is concerned.
+func transitions(record Record) []Decided {
+	var t transition
+	if err := json.Unmarshal(record.Request, &t); err != nil {
+		return []Decided{{Record: record, ID: record.ID}}
+	}
+	if t.Approver != nil {
+		t.Approvers = []string{t.Approver.String()}
+	}
+	if len(t.Items) == 0 {
+		return []Decided{asked{Subject: t.Subject}.transited(record, t.Approval)}
+	}
+	all := make([]Decided, len(t.Items))
+	for i, item := range t.Items {
+		approval := t.Approval
+		approval.ID, approval.Template = item.ID, item.Template
+		if !item.Until.IsZero() {
+			approval.Until = &item.Until
+		}
+		item.Subject = t.Subject
+		all[i] = item.transited(record, approval)
+		if len(all) > 1 {
+			all[i].ID = fmt.Sprintf("%s.%d", record.ID, i)
+		}
+	}
+	return all
+}
+
+func (a asked) transited(record Record, approval Approval) Decided {
+	d := a.decided(record, record.ID, nil)
+	d.Approval = approval
+	return d
+}
+
+// approvalOf is what an evaluation says of the approval that it used.
+func approvalOf(used *authzen.VerifiedApproval) Approval {
+	if used == nil {
+		return Approval{}
+	}
+	a := Approval{ID: used.ID, Task: used.Task, Template: used.Template, Channel: used.Channel, Until: &used.Until}
+	for _, by := range used.Approvers {
+		a.Approvers = append(a.Approvers, subject{by.Type, by.ID}.String())
+	}
+	return a
+}
