@@ -20,6 +20,9 @@ import (
 const (
 	pageEntries = 1000
 	pageBytes   = 1 << 20
+
+	// releasedBytes is how much has to be read at once for the map to be released.
+	releasedBytes = pageBytes / 2
 )
 
 // maxIndex is behind every entry.
@@ -267,6 +270,9 @@ func (p *part) page(from, until int64) (page, error) {
 			out.values = append(out.values, bytes.Clone(v))
 			size += len(v)
 			k, v = c.Next()
+		}
+		if size >= releasedBytes {
+			release(entries.Tx())
 		}
 		return nil
 	})

@@ -47,6 +47,8 @@ type segment struct {
 	path string
 	file fs.FileInfo // of the file that is open, when it was seen last
 	used int64       // bytes, before the last commit
+
+	released int64 // what used was when its map was released
 }
 
 // segmentFile returns the path of the segment that begins at first, or with

@@ -180,8 +180,21 @@ func (c *committer) commit(batch []*pending) error {
 	c.reader.ids.add(c.tree.size, batch)
 	c.tree = &grown
 	c.reader.head.Store(&head)
+	_ = guard(c.seg.release) // what is not released costs memory, and nothing else
 	return nil
 }
+
+// release releases what commits have read of the map, whenever there is enough.
+func (s *segment) release() error {
+	if s.used-s.released < releaseBytes {
+		return nil
+	}
+	s.released = s.used
+	return s.View(func(tx *bbolt.Tx) error { release(tx); return nil })
+}
+
+// releaseBytes is after how many new bytes of a segment that is done.
+const releaseBytes = 8 << 20
 
 // write adds the batch to the tree and commits it to the file, which is in its
 // place before and after. After a panic the transaction stays open, for nothing
