@@ -36,7 +36,7 @@ func (c *compiler) readAnnotations(p *policy, st statement) {
 		}
 	}
 	for _, a := range p.syntax.Annotations {
-		if key := string(a.Key); !reported[key] && !isRead(key) && misspells(key) {
+		if key := string(a.Key); !c.logged && !reported[key] && !isRead(key) && misspells(key) {
 			c.annotationFault(p, st, key, "@"+key+": is not known; known are "+strings.Join(obligations.Known(), ", "))
 		}
 	}
@@ -153,7 +153,7 @@ func annotationWords(key string) []string {
 // annotations warns of annotations that nobody reads.
 func (l *linter) annotations(p *policy) {
 	for _, a := range p.syntax.Annotations {
-		if key := string(a.Key); !isRead(key) {
+		if key := string(a.Key); !isRead(key) && !misspells(key) {
 			l.warnAt(p, key, "", "has the annotation @%s, which nobody reads", key)
 		}
 	}
@@ -163,6 +163,9 @@ func (l *linter) annotations(p *policy) {
 // configured. A name of none has the default terms, with which one person is
 // enough; where that could be fewer than were meant, it is a fault.
 func (c *compiler) checkTemplates(s *Snapshot) {
+	if c.logged {
+		return
+	}
 	for _, p := range s.policies.ordered {
 		key, name := p.template()
 		if problem := s.templateProblem(name); problem.fault {

@@ -25,17 +25,29 @@ import (
 func Compile(a Archive) (*Snapshot, error) { return compile(a, false) }
 
 // compile makes a snapshot. What was compiled before and logged may have what
-// tenants may not add today.
+// is refused today.
 func compile(a Archive, logged bool) (*Snapshot, error) {
+	one := compileWhole(a, logged)
+	if err := one.faults.unique().sorted(); err != nil {
+		return nil, err
+	}
+	return one.snapshot, nil
+}
+
+// A compilation is a snapshot and what is wrong with it.
+type compilation struct {
+	snapshot *Snapshot
+	faults   Faults
+	partial  bool // something could not be read, and is not in the snapshot
+}
+
+func compileWhole(a Archive, logged bool) compilation {
 	c := compiler{archive: a, logged: logged}
 	snapshot := c.compile()
 	if len(c.faults) == 0 {
 		c.selfTest(snapshot)
 	}
-	if err := c.faults.unique().sorted(); err != nil {
-		return nil, err
-	}
-	return snapshot, nil
+	return compilation{snapshot, c.faults, c.partial}
 }
 
 type compiler struct {
@@ -45,6 +57,7 @@ type compiler struct {
 	settings map[string]settings // by tenant, "" for the root
 	entities []writtenEntity
 	faults   Faults
+	partial  bool // something could not be read
 	schema   *resolved.Schema
 }
 
@@ -58,6 +71,7 @@ func (c *compiler) compile() *Snapshot {
 	s.settings = c.readSettings()
 	c.schema = c.readSchema()
 	s.schema = c.schema
+	c.partial = c.schema == nil && len(c.archive.files(fileCedarSchema))+len(c.archive.files(fileJSONSchema)) > 0 || len(c.faults) > 0
 	s.shapes = c.readShapes(s.settings)
 	s.store = c.readEntities()
 	s.policies = c.readPolicies()
@@ -159,10 +173,12 @@ func (c *compiler) readPolicies() policies {
 	var out []*policy
 	for _, file := range c.archive.policyFiles() {
 		statements, faults := scan(file, c.archive[file])
-		c.faults = append(c.faults, faults...)
+		c.faults, c.partial = append(c.faults, faults...), c.partial || len(faults) > 0
 		for _, st := range statements {
 			if p := c.readPolicy(file, st); p != nil {
 				out = append(out, p)
+			} else {
+				c.partial = true
 			}
 		}
 	}

@@ -404,3 +404,23 @@ func with(a evaluation.Archive, name, text string) evaluation.Archive {
 	a[name] = []byte(text)
 	return a
 }
+
+// What has decided can be read again, whatever is refused today.
+func TestCompileLogged(t *testing.T) {
+	once := archive(`
+@id("a") @Approval("sre") permit (principal, action == Action::"read", resource is user);
+@id("b") @requestable("two-persn") forbid (principal, action == Action::"read", resource);
+-- config.yaml --
+approval_templates: {two-person: {quorum: 2}}
+-- schema.cedarschema --
+entity Colour enum ["red", "blue",];
+entity user;
+action read appliesTo {principal: user, resource: user};
+`)
+	if _, err := evaluation.CompileLogged(once); err != nil {
+		t.Error(err)
+	}
+	if _, err := evaluation.CompileStore(once); err == nil {
+		t.Error("it is not refused today")
+	}
+}

@@ -85,6 +85,7 @@ func (c *compiler) keepEntity(e cedar.Entity, at place) {
 }
 
 func (c *compiler) entityFault(at place, message string) {
+	c.partial = true
 	line, column := lineAndColumn(c.archive[at.file], at.offset)
 	c.fault(at.file, line, column, message, "")
 }

@@ -119,7 +119,7 @@ func (r *Replay) snapshots(revision string) (*Snapshots, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := compileStore(files, true)
+	s, err := CompileLogged(files)
 	if err != nil {
 		return nil, fmt.Errorf("compile revision %s: %w", revision, err)
 	}

@@ -33,7 +33,7 @@ func (c *logExplainCmd) explain(logged *evaluation.Logged) (*evaluation.Explanat
 	if err != nil {
 		return nil, err
 	}
-	snapshots, err := evaluation.CompileStore(archive)
+	snapshots, err := evaluation.CompileLogged(archive)
 	if err != nil { // not the fault of any store there is, so that it is no Faults
 		return nil, fmt.Errorf("the policies that decided do not compile in this version:\n%v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/policytest"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 type validateCmd struct {
@@ -62,30 +63,46 @@ func (c *validateCmd) Run() error {
 // test keeps no policies from coming into force and is a warning; a file of tests
 // that is not read is a fault.
 func validate(store fs.FS) (*validation, error) {
+	tests, untestable, err := testsIn(store)
+	if err != nil {
+		return nil, err
+	}
+	archive, misplaced, err := readStore(store)
+	if err != nil {
+		return nil, err
+	}
 	var result validation
-	snapshots, err := compileIn(store)
-	switch {
-	case errors.As(err, &result.Faults):
-	case err != nil:
-		return nil, err
-	default:
-		result.Valid, result.Revision, result.Tenants = true, snapshots.Revision(), snapshots.Tenants()
-		result.Policies, result.Entities = snapshots.Size()
-		result.Actions = snapshots.Actions()
-		result.Warnings = snapshots.Warnings()
+	var snapshots *evaluation.Snapshots
+	if archive != nil {
+		snapshots, result.Faults, result.Warnings = evaluation.Check(archive, tests...)
 	}
-	var untestable evaluation.Faults
-	if _, err := policytest.Load(store); err != nil && !errors.As(err, &untestable) {
-		return nil, err
-	}
-	misplaced := policytest.Misplaced(store)
+	unread := policytest.Misplaced(store)
 	for _, fault := range untestable {
-		if !slices.Contains(misplaced, fault) {
+		if !slices.Contains(unread, fault) {
 			result.Warnings = append(result.Warnings, fault)
 		}
 	}
-	result.Faults, result.Valid = append(result.Faults, misplaced...), result.Valid && len(misplaced) == 0
+	result.Faults = slices.Concat(misplaced, result.Faults, unread)
+	if len(result.Faults) > 0 {
+		return &result, nil
+	}
+	result.Valid, result.Revision, result.Tenants = true, snapshots.Revision(), snapshots.Tenants()
+	result.Policies, result.Entities = snapshots.Size()
+	result.Actions = snapshots.Actions()
 	return &result, nil
+}
+
+// testsIn returns the requests of the tests of a store, or what is wrong with
+// the tests.
+func testsIn(store fs.FS) (requests []*authzen.EvaluationRequest, untestable evaluation.Faults, err error) {
+	tests, err := policytest.Load(store)
+	if err != nil && !errors.As(err, &untestable) {
+		return nil, nil, err
+	}
+	for _, test := range tests {
+		requests = append(requests, test.Request)
+	}
+	return requests, untestable, nil
 }
 
 // print writes faults and warnings to standard error, and what is valid to
@@ -140,13 +157,12 @@ func compileStore(dir string) (*evaluation.Snapshots, error) {
 // compileIn is compileStore for a store that is open. What is misplaced in it and
 // what does not compile is reported at once.
 func compileIn(store fs.FS) (*evaluation.Snapshots, error) {
-	archive, err := policystore.Read(store)
-	var misplaced evaluation.Faults
-	if errors.Is(err, policystore.ErrEmpty) {
-		return nil, evaluation.Faults{{File: ".", Message: err.Error(), Hint: "put *.cedar files in it"}}
-	}
-	if err != nil && !errors.As(err, &misplaced) {
+	archive, misplaced, err := readStore(store)
+	if err != nil {
 		return nil, err
+	}
+	if archive == nil {
+		return nil, misplaced
 	}
 	snapshots, err := evaluation.CompileStore(archive)
 	var faults evaluation.Faults
@@ -154,6 +170,19 @@ func compileIn(store fs.FS) (*evaluation.Snapshots, error) {
 		return snapshots, err
 	}
 	return nil, append(misplaced, faults...)
+}
+
+// readStore reads a policy store, and says which of its files are not where or
+// what they should be. An empty store is none that could be served.
+func readStore(store fs.FS) (archive evaluation.Archive, misplaced evaluation.Faults, err error) {
+	archive, err = policystore.Read(store)
+	switch {
+	case errors.Is(err, policystore.ErrEmpty):
+		return nil, evaluation.Faults{{File: ".", Message: err.Error(), Hint: "put *.cedar files in it"}}, nil
+	case errors.As(err, &misplaced):
+		return archive, misplaced, nil
+	}
+	return archive, nil, err
 }
 
 // compile is compileStore for what answers one tenant.
