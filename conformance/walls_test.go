@@ -52,7 +52,7 @@ var walls = []wall{
 		"pdp", "pdp/callers", "pdp/client",
 	}, "a command may use all there is"},
 	{"cmd/mcp-gateway", 5, []string{
-		"schemas/authzen", "schemas/yamldoc", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
+		"schemas/authzen", "schemas/yamldoc", "obligations/plain", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire",

@@ -3,6 +3,7 @@ package pdp
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -134,6 +135,20 @@ func describeShadow(s evaluation.Status) (text string) {
 // describeProblem says when a store was refused, and why.
 func describeProblem(s evaluation.Status) string {
 	return fmt.Sprintf("%s\n  %s\n", s.Attempt.Format(time.RFC3339), strings.ReplaceAll(s.Problem, "\n", "\n  "))
+}
+
+// knownQuery refuses a query with a name that is none of the known ones, or that
+// is there twice: a filter that is misspelled selects more than was meant.
+func knownQuery(c echo.Context, known ...string) error {
+	for name, values := range c.QueryParams() {
+		if !slices.Contains(known, name) {
+			return authzen.Invalid("", "has a query with %q, which is none of %s", name, strings.Join(known, ", "))
+		}
+		if len(values) > 1 {
+			return authzen.Invalid("", "has a query with %q twice", name)
+		}
+	}
+	return nil
 }
 
 func indexParam(c echo.Context, name string, standard int64) (int64, error) {

@@ -50,6 +50,10 @@ func LogQuery(f decisionlog.Filter, bundle bool) url.Values {
 // logFilter reads the inverse of [LogQuery]. It selects no entries but those of
 // the caller's tenants.
 func logFilter(c echo.Context) (f decisionlog.Filter, err error) {
+	err = knownQuery(c, "from", "until", "since", "before", "tenant", "subject", "policy", "id", "kind", "decision", "format", "limit")
+	if err != nil {
+		return f, err
+	}
 	f = decisionlog.Filter{
 		Tenants: callerFrom(c.Request().Context()).Tenants, // whatever else is asked for
 		Tenant:  c.QueryParam("tenant"),

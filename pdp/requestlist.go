@@ -24,10 +24,8 @@ const (
 // listQuery reads the query of a list: status, tenant, limit, and the token of a
 // page. It selects no requests but those of the caller's tenants.
 func listQuery(c echo.Context) (q approval.Query, limit int, err error) {
-	for name := range c.QueryParams() {
-		if !slices.Contains([]string{"status", "tenant", "limit", "token"}, name) {
-			return q, 0, authzen.Invalid("", "has a query member that there is none of: %q", name)
-		}
+	if err := knownQuery(c, "status", "tenant", "limit", "token"); err != nil {
+		return q, 0, err
 	}
 	q = approval.Query{
 		Tenants: callerFrom(c.Request().Context()).Tenants,

@@ -63,9 +63,16 @@ func TestRequestsArePaged(t *testing.T) {
 			t.Errorf("%s of a caller of %s (-want +got):\n%s", test.query, test.tenants, diff)
 		}
 	}
-	for _, query := range []string{"status=pendng", "state=pending", "limit=0", "limit=1001", "limit=x", "token=x", "token=%21", "tenants=acme"} {
+	for _, query := range []string{"status=pendng", "state=pending", "limit=0", "limit=1001", "limit=x", "token=x", "token=%21", "tenants=acme", "tenant=acme&tenant=globex"} {
 		if code, body := d.ask("GET", pdp.PathRequests+"?"+query, d.key("all", pdp.ScopeApprove), ""); code != 400 {
 			t.Errorf("%s: %d %s", query, code, body)
+		}
+	}
+	for _, path := range []string{pdp.PathLogExport, pdp.PathLogQuery} {
+		for _, query := range []string{"tenent=acme", "Tenant=acme", "tenant=acme&tenant=globex", "decison=deny"} {
+			if code, body := d.ask("GET", path+"?"+query, d.key("all", pdp.ScopeAudit), ""); code != 400 {
+				t.Errorf("%s?%s: %d %s", path, query, code, body)
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 // settings name the configuration.
@@ -22,10 +23,11 @@ type settings struct {
 }
 
 func (s *settings) logger() *slog.Logger {
+	options := &slog.HandlerOptions{ReplaceAttr: plain.Attr}
 	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, nil))
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
 type serveCmd struct {

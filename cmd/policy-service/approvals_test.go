@@ -18,6 +18,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp"
 )
 
@@ -105,7 +106,7 @@ func TestPrintLines(t *testing.T) {
 		t.Errorf("printed %q, want %q", got, want)
 	}
 	out.Reset()
-	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: plainAttr}))
+	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: plain.Attr}))
 	log.Info("m", "path", "/\u202E", "error", errors.New("\u200B"), "keys", []string{"\u00AD"})
 	if strings.ContainsAny(out.String(), "\u202E\u200B\u00AD") {
 		t.Errorf("the log has %q", out.String())

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -282,6 +283,37 @@ func TestStreamTellsGaps(t *testing.T) {
 	// An entry about each of the two segments that were removed comes last.
 	if text, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(text, []byte(`{"index":512,`)) || bytes.Count(text, []byte("\n")) != 600-512+2 {
 		t.Errorf("%v: %d lines", err, bytes.Count(text, []byte("\n")))
+	}
+}
+
+// Entries that a server does not show to a caller of some tenants are no gap.
+func TestStreamOfTenantsHasNoGaps(t *testing.T) {
+	for name, test := range map[string]struct {
+		checkpoint int
+		told       bool
+	}{"a caller of some tenants": {http.StatusForbidden, false}, "a caller of all": {http.StatusOK, true}} {
+		state := filepath.Join(t.TempDir(), "state")
+		l, err := decisionlog.Open(state, decisionlog.Config{}) // as a server has it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == pdp.PathLogCheckpoint {
+				w.WriteHeader(test.checkpoint)
+				io.WriteString(w, `{}`)
+				return
+			}
+			io.WriteString(w, `{"index":3,"id":"a"}`+"\n"+`{"index":7,"id":"b"}`+"\n")
+		}))
+		defer server.Close()
+		if err := os.WriteFile(filepath.Join(state, pdp.AdminURLFile), []byte(server.URL+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := streamer(t, state, "file:"+state+"/entries").CombinedOutput()
+		if told := strings.Contains(string(out), "no longer in the log"); err != nil || told != test.told {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/policies"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
@@ -251,7 +252,7 @@ func readSecret(file string) ([]byte, error) {
 }
 
 func newLogger(format string) *slog.Logger {
-	options := &slog.HandlerOptions{ReplaceAttr: plainAttr}
+	options := &slog.HandlerOptions{ReplaceAttr: plain.Attr}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
