@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -80,19 +81,25 @@ func operatorReason(d *authzen.Decision) string {
 	return cmp.Or(d.Context.ReasonAdmin["en"], d.Context.ReasonUser["en"], failed)
 }
 
+// maxReasons is how many of the reasons for what a list does not show are told.
+const maxReasons = 3
+
 // TellHidden writes to the program's log how many items of a list its caller does
-// not see by the decisions about them, and what is said of the first.
+// not see by the decisions about them, and what is said of those.
 func (g *Gate) TellHidden(ctx context.Context, call *Call, a *Answer) {
-	hidden, reason := 0, ""
+	hidden := 0
+	var reasons []string
 	for i := range a.Decisions {
 		if d := &a.Decisions[i]; !d.Decision && !isRequestable(d) {
 			hidden++
-			reason = cmp.Or(reason, operatorReason(d))
+			if reason := cmp.Or(operatorReason(d), accessDenied); len(reasons) < maxReasons && !slices.Contains(reasons, reason) {
+				reasons = append(reasons, reason)
+			}
 		}
 	}
 	if hidden > 0 {
 		about := append(About(call), slog.Int("hidden", hidden), slog.Int("of", len(a.Decisions)),
-			slog.String("reason", plain.Text(cmp.Or(reason, accessDenied))), slog.String("decision_id", a.EvaluationID))
+			slog.String("reason", plain.Text(strings.Join(reasons, " "))), slog.String("decision_id", a.EvaluationID))
 		g.cfg.Log.LogAttrs(ctx, slog.LevelInfo, "list filtered", about...)
 	}
 }
