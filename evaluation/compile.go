@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,35 +23,58 @@ import (
 // Compile makes a snapshot of a policy store. It is all or nothing: with
 // anything wrong there is no snapshot and the error is [Faults], every one of
 // them.
-func Compile(a Archive) (*Snapshot, error) { return compile(a, false) }
+func Compile(a Archive) (*Snapshot, error) { return compile(context.Background(), a, false) }
 
 // compile makes a snapshot. What was compiled before and logged may have what
 // is refused today.
-func compile(a Archive, logged bool) (*Snapshot, error) {
-	one := compileWhole(a, logged)
+func compile(ctx context.Context, a Archive, logged bool) (s *Snapshot, err error) {
+	defer recoverSlow(&err)
+	one := compileWhole(ctx, a, logged)
 	if err := one.faults.unique().sorted(); err != nil {
 		return nil, err
 	}
 	return one.snapshot, nil
 }
 
-// A compilation is a snapshot and what is wrong with it.
-type compilation struct {
+// A compileResult is a snapshot and what is wrong with it.
+type compileResult struct {
 	snapshot *Snapshot
 	faults   Faults
 	partial  bool // something could not be read, and is not in the snapshot
 }
 
-func compileWhole(a Archive, logged bool) compilation {
-	c := compiler{archive: a, logged: logged}
+func compileWhole(ctx context.Context, a Archive, logged bool) compileResult {
+	c := compiler{ctx: ctx, archive: a, logged: logged}
 	snapshot := c.compile()
 	if len(c.faults) == 0 {
 		c.selfTest(snapshot)
 	}
-	return compilation{snapshot, c.faults, c.partial}
+	return compileResult{snapshot, c.faults, c.partial}
+}
+
+// slow is what the compiler panics with when its context has ended.
+type slow struct{}
+
+// inTime ends the compilation when its context has ended.
+func (c *compiler) inTime() {
+	if c.ctx.Err() != nil {
+		panic(slow{})
+	}
+}
+
+// recoverSlow makes an error of that panic.
+func recoverSlow(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case slow:
+		*err = ErrSlow
+	default:
+		panic(p)
+	}
 }
 
 type compiler struct {
+	ctx      context.Context
 	archive  Archive
 	logged   bool                // it decided once, so that what tenants may add is not asked
 	configs  []*yamldoc.Document // config.yaml, the root's first
@@ -175,6 +199,7 @@ func (c *compiler) readPolicies() policies {
 		statements, faults := scan(file, c.archive[file])
 		c.faults, c.partial = append(c.faults, faults...), c.partial || len(faults) > 0
 		for _, st := range statements {
+			c.inTime()
 			if p := c.readPolicy(file, st); p != nil {
 				out = append(out, p)
 			} else {
@@ -288,6 +313,7 @@ func mergeConditions(p *xast.Policy) *xast.Policy {
 // selfTest has the snapshot decide the requests of its self_test.
 func (c *compiler) selfTest(s *Snapshot) {
 	for i, test := range s.settings.SelfTest {
+		c.inTime()
 		if err := test.run(s); err != nil {
 			c.selfTestFault(i, err)
 		}

@@ -38,6 +38,9 @@ type Config struct {
 	MaxItems int
 	// GuardShrink refuses a reload that loses all forbids or half the policies.
 	GuardShrink bool
+	// CompileDeadline bounds how long one snapshot may take to compile. The
+	// default is 30 seconds.
+	CompileDeadline time.Duration
 	// MaxResults bounds the results in one answer to a search; those beyond it
 	// are on further pages. The default is 10,000.
 	MaxResults int
@@ -78,6 +81,10 @@ type Engine struct {
 
 	shadow       atomic.Pointer[Snapshots] // nil without one
 	shadowStatus atomic.Pointer[Status]
+
+	compilations                 *compilations
+	changed, shadowChanged       atomic.Pointer[time.Time]
+	generation, shadowGeneration atomic.Int64
 }
 
 // NewEngine returns an engine that records in log. It decides nothing until
@@ -102,20 +109,26 @@ func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	if c.ItemError == nil {
 		c.ItemError = func(error) *authzen.Error { return nil }
 	}
-	return &Engine{log: log, config: c}
+	c.CompileDeadline = cmp.Or(c.CompileDeadline, compileDeadline)
+	return &Engine{log: log, config: c, compilations: &compilations{
+		compile:  func(ctx context.Context, a Archive) (*Snapshot, error) { return compile(ctx, a, false) },
+		deadline: c.CompileDeadline,
+		all:      map[string]*compilation{},
+	}}
 }
 
 // Snapshots returns what requests are decided by, or nil.
 func (e *Engine) Snapshots() *Snapshots { return e.current.Load() }
 
-// HasTenant reports whether there are policies for a tenant's requests.
+// HasTenant reports whether there is such a tenant, whether or not its policies
+// could be loaded.
 func (e *Engine) HasTenant(name string) bool {
 	all := e.current.Load()
 	if all == nil || !ValidTenant(name) {
 		return false
 	}
 	_, err := all.For(name)
-	return err == nil
+	return err == nil || errors.Is(err, ErrNoSnapshot)
 }
 
 // A Call is what the edge knows of a request beside its body.

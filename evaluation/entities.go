@@ -44,6 +44,7 @@ func (c *compiler) readEntities() *store {
 	places := map[cedar.EntityUID]place{}
 	for _, file := range c.archive.files(fileEntities) {
 		err := eachElement(c.archive[file], func(raw jsontext.Value, offset int64) {
+			c.inTime()
 			e, err := readEntity(raw, c.schema)
 			if _, taken := places[e.UID]; err == nil && taken {
 				err = fmt.Errorf("%s is there twice", e.UID)

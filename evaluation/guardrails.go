@@ -33,7 +33,7 @@ func (c *compiler) guardrailsOf(all policies, set settings) *guardrails {
 		settings: set, entities: map[cedar.EntityUID]string{}, types: map[string]string{},
 		read: map[string]string{}, template: map[string]string{}, forbidden: map[string]string{},
 	}
-	root := compiler{archive: c.archive.of("")}
+	root := compiler{ctx: c.ctx, archive: c.archive.of("")}
 	g.schema = root.readSchema() // its faults are those of the whole
 	for _, p := range all.ordered {
 		if tenantOf(p.file) == "" {

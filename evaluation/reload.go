@@ -52,12 +52,17 @@ type seat struct {
 	store     string // what the log calls the store; "" where it comes into force
 	snapshots *atomic.Pointer[Snapshots]
 	status    *atomic.Pointer[Status]
+
+	changed    *atomic.Pointer[time.Time] // since when a change has not been in force
+	generation *atomic.Int64              // counts reloads
 }
 
 const shadowStore = "shadow"
 
-func (e *Engine) inForce() seat { return seat{"", &e.current, &e.status} }
-func (e *Engine) beside() seat  { return seat{shadowStore, &e.shadow, &e.shadowStatus} }
+func (e *Engine) inForce() seat { return seat{"", &e.current, &e.status, &e.changed, &e.generation} }
+func (e *Engine) beside() seat {
+	return seat{shadowStore, &e.shadow, &e.shadowStatus, &e.shadowChanged, &e.shadowGeneration}
+}
 
 func (s seat) get() Status {
 	if status := s.status.Load(); status != nil {
@@ -77,30 +82,77 @@ func (e *Engine) Reload(ctx context.Context, c Change) (Status, error) {
 }
 
 func (e *Engine) reload(ctx context.Context, to seat, c Change) (Status, error) {
+	to.changed.CompareAndSwap(nil, new(e.config.Now().UTC()))
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
 	start := e.config.Now().UTC()
-	s, err := CompileStore(c.Archive)
-	if err == nil && to.store == "" {
+	t := attempt{
+		compilations: e.compilations, archive: c.Archive, old: to.snapshots.Load(), wanted: map[*compilation]bool{}, problems: map[string]error{},
+		shrink: c.Shrink || to.store != "", strict: e.config.GuardShrink,
+	}
+	s, err := t.run(ctx)
+	e.compilations.keep(t.wanted)
+	if len(t.pending) == 0 {
+		to.changed.Store(nil)
+	}
+	to.generation.Add(1)
+	if s == nil {
+		return e.refuse(ctx, to, c.Cause, start, err)
+	}
+	if len(t.pending) > 0 {
+		defer e.again(ctx, to, c, t.pending)
+	}
+	return e.install(ctx, to, c, start, s, err)
+}
+
+// again reloads a store when more of it is compiled, unless another came.
+func (e *Engine) again(ctx context.Context, to seat, c Change, pending []*compilation) {
+	generation := to.generation.Load()
+	go func() {
+		for _, one := range pending {
+			one.wait(ctx)
+		}
+		if ctx.Err() == nil && to.generation.Load() == generation {
+			_, _ = e.reload(ctx, to, c) // it is in the log, and the status has it
+		}
+	}()
+}
+
+// install puts snapshots into force, with what keeps tenants from theirs.
+func (e *Engine) install(ctx context.Context, to seat, c Change, start time.Time, s *Snapshots, partly error) (Status, error) {
+	var err error
+	if to.store == "" {
 		err = e.guard(s, c.Shrink)
 	}
 	if err == nil {
-		err = e.keep(s)
+		err = e.keep(s, to.snapshots.Load())
 	}
 	if err == nil && to.store == "" {
 		err = e.raiseFloor(ctx, c.Version)
 	}
-	if err != nil {
-		return e.refuse(ctx, to, c.Cause, start, err)
+	if err == nil {
+		err = e.recordReload(ctx, to, reloadRequest{Cause: c.Cause, Version: c.Version}, start, s.Revision(), partly)
 	}
-	if err := e.recordReload(ctx, to, reloadRequest{Cause: c.Cause, Version: c.Version}, start, s.Revision(), nil); err != nil {
+	if err != nil {
 		return e.refuse(ctx, to, c.Cause, start, err)
 	}
 	to.snapshots.Store(s)
 	status := Status{Revision: s.Revision(), Since: start, Tenants: s.Tenants(), Attempt: start, TookUS: e.config.Now().Sub(start).Microseconds()}
 	status.Policies, status.Entities = s.Size()
+	if partly != nil {
+		status.Stale, status.Problem = true, partly.Error()
+	}
 	to.status.Store(&status)
-	return status, nil
+	return status, partly
+}
+
+// Pending says since when there has been a change that is neither in force nor
+// refused; the zero time for none.
+func (e *Engine) Pending() time.Time {
+	if since := e.inForce().changed.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
 }
 
 // ReloadFailed notes that the policy store could not even be read.
@@ -159,11 +211,20 @@ func (s *Snapshots) forbids() int {
 	return n
 }
 
-// keep puts the archive of every snapshot into the log.
-func (e *Engine) keep(s *Snapshots) error {
+// keep puts the archive of every snapshot into the log that is not there by way
+// of the old ones.
+func (e *Engine) keep(s, old *Snapshots) error {
 	archives := []Archive{s.archive}
+	known := map[*Snapshot]bool{}
+	if old != nil {
+		for _, snapshot := range old.all() {
+			known[snapshot] = true
+		}
+	}
 	for _, snapshot := range s.all() {
-		archives = append(archives, snapshot.archive)
+		if !known[snapshot] {
+			archives = append(archives, snapshot.archive)
+		}
 	}
 	for _, archive := range archives {
 		if _, err := e.log.KeepArchive(archive); err != nil {
@@ -192,7 +253,7 @@ func (e *Engine) recordReload(ctx context.Context, to seat, what reloadRequest, 
 	if err != nil {
 		return err
 	}
-	result := decisionlog.Result{Decision: why == nil}
+	result := decisionlog.Result{Decision: why == nil || errors.Is(why, ErrInPart)}
 	var faults Faults
 	switch {
 	case errors.As(why, &faults):

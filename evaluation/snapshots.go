@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,6 +24,8 @@ type Snapshots struct {
 	revision string
 	everyone *Snapshot // nil with tenants
 	tenants  map[string]*Snapshot
+
+	unavailable map[string]error // tenants of which no files compile
 }
 
 // CompileStore makes the snapshots of a policy store. Like [Compile] it is all
@@ -41,13 +44,13 @@ func compileStore(a Archive, logged bool) (*Snapshots, error) {
 	s := &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}
 	names := a.tenants()
 	if len(names) == 0 {
-		s.everyone, err = compile(a, logged)
+		s.everyone, err = compile(context.Background(), a, logged)
 		return s, err
 	}
 	var faults Faults
 	s.tenants = make(map[string]*Snapshot, len(names))
 	for _, tenant := range names {
-		snapshot, err := compile(a.of(tenant), logged)
+		snapshot, err := compile(context.Background(), a.of(tenant), logged)
 		var own Faults
 		if errors.As(err, &own) {
 			faults = append(faults, own...)
@@ -71,7 +74,7 @@ func Check(a Archive, tests ...*authzen.EvaluationRequest) (s *Snapshots, faults
 	s = &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}
 	names, partial := a.tenants(), false
 	check := func(own Archive) *Snapshot {
-		one := compileWhole(own, false)
+		one := compileWhole(context.Background(), own, false)
 		faults, partial = append(faults, one.faults...), partial || one.partial
 		return one.snapshot
 	}
@@ -104,6 +107,9 @@ func (s *Snapshots) For(tenant string) (*Snapshot, error) {
 	}
 	if snapshot, ok := s.tenants[tenant]; ok {
 		return snapshot, nil
+	}
+	if s.unavailable[tenant] != nil {
+		return nil, fmt.Errorf("%w for tenant %q", ErrNoSnapshot, tenant)
 	}
 	return nil, fmt.Errorf("%w %q", ErrUnknownTenant, tenant)
 }

@@ -34,7 +34,7 @@ const (
 func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who guard, again *reloader, log *decisionlog.Log, measured Telemetry) {
 	audit, approve := who.with(ScopeAudit), who.with(ScopeApprove, ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
-	e.GET("/readyz", serveReady(engine, log, who))
+	e.GET("/readyz", serveReady(engine, again.policies, log, who))
 	if measured.Page != nil {
 		e.GET(pathMetrics, serveMetrics(measured, who))
 	}
@@ -72,23 +72,24 @@ func serveMetrics(from Telemetry, who guard) echo.HandlerFunc {
 // whose last change was refused leaves the service ready and stale: the last
 // good policies go on answering. Strangers are told no more than the state and
 // its age.
-func serveReady(engine *evaluation.Engine, log *decisionlog.Log, who guard) echo.HandlerFunc {
+func serveReady(engine *evaluation.Engine, policies *supply, log *decisionlog.Log, who guard) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		verbose := c.QueryParams().Has("verbose")
 		code, word := http.StatusOK, "ok"
+		pending := policies.pending(engine)
 		switch {
 		case engine.Snapshots() == nil:
 			code, word = http.StatusServiceUnavailable, evaluation.ErrNoSnapshot.Error()
 		case log.Err() != nil:
 			code, word = http.StatusServiceUnavailable, "the decision log has failed"
-		case verbose && engine.Status().Stale:
+		case verbose && (engine.Status().Stale || pending > 0):
 			word = "stale"
 		}
 		switch {
 		case verbose && !who.sees(c.Request()):
-			word += describeAge(engine.Status())
+			word += describeAge(engine.Status()) + strings.TrimSuffix("\n"+describePending(pending), "\n")
 		case verbose:
-			word += "\n" + describeStatus(engine.Status()) + describeShadow(engine.ShadowStatus()) + fmt.Sprintf("log entries %d", log.Head().Size)
+			word += "\n" + describeStatus(engine.Status()) + describePending(pending) + describeShadow(engine.ShadowStatus()) + fmt.Sprintf("log entries %d", log.Head().Size)
 		}
 		return c.String(code, word+"\n")
 	}
@@ -119,6 +120,14 @@ func describeStatus(s evaluation.Status) string {
 		text += "refused " + describeProblem(s)
 	}
 	return text
+}
+
+// describePending says for how long a change has not been in force; "" for none.
+func describePending(age time.Duration) string {
+	if age == 0 {
+		return ""
+	}
+	return fmt.Sprintf("pending %s: a change of the policy store is neither in force nor refused\n", age.Round(time.Second))
 }
 
 // describeShadow is the status of the shadow policies; "" without any.

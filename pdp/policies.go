@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -118,6 +119,10 @@ func (s *supply) apply(ctx context.Context, cause string, state *policystore.Sta
 		change.Shrink, change.Version = m.AllowShrink, m.Version
 	}
 	status, err := s.load(ctx, change)
+	if errors.Is(err, evaluation.ErrInPart) {
+		s.log.Error(s.name+" loaded in part", "cause", cause, "in_force", status.Revision, "error", err)
+		return errors.Join(err, policystore.ErrInPart)
+	}
 	if err != nil {
 		s.log.Error(s.name+" not loaded", "cause", cause, "in_force", status.Revision, "error", err)
 		if errors.Is(err, decisionlog.ErrUnavailable) {
@@ -133,4 +138,26 @@ func (s *supply) apply(ctx context.Context, cause string, state *policystore.Sta
 func (s *supply) failed(ctx context.Context, cause string, err error) {
 	s.log.Error(s.name+" not read", "cause", cause, "error", err)
 	s.refuse(ctx, cause, err)
+}
+
+// overdue is after how long a change that is not in force is told.
+const overdue = 3 * time.Second
+
+// pending says for how long there has been a change of the policy store that is
+// neither in force nor refused; 0 for less than is worth telling. It waits for
+// nothing that reads or compiles.
+func (s *supply) pending(engine *evaluation.Engine) time.Duration {
+	since := engine.Pending()
+	if s.store != nil {
+		if unread := s.store.Pending(); since.IsZero() || !unread.IsZero() && unread.Before(since) {
+			since = unread
+		}
+	}
+	if since.IsZero() {
+		return 0
+	}
+	if age := time.Since(since); age >= overdue {
+		return age
+	}
+	return 0
 }

@@ -117,7 +117,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	limits.known = decides(engine)
-	if err := measured.observe(engine, log, limits, approvals); err != nil {
+	if err := measured.observe(engine, log, limits, approvals, policies); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
 	return serve(ctx, c, listeners, guard{verifier}, limits, measured, engine, approvals, policies, shadow, log)

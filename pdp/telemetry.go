@@ -188,7 +188,7 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 
 // observe has what is to do, and the state of the policies and of the log,
 // measured whenever somebody looks.
-func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service) error {
+func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service, supplied *supply) error {
 	t.tenants.policies = engine.Snapshots
 	working, err := t.meter.Int64ObservableGauge("policy_service.in_flight", metric.WithDescription("Requests that are worked on."))
 	if err != nil {
@@ -212,6 +212,11 @@ func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, lim
 	}
 	stale, err := t.meter.Int64ObservableGauge("policy_service.policies_stale",
 		metric.WithDescription("1 while the policy store cannot be loaded and the last good policies decide."))
+	if err != nil {
+		return err
+	}
+	unapplied, err := t.meter.Float64ObservableGauge("policy_service.policies_pending", metric.WithUnit("s"),
+		metric.WithDescription("How long a change of the policy store has been neither in force nor refused; 0 for none."))
 	if err != nil {
 		return err
 	}
@@ -239,6 +244,7 @@ func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, lim
 		status := engine.Status()
 		o.ObserveInt64(policies, int64(status.Policies))
 		o.ObserveInt64(stale, zeroOrOne(status.Stale))
+		o.ObserveFloat64(unapplied, supplied.pending(engine).Seconds())
 		if status.Revision != "" {
 			o.ObserveInt64(info, 1, metric.WithAttributes(attribute.String("revision", status.Revision)))
 		}
@@ -247,7 +253,7 @@ func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, lim
 		}
 		o.ObserveInt64(entries, log.Head().Size)
 		return nil
-	}, working, waiting, queued, pending, policies, stale, info, shadowStale, entries)
+	}, working, waiting, queued, pending, policies, stale, unapplied, info, shadowStale, entries)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -34,6 +35,10 @@ var (
 	// it is not the content's fault, and the content is handed over again with
 	// the next poll.
 	ErrRetry = errors.New("the policy store could not be applied for now")
+
+	// ErrInPart is for the function that [Store.Watch] calls: an error that wraps it
+	// says what keeps a part of the content from coming into force. The rest is.
+	ErrInPart = errors.New("the policy store is in force in part")
 
 	// ErrStopped means that the store is no longer watched.
 	ErrStopped = errors.New("the policy store is no longer watched")
@@ -71,6 +76,7 @@ type Store struct {
 	reloads chan chan<- error
 	ended   chan struct{}
 	notify  func() (*fsnotify.Watcher, error)
+	unread  atomic.Int64 // since when there may be a change, in Unix nanoseconds; 0 for none
 }
 
 // A State is one state of a policy store.
@@ -100,4 +106,14 @@ func New(dir string, c Config) *Store {
 		ended:   make(chan struct{}),
 		notify:  fsnotify.NewWatcher,
 	}
+}
+
+// Pending says since when, while the store is watched, there may be a change
+// that has not been handed over, or that the function it was handed to has not
+// returned from; the zero time for none. It does not wait for either.
+func (s *Store) Pending() time.Time {
+	if since := s.unread.Load(); since != 0 {
+		return time.Unix(0, since)
+	}
+	return time.Time{}
 }

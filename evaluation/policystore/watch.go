@@ -124,15 +124,18 @@ func (w *watch) poll() {
 
 // look reads the store if it seems to have changed and to be quiet.
 func (w *watch) look(ctx context.Context) {
+	w.store.unread.CompareAndSwap(0, time.Now().UnixNano())
 	now := w.list()
 	switch {
 	case w.knows(now):
 		w.delay.done()
+		w.store.unread.Store(0)
 	case now.young(quiet) && !w.delay.over():
 		w.delay.hint()
 	default:
 		w.delay.done()
 		_ = w.check(ctx, false) // it has been told
+		w.store.unread.Store(0)
 	}
 }
 
@@ -175,7 +178,9 @@ func (w *watch) reload(ctx context.Context, first chan<- error) {
 			waiting = false
 		}
 	}
+	w.store.unread.CompareAndSwap(0, time.Now().UnixNano())
 	err := w.check(ctx, true)
+	w.store.unread.Store(0)
 	for _, outcome := range outcomes {
 		outcome <- err
 	}
@@ -207,7 +212,7 @@ func (w *watch) check(ctx context.Context, always bool) error {
 func (w *watch) pass(ctx context.Context, state *State) error {
 	err := w.apply(ctx, state)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, ErrInPart):
 		w.accepted(state)
 	case errors.Is(err, ErrRetry):
 		w.last, w.seen = outcome{}, nil

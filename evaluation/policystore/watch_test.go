@@ -483,3 +483,34 @@ func descriptors(t *testing.T) int {
 	}
 	return len(entries)
 }
+
+// That a change is being applied can be asked while it is.
+func TestPending(t *testing.T) {
+	dir := newStore(t, texts{"a.cedar": policy(0)})
+	store := policystore.New(dir, policystore.Config{Poll: time.Hour})
+	state, err := store.Read()
+	must(t, err)
+	applying, released := make(chan bool), make(chan bool)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		store.Watch(ctx, state, func(context.Context, *policystore.State) error {
+			applying <- true
+			<-released
+			return nil
+		})
+	}()
+	put(t, filepath.Join(dir, "a.cedar"), policy(1))
+	<-applying
+	if since := store.Pending(); since.IsZero() || time.Since(since) > time.Minute {
+		t.Errorf("while a change is applied it is pending since %v", since)
+	}
+	go func() { released <- true; <-applying; released <- true }()
+	must(t, store.Reload(ctx))
+	if since := store.Pending(); !since.IsZero() {
+		t.Errorf("pending since %v", since)
+	}
+	cancel()
+	<-ended
+}

@@ -1,0 +1,360 @@
+package evaluation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+)
+
+var (
+	// ErrSlow means that a policy store takes longer to compile than
+	// Config.CompileDeadline.
+	ErrSlow = errors.New("the policy store takes too long to compile")
+	// ErrInPart means that a policy store is in force but for what some of its
+	// tenants have changed: their last good files count, with the root as it is.
+	ErrInPart = errors.New("the policy store is in force in part")
+)
+
+const (
+	compileDeadline = 30 * time.Second // of one snapshot
+	compileGrace    = time.Second      // for which a reload waits for the slowest tenant
+)
+
+// A compilation makes one snapshot, in the background: one that takes long keeps
+// nothing else waiting, and is not begun twice.
+type compilation struct {
+	done     chan struct{}
+	snapshot *Snapshot // when done
+	err      error
+	overdue  context.Context // ends with the deadline
+}
+
+// outcome is what has come of a compilation; ErrSlow after its deadline, and no
+// snapshot and no error while it goes on.
+func (c *compilation) outcome() (*Snapshot, error) {
+	select {
+	case <-c.done:
+		return c.snapshot, c.err
+	default:
+	}
+	if c.overdue.Err() != nil {
+		return nil, ErrSlow
+	}
+	return nil, nil
+}
+
+// wait waits until there is an outcome.
+func (c *compilation) wait(ctx context.Context) {
+	select {
+	case <-c.done:
+	case <-c.overdue.Done():
+	case <-ctx.Done():
+	}
+}
+
+// compilations are those of the stores that were last to come into force, by
+// revision: the same files are compiled once.
+type compilations struct {
+	compile  func(context.Context, Archive) (*Snapshot, error)
+	deadline time.Duration
+
+	mu  sync.Mutex
+	all map[string]*compilation
+}
+
+// begin begins to compile an archive, or returns what has been begun.
+func (c *compilations) begin(a Archive) (*compilation, error) {
+	manifest, err := decisionlog.Manifest(a)
+	if err != nil {
+		return nil, Faults{{File: ".", Message: err.Error()}}
+	}
+	revision := decisionlog.Revision(manifest)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if begun := c.all[revision]; begun != nil {
+		return begun, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.deadline)
+	begun := &compilation{done: make(chan struct{}), overdue: ctx}
+	c.all[revision] = begun
+	go func() {
+		defer cancel()
+		defer close(begun.done)
+		begun.snapshot, begun.err = c.unharmed(ctx, a)
+		if ctx.Err() != nil { // it was told that it is too slow
+			begun.snapshot, begun.err = nil, ErrSlow
+		}
+	}()
+	return begun, nil
+}
+
+// unharmed compiles an archive. One that makes the compiler panic does not load.
+func (c *compilations) unharmed(ctx context.Context, a Archive) (s *Snapshot, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			s, err = nil, fmt.Errorf("compile policy store: panic: %v", fault)
+		}
+	}()
+	return c.compile(ctx, a)
+}
+
+// keep forgets all but the compilations that are wanted, and those that run.
+func (c *compilations) keep(wanted map[*compilation]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.all, func(_ string, one *compilation) bool {
+		select {
+		case <-one.done:
+			return !wanted[one] || errors.Is(one.err, ErrSlow)
+		default:
+			return false
+		}
+	})
+}
+
+// partly is [ErrInPart] with what keeps the rest from it.
+type partly struct{ problem error }
+
+func (p *partly) Error() string   { return p.problem.Error() }
+func (p *partly) Unwrap() []error { return []error{ErrInPart, p.problem} }
+
+// An attempt compiles a policy store that is to come into force in the place of
+// another, tenant by tenant.
+type attempt struct {
+	*compilations
+	archive Archive
+	old     *Snapshots // nil for none
+	shrink  bool       // a tenant may lose policies
+	strict  bool
+
+	wanted   map[*compilation]bool
+	problems map[string]error // of tenants
+	pending  []*compilation   // that go on
+}
+
+// run returns the snapshots that come into force. Beside them the error is
+// ErrInPart with what keeps tenants from theirs.
+func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
+	names := t.archive.tenants()
+	if len(names) == 0 {
+		return t.everyone(ctx)
+	}
+	begun := map[string]*compilation{}
+	for _, tenant := range names {
+		one, err := t.want(t.archive.of(tenant))
+		if err != nil {
+			return nil, err
+		}
+		begun[tenant] = one
+	}
+	t.wait(ctx, begun)
+	s := &Snapshots{tenants: map[string]*Snapshot{}, unavailable: map[string]error{}}
+	for _, tenant := range names {
+		t.place(s, tenant, begun[tenant])
+	}
+	if err := t.rootAtFault(ctx); err != nil {
+		return nil, err
+	}
+	for _, tenant := range names {
+		if s.tenants[tenant] == nil {
+			t.fallBack(ctx, s, tenant)
+		}
+	}
+	return t.joined(s)
+}
+
+func (t *attempt) want(a Archive) (*compilation, error) {
+	one, err := t.begin(a)
+	if err == nil {
+		t.wanted[one] = true
+	}
+	return one, err
+}
+
+// everyone compiles a store without tenants.
+func (t *attempt) everyone(ctx context.Context) (*Snapshots, error) {
+	one, err := t.want(t.archive)
+	if err != nil {
+		return nil, err
+	}
+	one.wait(ctx)
+	snapshot, err := one.outcome()
+	if err == nil && snapshot == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshots{archive: t.archive, revision: snapshot.revision, everyone: snapshot}, nil
+}
+
+// wait waits for all compilations, and where policies are in force not long.
+func (t *attempt) wait(ctx context.Context, begun map[string]*compilation) {
+	if t.old != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, min(compileGrace, t.deadline))
+		defer cancel()
+	}
+	for _, one := range begun {
+		one.wait(ctx)
+	}
+}
+
+// place puts a tenant's new snapshot into the store or, while it is not known
+// what comes of it, the last. What is wrong with it is a problem.
+func (t *attempt) place(s *Snapshots, tenant string, one *compilation) {
+	snapshot, err := one.outcome()
+	if snapshot != nil {
+		err = t.guard(snapshot, tenant)
+	}
+	switch {
+	case err != nil:
+		t.problems[tenant] = err
+	case snapshot != nil:
+		s.tenants[tenant] = snapshot
+	default:
+		t.pending = append(t.pending, one)
+		t.problems[tenant] = fmt.Errorf("tenant %s: its policies are being compiled", tenant)
+		if before := t.last(tenant); before != nil {
+			s.tenants[tenant] = before
+		}
+	}
+}
+
+// last returns what has answered a tenant so far, or nil.
+func (t *attempt) last(tenant string) *Snapshot {
+	if t.old == nil {
+		return nil
+	}
+	return t.old.tenants[tenant]
+}
+
+// fallBack has a tenant answered by its last good files. Where they do not
+// compile with the root as it is now, it is not answered: what it had with the
+// old root could be what the new one forbids.
+func (t *attempt) fallBack(ctx context.Context, s *Snapshots, tenant string) {
+	s.unavailable[tenant] = t.problems[tenant]
+	before := t.last(tenant)
+	if before == nil {
+		return
+	}
+	files := t.archive.of("")
+	for file, text := range before.archive {
+		if tenantOf(file) == tenant {
+			files[file] = text
+		}
+	}
+	one, err := t.want(files)
+	if err == nil {
+		limited, cancel := context.WithTimeout(ctx, min(compileGrace, t.deadline))
+		defer cancel()
+		one.wait(limited)
+		if snapshot, err := one.outcome(); err == nil && snapshot != nil {
+			s.tenants[tenant] = snapshot
+			delete(s.unavailable, tenant)
+		}
+	}
+}
+
+// guard refuses what an accident could have made of a tenant's files.
+func (t *attempt) guard(now *Snapshot, tenant string) error {
+	before := t.last(tenant)
+	if before == nil || t.shrink {
+		return nil
+	}
+	if lost := before.archive.lost(now.archive); tenantOf(lost) == tenant && lost != "" {
+		return fmt.Errorf("%w: there is no %s any more", ErrUnsettled, lost)
+	}
+	had, forbade := before.part(tenant)
+	has, forbids := now.part(tenant)
+	if t.strict && (2*has < had || forbade > 0 && forbids == 0) {
+		return fmt.Errorf("tenant %s: %w: %d policies (%d forbid), before %d (%d forbid)", tenant, ErrShrunk, has, forbids, had, forbade)
+	}
+	return nil
+}
+
+// part counts the policies in a tenant's files, or "" for those of the root.
+func (s *Snapshot) part(tenant string) (policies, forbids int) {
+	for _, p := range s.policies.ordered {
+		if tenantOf(p.file) == tenant {
+			policies++
+			if !p.permits() {
+				forbids++
+			}
+		}
+	}
+	return policies, forbids
+}
+
+// rootAtFault returns what is wrong with the whole store: if the root does not
+// compile alone, it is not a tenant that is at fault.
+func (t *attempt) rootAtFault(ctx context.Context) error {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(t.problems)), isFaults) {
+		return nil
+	}
+	root, err := t.want(t.archive.of(""))
+	if err != nil {
+		return err
+	}
+	root.wait(ctx)
+	if _, err := root.outcome(); err == nil {
+		return nil
+	}
+	return t.told()
+}
+
+func isFaults(err error) bool {
+	var faults Faults
+	return errors.As(err, &faults)
+}
+
+// told joins what is wrong with tenants.
+func (t *attempt) told() error {
+	var faults Faults
+	var all []error
+	for _, tenant := range slices.Sorted(maps.Keys(t.problems)) {
+		var own Faults
+		if errors.As(t.problems[tenant], &own) {
+			faults = append(faults, own...)
+		} else {
+			all = append(all, t.problems[tenant])
+		}
+	}
+	if sorted := faults.unique().sorted(); sorted != nil {
+		all = append(all, sorted)
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return errors.Join(all...)
+}
+
+// joined names the store of what is in force.
+func (t *attempt) joined(s *Snapshots) (*Snapshots, error) {
+	s.archive = t.archive.of("")
+	for tenant, snapshot := range s.tenants {
+		for file, text := range snapshot.archive {
+			if tenantOf(file) == tenant {
+				s.archive[file] = text
+			}
+		}
+	}
+	manifest, err := decisionlog.Manifest(s.archive)
+	if err != nil {
+		return nil, Faults{{File: ".", Message: err.Error()}}
+	}
+	s.revision = decisionlog.Revision(manifest)
+	if len(t.problems) == 0 {
+		return s, nil
+	}
+	if len(s.tenants) == 0 {
+		return nil, t.told()
+	}
+	return s, &partly{t.told()}
+}
