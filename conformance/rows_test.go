@@ -16,13 +16,14 @@ import (
 )
 
 // profiles number what AuthZEN profiles, draft 1, ask for: AR is the Access
-// Request and Approval Profile; OB the Obligations Profile, the PDP's part from
-// 1 and the PEP's from 40; CZ the COAZ framework, its MCP binding from 29, and
+// Request and Approval Profile, from 159 what its text of October 2026 and its
+// companions add; OB the Obligations Profile, the PDP's part from 1, from 33
+// what notifications have become, and the PEP's from 40; CZ the COAZ framework, its MCP binding from 29, and
 // from 61 what a gateway decides where they are silent.
 var profiles = []struct {
 	name        string
 	first, last int
-}{{"AR", 1, 158}, {"OB", 1, 32}, {"OB", 40, 62}, {"CZ", 1, 81}}
+}{{"AR", 1, 164}, {"OB", 1, 34}, {"OB", 40, 62}, {"CZ", 1, 81}}
 
 // TestRows holds testdata/rows.txt to the tests of the module: each row is
 // cited where the table says that it is proved, and no test cites another.

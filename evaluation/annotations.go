@@ -16,6 +16,9 @@ import (
 // annotationID is the annotation that names a policy.
 const annotationID = "id"
 
+// annotationNotification is the annotation whose form settings choose.
+const annotationNotification = "obligation_notification"
+
 // readAnnotations takes the policy's id and terms from its annotations.
 func (c *compiler) readAnnotations(p *policy, st statement) {
 	annotations := annotationsOf(p.syntax)
@@ -25,6 +28,11 @@ func (c *compiler) readAnnotations(p *policy, st statement) {
 	}
 	p.id = cedar.PolicyID(id)
 	terms, err := obligations.Parse(p.permits(), annotations)
+	if err == nil && c.notificationTo == notifyString {
+		if err = terms.NotifyOne(); err != nil {
+			err = fmt.Errorf("@%s: notification_to is %s: it %w", annotationNotification, notifyString, err)
+		}
+	}
 	p.terms = &terms
 	reported := map[string]bool{}
 	if err != nil {

@@ -83,6 +83,8 @@ type compiler struct {
 	faults   Faults
 	partial  bool // something could not be read
 	schema   *resolved.Schema
+
+	notificationTo string // of the settings
 }
 
 func (c *compiler) compile() *Snapshot {
@@ -93,6 +95,7 @@ func (c *compiler) compile() *Snapshot {
 	s := &Snapshot{archive: c.archive, revision: decisionlog.Revision(manifest)}
 	c.checkMarks()
 	s.settings = c.readSettings()
+	c.notificationTo = s.settings.NotificationTo
 	c.schema = c.readSchema()
 	s.schema = c.schema
 	c.partial = c.schema == nil && len(c.archive.files(fileCedarSchema))+len(c.archive.files(fileJSONSchema)) > 0 || len(c.faults) > 0

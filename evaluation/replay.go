@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -168,11 +169,23 @@ func (l *Logged) again(s *Snapshots) (decisionlog.Result, error) {
 	return outcome.Result, nil
 }
 
+// inFormOf returns a result with its notifications as the logged ones are, where
+// only the draft of the profile that they follow is another.
+func inFormOf(again decisionlog.Result, logged []authzen.Obligation) decisionlog.Result {
+	again.Obligations = slices.Clone(again.Obligations)
+	for i := range again.Obligations {
+		if i < len(logged) && sameNotification(&again.Obligations[i], &logged[i]) {
+			again.Obligations[i].Properties = logged[i].Properties
+		}
+	}
+	return again
+}
+
 // sameResults reports whether decisions that were made again read the same in
 // the log.
 func sameResults(again []decisionlog.Result, logged []Logged) bool {
 	for i := range again {
-		x, errX := json.Marshal(again[i])
+		x, errX := json.Marshal(inFormOf(again[i], logged[i].Obligations))
 		y, errY := json.Marshal(logged[i].Result)
 		if errX != nil || errY != nil || !bytes.Equal(x, y) {
 			return false

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -163,9 +165,21 @@ func effectOf(before, after *decisionlog.Result) Effect {
 func contains(a, b []authzen.Obligation) bool {
 	return !slices.ContainsFunc(a, func(o authzen.Obligation) bool {
 		return !slices.ContainsFunc(b, func(other authzen.Obligation) bool {
-			return o.Type == other.Type && bytes.Equal(o.Properties, other.Properties)
+			return o.Type == other.Type && (bytes.Equal(o.Properties, other.Properties) || sameNotification(&o, &other))
 		})
 	})
+}
+
+// sameNotification reports whether two notifications are one in two forms of
+// the profile: what one draft has as a string another has as a list, and one of
+// them has no decision_subject.
+func sameNotification(a, b *authzen.Obligation) bool {
+	var x, y authzen.NotificationObligation
+	if a.Type != authzen.ObligationNotification || json.Unmarshal(a.Properties, &x) != nil || json.Unmarshal(b.Properties, &y) != nil {
+		return false
+	}
+	about := x.DecisionSubject == nil || y.DecisionSubject == nil || bytes.Equal(x.DecisionSubject, y.DecisionSubject)
+	return about && slices.Equal(x.To, y.To) && x.Body == y.Body && x.Topic == y.Topic && bytes.Equal(x.More, y.More)
 }
 
 func errorsWithin(a, b []decisionlog.PolicyError) bool {

@@ -271,7 +271,7 @@ action all;
 			"1[0.obligation-1] 2[1.obligation-1]"},
 		{"an obligation that speaks of the result", `@id("p") @obligation_notification("{\"to\":\"{{resource.id}}\",\"body\":\"{{subject.id}}\"}") permit (principal, action == Action::"read", resource is doc);` + schema,
 			"resource", `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc"},"context":{"supported_obligations":["notification"]}}`,
-			`1[0.obligation-1]{"body":"alice","to":"1"} 2[1.obligation-1]{"body":"alice","to":"2"}`},
+			`1[0.obligation-1]{"body":"alice","decision_subject":"alice","to":["1"]} 2[1.obligation-1]{"body":"alice","decision_subject":"alice","to":["2"]}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -290,7 +290,7 @@ func find(t *testing.T, e *evaluation.Engine, what, body string) string {
 	add := func(name string, all []authzen.Obligation) {
 		for _, o := range all {
 			name += "[" + o.ID + "]"
-			if !bytes.Contains(o.Properties, []byte(`"to":"a"`)) {
+			if !bytes.Contains(o.Properties, []byte(`"to":["a"]`)) {
 				name += string(o.Properties)
 			}
 		}

@@ -41,6 +41,9 @@ type settings struct {
 	// Clock names the context attribute at which policies find the time of the
 	// decision, as a datetime. Without it they find none.
 	Clock string `yaml:"clock"`
+	// NotificationTo says in which form notifications are sent: array (the
+	// default), or string, that of the profile's draft of July 2026.
+	NotificationTo string `yaml:"notification_to"`
 	// ApprovalTemplates say how people approve, by the names that policies use.
 	ApprovalTemplates map[string]approvalTemplate `yaml:"approval_templates"`
 	// SelfTest are requests and the decisions they must have. A store that
@@ -66,10 +69,13 @@ type limits struct {
 	StringBytes         int `yaml:"string_bytes"`          // of a string; 8192
 }
 
-// Values of UndeclaredAttributes and OnPolicyError.
+// Values of UndeclaredAttributes, NotificationTo and OnPolicyError.
 const (
 	undeclaredRefuse = "refuse"
 	undeclaredDrop   = "drop"
+
+	notifyArray  = "array"
+	notifyString = "string"
 
 	onErrorDeny    = "deny"
 	onErrorDenyAny = "deny_any"
@@ -99,6 +105,7 @@ func (s *settings) add(own settings, tenant bool) error {
 	s.SelfTest = append(s.SelfTest, own.SelfTest...)
 	s.UndeclaredAttributes = cmp.Or(own.UndeclaredAttributes, s.UndeclaredAttributes)
 	s.Clock = cmp.Or(own.Clock, s.Clock)
+	s.NotificationTo = cmp.Or(own.NotificationTo, s.NotificationTo)
 	s.Limits.ArrayElements = cmp.Or(own.Limits.ArrayElements, s.Limits.ArrayElements)
 	s.Limits.NestedArrayElements = cmp.Or(own.Limits.NestedArrayElements, s.Limits.NestedArrayElements)
 	s.Limits.StringBytes = cmp.Or(own.Limits.StringBytes, s.Limits.StringBytes)
@@ -147,6 +154,7 @@ func (s *settings) check(d *yamldoc.Document) Faults {
 		}
 	}
 	oneOf("undeclared_attributes", s.UndeclaredAttributes, undeclaredRefuse, undeclaredDrop)
+	oneOf("notification_to", s.NotificationTo, notifyArray, notifyString)
 	oneOf("on_policy_error", s.OnPolicyError, onErrorDeny, onErrorDenyAny, onErrorSkip)
 	for i, name := range s.SubjectTypes {
 		typeName(name, "subject_types", strconv.Itoa(i))

@@ -95,7 +95,7 @@ on_policy_error: `+config+"\n")
 		want := &authzen.DecisionContext{
 			ReasonUser: authzen.Reason{"en": "Closed."},
 			Obligations: []authzen.Obligation{
-				{ID: "obligation-1", Type: "notification", Properties: jsontext.Value(`{"body":"b","to":"soc"}`)},
+				{ID: "obligation-1", Type: "notification", Properties: jsontext.Value(`{"body":"b","decision_subject":"a","to":["soc"]}`)},
 			},
 		}
 		if diff := cmp.Diff(want, out.Context); out.Decision || diff != "" {
@@ -254,7 +254,7 @@ func TestOutcomesAreTheCallers(t *testing.T) {
 			Policies: []string{"a-read", "c-err", "m-read"},
 			Errors:   []decisionlog.PolicyError{{Policy: "d-err", Message: "while evaluating policy `d-err`: record does not have the attribute `level`"}},
 			Obligations: []authzen.Obligation{
-				{ID: "obligation-1", Type: "notification", Properties: jsontext.Value(`{"body":"b","to":"soc"}`)},
+				{ID: "obligation-1", Type: "notification", Properties: jsontext.Value(`{"body":"b","decision_subject":"alice","to":["soc"]}`)},
 			},
 		},
 	}

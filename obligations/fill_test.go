@@ -71,9 +71,10 @@ func FuzzFill(f *testing.F) {
 		}
 		got := obligations.Compose(true, []*obligations.Terms{&terms}, obligations.Request{Evaluation: &authzen.EvaluationRequest{Subject: authzen.Subject{ID: id}}})
 		var properties struct {
-			To *string `json:"to"`
+			To    []string `json:"to"`
+			About *string  `json:"decision_subject"`
 		}
-		if err := authzen.Unmarshal(got.Obligations[0].Properties, &properties); err != nil || properties.To == nil {
+		if err := authzen.Unmarshal(got.Obligations[0].Properties, &properties); err != nil || len(properties.To) != 1 || properties.About == nil {
 			t.Errorf("%q in %q: %s", id, text, got.Obligations[0].Properties)
 		}
 	})

@@ -45,7 +45,7 @@ const (
 // "Obligation Types").
 var kinds = map[string]kind{
 	"obligation_step_up":             {authzen.ObligationStepUp, true, []property{{name: "acr_value"}, {name: "amr_values", list: true, optional: true}}},
-	"obligation_notification":        {authzen.ObligationNotification, false, []property{{name: "to"}, {name: "body"}, {name: "topic", optional: true}}},
+	"obligation_notification":        {authzen.ObligationNotification, false, []property{{name: "to", list: true, orOne: true}, {name: "body"}, {name: "topic", optional: true}}},
 	"obligation_session_termination": {authzen.ObligationSessionTermination, false, []property{{name: "subject"}}},
 	"obligation_custom":              {authzen.ObligationCustom, true, nil},
 }
@@ -60,6 +60,7 @@ type kind struct {
 type property struct {
 	name     string
 	list     bool
+	orOne    bool // a list of at least one, or the one as a string
 	optional bool
 }
 
@@ -69,9 +70,13 @@ func (p property) check(value jsontext.Value) error {
 	switch {
 	case value == nil && p.optional:
 		return nil
+	case p.orOne && value.Kind() == '"':
 	case p.list:
 		wanted = "a list of strings as"
-		if json.Unmarshal(value, &strings) != nil || value.Kind() != '[' {
+		if p.orOne {
+			wanted = "a string or a list of strings as"
+		}
+		if json.Unmarshal(value, &strings) != nil || value.Kind() != '[' || p.orOne && len(strings) == 0 {
 			strings = []jsontext.Value{nil}
 		}
 	}
@@ -160,6 +165,11 @@ func (k kind) parse(value string) (Obligation, error) {
 	withhold, err := k.withholds(members)
 	if err != nil {
 		return Obligation{}, err
+	}
+	if k.name == authzen.ObligationNotification {
+		if err := completeNotification(members); err != nil {
+			return Obligation{}, err
+		}
 	}
 	properties, err := json.Marshal(members, json.Deterministic(true))
 	if err != nil {

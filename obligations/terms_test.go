@@ -37,15 +37,22 @@ func TestParse(t *testing.T) {
 		{"no reasons", permit, annotations{"reason_user": "", "reason_admin": ""}, obligations.Terms{}},
 
 		// The required members of each type, and when it is withheld: OB-9 to
-		// OB-15, OB-28.
+		// OB-15, OB-28. Notifications are to a list, and about the subject where
+		// nothing else is said: OB-33, OB-34.
 		{"step-up", permit, annotations{"obligation_step_up": `{"acr_value":"aal2"}`},
 			one("step-up", `{"acr_value":"aal2"}`, true)},
 		{"step-up with methods", forbid, annotations{"obligation_step_up": `{"amr_values":["otp","hwk"],"acr_value":"aal2"}`},
 			one("step-up", `{"acr_value":"aal2","amr_values":["otp","hwk"]}`, true)},
 		{"notification", permit, annotations{"obligation_notification": `{"to":"soc@example.com","body":"b"}`},
-			one("notification", `{"body":"b","to":"soc@example.com"}`, false)},
+			one("notification", `{"body":"b","decision_subject":"{{subject.id}}","to":["soc@example.com"]}`, false)},
+		{"notification of several", permit, annotations{"obligation_notification": `{"to":["soc@example.com","{{subject.id}}"],"body":"b"}`},
+			one("notification", `{"body":"b","decision_subject":"{{subject.id}}","to":["soc@example.com","{{subject.id}}"]}`, false)},
+		{"notification about another", permit, annotations{"obligation_notification": `{"to":["a"],"body":"b","decision_subject":"{{resource.id}}"}`},
+			one("notification", `{"body":"b","decision_subject":"{{resource.id}}","to":["a"]}`, false)},
+		{"notification about an entity", permit, annotations{"obligation_notification": `{"to":["a"],"body":"b","decision_subject":{"type":"{{subject.type}}","id":"{{subject.id}}"}}`},
+			one("notification", `{"body":"b","decision_subject":{"type":"{{subject.type}}","id":"{{subject.id}}"},"to":["a"]}`, false)},
 		{"notification with a topic", forbid, annotations{"obligation_notification": `{"topic":"t","to":"soc","body":""}`},
-			one("notification", `{"body":"","to":"soc","topic":"t"}`, false)},
+			one("notification", `{"body":"","decision_subject":"{{subject.id}}","to":["soc"],"topic":"t"}`, false)},
 		{"session termination", forbid, annotations{"obligation_session_termination": `{"subject":"alice"}`},
 			one("session_termination", `{"subject":"alice"}`, false)},
 		{"custom", permit, annotations{"obligation_custom": `{}`}, one("custom", `{}`, true)},
@@ -54,7 +61,7 @@ func TestParse(t *testing.T) {
 
 		// required_support overrides that, and is no property: OB-28.
 		{"support required", permit, annotations{"obligation_notification": `{"to":"a","body":"b","required_support":true}`},
-			one("notification", `{"body":"b","to":"a"}`, true)},
+			one("notification", `{"body":"b","decision_subject":"{{subject.id}}","to":["a"]}`, true)},
 		{"support not required", permit, annotations{"obligation_custom": `{"required_support":false,"a":1}`},
 			one("custom", `{"a":1}`, false)},
 
@@ -62,7 +69,7 @@ func TestParse(t *testing.T) {
 			"obligation_step_up": `{"acr_value":"a"}`, "obligation_custom": `{"a":1}`, "obligation_notification": `{"to":"a","body":"b"}`, "approval": "sre",
 		}, obligations.Terms{Approval: "sre", Obligations: []obligations.Obligation{
 			{Type: "custom", Properties: jsontext.Value(`{"a":1}`), Withhold: true},
-			{Type: "notification", Properties: jsontext.Value(`{"body":"b","to":"a"}`)},
+			{Type: "notification", Properties: jsontext.Value(`{"body":"b","decision_subject":"{{subject.id}}","to":["a"]}`)},
 			{Type: "step-up", Properties: jsontext.Value(`{"acr_value":"a"}`), Withhold: true},
 		}}},
 	}
@@ -114,6 +121,10 @@ func TestParseRefuses(t *testing.T) {
 		{"a required member of another type", permit, annotations{"obligation_step_up": `{"acr_value":2}`}, []string{`@obligation_step_up: needs the string "acr_value"`}},
 		{"a required member in another case", permit, annotations{"obligation_session_termination": `{"Subject":"a"}`},
 			[]string{`@obligation_session_termination: needs the string "subject"`}},
+		{"a notification to nobody", permit, annotations{"obligation_notification": `{"to":[],"body":"b"}`}, []string{`@obligation_notification: needs a string or a list of strings as "to"`}},
+		{"a notification to a number", permit, annotations{"obligation_notification": `{"to":["a",1],"body":"b"}`}, []string{`@obligation_notification: needs a string or a list of strings as "to"`}},
+		{"a notification without", permit, annotations{"obligation_notification": `{"body":"b"}`}, []string{`@obligation_notification: needs a string or a list of strings as "to"`}},
+		{"a notification about a number", permit, annotations{"obligation_notification": `{"to":"a","body":"b","decision_subject":1}`}, []string{"@obligation_notification: decision_subject must be a string or an object"}},
 		{"support that is no boolean", permit, annotations{"obligation_custom": `{"required_support":"true"}`},
 			[]string{`@obligation_custom: required_support must be true or false, not "true"`}},
 
@@ -159,6 +170,29 @@ func TestParseKnowsEveryType(t *testing.T) {
 		terms, err := obligations.Parse(permit, annotations{key: all})
 		if err != nil || len(terms.Obligations) != 1 || terms.Obligations[0].Type != name {
 			t.Errorf("@%s is read as %+v, %v", key, terms.Obligations, err)
+		}
+	}
+}
+
+// The form of the draft of July 2026 has one string, and nothing that nobody
+// wrote.
+func TestNotifyOne(t *testing.T) {
+	for _, test := range []struct{ written, want string }{
+		{`{"to":"a","body":"b"}`, `{"body":"b","to":"a"}`},
+		{`{"to":["a"],"body":"b","topic":"t"}`, `{"body":"b","to":"a","topic":"t"}`},
+		{`{"to":"a","body":"b","decision_subject":"{{resource.id}}"}`, `{"body":"b","decision_subject":"{{resource.id}}","to":"a"}`},
+		{`{"to":["a","b"],"body":"b"}`, ""},
+	} {
+		terms, err := obligations.Parse(permit, annotations{"obligation_notification": test.written, "obligation_custom": `{"to":["a","b"]}`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = terms.NotifyOne()
+		if (err == nil) != (test.want != "") || err == nil && string(terms.Obligations[1].Properties) != test.want {
+			t.Errorf("%s becomes %s, %v", test.written, terms.Obligations[1].Properties, err)
+		}
+		if got := string(terms.Obligations[0].Properties); got != `{"to":["a","b"]}` {
+			t.Errorf("another obligation becomes %s", got)
 		}
 	}
 }

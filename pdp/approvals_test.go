@@ -138,8 +138,9 @@ func TestApprovalsOfCallers(t *testing.T) {
 	}
 }
 
-// AR-4, AR-5: by the keys that the metadata lead to, whoever has a binding token
-// or an approval can verify it.
+// AR-4, AR-5, AR-161: by the keys that the metadata lead to, whoever has a binding
+// token or an approval can verify it. There are no others: to list a key is to
+// trust it with approvals.
 func TestKeysAreFound(t *testing.T) {
 	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
 	var metadata authzen.Metadata
@@ -154,6 +155,9 @@ func TestKeysAreFound(t *testing.T) {
 	var keys jose.JSONWebKeySet
 	if err := json.Unmarshal([]byte(body), &keys); err != nil {
 		t.Fatal(err)
+	}
+	if len(keys.Keys) != 1 {
+		t.Errorf("AR-161: a service that has just begun has %d keys", len(keys.Keys))
 	}
 	verify := func(token string) {
 		t.Helper()

@@ -97,6 +97,7 @@ var told = []struct {
 	{approval.ErrNotRequestable, http.StatusBadRequest, true},
 	{approval.ErrBinding, http.StatusBadRequest, true},
 	{approval.ErrCallback, http.StatusBadRequest, true},
+	{approval.ErrUnsupported, http.StatusBadRequest, true},
 	{approval.ErrActor, http.StatusForbidden, true},
 	{approval.ErrIneligible, http.StatusForbidden, true},
 	{approval.ErrUnknownTask, http.StatusNotFound, true},
@@ -121,6 +122,8 @@ var problemTypes = []struct {
 	{approval.ErrUnknownTask, authzen.ProblemUnknownTask},
 	{approval.ErrTaskExpired, authzen.ProblemTaskExpired},
 	{approval.ErrTaskState, authzen.ProblemInvalidTaskState},
+	{approval.ErrUnsupported, authzen.ProblemUnsupportedMember},
+	{approval.ErrCallback, authzen.ProblemCallbackNotAllowed},
 }
 
 // problem is what a PEP is told of an error by the Access Request API.

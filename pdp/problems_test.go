@@ -18,7 +18,7 @@ import (
 // about:blank. testdata/access-request-*.txtar provokes those that need no
 // other clock.
 func TestProblems(t *testing.T) {
-	const blank = "about:blank"
+	const blank, page = "about:blank", "https://github.com/policy-service/policy-service/blob/main/docs/pep-developer.md#"
 	for _, test := range []struct {
 		err    error
 		status int
@@ -33,8 +33,10 @@ func TestProblems(t *testing.T) {
 		{approval.ErrTaskState, http.StatusConflict, "urn:openid:authzen:access-request:error:invalid_task_state"},
 		{approval.ErrActor, http.StatusForbidden, blank},
 		{approval.ErrIneligible, http.StatusForbidden, blank},
-		{approval.ErrCallback, http.StatusBadRequest, blank},
+		{approval.ErrCallback, http.StatusBadRequest, page + "callback-not-allowed"},
+		{approval.ErrUnsupported, http.StatusBadRequest, page + "unsupported-member"},
 		{approval.ErrTooMany, http.StatusTooManyRequests, blank},
+		{approval.ErrTooManyKept, http.StatusTooManyRequests, blank},
 		{authzen.Invalid("/subject", "is required"), http.StatusBadRequest, blank},
 		{decisionlog.ErrUnavailable, http.StatusServiceUnavailable, blank},
 		{context.DeadlineExceeded, http.StatusServiceUnavailable, blank},
@@ -46,6 +48,29 @@ func TestProblems(t *testing.T) {
 		}
 		if test.status >= 500 && (strings.Contains(got.Detail, "secret") || strings.Contains(got.Detail, "bolt")) {
 			t.Errorf("%v: the cause is told: %+v", test.err, got)
+		}
+	}
+}
+
+// AR-162: a member of a companion of the profile that is not supported, or not
+// allowed, is a problem with a name, and never left out of account.
+func TestCompanionMembers(t *testing.T) {
+	none := start(t, pdp.Config{Policies: docs(`{}`)})
+	some := start(t, pdp.Config{Policies: docs(`{}`), Callbacks: []string{"https://pep.example.com/done"}, CallbackSecret: []byte(secret)})
+	const items = `"items":[{"resource":{"type":"doc","id":"a"},"action":{"name":"read"}}]`
+	for _, test := range []struct {
+		to               *service
+		members, problem string
+	}{
+		{none, items + `,"partial":true`, authzen.ProblemUnsupportedMember},
+		{none, items + `,"partial":{}`, authzen.ProblemUnsupportedMember},
+		{none, items + `,"callback":{"endpoint":"https://pep.example.com/done"}`, authzen.ProblemUnsupportedMember},
+		{some, items + `,"callback":{"endpoint":"https://other.example.com/done"}`, authzen.ProblemCallbackNotAllowed},
+		{none, `"items":[],"resource":{"type":"doc","id":"a"},"action":{"name":"read"}`, "about:blank"},
+	} {
+		response, body := post(t, http.DefaultClient, test.to.main+authzen.PathRequests, `{"subject":{"type":"user","id":"alice"},"denial":{"expires_at":"2026-01-01T00:00:00Z"},`+test.members+`}`)
+		if response.StatusCode != http.StatusBadRequest || !strings.Contains(body, `"type":"`+test.problem+`"`) {
+			t.Errorf("%s: %s, %s", test.members, response.Status, body)
 		}
 	}
 }

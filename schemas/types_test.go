@@ -165,6 +165,9 @@ func fieldsOf(typ reflect.Type) map[string]field {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" { // it is never sent
+			continue
+		}
 		fields[name] = field{f.Type, strings.Contains(options, "omit")}
 	}
 	return fields

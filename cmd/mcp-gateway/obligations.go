@@ -33,8 +33,13 @@ func (c *obligationsConfig) handlers() client.Obligations {
 	return all
 }
 
-// notify posts an obligation. Whoever is notified has to say so.
+// notify posts an obligation, in the form of whichever draft it has. Whoever is
+// notified has to say so; who cannot be told from it is not.
 func notify(ctx context.Context, sender *http.Client, url string, o authzen.Obligation) error {
+	var said authzen.NotificationObligation
+	if err := json.Unmarshal(o.Properties, &said); err != nil || len(said.To) == 0 {
+		return fmt.Errorf("the notification does not say who is notified: %s", o.Properties)
+	}
 	body, err := json.Marshal(o)
 	if err != nil {
 		return err

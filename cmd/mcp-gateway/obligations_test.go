@@ -4,10 +4,35 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
+
+// Both forms of a notification are posted as they are; one that is to nobody
+// is not made (OB-33).
+func TestNotificationForms(t *testing.T) {
+	var got string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = string(body)
+	}))
+	t.Cleanup(server.Close)
+	handlers := (&obligationsConfig{NotificationURL: server.URL}).handlers()
+	for properties, want := range map[string]bool{
+		`{"to":"owner","body":"b"}`: true, `{"to":["owner","ops"],"body":"b","decision_subject":"alice"}`: true, `{"to":["owner"],"body":"b","decision_subject":{"type":"user","id":"alice"}}`: true,
+		`{"to":[],"body":"b"}`: false, `{"body":"b"}`: false, `{"to":7,"body":"b"}`: false, `{"to":["owner",7],"body":"b"}`: false,
+	} {
+		got = ""
+		granted, err := handlers.Discharge(t.Context(), &authzen.Decision{Decision: true, Context: &authzen.DecisionContext{
+			Obligations: []authzen.Obligation{{ID: "o1", Type: authzen.ObligationNotification, Properties: []byte(properties)}},
+		}})
+		if granted != want || (err == nil) != want || want != strings.Contains(got, properties) {
+			t.Errorf("%s: granted %v, %v, posted %s", properties, granted, err, got)
+		}
+	}
+}
 
 // A notification that nobody confirms was not made, and without a URL there are
 // none (OB-60, OB-61).

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"strings"
@@ -52,6 +53,9 @@ func requestedUntil(access jsontext.Value, now time.Time) (time.Time, error) {
 func (s *Service) checkCallback(c *authzen.Callback) error {
 	if c == nil {
 		return nil
+	}
+	if len(s.config.CallbackAllowed) == 0 {
+		return fmt.Errorf("%w: /callback: nobody is called back", ErrUnsupported)
 	}
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.User != nil || u.Fragment != "" {

@@ -31,4 +31,7 @@ var (
 	ErrTooManyKept = errors.New("too many requests are kept; one is forgotten a day after it has ended")
 	// ErrCallback means that the PEP may not be called there.
 	ErrCallback = errors.New("the callback endpoint is not allowed")
+	// ErrUnsupported means that a submission has a member of a companion profile
+	// that the service does not support.
+	ErrUnsupported = errors.New("the member is not supported")
 )

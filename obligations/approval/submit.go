@@ -116,6 +116,10 @@ const (
 // itemsOf returns what a submission is about, and for each of it the denial.
 func itemsOf(sub *authzen.Submission) (items []Item, denials []*authzen.Denial, err error) {
 	switch {
+	case sub.Partial:
+		return nil, nil, fmt.Errorf("%w: /partial: every item is decided on its own", ErrUnsupported)
+	case sub.Items != nil && len(sub.Items) == 0:
+		return nil, nil, authzen.Invalid("/items", "must have an element")
 	case len(sub.Items) > maxItems:
 		return nil, nil, authzen.Invalid("/items", "has more than %d elements", maxItems)
 	case len(sub.Items)*len(sub.Subject.Properties) > maxRepeated:

@@ -62,7 +62,7 @@ func sha256Of(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// AR-14, AR-25, AR-30, AR-32 to AR-34: what a binding token says.
+// AR-14, AR-25, AR-30, AR-32 to AR-34, AR-160: what a binding token says.
 func TestBindingToken(t *testing.T) {
 	d := open(t, plain)
 	kind, got := d.claims(t, d.denied(t, evaluation(t, push)).BindingToken)
@@ -84,7 +84,7 @@ func TestBindingToken(t *testing.T) {
 	}
 }
 
-// AR-26, AR-27: what of a context a denial is bound to, and that the token says
+// AR-26, AR-27, AR-159: what of a context a denial is bound to, and that the token says
 // so also where it is nothing.
 func TestBoundMembers(t *testing.T) {
 	const protocol = `"access_request":{},"evaluation_id":"e","evaluated_at":"t","reason":"r","approval":{"id":"a"},"supported_obligations":[],"justification":"j","time":"t"`

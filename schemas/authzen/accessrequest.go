@@ -50,6 +50,9 @@ type Submission struct {
 	RequestedAccess jsontext.Value   `json:"requested_access,omitzero"` // requested_until, emergency, and what the template asks
 	Callback        *Callback        `json:"callback,omitempty"`
 	Client          jsontext.Value   `json:"client,omitzero"` // id, name, actor, source: audit metadata
+	// Partial says that there is a member of that name, of the companion for bulk
+	// requests: who does not support it must say so.
+	Partial bool `json:"-"`
 }
 
 // A SubmissionItem is one of several things asked for at once.
@@ -181,6 +184,16 @@ const (
 	ProblemInvalidTaskState     = "urn:openid:authzen:access-request:error:invalid_task_state"
 )
 
+// Problem types of this service, for members of companions of the profile that
+// it does not support or does not allow. The profile asks that an extension's
+// names are absolute URIs.
+const (
+	ProblemUnsupportedMember  = problemPage + "unsupported-member"
+	ProblemCallbackNotAllowed = problemPage + "callback-not-allowed"
+
+	problemPage = "https://github.com/policy-service/policy-service/blob/main/docs/pep-developer.md#"
+)
+
 // CapabilityAccessRequest in a PDP's metadata says that it has this profile.
 const CapabilityAccessRequest = "urn:openid:authzen:capability:access-request"
 
@@ -196,7 +209,13 @@ func (s *Submission) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 			return optional(dec, &s.Resource, (*Entity).UnmarshalJSONFrom)
 		case "action":
 			return optional(dec, &s.Action, (*Action).UnmarshalJSONFrom)
+		case "partial":
+			s.Partial = dec.PeekKind() != 'n'
+			return dec.SkipValue()
 		case "items":
+			if dec.PeekKind() != 'n' {
+				s.Items = []SubmissionItem{} // also of a list that is empty
+			}
 			return array(dec, func() error {
 				s.Items = append(s.Items, SubmissionItem{})
 				return s.Items[len(s.Items)-1].UnmarshalJSONFrom(dec)

@@ -1,0 +1,73 @@
+package obligations
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Members of a notification that drafts of the profile have differently: in
+// that of July 2026 to is a string, and there is no decision_subject.
+const (
+	memberTo              = "to"
+	memberDecisionSubject = "decision_subject"
+)
+
+// aboutSubject is the decision_subject of a notification that names none.
+var aboutSubject = jsontext.Value(`"{{subject.id}}"`)
+
+// completeNotification gives a notification the form of today: to is a list,
+// and decision_subject says whom the decision is about.
+func completeNotification(members map[string]jsontext.Value) error {
+	if to := members[memberTo]; to.Kind() == '"' {
+		members[memberTo] = slices.Concat(jsontext.Value("["), to, jsontext.Value("]"))
+	}
+	switch about := members[memberDecisionSubject]; about.Kind() {
+	case 0:
+		members[memberDecisionSubject] = aboutSubject
+	case '"', '{':
+	default:
+		return fmt.Errorf("%s must be a string or an object", memberDecisionSubject)
+	}
+	return nil
+}
+
+// errSeveral means that a notification cannot be sent in the form of July.
+var errSeveral = errors.New(`has several in "to", of which the form with a string has room for one`)
+
+// NotifyOne gives the notifications of a policy the form of the draft of July
+// 2026, for PEPs that know no other. The decision_subject that nobody wrote is
+// left out.
+func (t *Terms) NotifyOne() error {
+	for i, o := range t.Obligations {
+		if o.Type != authzen.ObligationNotification {
+			continue
+		}
+		var members map[string]jsontext.Value
+		var to []jsontext.Value
+		if err := json.Unmarshal(o.Properties, &members); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(members[memberTo], &to); err != nil {
+			return err
+		}
+		if len(to) != 1 {
+			return errSeveral
+		}
+		members[memberTo] = to[0]
+		if string(members[memberDecisionSubject]) == string(aboutSubject) {
+			delete(members, memberDecisionSubject)
+		}
+		properties, err := json.Marshal(members, json.Deterministic(true))
+		if err != nil {
+			return err
+		}
+		t.Obligations[i].Properties = properties
+	}
+	return nil
+}
