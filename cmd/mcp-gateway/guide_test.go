@@ -244,7 +244,7 @@ func (g *guide) command(line string, shown []string) {
 		})
 		wanted = append(wanted, regexp.MustCompile("(?m)^"+pattern+"$"))
 	}
-	ctx, cancel := context.WithTimeout(g.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(g.Context(), time.Minute) // on a machine that is busy
 	defer cancel()
 	for _, want := range wanted {
 		for !g.seen(want, begun) {
