@@ -50,8 +50,8 @@ func ReadEntry(line []byte) (*decisionlog.Entry, error) {
 // Decisions returns the decisions of an entry. There are none to be had of one
 // that is masked or records something else.
 func Decisions(e *decisionlog.Entry) ([]Logged, error) {
-	if len(e.Masked) > 0 {
-		return nil, fmt.Errorf("%w at %s", ErrMasked, strings.Join(e.Masked, ", "))
+	if masked := slices.DeleteFunc(slices.Clone(e.Masked), func(p string) bool { return !isOfRequest(p) }); len(masked) > 0 {
+		return nil, fmt.Errorf("%w at %s", ErrMasked, strings.Join(masked, ", "))
 	}
 	return MaskedDecisions(e)
 }

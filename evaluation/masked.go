@@ -196,9 +196,26 @@ func maskedIn(masked []string, item int) (own []string) {
 	for _, pointer := range masked {
 		if inItem, found := strings.CutPrefix(pointer, prefix+"/"); found && item >= 0 {
 			own = append(own, "/"+inItem)
-		} else if !strings.HasPrefix(pointer, items) {
+		} else if isOfRequest(pointer) && !strings.HasPrefix(pointer, items) {
 			own = append(own, strings.TrimPrefix(pointer, request))
 		}
 	}
 	return own
+}
+
+// isOfRequest reports whether a JSON Pointer into an entry points into its
+// request.
+func isOfRequest(pointer string) bool {
+	return pointer == "/request" || strings.HasPrefix(pointer, "/request/")
+}
+
+// maskedResult returns where in an entry something is masked that was decided,
+// or "".
+func maskedResult(masked []string) string {
+	for _, pointer := range masked {
+		if !isOfRequest(pointer) && pointer != "/request_id" {
+			return pointer
+		}
+	}
+	return ""
 }

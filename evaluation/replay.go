@@ -59,6 +59,10 @@ func (r *Replay) Add(line []byte) error {
 		r.report.unfaithful(&record, err)
 		return nil
 	}
+	if path := maskedResult(record.Masked); path != "" { // nobody can tell whether it comes out as it was
+		r.leaveOut(record.ID, &Hidden{Path: path})
+		return nil
+	}
 	was, err := r.snapshots(record.Revision)
 	if err != nil && record.Revision != "" {
 		return fmt.Errorf("replay entry %d: %w", record.Index, err)

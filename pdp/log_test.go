@@ -18,6 +18,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // keysOf reads the public keys of a log.
@@ -121,6 +122,39 @@ func TestSecretsAreMasked(t *testing.T) {
 		if strings.Contains(entry, text) != want {
 			t.Errorf("%s is in the log: %t, want %t:\n%s", text, !want, want, entry)
 		}
+	}
+}
+
+// TestRequestIDsAreMasked holds that a token that a client sends as the id of
+// its request, or as a part of its resource, is nowhere in the log, and that
+// the denial can be lifted all the same.
+func TestRequestIDsAreMasked(t *testing.T) {
+	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
+	const token = "tok_eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.dozjgNryP4J3"
+	const call = `{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"github.push_code"}`
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.main+authzen.PathEvaluation, strings.NewReader(call+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-Request-ID", token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	denied, err := io.ReadAll(response.Body)
+	if err != nil || response.Header.Get("X-Request-ID") != token {
+		t.Fatalf("%s %q, %v", denied, response.Header.Get("X-Request-ID"), err)
+	}
+	asked, body := post(t, http.DefaultClient, s.main+authzen.PathRequests, filled(t, []byte(call+`,"denial":{
+		"expires_at":"${denied/context/access_request/expires_at}","evaluation_id":"${denied/context/evaluation_id}"}}`), map[string]string{"denied": string(denied)}))
+	if asked.StatusCode != http.StatusAccepted {
+		t.Errorf("%s %s", asked.Status, body)
+	}
+	_, log := get(t, s.admin+pdp.PathLogExport)
+	if strings.Contains(log, token[4:]) || !strings.Contains(log, `"request_id":"masked:`) {
+		t.Errorf("the token is in the log, or no mask is:\n%s", log)
 	}
 }
 

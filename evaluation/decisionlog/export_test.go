@@ -55,5 +55,11 @@ func (l *Log) Resize(t testing.TB, size int) {
 // Accepted returns how many entries are accepted and not yet on disk.
 func (l *Log) Accepted() int { return len(l.committer.slots) }
 
+// Encode makes the line of an entry.
+func (l *Log) Encode(e *Entry) error {
+	_, err := l.encode(e)
+	return err
+}
+
 // AppendIndex returns the beginning of line n.
 func AppendIndex(n int64) []byte { return appendIndex(nil, n) }

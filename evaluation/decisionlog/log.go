@@ -235,7 +235,8 @@ func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 //   - [ErrFailed]: the log has failed for good; see [Log.Failed].
 //   - Any other error: e itself cannot be recorded.
 //
-// What looks like a secret in the request is masked. Append does not keep e.
+// What looks like a secret in the request is masked, there and in what followed
+// from it. Append does not keep e.
 func (l *Log) Append(ctx context.Context, e *Entry) error {
 	return l.append(ctx, e, !l.committer.batched)
 }
@@ -253,12 +254,17 @@ func (l *Log) append(ctx context.Context, e *Entry, strict bool) error {
 
 // encode returns the line of e without its beginning, and with what is masked.
 func (l *Log) encode(e *Entry) ([]byte, error) {
-	request, masked, err := l.masker.mask(e.Request)
+	request, masked, known, err := l.masker.maskRequest(e.Request)
 	if err != nil {
 		return nil, err
 	}
 	recorded := *e
 	recorded.Request, recorded.Masked = request, append(masked, e.Masked...)
+	if known != nil || suspectText(e.RequestID) {
+		if err := l.masker.maskRest(&recorded, known); err != nil {
+			return nil, err
+		}
+	}
 	return encode(&recorded)
 }
 

@@ -2,10 +2,8 @@ package decisionlog
 
 import (
 	"bytes"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,9 +11,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maskKeyFile is the file of the key that masks.
@@ -23,14 +20,22 @@ const maskKeyFile = "mask.key"
 
 // secretNames end the names of members whose values are masked.
 var secretNames = []string{
-	"password", "passwd", "pwd", "passphrase", "secret", "secrets", "token", "authorization", "cookie",
-	"apikey", "accesskey", "privatekey", "secretkey", "credential", "credentials",
+	"password", "passwords", "passwd", "pwd", "passphrase", "passphrases", "secret", "secrets", "token", "tokens",
+	"authorization", "cookie", "cookies", "apikey", "apikeys", "accesskey", "accesskeys", "privatekey", "privatekeys",
+	"secretkey", "secretkeys", "credential", "credentials", "passwordvalue", "secretvalue", "tokenvalue",
 }
 
-// tokenShape is what a JSON Web Token looks like, alone or behind a scheme.
+// Of some names that end like one of these only a part is masked: "pass" has to
+// be a word of the name, and numbers of tokens are counts.
+const (
+	wordName  = "pass"
+	countName = "tokens"
+)
+
+// tokenShape is what a JSON Web Token looks like, alone or behind something.
 var (
 	tokenStart = []byte("eyJ")
-	tokenShape = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*`)
+	tokenShape = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*`)
 )
 
 // A masker replaces what looks like a secret in requests before they are
@@ -38,10 +43,24 @@ var (
 // to who does not have the key.
 type masker struct {
 	key   []byte
-	names [256][]string // as plainName has them, by their last byte
+	names [256][]ending // by their last byte
 	never []string
 
 	states sync.Pool // of *maskState
+}
+
+// An ending of the names of members that are masked, as plainName has it.
+type ending struct {
+	name   string
+	second byte // the one before the last, 0 if there is none
+}
+
+func endingOf(name string) ending {
+	e := ending{name: name}
+	if len(name) > 1 {
+		e.second = name[len(name)-2]
+	}
+	return e
 }
 
 // newMasker returns the masker of the log in dir, which also masks the members
@@ -52,10 +71,10 @@ func newMasker(dir string, names, never []string) (*masker, error) {
 		return nil, fmt.Errorf("masking key: %w", err)
 	}
 	m := &masker{key: key, never: plainNames(never)}
-	for _, name := range append(plainNames(names), secretNames...) {
+	for _, name := range slices.Concat(plainNames(names), secretNames, []string{wordName}) {
 		if name != "" {
 			last := name[len(name)-1]
-			m.names[last] = append(m.names[last], name)
+			m.names[last] = append(m.names[last], endingOf(name))
 		}
 	}
 	m.states.New = func() any { return new(maskState) }
@@ -115,12 +134,32 @@ func lastPlain(name []byte) (last byte, before []byte) {
 // secret reports whether the values of members of a name are masked.
 func (m *masker) secret(name []byte) bool {
 	last, before := lastPlain(name)
-	for _, end := range m.names[last] {
-		if endsPlainly(before, end[:len(end)-1]) {
+	endings := m.names[last]
+	if endings == nil {
+		return false
+	}
+	second, _ := lastPlain(before)
+	for i := range endings {
+		end := &endings[i]
+		if end.second != second && end.second != 0 {
+			continue
+		}
+		if endsPlainly(before, end.name[:len(end.name)-1]) && (end.name != wordName || isWord(name)) {
 			return !slices.Contains(m.never, plainName(string(name)))
 		}
 	}
 	return false
+}
+
+// isWord reports whether a name that ends in "pass" has it as a word, as pass,
+// db_pass and dbPass have, and not as a part of one, as bypass has.
+func isWord(name []byte) bool {
+	_, name = lastPlain(name)
+	_, name = lastPlain(name)
+	_, name = lastPlain(name)
+	first := bytes.TrimRight(name, "_-. ")
+	begin := len(first) - 1
+	return begin <= 0 || first[begin] == 'P' || strings.IndexByte("_-. ", first[begin-1]) >= 0
 }
 
 // endsPlainly reports whether the plain form of a name has that end.
@@ -132,114 +171,4 @@ func endsPlainly(name []byte, end string) bool {
 		}
 	}
 	return true
-}
-
-// mask returns the request as it may be recorded, and where in the line
-// something was masked.
-func (m *masker) mask(request jsontext.Value) (jsontext.Value, []string, error) {
-	if !m.suspects(request) {
-		return request, nil, nil
-	}
-	s := m.states.Get().(*maskState)
-	defer m.states.Put(s)
-	s.begin(request)
-	for s.dec.StackDepth() > 0 || s.dec.InputOffset() == 0 {
-		if err := s.step(m); err != nil {
-			return nil, nil, fmt.Errorf("mask request: %w", err)
-		}
-	}
-	if s.masked == nil {
-		return request, nil, nil
-	}
-	return append(s.out, request[s.copied:]...), s.masked, nil
-}
-
-// suspects reports whether there may be something to mask. It is asked of every
-// request, and does not read more of it than where its strings are.
-func (m *masker) suspects(request jsontext.Value) bool {
-	if bytes.IndexByte(request, '\\') >= 0 || bytes.Contains(request, tokenStart) {
-		return true
-	}
-	for rest := request; ; {
-		begin := bytes.IndexByte(rest, '"')
-		if begin < 0 {
-			return false
-		}
-		rest = rest[begin+1:]
-		end := bytes.IndexByte(rest, '"')
-		if end < 0 {
-			return true
-		}
-		if m.secret(rest[:end]) {
-			return true
-		}
-		rest = rest[end+1:]
-	}
-}
-
-// A maskState is a request of which a part is masked.
-type maskState struct {
-	in     jsontext.Value
-	reader bytes.Buffer // of in
-	dec    jsontext.Decoder
-	text   []byte // scratch
-	out    jsontext.Value
-	copied int64 // how much of in is in out, or replaced there
-	masked []string
-}
-
-func (s *maskState) begin(request jsontext.Value) {
-	s.in, s.out, s.copied, s.masked = request, nil, 0, nil
-	s.reader = *bytes.NewBuffer(request)
-	s.dec.Reset(&s.reader)
-}
-
-// step takes the next token, or the whole value of a member that is masked.
-func (s *maskState) step(m *masker) error {
-	if s.dec.PeekKind() != '"' {
-		_, err := s.dec.ReadToken()
-		return err
-	}
-	raw, err := s.dec.ReadValue()
-	if err != nil {
-		return err
-	}
-	if s.text, err = jsontext.AppendUnquote(s.text[:0], raw); err != nil {
-		return err
-	}
-	switch {
-	case !s.atName():
-		if bytes.Contains(s.text, tokenStart) && tokenShape.Match(s.text) {
-			return s.replace(m, raw)
-		}
-	case m.secret(s.text):
-		value, err := s.dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		return s.replace(m, value)
-	}
-	return nil
-}
-
-// atName reports whether the string that was read last is a member's name.
-func (s *maskState) atName() bool {
-	kind, length := s.dec.StackIndex(s.dec.StackDepth())
-	return kind == '{' && length%2 == 1
-}
-
-// replace replaces the value that was read last by its mask.
-func (s *maskState) replace(m *masker, value jsontext.Value) error {
-	canonical := slices.Clone(value)
-	if err := canonical.Canonicalize(); err != nil {
-		return err
-	}
-	sum := hmac.New(sha256.New, m.key)
-	sum.Write(canonical)
-	end := s.dec.InputOffset()
-	s.out = append(s.out, s.in[s.copied:end-int64(len(value))]...)
-	s.out = fmt.Appendf(s.out, `"masked:%s"`, base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:16]))
-	s.copied = end
-	s.masked = append(s.masked, "/request"+string(s.dec.StackPointer()))
-	return nil
 }
