@@ -159,9 +159,14 @@ func (p *part) inPlace(from, until int64, visit visit) error {
 	return p.view(func(entries, _ *bbolt.Bucket) error {
 		c := entries.Cursor()
 		k, v := after(c, from, p.first)
+		size := 0
 		for n := from; n < until; n++ {
 			if !bytes.Equal(k, key(n)) {
 				return damaged(n, "is missing")
+			}
+			if size += len(v); size >= releasedBytes {
+				release(entries.Tx())
+				size = 0
 			}
 			_, line, err := split(n, v)
 			if err != nil {
