@@ -8,6 +8,7 @@
 # make faults   kills, power cuts, I/O faults, tampering and proofs, at full length (needs strace), in less than an hour on two cores
 # make overload three times as much as can be answered, and a noisy tenant: overload-all, overload-noisy
 # make slow     thousands of clients that do not go on
+# make pod      every attack on the memory and the processors of a pod of 512 MiB, with decisions beside them
 # make soak DURATION=…  half of what can be answered, for long
 # make week     a log of a million decisions: made, verified, exported, replayed
 # make bench    the service beside floors: ratios of throughput, latencies, processor time, memory
@@ -27,7 +28,7 @@ MOST_BYTES  = 25000000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build size run test check interop differential prove reload faults week overload overload-all overload-noisy slow soak crash mcp reproducible sbom fuzz bench clean
+.PHONY: build size run test check interop differential prove reload faults week overload overload-all overload-noisy slow pod soak crash mcp reproducible sbom fuzz bench clean
 
 # The exporters of OTLP bring gRPC, which need not bring its tracing pages. A
 # function begins at the next 16 bytes and not 32, which is a hundredth of all.
@@ -79,6 +80,9 @@ overload-noisy:
 
 slow:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestSlowClients' -slow.duration 30s
+
+pod:
+	go test ./conformance -count=1 -v -timeout 30m -run 'TestPod|TestSearchesLeaveRoom' -pod.full
 
 soak:
 	go test ./conformance -count=1 -v -timeout 0 -run 'TestSoak' -soak.duration $(DURATION)
