@@ -3,6 +3,7 @@ package evaluation
 import (
 	"context"
 	"maps"
+	"reflect"
 
 	"github.com/cedar-policy/cedar-go"
 )
@@ -56,3 +57,6 @@ func (e *Engine) OnCompile(before func(Archive)) {
 		return compile(ctx, a)
 	}
 }
+
+// SettingsType is what config.yaml is decoded into.
+var SettingsType = reflect.TypeFor[settings]()

@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -57,4 +58,13 @@ func didYouMean(name string, known []string) string { return yamldoc.DidYouMean(
 // so many, or "".
 func nearest(name string, known []string, edits int) string {
 	return yamldoc.Nearest(name, known, edits)
+}
+
+// SettingsKeys lists the keys of config.yaml.
+func SettingsKeys() []string {
+	var keys []string
+	for field := range reflect.TypeFor[settings]().Fields() {
+		keys = append(keys, field.Tag.Get("yaml"))
+	}
+	return keys
 }

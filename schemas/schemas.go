@@ -9,6 +9,7 @@
 // request may be null, which counts as absent.
 //
 //	EvaluationRequest.json    a schema; it names others as "Entity.json"
+//	store/*.json              schemas of what people write in a policy store
 //	openapi.yaml              the paths; components/schemas repeats the files,
 //	                          written by go test ./schemas -update
 //	schematest/               holds bodies against the schemas in tests
@@ -26,6 +27,9 @@ import (
 //go:embed *.json
 var files embed.FS
 
+//go:embed store/*.json
+var store embed.FS
+
 //go:embed openapi.yaml
 var openAPI string
 
@@ -42,6 +46,16 @@ func JSONSchema(name string) ([]byte, error) {
 	schema, err := files.ReadFile(name + ".json")
 	if err != nil {
 		return nil, fmt.Errorf("no JSON Schema is called %q", name)
+	}
+	return schema, nil
+}
+
+// StoreSchema returns the schema of the YAML files of a policy store: "config" of
+// config.yaml, "tests" of tests/*.yaml.
+func StoreSchema(name string) ([]byte, error) {
+	schema, err := store.ReadFile("store/" + name + ".json")
+	if err != nil {
+		return nil, fmt.Errorf("no JSON Schema of policy stores is called %q", name)
 	}
 	return schema, nil
 }

@@ -2,16 +2,20 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
@@ -91,7 +95,11 @@ func (f fileResolver) unknownKeys(prefix string, values map[string]any, known []
 		case isMap && slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, key+".") }):
 			errs = append(errs, f.unknownKeys(key+".", nested, known))
 		default:
-			errs = append(errs, f.doc.Fault(fmt.Sprintf("%q is not a key", key), yamldoc.DidYouMean(key, known), strings.Split(key, ".")...))
+			hint := yamldoc.DidYouMean(key, known)
+			if slices.Contains(evaluation.SettingsKeys(), key) {
+				hint = "this key belongs to config.yaml of the policy store"
+			}
+			errs = append(errs, f.doc.Fault(fmt.Sprintf("%q is not a key", key), hint, strings.Split(key, ".")...))
 		}
 	}
 	return errors.Join(errs...)
@@ -140,3 +148,22 @@ func isConfigFile(flag *kong.Flag) bool {
 }
 
 func configKey(flag *kong.Flag) string { return strings.ReplaceAll(flag.Name, "-", "_") }
+
+var unknownField = regexp.MustCompile(`^unknown field "(.+)"$`)
+
+// hintSettings says of keys that a policy store's config.yaml does not have where
+// they belong, if they are the service's.
+func hintSettings(faults evaluation.Faults) evaluation.Faults {
+	keys := map[string]bool{}
+	for _, flag := range settings(newParser(context.Background()).Model) {
+		key, _, _ := strings.Cut(configKey(flag), ".")
+		keys[key] = true
+	}
+	for i, fault := range faults {
+		m := unknownField.FindStringSubmatch(fault.Message)
+		if m != nil && path.Base(fault.File) == "config.yaml" && fault.Column == 1 && keys[m[1]] {
+			faults[i].Hint = "this key belongs to the configuration of the service (serve --config)"
+		}
+	}
+	return faults
+}

@@ -1,13 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/evaluation/policytest"
 	"github.com/policy-service/policy-service/policies"
+	"github.com/policy-service/policy-service/schemas"
 )
 
 type initCmd struct {
@@ -25,23 +34,86 @@ func (c *initCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	if err := os.CopyFS(c.Dir, set); err != nil {
-		return err
-	}
-	err = fs.WalkDir(set, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
-			fmt.Println("  " + filepath.Join(c.Dir, path))
-		}
-		return err
-	})
+	made, err := starter(c.Set, set)
 	if err != nil {
 		return err
+	}
+	for _, file := range slices.Sorted(maps.Keys(made)) {
+		name := filepath.Join(c.Dir, filepath.FromSlash(file))
+		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, made[file], 0o666); err != nil {
+			return err
+		}
+		fmt.Println("  " + name)
 	}
 	_, err = fmt.Printf(`
 Edit the policies, then:
   policy-service validate %[1]s          every fault at once
   policy-service test %[1]s              the tests beside them
+  policy-service eval --policies %[1]s --request %[2]s --explain
   policy-service serve --policies %[1]s  changes are in force within two seconds
-`, c.Dir)
+`, c.Dir, filepath.Join(c.Dir, sampleFile))
 	return err
+}
+
+const (
+	sampleFile    = "request.json"
+	schemasFolder = ".schemas" // which a store does not look into
+)
+
+var errNoTests = errors.New("the set has no tests")
+
+// samples are the tests whose requests are good to begin with; of other sets it
+// is the first.
+var samples = map[string]string{"agent-tools": "a reader does not write"}
+
+// starter returns the files of a new store: those of the set, JSON Schemas for
+// editors to which its YAML files refer, and a request.
+func starter(name string, set fs.FS) (map[string][]byte, error) {
+	made := map[string][]byte{}
+	for _, name := range []string{"config", "tests"} {
+		schema, err := schemas.StoreSchema(name)
+		if err != nil {
+			return nil, err
+		}
+		made[path.Join(schemasFolder, name+".json")] = schema
+	}
+	err := fs.WalkDir(set, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(set, file)
+		made[file] = append([]byte(schemaComment(file)), text...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	made[sampleFile], err = sample(name, set)
+	return made, err
+}
+
+// schemaComment is what has editors hold a YAML file of a store against its
+// schema; "" for another file.
+func schemaComment(file string) string {
+	switch {
+	case file == "config.yaml":
+		return "# yaml-language-server: $schema=" + schemasFolder + "/config.json\n"
+	case path.Dir(file) == "tests" && path.Ext(file) == ".yaml":
+		return "# yaml-language-server: $schema=../" + schemasFolder + "/tests.json\n"
+	}
+	return ""
+}
+
+// sample returns the request of a test of the set.
+func sample(name string, set fs.FS) ([]byte, error) {
+	tests, err := policytest.Load(set)
+	if err != nil || len(tests) == 0 {
+		return nil, fmt.Errorf("sample request of policy set %q: %w", name, cmp.Or(err, errNoTests))
+	}
+	at := slices.IndexFunc(tests, func(t policytest.Test) bool { return t.Name == samples[name] })
+	body, err := json.Marshal(tests[max(at, 0)].Request, json.Deterministic(true), jsontext.WithIndent("  "))
+	return append(body, '\n'), err
 }

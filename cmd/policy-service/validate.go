@@ -82,7 +82,7 @@ func validate(store fs.FS) (*validation, error) {
 			result.Warnings = append(result.Warnings, fault)
 		}
 	}
-	result.Faults = slices.Concat(misplaced, result.Faults, unread)
+	result.Faults = slices.Concat(misplaced, hintSettings(result.Faults), unread)
 	if len(result.Faults) > 0 {
 		return &result, nil
 	}
