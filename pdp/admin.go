@@ -14,6 +14,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // Paths of the admin listener that the command line uses.
@@ -151,7 +152,8 @@ func describeProblem(s evaluation.Status) string {
 func knownQuery(c echo.Context, known ...string) error {
 	for name, values := range c.QueryParams() {
 		if !slices.Contains(known, name) {
-			return authzen.Invalid("", "has a query with %q, which is none of %s", name, strings.Join(known, ", "))
+			hint := orDefault(yamldoc.DidYouMean(name, known), "there are "+strings.Join(known, ", "))
+			return authzen.Invalid("", "has a query with %q, which is not known: %s", name, hint)
 		}
 		if len(values) > 1 {
 			return authzen.Invalid("", "has a query with %q twice", name)

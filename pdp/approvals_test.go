@@ -233,6 +233,10 @@ func TestAdminBodiesAreUnderstood(t *testing.T) {
 			t.Errorf("%s: %s %s, want 400 at %q", test.body, response.Status, body, test.at)
 		}
 	}
+	const members = "/item is not known: there are approved_until, approver, comment, decision, items"
+	if _, body := post(t, http.DefaultClient, verdict, `{"decision":"approve","item":[0]}`); !strings.Contains(body, members) {
+		t.Errorf("a member that is misspelt: %s", body)
+	}
 	if _, body := get(t, path); !strings.Contains(body, `"status":"pending"`) || strings.Contains(body, `"votes"`) {
 		t.Errorf("the request is now %s", body)
 	}

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -77,11 +80,33 @@ func asValidationError(err error) error {
 	case errors.As(err, &syntax):
 		return Invalid(string(syntax.JSONPointer), "is not valid JSON at byte %d: %v", syntax.ByteOffset, syntax.Err)
 	case errors.Is(err, json.ErrUnknownName) && errors.As(err, &semantic):
-		return Invalid(string(semantic.JSONPointer), "is not a member that there is")
+		return Invalid(string(semantic.JSONPointer), "is not known: %s", membersOf(semantic.GoType))
 	case errors.As(err, &semantic):
 		return Invalid(string(semantic.JSONPointer), "is not of the type it must be")
 	}
 	return Invalid("", "is not valid JSON")
+}
+
+// membersOf says which members an object of a type has.
+func membersOf(t reflect.Type) string {
+	names := slices.Sorted(slices.Values(namesOf(t)))
+	if len(names) == 0 {
+		return "there are no members"
+	}
+	return "there are " + strings.Join(names, ", ")
+}
+
+func namesOf(t reflect.Type) (names []string) {
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name != "":
+			names = append(names, name)
+		case field.Anonymous:
+			names = append(names, namesOf(field.Type)...)
+		}
+	}
+	return names
 }
 
 // members reads a JSON object. It calls read with each name; what read leaves
