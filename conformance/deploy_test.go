@@ -123,6 +123,10 @@ func TestUnit(t *testing.T) {
 		t.Errorf("with another's key: %d %s", code, body)
 	}
 
+	if secret := submatches(`(?m)^#? ?(page_key|callback_secret):`, read(t, "../deploy/config.yaml")); len(secret) > 0 || !strings.Contains(unit, "\nEnvironmentFile=-/etc/policy-service/environment\n") {
+		t.Errorf("the settings, which everybody on the host may read, have %v, and the unit no file for secrets", secret)
+	}
+
 	codes := submatches(`exit(?:Invalid|Integrity)\s+= (\d+)`, read(t, "../cmd/policy-service/main.go"))
 	prevented := strings.Fields(submatches(`(?m)^RestartPreventExitStatus=(.*)$`, unit)[0])
 	if !slices.Equal(codes, prevented) {
