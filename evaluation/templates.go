@@ -41,6 +41,8 @@ type approvalTemplate struct {
 	PinRevision bool `yaml:"pin_revision"`
 	// AutoApprover is asked at once, by the same policies as people.
 	AutoApprover *approver `yaml:"auto_approver"`
+	// TellComment has whoever asked told what the approver who denied wrote.
+	TellComment bool `yaml:"tell_comment"`
 	// Display is shown to the person who asks.
 	Display map[string]any `yaml:"display"`
 	// RequestSchema is the JSON Schema of what a request has to say.
@@ -90,6 +92,7 @@ func (t approvalTemplate) compile() (authzen.ApprovalTemplate, error) {
 		Scope:        authzen.ApprovalScope(cmp.Or(t.Scope, string(authzen.ScopeCall))),
 		Context:      t.Context,
 		PinRevision:  t.PinRevision,
+		TellComment:  t.TellComment,
 	}
 	if t.Uses != nil {
 		terms.Uses = *t.Uses

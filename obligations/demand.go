@@ -70,6 +70,10 @@ func Compose(permitted bool, determining []*Terms, r Request) Demand {
 			d.add(o, r)
 		}
 	}
+	var missing []string
+	if permitted && !d.Decision {
+		missing = unsupported(determining, r.Support)
+	}
 	d.approve(permitted, determining, r)
 	if permitted && r.Approved != "" { // why one had to wait is no reason any more
 		determining = slices.DeleteFunc(slices.Clone(determining), func(t *Terms) bool { return t.Approval == r.Approved })
@@ -81,10 +85,29 @@ func Compose(permitted bool, determining []*Terms, r Request) Demand {
 	if d.Decision == permitted {
 		context.Obligations = d.Obligations
 	}
-	if context.ReasonUser != nil || context.ReasonAdmin != nil || context.Obligations != nil {
+	if missing != nil {
+		context.Reason, context.SupportedObligations = authzen.ReasonObligationUnsupported, missing
+		context.ReasonAdmin = context.ReasonAdmin.After("The permit is withheld: the PEP has to declare " + strings.Join(missing, ", ") + " in context.supported_obligations.")
+	}
+	if missing != nil || context.ReasonUser != nil || context.ReasonAdmin != nil || context.Obligations != nil {
 		d.Context = &context
 	}
 	return d
+}
+
+// unsupported lists the types of the obligations for want of which a permit is
+// withheld, sorted.
+func unsupported(determining []*Terms, s Support) []string {
+	var types []string
+	for _, t := range determining {
+		for _, o := range t.Obligations {
+			if o.Withhold && !s.Has(o.Type) {
+				types = append(types, o.Type)
+			}
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
 }
 
 // approve adds what is left for a person to say. Where an obligation withholds

@@ -1,6 +1,7 @@
 package obligations_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -46,6 +47,45 @@ var (
 	sreApproval  = obligation("custom", `{"action":"approval_required","template":"sre"}`)
 	lawApproval  = obligation("custom", `{"action":"approval_required","template":"lawyers"}`)
 )
+
+// lacks is what a PEP is told that has to declare a type.
+func lacks(kind string) *authzen.DecisionContext {
+	return &authzen.DecisionContext{
+		Reason: "obligation_unsupported", SupportedObligations: []string{kind},
+		ReasonAdmin: authzen.Reason{"en": "The permit is withheld: the PEP has to declare " + kind + " in context.supported_obligations."},
+	}
+}
+
+// A denial for want of obligations names every type that would be needed, once,
+// and the words of the permit stand behind that. One for want of a person's
+// approval, and one that policies made, do not.
+func TestComposeUnsupported(t *testing.T) {
+	explained := &obligations.Terms{ReasonAdmin: "Break-glass.", Obligations: stepsUp.Obligations}
+	for _, test := range []struct {
+		permitted   bool
+		determining []*obligations.Terms
+		support     string
+		want        []string
+	}{
+		{permit, []*obligations.Terms{explained, redacts, stepsUp, notifies}, `[]`, []string{"custom", "step-up"}},
+		{permit, []*obligations.Terms{explained, redacts}, `["custom"]`, []string{"step-up"}},
+		{permit, []*obligations.Terms{{Approval: "sre", Obligations: stepsUp.Obligations}}, `[]`, []string{"step-up"}},
+		{permit, []*obligations.Terms{bySRE}, `[]`, nil},
+		{forbid, []*obligations.Terms{explained}, `[]`, nil},
+	} {
+		got := obligations.Compose(test.permitted, test.determining, obligations.Request{Support: obligations.ReadSupport(jsontext.Value(test.support))})
+		context := got.Context
+		if context == nil {
+			context = &authzen.DecisionContext{}
+		}
+		if diff := cmp.Diff(test.want, context.SupportedObligations); diff != "" || got.Decision || (context.Reason == "obligation_unsupported") != (test.want != nil) {
+			t.Errorf("%v: %+v\n%s", test.support, context, diff)
+		}
+		if said := context.ReasonAdmin["en"]; test.want != nil && test.determining[0] == explained && !strings.HasSuffix(said, "context.supported_obligations. Break-glass.") {
+			t.Errorf("%v: %q", test.support, said)
+		}
+	}
+}
 
 // OB-1, OB-7, OB-21, OB-22: a decision asks for all that its policies ask for,
 // and tells a PEP nothing where that is nothing.
@@ -116,6 +156,9 @@ func TestCompose(t *testing.T) {
 			want := obligations.Demand{Decision: test.want, Obligations: test.obligations}
 			if len(test.obligations) > 0 && !test.withheld {
 				want.Context = &authzen.DecisionContext{Obligations: test.obligations}
+			}
+			if missing := test.obligations; test.withheld && !strings.Contains(string(missing[0].Properties), "approval_required") {
+				want.Context = lacks(missing[len(missing)-1].Type)
 			}
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(obligations.Demand{}, "Template")); diff != "" {
 				t.Errorf("demand (-want +got):\n%s", diff)

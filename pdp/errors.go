@@ -104,6 +104,7 @@ var told = []struct {
 	{approval.ErrUnknownApproval, http.StatusNotFound, true},
 	{approval.ErrDuplicate, http.StatusConflict, true},
 	{approval.ErrTaskState, http.StatusConflict, true},
+	{approval.ErrUndecidable, http.StatusConflict, true},
 	{approval.ErrExpiredDenial, http.StatusGone, true},
 	{approval.ErrTaskExpired, http.StatusGone, true},
 	{approval.ErrTooMany, http.StatusTooManyRequests, true},

@@ -99,7 +99,7 @@ func (h *harmed) wantUnavailable(t *testing.T, message string) {
 		if response.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("%s: status %s", path, response.Status)
 		}
-		if want := fmt.Sprintf(`{"error":{"status":503,"message":%q}}`, message); answer != want {
+		if want := fmt.Sprintf(`{"error":{"status":503,"message":%q},"message":%[1]q}`, message); answer != want {
 			t.Errorf("%s: %s, want %s", path, answer, want)
 		}
 		schematest.Check(t, "ErrorResponse", []byte(answer))
@@ -324,7 +324,7 @@ func TestPanic(t *testing.T) {
 			server := httptest.NewServer(router)
 			defer server.Close()
 			response, body := post(t, server.Client(), server.URL+authzen.PathEvaluation, aliceReads)
-			if want := `{"error":{"status":500,"message":"internal error"}}`; response.StatusCode != http.StatusInternalServerError || body != want {
+			if want := `{"error":{"status":500,"message":"internal error"},"message":"internal error"}`; response.StatusCode != http.StatusInternalServerError || body != want {
 				t.Errorf("%s %s", response.Status, body)
 			}
 			if id := response.Header.Get("X-Request-ID"); id != "request-1" {
@@ -413,7 +413,7 @@ func wantBadBody(t *testing.T, conn net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"error":{"status":400,"message":"the body did not arrive whole and in time"}}`
+	want := `{"error":{"status":400,"message":"the body did not arrive whole and in time"},"message":"the body did not arrive whole and in time"}`
 	if response.StatusCode != http.StatusBadRequest || string(body) != want || response.Header.Get("X-Request-ID") != "request-1" {
 		t.Errorf("%s %s", response.Status, body)
 	}

@@ -237,9 +237,7 @@ func ownEntry(ctx context.Context, log *decisionlog.Log, index int64, tenants []
 func answerProof(c echo.Context) func(*decisionlog.Proof, error) error {
 	return func(proof *decisionlog.Proof, err error) error {
 		if err != nil {
-			return writeJSON(c, http.StatusUnprocessableEntity, authzen.ErrorResponse{
-				Error: authzen.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()},
-			})
+			return writeJSON(c, http.StatusUnprocessableEntity, authzen.NewErrorResponse(authzen.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}))
 		}
 		return writeJSON(c, http.StatusOK, proof)
 	}

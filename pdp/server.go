@@ -126,7 +126,7 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 		case http.StatusUnauthorized:
 			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="policy-service"`)
 		}
-		answer := func() error { return writeJSON(c, told.Status, authzen.ErrorResponse{Error: *told}) }
+		answer := func() error { return writeJSON(c, told.Status, authzen.NewErrorResponse(*told)) }
 		if hasProblems(c.Request().URL.Path) {
 			answer = func() error { return writeBody(c, told.Status, mimeProblem, problem(err, told)) }
 		}

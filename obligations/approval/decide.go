@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -29,6 +30,10 @@ type Decision struct {
 	Until    time.Time `json:"approved_until,omitzero"` // sooner than the template says
 }
 
+// maxComment bounds what an approver writes, in bytes: it is kept, recorded and
+// may be told.
+const maxComment = 4096
+
 // Channels by which a request is decided.
 const (
 	channelAdmin  = "admin"  // by a person
@@ -40,6 +45,9 @@ const (
 func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision) (*Request, error) {
 	if d.Decision != "approve" && d.Decision != "deny" {
 		return nil, authzen.Invalid("/decision", "must be approve or deny")
+	}
+	if len(d.Comment) > maxComment {
+		return nil, authzen.Invalid("/comment", "is longer than %d bytes", maxComment)
 	}
 	if !d.Until.IsZero() && !d.Until.After(s.now()) {
 		return nil, authzen.Invalid("/approved_until", "has passed")
@@ -63,8 +71,7 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 		}
 		vote := Vote{Approver: *item.Terms.AutoApprover, Approve: true, Channel: channelPolicy}
 		_, err := s.vote(ctx, r, event{kind: eventVote, items: []int{i}, vote: vote})
-		var invalid *authzen.ValidationError
-		if err != nil && !errors.Is(err, ErrIneligible) && !errors.Is(err, ErrTaskState) && !errors.As(err, &invalid) {
+		if err != nil && !errors.Is(err, ErrIneligible) && !errors.Is(err, ErrTaskState) && !errors.Is(err, ErrUndecidable) {
 			return err
 		}
 	}
@@ -120,13 +127,25 @@ func (s *Service) may(ctx context.Context, action string, approver authzen.Subje
 		return err
 	}
 	permitted, err := s.config.May(ctx, r.Tenant, question)
+	var invalid *authzen.ValidationError
 	switch {
+	case errors.As(err, &invalid):
+		return undecidable(invalid)
 	case err != nil:
 		return fmt.Errorf("ask who may decide: %w", err)
 	case !permitted:
 		return ErrIneligible
 	}
 	return nil
+}
+
+// undecidable says why policies cannot be asked about a request. What does not
+// fit is the schema of the policies, and not what the approver wrote, who can do
+// nothing about a path in a question that somebody else made.
+func undecidable(e *authzen.ValidationError) error {
+	member := strings.TrimPrefix(strings.TrimPrefix(e.Path, "/resource"), "/properties/")
+	member = strings.TrimSuffix(strings.ReplaceAll(member, "/", "."), ".type")
+	return fmt.Errorf("%w: the schema says that %s of %s %s; the schema has to allow it before anybody can decide", ErrUndecidable, member, typeRequest, e.Reason)
 }
 
 // question asks policies whether an approver may do that to an item.

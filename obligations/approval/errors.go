@@ -21,6 +21,8 @@ var (
 	ErrUnknownApproval = errors.New("unknown approval")
 	// ErrIneligible means that this approver may not decide this request.
 	ErrIneligible = errors.New("the approver may not decide this request")
+	// ErrUndecidable means that policies cannot be asked who may decide a request.
+	ErrUndecidable = errors.New("nobody can decide this request")
 	// ErrActor means that the actors of a submission are not those that were
 	// denied.
 	ErrActor = errors.New("the actor is not the one that was denied")

@@ -2,7 +2,12 @@ package approval
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -83,7 +88,7 @@ func (s *Service) Pending(context.Context) (n int, err error) {
 func (s *Service) response(r *Request) (*authzen.TaskResponse, error) {
 	endpoint := s.base(r.Tenant) + authzen.PathRequests + "/" + r.ID
 	out := &authzen.TaskResponse{Task: authzen.Task{
-		ID: r.ID, Status: r.Status(), StatusEndpoint: endpoint, ExpiresAt: r.ExpiresAt, Display: r.Items[0].Terms.Display,
+		ID: r.ID, Status: r.Status(), StatusEndpoint: endpoint, ExpiresAt: r.ExpiresAt, Display: r.display(),
 	}}
 	if out.Task.Status == authzen.TaskPending {
 		out.Task.Links = &authzen.TaskLinks{Cancel: endpoint + "/cancel"}
@@ -130,4 +135,47 @@ func (s *Service) result(r *Request, i *Item) (*authzen.TaskResult, error) {
 	return &authzen.TaskResult{Mode: authzen.ModeReevaluate, Approval: authzen.Approval{
 		ID: i.Approval.ID, ApprovedUntil: i.Approval.Until, ApprovedAt: i.Approval.At, State: signed,
 	}}, nil
+}
+
+// memberComment is where in its display a task has what was written about its
+// denial.
+const memberComment = "comment"
+
+// display is what the person who asked is shown: what the template says, and
+// the comments of those who denied, where the template lets them be told.
+func (r *Request) display() jsontext.Value {
+	shown := r.Items[0].Terms.Display
+	comments := r.toldComments()
+	if comments == "" {
+		return shown
+	}
+	members, err := object(shown)
+	if err != nil { // compiled templates have objects
+		return shown
+	}
+	members[memberComment], err = jsontext.AppendQuote(nil, comments)
+	if err != nil { // it was read as JSON
+		return shown
+	}
+	with, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return shown
+	}
+	return with
+}
+
+// toldComments joins the distinct comments of denials that may be told.
+func (r *Request) toldComments() string {
+	var all []string
+	for _, i := range r.Items {
+		if !i.Terms.TellComment {
+			continue
+		}
+		for _, v := range i.Votes {
+			if !v.Approve && v.Comment != "" && !slices.Contains(all, v.Comment) {
+				all = append(all, v.Comment)
+			}
+		}
+	}
+	return strings.Join(all, "\n")
 }

@@ -25,6 +25,10 @@ type DecisionContext struct {
 	Obligations []Obligation `json:"obligations,omitempty"`
 	Error       *Error       `json:"error,omitempty"`
 
+	// SupportedObligations are the types of obligations for want of which a permit
+	// was withheld: what the PEP has to declare in context.supported_obligations.
+	SupportedObligations []string `json:"supported_obligations,omitempty"`
+
 	// Of a denial that a person may lift.
 	EvaluationID  string         `json:"evaluation_id,omitzero"`
 	EvaluatedAt   time.Time      `json:"evaluated_at,omitzero"`
@@ -60,12 +64,21 @@ type Error struct {
 	Message string `json:"message"`
 }
 
+// ReasonObligationUnsupported is the reason of a denial for want of an obligation
+// that the PEP did not declare: policies permit, and ask for more than it says
+// it can do.
+const ReasonObligationUnsupported = "obligation_unsupported"
+
 // An ErrorResponse is the body of every answer that is not a success. AuthZEN
 // 1.0 asks for "an error message string" and for an object at the top level;
 // this is both.
 type ErrorResponse struct {
-	Error Error `json:"error"`
+	Error   Error  `json:"error"`
+	Message string `json:"message"` // of the error, for clients that look for it here
 }
+
+// NewErrorResponse returns the body that tells of an error.
+func NewErrorResponse(e Error) ErrorResponse { return ErrorResponse{e, e.Message} }
 
 // Obligation types of the AuthZEN Obligations Profile, draft 1.
 const (

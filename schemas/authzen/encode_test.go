@@ -38,7 +38,7 @@ func TestAnswers(t *testing.T) {
 		{"a batch", authzen.EvaluationsResponse{Evaluations: []authzen.Decision{permit, deny, failed}},
 			`{"evaluations":[{"decision":true},{"decision":false},{"decision":false,"context":{"error":{"status":400,"message":"/evaluations/1/resource is required"}}}]}`},
 		{"a batch without items", authzen.EvaluationsResponse{Decision: &permit}, `{"decision":true}`},
-		{"an error", authzen.ErrorResponse{Error: authzen.Error{Status: 404, Message: "Not Found"}}, `{"error":{"status":404,"message":"Not Found"}}`},
+		{"an error", authzen.NewErrorResponse(authzen.Error{Status: 404, Message: "Not Found"}), `{"error":{"status":404,"message":"Not Found"},"message":"Not Found"}`},
 		{"metadata", authzen.Metadata{PolicyDecisionPoint: "https://pdp.example.com", AccessEvaluationEndpoint: "https://pdp.example.com/access/v1/evaluation", Capabilities: []string{}},
 			`{"policy_decision_point":"https://pdp.example.com","access_evaluation_endpoint":"https://pdp.example.com/access/v1/evaluation"}`},
 	}

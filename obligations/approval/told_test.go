@@ -1,0 +1,75 @@
+package approval_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Whoever is refused is told what the approver wrote where the template says
+// so, and nowhere else; what is written with an approval stays inside.
+func TestTellComment(t *testing.T) {
+	const title = `{"title":"Asked"}`
+	for _, test := range []struct {
+		told     bool
+		display  string
+		decision approval.Decision
+		want     string
+	}{
+		{true, "", approval.Decision{Decision: "deny", Comment: "not in the window"}, `{"comment":"not in the window"}`},
+		{true, title, approval.Decision{Decision: "deny", Comment: `say "why"`}, `{"comment":"say \"why\"","title":"Asked"}`},
+		{true, title, approval.Decision{Decision: "deny"}, title},
+		{true, title, approval.Decision{Decision: "approve", Comment: "fine"}, title},
+		{false, title, approval.Decision{Decision: "deny", Comment: "not in the window"}, title},
+		{false, "", approval.Decision{Decision: "deny", Comment: "not in the window"}, ""},
+	} {
+		d := open(t, with(func(terms *authzen.ApprovalTemplate) {
+			terms.TellComment = test.told
+			if test.display != "" {
+				terms.Display = jsontext.Value(test.display)
+			}
+		}))
+		id := d.submit(t, push).Task.ID
+		if _, err := d.Decide(t.Context(), id, approver("carol"), test.decision); err != nil {
+			t.Fatal(err)
+		}
+		task, err := d.Status(t.Context(), gateway, id)
+		if err != nil || string(task.Task.Display) != test.want {
+			t.Errorf("%+v: display %s, %v", test, task.Task.Display, err)
+		}
+	}
+}
+
+// A comment is bounded: it is kept, recorded and may be told.
+func TestLongComment(t *testing.T) {
+	d := open(t, plain)
+	id := d.submit(t, push).Task.ID
+	var invalid *authzen.ValidationError
+	if _, err := d.Decide(t.Context(), id, approver("carol"), approval.Decision{Decision: "deny", Comment: strings.Repeat("x", 4097)}); !errors.As(err, &invalid) || invalid.Path != "/comment" {
+		t.Errorf("4,097 bytes: %v", err)
+	}
+	if _, err := d.Decide(t.Context(), id, approver("carol"), approval.Decision{Decision: "deny", Comment: strings.Repeat("x", 4096)}); err != nil {
+		t.Errorf("4,096 bytes: %v", err)
+	}
+}
+
+// Policies that cannot be asked about a request are no fault of who decides: it
+// is said what does not fit, and not where in a request that nobody wrote.
+func TestUndecidable(t *testing.T) {
+	d := open(t, plain)
+	d.config.May = func(context.Context, string, *authzen.EvaluationRequest) (bool, error) {
+		return false, authzen.Invalid("/resource/properties/resource/type", `must be dataset, not "tool"`)
+	}
+	d.reopen(t)
+	_, err := d.Decide(t.Context(), d.submit(t, push).Task.ID, approver("carol"), approves)
+	const want = `the schema says that resource of access_request must be dataset, not "tool"`
+	if !errors.Is(err, approval.ErrUndecidable) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "/resource/properties") {
+		t.Errorf("got %v", err)
+	}
+}
