@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 // version is set by the Makefile's build.
@@ -50,7 +52,7 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	command, err := newParser(ctx).Parse(args)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "mcp-gateway:", err)
+		fmt.Fprintln(os.Stderr, "mcp-gateway:", plain.Lines(err.Error()))
 		fmt.Fprintln(os.Stderr, "hint: see mcp-gateway --help")
 		return 1
 	}
@@ -60,7 +62,7 @@ func run(ctx context.Context, args []string) int {
 	case errors.As(err, &ended):
 		return int(ended)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "mcp-gateway:", err)
+		fmt.Fprintln(os.Stderr, "mcp-gateway:", plain.Lines(err.Error()))
 		return 1
 	}
 	return 0

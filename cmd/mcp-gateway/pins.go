@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 type pinsCmd struct {
@@ -50,9 +51,9 @@ func (c *pinsListCmd) Run() (err error) {
 			if err := pin.Err(); err != nil {
 				state = err.Error()
 			}
-			fmt.Fprintf(out, "%s\t%q\t%s\t%s\t%s\n", pin.Server, pin.Tool, state, pin.Digest, pin.ListedDigest)
+			fmt.Fprint(out, plain.Lines(fmt.Sprintf("%s\t%q\t%s\t%s\t%s\n", pin.Server, pin.Tool, state, pin.Digest, pin.ListedDigest)))
 			if c.Definitions {
-				fmt.Fprintf(out, "  pinned\t%q\n  listed\t%q\n", pin.Definition, pin.Listed)
+				fmt.Fprint(out, plain.Lines(fmt.Sprintf("  pinned\t%q\n  listed\t%q\n", pin.Definition, pin.Listed)))
 			}
 		}
 	}

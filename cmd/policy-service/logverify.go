@@ -134,8 +134,10 @@ func (c *logVerifyCmd) verifyProof() error {
 		return printJSON(now)
 	}
 	if proof.Earlier == "" {
-		_, err = fmt.Printf("verified: entry %d is in %s\n%s\n", proof.Index, now.Origin, proof.Line)
-		return err
+		return printLines(os.Stdout, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "verified: entry %d is in %s\n%s\n", proof.Index, now.Origin, proof.Line)
+			return err
+		})
 	}
 	_, err = fmt.Printf("verified: %s continues the checkpoint, with %d entries\nroot %s\n", now.Origin, now.Size, now.Root)
 	return err
