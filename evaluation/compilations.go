@@ -128,10 +128,11 @@ func (p *partly) Unwrap() []error { return []error{ErrInPart, p.problem} }
 // another, tenant by tenant.
 type attempt struct {
 	*compilations
-	archive Archive
-	old     *Snapshots // nil for none
-	shrink  bool       // a tenant may lose policies
-	strict  bool
+	archive   Archive
+	old       *Snapshots // nil for none
+	misplaced Faults     // in tenants' folders
+	shrink    bool       // a tenant may lose policies
+	strict    bool
 
 	wanted   map[*compilation]bool
 	problems map[string]error // of tenants
@@ -141,12 +142,15 @@ type attempt struct {
 // run returns the snapshots that come into force. Beside them the error is
 // ErrInPart with what keeps tenants from theirs.
 func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
-	names := t.archive.tenants()
+	names := t.tenants()
 	if len(names) == 0 {
 		return t.everyone(ctx)
 	}
 	begun := map[string]*compilation{}
 	for _, tenant := range names {
+		if t.problems[tenant] != nil {
+			continue
+		}
 		one, err := t.want(t.archive.of(tenant))
 		if err != nil {
 			return nil, err
@@ -155,8 +159,8 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 	}
 	t.wait(ctx, begun)
 	s := &Snapshots{tenants: map[string]*Snapshot{}, unavailable: map[string]error{}}
-	for _, tenant := range names {
-		t.place(s, tenant, begun[tenant])
+	for tenant, one := range begun {
+		t.place(s, tenant, one)
 	}
 	if err := t.rootAtFault(ctx); err != nil {
 		return nil, err
@@ -167,6 +171,20 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 		}
 	}
 	return t.joined(s)
+}
+
+// tenants lists the tenants of the store. What is misplaced in the folder of one
+// is a problem of its own.
+func (t *attempt) tenants() []string {
+	names := t.archive.tenants()
+	for _, fault := range t.misplaced {
+		tenant := tenantOf(fault.File)
+		own, _ := t.problems[tenant].(Faults)
+		t.problems[tenant] = append(own, fault)
+		names = append(names, tenant)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func (t *attempt) want(a Archive) (*compilation, error) {

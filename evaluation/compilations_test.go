@@ -107,6 +107,25 @@ func TestTenantAtFault(t *testing.T) {
 	}
 }
 
+// A tenant with a file that is not read although it looks so keeps its last good
+// files, and keeps nothing from another.
+func TestTenantMisplaces(t *testing.T) {
+	n := inNeighbourhood(t, evaluation.Config{})
+	misplaced := evaluation.Faults{{File: "tenants/evil/config.yml", Message: "is not read"}}
+	for _, text := range []string{shared + goodForbids + "-- tenants/evil/own.cedar --\n", strings.Split(shared, "-- tenants/evil")[0] + goodForbids + "-- tenants/good/own.cedar --\n"} {
+		_, err := n.Reload(t.Context(), evaluation.Change{Archive: archive(text), Cause: "change", Misplaced: misplaced})
+		if !errors.Is(err, evaluation.ErrInPart) || !strings.Contains(err.Error(), "tenants/evil/config.yml: is not read") {
+			t.Errorf("the change: %v", err)
+		}
+		n.decides("good", false)
+		n.decides("evil", true)
+	}
+	if err := n.change(shared); err != nil {
+		t.Errorf("mended: %v", err)
+	}
+	n.decides("good", true)
+}
+
 // A tenant whose last good files do not load with the root's new ones is not
 // answered: what it had could be what the root forbids now.
 func TestTenantAgainstTheRoot(t *testing.T) {

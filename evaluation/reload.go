@@ -30,6 +30,10 @@ type Change struct {
 	Cause   string // why now: start, change, signal, admin
 	Shrink  bool   // the operator says that policies may go
 	Version int64  // of the store's manifest; 0 without one
+
+	// Misplaced are names in tenants' folders that look as if they counted. Such
+	// a tenant keeps its last good files.
+	Misplaced Faults
 }
 
 // A Status says what requests are decided by and whether that is what the
@@ -88,7 +92,7 @@ func (e *Engine) reload(ctx context.Context, to seat, c Change) (Status, error) 
 	start := e.config.Now().UTC()
 	t := attempt{
 		compilations: e.compilations, archive: c.Archive, old: to.snapshots.Load(), wanted: map[*compilation]bool{}, problems: map[string]error{},
-		shrink: c.Shrink || to.store != "", strict: e.config.GuardShrink,
+		misplaced: c.Misplaced, shrink: c.Shrink || to.store != "", strict: e.config.GuardShrink,
 	}
 	s, err := t.run(ctx)
 	e.compilations.keep(t.wanted)

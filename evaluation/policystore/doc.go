@@ -31,7 +31,8 @@
 // decide nothing: another spelling or case of a file's name, a schema or settings
 // in a folder of policies, policies in access/, entities/ or tenants/ itself, a
 // directory in tenants/ whose name cannot be a tenant's, and a folder tenants
-// anywhere but in the root. All else may lie beside what counts.
+// anywhere but in the root. In the folder of a tenant it keeps that tenant from
+// changing, and no other: see [State]. All else may lie beside what counts.
 //
 // A file has at most 64 MiB, all files together 256 MiB, and there are at most
 // 10,000. A store with no file at all is [ErrEmpty] unless its manifest allows

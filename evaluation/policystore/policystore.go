@@ -84,7 +84,11 @@ type State struct {
 	Archive  evaluation.Archive
 	Manifest *Manifest // nil when there is none
 
-	digest  [sha256.Size]byte // of the archive and the manifest
+	// Misplaced are names in the folders of tenants that look as if they counted.
+	// They are the tenants' fault and nobody else's.
+	Misplaced evaluation.Faults
+
+	digest  [sha256.Size]byte // of all of these
 	listing *listing
 }
 

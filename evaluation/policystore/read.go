@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/policy-service/policy-service/evaluation"
 )
@@ -28,6 +29,9 @@ func Read(fsys fs.FS) (evaluation.Archive, error) {
 	state, err := untilSteady(func() (*State, error) { return attempt(fsys, &Config{}) })
 	if state == nil {
 		return nil, err
+	}
+	if len(state.Misplaced) > 0 {
+		err = errMisplaced(state.Misplaced)
 	}
 	return state.Archive, err
 }
@@ -88,10 +92,20 @@ func attempt(fsys fs.FS, c *Config) (*State, error) {
 		return nil, fmt.Errorf("read policy store: %w", before.beside(err))
 	}
 	state, err := c.accept(before, texts)
-	if len(before.misplaced) > 0 {
-		err = fmt.Errorf("read policy store: %w", before.misplaced)
+	state.Misplaced = before.misplaced
+	if slices.ContainsFunc(before.misplaced, ofRoot) {
+		err = errMisplaced(before.misplaced)
 	}
 	return state, err
+}
+
+// ofRoot reports whether a fault is the root's, and not of one tenant alone.
+func ofRoot(fault evaluation.Fault) bool {
+	return !evaluation.ValidTenant(locate(fault.File).tenant)
+}
+
+func errMisplaced(faults evaluation.Faults) error {
+	return fmt.Errorf("read policy store: %w", faults)
 }
 
 // beside adds what is misplaced to an error that is no [evaluation.Faults], so
