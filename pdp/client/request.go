@@ -148,12 +148,24 @@ func (c *Client) look(ctx context.Context, task *authzen.TaskResponse, wait time
 	if now.Task.ID != task.Task.ID {
 		return 0, fmt.Errorf("the answer is about task %q, not %q", now.Task.ID, task.Task.ID)
 	}
-	task.Task.Status, task.Result = now.Task.Status, now.Result
+	task.Task.Status, task.Task.Display, task.Result = now.Task.Status, now.Task.Display, now.Result
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
 	if err != nil {
 		return 0, nil
 	}
 	return time.Duration(seconds) * time.Second, nil
+}
+
+// Comment returns what the approvers who denied a task wrote, where they let
+// that be told; "" else.
+func Comment(task *authzen.TaskResponse) string {
+	var display struct {
+		Comment string `json:"comment"`
+	}
+	if task.Task.Status != authzen.TaskDenied || json.Unmarshal(task.Task.Display, &display) != nil {
+		return ""
+	}
+	return display.Comment
 }
 
 // Cancel says that nobody waits for a task any more. One that offers no way to

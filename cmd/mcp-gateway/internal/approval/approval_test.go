@@ -332,6 +332,30 @@ func TestPendingCall(t *testing.T) {
 	}
 }
 
+// A caller whose call a person denied is told what that person wrote, where the
+// template lets it be told, also when it comes back later.
+func TestToldWhy(t *testing.T) {
+	for _, tool := range []string{"write", "told"} {
+		h := build(t, nil)
+		task := h.send(sent{tool: tool}).Task
+		status := h.post("/admin/v1/requests/"+task+"/decision", []byte(`{"decision":"deny","approver":{"type":"user","id":"carol"},"comment":"not in the\u202e window"}`))
+		if status != http.StatusOK {
+			t.Fatal(status)
+		}
+		want := ""
+		if tool == "told" {
+			want = `not in the\u{202E} window`
+		}
+		for range 2 {
+			s := h.send(sent{tool: tool})
+			if s.goes() || s.Reason != enforce.ReasonNotApproved || s.Comment != want || !strings.Contains(string(s.verdict.Answer.Error), "the call was not approved") {
+				t.Errorf("%s: %+v, %s", tool, s.Data, s.verdict.Answer.Error)
+			}
+			h.restart()
+		}
+	}
+}
+
 // Nothing that a caller sent can be read from what is on disk.
 func TestKeptSealed(t *testing.T) {
 	h := build(t, nil)

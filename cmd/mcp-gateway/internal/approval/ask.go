@@ -151,6 +151,14 @@ func (s *Service) cancel(ctx context.Context, r *record) {
 	}
 }
 
+// A notApproved is [client.ErrNotApproved] with what the approver wrote, or "".
+type notApproved struct {
+	error
+	comment string
+}
+
+func (e *notApproved) Unwrap() error { return e.error }
+
 // stand looks how the approvals that are asked for stand, and where they are not
 // decided lets the PDP wait so long before it says so. They are all there, or
 // none yet; that one will never be is [client.ErrNotApproved].
@@ -163,6 +171,7 @@ func (s *Service) stand(ctx context.Context, tenant string, asks []ask, wait tim
 		all.Go(func() {
 			approvals[i], errs[i] = s.cfg.PDP.Look(ctx, tenant, asks[i].Task, wait)
 			if errors.Is(errs[i], client.ErrNotApproved) {
+				errs[i] = &notApproved{errs[i], client.Comment(asks[i].Task)}
 				stop() // nobody needs the others
 			}
 		})

@@ -39,6 +39,9 @@ var policies = fstest.MapFS{
 		@id("writing") @requestable("desk")
 		forbid (principal, action == Action::"tools/call", resource == tool::"write")
 		unless { context has approval && context.approval.template == "desk" };
+		@id("telling") @requestable("telling")
+		forbid (principal, action == Action::"tools/call", resource == tool::"told")
+		unless { context has approval && context.approval.template == "telling" };
 		@id("odd") @requestable("desk")
 		forbid (principal, action == Action::"tools/call", resource == tool::"\u{202e}etirw\u{202c}\n**done**")
 		unless { context has approval && context.approval.template == "desk" };
@@ -54,7 +57,7 @@ var policies = fstest.MapFS{
 		unless { context has approval };
 		@id("sealed") forbid (principal, action == Action::"open", resource == drawer::"sealed");
 		@id("askers, too") permit (principal == user::"alice", action, resource is access_request);`)},
-	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}, once: {uses: 1}, form: {request_schema: {required: [ticket]}}}\n")},
+	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}, telling: {tell_comment: true}, once: {uses: 1}, form: {request_schema: {required: [ticket]}}}\n")},
 }
 
 // A house is a PDP, and a gateway that has calls wait.

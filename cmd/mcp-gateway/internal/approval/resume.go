@@ -10,6 +10,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -37,7 +38,7 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verd
 	case r.State == refused:
 		return nil, ended(d.Refusal, r)
 	case errors.Is(err, client.ErrNotApproved):
-		s.refuse(ctx, r, enforce.ReasonNotApproved)
+		s.deny(ctx, r, err)
 		return nil, ended(d.Refusal, r)
 	case approvals != nil:
 		return s.resume(ctx, d, r, approvals, state)
@@ -85,6 +86,9 @@ func ended(because *enforce.Refusal, r *record) *enforce.Refusal {
 		enforce.ReasonSuperseded:  "the tool is not the one that was to be approved",
 	}
 	refused := refusal(because, r.Reason, cmp.Or(messages[r.Reason], "access denied")) // by the policies, with the approval
+	if refused.Data.Comment = plain.Text(r.Comment); r.Comment != "" {
+		refused.Message += ": " + refused.Data.Comment
+	}
 	r.name(&refused.Data)
 	return refused
 }

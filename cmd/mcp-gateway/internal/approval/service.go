@@ -398,9 +398,21 @@ func withoutOurs(params map[string]jsontext.Value) error {
 	return err
 }
 
-// refuse ends a call that waits. Where it no longer does, nothing happens.
-func (s *Service) refuse(ctx context.Context, r *record, reason string) {
-	ended, err := s.store.move(r, refused, func(r *record) { r.Reason = reason })
+// deny ends a call that a person has denied, with what that person wrote.
+func (s *Service) deny(ctx context.Context, r *record, because error) {
+	comment := ""
+	if denied := new(notApproved); errors.As(because, &denied) {
+		comment = denied.comment
+	}
+	s.finish(ctx, r, enforce.ReasonNotApproved, comment)
+}
+
+// refuse ends a call that waits.
+func (s *Service) refuse(ctx context.Context, r *record, reason string) { s.finish(ctx, r, reason, "") }
+
+// finish ends a call that waits. Where it no longer does, nothing happens.
+func (s *Service) finish(ctx context.Context, r *record, reason, comment string) {
+	ended, err := s.store.move(r, refused, func(r *record) { r.Reason, r.Comment = reason, comment })
 	if errors.Is(err, errMoved) {
 		return
 	}

@@ -56,7 +56,8 @@ type record struct {
 	Denial     string                      `json:"denial,omitzero"` // the evaluation that asked for an approval
 	Code       int                         `json:"code,omitzero"`   // of its refusal
 	State      state                       `json:"state"`
-	Reason     string                      `json:"reason,omitzero"` // of a refusal
+	Reason     string                      `json:"reason,omitzero"` // of a refusal, and what the approver wrote
+	Comment    string                      `json:"comment,omitzero"`
 	Rounds     int                         `json:"rounds,omitzero"` // times that the server wanted to be called again
 	Created    time.Time                   `json:"created"`
 	Changed    time.Time                   `json:"changed"`

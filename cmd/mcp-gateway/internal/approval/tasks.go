@@ -112,7 +112,7 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 func (s *Service) poll(ctx context.Context, r *record) {
 	switch approvals, err := s.look(ctx, r); {
 	case errors.Is(err, client.ErrNotApproved):
-		s.refuse(ctx, r, enforce.ReasonNotApproved)
+		s.deny(ctx, r, err)
 	case approvals != nil:
 		s.busy.Go(func() { s.carryOut(s.life, *r, approvals) })
 	case err != nil:

@@ -54,6 +54,7 @@ type Data struct {
 	Task         string   `json:"task,omitzero"`          // that waits for a person
 	Tasks        []string `json:"tasks,omitempty"`        // all of them, where there are several
 	Page         string   `json:"page,omitzero"`          // where that person decides
+	Comment      string   `json:"comment,omitzero"`       // of the person who denied it
 	Digest       string   `json:"call_digest,omitzero"`   // of the arguments that wait
 }
 
