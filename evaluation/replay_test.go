@@ -250,6 +250,27 @@ func TestReplayMasked(t *testing.T) {
 	}
 }
 
+// TestReplayMaskedElsewhere holds that an entry is decided again whose request
+// alone has a masked id, and is left out where a masked secret was filled into
+// an obligation.
+func TestReplayMaskedElsewhere(t *testing.T) {
+	const token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.dozjgNryP4J3"
+	const store = `@id("told") @obligation_notification("{\"to\":\"soc\",\"body\":\"{{resource.id}} was read\"}") permit (principal, action, resource);`
+	l := newLogged(t, store)
+	ctx := evaluation.WithCall(t.Context(), evaluation.Call{RequestID: token})
+	if _, err := l.engine.Evaluate(ctx, request(t, question("user alice", "read", "doc 1"))); err != nil {
+		t.Fatal(err)
+	}
+	l.ask(question("user alice", "read", "doc "+token))
+	lines := l.lines("", "")
+	if text := bytes.Join(lines, nil); bytes.Contains(text, []byte(token)) || !bytes.Contains(text, []byte(`"/obligations/0/properties/body"`)) {
+		t.Errorf("%s", text)
+	}
+	if report := l.replay(store, lines); report.Decisions != 1 || report.Masked != 1 || len(report.Unfaithful) > 0 {
+		t.Errorf("report %+v", report)
+	}
+}
+
 // TestReplayIsFaithful replays random decisions by what decided them: they are
 // the same, all of them.
 func TestReplayIsFaithful(t *testing.T) {
