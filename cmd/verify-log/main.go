@@ -266,7 +266,7 @@ func (w *walk) root(lo, hi int64) ([]byte, error) {
 func (w *walk) hash() ([]byte, error) {
 	line, err := readLine(w.hashes, 64)
 	if err != nil {
-		return nil, errors.New("the hashes end too soon")
+		return nil, fmt.Errorf("the hashes end too soon: %w", err)
 	}
 	hash, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(string(line), "\n"))
 	if err != nil || len(hash) != sha256.Size {

@@ -3,9 +3,11 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -345,10 +347,28 @@ func TestTamperedFile(t *testing.T) {
 	}
 }
 
-// zeros is a reader without end.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+// zeros returns so many MiB of zeros, compressed: that of one as often as there
+// are.
+func zeros(t *testing.T, mebibytes int) (compressed []byte, sum uint32) {
+	t.Helper()
+	one, part := make([]byte, 1<<20), new(bytes.Buffer)
+	w, err := flate.NewWriter(part, flate.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Write(one)
+	if err := errors.Join(err, w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	length := part.Len()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range mebibytes {
+		sum = crc32.Update(sum, crc32.IEEETable, one)
+	}
+	return append(bytes.Repeat(part.Bytes()[:length], mebibytes), part.Bytes()[length:]...), sum
+}
 
 // TestLongLine holds that a small bundle with a member of hundreds of MiB, in a
 // line, is refused in little memory.
@@ -356,15 +376,24 @@ func TestLongLine(t *testing.T) {
 	const length, most = 384 << 20, 256 << 20
 	f := newFixture(t)
 	names, all := members(t, f.bundles["one"])
+	compressed, sum := zeros(t, length>>20)
 	for _, long := range names {
 		var out bytes.Buffer
 		archive := zip.NewWriter(&out)
 		for _, name := range names {
-			w, err := archive.Create(name)
-			if err == nil && name == long {
-				_, err = io.Copy(w, io.MultiReader(bytes.NewReader(bytes.TrimSuffix(all[name], []byte("\n"))), io.LimitReader(zeros{}, length)))
-			} else if err == nil {
-				_, err = w.Write(all[name])
+			var w io.Writer
+			var err error
+			text := all[name]
+			if name == long {
+				text = compressed
+				w, err = archive.CreateRaw(&zip.FileHeader{
+					Name: name, Method: zip.Deflate, CRC32: sum, CompressedSize64: uint64(len(compressed)), UncompressedSize64: length,
+				})
+			} else {
+				w, err = archive.Create(name)
+			}
+			if err == nil {
+				_, err = w.Write(text)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -379,8 +408,8 @@ func TestLongLine(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if got := verdictOf(verify(path, f.keys)); got.good {
-			t.Errorf("%s: verify-log verifies it", long)
+		if _, err := verify(path, f.keys); err == nil || !strings.Contains(err.Error(), "too") {
+			t.Errorf("%s: verify-log says %v", long, err)
 		}
 		if got := ours(t, path, f.keys); got.good {
 			t.Errorf("%s: the package verifies it", long)
