@@ -59,11 +59,12 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 		return nil, nil
 	}
 	path := strings.Split(configKey(flag), ".")
-	if _, is := flag.Target.Interface().(authFlag); is {
-		if part := f.doc.Part(path...); part != nil {
-			return part, nil
-		}
+	part := f.doc.Part(path...)
+	if part == nil {
 		return nil, nil
+	}
+	if _, is := flag.Target.Interface().(authFlag); is {
+		return part, nil
 	}
 	var value any = f.values
 	for _, key := range path {
@@ -71,6 +72,18 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 		value = nested[key]
 	}
 	return value, nil
+}
+
+// check reports every value that its setting cannot have, and every key that is
+// no setting.
+func (f fileResolver) check(app *kong.Application) error {
+	var errs []error
+	for _, flag := range settings(app) {
+		if part := f.doc.Part(strings.Split(configKey(flag), ".")...); part != nil {
+			errs = append(errs, checkValue(part, flag))
+		}
+	}
+	return errors.Join(append(errs, f.Validate(app))...)
 }
 
 // Validate reports every key that is no setting.
@@ -136,6 +149,9 @@ func (configFile) BeforeResolve(app *kong.Kong, ctx *kong.Context, trace *kong.P
 	}
 	resolver, err := app.LoadConfig(string(ctx.FlagValue(trace.Flag).(configFile)))
 	if err != nil {
+		return err
+	}
+	if err := resolver.(fileResolver).check(app.Model); err != nil {
 		return err
 	}
 	ctx.AddResolver(resolver)

@@ -69,6 +69,9 @@ func configSchema(flags []*kong.Flag) *schema {
 		if s.Description = flag.Help; flag.Enum != "" {
 			s.Enum = strings.Split(flag.Enum, ",")
 		}
+		if flag.Tag.Has(tagLeast) {
+			s.Pattern = hours
+		}
 		above.Properties[name] = s
 	}
 	return root
@@ -78,8 +81,12 @@ func object() *schema {
 	return &schema{Type: "object", Properties: map[string]*schema{}, AdditionalProperties: new(bool)}
 }
 
-// durations are as Go writes them.
-const durations = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+// hours are durations with an hour or a day in them, which is what the least one
+// of a flag that has one is.
+const hours = `^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d))*[1-9][0-9]*(\.[0-9]+)?[hd]([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d))*)$`
+
+// durations are as [yamldoc.ParseDuration] reads them.
+const durations = `^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d))+)$`
 
 // schemaOf is that of a value of a type, by its names in YAML.
 func schemaOf(t reflect.Type) *schema {

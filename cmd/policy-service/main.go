@@ -68,14 +68,14 @@ func run(ctx context.Context, args []string) int {
 }
 
 func newParser(ctx context.Context) *kong.Kong {
-	return kong.Must(new(cli),
+	return kong.Must(new(cli), append(values(),
 		kong.Name("policy-service"),
 		kong.Description("An AuthZEN policy decision point on Cedar policies. Every answer is on disk before it is given."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.DefaultEnvars("POLICY_SERVICE"),
 		kong.Configuration(yamlFile),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-	)
+	)...)
 }
 
 // reportUsage prints what is wrong with a command line, its environment or its

@@ -179,7 +179,7 @@ func (a *authFlag) Decode(ctx *kong.DecodeContext) (err error) {
 type logFlags struct {
 	SegmentBytes     int64                `help:"Size, in bytes, at which a new segment of the log is begun; ${default} without it." default:"268435456" placeholder:"BYTES"`
 	SegmentAge       time.Duration        `help:"Age at which a new segment is begun; ${default} without it." default:"24h" placeholder:"DURATION"`
-	RetentionAge     time.Duration        `help:"Age at which a segment is removed, as in 2160h; never without it." placeholder:"DURATION"`
+	RetentionAge     time.Duration        `help:"Age at which a segment is removed, as in 90d, at least 1h; never without it." placeholder:"DURATION" least:"1h"`
 	RetentionBytes   int64                `help:"Size of all segments beyond which the oldest are removed; none without it." placeholder:"BYTES"`
 	Hold             []decisionlog.Period `help:"Times whose entries are not removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`
 	CheckpointFile   string               `help:"File that checkpoints are appended to, on another host or where nothing is deleted." placeholder:"FILE"`

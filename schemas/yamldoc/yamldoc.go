@@ -104,6 +104,12 @@ func (d *Document) File() string { return d.file }
 // Empty reports whether there is nothing in the document.
 func (d *Document) Empty() bool { return isNull(d.root) }
 
+// IsText reports whether the document is a text and nothing else.
+func (d *Document) IsText() bool {
+	_, ok := text(d.root)
+	return ok
+}
+
 // maxFaults is how many faults are told of one document.
 const maxFaults = 100
 
@@ -157,9 +163,9 @@ func (d *Document) decodeNode(node ast.Node, into any) []Fault {
 	if !errors.As(err, &fault) {
 		fault = d.parseFault(err)
 	}
-	if fault.Line == 0 {
+	if fault.Line == 0 { // what a type says of its text
 		at := d.at(node, "", "")
-		fault.Line, fault.Column = at.Line, at.Column
+		fault.Line, fault.Column, fault.Message = at.Line, at.Column, named(d.path, fault.Message)
 	}
 	return []Fault{fault}
 }
