@@ -21,6 +21,9 @@ func (s *Snapshot) Warnings() Faults {
 	for _, p := range s.policies.ordered {
 		l.policy(p)
 	}
+	if len(s.policies.ordered) == 0 {
+		l.warnings = append(l.warnings, Fault{File: ".", Message: "there are no policies: every request is denied"})
+	}
 	l.shadows()
 	l.idleActions()
 	_ = l.warnings.sorted()

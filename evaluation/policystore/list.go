@@ -184,8 +184,11 @@ func (l *listing) stat(name string) fs.FileInfo {
 // explained says of a symbolic link that is not followed what is wrong with it.
 func (l *listing) explained(name string, err error) error {
 	target, unread := fs.ReadLink(l.fsys, name)
-	if unread != nil || !path.IsAbs(target) {
+	if unread != nil {
 		return err
+	}
+	if !path.IsAbs(target) {
+		return fmt.Errorf("%w (a symbolic link to %s; it may lead only to what is in the store)", err, target)
 	}
 	return fmt.Errorf("%s: path escapes from the policy store: the symbolic link to %s is absolute (make it relative, to what is in the store)", name, target)
 }
