@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/obligations"
@@ -76,6 +77,31 @@ func FuzzFill(f *testing.F) {
 		}
 		if err := authzen.Unmarshal(got.Obligations[0].Properties, &properties); err != nil || len(properties.To) != 1 || properties.About == nil {
 			t.Errorf("%q in %q: %s", id, text, got.Obligations[0].Properties)
+		}
+	})
+}
+
+// What is filled in by the text is what is filled in by the tokens.
+func FuzzFillText(f *testing.F) {
+	f.Add("alice", "{{subject.id}}", "k")
+	f.Add("\xff\"\\", "a{{ action.name }}b{{resource.id}}}}", "{{subject.id}}")
+	f.Add("\n\u2028<", "\t{{\tsubject.id}}\\", `\"`)
+	f.Fuzz(func(t *testing.T, id, text, name string) {
+		written, err := json.Marshal(map[string]any{name: text, "n": []any{1, text, map[string]any{"m": text}}})
+		if err != nil {
+			return
+		}
+		terms, err := obligations.Parse(true, map[string]string{"obligation_custom": string(written)})
+		if err != nil {
+			return
+		}
+		r := &authzen.EvaluationRequest{Subject: authzen.Subject{ID: id}, Action: authzen.Action{Name: text}, Resource: authzen.Resource{ID: id + text}}
+		byText, byTokens, ok := obligations.Fill(terms.Obligations[0].Properties, r)
+		if ok && string(byText) != string(byTokens) {
+			t.Errorf("%s: by its text %s, by its tokens %s", written, byText, byTokens)
+		}
+		if ok && !byText.IsValid() {
+			t.Errorf("%s: %s is no JSON", written, byText)
 		}
 	})
 }
