@@ -130,3 +130,31 @@ func TestRequestIDsAreTold(t *testing.T) {
 		s.stop(t)
 	}
 }
+
+// A person who says no is told to whoever asked where the template has
+// tell_comment, over the wire and by config.yaml.
+func TestCommentIsTold(t *testing.T) {
+	for templates, want := range map[string]bool{`{tell_comment: true}`: true, `{tell_comment: false}`: false, `{}`: false} {
+		s := start(t, pdp.Config{Policies: docs(templates)})
+		id := s.submitted(t, readDoc("a", "")).Task.ID
+		post(t, http.DefaultClient, s.admin+pdp.PathRequests+"/"+id+"/decision", `{"decision":"deny","comment":"not in the window","approver":{"type":"approver","id":"carol"}}`)
+		_, task := get(t, s.main+authzen.PathRequests+"/"+id)
+		if !strings.Contains(task, `"status":"denied"`) || strings.Contains(task, `"display":{"comment":"not in the window"}`) != want || strings.Contains(task, "carol") {
+			t.Errorf("%s: the task is %s", templates, task)
+		}
+	}
+}
+
+// A permit that is withheld for want of an obligation says which; a PEP that
+// declares it is permitted.
+func TestUnsupportedObligationIsTold(t *testing.T) {
+	s := start(t, pdp.Config{Policies: fstest.MapFS{"step.cedar": {Data: []byte(`@id("step") @obligation_step_up("{\"acr_value\":\"aal2\"}") permit (principal, action, resource);`)}}})
+	_, denied := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, readDoc("a", ""))
+	const want = `{"decision":false,"context":{"reason_admin":{"en":"The permit is withheld: the PEP has to declare step-up in context.supported_obligations."},"supported_obligations":["step-up"],"reason":"obligation_unsupported"}}`
+	if strings.TrimSpace(denied) != want {
+		t.Errorf("answered %s, want %s", denied, want)
+	}
+	if _, permitted := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, readDoc("a", `"supported_obligations":["step-up"]`)); !strings.HasPrefix(permitted, `{"decision":true,"context":{"obligations":[`) {
+		t.Errorf("with the declaration: %s", permitted)
+	}
+}
