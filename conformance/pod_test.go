@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
@@ -61,6 +63,7 @@ type pod struct {
 	dir    string // of the policy store
 	state  string
 	scale  int // how many times as much as the short form
+	client *http.Client
 	steady *steady
 	table  []string
 	peak   int64
@@ -82,7 +85,8 @@ func newPod(t *testing.T) *pod {
 	if c.Resources.Limits.Memory != "512Mi" {
 		t.Fatalf("the pod has %s", c.Resources.Limits.Memory)
 	}
-	p := &pod{t: t, state: t.TempDir(), scale: 1}
+	p := &pod{t: t, state: t.TempDir(), scale: 1, client: podClient(false)}
+	t.Cleanup(p.client.CloseIdleConnections)
 	if *podFull {
 		p.scale = 10
 	}
@@ -103,7 +107,7 @@ func newPod(t *testing.T) *pod {
 		}
 	}
 	p.server = launch(t, process)
-	p.steady = newSteady(p.server)
+	p.steady = newSteady(t, p.server)
 	return p
 }
 
@@ -263,68 +267,149 @@ func (p *pod) peakMemory() int64 {
 	return kib << 10
 }
 
-// A steady asks for decisions at a constant rate, however long they take.
+// A steady asks for decisions at a constant rate, however long they take. It is a
+// process of its own: what attacks takes no time from it but that of the machine.
 type steady struct {
-	server *server
-	client *http.Client
-	tick   *time.Ticker
-	stop   chan struct{}
-	asking sync.WaitGroup
+	t       *testing.T
+	process *exec.Cmd
+	end     io.Closer // its input
+	ended   chan struct{}
 
-	mu  sync.Mutex
-	now *besides
-	ids []string // of all decisions
+	mu   sync.Mutex
+	more *sync.Cond // after each line
+	last int64      // when the last request was due
+	left map[int64]bool
+	now  besides
+	ids  []string // of all decisions
 }
 
 // besides is what became of the requests that were due in some time.
 type besides struct {
 	took []time.Duration
 	errs []error
-	left sync.WaitGroup
 }
 
-func newSteady(s *server) *steady {
-	st := &steady{server: s, client: podClient(false), stop: make(chan struct{}), tick: time.NewTicker(time.Second / podRate)}
-	st.client.Timeout = patience
-	st.asking.Go(st.run)
+// askedSteadily has the URL that the process asks.
+const askedSteadily = "CONFORMANCE_ASK_STEADILY"
+
+func newSteady(t *testing.T, s *server) *steady {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	st := &steady{t: t, process: exec.Command(self), ended: make(chan struct{}), left: map[int64]bool{}}
+	st.more = sync.NewCond(&st.mu)
+	st.process.Env = append(os.Environ(), askedSteadily+"="+s.URL)
+	st.process.Stderr = os.Stderr
+	st.end, err = st.process.StdinPipe()
+	must(t, err)
+	lines, err := st.process.StdoutPipe()
+	must(t, err)
+	must(t, st.process.Start())
+	go st.read(lines)
 	return st
 }
 
-func (s *steady) run() {
+// A steadyLine tells that a request was due or, with Took, what became of it.
+type steadyLine struct {
+	Due  int64  `json:"due"`           // nanoseconds of the clock
+	Took int64  `json:"took,omitzero"` // nanoseconds
+	ID   string `json:"id,omitzero"`
+	Err  string `json:"err,omitzero"`
+}
+
+func (s *steady) read(lines io.Reader) {
+	defer close(s.ended)
+	for in := bufio.NewScanner(lines); in.Scan(); {
+		var line steadyLine
+		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
+			s.t.Error(err)
+		}
+		s.note(line)
+	}
+}
+
+func (s *steady) note(line steadyLine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.more.Broadcast()
+	switch {
+	case line.Took == 0:
+		s.last, s.left[line.Due] = line.Due, true
+		return
+	case line.Err != "":
+		s.now.errs = append(s.now.errs, fmt.Errorf("after %v: %s", time.Duration(line.Took), line.Err))
+	default:
+		s.now.took = append(s.now.took, time.Duration(line.Took))
+		s.ids = append(s.ids, line.ID)
+	}
+	delete(s.left, line.Due)
+}
+
+// begin forgets what was asked before.
+func (s *steady) begin() { s.finish() }
+
+// finish waits for the answers to what was due.
+func (s *steady) finish() besides {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at := time.Now().UnixNano(); s.last <= at || len(s.left) > 0 && s.oldest() < at; {
+		s.more.Wait()
+	}
+	was := s.now
+	s.now = besides{}
+	return was
+}
+
+func (s *steady) oldest() int64 { return slices.Min(slices.Collect(maps.Keys(s.left))) }
+
+func (s *steady) close() {
+	must(s.t, s.end.Close())
+	<-s.ended
+	must(s.t, s.process.Wait())
+}
+
+// askSteadily asks until its input ends.
+func askSteadily(url string) {
+	client := podClient(false)
+	client.Timeout = patience
+	var tell sync.Mutex
+	line := func(l steadyLine) {
+		text, err := json.Marshal(l)
+		if err != nil {
+			panic(err)
+		}
+		tell.Lock()
+		defer tell.Unlock()
+		fmt.Println(string(text))
+	}
+	over := make(chan struct{})
+	go func() { _, _ = io.Copy(io.Discard, os.Stdin); close(over) }()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	tick := time.NewTicker(time.Second / podRate)
+	defer tick.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-over:
 			return
-		case due := <-s.tick.C:
-			s.mu.Lock()
-			a := s.now
-			if a != nil {
-				a.left.Add(1)
-			}
-			s.mu.Unlock()
-			if a != nil {
-				s.asking.Go(func() { defer a.left.Done(); s.ask(a, due) })
-			}
+		case at := <-tick.C:
+			due := at.UnixNano()
+			line(steadyLine{Due: due})
+			asking.Go(func() {
+				id, err := decideFor(client, url)
+				l := steadyLine{Due: due, Took: max(1, time.Since(at).Nanoseconds()), ID: id}
+				if err != nil {
+					l.Err = err.Error()
+				}
+				line(l)
+			})
 		}
 	}
 }
 
-// ask asks for one decision.
-func (s *steady) ask(a *besides, due time.Time) {
-	id, err := s.decide()
-	took := time.Since(due)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		a.errs = append(a.errs, fmt.Errorf("after %v: %w", took, err))
-		return
-	}
-	a.took = append(a.took, took)
-	s.ids = append(s.ids, id)
-}
-
-func (s *steady) decide() (id string, err error) {
-	status, header, body, err := podAsk(context.Background(), s.client, http.MethodPost, s.server.URL+"/access/v1/evaluation", betaKey, strings.NewReader(betaReads))
+// decideFor asks for the decision of the tenant that keeps to the rules.
+func decideFor(client *http.Client, url string) (id string, err error) {
+	status, header, body, err := podAsk(context.Background(), client, http.MethodPost, url+"/access/v1/evaluation", betaKey, strings.NewReader(betaReads))
 	if err != nil {
 		return "", err
 	}
@@ -335,29 +420,6 @@ func (s *steady) decide() (id string, err error) {
 }
 
 const betaReads = `{"subject":{"type":"user","id":"bob"},"action":{"name":"read"},"resource":{"type":"doc","id":"d1"}}`
-
-func (s *steady) begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = new(besides)
-}
-
-// finish waits for the answers to what was due.
-func (s *steady) finish() *besides {
-	s.mu.Lock()
-	a := s.now
-	s.now = nil
-	s.mu.Unlock()
-	a.left.Wait()
-	return a
-}
-
-func (s *steady) close() {
-	s.tick.Stop()
-	close(s.stop)
-	s.asking.Wait()
-	s.client.CloseIdleConnections()
-}
 
 // podClient has connections of its own: one of HTTP/2, or many.
 func podClient(http2 bool) *http.Client {

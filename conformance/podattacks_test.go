@@ -119,7 +119,7 @@ func (p *pod) bomb(name, text string) string {
 func (p *pod) followed() string {
 	changed := strings.Replace(betaReads, "read", "changed", 1)
 	in := func(want bool) bool {
-		_, _, body, err := podAsk(p.t.Context(), p.steady.client, http.MethodPost, p.server.URL+authzen.PathEvaluation, betaKey, strings.NewReader(changed))
+		_, _, body, err := podAsk(p.t.Context(), p.client, http.MethodPost, p.server.URL+authzen.PathEvaluation, betaKey, strings.NewReader(changed))
 		return err == nil && body == decision(want)
 	}
 	start := time.Now()

@@ -24,6 +24,10 @@ import (
 var buildDir string
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(askedSteadily); url != "" {
+		askSteadily(url)
+		return
+	}
 	if measureInstead() {
 		return
 	}

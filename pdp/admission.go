@@ -27,9 +27,7 @@ func (a *admission) end() {
 		return
 	}
 	a.limits.turns.give()
-	if a.class != nil {
-		a.class.give()
-	}
+	a.leaveClass()
 	a.share.shrink(a.share.bytes)
 	a.limits = nil
 }
@@ -61,10 +59,62 @@ const (
 	heavyMemory = 32 << 20
 )
 
+// enter waits for what a request needs to be worked on, and decodes its body into
+// v. A large body waits before, for that takes long already. Without an error the
+// request has its turns, else none.
+func (a *admission) enter(ctx context.Context, body []byte, v any) error {
+	if len(body) > lightBytes && !a.take(ctx, &a.limits.heavy) {
+		return errOverload
+	}
+	if !a.limits.turns.take(ctx, a.share.who) {
+		a.leaveClass()
+		return errOverload
+	}
+	if err := authzen.Unmarshal(body, v); err != nil {
+		a.limits.turns.give()
+		a.leaveClass()
+		return err
+	}
+	if class := a.limits.classOf(v); class != nil && a.class == nil {
+		return a.change(ctx, class)
+	}
+	return nil
+}
+
+// take waits for a turn of a class.
+func (a *admission) take(ctx context.Context, class *turns) bool {
+	if !class.take(ctx, a.share.who) {
+		return false
+	}
+	a.class = class
+	return true
+}
+
+func (a *admission) leaveClass() {
+	if a.class != nil {
+		a.class.give()
+		a.class = nil
+	}
+}
+
+// change has a request that has a turn wait for one of its class, and then for
+// another turn: who waits for its class keeps nobody else's turn.
+func (a *admission) change(ctx context.Context, class *turns) error {
+	a.limits.turns.give()
+	if !a.take(ctx, class) {
+		return errOverload
+	}
+	if !a.limits.turns.take(ctx, a.share.who) {
+		a.leaveClass()
+		return errOverload
+	}
+	return nil
+}
+
 // classOf returns the turns that a request waits for beside those of all; nil for
 // none. What takes much memory, or a processor for long, is worked on with few
 // others of its kind.
-func (l *limiter) classOf(request any, size int) *turns {
+func (l *limiter) classOf(request any) *turns {
 	switch r := request.(type) {
 	case *authzen.SubjectSearchRequest, *authzen.ResourceSearchRequest, *authzen.ActionSearchRequest:
 		return &l.searches
@@ -72,9 +122,6 @@ func (l *limiter) classOf(request any, size int) *turns {
 		if len(r.Evaluations) > evaluation.LightItems {
 			return &l.heavy
 		}
-	}
-	if size > lightBytes {
-		return &l.heavy
 	}
 	return nil
 }
@@ -93,19 +140,4 @@ func (l *limiter) scan(ctx context.Context, tenant string) (done func(), err err
 		return nil, errOverload
 	}
 	return l.scans.give, nil
-}
-
-// enterClass has a request that has a turn wait for one of its class, and then
-// for another turn: who waits for its class keeps nobody else's turn. Without an
-// error it has both, else none.
-func (l *limiter) enterClass(ctx context.Context, class *turns, who string) error {
-	l.turns.give()
-	if !class.take(ctx, who) {
-		return errOverload
-	}
-	if !l.turns.take(ctx, who) {
-		class.give()
-		return errOverload
-	}
-	return nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/pdp/callers"
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 var (
@@ -86,25 +85,13 @@ func (l *limiter) decode(c echo.Context, maxBody int64, v any) (admitted admissi
 	if err := mine.grow(requestBytes); err != nil {
 		return admitted, err
 	}
-	var class *turns
-	err = withBody(c, maxBody, &mine, func(body []byte) error {
-		if !l.turns.take(ctx, who) {
-			return errOverload
-		}
-		if err := authzen.Unmarshal(body, v); err != nil {
-			l.turns.give()
-			return err
-		}
-		if class = l.classOf(v, len(body)); class != nil {
-			return l.enterClass(ctx, class, who)
-		}
-		return nil
-	})
+	admitted = admission{limits: l, share: mine}
+	err = withBody(c, maxBody, &admitted.share, func(body []byte) error { return admitted.enter(ctx, body, v) })
 	if err != nil {
-		mine.shrink(mine.bytes)
-		return admitted, err
+		admitted.share.shrink(admitted.share.bytes)
+		return admission{}, err
 	}
-	return admission{limits: l, share: mine, class: class}, nil
+	return admitted, nil
 }
 
 // perTenant turns a tenant away that asks too often.
