@@ -204,3 +204,19 @@ func NewWork(l Limits) func(path, body string, work func()) error {
 		return nil
 	}
 }
+
+// Readiness says on /readyz how a policy store that is watched is, at a time.
+func Readiness(state string, store *policystore.Store, now func() time.Time) (http.Handler, error) {
+	log, err := decisionlog.Open(state, decisionlog.Config{})
+	if err != nil {
+		return nil, err
+	}
+	engine := evaluation.NewEngine(log, evaluation.Config{})
+	archive := evaluation.Archive{"a.cedar": []byte("@id(\"a\") permit (principal, action, resource);\n")}
+	if _, err := engine.Reload(context.Background(), evaluation.Change{Archive: archive, Cause: causeStart}); err != nil {
+		return nil, err
+	}
+	e := newEcho(slog.New(slog.DiscardHandler))
+	e.GET("/readyz", serveReady(engine, &supply{store: store, now: now}, log, guard{}))
+	return e, nil
+}

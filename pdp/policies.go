@@ -32,6 +32,7 @@ type supply struct {
 	log    *slog.Logger
 	first  *policystore.State
 	asked  atomic.Bool
+	now    func() time.Time // nil is time.Now
 	load   func(context.Context, evaluation.Change) (evaluation.Status, error)
 	refuse func(ctx context.Context, cause string, err error) // says that the store could not be read
 }
@@ -140,6 +141,13 @@ func (s *supply) failed(ctx context.Context, cause string, err error) {
 	s.refuse(ctx, cause, err)
 }
 
+func (s *supply) time() time.Time {
+	if s.now != nil {
+		return s.now()
+	}
+	return time.Now()
+}
+
 // overdue is after how long a change that is not in force is told.
 const overdue = 3 * time.Second
 
@@ -156,7 +164,7 @@ func (s *supply) pending(engine *evaluation.Engine) time.Duration {
 	if since.IsZero() {
 		return 0
 	}
-	if age := time.Since(since); age >= overdue {
+	if age := s.time().Sub(since); age >= overdue {
 		return age
 	}
 	return 0
