@@ -129,6 +129,10 @@ func serveExport(log *decisionlog.Log) echo.HandlerFunc {
 // another number.
 const someEntries = 100
 
+// countEntries is among how many of the last entries those that a query selects
+// are counted, where it has what it wants before.
+const countEntries = 1 << 16
+
 // HeaderTotal says how many entries a query selects, of which the answer has
 // the last ?limit=; with a plus behind it where the log was not counted to its
 // beginning.
@@ -147,7 +151,7 @@ func serveQuery(log *decisionlog.Log) echo.HandlerFunc {
 			return err
 		}
 		if limit > 0 {
-			last, err := log.Last(c.Request().Context(), f, int(min(limit, math.MaxInt32)))
+			last, err := log.Last(c.Request().Context(), f, int(min(limit, math.MaxInt32)), countEntries)
 			if err != nil {
 				return err
 			}

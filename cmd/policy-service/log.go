@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -147,7 +148,7 @@ func (l logFiles) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter)
 }
 
 func (l logFiles) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int) (total string, err error) {
-	last, err := l.Last(ctx, f, n)
+	last, err := l.Last(ctx, f, n, math.MaxInt)
 	if err != nil {
 		return "", err
 	}

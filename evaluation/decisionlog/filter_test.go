@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -182,7 +183,7 @@ func TestLast(t *testing.T) {
 		{"in a short range", decisionlog.Filter{From: 10, Until: 20}, 50, 10, 10, 10, 19},
 		{"of one id", decisionlog.Filter{ID: "entry-7"}, 10, 1, 1, 7, 7},
 	} {
-		last, err := l.Last(t.Context(), tt.filter, tt.n)
+		last, err := l.Last(t.Context(), tt.filter, tt.n, math.MaxInt)
 		got := selected(t, l.Reader, last.Filter)
 		if err != nil || len(got) != tt.want || last.Entries != tt.want || tt.n > 0 && (last.Of != tt.of || !last.Counted) {
 			t.Errorf("%s: %d lines, %+v, %v, want %d", tt.name, len(got), last, err, tt.want)
@@ -192,6 +193,22 @@ func TestLast(t *testing.T) {
 			if index, _ := decisionlog.Index(lineAt(got, i)); len(got) > 0 && index != want {
 				t.Errorf("%s: line %d is entry %d, want %d", tt.name, i, index, want)
 			}
+		}
+	}
+}
+
+// TestLastCounts holds that what else is selected is counted as far as is asked
+// for, and that there may be more is told.
+func TestLastCounts(t *testing.T) {
+	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
+	fill(t, l, 0, 5000)
+	wait(t, func() bool { return l.Head().Size == 5000 })
+	for _, tt := range []struct {
+		n, most int
+		want    string
+	}{{1, 0, "1000+"}, {1, 2000, "2000+"}, {2500, 0, "3000+"}, {1, 10_000, "5000"}, {5000, 0, "5000"}} {
+		if last, err := l.Last(t.Context(), decisionlog.Filter{}, tt.n, tt.most); err != nil || last.Total() != tt.want || last.Entries != tt.n {
+			t.Errorf("the last %d of %d: %+v, %s, %v, want %s", tt.n, tt.most, last, last.Total(), err, tt.want)
 		}
 	}
 }

@@ -40,10 +40,8 @@ func (r *Reader) Select(ctx context.Context, f Filter) iter.Seq2[[]byte, error] 
 	}
 }
 
-const (
-	window    = 1000    // entries that Last looks at in a row
-	countMost = 1 << 20 // and at most, once it has what it looks for
-)
+// window is how many entries Last looks at in a row.
+const window = 1000
 
 // The Last entries that a filter selects.
 type Last struct {
@@ -54,27 +52,9 @@ type Last struct {
 }
 
 // Last finds the last n entries that f selects. It reads the log from its end,
-// and copies none of it. How many entries f selects it counts among the last
-// million.
-func (r *Reader) Last(ctx context.Context, f Filter, n int) (Last, error) {
-	return r.findLast(ctx, f, n, countMost)
-}
-
-// Newest returns the line of the last entry that f selects, nil for none.
-func (r *Reader) Newest(ctx context.Context, f Filter) ([]byte, error) {
-	last, err := r.findLast(ctx, f, 1, 0)
-	if err != nil {
-		return nil, err
-	}
-	for line, err := range r.Select(ctx, last.Filter) {
-		return line, err
-	}
-	return nil, nil
-}
-
-// findLast is Last that looks at so many entries, once it has what it looks
-// for.
-func (r *Reader) findLast(ctx context.Context, f Filter, n, most int) (Last, error) {
+// and copies none of it. Once it has them, it counts what else f selects among
+// the last entries, in all most of them.
+func (r *Reader) Last(ctx context.Context, f Filter, n, most int) (Last, error) {
 	from, until := f.bounds(r.Head().Size)
 	last := Last{Filter: f, Counted: true}
 	last.From, last.Until = until, until
@@ -98,6 +78,18 @@ func (r *Reader) findLast(ctx context.Context, f Filter, n, most int) (Last, err
 		last.Of += len(found)
 	}
 	return last.orNone(), nil
+}
+
+// Newest returns the line of the last entry that f selects, nil for none.
+func (r *Reader) Newest(ctx context.Context, f Filter) ([]byte, error) {
+	last, err := r.Last(ctx, f, 1, 0)
+	if err != nil {
+		return nil, err
+	}
+	for line, err := range r.Select(ctx, last.Filter) {
+		return line, err
+	}
+	return nil, nil
 }
 
 // Total is how many entries there are of which these are the last, in text: with

@@ -48,7 +48,7 @@ func TestMapsAreReleased(t *testing.T) {
 	if grown := fileMemory(t) - before; grown > most {
 		t.Errorf("%d MiB of files after %d MB were read", grown>>20, entries*bytes/1_000_000)
 	}
-	if _, err := l.Last(t.Context(), decisionlog.Filter{Subject: "user:nobody"}, 1); err != nil {
+	if _, err := l.Last(t.Context(), decisionlog.Filter{Subject: "user:nobody"}, 1, 0); err != nil {
 		t.Fatal(err)
 	}
 	if grown := fileMemory(t) - before; grown > most {
