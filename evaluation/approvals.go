@@ -119,6 +119,7 @@ func (e *Engine) offer(a asked, out *Outcome) error {
 	offer, err := e.config.Offer(&authzen.RequestableDenial{
 		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, Time: a.time,
 		Revision: a.snapshot.revision, Template: out.Template, Request: a.request,
+		WithoutToken: a.call.Minimal,
 	})
 	if err != nil {
 		return fmt.Errorf("offer approval: %w", err)

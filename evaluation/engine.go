@@ -139,6 +139,7 @@ type Call struct {
 	RequestID string
 	TraceID   string
 	Item      string // of a batch, its number from 0; "" for a single request
+	Minimal   bool   // a denial is offered without a binding token
 }
 
 type callKey struct{}

@@ -41,6 +41,7 @@ func handle[Request, Response any](limits *limiter, maxBody int64, call func(con
 			Caller:    callerFrom(c.Request().Context()).ID,
 			RequestID: requestID(c),
 			TraceID:   traceID(c.Request().Context()),
+			Minimal:   prefersMinimal(c.Request().Header.Values(headerPrefer)),
 		})
 		response, err := call(ctx, &request)
 		if err != nil {

@@ -135,6 +135,17 @@ func preferredWait(headers []string) time.Duration {
 	return 0
 }
 
+// prefersMinimal reports the preference return=minimal: a denial that a person
+// may lift is then named by its evaluation, without a binding token.
+func prefersMinimal(headers []string) bool {
+	for preference := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		if strings.EqualFold(strings.TrimSpace(preference), "return=minimal") {
+			return true
+		}
+	}
+	return false
+}
+
 // liftDeadlines lets an answer take longer than those of the listener.
 func liftDeadlines(c echo.Context) error {
 	controller := http.NewResponseController(c.Response())

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -156,5 +157,43 @@ func TestUnsupportedObligationIsTold(t *testing.T) {
 	}
 	if _, permitted := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, readDoc("a", `"supported_obligations":["step-up"]`)); !strings.HasPrefix(permitted, `{"decision":true,"context":{"obligations":[`) {
 		t.Errorf("with the declaration: %s", permitted)
+	}
+}
+
+// A PEP that prefers a minimal answer has no binding token, and asks by the
+// evaluation alone. Others have one.
+func TestMinimalDenial(t *testing.T) {
+	s := start(t, pdp.Config{Policies: docs(`{}`)})
+	ask := func(preference string) (string, authzen.Decision) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.main+authzen.PathEvaluation, strings.NewReader(readDoc("a", "")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header = http.Header{"Content-Type": {"application/json"}, "Prefer": {preference}}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		var denied authzen.Decision
+		if err != nil || json.Unmarshal(text, &denied) != nil || denied.Context == nil || denied.Context.AccessRequest == nil {
+			t.Fatalf("answered %s, %v", text, err)
+		}
+		return string(text), denied
+	}
+	for _, preference := range []string{"", "wait=1", "return=representation", "return=minimalist"} {
+		if _, denied := ask(preference); denied.Context.AccessRequest.BindingToken == "" {
+			t.Errorf("%q: there is no token", preference)
+		}
+	}
+	text, denied := ask("wait=1, Return=minimal")
+	if denied.Context.AccessRequest.BindingToken != "" || len(text) > 300 {
+		t.Errorf("a minimal answer is %s", text)
+	}
+	submission := fmt.Sprintf(`%s,"denial":{"expires_at":%q,"evaluation_id":%q}}`, strings.TrimSuffix(readDoc("a", ""), "}"), denied.Context.AccessRequest.ExpiresAt.Format(time.RFC3339), denied.Context.EvaluationID)
+	if response, body := post(t, http.DefaultClient, s.main+authzen.PathRequests, submission); response.StatusCode != http.StatusAccepted {
+		t.Errorf("asked by the evaluation: %s, %s", response.Status, body)
 	}
 }

@@ -25,11 +25,12 @@ func (s *Service) Offer(d *authzen.RequestableDenial) (*authzen.AccessRequest, e
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.ring().sign(typeBinding, proof)
-	if err != nil {
-		return nil, err
+	offer := &authzen.AccessRequest{Template: d.Template, ExpiresAt: expires, Display: terms.Display}
+	if !d.WithoutToken || s.config.Denials == nil { // without either nothing would prove it
+		if offer.BindingToken, err = s.ring().sign(typeBinding, proof); err != nil {
+			return nil, err
+		}
 	}
-	offer := &authzen.AccessRequest{Template: d.Template, ExpiresAt: expires, BindingToken: token, Display: terms.Display}
 	if terms.Schema != nil {
 		offer.RequestSchemaURL = s.base(d.Tenant) + authzen.PathRequestSchemas + "/" + d.Template
 	}

@@ -71,6 +71,7 @@ type RequestableDenial struct {
 	Revision     string // of the policies
 	Template     string
 	Request      *EvaluationRequest
+	WithoutToken bool // it is to be named by its evaluation alone
 }
 
 // A Reevaluation is a request that claims an approval.
