@@ -47,11 +47,14 @@ var walls = []wall{
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
+		"cmd/internal/environment",
 		"schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain",
 		"evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/policytest",
 		"pdp", "pdp/callers", "pdp/client",
 	}, "a command may use all there is"},
+	{"cmd/internal/environment", 5, []string{"schemas/yamldoc"}, "both programs refuse variables that name nothing, in one way"},
 	{"cmd/mcp-gateway", 5, []string{
+		"cmd/internal/environment",
 		"schemas/authzen", "schemas/yamldoc", "obligations/plain", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",

@@ -14,6 +14,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/policy-service/policy-service/cmd/internal/environment"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
 	"github.com/policy-service/policy-service/obligations/plain"
 )
 
@@ -50,7 +52,11 @@ func main() {
 // run carries out one command line and returns its exit code: 0, 1, or that of
 // the server that stdio has run.
 func run(ctx context.Context, args []string) int {
-	command, err := newParser(ctx).Parse(args)
+	parser := newParser(ctx)
+	command, err := parser.Parse(args)
+	if err == nil {
+		err = environment.Check(parser.Model, "MCP_GATEWAY_", []string{identity.TokenVariable}, os.Environ())
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-gateway:", plain.Lines(err.Error()))
 		fmt.Fprintln(os.Stderr, "hint: see mcp-gateway --help")

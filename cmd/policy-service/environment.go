@@ -11,44 +11,16 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/policy-service/policy-service/cmd/internal/environment"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // variablePrefix begins the names of the environment variables that are ours.
 const variablePrefix = "POLICY_SERVICE_"
 
-// orchestrated are variables that Kubernetes sets for services whose names
-// begin with ours.
-var orchestrated = regexp.MustCompile(`^POLICY_SERVICE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)=|^POLICY_SERVICE_(\w+_)?PORT=(tcp|udp|sctp)://`)
-
-// checkEnvironment reports every variable with our prefix that names nothing:
-// what it was meant to say would not be so.
-func checkEnvironment(app *kong.Application, environment []string) error {
-	known := []string{apiKeyVariable}
-	_ = kong.Visit(app, func(node kong.Visitable, next kong.Next) error { // it does not fail
-		if flag, ok := node.(*kong.Flag); ok {
-			known = append(known, flag.Envs...)
-		}
-		return next(nil)
-	})
-	var errs []error
-	for _, variable := range slices.Sorted(slices.Values(environment)) {
-		name, value, _ := strings.Cut(variable, "=")
-		if value != "" && strings.HasPrefix(name, variablePrefix) && !slices.Contains(known, name) && !orchestrated.MatchString(variable) {
-			errs = append(errs, fmt.Errorf("the environment variable %s names no setting%s", name, meant(name, known)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// meant is the hint for a name that is not one of the known ones, in
-// parentheses, or "".
-func meant(name string, known []string) string {
-	near := yamldoc.Nearest(name, known, 3)
-	if near == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", near)
+// checkEnvironment reports every variable with our prefix that names nothing.
+func checkEnvironment(app *kong.Application, variables []string) error {
+	return environment.Check(app, variablePrefix, []string{apiKeyVariable}, variables)
 }
 
 // notInSet is what kong says of a value that is none of a flag's.
@@ -66,7 +38,7 @@ func enumHint(err error) string {
 			known = append(known, value)
 		}
 	}
-	return meant(found[2], known)
+	return environment.Meant(found[2], known)
 }
 
 // openTelemetry are the values of variables of OpenTelemetry that we follow; "" is
@@ -101,13 +73,13 @@ var openTelemetryNames = []string{
 // checkOpenTelemetry reports every variable of OpenTelemetry that we do not
 // follow, by its value or because its name is nearly that of another. Of other
 // names there are many that other programs follow.
-func checkOpenTelemetry(environment []string) error {
+func checkOpenTelemetry(variables []string) error {
 	known := slices.Clone(openTelemetryNames)
 	for name := range openTelemetry {
 		known = append(known, name)
 	}
 	var errs []error
-	for _, variable := range slices.Sorted(slices.Values(environment)) {
+	for _, variable := range slices.Sorted(slices.Values(variables)) {
 		name, value, _ := strings.Cut(variable, "=")
 		values, listed := openTelemetry[name]
 		switch {
@@ -116,7 +88,7 @@ func checkOpenTelemetry(environment []string) error {
 			wanted := cmp.Or(strings.Join(values, " or "), "nothing")
 			errs = append(errs, fmt.Errorf("the environment variable %s says %q, which is not followed: want %s", name, value, wanted))
 		case !listed && !slices.Contains(known, name) && yamldoc.Nearest(name, known, 2) != "":
-			errs = append(errs, fmt.Errorf("the environment variable %s is none of OpenTelemetry%s", name, meant(name, known)))
+			errs = append(errs, fmt.Errorf("the environment variable %s is none of OpenTelemetry%s", name, environment.Meant(name, known)))
 		}
 	}
 	return errors.Join(errs...)

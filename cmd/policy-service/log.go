@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/cmd/internal/environment"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
 )
@@ -78,7 +79,7 @@ type kindFlag decisionlog.Kind
 func (k *kindFlag) UnmarshalText(text []byte) error {
 	kind, err := decisionlog.ParseKind(string(text))
 	if err != nil {
-		return fmt.Errorf("%w%s", err, meant(string(text), decisionlog.KindNames()))
+		return fmt.Errorf("%w%s", err, environment.Meant(string(text), decisionlog.KindNames()))
 	}
 	*k = kindFlag(kind)
 	return nil
