@@ -64,13 +64,8 @@ func tenantOf(c echo.Context) (string, error) {
 	return tenant, nil
 }
 
-// decodeBody reads a JSON body of at most maxBody bytes into v, strictly.
-func decodeBody(c echo.Context, maxBody int64, v any) error {
-	return withBody(c, maxBody, &share{}, func(body []byte) error { return authzen.Unmarshal(body, v) })
-}
-
-// decodeKnown is decodeBody for what people who operate the service send: what
-// is not understood is refused, for it was meant.
+// decodeKnown reads a JSON body into v, strictly. People who operate the service
+// send it: what is not understood is refused, for it was meant.
 func decodeKnown(c echo.Context, v any) error {
 	return withBody(c, defaultMaxBody, &share{}, func(body []byte) error { return authzen.UnmarshalKnown(body, v) })
 }
