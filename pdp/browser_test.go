@@ -173,8 +173,17 @@ func TestCharset(t *testing.T) {
 // A connection ends with a request that may end elsewhere for another server:
 // what follows is nobody's. One with a length alone goes on.
 func TestAmbiguousRequestsEndTheConnection(t *testing.T) {
-	s := start(t, pdp.Config{})
-	const head = "POST /access/v1/evaluation HTTP/1.%d\r\nHost: %s\r\nContent-Type: application/json\r\n"
+	endAmbiguous(t, start(t, pdp.Config{}))
+}
+
+// So does that of a caller with a key.
+func TestAmbiguousRequestsOfCallersEndTheConnection(t *testing.T) {
+	endAmbiguous(t, start(t, pdp.Config{Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "pep", SHA256: digest("k-pep")}}}}))
+}
+
+func endAmbiguous(t *testing.T, s *service) {
+	t.Helper()
+	const head = "POST /access/v1/evaluation HTTP/1.%d\r\nHost: %s\r\nContent-Type: application/json\r\nAuthorization: Bearer k-pep\r\n"
 	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(aliceReads), aliceReads)
 	smuggled := "GET /openapi.yaml HTTP/1.1\r\nHost: x\r\n\r\n"
 	for _, test := range []struct {

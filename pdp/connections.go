@@ -221,12 +221,15 @@ func connectionOf(conn net.Conn) *connection {
 
 type connectionKey struct{}
 
-// keepConnection notes that the request of a context has a good credential.
+// keepConnection notes that a request has a good credential, and has its
+// connection go on, unless nobody knows where the next request in it begins.
 func keepConnection(c echo.Context) {
 	if mine, _ := c.Request().Context().Value(connectionKey{}).(*connection); mine != nil {
 		mine.known.Store(true)
 	}
-	c.Response().Header().Del(echo.HeaderConnection)
+	if !isAmbiguous(c.Request()) {
+		c.Response().Header().Del(echo.HeaderConnection)
+	}
 }
 
 // closeOnStrangers has connections end with an answer to who has not said who they

@@ -73,17 +73,23 @@ func echoRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// closeAmbiguous closes the connection after a request whose end another server
-// on the way may see elsewhere: net/http does not tell whether a request in
-// chunks had a Content-Length, too, or one of HTTP/1.0 a Transfer-Encoding (RFC
-// 9112, 6.1 and 6.3). What follows in the connection is then nobody's request.
+// closeAmbiguous closes the connection after a request that is ambiguous. What
+// follows in the connection is then nobody's request.
 func closeAmbiguous(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if r := c.Request(); r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0) {
-			c.Response().Header().Set("Connection", "close")
+		if isAmbiguous(c.Request()) {
+			c.Response().Header().Set(echo.HeaderConnection, "close")
 		}
 		return next(c)
 	}
+}
+
+// isAmbiguous reports whether another server on the way may see the end of a
+// request elsewhere: net/http does not tell whether a request in chunks had a
+// Content-Length, too, or one of HTTP/1.0 a Transfer-Encoding (RFC 9112, 6.1 and
+// 6.3).
+func isAmbiguous(r *http.Request) bool {
+	return r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0)
 }
 
 // survivePanics makes a panic an error of the service, whatever was thrown. The
