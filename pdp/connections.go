@@ -123,11 +123,15 @@ func (c *connections) enter(mine *connection) (victim *connection, room bool) {
 		c.from[mine.from]++
 		return nil, true
 	}
-	now := time.Now()
+	now, stranger := time.Now(), false
 	for other := range c.open {
+		stranger = stranger || other.stranger()
 		if (!full || other.from == mine.from) && other.spare(now) && (victim == nil || other.before(victim)) {
 			victim = other
 		}
+	}
+	if victim != nil && !victim.stranger() && stranger && !full {
+		return nil, false // a stranger may be closed soon
 	}
 	return victim, false
 }
@@ -143,9 +147,12 @@ func (c *connections) tooMany(from netip.Prefix) bool {
 // host has all that there are.
 func (c *connections) bounded(from netip.Prefix) bool { return c.local || !from.Addr().IsLoopback() }
 
+// stranger reports whether who has a connection should have said who they are.
+func (c *connection) stranger() bool { return c.of.strangers && !c.known.Load() }
+
 // spare reports whether a connection may be closed to make room.
 func (c *connection) spare(now time.Time) bool {
-	return c.idle.Load() != 0 || c.of.strangers && !c.known.Load() && now.Sub(c.came) > strangerTime
+	return c.idle.Load() != 0 || c.stranger() && now.Sub(c.came) > strangerTime
 }
 
 // before reports whether a connection is to be closed before another: a stranger's

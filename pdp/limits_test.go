@@ -329,7 +329,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 			}
 			for range many {
 				_, answer := connect(t, s, sent)
-				if sent == request {
+				if strings.HasPrefix(sent, http.MethodPost) {
 					if _, err := http.ReadResponse(answer, nil); err != nil {
 						t.Fatal(err)
 					}
