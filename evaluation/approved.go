@@ -105,7 +105,7 @@ func (r *reader) justification(s *shape, into cedar.RecordMap) error {
 		return err
 	case ok:
 		into[contextJustification] = value
-	case !r.drop:
+	case !r.drop || !s.drops(contextJustification):
 		return r.invalid("is not declared by the schema")
 	}
 	return nil

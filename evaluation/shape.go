@@ -20,6 +20,9 @@ type shape struct {
 	members  map[string]memberShape
 	declared bool // of kindRecord: members lists every member there may be
 	orArray  bool // an array of such values will do, too
+	// kept are names that are never dropped, although declared leaves them out:
+	// a forbid of the root reads them.
+	kept map[string]string
 }
 
 type memberShape struct {
@@ -74,6 +77,27 @@ func (s *shape) member(name string) (*shape, bool) {
 	}
 	m, ok := s.members[name]
 	return m.shape, ok || !s.declared
+}
+
+// keep has the record, and those in it, never drop a member of such a name.
+func (s *shape) keep(names map[string]string) {
+	if s == nil {
+		return
+	}
+	s.kept = names
+	s.element.keep(names)
+	for _, m := range s.members {
+		m.shape.keep(names)
+	}
+}
+
+// drops reports whether an undeclared member may be dropped where those are.
+func (s *shape) drops(name string) bool {
+	if s == nil {
+		return true
+	}
+	_, kept := s.kept[name]
+	return !kept
 }
 
 // names lists the members a shape declares.

@@ -52,6 +52,28 @@ func (c *compiler) checkTenancy(s *Snapshot) {
 		}
 	}
 	t.checkSchema(s.schema)
+	t.keepForbidden(s)
+}
+
+// keepForbidden has requests about what the tenant's schema alone declares never
+// lose a name that a forbid of the root reads: where undeclared names are dropped,
+// a schema that leaves it out would lift the forbid.
+func (t *tenancy) keepForbidden(s *Snapshot) {
+	var root resolved.Schema
+	if t.guardrails.schema != nil {
+		root = *t.guardrails.schema
+	}
+	for name, shape := range s.shapes.entities {
+		_, entity := root.Entities[name]
+		if _, enum := root.Enums[name]; !entity && !enum {
+			shape.keep(t.forbidden)
+		}
+	}
+	for uid, shape := range s.shapes.contexts {
+		if _, declared := root.Actions[uid]; !declared {
+			shape.keep(t.forbidden)
+		}
+	}
 }
 
 // used reports a setting of the tenant that names what the root uses.

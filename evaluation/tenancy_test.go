@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/evaluation"
@@ -394,5 +395,64 @@ func TestRootForbidsStayDenials(t *testing.T) {
 func TestRootForbidsAreLiftedUnchecked(t *testing.T) {
 	if n, compiled := violations(t, 1, 600, evaluation.CompileUnchecked); n == 0 {
 		t.Errorf("no violation in %d stores", compiled)
+	}
+}
+
+// Where undeclared names are dropped, a schema of a tenant that leaves out what a
+// forbid of the root reads does not lift the forbid: such a request is refused.
+func TestTenantSchemasDropNothingForbidden(t *testing.T) {
+	const (
+		context = `
+@id("prod") forbid (principal, action, resource) when { context has env && context.env == "prod" };
+@id("suspended") forbid (principal, action, resource) when { principal has account && principal.account has suspended && principal.account.suspended };
+-- config.yaml --
+undeclared_attributes: drop
+`
+		schema = `-- schema.cedarschema --
+entity user {account?: {suspended?: Bool}};
+entity tool;
+action read appliesTo {principal: user, resource: tool, context: {env?: String}};
+`
+		evil = `-- tenants/evil/all.cedar --
+@id("all") permit (principal, action, resource);
+-- tenants/evil/schema.cedarschema --
+`
+		user, agent = `{"type":"user","id":"mallory"}`, `{"type":"agent","id":"m","properties":{"account":{"suspended":true}}}`
+		tool        = `{"type":"tool","id":"wipe"}`
+	)
+	for name, test := range map[string]struct {
+		store   string
+		request *authzen.EvaluationRequest
+	}{
+		"an action without the member": {
+			context + schema + evil + "action burn appliesTo {principal: user, resource: tool};\n", asks(user, "burn", tool, `{"env":"prod"}`),
+		},
+		"a type without the attribute": {
+			context + schema + evil + "entity agent;\naction burn appliesTo {principal: agent, resource: tool};\n", asks(agent, "burn", tool, `{}`),
+		},
+		"the only schema": {
+			context + evil + "entity user;\nentity tool;\naction read appliesTo {principal: user, resource: tool};\n", asks(user, "read", tool, `{"env":"prod"}`),
+		},
+	} {
+		unchecked, err := evaluation.CompileUnchecked(archive(test.store))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !permitsFor(t, unchecked, "evil", test.request) {
+			t.Errorf("%s lifts nothing, and so shows nothing", name)
+		}
+		all, err := evaluation.CompileStore(archive(test.store))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if permitsFor(t, all, "evil", test.request) {
+			t.Errorf("%s lifts the forbid", name)
+		}
+		other := *test.request
+		other.Context = jsontext.Value(`{"vendor":1}`)
+		other.Subject.Properties = nil
+		if !permitsFor(t, all, "evil", &other) {
+			t.Errorf("%s: what no forbid reads is not dropped", name)
+		}
 	}
 }

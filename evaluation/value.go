@@ -129,7 +129,7 @@ func (r *reader) member(s *shape, name string) (cedar.Value, error) {
 	switch {
 	case ok:
 		return r.value(declared)
-	case r.drop:
+	case r.drop && s.drops(name):
 		_, err := r.value(nil)
 		return nil, err
 	}
