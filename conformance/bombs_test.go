@@ -54,6 +54,32 @@ func wideActions() string {
 	return b.String()
 }
 
+// names lists E0, E1 and so on.
+func names(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("E%d", i)
+	}
+	return strings.Join(all, ",")
+}
+
+// wideParents is a schema in which each of many types is in each of them.
+func wideParents() string { return "entity " + names(2000) + " in [" + names(2000) + "];\n" }
+
+// longParents is a schema in which each of many types is in the next.
+func longParents() string {
+	b := strings.Builder{}
+	for i := range 2000 {
+		fmt.Fprintf(&b, "entity E%d in [E%d];\n", i, i+1)
+	}
+	return b.String() + "entity E2000;\n"
+}
+
+// wideSubjects is a schema of which each action is for each of many types.
+func wideSubjects() string {
+	return "entity " + names(2000) + ";\naction " + strings.ReplaceAll(names(2000), "E", "a") + " appliesTo {principal: [" + names(2000) + "], resource: [" + names(2000) + "]};\n"
+}
+
 func unknownKeys(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -80,6 +106,9 @@ func TestBombs(t *testing.T) {
 		"aliases":       {"tenants/evil/config.yaml", "approval_templates:\n  t:\n    display:\n" + aliases("      "), []string{service, "validate"}, "tenants/evil/config.yaml:9:13: this stands for more than 100000 values"},
 		"nested types":  {"tenants/evil/schema.cedarschema", nestedTypes(), []string{service, "validate"}, "tenants/evil/schema.cedarschema:11:1: with type A10 the schema stands for more than 200000 types"},
 		"wide actions":  {"schema.cedarschema", wideActions(), []string{service, "validate"}, "schema.cedarschema:1090:1: with action a1087 the schema stands for more than 200000 types"},
+		"wide parents":  {"tenants/evil/schema.cedarschema", wideParents(), []string{service, "validate"}, "tenants/evil/schema.cedarschema: with entity E1087 the schema stands for more than 200000 types"},
+		"long parents":  {"tenants/evil/schema.cedarschema", longParents(), []string{service, "validate"}, "the schema stands for more than 200000 types"},
+		"wide subjects": {"tenants/evil/schema.cedarschema", wideSubjects(), []string{service, "validate"}, "the schema stands for more than 200000 types"},
 		"unknown keys":  {"tenants/evil/config.yaml", unknownKeys(100_000), []string{service, "validate"}, "tenants/evil/config.yaml: a mapping has more than 10000 keys"},
 		"fewer keys":    {"config.yaml", unknownKeys(9_999), []string{service, "validate"}, "config.yaml: there are more faults than these"},
 		"many values":   {"config.yaml", manyValues(), []string{service, "validate"}, "config.yaml: the text has more than 150000"},

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
@@ -52,7 +53,10 @@ func (c *compiler) readSchema() *resolved.Schema {
 		c.unresolved(read, err)
 		return nil
 	}
-	closeParents(out)
+	if name := closeParents(out); name != "" {
+		c.oversizedSchema(read, "entity", unqualified(name))
+		return nil
+	}
 	return out
 }
 
@@ -251,21 +255,37 @@ func together[M ~map[K]V, K comparable, V any](a, b M) M {
 
 // closeParents gives every entity type the parent types of its parent types:
 // what is in a group is in the groups of that, too, and may be said to be, which
-// the official engine takes and cedar-go refuses.
-func closeParents(s *resolved.Schema) {
+// the official engine takes and cedar-go refuses. It returns the type with which
+// there are more parents than [maxSchemaTypes], or "".
+func closeParents(s *resolved.Schema) cedar.EntityType {
 	direct := map[cedar.EntityType][]cedar.EntityType{}
 	for name, entity := range s.Entities {
 		direct[name] = entity.ParentTypes
 	}
-	for name, entity := range s.Entities {
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(s.Entities)) {
 		seen := map[cedar.EntityType]bool{}
-		for open := direct[name]; len(open) > 0; open = open[1:] {
-			if parent := open[0]; !seen[parent] {
-				seen[parent] = true
-				open = append(slices.Clip(open), direct[parent]...)
+		for open := []cedar.EntityType{name}; len(open) > 0; {
+			last := open[len(open)-1]
+			open = open[:len(open)-1]
+			for _, parent := range direct[last] {
+				if !seen[parent] {
+					seen[parent] = true
+					open = append(open, parent)
+				}
 			}
 		}
+		if total += len(seen); total > maxSchemaTypes {
+			return name
+		}
+		entity := s.Entities[name]
 		entity.ParentTypes = slices.Sorted(maps.Keys(seen))
 		s.Entities[name] = entity
 	}
+	return ""
+}
+
+// unqualified is the name of a type without its namespace, as it is declared.
+func unqualified(name cedar.EntityType) string {
+	return string(name[strings.LastIndex(string(name), ":")+1:])
 }

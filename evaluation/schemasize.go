@@ -10,8 +10,9 @@ import (
 )
 
 // maxSchemaTypes bounds how many types a schema is made of once each name of a
-// common type is replaced by what it stands for. Names of names of names can
-// stand for any number, in any memory.
+// common type is replaced by what it stands for, and each list of names is given
+// to each of the names that it is declared for. Names of names of names can stand
+// for any number, in any memory.
 const maxSchemaTypes = 200_000
 
 // A sizer reckons how many types a schema comes to, without making them.
@@ -40,13 +41,14 @@ func oversized(s *ast.Schema) (keyword, name string) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(all.Entities)) {
 			entity := all.Entities[name]
-			if total += z.of(space, entity.Shape) + z.of(space, entity.Tags); total > maxSchemaTypes {
+			if total += z.of(space, entity.Shape) + z.of(space, entity.Tags) + len(entity.ParentTypes); total > maxSchemaTypes {
 				return "entity", string(name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(all.Actions)) {
+			total += len(all.Actions[name].Parents)
 			if to := all.Actions[name].AppliesTo; to != nil {
-				total += z.of(space, to.Context)
+				total += z.of(space, to.Context) + len(to.Principals) + len(to.Resources)
 			}
 			if total > maxSchemaTypes {
 				return "action", string(name)
@@ -119,10 +121,15 @@ func (c *compiler) schemaSize(files []string, s *ast.Schema) bool {
 	if name == "" {
 		return true
 	}
+	c.oversizedSchema(files, keyword, name)
+	return false
+}
+
+// oversizedSchema reports where a schema becomes too large.
+func (c *compiler) oversizedSchema(files []string, keyword, name string) {
 	message := fmt.Sprintf("with %s %s the schema stands for more than %d types", keyword, name, maxSchemaTypes)
 	file, line, column := c.declaration(files, keyword, name)
-	c.fault(file, line, column, message, "name fewer common types within each other")
-	return false
+	c.fault(file, line, column, message, "name fewer common types within each other, and fewer types in each other")
 }
 
 // declaration finds where one of the schema files declares a name; without such

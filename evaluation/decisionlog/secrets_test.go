@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -239,7 +241,14 @@ func TestEncodeAllocations(t *testing.T) {
 		if err := l.Encode(e); err != nil {
 			t.Fatal(err)
 		}
-	}); got > 2 {
+	}); got > 2 && !raceEnabled() {
 		t.Errorf("%v allocations, want at most 2", got)
 	}
+}
+
+// raceEnabled reports whether the race detector is on, under which pools give
+// back at random what they were given.
+func raceEnabled() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
