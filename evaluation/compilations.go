@@ -158,7 +158,7 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 		begun[tenant] = one
 	}
 	t.wait(ctx, begun)
-	s := &Snapshots{tenants: map[string]*Snapshot{}, unavailable: map[string]error{}}
+	s := &Snapshots{tenants: map[string]*Snapshot{}, unavailable: map[string]*Snapshot{}}
 	for tenant, one := range begun {
 		t.place(s, tenant, one)
 	}
@@ -239,26 +239,27 @@ func (t *attempt) place(s *Snapshots, tenant string, one *compilation) {
 	default:
 		t.pending = append(t.pending, one)
 		t.problems[tenant] = fmt.Errorf("tenant %s: its policies are being compiled", tenant)
-		if before := t.last(tenant); before != nil {
+		if before := t.old.answering(tenant); before != nil {
 			s.tenants[tenant] = before
 		}
 	}
 }
 
-// last returns what has answered a tenant so far, or nil.
+// last returns what has answered a tenant so far, or did before it was
+// unavailable; nil for nothing.
 func (t *attempt) last(tenant string) *Snapshot {
-	if t.old == nil {
-		return nil
+	if now := t.old.answering(tenant); now != nil || t.old == nil {
+		return now
 	}
-	return t.old.tenants[tenant]
+	return t.old.unavailable[tenant]
 }
 
 // fallBack has a tenant answered by its last good files. Where they do not
-// compile with the root as it is now, it is not answered: what it had with the
-// old root could be what the new one forbids.
+// compile with the root as it is now, or not yet, it is not answered: what it had
+// with the old root could be what the new one forbids.
 func (t *attempt) fallBack(ctx context.Context, s *Snapshots, tenant string) {
-	s.unavailable[tenant] = t.problems[tenant]
 	before := t.last(tenant)
+	s.unavailable[tenant] = before
 	if before == nil {
 		return
 	}
@@ -269,14 +270,19 @@ func (t *attempt) fallBack(ctx context.Context, s *Snapshots, tenant string) {
 		}
 	}
 	one, err := t.want(files)
-	if err == nil {
-		limited, cancel := context.WithTimeout(ctx, min(compileGrace, t.deadline))
-		defer cancel()
-		one.wait(limited)
-		if snapshot, err := one.outcome(); err == nil && snapshot != nil {
-			s.tenants[tenant] = snapshot
-			delete(s.unavailable, tenant)
-		}
+	if err != nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, min(compileGrace, t.deadline))
+	defer cancel()
+	one.wait(limited)
+	switch snapshot, err := one.outcome(); {
+	case err != nil:
+	case snapshot == nil:
+		t.pending = append(t.pending, one)
+	default:
+		s.tenants[tenant] = snapshot
+		delete(s.unavailable, tenant)
 	}
 }
 

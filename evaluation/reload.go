@@ -89,6 +89,11 @@ func (e *Engine) reload(ctx context.Context, to seat, c Change) (Status, error) 
 	to.changed.CompareAndSwap(nil, new(e.config.Now().UTC()))
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
+	return e.reloadLocked(ctx, to, c)
+}
+
+// reloadLocked is reload for who holds e.reloading.
+func (e *Engine) reloadLocked(ctx context.Context, to seat, c Change) (Status, error) {
 	start := e.config.Now().UTC()
 	t := attempt{
 		compilations: e.compilations, archive: c.Archive, old: to.snapshots.Load(), wanted: map[*compilation]bool{}, problems: map[string]error{},
@@ -109,15 +114,18 @@ func (e *Engine) reload(ctx context.Context, to seat, c Change) (Status, error) 
 	return e.install(ctx, to, c, start, s, err)
 }
 
-// again reloads a store when more of it is compiled, unless another came.
+// again reloads a store when more of it is compiled, unless another came: also
+// one that was on its way when it was compiled.
 func (e *Engine) again(ctx context.Context, to seat, c Change, pending []*compilation) {
 	generation := to.generation.Load()
 	go func() {
 		for _, one := range pending {
 			one.wait(ctx)
 		}
+		e.reloading.Lock()
+		defer e.reloading.Unlock()
 		if ctx.Err() == nil && to.generation.Load() == generation {
-			_, _ = e.reload(ctx, to, c) // it is in the log, and the status has it
+			_, _ = e.reloadLocked(ctx, to, c) // it is in the log, and the status has it
 		}
 	}()
 }

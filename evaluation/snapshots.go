@@ -25,7 +25,7 @@ type Snapshots struct {
 	everyone *Snapshot // nil with tenants
 	tenants  map[string]*Snapshot
 
-	unavailable map[string]error // tenants of which no files compile
+	unavailable map[string]*Snapshot // tenants of which no files compile, with what answered them last; nil for nothing
 }
 
 // CompileStore makes the snapshots of a policy store. Like [Compile] it is all
@@ -108,10 +108,18 @@ func (s *Snapshots) For(tenant string) (*Snapshot, error) {
 	if snapshot, ok := s.tenants[tenant]; ok {
 		return snapshot, nil
 	}
-	if s.unavailable[tenant] != nil {
+	if _, known := s.unavailable[tenant]; known {
 		return nil, fmt.Errorf("%w for tenant %q", ErrNoSnapshot, tenant)
 	}
 	return nil, fmt.Errorf("%w %q", ErrUnknownTenant, tenant)
+}
+
+// answering returns what answers a tenant of a store that may be nil, or nil.
+func (s *Snapshots) answering(tenant string) *Snapshot {
+	if s == nil {
+		return nil
+	}
+	return s.tenants[tenant]
 }
 
 // Guardrails returns the snapshot of the store's root alone: what answers
