@@ -13,7 +13,7 @@ import (
 
 // An actionIndex says which Cedar action a request names. A name is the id of an
 // action without a namespace; of one in a namespace it is the whole, as in
-// Tax::Action::"view", or the id where no other action has that.
+// Tax::Action::"view", or the id where no other action or group has that.
 type actionIndex struct {
 	names     []string                   // by which a search can find actions, sorted
 	named     map[string]cedar.EntityUID // nil where no action is in a namespace
@@ -28,7 +28,8 @@ func newActionIndex(s *Snapshot) actionIndex {
 		byID[string(uid.ID)] = append(byID[string(uid.ID)], uid)
 	}
 	for _, uid := range known {
-		if x.add(uid, byID[string(uid.ID)]) {
+		plain := cedar.NewEntityUID(actionType, uid.ID)
+		if x.add(uid, byID[string(uid.ID)], s.hasAction(plain)) {
 			x.names = append(x.names, string(uid.ID))
 		} else {
 			x.names = append(x.names, uid.String())
@@ -38,9 +39,16 @@ func newActionIndex(s *Snapshot) actionIndex {
 	return x
 }
 
-// add takes an action into the index, given all of its id, and reports whether
-// the id alone names it.
-func (x *actionIndex) add(uid cedar.EntityUID, same []cedar.EntityUID) bool {
+// hasAction reports whether there is such an action or group of actions.
+func (s *Snapshot) hasAction(uid cedar.EntityUID) bool {
+	_, stored := s.store.entities[uid]
+	return stored || s.populations[actionType] != nil && s.populations[actionType].below[uid] != nil
+}
+
+// add takes an action into the index, given all of its id and whether it is taken
+// by an action or a group without a namespace, and reports whether the id alone
+// names it.
+func (x *actionIndex) add(uid cedar.EntityUID, same []cedar.EntityUID, taken bool) bool {
 	if uid.Type == actionType {
 		return true
 	}
@@ -50,11 +58,11 @@ func (x *actionIndex) add(uid cedar.EntityUID, same []cedar.EntityUID) bool {
 	x.named[uid.String()] = uid
 	id := string(uid.ID)
 	switch {
+	case taken || slices.Contains(same, cedar.NewEntityUID(actionType, uid.ID)):
+		return false // whose id it is
 	case len(same) == 1:
 		x.named[id] = uid
 		return true
-	case slices.Contains(same, cedar.NewEntityUID(actionType, uid.ID)):
-		return false // whose id it is
 	}
 	x.ambiguous[id] = append(x.ambiguous[id], uid.String())
 	slices.Sort(x.ambiguous[id])

@@ -48,6 +48,19 @@ func TestActionsWithoutNamespace(t *testing.T) {
 	s.answers(false, namedAction(`Doc::Action::\"print\"`, "page 1"))
 }
 
+// The id of a group without a namespace is its own, whatever else has it: what
+// is said of the group says so of a request that names it.
+func TestActionGroupsWithoutNamespace(t *testing.T) {
+	s := compile(t, `
+@id("no-writes") forbid (principal, action in Action::"writes", resource);
+@id("writes") permit (principal, action == Doc::Action::"writes", resource);
+-- entities.json --
+[{"uid": {"type": "Action", "id": "delete"}, "attrs": {}, "parents": [{"type": "Action", "id": "writes"}]}]
+`)
+	s.answers(false, namedAction(`writes`, "page 1"))
+	s.answers(true, namedAction(`Doc::Action::\"writes\"`, "page 1"))
+}
+
 // namedAction is a request for an action by a name with quotes in it.
 func namedAction(action, resource string) string {
 	return `{"subject":{"type":"user","id":"a"},"action":{"name":"` + action + `"},"resource":` + entity(resource) + `}`
