@@ -69,6 +69,7 @@ func TestFloor(t *testing.T) {
 		if _, err := e.Evaluate(t.Context(), askedIn(t).single); err != nil {
 			t.Fatal(err)
 		}
+		l.Head() // has it committed: segments end between commits
 	}
 	clock = clock.Add(1000 * time.Hour)
 	if n, err := l.Prune(t.Context(), decisionlog.Retention{Age: time.Hour}); err != nil || n < 256 {
