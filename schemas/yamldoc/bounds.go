@@ -3,6 +3,7 @@ package yamldoc
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // What a file may be. The first four are bounds before it is parsed: the parser
@@ -44,13 +45,16 @@ func bounded(src []byte) error {
 // nests reports whether text nests too deep.
 func nests(src []byte) bool {
 	open, dashes := 0, 0
-	for _, c := range src {
+	for i, c := range src {
 		switch c {
 		case '[', '{':
 			open++
 		case ']', '}':
 			open = max(0, open-1)
 		case '-', '?':
+			if i+1 < len(src) && !strings.ContainsRune(" \t\r\n", rune(src[i+1])) {
+				break // it begins a text
+			}
 			dashes++
 			if dashes > maxNesting {
 				return true

@@ -137,10 +137,11 @@ func (d *Document) Decode(into any) []Fault {
 }
 
 // decode reads a node of which nothing is known to be wrong: of a struct each
-// key on its own, because the decoder ends at the first fault.
+// key on its own, because the decoder ends at the first fault. Only all keys
+// together say whether one that is merged is there twice.
 func (d *Document) decode(node ast.Node, into any) (faults []Fault) {
 	whole, ok := node.(*ast.MappingNode)
-	if !ok || reflect.TypeOf(into).Elem().Kind() != reflect.Struct {
+	if !ok || reflect.TypeOf(into).Elem().Kind() != reflect.Struct || slices.ContainsFunc(whole.Values, isMerge) {
 		return d.decodeNode(node, into)
 	}
 	for _, pair := range whole.Values {
@@ -150,6 +151,8 @@ func (d *Document) decode(node ast.Node, into any) (faults []Fault) {
 	}
 	return faults
 }
+
+func isMerge(pair *ast.MappingValueNode) bool { return pair.Key.IsMergeKey() }
 
 func (d *Document) decodeNode(node ast.Node, into any) []Fault {
 	err := func() (err error) {

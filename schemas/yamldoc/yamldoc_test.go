@@ -77,6 +77,28 @@ depth: 3
 	}
 }
 
+// A merged key never takes the place of one that is written beside it.
+func TestMergedKeys(t *testing.T) {
+	for _, text := range []string{
+		"maybe: &m {votes: 1}\n<<: {code: 1}\ncode: 2",
+		"maybe: &m {votes: 1}\ncode: 2\n<<: {code: 1}",
+	} {
+		var got file
+		if wrong := faults(t, text, &got); got.Code == 1 || wrong == "" && got.Code != 2 {
+			t.Errorf("%q: %d, %s", text, got.Code, wrong)
+		}
+	}
+}
+
+// A line of dashes, as people draw them, is no list in a list.
+func TestLinesOfDashes(t *testing.T) {
+	var got file
+	line := strings.Repeat("-", 100)
+	if wrong := faults(t, "# "+line+"\nname: a"+line+"\n", &got); wrong != "" || got.Name != "a"+line {
+		t.Errorf("%q, %s", got.Name, wrong)
+	}
+}
+
 // What is wrong with a value is told with its place, its key, what it is and
 // what it should be; what is wrong with one key hides nothing of another.
 func TestFaults(t *testing.T) {
