@@ -81,6 +81,12 @@ func TestAsks(t *testing.T) {
 			}
 		}
 	}
+	for _, code := range []string{"-32042.0", "-3.2042e4", "-32042E0"} { // numbers that a client takes for the code
+		m := &wire.Message{Error: fmt.Appendf(nil, `{"code":%s,"message":"x","data":{"elicitations":[%s]}}`, code, others)}
+		if err := (&asks{Pages: []string{"https://auth.example.com"}}).fits(m); err == nil {
+			t.Errorf("an error of the code %s leads anywhere", code)
+		}
+	}
 	for _, plain := range []string{`{"content":[]}`, `{}`, `{"tools":[]}`} {
 		if err := (&asks{Requests: []string{}}).fits(&wire.Message{Result: jsontext.Value(plain)}); err != nil {
 			t.Errorf("%s: %v", plain, err)

@@ -93,7 +93,8 @@ func misnamedRequest(requests jsontext.Value) string {
 func IsPageError(v jsontext.Value) bool {
 	for name, code := range members(v) {
 		if name == "code" {
-			return string(code) == strconv.Itoa(CodePage)
+			number, err := strconv.ParseFloat(string(code), 64) // -32042.0 is the same to a client
+			return err == nil && number == CodePage
 		}
 	}
 	return false

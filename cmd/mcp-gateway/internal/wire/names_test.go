@@ -25,6 +25,7 @@ func TestReplyNames(t *testing.T) {
 		{"in a row", `"result":{"tools":[{"name":"a"},{"Name":"b"}]}`, "Name"},
 		{"in a task", `"result":{"TaskId":"1"}`, "TaskId"},
 		{"a page in an error", `"error":{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","Url":"https://evil.example"}]}}`, "Url"},
+		{"a page in an error whose code is written otherwise", `"error":{"code":-32042.0,"message":"m","data":{"elicitations":[{"mode":"url","Url":"https://evil.example"}]}}`, "Url"},
 		{"a page in the error of a task", `"result":{"status":"failed","error":{"code":-32042,"message":"m","data":{"Elicitations":[]}}}`, "Elicitations"},
 		{"names that the server has chosen", `"result":{"inputRequests":{"URL":{"method":"roots/list"}}}`, ""},
 		{"structured content", `"result":{"structuredContent":{"URL":"https://example.com","Method":"GET"}}`, ""},
