@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -258,14 +258,12 @@ func (t *trail) Refuse(e *enforce.Entry, reason string) {
 	}
 }
 
+// password is one in a URL, with what is before it. A client may send text that
+// is nearly a URL.
+var password = regexp.MustCompile(`(://[^/?#@:]*):[^/?#]*@`)
+
 // withoutPassword returns the target of a call without the password of a URL.
-func withoutPassword(target string) string {
-	u, err := url.Parse(target)
-	if err != nil || u.User == nil {
-		return target
-	}
-	return u.Redacted()
-}
+func withoutPassword(target string) string { return password.ReplaceAllString(target, "$1:xxxxx@") }
 
 // kept is what the audit trail keeps of a call.
 func kept(e *enforce.Entry) audit.Call {

@@ -11,6 +11,7 @@ import (
 func TestTrailHasNoPasswords(t *testing.T) {
 	for uri, want := range map[string]string{
 		"postgres://app:hunter2@db.example.com/orders": "postgres://app:xxxxx@db.example.com/orders",
+		"https://app:hunter2%zz@example.com/":          "https://app:xxxxx@example.com/",
 		"file:///etc/hosts":                            "file:///etc/hosts",
 		"%zz":                                          "%zz",
 	} {
