@@ -40,6 +40,7 @@ func TestGuards(t *testing.T) {
 		"another schema":       {permits + schema, permits + other, nil, nil},
 		"no tenant's settings": {permits + settled, permits + acme, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
 		"no tenant":            {permits + settled + zeta, permits + zeta, nil, nil},
+		"no tenants any more":  {permits + acme, permits, evaluation.ErrUntenanted, evaluation.ErrUntenanted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for strict, want := range map[bool]error{false: test.basic, true: test.strict} {

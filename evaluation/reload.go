@@ -19,6 +19,9 @@ var (
 	// ErrUnsettled means that a policy store without the schema or the settings
 	// that it had would have come into force: they were moved or renamed.
 	ErrUnsettled = errors.New("the policy store has lost its schema or its settings")
+	// ErrUntenanted means that a policy store without tenants would have replaced
+	// one that has some: its root would answer every tenant, and everybody else.
+	ErrUntenanted = errors.New("the policy store has no tenants any more")
 	// ErrShrunk means that a policy store would have lost all its forbids or
 	// half its policies, which Config.GuardShrink does not allow.
 	ErrShrunk = errors.New("the policy store has lost too many policies")
@@ -201,6 +204,8 @@ func (e *Engine) guard(s *Snapshots, mayShrink bool) error {
 	switch {
 	case before > 0 && after == 0:
 		return ErrEmptied
+	case len(old.Tenants()) > 0 && len(s.Tenants()) == 0:
+		return ErrUntenanted
 	case old.archive.lost(s.archive) != "":
 		return fmt.Errorf("%w: there is no %s any more", ErrUnsettled, old.archive.lost(s.archive))
 	case !e.config.GuardShrink:
