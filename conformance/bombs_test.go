@@ -80,6 +80,17 @@ func wideSubjects() string {
 	return "entity " + names(2000) + ";\naction " + strings.ReplaceAll(names(2000), "E", "a") + " appliesTo {principal: [" + names(2000) + "], resource: [" + names(2000) + "]};\n"
 }
 
+// chains are entities of which each is in the next, so many in a row.
+func chains(n, long int) string {
+	b := strings.Builder{}
+	for chain := range n {
+		for i := range long {
+			fmt.Fprintf(&b, `,{"uid":{"type":"E","id":"%d-%d"},"attrs":{},"parents":[{"type":"E","id":"%d-%d"}]}`+"\n", chain, i, chain, i+1)
+		}
+	}
+	return "[" + strings.TrimPrefix(b.String(), ",") + "]\n"
+}
+
 func unknownKeys(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -109,6 +120,10 @@ func TestBombs(t *testing.T) {
 		"wide parents":  {"tenants/evil/schema.cedarschema", wideParents(), []string{service, "validate"}, "tenants/evil/schema.cedarschema: with entity E1087 the schema stands for more than 200000 types"},
 		"long parents":  {"tenants/evil/schema.cedarschema", longParents(), []string{service, "validate"}, "the schema stands for more than 200000 types"},
 		"wide subjects": {"tenants/evil/schema.cedarschema", wideSubjects(), []string{service, "validate"}, "the schema stands for more than 200000 types"},
+		"pairs":         {"tenants/evil/schema.cedarschema", "entity " + names(1500) + ";\naction a appliesTo {principal: [" + names(1500) + "], resource: [" + names(1500) + "]};\n", []string{service, "validate"}, "tenants/evil/schema.cedarschema:2:1: with action a the schema stands for more than 200000 types"},
+		"groups":        {"tenants/evil/schema.cedarschema", "action " + strings.ReplaceAll(names(2000), "E", "b") + ";\naction " + names(2000) + " in [" + strings.ReplaceAll(names(2000), "E", "b") + "];\n", []string{service, "validate"}, "the schema stands for more than 200000 types"},
+		"chains":        {"tenants/evil/entities.json", chains(20, 1000), []string{service, "validate"}, "the entities have more than 1200000 ancestors in all"},
+		"a long chain":  {"tenants/evil/entities.json", chains(1, 20_000), []string{service, "validate"}, "has more than 1000 ancestors"},
 		"unknown keys":  {"tenants/evil/config.yaml", unknownKeys(100_000), []string{service, "validate"}, "tenants/evil/config.yaml: a mapping has more than 10000 keys"},
 		"fewer keys":    {"config.yaml", unknownKeys(9_999), []string{service, "validate"}, "config.yaml: there are more faults than these"},
 		"many values":   {"config.yaml", manyValues(), []string{service, "validate"}, "config.yaml: the text has more than 150000"},

@@ -67,12 +67,15 @@ func (c *compiler) readEntities() *store {
 			s.entities[uid] = entity{Entity: action.Entity}
 		}
 	}
-	cyclic, crowded := s.flatten()
-	for _, uid := range cyclic {
+	f := s.flatten()
+	for _, uid := range f.cyclic {
 		c.entityFault(places[uid], uid.String()+" is its own ancestor")
 	}
-	for _, uid := range crowded {
+	for _, uid := range f.crowded {
 		c.entityFault(places[uid], fmt.Sprintf("%s has more than %d ancestors", uid, maxAncestors))
+	}
+	if f.over != nil {
+		c.entityFault(places[*f.over], fmt.Sprintf("with %s the entities have more than %d ancestors in all", *f.over, f.most))
 	}
 	return s
 }
@@ -274,13 +277,23 @@ func checkEnum(schema *resolved.Schema, uid cedar.EntityUID) error {
 // it.
 const maxAncestors = 1000
 
-// flatten gives every entity all its ancestors as parents. It returns, in a
-// fixed order, the entities that are their own ancestors and those that have
-// too many.
-func (s *store) flatten() (cyclic, crowded []cedar.EntityUID) {
-	f := flattener{store: s, done: make(map[cedar.EntityUID][]cedar.EntityUID, len(s.entities)), open: map[cedar.EntityUID]bool{}}
+// mostAncestors is how many ancestors n entities may have in all. Hierarchies are
+// wide and not deep: a chain of thousands would take as many ancestors for each.
+func mostAncestors(n int) int { return 600_000 + 30*n }
+
+// flatten gives every entity all its ancestors as parents, and returns what it
+// found on the way. What is over or has too many ancestors is a fault, and nothing
+// is flattened then.
+func (s *store) flatten() *flattener {
+	f := &flattener{
+		store: s, most: mostAncestors(len(s.entities)),
+		done: make(map[cedar.EntityUID][]cedar.EntityUID, len(s.entities)), open: map[cedar.EntityUID]bool{},
+	}
 	for _, uid := range slices.SortedFunc(maps.Keys(s.entities), compareUID) {
 		f.visit(uid)
+	}
+	if f.over != nil || len(f.crowded) > 0 {
+		return f
 	}
 	for uid, above := range f.done {
 		if e, ok := s.entities[uid]; ok && len(above) > 0 {
@@ -291,7 +304,7 @@ func (s *store) flatten() (cyclic, crowded []cedar.EntityUID) {
 			s.parents[ancestor.Type] = true
 		}
 	}
-	return f.cyclic, f.crowded
+	return f
 }
 
 // A flattener finds ancestors depth first. An entity that is open is below
@@ -300,16 +313,22 @@ type flattener struct {
 	store   *store
 	done    map[cedar.EntityUID][]cedar.EntityUID // ancestors, each once
 	open    map[cedar.EntityUID]bool
-	cyclic  []cedar.EntityUID
-	crowded []cedar.EntityUID
+	total   int               // of ancestors
+	most    int               // that there may be in all
+	cyclic  []cedar.EntityUID // its own ancestors, in a fixed order
+	crowded []cedar.EntityUID // with too many, in a fixed order
+	over    *cedar.EntityUID  // with which there are too many in all
 }
 
 func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
-	if above, ok := f.done[uid]; ok {
+	if above, ok := f.done[uid]; ok || f.over != nil {
 		return above
 	}
 	if f.open[uid] {
 		f.cyclic = append(f.cyclic, uid)
+		return nil
+	}
+	if len(f.open) > maxAncestors { // what is below all of these has more
 		return nil
 	}
 	f.open[uid] = true
@@ -324,6 +343,10 @@ func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
 	if len(seen) > maxAncestors { // a fault; what is above does not matter any more
 		f.crowded = append(f.crowded, uid)
 		seen = nil
+	}
+	if f.total += len(seen); f.total > f.most {
+		f.over = &uid
+		return nil
 	}
 	above := slices.Collect(maps.Keys(seen))
 	f.done[uid] = above

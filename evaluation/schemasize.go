@@ -48,7 +48,7 @@ func oversized(s *ast.Schema) (keyword, name string) {
 		for _, name := range slices.Sorted(maps.Keys(all.Actions)) {
 			total += len(all.Actions[name].Parents)
 			if to := all.Actions[name].AppliesTo; to != nil {
-				total += z.of(space, to.Context) + len(to.Principals) + len(to.Resources)
+				total += z.of(space, to.Context) + len(to.Principals)*len(to.Resources) // policies are checked for each pair
 			}
 			if total > maxSchemaTypes {
 				return "action", string(name)
