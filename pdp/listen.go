@@ -71,27 +71,26 @@ func (l *listeners) secure(config *tls.Config) {
 	l.tls.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return l.callers.Load(), nil }
 }
 
-// renew reads again who issues callers' certificates. Connections keep those
-// that they were made with.
-func (l *listeners) renew(auth Auth) error {
+// renewed reads again who issues callers' certificates, and returns what puts
+// that into force. Connections keep those that they were made with.
+func (l *listeners) renewed(auth Auth) (use func(), err error) {
 	var now *tls.Config
 	if l.tls != nil {
 		now = l.callers.Load()
 	}
 	switch asked := now != nil && now.ClientCAs != nil; {
 	case asked != (auth.MTLS != nil):
-		return fmt.Errorf("%w: whether callers have certificates", callers.ErrRestart)
+		return nil, fmt.Errorf("%w: whether callers have certificates", callers.ErrRestart)
 	case !asked:
-		return nil
+		return func() {}, nil
 	}
 	issuers, err := readCertificates(auth.MTLS.CA)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now = now.Clone()
 	now.ClientCAs = issuers
-	l.callers.Store(now)
-	return nil
+	return func() { l.callers.Store(now) }, nil
 }
 
 // check refuses to let others than this host ask without TLS and without saying

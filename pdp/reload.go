@@ -68,13 +68,7 @@ func (r *reloader) renew() (report SettingsReport) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, err := r.settings()
-	if err == nil {
-		err = r.listeners.renew(now.Auth)
-	}
-	if err == nil {
-		err = r.who.verifier.Renew(now.Auth)
-	}
+	now, err := r.follow()
 	if err != nil {
 		r.log.Error("settings not read again, callers are known by the last ones", "error", err)
 		report.Problem = err.Error()
@@ -87,4 +81,21 @@ func (r *reloader) renew() (report SettingsReport) {
 	}
 	report.Restart = now.Restart
 	return report
+}
+
+// follow puts the settings into force, all or none of them.
+func (r *reloader) follow() (*Settings, error) {
+	now, err := r.settings()
+	if err != nil {
+		return nil, err
+	}
+	use, err := r.listeners.renewed(now.Auth)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.who.verifier.Renew(now.Auth); err != nil {
+		return nil, err
+	}
+	use()
+	return now, nil
 }

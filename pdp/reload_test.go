@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -85,9 +86,10 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 		t.Fatal(cert, err)
 	}
 	old, next := newAuthority(t), newAuthority(t)
-	auth := pdp.Auth{MTLS: &pdp.MTLS{CA: old.file}}
+	var now atomic.Pointer[pdp.Settings]
+	now.Store(&pdp.Settings{Auth: pdp.Auth{MTLS: &pdp.MTLS{CA: old.file}}})
 	signals := make(chan os.Signal)
-	s := start(t, pdp.Config{TLSCert: cert, TLSKey: key, Auth: auth, Reload: signals, Settings: func() (*pdp.Settings, error) { return &pdp.Settings{Auth: auth}, nil }})
+	s := start(t, pdp.Config{TLSCert: cert, TLSKey: key, Auth: now.Load().Auth, Reload: signals, Settings: func() (*pdp.Settings, error) { return now.Load(), nil }})
 	status := func(by *authority) int {
 		issued := by.issue(t, "spiffe://example.com/gateway")
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &issued, nil }}}
@@ -113,5 +115,12 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 	}
 	if status(old) != 0 || status(next) != 200 {
 		t.Error("the second authority is not the one")
+	}
+	now.Store(&pdp.Settings{Auth: pdp.Auth{MTLS: &pdp.MTLS{CA: newAuthority(t).file}, APIKeys: []pdp.APIKey{{ID: "none"}}}})
+	for range 2 {
+		signals <- syscall.SIGHUP
+	}
+	if status(next) != 200 {
+		t.Error("settings with a fault have changed the authority")
 	}
 }
