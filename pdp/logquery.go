@@ -47,10 +47,10 @@ func LogQuery(f decisionlog.Filter, bundle bool) url.Values {
 	return q
 }
 
-// logFilter reads the inverse of [LogQuery]. It selects no entries but those of
-// the caller's tenants.
-func logFilter(c echo.Context) (f decisionlog.Filter, err error) {
-	err = knownQuery(c, "from", "until", "since", "before", "tenant", "subject", "policy", "id", "kind", "decision", "format", "limit")
+// logFilter reads the inverse of [LogQuery], beside which a request may say how
+// its answer is. It selects no entries but those of the caller's tenants.
+func logFilter(c echo.Context, how string) (f decisionlog.Filter, err error) {
+	err = knownQuery(c, "from", "until", "since", "before", "tenant", "subject", "policy", "id", "kind", "decision", how)
 	if err != nil {
 		return f, err
 	}
@@ -105,7 +105,7 @@ func timeParam(c echo.Context, name string) (time.Time, error) {
 // object a line, or a bundle that can be verified.
 func serveExport(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		f, err := logFilter(c)
+		f, err := logFilter(c, "format")
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ const HeaderTotal = "X-Total-Count"
 // object a line. A limit of 0 is none: all of them.
 func serveQuery(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		f, err := logFilter(c)
+		f, err := logFilter(c, "limit")
 		if err != nil {
 			return err
 		}

@@ -171,6 +171,9 @@ func serveReload(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
 // serveReloaded tells how the reload ?id= stands, or the last one.
 func serveReloaded(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		if err := knownQuery(c, "id"); err != nil {
+			return err
+		}
 		id, err := indexParam(c, "id", 0)
 		if err != nil {
 			return err

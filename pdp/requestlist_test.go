@@ -68,6 +68,13 @@ func TestRequestsArePaged(t *testing.T) {
 			t.Errorf("%s: %d %s", query, code, body)
 		}
 	}
+	for path, scope := range map[string]pdp.Scope{
+		pdp.PathLogExport + "?limit=1": pdp.ScopeAudit, pdp.PathLogQuery + "?format=bundle": pdp.ScopeAudit, pdp.PathReload + "?ID=1": pdp.ScopeAdmin,
+	} {
+		if code, body := d.ask("GET", path, d.key("all", scope), ""); code != 400 {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
 	for _, path := range []string{pdp.PathLogExport, pdp.PathLogQuery} {
 		for _, query := range []string{"tenent=acme", "Tenant=acme", "tenant=acme&tenant=globex", "decison=deny"} {
 			if code, body := d.ask("GET", path+"?"+query, d.key("all", pdp.ScopeAudit), ""); code != 400 {
