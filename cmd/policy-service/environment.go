@@ -60,7 +60,7 @@ var openTelemetry = map[string][]string{
 	"OTEL_EXPERIMENTAL_CONFIG_FILE": {},
 }
 
-// openTelemetryNames are variables of OpenTelemetry that its SDK reads, whatever
+// openTelemetryNames are variables of OpenTelemetry that its SDKs read, whatever
 // they say; those of a signal have its name behind OTLP.
 var openTelemetryNames = []string{
 	"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_TRACES_SAMPLER_ARG", "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -68,6 +68,7 @@ var openTelemetryNames = []string{
 	"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_EXPORTER_OTLP_CERTIFICATE",
 	"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_KEY", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT",
 	"OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+	"OTEL_BLRP_SCHEDULE_DELAY", "OTEL_BLRP_EXPORT_TIMEOUT", "OTEL_BLRP_MAX_QUEUE_SIZE", "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE",
 }
 
 // checkOpenTelemetry reports every variable of OpenTelemetry that we do not
