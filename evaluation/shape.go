@@ -22,7 +22,8 @@ type shape struct {
 	orArray  bool // an array of such values will do, too
 	// kept are names that are never dropped, although declared leaves them out:
 	// a forbid of the root reads them.
-	kept map[string]string
+	kept  map[string]string
+	whole bool // nothing is dropped
 }
 
 type memberShape struct {
@@ -79,26 +80,35 @@ func (s *shape) member(name string) (*shape, bool) {
 	return m.shape, ok || !s.declared
 }
 
-// keep has the record, and those in it, never drop a member of such a name.
+// keep has the record, and those in it, never drop a member of such a name, and
+// none within one of such a name: a forbid may compare that whole.
 func (s *shape) keep(names map[string]string) {
 	if s == nil {
 		return
 	}
 	s.kept = names
 	s.element.keep(names)
+	for name, m := range s.members {
+		if m.shape.keep(names); names[name] != "" {
+			m.shape.keepAll()
+		}
+	}
+}
+
+// keepAll has the record, and those in it, never drop a member.
+func (s *shape) keepAll() {
+	if s == nil {
+		return
+	}
+	s.whole = true
+	s.element.keepAll()
 	for _, m := range s.members {
-		m.shape.keep(names)
+		m.shape.keepAll()
 	}
 }
 
 // drops reports whether an undeclared member may be dropped where those are.
-func (s *shape) drops(name string) bool {
-	if s == nil {
-		return true
-	}
-	_, kept := s.kept[name]
-	return !kept
-}
+func (s *shape) drops(name string) bool { return s == nil || !s.whole && s.kept[name] == "" }
 
 // names lists the members a shape declares.
 func (s *shape) names() []string { return slices.Sorted(maps.Keys(s.members)) }

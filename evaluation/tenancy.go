@@ -70,8 +70,11 @@ func (t *tenancy) keepForbidden(s *Snapshot) {
 		}
 	}
 	for uid, shape := range s.shapes.contexts {
-		if _, declared := root.Actions[uid]; !declared {
-			shape.keep(t.forbidden)
+		if _, declared := root.Actions[uid]; declared {
+			continue
+		}
+		if shape.keep(t.forbidden); t.whole != "" {
+			shape.keepAll()
 		}
 	}
 }

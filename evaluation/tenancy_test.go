@@ -430,6 +430,22 @@ action read appliesTo {principal: user, resource: tool, context: {env?: String}}
 		"a type without the attribute": {
 			context + schema + evil + "entity agent;\naction burn appliesTo {principal: agent, resource: tool};\n", asks(agent, "burn", tool, `{}`),
 		},
+		"a record that is compared whole": {
+			`
+@id("unsafe") forbid (principal, action, resource) unless { context has cfg && context.cfg == {safe: true} };
+-- config.yaml --
+undeclared_attributes: drop
+` + evil + "entity user;\nentity tool;\naction read appliesTo {principal: user, resource: tool, context: {cfg?: {safe: Bool}}};\n",
+			asks(user, "read", tool, `{"cfg":{"safe":true,"extra":1}}`),
+		},
+		"a context that is compared whole": {
+			`
+@id("more") forbid (principal, action, resource) unless { context == {} };
+-- config.yaml --
+undeclared_attributes: drop
+` + evil + "entity user;\nentity tool;\naction read appliesTo {principal: user, resource: tool};\n",
+			asks(user, "read", tool, `{"extra":1}`),
+		},
 		"the only schema": {
 			context + evil + "entity user;\nentity tool;\naction read appliesTo {principal: user, resource: tool};\n", asks(user, "read", tool, `{"env":"prod"}`),
 		},
@@ -451,7 +467,7 @@ action read appliesTo {principal: user, resource: tool, context: {env?: String}}
 		other := *test.request
 		other.Context = jsontext.Value(`{"vendor":1}`)
 		other.Subject.Properties = nil
-		if !permitsFor(t, all, "evil", &other) {
+		if !strings.Contains(name, "whole") && !permitsFor(t, all, "evil", &other) {
 			t.Errorf("%s: what no forbid reads is not dropped", name)
 		}
 	}
