@@ -134,8 +134,11 @@ func meantObligation(key string) string {
 	}
 	folded := foldAnnotation(key)
 	rest := strings.Replace(folded, "obligation", "", 1)
-	if rest == folded && len(folded) < len("stepup") || folded == "custom" {
-		return ""
+	if rest == folded {
+		delete(kinds, "custom") // which alone is a word like customer
+		if len(folded) < len("stepup") {
+			return ""
+		}
 	}
 	return kinds[nearest(rest, slices.Collect(maps.Keys(kinds)), edits(rest))]
 }
