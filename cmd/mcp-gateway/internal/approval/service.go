@@ -448,6 +448,6 @@ func (r *record) entry(approvals enforce.Approvals) *enforce.Entry {
 // refusal is another reason for what was refused already.
 func refusal(because *enforce.Refusal, reason, message string) *enforce.Refusal {
 	r := *because
-	r.Message, r.Data.Reason = message, reason
+	r.Message, r.Data.Reason, r.Why = message, reason, ""
 	return &r
 }

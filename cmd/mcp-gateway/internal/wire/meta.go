@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"iter"
+	"regexp"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -10,12 +11,35 @@ import (
 )
 
 // protocolMeta are the members of _meta that the protocol defines for requests
-// (MCP 2025-11-25 and 2026-07-28, "_meta"; W3C Trace Context and Baggage). They
-// are of one message, not of the call.
-var protocolMeta = []string{
-	"progressToken", "traceparent", "tracestate", "baggage",
-	"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo", "io.modelcontextprotocol/clientCapabilities",
-	"io.modelcontextprotocol/logLevel", "io.modelcontextprotocol/subscriptionId", "io.modelcontextprotocol/related-task",
+// (MCP 2025-11-25 and 2026-07-28, "_meta"; W3C Trace Context), each with the form
+// that it has. They are of one message, not of the call. Baggage is not among
+// them: it says what its sender likes.
+var protocolMeta = map[string]func(jsontext.Value) bool{
+	"progressToken": isID,
+	"traceparent":   textOf(`00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}`),
+	"tracestate":    textOf(`[!#-\[\]-~]{1,512}`),
+
+	"io.modelcontextprotocol/protocolVersion":    isText,
+	"io.modelcontextprotocol/clientInfo":         isObject,
+	"io.modelcontextprotocol/clientCapabilities": isObject,
+	"io.modelcontextprotocol/logLevel":           isText,
+	"io.modelcontextprotocol/subscriptionId":     isID,
+	"io.modelcontextprotocol/related-task":       isObject,
+}
+
+func isText(v jsontext.Value) bool   { return v.Kind() == '"' }
+func isObject(v jsontext.Value) bool { return v.Kind() == '{' }
+
+// textOf reports texts that a pattern describes.
+func textOf(pattern string) func(jsontext.Value) bool {
+	whole := regexp.MustCompile(`^"(` + pattern + `)"$`)
+	return func(v jsontext.Value) bool { return whole.Match(v) }
+}
+
+// isOfMessage reports whether a member of _meta is the protocol's own.
+func isOfMessage(name string, value jsontext.Value) bool {
+	form := protocolMeta[name]
+	return form != nil && form(value)
 }
 
 // SplitMeta parts the _meta of params into the members that are of the one
@@ -33,7 +57,7 @@ func SplitMeta(params jsontext.Value, passing []string) (message, call jsontext.
 	}
 	ofMessage, ofCall := map[string]jsontext.Value{}, map[string]jsontext.Value{}
 	for name, value := range read.Meta {
-		if slices.Contains(protocolMeta, name) || slices.Contains(passing, name) {
+		if isOfMessage(name, value) || slices.Contains(passing, name) {
 			ofMessage[name] = value
 		} else {
 			ofCall[name] = value

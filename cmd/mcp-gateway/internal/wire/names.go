@@ -139,17 +139,25 @@ func IsNotification(method string) bool {
 	return known && strings.HasPrefix(method, "notifications/")
 }
 
-// UndefinedParam returns a member of the params that the protocol does not
-// define for the method, or "". Nothing is known of methods that the protocol
+// UndefinedParam returns the path of a member of the params that the protocol
+// does not define for the method, or "". Nothing is known of methods that the protocol
 // does not define.
 func (m *Message) UndefinedParam() string {
 	defined, known := params[m.Method]
 	if !known {
 		return ""
 	}
-	for name := range members(m.Params) {
+	for name, value := range members(m.Params) {
 		if name != "_meta" && !slices.Contains(defined, name) {
 			return name
+		}
+		if name != "task" {
+			continue
+		}
+		for of := range members(value) {
+			if of != "ttl" {
+				return "task/" + of
+			}
 		}
 	}
 	return ""

@@ -59,6 +59,7 @@ func TestUndefinedParam(t *testing.T) {
 		{"tools/call", `{"name":"a","arguments":{"onBehalfOf":"x"},"_meta":{"x":1},"task":{"ttl":1},"inputResponses":{},"requestState":"s"}`, ""},
 		{"tools/call", `{"name":"a","onBehalfOf":"root-admin"}`, "onBehalfOf"},
 		{"tools/call", `{"name":"a","Arguments":{}}`, "Arguments"},
+		{"tools/call", `{"name":"a","task":{"ttl":1,"onBehalfOf":"x"}}`, "task/onBehalfOf"},
 		{"tools/call", `{"name":"a","uri":"file:///etc/passwd"}`, "uri"},
 		{"tools/list", `{"capability":"cap_1"}`, "capability"},
 		{"ping", `{"a":1}`, "a"},
@@ -78,15 +79,23 @@ func TestUndefinedParam(t *testing.T) {
 
 // The protocol's own metadata are of the message, all others of the call.
 func TestSplitMeta(t *testing.T) {
-	const params = `{"name":"a","_meta":{"progressToken":1,"traceparent":"t","onBehalfOf":"x","vendor/id":"7","io.modelcontextprotocol/clientInfo":{}}}`
+	const params = `{"name":"a","_meta":{"progressToken":1,"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","onBehalfOf":"x","vendor/id":"7","io.modelcontextprotocol/clientInfo":{}}}`
 	message, call, err := wire.SplitMeta(jsontext.Value(params), []string{"vendor/id"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := []string{string(message), string(call)}
-	want := []string{`{"io.modelcontextprotocol/clientInfo":{},"progressToken":1,"traceparent":"t","vendor/id":"7"}`, `{"onBehalfOf":"x"}`}
+	want := []string{`{"io.modelcontextprotocol/clientInfo":{},"progressToken":1,"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","vendor/id":"7"}`, `{"onBehalfOf":"x"}`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	const forms = `{"_meta":{"progressToken":{"onBehalfOf":"x"},"traceparent":"root","tracestate":"a=b\u0020c","baggage":"onBehalfOf=x"}}`
+	if message, call, err = wire.SplitMeta(jsontext.Value(forms), nil); message != nil || err != nil || !strings.Contains(string(call), "traceparent") {
+		t.Errorf("of another form than the protocol's: %s, %s, %v", message, call, err)
+	}
+	const traced = `{"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","tracestate":"rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"}}`
+	if message, call, err = wire.SplitMeta(jsontext.Value(traced), nil); message == nil || call != nil || err != nil {
+		t.Errorf("a trace: %s, %s, %v", message, call, err)
 	}
 	if message, call, err = wire.SplitMeta(jsontext.Value(`{"_meta":{}}`), nil); message != nil || call != nil || err != nil {
 		t.Errorf("an empty one: %s, %s, %v", message, call, err)
