@@ -1,12 +1,8 @@
 package approval
 
 import (
-	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
-
-	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // A request is kept for a day after it has ended, so that what a tenant may have
@@ -49,33 +45,6 @@ func (t txn) keep(tenant string, more int64) error {
 		}
 	}
 	return nil
-}
-
-// deriveCounts counts what is kept, and makes the keys of pending requests and
-// of notices anew.
-func (t txn) deriveCounts() error {
-	for _, name := range [][]byte{bucketKept, bucketPending, bucketNotices} {
-		if err := t.DeleteBucket(name); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
-			return err
-		}
-		if _, err := t.CreateBucket(name); err != nil {
-			return err
-		}
-	}
-	return t.Bucket(bucketTasks).ForEach(func(_, value []byte) error {
-		r, err := decodeRequest(value)
-		if err != nil {
-			return err
-		}
-		for _, e := range derived(r) {
-			if bytes.Equal(e.bucket, bucketPending) || bytes.Equal(e.bucket, bucketNotices) {
-				if err := t.Bucket(e.bucket).Put(e.key, e.value); err != nil {
-					return err
-				}
-			}
-		}
-		return t.keep(r.Tenant, weight(value))
-	})
 }
 
 // roomFor reports a tenant that has more than it may, or all tenants together.

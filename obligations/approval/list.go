@@ -175,26 +175,3 @@ func (r *Request) listed() []indexEntry {
 	}
 	return []indexEntry{entry(r.Tenant), entry(everyTenant)}
 }
-
-// deriveLists makes the index by which requests are listed, in a store of before
-// there was one.
-func (t txn) deriveLists() error {
-	if t.Bucket(bucketListed) != nil {
-		return nil
-	}
-	if _, err := t.CreateBucket(bucketListed); err != nil {
-		return err
-	}
-	return t.Bucket(bucketTasks).ForEach(func(_, value []byte) error {
-		r, err := decodeRequest(value)
-		if err != nil {
-			return err
-		}
-		for _, e := range r.listed() {
-			if err := t.Bucket(e.bucket).Put(e.key, e.value); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}

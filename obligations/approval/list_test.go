@@ -205,6 +205,36 @@ func TestListsOfAnOldStore(t *testing.T) {
 	}
 }
 
+// A version that knows no index of lists may have had the file meanwhile.
+func TestListsAfterAnotherVersion(t *testing.T) {
+	d := open(t, plain)
+	id := d.submitIn(t, "acme", push)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bolt.Open(filepath.Join(d.dir, approval.FileName), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const next = "arq_of_the_other_version"
+	err = db.Update(func(tx *bolt.Tx) error {
+		tasks := tx.Bucket([]byte("tasks"))
+		return tasks.Put([]byte(next), []byte(strings.ReplaceAll(string(tasks.Get([]byte(id))), id, next)))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d.Service = nil
+	d.reopen(t)
+	pending, err := d.Pending(t.Context())
+	if err != nil || pending != 2 {
+		t.Errorf("%d are pending, %v", pending, err)
+	}
+	if got := tasks(d.list(t, approval.Query{Status: authzen.TaskPending})); len(got) != 2 {
+		t.Errorf("listed are %v", got)
+	}
+}
+
 // The index of lists has each request once for its tenant and once for all,
 // under its status, whatever happens to it.
 func TestListsFollowTheState(t *testing.T) {

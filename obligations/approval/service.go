@@ -115,7 +115,7 @@ func Open(dir string, c Config) (*Service, error) {
 }
 
 // Close closes the service.
-func (s *Service) Close() error { return s.db.Close() }
+func (s *Service) Close() error { return closeStore(s.db) }
 
 // JWKS returns the keys by which binding tokens and approvals are verified.
 func (s *Service) JWKS() jose.JSONWebKeySet { return s.ring().jwks() }

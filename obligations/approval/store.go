@@ -29,29 +29,28 @@ var (
 	bucketNotices   = []byte("notices")
 	bucketKept      = []byte("kept")
 	bucketListed    = []byte("listed")
+	bucketClosed    = []byte("closed")
 )
 
-// openStore opens the file, with every bucket. In one of before there was a
-// count of what is kept, that is derived anew, and with it the keys of pending
-// requests and of notices, which were others.
+// openStore opens the file, with every bucket.
 func openStore(path string) (*bolt.DB, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		return nil, err
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, bucketOutbox, bucketSigning, bucketNotices} {
+		whole := txn{tx}.wasClosed()
+		for _, name := range [][]byte{
+			bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, bucketOutbox, bucketSigning, bucketNotices, bucketClosed,
+		} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
 		}
-		if err := (txn{tx}).deriveLists(); err != nil {
-			return err
-		}
-		if tx.Bucket(bucketKept) != nil {
+		if whole {
 			return nil
 		}
-		return txn{tx}.deriveCounts()
+		return txn{tx}.derive()
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
