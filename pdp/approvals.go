@@ -78,6 +78,8 @@ type desk struct {
 func (d *desk) approver(c echo.Context, named *Approver) (approval.Approver, error) {
 	who := callerFrom(c.Request().Context())
 	switch {
+	case who.Unclear != nil:
+		return approval.Approver{}, who.Unclear
 	case who.ID == "" && named == nil:
 		return approval.Approver{}, authzen.Invalid("/approver", "is required")
 	case who.ID == "" && (named.Type == "" || named.ID == ""):
@@ -87,7 +89,7 @@ func (d *desk) approver(c echo.Context, named *Approver) (approval.Approver, err
 	case named != nil && (named.Type != d.approverType || named.ID != who.ID):
 		return approval.Approver{}, callers.ErrForbidden
 	}
-	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Names: who.Names}, nil
+	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Names: who.Names, Clients: who.Clients}, nil
 }
 
 // own reports a request of a tenant that is not the caller's as one that there

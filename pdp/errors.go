@@ -89,6 +89,7 @@ var told = []struct {
 	{errCrossSite, http.StatusForbidden, true},
 	{callers.ErrUnauthenticated, http.StatusUnauthorized, false},
 	{callers.ErrForbidden, http.StatusForbidden, false},
+	{callers.ErrActors, http.StatusForbidden, true},
 	{jwks.ErrUnavailable, http.StatusServiceUnavailable, false},
 	{errTenantRate, http.StatusTooManyRequests, false},
 	{errOverload, http.StatusServiceUnavailable, false},

@@ -164,6 +164,15 @@ func TestOwnRequests(t *testing.T) {
 		{"an actor by subject", nil, nil, "agent-7", `"act":{"sub":"alice"}`, func(s *staff) string { return s.token("alice") }},
 		{"an actor by one text of both", nil, nil, "agent-7", `"act":{"id":"` + idp + `#alice"}`, func(s *staff) string { return s.token("alice") }},
 		{"an agent by a token of somebody else", nil, nil, "agent-7", "", func(s *staff) string { return s.token("erin", "act", map[string]any{"sub": "agent-7"}) }},
+		{"an agent by its id, by a token of somebody else", nil, nil, "agent-7", "", func(s *staff) string { return s.token("erin", "act", map[string]any{"id": "agent-7"}) }},
+		{"an agent's client, by a token of somebody else", nil, nil, "agent-7", "", func(s *staff) string { return s.token("erin", "azp", "agent-7") }},
+		{"an actor's client, by a token of somebody else", nil, nil, "alice", `"act":{"sub":"app"}`, func(s *staff) string { return s.token("erin", "client_id", "app") }},
+		{"a PEP's client, by a token of somebody else", nil, nil, "alice", "", func(s *staff) string { return s.token("erin", "client_id", "gateway") }},
+		{"another letter case", nil, nil, "alice", "", func(s *staff) string { return s.token("Alice") }},
+		{"letters that are composed", nil, nil, "rene\u0301", "", func(s *staff) string { return s.token("ren\u00e9") }},
+		{"wide letters and blanks", nil, nil, "\uff41lice ", "", func(s *staff) string { return s.token("alice") }},
+		{"a character without a shape", nil, nil, "ali\u200bce", "", func(s *staff) string { return s.token("alice") }},
+		{"an actor in another letter case", nil, nil, "bot", `"act":{"sub":"Alice"}`, func(s *staff) string { return s.token("alice") }},
 		{"an alias of an actor", aliases, nil, "agent-7", `"act":{"id":"bot","act":{"id":"alice@example.com"}}`, func(s *staff) string { return s.token("8f2c") }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -202,6 +211,7 @@ func TestQuorumOfPeople(t *testing.T) {
 		{"a key and an alias", aliases, func(*staff) string { return key("carol") }, func(s *staff) string { return s.token("c-77") }},
 		{"one agent by the tokens of two people", nil, func(s *staff) string { return s.token("carol", "act", map[string]any{"sub": "bot"}) },
 			func(s *staff) string { return s.token("erin", "act", map[string]any{"sub": "bot"}) }},
+		{"another letter case", nil, func(*staff) string { return key("carol") }, func(s *staff) string { return s.token("CAROL") }},
 		{"the same key", nil, func(*staff) string { return key("carol") }, func(*staff) string { return key("carol") }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -227,6 +237,84 @@ func TestQuorumOfPeople(t *testing.T) {
 				t.Errorf("after two people the task is %s", status.Task.Status)
 			}
 		})
+	}
+}
+
+// People may approve by one client, and through the one that they asked by.
+func TestClientOfMany(t *testing.T) {
+	s := hire(t, nil)
+	task := s.asked(s.token("alice", "azp", "portal"), "pair", "alice", "")
+	for _, approver := range []string{"erin", "frank"} {
+		if got := s.approves(s.token(approver, "azp", "portal"), task); got != 200 {
+			t.Errorf("%s: %d", approver, got)
+		}
+	}
+}
+
+// A token of which nobody can say who acts by it neither asks for nor gives an
+// approval, and says so; it is good for the rest.
+func TestActorsNotUnderstood(t *testing.T) {
+	s := hire(t, nil)
+	task := s.asked(key("gateway"), "call", "alice", "")
+	for name, claims := range map[string][]any{
+		"nobody":           {"act", map[string]any{}},
+		"an empty name":    {"act", map[string]any{"sub": ""}},
+		"two names":        {"act", map[string]any{"sub": "a", "id": "b"}},
+		"a number":         {"act", map[string]any{"id": 7}},
+		"nobody behind":    {"act", map[string]any{"sub": "a", "act": map[string]any{"iss": idp}}},
+		"words behind":     {"act", map[string]any{"sub": "a", "act": "b"}},
+		"a list of client": {"azp", []string{"a"}},
+	} {
+		token := s.token("erin", claims...)
+		for path, body := range map[string]string{
+			s.admin + pdp.PathRequests + "/" + task + "/decision": `{"decision":"approve"}`,
+			s.main + authzen.PathRequests:                         `{"subject":{"type":"user","id":"u"},"action":{"name":"call"},"resource":{"type":"doc","id":"d"}}`,
+		} {
+			request, err := http.NewRequestWithContext(t.Context(), "POST", path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Authorization", "Bearer "+token)
+			request.Header.Set("Content-Type", "application/json")
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := readAll(t, response.Body)
+			response.Body.Close()
+			if response.StatusCode != 403 || !strings.Contains(told, "who acts by the token is not understood") {
+				t.Errorf("%s: %s: %d %s", name, path, response.StatusCode, told)
+			}
+		}
+		if got := askAs(t, token, "POST", s.main+authzen.PathEvaluation, `{"subject":{"type":"user","id":"u"},"action":{"name":"call"},"resource":{"type":"doc","id":"d"}}`, nil); got != 200 {
+			t.Errorf("%s: evaluation: %d", name, got)
+		}
+	}
+}
+
+// Who acts for an actor is read in every shape of a request alike.
+func TestActorsOfAuthorize(t *testing.T) {
+	s := hire(t, nil)
+	request := `{"tenant_id":"acme","actor":{"actor_id":"bot","actor_type":"agent","act":%s},"action":"call","resource":{"type":"doc","id":"d"}}`
+	ask := func(act string) (task string, status int) {
+		var answer authzen.AuthorizeResponse
+		if got := askAs(t, key("gateway"), "POST", s.main+authzen.PathAuthorize, fmt.Sprintf(request, act), &answer); got != 200 || !answer.Obligations.ApprovalRequired {
+			t.Fatalf("authorize: %d %+v", got, answer)
+		}
+		terms, err := json.Marshal(answer.Approval)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made authzen.TaskResponse
+		status = askAs(t, key("gateway"), "POST", s.main+authzen.PathApprovals, fmt.Sprintf(`{"request":`+request+`,"approval":%s}`, act, terms), &made)
+		return made.Task.ID, status
+	}
+	task, _ := ask(`{"sub":"alice"}`)
+	if got := s.approves(s.token("alice"), task); got != 403 {
+		t.Errorf("who acts: %d", got)
+	}
+	if got := s.approves(key("dave"), task); got != 200 {
+		t.Errorf("somebody else: %d", got)
 	}
 }
 

@@ -79,6 +79,9 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 
 // submit answers with the task: 201 when it is decided already, else 202.
 func submit(c echo.Context, approvals *approval.Service, soon *deadline, tenant string, submission *authzen.Submission) error {
+	if err := callerFrom(c.Request().Context()).Unclear; err != nil {
+		return err
+	}
 	key := c.Request().Header.Get(headerIdempotencyKey)
 	var task *authzen.TaskResponse
 	err := soon.run(c.Request().Context(), func(ctx context.Context) (err error) {

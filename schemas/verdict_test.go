@@ -94,7 +94,7 @@ var requests = []struct {
 		schema: "AuthorizeRequest",
 		complete: `{
 			"tenant_id": "tenant-xyz",
-			"actor": {"actor_id": "agent-1", "actor_type": "agent", "roles": ["orchestrator"], "department_id": "dept-eng"},
+			"actor": {"actor_id": "agent-1", "actor_type": "agent", "roles": ["orchestrator"], "department_id": "dept-eng", "act": {"sub": "alice"}},
 			"action": "tool.invoke",
 			"resource": {"type": "tool", "id": "jira:create_ticket", "labels": {"impact": "write"}},
 			"purpose": "resolve an issue",
@@ -135,7 +135,7 @@ var requests = []struct {
 		complete: `{
 			"request": {
 				"tenant_id": "tenant-xyz",
-				"actor": {"actor_id": "agent-1", "actor_type": "agent", "roles": ["orchestrator"], "department_id": "dept-eng"},
+				"actor": {"actor_id": "agent-1", "actor_type": "agent", "roles": ["orchestrator"], "department_id": "dept-eng", "act": {"sub": "alice"}},
 				"action": "tool.invoke",
 				"resource": {"type": "tool", "id": "jira:create_ticket", "labels": {"impact": "write"}},
 				"purpose": "resolve an issue",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision
 	}
 	vote := by.vote()
 	vote.Approve, vote.Comment = d.Decision == "approve", d.Comment
-	return s.vote(ctx, r, event{kind: eventVote, items: d.Items, vote: vote, until: d.Until.UTC()})
+	return s.vote(ctx, r, event{kind: eventVote, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()})
 }
 
 // askAtOnce asks the approvers that templates name for that. They are held to
@@ -98,7 +99,7 @@ func (s *Service) vote(ctx context.Context, r *Request, e event) (*Request, erro
 	if _, err := next(*r, e, s.now()); err != nil {
 		return nil, err
 	}
-	if r.involves(e.vote.names()) {
+	if r.involves(slices.Concat(e.vote.names(), e.clients)) {
 		return nil, s.refuse(ctx, r, e, "it is the requester's own")
 	}
 	for _, i := range concerned {

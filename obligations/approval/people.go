@@ -2,6 +2,11 @@ package approval
 
 import (
 	"slices"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -10,7 +15,8 @@ import (
 // every verified name of the person, who may have several credentials.
 type Approver struct {
 	authzen.Subject
-	Names []string
+	Names   []string
+	Clients []string // that the approver acts through, which others may share: they are not the requester's
 }
 
 // vote returns what the approver says, as yet undecided.
@@ -26,7 +32,7 @@ func beside(id string, names []string) []string {
 // by reports whether a vote is of a person with one of those names, of whatever
 // type: types have aliases.
 func (v *Vote) by(names []string) bool {
-	return slices.ContainsFunc(v.names(), func(name string) bool { return slices.Contains(names, name) })
+	return slices.ContainsFunc(v.names(), alike(names))
 }
 
 // names are all of who votes.
@@ -35,16 +41,35 @@ func (v *Vote) names() []string { return append([]string{v.Approver.ID}, v.Names
 // involves reports whether a person with one of those names is who asked, or who
 // acted, of whatever type.
 func (r *Request) involves(names []string) bool {
-	is := func(name string) bool { return name != "" && slices.Contains(names, name) }
+	is := alike(names)
 	return is(r.Subject.ID) || is(r.Caller) || slices.ContainsFunc(r.CallerNames, is) ||
-		slices.ContainsFunc(r.Actors, func(a Actor) bool { return is(a.ID) || is(a.full()) })
+		slices.ContainsFunc(r.Actors, func(a Actor) bool { return is(a.ID) || is(a.Full()) })
 }
 
-// full is the actor's name of issuer and subject, as callers with tokens have
-// it; "" without an issuer.
-func (a Actor) full() string {
-	if a.Issuer == "" {
-		return ""
+// alike returns whether a name may be one of those, spelled otherwise. It is to
+// refuse by, and never to permit by: ids are exact.
+func alike(names []string) func(string) bool {
+	known := make(map[string]bool, len(names))
+	for _, name := range names {
+		known[folded(name)] = name != ""
 	}
-	return a.Issuer + "#" + a.ID
+	return func(name string) bool { return name != "" && known[folded(name)] }
+}
+
+// folded is the same for spellings of a name that look alike: without
+// what is invisible, compatible forms and letter case made equal (Unicode
+// NFKC_Casefold), without blanks around it.
+func folded(name string) string {
+	compose := func(s string) string { return norm.NFKC.String(strings.Map(visible, s)) }
+	// Folding may take apart what was composed, and compose what may be folded.
+	return strings.TrimSpace(compose(cases.Fold().String(compose(cases.Fold().String(compose(name))))))
+}
+
+// visible drops characters that Unicode says are ignored when they are shown,
+// and others without a shape: controls and formats.
+func visible(r rune) rune {
+	if unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Cf, unicode.Cc) && !unicode.IsSpace(r) {
+		return -1
+	}
+	return r
 }

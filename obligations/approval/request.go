@@ -39,10 +39,7 @@ type Notice struct {
 }
 
 // An Actor acts on behalf of another.
-type Actor struct {
-	Issuer string `json:"iss,omitzero"`
-	ID     string `json:"sub"`
-}
+type Actor = authzen.Delegate
 
 // An Item is one denial that a person is asked to lift.
 type Item struct {

@@ -10,14 +10,15 @@ import (
 
 // An event is something that happens to a request.
 type event struct {
-	kind   eventKind
-	items  []int         // those concerned; nil is every pending one
-	vote   Vote          // of a vote
-	until  time.Time     // of a vote: the approver's bound on the approval, or zero
-	newID  func() string // of a vote
-	use    Use           // of a use
-	usedBy string        // of a use: the evaluation
-	reason string        // of a revocation or a supersession
+	kind    eventKind
+	items   []int         // those concerned; nil is every pending one
+	vote    Vote          // of a vote
+	clients []string      // of a vote: names of the client that the approver acts through
+	until   time.Time     // of a vote: the approver's bound on the approval, or zero
+	newID   func() string // of a vote
+	use     Use           // of a use
+	usedBy  string        // of a use: the evaluation
+	reason  string        // of a revocation or a supersession
 }
 
 type eventKind string

@@ -38,7 +38,7 @@ func newAPIKeys(keys []APIKey, people people) (apiKeys, error) {
 		if err := key.validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", key.ID, err)
 		}
-		out[digest] = people.of(Caller{key.ID, []string{key.ID}, key.Grant})
+		out[digest] = people.of(Caller{ID: key.ID, Names: []string{key.ID}, Grant: key.Grant})
 	}
 	return out, nil
 }

@@ -82,6 +82,9 @@ func (g Grant) validate() error {
 type Caller struct {
 	ID    string   // by which policies and the decision log know the caller
 	Names []string // every verified name of the same person, ID among them; sorted
+
+	Clients []string // names of the client that the token was made for, which may be that of many people; sorted
+	Unclear error    // ErrActors where nobody can say who acts by the token
 	Grant
 }
 

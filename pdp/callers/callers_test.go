@@ -70,6 +70,8 @@ func TestNames(t *testing.T) {
 	aliased := one("", approves)
 	aliased.Aliases = [][]string{{"carol", "8f2c", "carol@example.com"}, {"dave", "d"}}
 	aliased.JWT[0].AliasClaims = []string{"preferred_username", "nickname"}
+	addressed := one("", approves)
+	addressed.JWT[0].AliasClaims = []string{"email"}
 	verified := map[string]any{"email": "carol@example.com", "email_verified": true}
 	full := idp + "#8f2c"
 	for _, test := range []struct {
@@ -96,6 +98,10 @@ func TestNames(t *testing.T) {
 		{"an id of another issuer", callers.Auth{JWT: []callers.Issuer{issuer(other, "", audits), issuer(idp, "sub", approves)}}, idp, map[string]any{"sub": other + "#root"}, "", nil, 0},
 		{"who acts for the person", one("sub", approves), idp, map[string]any{"act": map[string]any{"sub": "bot", "act": map[string]any{"sub": "root", "iss": other}}},
 			"8f2c", []string{"8f2c", "bot", full, idp + "#bot", other + "#root", "root"}, 0},
+		{"who acts by an id, and the client", one("sub", approves), idp, map[string]any{"act": map[string]any{"id": "bot", "issuer": other}, "azp": "app"},
+			"8f2c", []string{"8f2c", "bot", full, other + "#bot"}, 0},
+		{"an alias that is an address that nobody has verified", addressed, idp, map[string]any{"email": "carol@example.com"}, "", nil, 1},
+		{"an alias that is an address", addressed, idp, verified, "8f2c", []string{"8f2c", "carol@example.com", full}, 1},
 		{"who acts in words", one("sub", approves), idp, map[string]any{"act": "bot"}, "", nil, 0},
 		{"aliases", aliased, idp, map[string]any{"preferred_username": "d"}, "8f2c", []string{"8f2c", "carol", "carol@example.com", "d", "dave", full}, 1},
 	} {

@@ -54,14 +54,14 @@ func (m *MTLS) check(r *http.Request) (Caller, bool, error) {
 	for _, name := range names {
 		for _, c := range m.Callers {
 			if c.Name == name {
-				return Caller{name, names, c.Grant}, true, nil
+				return Caller{ID: name, Names: names, Grant: c.Grant}, true, nil
 			}
 		}
 	}
 	if len(m.Callers) > 0 || len(names) == 0 {
 		return Caller{}, false, fmt.Errorf("%w: no caller has the certificate of %q", ErrUnauthenticated, names)
 	}
-	return Caller{names[0], names, m.Grant}, true, nil
+	return Caller{ID: names[0], Names: names, Grant: m.Grant}, true, nil
 }
 
 // CertificateNames lists the names of a certificate's holder: URIs, then DNS

@@ -138,44 +138,19 @@ func (b *bearers) caller(i Issuer, claims Claims) (who Caller, err error) {
 		if claims[claim] == nil {
 			continue
 		}
-		name, err := claims.Text(claim)
+		name, err := claims.ID(claim)
 		if err != nil {
 			return Caller{}, err
 		}
 		who.Names = append(who.Names, name)
 	}
-	actors, err := actorsIn(claims["act"], i.Issuer)
-	if err != nil {
+	if who, err = who.with(i, claims); err != nil {
 		return Caller{}, err
 	}
-	who.Names = append(who.Names, actors...)
 	if i.TenantClaim != "" {
 		who.Tenants, err = tenantsIn(claims, i.TenantClaim, i.Tenants)
 	}
 	return who, err
-}
-
-// maxActors bounds a chain of actors.
-const maxActors = 8
-
-// actorsIn returns the names of those who act by a token (RFC 8693 4.1), nearest
-// first. They have a hand in all that it is used for: who acts for two people is
-// not two people.
-func actorsIn(act any, issuer string) (names []string, err error) {
-	for n := 0; act != nil; n++ {
-		actor, ok := act.(map[string]any)
-		if !ok || n == maxActors {
-			return nil, fmt.Errorf("act of the token is not a chain of at most %d actors", maxActors)
-		}
-		if of, ok := actor["iss"].(string); ok {
-			issuer = of
-		}
-		if subject, ok := actor[claimSubject].(string); ok && subject != "" {
-			names = append(names, subject, issuer+separator+subject)
-		}
-		act = actor["act"]
-	}
-	return names, nil
 }
 
 // id returns the id that a claim has. It is nobody's full id: one issuer does

@@ -44,10 +44,14 @@ func (p people) named(of check) check {
 
 // of returns the caller with all names that are known of the person, each once.
 func (p people) of(who Caller) Caller {
-	names := who.Names
-	for _, name := range who.Names {
+	who.Names, who.Clients = p.all(who.Names), p.all(who.Clients)
+	return who
+}
+
+// all returns the names with all others of those who have them.
+func (p people) all(names []string) []string {
+	for _, name := range slices.Clone(names) {
 		names = append(names, p[name]...)
 	}
-	who.Names = slices.Compact(slices.Sorted(slices.Values(names)))
-	return who
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }

@@ -23,12 +23,14 @@ type AuthorizeRequest struct {
 	Context  jsontext.Value    `json:"context,omitzero"` // a JSON object, or nil
 }
 
-// An Actor is the agent or person that acts.
+// An Actor is the agent or person that acts. Act is of any type: what is not a
+// chain of actors is nothing that a person can approve.
 type Actor struct {
-	ActorID      string   `json:"actor_id"`
-	ActorType    string   `json:"actor_type"`
-	Roles        []string `json:"roles,omitempty"`
-	DepartmentID string   `json:"department_id,omitzero"`
+	ActorID      string         `json:"actor_id"`
+	ActorType    string         `json:"actor_type"`
+	Roles        []string       `json:"roles,omitempty"`
+	DepartmentID string         `json:"department_id,omitzero"`
+	Act          jsontext.Value `json:"act,omitzero"` // who acts for the actor, as AuthZEN subjects have it
 }
 
 // An AuthorizeResource is what is acted on. Labels is a JSON object, or nil.
@@ -178,6 +180,8 @@ func (a *Actor) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 			return texts(dec, &a.Roles)
 		case "department_id":
 			return text(dec, &a.DepartmentID, &department)
+		case "act":
+			return value(dec, &a.Act)
 		}
 		return nil
 	})
@@ -208,7 +212,7 @@ func (r *AuthorizeResource) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 }
 
 // Evaluation returns the AuthZEN request that r stands for: the actor is the
-// subject, with roles and department_id as properties; labels are the
+// subject, with roles, department_id and act as properties; labels are the
 // resource's properties; the purpose is in the context. A gateway that speaks
 // this shape knows that an answer may carry obligations of every type, so the
 // request declares them.
@@ -228,6 +232,9 @@ func (r *AuthorizeRequest) Evaluation() (*EvaluationRequest, error) {
 	if r.Actor.DepartmentID != "" {
 		properties = append(properties, field{"department_id", r.Actor.DepartmentID})
 	}
+	if r.Actor.Act != nil {
+		properties = append(properties, field{"act", r.Actor.Act})
+	}
 	subject, err := extend(nil, properties)
 	if err != nil {
 		return nil, err
@@ -245,6 +252,7 @@ func (r *AuthorizeRequest) Evaluation() (*EvaluationRequest, error) {
 var places = []struct{ evaluation, authorize string }{
 	{"/subject/properties/roles", "/actor/roles"},
 	{"/subject/properties/department_id", "/actor/department_id"},
+	{"/subject/properties/act", "/actor/act"},
 	{"/subject/type", "/actor/actor_type"},
 	{"/subject/id", "/actor/actor_id"},
 	{"/subject", "/actor"},

@@ -34,7 +34,7 @@ func TestAuthorizeRequestEvaluation(t *testing.T) {
 			"all there is",
 			`{
 				"tenant_id": "tenant-xyz",
-				"actor": {"actor_id": "agent-workflow-123", "actor_type": "agent", "roles": ["workflow_orchestrator", "reader"], "department_id": "dept-eng"},
+				"actor": {"actor_id": "agent-workflow-123", "actor_type": "agent", "roles": ["workflow_orchestrator", "reader"], "department_id": "dept-eng", "act": {"sub": "alice"}},
 				"action": "tool.invoke",
 				"resource": {"type": "tool", "id": "jira-server-1:create_ticket", "labels": {"category": "sensitive", "integration": "jira", "impact": "write"}},
 				"purpose": "Resolve user issue #555",
@@ -43,7 +43,7 @@ func TestAuthorizeRequestEvaluation(t *testing.T) {
 			authzen.EvaluationRequest{
 				Subject: authzen.Subject{
 					Type: "agent", ID: "agent-workflow-123",
-					Properties: jsontext.Value(`{"roles":["workflow_orchestrator","reader"],"department_id":"dept-eng"}`),
+					Properties: jsontext.Value(`{"roles":["workflow_orchestrator","reader"],"department_id":"dept-eng","act":{"sub":"alice"}}`),
 				},
 				Action: authzen.Action{Name: "tool.invoke"},
 				Resource: authzen.Resource{
@@ -65,7 +65,7 @@ func TestAuthorizeRequestEvaluation(t *testing.T) {
 		},
 		{
 			"null members",
-			with(t, with(t, with(t, with(t, authorize, "/context", `null`), "/purpose", `null`), "/resource/labels", `null`), "/actor/department_id", `null`),
+			with(t, with(t, with(t, with(t, authorize, "/context", `null`), "/purpose", `null`), "/resource/labels", `null`), "/actor/act", `null`),
 			authzen.EvaluationRequest{
 				Subject:  agent,
 				Action:   authzen.Action{Name: "tool.invoke"},

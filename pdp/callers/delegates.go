@@ -1,0 +1,71 @@
+package callers
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// ErrActors is a token of which nobody can say who acts by it: it speaks for
+// nobody where people have to be told apart.
+var ErrActors = errors.New("who acts by the token is not understood, so that it neither asks for nor gives an approval")
+
+// claimActors has who acts by a token (RFC 8693 4.1).
+const claimActors = "act"
+
+// claimClients are the claims that name the client that a token was made for
+// (OpenID Connect Core 2, RFC 8693 4.3).
+var claimClients = []string{"azp", "client_id"}
+
+// with returns the caller with the names of those who act by the token. They
+// have a hand in all that it is used for: who acts for two people is not two
+// people. A client is not one of the person's names, for many people share it.
+func (c Caller) with(i Issuer, claims Claims) (Caller, error) {
+	actors, err := actorsIn(claims, i.Issuer)
+	var invalid *authzen.ValidationError
+	if errors.As(err, &invalid) {
+		c.Unclear = fmt.Errorf("%w: %s", ErrActors, invalid)
+	} else if err != nil {
+		return Caller{}, err
+	}
+	c.Names = append(c.Names, actors...)
+	for _, claim := range claimClients {
+		if claims[claim] == nil {
+			continue
+		}
+		client, err := claims.Text(claim)
+		if err != nil {
+			c.Unclear = fmt.Errorf("%w: %s", ErrActors, err)
+			continue
+		}
+		c.Clients = append(c.Clients, client, i.Issuer+separator+client)
+	}
+	return c, nil
+}
+
+// actorsIn returns the names of those who act by a token, nearest first, as
+// chains in requests are read. One without an issuer is of the one before.
+func actorsIn(claims Claims, issuer string) (names []string, err error) {
+	act := claims[claimActors]
+	if act == nil {
+		return nil, nil
+	}
+	if _, ok := act.(map[string]any); !ok {
+		return nil, errors.New("act of the token is not an object")
+	}
+	raw, err := json.Marshal(act)
+	if err != nil {
+		return nil, fmt.Errorf("act of the token: %w", err)
+	}
+	chain, err := authzen.Delegates("/"+claimActors, raw)
+	for _, actor := range chain {
+		if actor.Issuer != "" {
+			issuer = actor.Issuer
+		}
+		names = append(names, actor.ID, issuer+separator+actor.ID)
+	}
+	return names, err
+}
