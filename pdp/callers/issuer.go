@@ -92,7 +92,8 @@ func newBearers(issuers []Issuer, transport http.RoundTripper, now func() time.T
 }
 
 // idOf returns the id_claim of an issuer that has none, and what an operator has
-// to know of it. It is no longer FullID for the only issuer of approvers.
+// to know of it: PEPs name people by their sub, so that the only issuer of
+// approvers names them so, too.
 func idOf(i Issuer, onlyApprovers string) (claim, warning string) {
 	switch {
 	case !i.approves():

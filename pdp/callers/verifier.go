@@ -52,7 +52,7 @@ func New(auth Auth, transport http.RoundTripper, now func() time.Time) (*Verifie
 func (v *Verifier) Known() bool { return v.known }
 
 // Renew replaces the credentials that are known. If anything is wrong with the
-// new ones, the last ones stay. Issuers that do not change keep their keys.
+// new ones, the last ones stay. Where no issuer changes, their keys stay, too.
 func (v *Verifier) Renew(auth Auth) error {
 	v.renewing.Lock()
 	defer v.renewing.Unlock()
