@@ -10,36 +10,36 @@ import (
 )
 
 // Some buckets are not in the files of every version, or have other keys there.
-// Who closes a file says so by the number of that transaction. If the next one is
-// not that of who opens it, the service broke off, or another version has had the
-// file, and these buckets are made anew.
+// Each transaction therefore leaves its number. If the last one has not, another
+// version has had the file, and these buckets are made anew.
+
+var keyLast = []byte("transaction")
+
+// update carries out a transaction, and leaves its number.
+func update(db *bolt.DB, f func(txn) error) error {
+	return db.Update(func(tx *bolt.Tx) error {
+		if err := f(txn{tx}); err != nil {
+			return err
+		}
+		return tx.Bucket(bucketLast).Put(keyLast, binary.BigEndian.AppendUint64(nil, uint64(tx.ID())))
+	})
+}
+
+// isOurs reports whether the last transaction before this one was of this version.
+func (t txn) isOurs() bool {
+	b := t.Bucket(bucketLast)
+	if b == nil {
+		return false
+	}
+	last := b.Get(keyLast)
+	return len(last) == 8 && binary.BigEndian.Uint64(last)+1 == uint64(t.ID())
+}
 
 // isDerived reports whether an index entry is of a bucket that is made anew.
 func isDerived(e indexEntry) bool {
 	return slices.ContainsFunc([][]byte{bucketPending, bucketNotices, bucketListed}, func(name []byte) bool {
 		return string(name) == string(e.bucket)
 	})
-}
-
-var keyClosed = []byte("transaction")
-
-// closeStore closes a file, and says that it is whole.
-func closeStore(db *bolt.DB) error {
-	err := db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketClosed).Put(keyClosed, binary.BigEndian.AppendUint64(nil, uint64(tx.ID())))
-	})
-	return errors.Join(err, db.Close())
-}
-
-// wasClosed reports whether the last transaction of a file was that of who closed
-// it.
-func (t txn) wasClosed() bool {
-	b := t.Bucket(bucketClosed)
-	if b == nil {
-		return false
-	}
-	last := b.Get(keyClosed)
-	return len(last) == 8 && binary.BigEndian.Uint64(last)+1 == uint64(t.ID())
 }
 
 // derive makes buckets from tasks.

@@ -41,7 +41,7 @@
 //
 // # On disk
 //
-// One bbolt file. Every bucket but tasks, tokens, signing, outbox and closed can
+// One bbolt file. Every bucket but tasks, tokens, signing, outbox and last can
 // be derived from tasks:
 //
 //	tasks      task id → request, as JSON
@@ -55,7 +55,7 @@
 //	tokens     jti of a denial that was asked to be lifted → its expiry, in seconds
 //	outbox     sequence, 8 bytes big-endian → record that is not in the log yet
 //	signing    key id → Ed25519 key, as JSON
-//	closed     transaction → the number of that in which the file was closed
+//	last       transaction → its number, if it was of a version that keeps all of these
 //
 // The package follows draft 1 of the AuthZEN Access Request and Approval
 // Profile and knows no transport.

@@ -2,8 +2,10 @@ package approval_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -232,6 +234,41 @@ func TestListsAfterAnotherVersion(t *testing.T) {
 	}
 	if got := tasks(d.list(t, approval.Query{Status: authzen.TaskPending})); len(got) != 2 {
 		t.Errorf("listed are %v", got)
+	}
+}
+
+// Each transaction leaves its number, so that no index is made anew because the
+// service broke off.
+func TestTransactionsLeaveTheirNumber(t *testing.T) {
+	d := open(t, plain)
+	for _, do := range []func() error{
+		func() error {
+			_, err := d.Decide(t.Context(), d.submit(t, push).Task.ID, approver("carol"), approves)
+			return err
+		},
+		func() error { d.pass(31 * 24 * time.Hour); return d.Sweep(t.Context()) }, // which rotates keys
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), approval.FileName)
+		text, err := os.ReadFile(filepath.Join(d.dir, approval.FileName))
+		if err := errors.Join(err, os.WriteFile(file, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.View(func(tx *bolt.Tx) error {
+			if left := tx.Bucket([]byte("last")).Get([]byte("transaction")); binary.BigEndian.Uint64(left) != uint64(tx.ID()) {
+				t.Errorf("transaction %d left %x", tx.ID(), left)
+			}
+			return nil
+		})
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -22,8 +22,8 @@ func (s *Service) rotate() error {
 	if len(s.keys) > 0 && now.Before(s.keys[0].Made.Add(s.config.RotateKeys)) {
 		return nil
 	}
-	return s.db.Update(func(tx *bolt.Tx) error {
-		ring, err := readKeys(tx)
+	return update(s.db, func(tx txn) error {
+		ring, err := readKeys(tx.Tx)
 		if err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (s *Service) rotate() error {
 			if err != nil {
 				return err
 			}
-			if err := putKey(tx, key); err != nil {
+			if err := putKey(tx.Tx, key); err != nil {
 				return err
 			}
 			ring = append(keyRing{key}, ring...)

@@ -115,7 +115,7 @@ func Open(dir string, c Config) (*Service, error) {
 }
 
 // Close closes the service.
-func (s *Service) Close() error { return closeStore(s.db) }
+func (s *Service) Close() error { return s.db.Close() }
 
 // JWKS returns the keys by which binding tokens and approvals are verified.
 func (s *Service) JWKS() jose.JSONWebKeySet { return s.ring().jwks() }
@@ -130,7 +130,7 @@ func (s *Service) transact(ctx context.Context, f func(txn) error) error {
 		return err
 	}
 	s.behind = true
-	if err := s.db.Update(func(tx *bolt.Tx) error { return f(txn{tx}) }); err != nil {
+	if err := update(s.db, f); err != nil {
 		return err
 	}
 	return s.flush(ctx, s.config.Record)
@@ -184,7 +184,7 @@ func (s *Service) flush(ctx context.Context, record func(context.Context, Record
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
-	if err := s.db.Update(func(tx *bolt.Tx) error { return txn{tx}.recorded(sent) }); err != nil {
+	if err := update(s.db, func(tx txn) error { return tx.recorded(sent) }); err != nil {
 		return err
 	}
 	s.behind = false

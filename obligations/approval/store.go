@@ -29,7 +29,7 @@ var (
 	bucketNotices   = []byte("notices")
 	bucketKept      = []byte("kept")
 	bucketListed    = []byte("listed")
-	bucketClosed    = []byte("closed")
+	bucketLast      = []byte("last")
 )
 
 // openStore opens the file, with every bucket.
@@ -38,19 +38,19 @@ func openStore(path string) (*bolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		whole := txn{tx}.wasClosed()
+	err = update(db, func(tx txn) error {
+		ours := tx.isOurs()
 		for _, name := range [][]byte{
-			bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, bucketOutbox, bucketSigning, bucketNotices, bucketClosed,
+			bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, bucketOutbox, bucketSigning, bucketNotices, bucketLast,
 		} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
 		}
-		if whole {
+		if ours {
 			return nil
 		}
-		return txn{tx}.derive()
+		return tx.derive()
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
