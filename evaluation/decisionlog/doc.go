@@ -62,7 +62,7 @@
 // some fifty milliseconds of them to the segment at once, and at once when
 // somebody reads. A record of the journal is
 //
-//	"dlj1" ‖ CRC-32C of what follows ‖ first index, 8 bytes ‖ length, 4 bytes ‖ lines
+//	"dlj1" ‖ CRC-32C of what follows ‖ first index, 8 bytes ‖ length, 4 bytes ‖ lines ‖ "#" ‖ first index in letters
 //
 // with numbers big-endian and a line feed behind each line. What has settled
 // is written over. So of the records from the beginning of a file those count
@@ -70,7 +70,7 @@
 // head of the last segment. A record that is whole and does not have its
 // checksum is no end but damage: somebody may have been told of its entries. The
 // two are told apart by sectors, which a write that broke off leaves as they
-// were. The entries are settled when the log is opened again;
+// were, and by the last line. The entries are settled when the log is opened again;
 // until then who reads the log reads a copy of that segment with them in it. A
 // log that was closed has no journal, unless the disk was full.
 //

@@ -12,14 +12,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 )
 
 // bankBytes is from which size on a file of the journal takes no more records
 // before the entries it has are in the segment.
 const bankBytes = 2 << 20
 
-// A record has a header, and its lines with a line feed behind each. Numbers
-// are big-endian.
+// A record has a header, its lines with a line feed behind each, and a trailer.
+// Numbers are big-endian.
 const (
 	recordMagic  = "dlj1"
 	recordHeader = 4 + 4 + 8 + 4 // magic, checksum of what follows it, first index, bytes of the lines
@@ -127,12 +128,31 @@ func appendRecord(b []byte, first int64, batch []*pending) []byte {
 		b = append(b, p.rest...)
 		b = append(b, '\n')
 	}
+	b = appendTrailer(b, first)
 	copy(b, recordMagic)
 	binary.BigEndian.PutUint64(b[8:], uint64(first))
 	binary.BigEndian.PutUint32(b[16:], uint32(len(b)-recordHeader))
 	binary.BigEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
 	return b
 }
+
+// appendTrailer ends a record with its first index, as text on a line. What an
+// earlier record of the same length has left at its end is another text: so it is
+// known whether a record was written to its end. A record of an older version has
+// none.
+func appendTrailer(b []byte, first int64) []byte {
+	b = append(b, '#')
+	from := len(b)
+	b = strconv.AppendInt(b, first, 10)
+	for i, digit := range b[from:] {
+		b[from+i] = trailerDigits[digit-'0']
+	}
+	return append(b, '\n')
+}
+
+// trailerDigits are letters of which each two differ by more than a bit: another
+// index is not taken for a bit that was flipped.
+const trailerDigits = "ABDGHKMNPS"
 
 // A run is entries in a row.
 type run struct {
@@ -164,7 +184,7 @@ func readRun(file []byte) (r run, err error) {
 		if r.rests == nil {
 			r.first = first
 		}
-		for line := range bytes.Lines(record[recordHeader:]) {
+		for line := range bytes.Lines(bytes.TrimSuffix(record[recordHeader:], appendTrailer(nil, first))) {
 			n := r.next()
 			rest, found := bytes.CutPrefix(line, appendIndex(nil, n))
 			if !found {
@@ -259,9 +279,11 @@ func oneBit(record []byte) bool {
 }
 
 // wholeLines returns the index after the last of lines that are in their
-// places, beginning with that of index n; 0 if some of them are not there.
+// places and have their trailer, beginning with that of index n; 0 if some of them
+// are not there.
 func wholeLines(lines []byte, n int64) int64 {
-	if !bytes.HasSuffix(lines, []byte{'\n'}) {
+	lines, ended := bytes.CutSuffix(lines, appendTrailer(nil, n))
+	if !ended {
 		return 0
 	}
 	for line := range bytes.Lines(lines) {

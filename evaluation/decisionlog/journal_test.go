@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -130,4 +132,52 @@ func TestJournalTorn(t *testing.T) {
 		}
 	}
 	verifyLog(t, dir)
+}
+
+// TestJournalTornOverItsLike holds that a record which was being written over an
+// older one of the same length is the end of the journal, wherever it breaks off.
+func TestJournalTornOverItsLike(t *testing.T) {
+	dir, before := t.TempDir(), t.TempDir()
+	l := openLog(t, dir, decisionlog.Config{})
+	long := func(n int) {
+		e := entry(n)
+		e.Request = []byte(`{"a":"` + strings.Repeat(strconv.Itoa(n), 1500) + `"}`)
+		if err := l.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long(1)
+	_ = l.Head() // the journal begins anew
+	copyDir(t, dir, before)
+	long(3) // of the same length
+	now, older := journalOf(t, dir), journalOf(t, before)
+	if len(now) != len(older) || bytes.Equal(now, older) {
+		t.Fatalf("the journal has %d bytes, and had %d", len(now), len(older))
+	}
+	for cut := range len(now) {
+		copied := filepath.Join(t.TempDir(), "killed")
+		copyDir(t, before, copied)
+		torn := append(bytes.Clone(now[:cut]), older[cut:]...)
+		if bytes.Equal(torn, now) {
+			break
+		}
+		if cut%256 != 0 && cut < len(now)-6 {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(copied, "log", "journal.0"), torn, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := entriesOf(t, copied); n != 1 || err != nil {
+			t.Errorf("at byte %d of %d: %d entries, %v", cut, len(now), n, err)
+		}
+	}
+}
+
+func journalOf(t *testing.T, dir string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "log", "journal.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
