@@ -23,8 +23,7 @@ type AuthorizeRequest struct {
 	Context  jsontext.Value    `json:"context,omitzero"` // a JSON object, or nil
 }
 
-// An Actor is the agent or person that acts. Act is of any type: what is not a
-// chain of actors is nothing that a person can approve.
+// An Actor is the agent or person that acts. Act is a JSON object, or nil.
 type Actor struct {
 	ActorID      string         `json:"actor_id"`
 	ActorType    string         `json:"actor_type"`
@@ -181,7 +180,7 @@ func (a *Actor) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		case "department_id":
 			return text(dec, &a.DepartmentID, &department)
 		case "act":
-			return value(dec, &a.Act)
+			return object(dec, &a.Act)
 		}
 		return nil
 	})

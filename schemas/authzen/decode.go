@@ -222,15 +222,6 @@ func object(dec *jsontext.Decoder, into *jsontext.Value) error {
 	if err := expect(dec, '{', "an object"); err != nil {
 		return err
 	}
-	return value(dec, into)
-}
-
-// value keeps what is there, of whatever type, as the text it came as. Null is
-// absence.
-func value(dec *jsontext.Decoder, into *jsontext.Value) error {
-	if null(dec) {
-		return nil
-	}
 	value, err := dec.ReadValue()
 	if err != nil {
 		return err

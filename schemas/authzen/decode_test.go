@@ -53,6 +53,7 @@ var wants = map[string][]struct {
 		{"/actor/actor_type", "a string", true},
 		{"/actor/roles", "an array of strings", false},
 		{"/actor/department_id", "a string", false},
+		{"/actor/act", "an object", false},
 		{"/action", "a string", true},
 		{"/resource", "an object", true},
 		{"/resource/type", "a string", true},
