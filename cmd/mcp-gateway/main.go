@@ -43,6 +43,9 @@ type cli struct {
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
+// variablePrefix begins the names of the environment variables that are ours.
+const variablePrefix = "MCP_GATEWAY_"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal does not wait
@@ -52,10 +55,15 @@ func main() {
 // run carries out one command line and returns its exit code: 0, 1, or that of
 // the server that stdio has run.
 func run(ctx context.Context, args []string) int {
+	err := environment.UnsetEmpty(variablePrefix)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mcp-gateway:", err)
+		return 1
+	}
 	parser := newParser(ctx)
 	command, err := parser.Parse(args)
 	if err == nil {
-		err = environment.Check(parser.Model, "MCP_GATEWAY_", []string{identity.TokenVariable}, os.Environ())
+		err = environment.Check(parser.Model, variablePrefix, []string{identity.TokenVariable}, os.Environ())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-gateway:", plain.Lines(err.Error()))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/policy-service/policy-service/cmd/internal/environment"
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
@@ -56,6 +57,9 @@ func main() {
 
 // run carries out one command line and returns its exit code.
 func run(ctx context.Context, args []string) int {
+	if err := environment.UnsetEmpty(variablePrefix); err != nil {
+		return reportUsage(err)
+	}
 	parser := newParser(ctx)
 	command, err := parser.Parse(args)
 	if err == nil {

@@ -7,6 +7,7 @@ package environment
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,6 +34,19 @@ func Check(app *kong.Application, prefix string, others, environment []string) e
 		name, value, _ := strings.Cut(variable, "=")
 		if value != "" && strings.HasPrefix(name, prefix) && !slices.Contains(known, name) && !orchestrated.MatchString(variable) {
 			errs = append(errs, fmt.Errorf("the environment variable %s names no setting%s", name, Meant(name, known)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// UnsetEmpty unsets the variables whose names begin with the prefix and that are
+// empty: they say nothing, and must not take away what a file says.
+func UnsetEmpty(prefix string) error {
+	var errs []error
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		if value == "" && strings.HasPrefix(name, prefix) {
+			errs = append(errs, os.Unsetenv(name))
 		}
 	}
 	return errors.Join(errs...)
