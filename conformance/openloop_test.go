@@ -55,7 +55,7 @@ func newStream(s *server, tenant string, rate float64) *stream {
 	}
 	return &stream{
 		address: strings.TrimPrefix(s.URL, "http://"),
-		request: fmt.Sprintf("POST %s HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(readsRecord1), readsRecord1),
+		request: fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(readsRecord1), readsRecord1),
 		rate:    rate,
 		peps:    streamPEPs,
 	}

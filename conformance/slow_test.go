@@ -29,9 +29,9 @@ var slowClients = []struct {
 	share       int // of six
 	begin, rest string
 }{
-	{"half a header", 4, "POST /access/v1/evaluation HTTP/1.1\r\nHost: pdp\r\nX-Slow: ", "a"},
-	{"half a body", 1, "POST /access/v1/evaluation HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", " "},
-	{"an answer that is not read", 1, strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n\r\n", 100), "\r\n"},
+	{"half a header", 4, "POST /access/v1/evaluation HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "a"},
+	{"half a body", 1, "POST /access/v1/evaluation HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", " "},
+	{"an answer that is not read", 1, strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n", 100), "\r\n"},
 }
 
 // stall has so many clients come one after the other within a time, and not go

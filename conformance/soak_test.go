@@ -136,7 +136,7 @@ func TestSoakControl(t *testing.T) {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
 			must(t, err)
 			t.Cleanup(func() { conn.Close() })
-			_, err = fmt.Fprint(conn, "GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n\r\n")
+			_, err = fmt.Fprint(conn, "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			must(t, err)
 		}
 	})

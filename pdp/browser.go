@@ -6,19 +6,20 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/pdp/jwks"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 var (
-	// errHost is a request to the admin listener under a name that is not the
-	// listener's: a page whose name leads here after its first answer (DNS
+	// errHost is a request to a listener under a name that is not the listener's: a page whose name leads here after its first answer (DNS
 	// rebinding) sends that.
-	errHost = errors.New("the Host is not one of this listener's: list it in admin_hosts")
+	errHost = errors.New("the Host is not one of this listener's")
 	// errCrossSite is a request that another site's page has a browser send.
 	errCrossSite = errors.New("a page of another site may not do this")
 )
@@ -30,13 +31,13 @@ type hostNames []string
 // hostName is a DNS name or an IP address, perhaps with a wildcard, and no port.
 var hostName = regexp.MustCompile(`^(\*\.)?[a-z0-9]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9_-]*[a-z0-9])?)*$`)
 
-// newHostNames reads the setting admin_hosts.
-func newHostNames(names []string) (hostNames, error) {
+// newHostNames reads a setting of such names.
+func newHostNames(setting string, names []string) (hostNames, error) {
 	all := make(hostNames, len(names))
 	for i, name := range names {
 		all[i] = plainHost(name)
 		if _, err := netip.ParseAddr(all[i]); err != nil && !hostName.MatchString(all[i]) {
-			return nil, fmt.Errorf("admin_hosts: %q is not the name or address of a host: write it without scheme and port, or *.NAME for all names below", name)
+			return nil, fmt.Errorf("%s: %q is not the name or address of a host: write it without scheme and port, or *.NAME for all names below", setting, name)
 		}
 	}
 	return all, nil
@@ -79,23 +80,54 @@ func (n hostNames) serves(r *http.Request) bool {
 	return err == nil && ownErr == nil && named.Unmap() == own.Addr().Unmap().WithZone("")
 }
 
-// refuseBrowsers refuses what a browser sends for a page of another site, and
-// what comes under a name that is not this listener's. Both are refused before
+// refuseNames refuses what comes under a name that is not this listener's; the
+// setting has further names.
+func refuseNames(setting string, hosts hostNames) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if !hosts.serves(c.Request()) {
+				return fmt.Errorf("%w: list it in %s", errHost, setting)
+			}
+			return next(c)
+		}
+	}
+}
+
+// refuseBrowsers refuses what a browser sends for a page of another site, before
 // anybody is asked who they are, for a browser has credentials of its own.
-func refuseBrowsers(hosts hostNames) echo.MiddlewareFunc {
+func refuseBrowsers() echo.MiddlewareFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
-			if !hosts.serves(r) {
-				return errHost
+			if r.Method != http.MethodPost { // what is read here is no more for another site than what changes
+				r = r.WithContext(r.Context())
+				r.Method = http.MethodPost
 			}
-			read := r.WithContext(r.Context())
-			read.Method = http.MethodPost // what is read here is no more for another site than what changes
-			if protection.Check(read) != nil {
+			if protection.Check(r) != nil {
 				return errCrossSite
 			}
 			return next(c)
 		}
 	}
+}
+
+// strangers returns what the main listener refuses where callers are not
+// authenticated, so that a page could ask and submit in anybody's name. A page
+// reaches a listener of this host alone by a name that was led there; what is
+// reached from elsewhere has names that others give it.
+func strangers(c Config, l *listeners, metadata authzen.Metadata) ([]echo.MiddlewareFunc, error) {
+	names, err := newHostNames("hosts", c.Hosts)
+	if err != nil || c.Auth.Known() {
+		return nil, err
+	}
+	refuse := []echo.MiddlewareFunc{refuseBrowsers()}
+	if isLoopback(l.main.Addr()) {
+		public, err := url.Parse(metadata.PolicyDecisionPoint)
+		if err != nil {
+			return nil, fmt.Errorf("public URL: %w", err)
+		}
+		refuse = append(refuse, refuseNames("hosts", append(names, plainHost(public.Hostname()))))
+	}
+	return refuse, nil
 }

@@ -100,6 +100,43 @@ func (s *service) own(t *testing.T) string {
 	return strings.TrimSpace(string(text))
 }
 
+// A page whose name has been led to the main listener asks for nothing in
+// anybody's name, where callers are not authenticated.
+func TestMainListenerKnowsItsNames(t *testing.T) {
+	key := pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}
+	cross := map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+	for _, test := range []struct {
+		name   string
+		config pdp.Config
+		host   string
+		header map[string]string
+		want   int
+	}{
+		{"its address", pdp.Config{}, "", nil, 400},
+		{"this host", pdp.Config{}, "localhost:8080", nil, 400},
+		{"a name of the settings", pdp.Config{Hosts: []string{"*.svc"}}, "pdp.svc:8080", nil, 400},
+		{"the public name", pdp.Config{PublicURL: "https://PDP.example.com/x"}, "pdp.example.com", nil, 400},
+		{"a name that was led here", pdp.Config{PublicURL: "https://pdp.example.com"}, "evil.example", nil, 421},
+		{"a page of such a name", pdp.Config{}, "evil.example", map[string]string{"Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"}, 421},
+		{"a page of another site", pdp.Config{}, "", cross, 403},
+		{"one under a name that was led here", pdp.Config{}, "evil.example", cross, 403},
+		{"a page in an old browser", pdp.Config{}, "", map[string]string{"Origin": "https://evil.example"}, 403},
+		{"beyond this host, any name", pdp.Config{Listen: "0.0.0.0:0", Insecure: true, PublicURL: "http://pdp"}, "policy-service:8080", nil, 400},
+		{"beyond this host, a page of another site", pdp.Config{Listen: "0.0.0.0:0", Insecure: true, PublicURL: "http://pdp"}, "policy-service:8080", cross, 403},
+		{"where callers are authenticated, any name", pdp.Config{Auth: key}, "evil.example", map[string]string{"Authorization": "Bearer k"}, 400},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := start(t, test.config)
+			base := strings.Replace(s.main, "[::]", "127.0.0.1", 1)
+			for _, path := range []string{authzen.PathEvaluation, authzen.PathRequests} {
+				if got := visit(t, "POST", base, path, test.host, test.header); got != test.want {
+					t.Errorf("%s: %d, want %d", path, got, test.want)
+				}
+			}
+		})
+	}
+}
+
 // A form or a script of another site changes and reads nothing, whichever of
 // its headers a browser sends.
 func TestAdminListenerRefusesOtherSites(t *testing.T) {

@@ -375,7 +375,7 @@ func TestBrokenOffAnswer(t *testing.T) {
 // TestBodyThatDoesNotArrive holds that what is wrong with the transport of a
 // body is the client's, and no failure of the service.
 func TestBodyThatDoesNotArrive(t *testing.T) {
-	const head = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nX-Request-ID: request-1\r\n"
+	const head = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Request-ID: request-1\r\n"
 	for name, sent := range map[string]string{
 		"a chunk that has no length": head + "Transfer-Encoding: chunked\r\n\r\nsecret\r\n",
 		"chunks without an end":      head + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"sub",
@@ -465,7 +465,7 @@ func TestSlowClients(t *testing.T) {
 		}
 		return conn
 	}
-	const head = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nX-Request-ID: request-1\r\n"
+	const head = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Request-ID: request-1\r\n"
 	t.Run("half a header", func(t *testing.T) {
 		rest, err := io.ReadAll(dial(t, head))
 		if err != nil || bytes.Contains(rest, []byte(" 200 ")) {

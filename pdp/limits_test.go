@@ -239,7 +239,7 @@ func TestSlowBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "POST "+authzen.PathEvaluation+" HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "POST "+authzen.PathEvaluation+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
@@ -289,8 +289,8 @@ func TestConnections(t *testing.T) {
 // What a client sends over its connection: a request, and one whose body does not
 // come after it was asked for.
 const (
-	asks = "GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n\r\n"
-	busy = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
+	asks = "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	busy = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
 )
 
 // connect connects and sends something.
@@ -312,13 +312,13 @@ func connect(t *testing.T, s *service, text string) (net.Conn, *bufio.Reader) {
 func TestStrangersMakeRoom(t *testing.T) {
 	const many, key = 64, "psk_of_the_test"
 	auth := callers.Auth{APIKeys: []callers.APIKey{{ID: "pep", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(key)))}}}
-	request := "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key +
+	request := "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key +
 		"\r\nContent-Length: " + strconv.Itoa(len(aliceReads)) + "\r\n\r\n" + aliceReads
 	for name, sent := range map[string]string{
 		"nothing":                 "",
-		"one request":             "GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n\r\n",
-		"half a request":          "GET /openapi.yaml HTTP/1.1\r\nHost: pdp\r\n",
-		"a request without a key": "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n",
+		"one request":             "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"half a request":          "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n",
+		"a request without a key": "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n",
 		"a caller's":              request,
 	} {
 		t.Run(name, func(t *testing.T) {

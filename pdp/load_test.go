@@ -49,7 +49,7 @@ func newLoad(address string, clients int, a asked) *load {
 	l := new(load)
 	for range clients {
 		l.connections = append(l.connections, &connection{address: address, answer: a.answer, request: fmt.Appendf(nil,
-			"POST %s HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", a.path, len(a.body), a.body)})
+			"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", a.path, len(a.body), a.body)})
 	}
 	return l
 }

@@ -46,6 +46,7 @@ type Config struct {
 	Insecure       bool     // serve others than this host on the main listener although callers are not authenticated
 	AdminInsecure  bool     // let others than this host administer without TLS, with Auth
 	AdminHosts     []string // names of the admin listener beside its address and those of this host; "*.NAME" is all below
+	Hosts          []string // likewise of the main listener, beside the host of PublicURL, where it serves this host alone and callers are not authenticated
 	MaxBody        int64    // bytes of a request; 0 means 1 MiB
 	MaxEvaluations int      // in a batch; 0 means 1,000
 	MaxResults     int      // of a search in one answer; 0 means 10,000
@@ -192,16 +193,21 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 	if err != nil {
 		return err
 	}
-	hosts, err := newHostNames(c.AdminHosts)
+	hosts, err := newHostNames("admin_hosts", c.AdminHosts)
+	if err != nil {
+		return err
+	}
+	refuse, err := strangers(c, l, metadata)
 	if err != nil {
 		return err
 	}
 	main := newEcho(c.Log)
 	main.Pre(measured.serve, closeOnStrangers(who))
+	main.Pre(refuse...)
 	mainRoutes(main, engine, approvals, who, limits, metadata, orDefault(c.MaxBody, defaultMaxBody))
 	again := &reloader{policies: policies, shadow: shadow, who: who, listeners: l, settings: c.Settings, log: c.Log}
 	admin := newEcho(c.Log)
-	admin.Pre(refuseBrowsers(hosts))
+	admin.Pre(refuseNames("admin_hosts", hosts), refuseBrowsers())
 	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType), log.Mask}, who, again, log, c.Telemetry)
 
 	unpublish, err := publishAdmin(c.State, l.ownAdminURL())

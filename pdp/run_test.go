@@ -54,6 +54,7 @@ func TestRefusesToStart(t *testing.T) {
 		{"the admin listener on every address, to callers, where the main one may be", pdp.Config{AdminListen: "0.0.0.0:0", Insecure: true,
 			Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}}, "--admin-insecure"},
 		{"a name of the admin listener that has a port", pdp.Config{AdminHosts: []string{"pdp.internal:8081"}}, "without scheme and port"},
+		{"a name of the main listener that has a port", pdp.Config{Hosts: []string{"pdp.internal:8080"}}, `hosts: "pdp.internal:8080" is not`},
 		{"a name of the admin listener that is every name", pdp.Config{AdminHosts: []string{"*"}}, "without scheme and port"},
 		{"every address, but for the admin listener", pdp.Config{Listen: "0.0.0.0:0", AdminInsecure: true}, "--insecure"},
 		{"a certificate without its key", pdp.Config{TLSCert: cert}, "give both or neither"},
@@ -222,7 +223,7 @@ func TestRequestsInFlightAreAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: pdp\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
 		authzen.PathEvaluation, len(aliceReads))
 	from := bufio.NewReader(conn)
 	if line, err := from.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
@@ -267,7 +268,7 @@ func TestMetadataAgreesWithItsPath(t *testing.T) {
 		"http://localhost:9/c":                 "/c",
 		"":                                     "",
 	} {
-		s := start(t, pdp.Config{PublicURL: public})
+		s := start(t, pdp.Config{PublicURL: public, Hosts: []string{"evil.example.org"}})
 		if public == "" {
 			public = s.main
 		}

@@ -42,6 +42,7 @@ type serveCmd struct {
 	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated. It does not concern the admin listener."`
 	AdminInsecure   bool                   `help:"Serve administration beyond this host although it has no TLS. Callers have to be authenticated."`
 	AdminHosts      []string               `help:"Host name by which the admin listener is reached, beside its address and those of this host; *.NAME is every name below. Other Hosts are answered 421." placeholder:"NAME"`
+	Hosts           []string               `help:"Host name by which PEPs reach the main listener, beside its address, those of this host and that of --public-url; *.NAME is every name below. Other Hosts are answered 421 where it listens on this host alone and callers are not authenticated." placeholder:"NAME"`
 	MetricsTenants  bool                   `help:"Name tenants and policies on /metrics to whoever reaches it. Without it, where callers are authenticated, only to credentials of every tenant with the scope audit or admin."`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
 	Log             logFlags               `embed:"" prefix:"log."`
@@ -120,6 +121,7 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 		Insecure:       c.Insecure,
 		AdminInsecure:  c.AdminInsecure,
 		AdminHosts:     c.AdminHosts,
+		Hosts:          c.Hosts,
 		MaxBody:        c.MaxBody,
 		MaxEvaluations: c.MaxEvaluations,
 		MaxResults:     c.MaxResults,
