@@ -81,7 +81,7 @@ func (d *desk) approver(c echo.Context, named *Approver) (approval.Approver, err
 	case who.Unclear != nil:
 		return approval.Approver{}, who.Unclear
 	case who.ID == "" && named == nil:
-		return approval.Approver{}, authzen.Invalid("/approver", "is required")
+		return approval.Approver{}, authzen.Invalid("/approver", "is required: callers are not known, so say who decides (--as TYPE:ID)")
 	case who.ID == "" && (named.Type == "" || named.ID == ""):
 		return approval.Approver{}, authzen.Invalid("/approver", "needs a type and an id")
 	case who.ID == "":

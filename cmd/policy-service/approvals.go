@@ -141,6 +141,9 @@ type approvalsRevokeCmd struct {
 }
 
 func (c *approvalsRevokeCmd) Run(ctx context.Context) error {
+	if strings.HasPrefix(c.ID, "arq_") {
+		return fmt.Errorf("%q is a request: revoke needs the approval's id (apr_...), see approvals show", c.ID)
+	}
 	path := pdp.PathApprovals + "/" + url.PathEscape(c.ID) + "/revoke"
 	return c.print(c.request(ctx, http.MethodPost, path, pdp.Revocation{Approver: c.As.approver(), Reason: c.Reason}))
 }
@@ -244,7 +247,7 @@ func describeRequest(r *pdp.AccessRequest) string {
 		line("  resource", named(item.Resource))
 		raw("    with", item.Resource.Properties)
 		raw("  asks for", item.Access)
-		line("  template", fmt.Sprintf("%s (%d of %d)", plain.Text(item.Template), len(item.Votes), max(item.Terms.Quorum, 1)))
+		line("  template", fmt.Sprintf("%s (%d of %d)", plain.Text(item.Template), approvedBy(item.Votes), max(item.Terms.Quorum, 1)))
 		line("  denied", plain.Text(item.EvaluationID))
 		for _, v := range item.Votes {
 			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+plain.Text(v.Comment)))
@@ -254,6 +257,16 @@ func describeRequest(r *pdp.AccessRequest) string {
 		}
 	}
 	return out.String()
+}
+
+// approvedBy counts the votes that approve.
+func approvedBy(votes []approval.Vote) (n int) {
+	for _, v := range votes {
+		if v.Approve {
+			n++
+		}
+	}
+	return n
 }
 
 // list returns the whole list of a status, page by page.

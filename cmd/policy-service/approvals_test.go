@@ -36,6 +36,24 @@ func TestDescribeRequest(t *testing.T) {
 	}
 }
 
+// A denial is no part of a quorum.
+func TestDescribeDenied(t *testing.T) {
+	for approve, want := range map[bool]string{true: "(1 of 1)", false: "(0 of 1)"} {
+		got := describeRequest(&pdp.AccessRequest{Request: approval.Request{Items: []approval.Item{{Template: "sre", Votes: []approval.Vote{{Approve: approve}}}}}})
+		if !strings.Contains(got, want) {
+			t.Errorf("approved %t, described as\n%s", approve, got)
+		}
+	}
+}
+
+// Who revokes a request is told which id that takes.
+func TestRevokeOfRequest(t *testing.T) {
+	err := (&approvalsRevokeCmd{ID: "arq_1"}).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "needs the approval's id (apr_...)") {
+		t.Errorf("%v", err)
+	}
+}
+
 // hostile is text that would move, hide or forge what stands beside it.
 const hostile = "a\u202Eb\u2066\u200B\u00AD\u2028\U000E0041\u009B2J\u007F\x1b[2J\nstatus     approved\r\tz"
 
