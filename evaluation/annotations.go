@@ -209,7 +209,7 @@ func (s *Snapshot) templateProblem(name string) templateProblem {
 	var names []string
 	for configured, template := range s.settings.ApprovalTemplates {
 		names = append(names, configured)
-		out.fault = out.fault || template.Quorum > 1
+		out.fault = out.fault || template.quorum() > 1
 	}
 	if near := nearest(name, names, 2); near != "" {
 		out.fault, out.hint = true, fmt.Sprintf("did you mean %q?", near)

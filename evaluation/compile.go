@@ -108,6 +108,7 @@ func (c *compiler) compile() *Snapshot {
 	s.templates = c.readTemplates(s.settings)
 	c.checkApprovals(s.shapes)
 	c.checkTemplates(s)
+	c.checkSettingsNames(s)
 	c.checkTenancy(s)
 	return s
 }
@@ -336,16 +337,22 @@ func (c *compiler) selfTestFault(i int, err error) {
 	c.fault(fileConfig, 0, 0, fmt.Sprintf("self_test: %v", err), "")
 }
 
-func (t selfTest) run(s *Snapshot) error {
+// evaluation returns the request of the test.
+func (t selfTest) evaluation() (*authzen.EvaluationRequest, error) {
 	body, err := json.Marshal(t.Request)
+	if err != nil {
+		return nil, err
+	}
+	request := new(authzen.EvaluationRequest)
+	return request, authzen.Unmarshal(body, request)
+}
+
+func (t selfTest) run(s *Snapshot) error {
+	request, err := t.evaluation()
 	if err != nil {
 		return err
 	}
-	var request authzen.EvaluationRequest
-	if err := authzen.Unmarshal(body, &request); err != nil {
-		return err
-	}
-	outcome, err := s.Decide(&request, Environment{})
+	outcome, err := s.Decide(request, Environment{})
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ type settings struct {
 type selfTest struct {
 	Request  map[string]any `yaml:"request"`
 	Decision bool           `yaml:"decision"`
+	Unknown  bool           `yaml:"unknown"` // the request may have names that the schema does not declare
 }
 
 // limits bound the values of a request. A zero is the default.

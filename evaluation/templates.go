@@ -30,7 +30,7 @@ type approvalTemplate struct {
 	// default is 1.
 	Uses *int `yaml:"uses"`
 	// Quorum is how many people have to approve. The default is 1.
-	Quorum int `yaml:"quorum"`
+	Quorum *int `yaml:"quorum"`
 	// Scope is call (the default: the request that was denied) or resource_type
 	// (the same action on every resource of the type).
 	Scope string `yaml:"scope"`
@@ -88,7 +88,7 @@ func (t approvalTemplate) compile() (authzen.ApprovalTemplate, error) {
 		DecideWithin: authzen.Duration{Duration: cmp.Or(t.DecideWithin, time.Hour)},
 		Escalation:   authzen.Duration{Duration: t.Escalation},
 		Uses:         1,
-		Quorum:       cmp.Or(t.Quorum, 1),
+		Quorum:       t.quorum(),
 		Scope:        authzen.ApprovalScope(cmp.Or(t.Scope, string(authzen.ScopeCall))),
 		Context:      t.Context,
 		PinRevision:  t.PinRevision,
@@ -113,13 +113,22 @@ func (t approvalTemplate) compile() (authzen.ApprovalTemplate, error) {
 	return terms, errors.Join(errs...)
 }
 
+// quorum returns how many people have to approve. A 0 that was written has been
+// one person's for revisions that are logged.
+func (t approvalTemplate) quorum() int {
+	if t.Quorum == nil {
+		return 1
+	}
+	return cmp.Or(*t.Quorum, 1)
+}
+
 // maxTTL bounds how long an approval stands: what it is signed with is kept
 // that long.
 const maxTTL = 60 * 24 * time.Hour
 
 func (t approvalTemplate) check(terms authzen.ApprovalTemplate) error {
 	var errs []error
-	if t.TTL < 0 || t.DecideWithin < 0 || t.Escalation < 0 || t.Quorum < 0 || terms.Uses < 0 {
+	if t.TTL < 0 || t.DecideWithin < 0 || t.Escalation < 0 || terms.Quorum < 0 || terms.Uses < 0 {
 		errs = append(errs, errors.New("must not be negative"))
 	}
 	if t.TTL+t.DecideWithin > maxTTL {

@@ -77,9 +77,12 @@ func (f typeFault) offset() int {
 // hint says what may have been meant.
 func (f typeFault) hint(s *resolved.Schema) string {
 	if m := saysAction.FindStringSubmatch(f.said); m != nil {
-		return didYouMean(m[1], actionNames(s))
+		return actionHint(s, m[1])
 	}
 	if m := saysType.FindStringSubmatch(f.said); m != nil {
+		if whole := inNamespace(m[1], typeNames(s)); whole != "" {
+			return fmt.Sprintf("did you mean %q?", whole)
+		}
 		return didYouMean(m[1], typeNames(s))
 	}
 	if m := saysOfType.FindStringSubmatch(f.said); m != nil {
@@ -92,6 +95,21 @@ func (f typeFault) hint(s *resolved.Schema) string {
 		return "ask first whether it is there, with has " + m[1]
 	}
 	return ""
+}
+
+// actionHint says which action of the schema may be meant: one in a namespace by
+// its whole name.
+func actionHint(s *resolved.Schema, id string) string {
+	near := nearest(id, actionNames(s), len(id)/2)
+	if near == "" {
+		return ""
+	}
+	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), compareUID) {
+		if string(uid.ID) == near && uid.Type != actionType {
+			return "did you mean " + uid.String() + "?"
+		}
+	}
+	return fmt.Sprintf("did you mean %q?", near)
 }
 
 func actionNames(s *resolved.Schema) []string {

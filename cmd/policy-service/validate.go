@@ -74,7 +74,10 @@ func validate(store fs.FS) (*validation, error) {
 	var result validation
 	var snapshots *evaluation.Snapshots
 	if archive != nil {
-		snapshots, result.Faults, result.Warnings = evaluation.Check(archive, tests...)
+		snapshots, result.Faults, result.Warnings = evaluation.Check(archive, requestsOf(tests)...)
+	}
+	if snapshots != nil {
+		result.Warnings = append(result.Warnings, policytest.Vacuous(snapshots, tests)...)
 	}
 	unread := policytest.Misplaced(store)
 	for _, fault := range untestable {
@@ -92,17 +95,20 @@ func validate(store fs.FS) (*validation, error) {
 	return &result, nil
 }
 
-// testsIn returns the requests of the tests of a store, or what is wrong with
-// the tests.
-func testsIn(store fs.FS) (requests []*authzen.EvaluationRequest, untestable evaluation.Faults, err error) {
-	tests, err := policytest.Load(store)
+// testsIn returns the tests of a store, or what is wrong with them.
+func testsIn(store fs.FS) (tests []policytest.Test, untestable evaluation.Faults, err error) {
+	tests, err = policytest.Load(store)
 	if err != nil && !errors.As(err, &untestable) {
 		return nil, nil, err
 	}
+	return tests, untestable, nil
+}
+
+func requestsOf(tests []policytest.Test) (requests []*authzen.EvaluationRequest) {
 	for _, test := range tests {
 		requests = append(requests, test.Request)
 	}
-	return requests, untestable, nil
+	return requests
 }
 
 // print writes faults and warnings to standard error, and what is valid to

@@ -79,6 +79,7 @@ func rowOf(d evaluation.Logged) (*row, error) {
 		Decision:    &d.Decision,
 		Policies:    new([]string),
 		Obligations: new([]string),
+		Unknown:     !d.Decision && namesUnknown(d),
 	}
 	*out.Policies = sorted(d.Policies)
 	for _, o := range d.Obligations {
@@ -163,4 +164,15 @@ func sameRequest(a, b *authzen.EvaluationRequest) bool {
 		}
 	}
 	return bytes.Equal(forms[0], forms[1])
+}
+
+// namesUnknown reports whether a decision has an error of no policy: the request
+// names what the schema does not have.
+func namesUnknown(d evaluation.Logged) bool {
+	for _, e := range d.Errors {
+		if e.Policy == "" {
+			return true
+		}
+	}
+	return false
 }

@@ -24,6 +24,7 @@ type Test struct {
 	Request  *authzen.EvaluationRequest
 	Time     time.Time                 // of the decision; zero when the test does not say
 	Approval *authzen.VerifiedApproval // that stands; nil for none
+	Unknown  bool                      // the request may have names that the schema does not declare
 	Want     Expectation
 }
 
@@ -122,6 +123,7 @@ type row struct {
 	Request     *request  `yaml:"request"`
 	Approval    *approval `yaml:"approval,omitempty"`
 	Decision    *bool     `yaml:"decision"`
+	Unknown     bool      `yaml:"unknown,omitempty"`
 	Policies    *[]string `yaml:"policies,flow"`
 	Obligations *[]string `yaml:"obligations,flow"`
 }
@@ -218,7 +220,7 @@ func (r *row) test() (Test, error) {
 	if err != nil {
 		return Test{}, err
 	}
-	return Test{Name: r.Name, Time: decided, Request: sent, Approval: approval, Want: r.want()}, nil
+	return Test{Name: r.Name, Time: decided, Request: sent, Approval: approval, Unknown: r.Unknown, Want: r.want()}, nil
 }
 
 // moment reads a time; "" is zero.

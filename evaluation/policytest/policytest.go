@@ -11,6 +11,8 @@
 //	    decision: true
 //	    policies: [owners-write]     # optional: the determining policies, exactly
 //	    obligations: [notification]  # optional: the types of the obligations, exactly
+//	    unknown: true                # optional: the request has names that the
+//	                                 # schema does not declare
 //	    time: 2026-01-31T12:00:00Z   # optional: when the decision is made
 //	    approval: {template: sre}    # optional: the approval that stands, with
 //	                                 # approvers, until, channel and uses_left
@@ -56,10 +58,11 @@ func (r *Report) Failed() []Result {
 
 // A Result is what became of one test.
 type Result struct {
-	Test   Test
-	Got    Expectation
-	Errors []string // of policies that could not be evaluated, and of names nobody knows
-	Err    error    // why there is no decision, or nil
+	Test    Test
+	Got     Expectation
+	Errors  []string // of policies that could not be evaluated, and of names nobody knows
+	Vacuous []string // names for which the wanted denial would pass whatever the policies say
+	Err     error    // why there is no decision, or nil
 
 	// Explanation says how the decision of a test that did not pass came about.
 	Explanation *evaluation.Explanation
@@ -86,6 +89,9 @@ func run(s *evaluation.Snapshot, test Test, c Coverage) Result {
 	}
 	c.add(traces, outcome.Policies)
 	result := newResult(test, outcome)
+	for _, name := range vacuous(s, test) {
+		result.Vacuous = append(result.Vacuous, sentence(name))
+	}
 	if !result.Pass() {
 		result.Explanation, result.Err = s.Explain(test.Request, env)
 	}
@@ -145,6 +151,9 @@ func (r Result) differences() []string {
 	}
 	if want.Obligations != nil && !slices.Equal(want.Obligations, got.Obligations) {
 		out = append(out, fmt.Sprintf("obligations are %q, want %q", got.Obligations, want.Obligations))
+	}
+	if len(r.Vacuous) > 0 {
+		out = append(append(out, r.Vacuous...), unknownHint)
 	}
 	return out
 }

@@ -16,17 +16,10 @@ import (
 // that and not the context, which is as long as who asks makes it.
 type bound struct {
 	Members []string `json:"members,omitzero"` // that count, whether they are there or not
-	Whole   bool     `json:"whole,omitzero"`   // every member counts but those of unbound
+	Whole   bool     `json:"whole,omitzero"`   // every member counts but those of authzen.UnboundContext
 	Digest  []byte   `json:"digest,omitzero"`  // SHA-256 of the canonical form of those that were there
 	// Context are those that were there: of a token or a request of before digests.
 	Context jsontext.Value `json:"context,omitzero"`
-}
-
-// unbound are the members of a context that never count: what is the
-// protocol's, what only the service can say, and the time.
-var unbound = []string{
-	"access_request", "evaluation_id", "evaluated_at", "reason",
-	"approval", "justification", "supported_obligations", "time",
 }
 
 // bind takes from a context what counts.
@@ -45,7 +38,7 @@ func bind(context jsontext.Value, members []string) (bound, error) {
 
 // counts reports whether a member of that name has to be as it was.
 func (b *bound) counts(name string) bool {
-	if slices.Contains(unbound, name) {
+	if slices.Contains(authzen.UnboundContext, name) {
 		return false
 	}
 	return b.Whole || slices.Contains(b.Members, name)

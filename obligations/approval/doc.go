@@ -34,7 +34,7 @@
 // To the tenant, to the caller that asked, to the subject with its properties
 // and its actor chain, to the resource and the action with theirs, and to the
 // members of the context that count (the template says which; without it all
-// of them but the service's own, see unbound). Values are equal when their
+// of them but the service's own, see authzen.UnboundContext). Values are equal when their
 // canonical forms (RFC 8785) are, but for integers, which are compared digit
 // by digit: two that round to one float64 are two. Of the context a token and an
 // item have a digest alone.

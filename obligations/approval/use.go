@@ -54,7 +54,7 @@ func question(v *authzen.Reevaluation) []byte {
 	if err != nil {
 		return nil
 	}
-	maps.DeleteFunc(context, func(name string, _ jsontext.Value) bool { return slices.Contains(unbound, name) })
+	maps.DeleteFunc(context, func(name string, _ jsontext.Value) bool { return slices.Contains(authzen.UnboundContext, name) })
 	text, err := json.Marshal(struct {
 		Tenant   string                    `json:"tenant"`
 		Caller   string                    `json:"caller"`

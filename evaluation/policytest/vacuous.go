@@ -1,0 +1,49 @@
+package policytest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/policy-service/policy-service/evaluation"
+)
+
+// unknownHint says how a test asks for the denial of an unknown name.
+const unknownHint = "a test of such a denial says unknown: true"
+
+// vacuous lists the names in a test of a denial that the schema does not declare:
+// misspelt, they are denied whatever the policies say.
+func vacuous(s *evaluation.Snapshot, test Test) evaluation.Faults {
+	if test.Want.Decision || test.Unknown {
+		return nil
+	}
+	return s.UnknownNames(test.Request)
+}
+
+// sentence returns what a fault says without its place.
+func sentence(f evaluation.Fault) string {
+	if f.Hint == "" {
+		return f.Message
+	}
+	return f.Message + " (" + f.Hint + ")"
+}
+
+// Vacuous lists the tests of a policy store that want a denial and name what the
+// schema does not declare, each at the place of the test.
+func Vacuous(s *evaluation.Snapshots, tests []Test) (out evaluation.Faults) {
+	of := byTenant(s, tests)
+	for _, tenant := range slices.Sorted(maps.Keys(of)) {
+		if len(of[tenant]) == 0 {
+			continue
+		}
+		snapshot, err := decider(s, tenant)
+		if err != nil {
+			continue // running the tests reports it
+		}
+		for _, test := range of[tenant] {
+			for _, name := range vacuous(snapshot, test) {
+				out = append(out, evaluation.Fault{File: test.File, Line: test.Line, Column: 1, Message: test.Name + ": " + sentence(name), Hint: unknownHint})
+			}
+		}
+	}
+	return out
+}
