@@ -19,6 +19,7 @@ import (
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 type approvalsCmd struct {
@@ -37,10 +38,14 @@ type approvalsDesk struct {
 	JSON  bool   `name:"json" help:"Print JSON."`
 }
 
-// An approverID is an entity, written TYPE:ID.
+// An approverID is an entity, written TYPE:ID, TYPE::ID or TYPE::"ID".
 type approverID pdp.Approver
 
-var typeAndID = regexp.MustCompile(`^([^:]+(?:::[^:]+)*):([^:].*)$`)
+// The forms of an entity in a flag. The type may be in a namespace: A::B:id.
+var (
+	typeAndID   = regexp.MustCompile(`^([^:"]+(?:::[^:"]+)*):([^:].*)$`)
+	cedarEntity = regexp.MustCompile(`^([^:"]+(?:::[^:"]+)*)::(".*"|[^"].*)$`)
+)
 
 // approver returns it, nil for one that was not named.
 func (a approverID) approver() *pdp.Approver {
@@ -51,13 +56,36 @@ func (a approverID) approver() *pdp.Approver {
 	return &named
 }
 
-// UnmarshalText reads TYPE:ID. The type may be in a namespace: A::B:id.
+// UnmarshalText reads an entity.
 func (a *approverID) UnmarshalText(text []byte) error {
-	parts := typeAndID.FindSubmatch(text)
+	parts := cedarEntity.FindStringSubmatch(string(text))
+	if parts == nil || typeAndID.Match(text) {
+		parts = typeAndID.FindStringSubmatch(string(text))
+	}
 	if parts == nil {
 		return fmt.Errorf("%q is not TYPE:ID", text)
 	}
-	a.Type, a.ID = string(parts[1]), string(parts[2])
+	a.Type, a.ID = parts[1], parts[2]
+	if strings.HasPrefix(a.ID, `"`) {
+		var err error
+		if a.ID, err = strconv.Unquote(a.ID); err != nil || a.ID == "" {
+			return fmt.Errorf("%s is not TYPE::%q: the id has a quote or a backslash that is not escaped", text, "ID")
+		}
+	}
+	return nil
+}
+
+// A deadline is a time to come as people say it.
+type deadline struct{ time.Time }
+
+func (d *deadline) UnmarshalText(text []byte) (err error) {
+	if left, err := yamldoc.ParseDuration(string(text)); err == nil {
+		d.Time = time.Now().Add(left)
+		return nil
+	}
+	if d.Time, err = parseTime(string(text)); err != nil {
+		return fmt.Errorf("%q is no time to come: want 2026-11-20T09:00:00Z, 2026-11-20 or, from now, 12h or 90d", text)
+	}
 	return nil
 }
 
@@ -114,11 +142,11 @@ type approvalsApproveCmd struct {
 	As      approverID `help:"Who approves, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
 	Comment string     `help:"Why."`
 	Item    []int      `help:"Item of a request for several, from 0; all without it." placeholder:"N"`
-	Until   time.Time  `help:"Until when the approval stands, if sooner than the template says." placeholder:"TIME"`
+	Until   deadline   `help:"Until when the approval stands, if sooner than the template says: RFC 3339, a day or, from now, as in 12h." placeholder:"TIME"`
 }
 
 func (c *approvalsApproveCmd) Run(ctx context.Context) error {
-	return c.decide(ctx, c.ID, c.As, approval.Decision{Decision: "approve", Comment: c.Comment, Items: c.Item, Until: c.Until})
+	return c.decide(ctx, c.ID, c.As, approval.Decision{Decision: "approve", Comment: c.Comment, Items: c.Item, Until: c.Until.Time})
 }
 
 type approvalsDenyCmd struct {

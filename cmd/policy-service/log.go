@@ -17,6 +17,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/internal/environment"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 type logCmd struct {
@@ -43,10 +44,10 @@ type stateFlag struct {
 type filterFlags struct {
 	From     int64    `env:"-" help:"Index of the first entry." default:"0" placeholder:"INDEX"`
 	Until    int64    `env:"-" help:"Index after the last entry; all without it." default:"-1" placeholder:"INDEX"`
-	Since    moment   `env:"-" help:"Time of the first entry: RFC 3339, a day, or how long ago, as in 24h." placeholder:"TIME"`
-	Before   moment   `env:"-" help:"Time before which the last entry is." placeholder:"TIME"`
+	Since    moment   `env:"-" help:"Time of the first entry: RFC 3339, a day, now, or how long ago, as in 12h or 90d." placeholder:"TIME"`
+	Before   moment   `env:"-" help:"Time before which the last entry is, written likewise." placeholder:"TIME"`
 	Tenant   string   `env:"-" help:"Tenant whose request it was." placeholder:"NAME"`
-	Subject  string   `env:"-" help:"Subject of the request: an id, or TYPE::ID." placeholder:"SUBJECT"`
+	Subject  string   `env:"-" help:"Subject of the request: an id, or one with its type, as in user:alice, user::alice or user::\"alice\"." placeholder:"SUBJECT"`
 	Decision string   `env:"-" help:"What was answered: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
 	Policy   string   `env:"-" help:"Policy that determined the decision." placeholder:"ID"`
 	ID       string   `env:"-" name:"id" help:"Decision-ID of the entry." placeholder:"ID"`
@@ -89,16 +90,28 @@ func (k *kindFlag) UnmarshalText(text []byte) error {
 type moment struct{ time.Time }
 
 func (m *moment) UnmarshalText(text []byte) (err error) {
-	if ago, err := time.ParseDuration(string(text)); err == nil {
+	if string(text) == "now" {
+		m.Time = time.Now()
+		return nil
+	}
+	if ago, err := yamldoc.ParseDuration(string(text)); err == nil {
 		m.Time = time.Now().Add(-ago)
 		return nil
 	}
+	if m.Time, err = parseTime(string(text)); err != nil {
+		return fmt.Errorf("%q is no time: want 2026-11-20T09:00:00Z, 2026-11-20, now, 12h or 90d", text)
+	}
+	return nil
+}
+
+// parseTime reads a time of RFC 3339, or the beginning of a day (UTC).
+func parseTime(text string) (at time.Time, err error) {
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
-		if m.Time, err = time.Parse(layout, string(text)); err == nil {
-			return nil
+		if at, err = time.Parse(layout, text); err == nil {
+			return at, nil
 		}
 	}
-	return fmt.Errorf("%q is no time: want 2026-11-20T09:00:00Z, 2026-11-20 or 24h", text)
+	return at, err
 }
 
 // A logSource is a log: its files, or the server that has them open.

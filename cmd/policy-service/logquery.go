@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/plain"
 )
@@ -40,12 +42,50 @@ func (c *logQueryCmd) Run(ctx context.Context) error {
 	if err := errors.Join(err, out.flush()); err != nil {
 		return err
 	}
+	if out.entries == 0 {
+		return c.tellNone(ctx, log)
+	}
 	if total != "" && total != strconv.Itoa(out.entries) {
-		total = strings.Replace(total, "+", " or more", 1)
-		fmt.Fprintf(os.Stderr, "%d of %s shown, the last; --limit 0 for all\n", out.entries, total)
+		fmt.Fprintf(os.Stderr, "%d of %s shown, the last; --limit 0 for all\n", out.entries, counted(total))
 	}
 	return nil
 }
+
+// counted says a total as people read it.
+func counted(total string) string { return strings.Replace(total, "+", " or more", 1) }
+
+// tellNone says of a query that nothing matches what there is to match.
+func (c *logQueryCmd) tellNone(ctx context.Context, log logSource) error {
+	var ends []time.Time
+	see := func(line []byte) error {
+		var entry struct {
+			Time time.Time `json:"time"`
+		}
+		err := json.Unmarshal(line, &entry)
+		ends = append(ends, entry.Time)
+		return cmp.Or(err, errEnough)
+	}
+	if err := eachLine(ctx, log, decisionlog.Filter{}, see); err == nil {
+		fmt.Fprintln(os.Stderr, "no entry matches: the log has none that you may read")
+		return nil
+	} else if !errors.Is(err, errEnough) {
+		return err
+	}
+	total := ""
+	err := linesOf(func(w io.Writer) (err error) {
+		total, err = log.last(ctx, w, decisionlog.Filter{}, 1)
+		return err
+	}, see)
+	if err != nil && !errors.Is(err, errEnough) {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "no entry matches: the log has %s entries, from %s to %s\n",
+		counted(total), ends[0].Format(decisionlog.TimeLayout), ends[len(ends)-1].Format(decisionlog.TimeLayout))
+	return nil
+}
+
+// errEnough ends the reading of lines.
+var errEnough = errors.New("enough lines")
 
 // Validate is called before Run.
 func (c *logQueryCmd) Validate() error {
@@ -129,7 +169,7 @@ func row(d decisionlog.Decided) string {
 	}
 	a := d.Approval
 	cells := []string{
-		fmt.Sprint(d.Index), d.Time.Format(time.RFC3339Nano), string(d.Kind), d.Tenant, d.Subject.String(), d.Action, d.Resource.String(),
+		fmt.Sprint(d.Index), d.Time.Format(decisionlog.TimeLayout), string(d.Kind), d.Tenant, d.Subject.String(), d.Action, d.Resource.String(),
 		decision, policies, a.Event, a.Task, strings.Join(a.Approvers, " "), a.Template, cmp.Or(a.Comment, a.Reason), d.ID,
 	}
 	for i, cell := range cells {

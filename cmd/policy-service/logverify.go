@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,15 +43,18 @@ func (c *logVerifyCmd) Run(ctx context.Context) error {
 	if c.JSON {
 		return printJSON(report)
 	}
-	_, err = fmt.Printf("verified: %d entries, %d revisions, %s\nroot %s\n", report.Entries, len(report.Revisions), gaps(report.Pruned), report.Root)
+	_, err = fmt.Printf("verified: %d entries, %d revisions, %s\nroot %s\n", report.Entries, len(report.Revisions), gaps(report), report.Root)
 	return err
 }
 
-func gaps(pruned int64) string {
-	if pruned == 0 {
-		return "no gap"
+func gaps(r *decisionlog.Report) string {
+	switch {
+	case r.OtherTenants > 0:
+		return fmt.Sprintf("no gap but for %d entries of other tenants or that were pruned", r.OtherTenants)
+	case r.Pruned > 0:
+		return fmt.Sprintf("no gap but for %d entries that were pruned", r.Pruned)
 	}
-	return fmt.Sprintf("no gap but for %d entries that were pruned", pruned)
+	return "no gap"
 }
 
 // verify verifies the whole log.
@@ -79,12 +83,13 @@ func (c *logVerifyCmd) verifyRunning(ctx context.Context) (*decisionlog.Report, 
 	if err != nil {
 		return nil, err
 	}
-	return &decisionlog.Report{
-		Entries:   report.Size,
-		Pruned:    report.Size - report.Entries,
-		Root:      report.Root,
-		Revisions: report.Revisions,
-	}, nil
+	whole := &decisionlog.Report{Entries: report.Size, Root: report.Root, Revisions: report.Revisions}
+	if missing := report.Size - report.Entries; report.Selection.Tenants != nil {
+		whole.OtherTenants = missing
+	} else {
+		whole.Pruned = missing
+	}
+	return whole, nil
 }
 
 func (c *logVerifyCmd) verifyFile(file *os.File) (*decisionlog.BundleReport, error) {
@@ -107,7 +112,7 @@ func (c *logVerifyCmd) verifyBundle() error {
 	defer file.Close()
 	report, err := c.verifyFile(file)
 	if err != nil {
-		return err
+		return c.keysNamed(err)
 	}
 	if c.JSON {
 		return printJSON(report)
@@ -128,7 +133,7 @@ func (c *logVerifyCmd) verifyProof() error {
 	}
 	now, err := c.check(&proof)
 	if err != nil {
-		return err
+		return c.keysNamed(err)
 	}
 	if c.JSON {
 		return printJSON(now)
@@ -171,10 +176,24 @@ func (c *logVerifyCmd) check(proof *decisionlog.Proof) (*decisionlog.Checkpoint,
 }
 
 func (c *logVerifyCmd) keys() ([]string, error) {
-	if c.Key == "" {
-		return logKeys(c.State)
+	if c.Key != "" {
+		return readKeys(c.Key)
 	}
-	return readKeys(c.Key)
+	keys, err := logKeys(c.State)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there are no public keys of a log in %s: name a file of them with --key (log keys prints them on the log's host)", c.State)
+	}
+	return keys, err
+}
+
+// keysNamed says, of something that the keys in the state directory do not
+// verify, that there may be others.
+func (c *logVerifyCmd) keysNamed(err error) error {
+	var damage *decisionlog.IntegrityError
+	if c.Key != "" || !errors.As(err, &damage) {
+		return err
+	}
+	return fmt.Errorf("%w (by the public keys in %s; --key names a file of others)", err, c.State)
 }
 
 func readKeys(file string) ([]string, error) {

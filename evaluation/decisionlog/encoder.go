@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/policy-service/policy-service/obligations/plain"
 )
@@ -72,6 +71,10 @@ func newCSV(w io.Writer) (*Encoder, error) {
 	return &Encoder{encode, flush}, table.Write(columns)
 }
 
+// TimeLayout is how tables have times: all of one width, so that their text is
+// in the order of time.
+const TimeLayout = "2006-01-02T15:04:05.000000000Z07:00"
+
 // cells are the row of a decision, in the order of columns.
 func (d Decided) cells() []string {
 	var decision, shadowDecision string
@@ -86,7 +89,7 @@ func (d Decided) cells() []string {
 		shadowDecision = strconv.FormatBool(shadow.Decision)
 	}
 	cells := []string{
-		strconv.FormatInt(d.Index, 10), d.ID, d.Time.Format(time.RFC3339Nano), d.Tenant, string(d.Kind),
+		strconv.FormatInt(d.Index, 10), d.ID, d.Time.Format(TimeLayout), d.Tenant, string(d.Kind),
 		d.Subject.Type, d.Subject.ID, d.Action, d.Resource.Type, d.Resource.ID,
 		decision, strings.Join(result.Policies, " "), strings.Join(result.errors(), "; "), strings.Join(result.obligations(), " "),
 		d.Revision, d.Caller, d.RequestID, d.TraceID, strconv.FormatInt(d.LatencyMicros, 10),
@@ -103,7 +106,7 @@ func (d Decided) cells() []string {
 func (a Approval) cells() []string {
 	var until string
 	if a.Until != nil {
-		until = a.Until.Format(time.RFC3339Nano)
+		until = a.Until.Format(TimeLayout)
 	}
 	return []string{
 		a.Event, a.Task, a.Status, a.ID, a.Template, strings.Join(a.Approvers, " "), a.Channel, a.Comment, a.Reason, until, a.UsedBy,

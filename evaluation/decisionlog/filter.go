@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ type Filter struct {
 	Before   time.Time `json:"before,omitzero"`
 	Tenant   string    `json:"tenant,omitzero"`
 	Tenants  []string  `json:"tenants,omitempty"` // one of these; nil is every one
-	Subject  string    `json:"subject,omitzero"`  // an id, or type::id
+	Subject  string    `json:"subject,omitzero"`  // an id, or one with its type: type:id, type::id or type::"id"
 	Decision *bool     `json:"decision,omitzero"`
 	Policy   string    `json:"policy,omitzero"` // that determined the decision
 	ID       string    `json:"id,omitzero"`     // the Decision-ID; that of an item selects its batch
@@ -105,7 +106,16 @@ func (f Filter) matchesOne(decision bool, policies []string) bool {
 	return (f.Decision == nil || *f.Decision == decision) && (f.Policy == "" || slices.Contains(policies, f.Policy))
 }
 
-func (f Filter) isSubject(s subject) bool { return f.Subject == s.ID || f.Subject == s.String() }
+func (f Filter) isSubject(s subject) bool {
+	if f.Subject == s.ID {
+		return true
+	}
+	id, typed := strings.CutPrefix(f.Subject, s.Type+":")
+	if !typed || s == (subject{}) {
+		return false
+	}
+	return id == s.ID || id == ":"+s.ID || id == ":"+strconv.Quote(s.ID)
+}
 
 // subjects lists the subjects of the request and of its items. A request of
 // another form has none.

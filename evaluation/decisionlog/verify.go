@@ -25,6 +25,9 @@ type Report struct {
 	Revisions []string  `json:"revisions"`           // that entries name, sorted
 	FirstTime time.Time `json:"first_time,omitzero"` // of the first entry
 	LastTime  time.Time `json:"last_time,omitzero"`  // of the last entry
+	// OtherTenants counts, for a credential of some tenants, the entries that it
+	// may not read: those of other tenants, and pruned ones, which look alike.
+	OtherTenants int64 `json:"other_tenants,omitzero"`
 }
 
 // Verify verifies the log in dir, which no one may be appending to: the pages
