@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -89,7 +90,7 @@ func (d *desk) approver(c echo.Context, named *Approver) (approval.Approver, err
 	case named != nil && (named.Type != d.approverType || named.ID != who.ID):
 		return approval.Approver{}, callers.ErrForbidden
 	}
-	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Names: who.Names, Clients: who.Clients}, nil
+	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Caller: who.ID, Names: who.Names, Clients: who.Clients}, nil
 }
 
 // own reports a request of a tenant that is not the caller's as one that there
@@ -144,6 +145,7 @@ func (d *desk) change(c echo.Context, named *Approver, find func(context.Context
 		return err
 	}
 	ctx, id := c.Request().Context(), c.Param(paramID)
+	ctx = evaluation.WithCall(ctx, evaluation.Call{Caller: by.Caller, RequestID: requestID(c), TraceID: traceID(ctx)})
 	r, err := find(ctx, id)
 	if err := own(c, r, err); err != nil {
 		return err

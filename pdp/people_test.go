@@ -1,9 +1,11 @@
 package pdp_test
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
@@ -102,17 +105,7 @@ func (s *staff) approves(who, task string) int {
 // and those of refused votes.
 func (s *staff) votes() (permits, refused int) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), "GET", s.admin+pdp.PathLogExport, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer k-auditor")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	for line := range strings.Lines(readAll(s.t, response.Body)) {
+	for _, line := range s.entries() {
 		var e struct {
 			Decision bool `json:"decision"`
 			Request  struct {
@@ -131,6 +124,22 @@ func (s *staff) votes() (permits, refused int) {
 		}
 	}
 	return permits, refused
+}
+
+// entries are the lines of the log.
+func (s *staff) entries() []string {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), "GET", s.admin+pdp.PathLogExport, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer k-auditor")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return slices.Collect(strings.Lines(readAll(s.t, response.Body)))
 }
 
 // Nobody approves what is their own, by whatever credential and name, whatever
@@ -192,6 +201,39 @@ func TestOwnRequests(t *testing.T) {
 				t.Errorf("somebody else: %d", got)
 			}
 		})
+	}
+}
+
+// The caller of an entry is whose credential acted: the PEP's of what it asks for,
+// the approver's of a verdict and of what policies are asked about it.
+func TestEntriesSayWhoActs(t *testing.T) {
+	s := hire(t, nil)
+	lifted, own, refused := s.asked(key("gateway"), "call", "alice", ""), s.asked(key("gateway"), "call", "dave", ""), s.asked(key("gateway"), "call", "bob", "")
+	for _, vote := range []struct{ who, task, decision string }{{"carol", lifted, "approve"}, {"dave", own, "approve"}, {"dave", refused, "deny"}} {
+		askAs(t, key(vote.who), "POST", s.admin+pdp.PathRequests+"/"+vote.task+"/decision", `{"decision":"`+vote.decision+`"}`, nil)
+	}
+	got := map[string][]string{}
+	for _, line := range s.entries() {
+		var e struct {
+			Caller  string `json:"caller"`
+			Request struct {
+				Event  string         `json:"event"`
+				Action authzen.Action `json:"action"`
+			} `json:"request"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		what := cmp.Or(e.Request.Event, e.Request.Action.Name)
+		got[what] = append(got[what], e.Caller)
+	}
+	delete(got, "") // the start
+	want := map[string][]string{
+		"call": {"gateway", "gateway", "gateway"}, "submit": {"gateway", "gateway", "gateway"},
+		"approval.approve": {"carol"}, "approve": {"carol"}, "refuse": {"dave"}, "approval.deny": {"dave"}, "deny": {"dave"},
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("callers by what happened (-want +got):\n%s", diff)
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision
 	}
 	vote := by.vote()
 	vote.Approve, vote.Comment = d.Decision == "approve", d.Comment
-	return s.vote(ctx, r, event{kind: eventVote, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()})
+	return s.vote(ctx, r, event{kind: eventVote, caller: by.Caller, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()})
 }
 
 // askAtOnce asks the approvers that templates name for that. They are held to
@@ -71,7 +71,7 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 			continue
 		}
 		vote := Vote{Approver: *item.Terms.AutoApprover, Approve: true, Channel: channelPolicy}
-		_, err := s.vote(ctx, r, event{kind: eventVote, items: []int{i}, vote: vote})
+		_, err := s.vote(ctx, r, event{kind: eventVote, caller: r.Caller, items: []int{i}, vote: vote})
 		if err != nil && !errors.Is(err, ErrIneligible) && !errors.Is(err, ErrTaskState) && !errors.Is(err, ErrUndecidable) {
 			return err
 		}
@@ -188,7 +188,7 @@ func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, re
 	if err := s.may(ctx, actionRevoke, by.Subject, r, &r.Items[i]); err != nil {
 		return nil, err
 	}
-	return s.apply(ctx, r.ID, event{kind: eventRevoke, items: []int{i}, vote: by.vote(), reason: reason})
+	return s.apply(ctx, r.ID, event{kind: eventRevoke, caller: by.Caller, items: []int{i}, vote: by.vote(), reason: reason})
 }
 
 // Cancel ends what of a request is pending, for the caller that made it.
@@ -196,7 +196,7 @@ func (s *Service) Cancel(ctx context.Context, c Caller, id string, why authzen.C
 	if _, err := s.own(ctx, c, id); err != nil {
 		return nil, err
 	}
-	if _, err := s.apply(ctx, id, event{kind: eventCancel, reason: why.Reason, vote: Vote{Comment: why.Comment}}); err != nil {
+	if _, err := s.apply(ctx, id, event{kind: eventCancel, caller: c.ID, reason: why.Reason, vote: Vote{Comment: why.Comment}}); err != nil {
 		return nil, err
 	}
 	return s.Status(ctx, c, id)

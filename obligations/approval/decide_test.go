@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -439,5 +440,44 @@ func TestRotation(t *testing.T) {
 	}
 	if got := d.JWKS().Keys; len(got) != 2 || got[1].KeyID != keys[0].KeyID {
 		t.Errorf("AR-5: the oldest key is kept: %+v", got)
+	}
+}
+
+// The caller of a record is whose credential acted, and nobody's where the
+// service did.
+func TestRecordsHaveTheCaller(t *testing.T) {
+	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Uses = 2 }))
+	carol := approver("carol")
+	carol.Caller = "carol-key"
+	lifted := d.submit(t, push).Task.ID
+	if _, err := d.Decide(t.Context(), lifted, carol, approves); err != nil {
+		t.Fatal(err)
+	}
+	task, err := d.Status(t.Context(), gateway, lifted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.again(t, push, task.Result.Approval).Spend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Revoke(t.Context(), task.Result.Approval.ID, carol, "a mistake"); err != nil {
+		t.Fatal(err)
+	}
+	cancelled := d.submit(t, push).Task.ID
+	if _, err := d.Cancel(t.Context(), gateway, cancelled, authzen.Cancellation{}); err != nil {
+		t.Fatal(err)
+	}
+	d.submit(t, push)
+	d.pass(2 * time.Hour)
+	if err := d.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range d.records {
+		got = append(got, r.Caller)
+	}
+	want := []string{gateway.ID, "carol-key", gateway.ID, "carol-key", gateway.ID, gateway.ID, gateway.ID, ""}
+	if !slices.Equal(got, want) {
+		t.Errorf("the callers of %s are %q, want %q", d.events(t), got, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 // every verified name of the person, who may have several credentials.
 type Approver struct {
 	authzen.Subject
+	Caller  string // the credential's, by which the decision log knows who acts; "" where callers are not known
 	Names   []string
 	Clients []string // that the approver acts through, which others may share: they are not the requester's
 }

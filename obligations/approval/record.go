@@ -55,7 +55,7 @@ func submitted(r *Request, c Caller, at time.Time) Record {
 	for _, i := range r.Items {
 		body.Items = append(body.Items, changedItem{EvaluationID: i.EvaluationID, Template: i.Template, Status: i.Status, Resource: &i.Resource, Action: &i.Action})
 	}
-	return newRecord(RecordRequest, r, body, at, c.RequestID)
+	return newRecord(RecordRequest, r, body, at, c.ID, c.RequestID)
 }
 
 // ofApprovals are the events that make or change an approval. A vote is one
@@ -87,7 +87,7 @@ func transition(r *Request, e event, at time.Time) Record {
 	if slices.Contains(ofApprovals, e.kind) {
 		kind = RecordApproval
 	}
-	return newRecord(kind, r, body, at, e.use.RequestID)
+	return newRecord(kind, r, body, at, e.caller, e.use.RequestID)
 }
 
 // changed is an item after an event, without the properties that the record of
@@ -106,13 +106,13 @@ func (i *Item) changed() changedItem {
 // named is an entity without its properties.
 func named(e authzen.Entity) *authzen.Entity { return &authzen.Entity{Type: e.Type, ID: e.ID} }
 
-func newRecord(kind string, r *Request, body change, at time.Time, requestID string) Record {
+func newRecord(kind string, r *Request, body change, at time.Time, caller, requestID string) Record {
 	body.Template, body.Approval = body.common()
 	text, err := json.Marshal(body)
 	if err != nil { // all of it was read as JSON
 		panic(err)
 	}
-	return Record{ID: uuid.Must(uuid.NewV7()).String(), Kind: kind, Time: at, Tenant: r.Tenant, Caller: r.Caller, RequestID: requestID, Body: text}
+	return Record{ID: uuid.Must(uuid.NewV7()).String(), Kind: kind, Time: at, Tenant: r.Tenant, Caller: caller, RequestID: requestID, Body: text}
 }
 
 // common returns the template of all items, and the approval of the only one.

@@ -69,7 +69,7 @@ type Record struct {
 	Kind      string         `json:"kind"` // request or approval
 	Time      time.Time      `json:"time"`
 	Tenant    string         `json:"tenant,omitzero"`
-	Caller    string         `json:"caller,omitzero"`
+	Caller    string         `json:"caller,omitzero"` // who acted: the PEP, or the approver's credential; "" where the service did
 	RequestID string         `json:"request_id,omitzero"`
 	Body      jsontext.Value `json:"body"`
 }

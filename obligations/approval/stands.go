@@ -31,7 +31,7 @@ func (s *Service) Stands(ctx context.Context, v *authzen.Reevaluation) (authzen.
 		return refused, nil
 	}
 	if item := r.Items[i]; item.Terms.PinRevision && item.Revision != v.Revision {
-		return ended(toldSuperseded), s.supersede(ctx, r, i, v.Revision)
+		return ended(toldSuperseded), s.supersede(ctx, r, i, v)
 	}
 	return authzen.Standing{Approval: r.verified(i, use), Spend: func(ctx context.Context) error { return s.use(ctx, r.ID, i, v, use) }}, nil
 }
@@ -138,7 +138,7 @@ func (r *Request) verified(i int, use Use) *authzen.VerifiedApproval {
 
 // use counts a use of an approval.
 func (s *Service) use(ctx context.Context, id string, i int, v *authzen.Reevaluation, use Use) error {
-	_, err := s.apply(ctx, id, event{kind: eventUse, items: []int{i}, use: use, usedBy: v.EvaluationID})
+	_, err := s.apply(ctx, id, event{kind: eventUse, caller: v.Caller, items: []int{i}, use: use, usedBy: v.EvaluationID})
 	if errors.Is(err, ErrTaskState) {
 		return authzen.ErrNotStanding
 	}
@@ -146,8 +146,8 @@ func (s *Service) use(ctx context.Context, id string, i int, v *authzen.Reevalua
 }
 
 // supersede ends an approval that was given under other policies.
-func (s *Service) supersede(ctx context.Context, r *Request, i int, revision string) error {
-	_, err := s.apply(ctx, r.ID, event{kind: eventSupersede, items: []int{i}, reason: "the policies are now " + revision})
+func (s *Service) supersede(ctx context.Context, r *Request, i int, v *authzen.Reevaluation) error {
+	_, err := s.apply(ctx, r.ID, event{kind: eventSupersede, caller: v.Caller, items: []int{i}, reason: "the policies are now " + v.Revision})
 	if errors.Is(err, ErrTaskState) { // somebody else ended it
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 // An event is something that happens to a request.
 type event struct {
 	kind    eventKind
+	caller  string        // whose credential made it happen; "" where it is nobody's, or not known
 	items   []int         // those concerned; nil is every pending one
 	vote    Vote          // of a vote
 	clients []string      // of a vote: names of the client that the approver acts through
