@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -11,7 +12,6 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/obligations/approval"
-	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -67,6 +67,9 @@ type Revocation struct {
 	Reason   string    `json:"reason,omitzero"`
 }
 
+// errOtherApprover means that a verdict names somebody else than who sends it.
+var errOtherApprover = errors.New("the credential is not the approver's")
+
 // A desk serves approvers.
 type desk struct {
 	approvals    *approval.Service
@@ -88,7 +91,8 @@ func (d *desk) approver(c echo.Context, named *Approver) (approval.Approver, err
 	case who.ID == "":
 		return approval.Approver{Subject: authzen.Subject{Type: named.Type, ID: named.ID}}, nil
 	case named != nil && (named.Type != d.approverType || named.ID != who.ID):
-		return approval.Approver{}, callers.ErrForbidden
+		return approval.Approver{}, fmt.Errorf("%w: it is of %s:%s, and the approver is to be %s:%s; leave the approver out (--as), or send the credential of who decides",
+			errOtherApprover, d.approverType, who.ID, named.Type, named.ID)
 	}
 	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Caller: who.ID, Names: who.Names, Clients: who.Clients}, nil
 }

@@ -90,6 +90,7 @@ var told = []struct {
 	{callers.ErrUnauthenticated, http.StatusUnauthorized, false},
 	{callers.ErrForbidden, http.StatusForbidden, false},
 	{callers.ErrActors, http.StatusForbidden, true},
+	{errOtherApprover, http.StatusForbidden, true},
 	{jwks.ErrUnavailable, http.StatusServiceUnavailable, false},
 	{errTenantRate, http.StatusTooManyRequests, false},
 	{errOverload, http.StatusServiceUnavailable, false},

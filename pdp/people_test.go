@@ -237,6 +237,30 @@ func TestEntriesSayWhoActs(t *testing.T) {
 	}
 }
 
+// Who decides in somebody else's name is told whose credential it is, and what to
+// do.
+func TestOtherApprover(t *testing.T) {
+	s := hire(t, nil)
+	task := s.asked(key("gateway"), "call", "alice", "")
+	verdict := strings.NewReader(`{"decision":"approve","approver":{"type":"user","id":"dave"}}`)
+	request, err := http.NewRequestWithContext(t.Context(), "POST", s.admin+pdp.PathRequests+"/"+task+"/decision", verdict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+key("carol"))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body := readAll(t, response.Body)
+	const want = "the credential is not the approver's: it is of user:carol, and the approver is to be user:dave; leave the approver out (--as), or send the credential of who decides"
+	if response.StatusCode != 403 || !strings.Contains(body, want) {
+		t.Errorf("%s %s, want %q", response.Status, body, want)
+	}
+}
+
 // A quorum is of people: one person is one, by whatever credentials. A second
 // vote of theirs is no permit in the log.
 func TestQuorumOfPeople(t *testing.T) {

@@ -19,8 +19,11 @@ func (s *Service) prove(ctx context.Context, r *Request, sub *authzen.Submission
 		if err != nil {
 			return nil, err
 		}
-		if !p.covers(sub, r.Items[i].Resource, r.Items[i].Action) || denials[i].ExpiresAt != p.ExpiresAt {
+		if !p.covers(sub, r.Items[i].Resource, r.Items[i].Action) {
 			return nil, ErrBinding
+		}
+		if denials[i].ExpiresAt != p.ExpiresAt {
+			return nil, fmt.Errorf("%w: denial.expires_at is another one: %s", ErrBinding, denialHolds)
 		}
 		proofs = append(proofs, p)
 	}
@@ -39,11 +42,14 @@ func (s *Service) prove(ctx context.Context, r *Request, sub *authzen.Submission
 	return proofs, nil
 }
 
+// denialHolds says where a submission has its denial from.
+const denialHolds = "copy expires_at and binding_token from context.access_request of the answer that denied, or name that answer by evaluation_id beside expires_at"
+
 // proofOf returns what a denial proves to this tenant and caller. A token is
 // proof by itself; an evaluation is when it can be resolved.
 func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*proof, error) {
 	if d == nil {
-		return nil, fmt.Errorf("%w: there is no denial", ErrBinding)
+		return nil, fmt.Errorf("%w: the member denial is missing, of the submission or of the item: %s", ErrBinding, denialHolds)
 	}
 	p := new(proof)
 	switch {
@@ -61,7 +67,7 @@ func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*
 		}
 		p = resolved
 	default:
-		return nil, fmt.Errorf("%w: there is no binding_token", ErrBinding)
+		return nil, fmt.Errorf("%w: denial.binding_token is missing: %s", ErrBinding, denialHolds)
 	}
 	if p.Tenant != r.Tenant || p.Caller != r.Caller || d.EvaluationID != "" && d.EvaluationID != p.EvaluationID {
 		return nil, ErrBinding

@@ -284,7 +284,10 @@ func (d *Denial) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if err != nil {
 		return err
 	}
-	return required(dec, member{"expires_at", expires})
+	if !expires {
+		return Invalid(string(dec.StackPointer().AppendToken("expires_at")), "is required: copy it from context.access_request of the answer that denied")
+	}
+	return nil
 }
 
 // UnmarshalJSONFrom reads a callback with its required endpoint.

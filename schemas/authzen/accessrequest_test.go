@@ -54,6 +54,9 @@ func TestSubmissionMembers(t *testing.T) {
 		if test.required {
 			want = authzen.Invalid(test.path, "is required")
 		}
+		if test.path == "/denial/expires_at" {
+			want = authzen.Invalid(test.path, "is required: copy it from context.access_request of the answer that denied")
+		}
 		check(t, unmarshal[authzen.Submission], without(t, submission, test.path), want)
 		check(t, unmarshal[authzen.Submission], with(t, submission, test.path, "7"), authzen.Invalid(test.path, "must be %s, not a number", test.wanted))
 	}
