@@ -161,15 +161,6 @@ func annotationWords(key string) []string {
 	return strings.FieldsFunc(strings.ToLower(spaced.String()), func(r rune) bool { return r == '_' || r == '-' || r == ' ' })
 }
 
-// annotations warns of annotations that nobody reads.
-func (l *linter) annotations(p *policy) {
-	for _, a := range p.syntax.Annotations {
-		if key := string(a.Key); !isRead(key) && !misspells(key) {
-			l.warnAt(p, key, "", "has the annotation @%s, which nobody reads", key)
-		}
-	}
-}
-
 // checkTemplates holds the templates that policies name against those that are
 // configured. A name of none has the default terms, with which one person is
 // enough; where that could be fewer than were meant, it is a fault.
@@ -180,7 +171,7 @@ func (c *compiler) checkTemplates(s *Snapshot) {
 	for _, p := range s.policies.ordered {
 		key, name := p.template()
 		if problem := s.templateProblem(name); problem.fault {
-			line, column := p.annotationPlace(statementAt(c.archive[p.file], p), key)
+			line, column := p.annotationPlace(statementAt(p.file, c.archive[p.file], p.line, p.column), key)
 			c.fault(p.file, line, column, fmt.Sprintf("policy %s: @%s names the template %q, which approval_templates of %s does not have", p.id, key, name, fileConfig), problem.hint)
 		}
 	}
@@ -217,13 +208,4 @@ func (s *Snapshot) templateProblem(name string) templateProblem {
 		out.hint = "add it there: without an entry one person is enough"
 	}
 	return out
-}
-
-// unknownTemplate warns of a template that has the default terms because it is
-// not configured.
-func (l *linter) unknownTemplate(p *policy) {
-	key, name := p.template()
-	if problem := l.snapshot.templateProblem(name); problem.unknown && !problem.fault {
-		l.warnAt(p, key, "add it there, if only as "+name+": {}", "names the template %q, which approval_templates of %s does not have: it has the default terms", name, fileConfig)
-	}
 }

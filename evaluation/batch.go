@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -109,16 +108,6 @@ func (b *batch) decide(item authzen.Item) bool {
 	}
 	b.add(outcome)
 	return outcome.Decision
-}
-
-// itemPrefix is what ids begin with in an answer that has several decisions,
-// where they belong to the nth.
-func itemPrefix(n int) string { return strconv.Itoa(n) + "." }
-
-func prefix(all []authzen.Obligation, with string) {
-	for i := range all {
-		all[i].ID = with + all[i].ID
-	}
 }
 
 // outcome decides an item. What it says of the request says where in the batch.

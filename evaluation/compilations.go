@@ -12,14 +12,9 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-var (
-	// ErrSlow means that a policy store takes longer to compile than
-	// Config.CompileDeadline.
-	ErrSlow = errors.New("the policy store takes too long to compile")
-	// ErrInPart means that a policy store is in force but for what some of its
-	// tenants have changed: their last good files count, with the root as it is.
-	ErrInPart = errors.New("the policy store is in force in part")
-)
+// ErrInPart means that a policy store is in force but for what some of its
+// tenants have changed: their last good files count, with the root as it is.
+var ErrInPart = errors.New("the policy store is in force in part")
 
 const (
 	compileDeadline = 30 * time.Second // of one snapshot
@@ -301,19 +296,6 @@ func (t *attempt) guard(now *Snapshot, tenant string) error {
 		return fmt.Errorf("tenant %s: %w: %d policies (%d forbid), before %d (%d forbid)", tenant, ErrShrunk, has, forbids, had, forbade)
 	}
 	return nil
-}
-
-// part counts the policies in a tenant's files, or "" for those of the root.
-func (s *Snapshot) part(tenant string) (policies, forbids int) {
-	for _, p := range s.policies.ordered {
-		if tenantOf(p.file) == tenant {
-			policies++
-			if !p.permits() {
-				forbids++
-			}
-		}
-	}
-	return policies, forbids
 }
 
 // rootAtFault returns what is wrong with the whole store: if the root does not

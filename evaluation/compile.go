@@ -20,6 +20,10 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
+// ErrSlow means that a policy store takes longer to compile than
+// Config.CompileDeadline.
+var ErrSlow = errors.New("the policy store takes too long to compile")
+
 // Compile makes a snapshot of a policy store. It is all or nothing: with
 // anything wrong there is no snapshot and the error is [Faults], every one of
 // them.
@@ -364,4 +368,17 @@ func (t selfTest) run(s *Snapshot) error {
 
 func (c *compiler) fault(file string, line, column int, message, hint string) {
 	c.faults = append(c.faults, Fault{File: file, Line: line, Column: column, Message: message, Hint: hint})
+}
+
+// parseFault reports what a parser says about a statement.
+func (c *compiler) parseFault(file string, st statement, err error) {
+	said := readParseError(err.Error())
+	if said.isPastIt() {
+		said.stepBack(st.text)
+	}
+	line, column := st.line, st.column
+	if said.line > 0 {
+		line, column = st.position(said.line, said.column)
+	}
+	c.fault(file, line, column, "does not parse: "+said.why(), "")
 }

@@ -19,15 +19,11 @@ import (
 )
 
 var (
-	// ErrNoSnapshot means that no policies have been installed yet.
-	ErrNoSnapshot = errors.New("no policies are loaded")
 	// ErrTooManyItems means that a batch has more items than Config.MaxItems.
 	ErrTooManyItems = errors.New("the batch has too many items")
 	// ErrLargeAnswer means that the answer to a batch has more bytes than
 	// Config.MaxAnswer.
 	ErrLargeAnswer = errors.New("the answer would be too large: ask for fewer evaluations at once")
-	// ErrTooLong means that a search or a batch cannot end in the time that it has.
-	ErrTooLong = errors.New("this would take too long: ask for less at once")
 )
 
 // Config configures an Engine. Its zero value works.
@@ -205,11 +201,6 @@ func (e *Engine) denyTenant(ctx context.Context, req *authzen.EvaluationRequest,
 		return nil, err
 	}
 	return &authzen.Decision{}, nil
-}
-
-// denied is the result of a request that is denied before any policy is asked.
-func denied(why error) decisionlog.Result {
-	return decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: why.Error()}}}
 }
 
 // identified returns a context whose call has the id of its log entry.

@@ -250,3 +250,12 @@ func (e *explainer) withhold() {
 func withheld(policy, obligation, template string) Withheld {
 	return Withheld{policy, obligation, template, fmt.Sprintf("the PEP does not declare %q in context.%s", obligation, contextSupport)}
 }
+
+// determining lists the determining policies by their ids.
+func (e *Explanation) determining() []string {
+	var ids []string
+	for _, d := range e.Determining {
+		ids = append(ids, d.Policy)
+	}
+	return ids
+}

@@ -1,6 +1,8 @@
 package evaluation
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +10,9 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
+
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
 )
@@ -46,7 +51,7 @@ func (l *linter) warn(p *policy, hint, format string, args ...any) {
 func (l *linter) warnAt(p *policy, key, hint, format string, args ...any) {
 	l.warn(p, hint, format, args...)
 	last := &l.warnings[len(l.warnings)-1]
-	last.Line, last.Column = p.annotationPlace(statementAt(l.snapshot.archive[p.file], p), key)
+	last.Line, last.Column = p.annotationPlace(statementAt(p.file, l.snapshot.archive[p.file], p.line, p.column), key)
 }
 
 func (l *linter) policy(p *policy) {
@@ -225,4 +230,89 @@ func (l *linter) stored() map[string]bool {
 		}
 	}
 	return l.known
+}
+
+// annotations warns of annotations that nobody reads.
+func (l *linter) annotations(p *policy) {
+	for _, a := range p.syntax.Annotations {
+		if key := string(a.Key); !isRead(key) && !misspells(key) {
+			l.warnAt(p, key, "", "has the annotation @%s, which nobody reads", key)
+		}
+	}
+}
+
+// unknownTemplate warns of a template that has the default terms because it is
+// not configured.
+func (l *linter) unknownTemplate(p *policy) {
+	key, name := p.template()
+	if problem := l.snapshot.templateProblem(name); problem.unknown && !problem.fault {
+		l.warnAt(p, key, "add it there, if only as "+name+": {}", "names the template %q, which approval_templates of %s does not have: it has the default terms", name, fileConfig)
+	}
+}
+
+// Check compiles a policy store as [CompileStore] does and lists its warnings, to
+// which tests are known. Of a store with faults there are no snapshots; where
+// everything could be read, there are warnings all the same.
+func Check(a Archive, tests ...*authzen.EvaluationRequest) (s *Snapshots, faults, warnings Faults) {
+	manifest, err := decisionlog.Manifest(a)
+	if err != nil {
+		return nil, Faults{{File: ".", Message: err.Error()}}, nil
+	}
+	s = &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}
+	names, partial := a.tenants(), false
+	check := func(own Archive) *Snapshot {
+		one := compileWhole(context.Background(), own, false)
+		faults, partial = append(faults, one.faults...), partial || one.partial
+		return one.snapshot
+	}
+	if len(names) == 0 {
+		s.everyone = check(a)
+	} else {
+		s.tenants = make(map[string]*Snapshot, len(names))
+	}
+	for _, tenant := range names {
+		s.tenants[tenant] = check(a.of(tenant))
+	}
+	if !partial {
+		warnings = s.Warnings(tests...)
+	}
+	faults = faults.unique()
+	if faults.sorted() != nil {
+		return nil, faults, warnings
+	}
+	return s, nil, warnings
+}
+
+// Warnings lists the warnings of every snapshot, each once. Names that the tests
+// of the store use are known; what the root names is so if one tenant has it.
+func (s *Snapshots) Warnings(tests ...*authzen.EvaluationRequest) Faults {
+	var all Faults
+	told := map[Fault]int{}
+	for _, snapshot := range s.all() {
+		all = append(all, snapshot.Warnings()...)
+		names := snapshot.nameWarnings(tests)
+		for _, warning := range names.unique() {
+			at := warning
+			at.Hint = ""
+			told[at]++
+			if tenantOf(warning.File) != "" || told[at] == len(s.all()) {
+				all = append(all, warning)
+			}
+		}
+	}
+	all = all.unique()
+	_ = all.sorted()
+	return all
+}
+
+// placeOf returns where the files of a base name have a text first.
+func (s *Snapshot) placeOf(base, text string) Fault {
+	file := base
+	for _, file = range s.archive.files(base) {
+		if at := bytes.Index(s.archive[file], []byte(text)); at >= 0 {
+			line, column := lineAndColumn(s.archive[file], int64(at))
+			return Fault{File: file, Line: line, Column: column}
+		}
+	}
+	return Fault{File: file}
 }

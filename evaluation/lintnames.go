@@ -187,7 +187,7 @@ func (n *namer) warnWord(p *policy, written, hint, format string, args ...any) {
 	}
 	n.reported[written] = true
 	n.warn(p, hint, format, args...)
-	st := statementAt(n.snapshot.archive[p.file], p)
+	st := statementAt(p.file, n.snapshot.archive[p.file], p.line, p.column)
 	if at := readPassage(st).find(readPassage(statement{text: []byte(written)}).all()...); at >= 0 {
 		last := &n.warnings[len(n.warnings)-1]
 		last.Line, last.Column = st.position(lineAndColumn(st.text, int64(at)))
@@ -307,18 +307,6 @@ func (n *namer) parents() {
 			n.warnings = append(n.warnings, fault)
 		}
 	}
-}
-
-// placeOf returns where the files of a base name have a text first.
-func (s *Snapshot) placeOf(base, text string) Fault {
-	file := base
-	for _, file = range s.archive.files(base) {
-		if at := bytes.Index(s.archive[file], []byte(text)); at >= 0 {
-			line, column := lineAndColumn(s.archive[file], int64(at))
-			return Fault{File: file, Line: line, Column: column}
-		}
-	}
-	return Fault{File: file}
 }
 
 // unusedTemplates warns of templates that no policy names.

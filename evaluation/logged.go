@@ -122,15 +122,6 @@ func (s *Snapshot) ExplainLogged(l *Logged) (*Explanation, error) {
 	return e, nil
 }
 
-// determining lists the determining policies by their ids.
-func (e *Explanation) determining() []string {
-	var ids []string
-	for _, d := range e.Determining {
-		ids = append(ids, d.Policy)
-	}
-	return ids
-}
-
 func messages(all []decisionlog.PolicyError) string {
 	var out []string
 	for _, e := range all {

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -201,4 +202,17 @@ func (p *page) shadow(e *Explanation) {
 	}
 	p.section("shadow "+e.Shadow.Revision, 1, 1)
 	p.line(1, "%s, which nobody was told: %s", decisionlog.Word(e.Shadow.Decision), cause(&decisionlog.Result{}, &e.Shadow.Result))
+}
+
+// cause names the policies behind a difference.
+func cause(before, after *decisionlog.Result) string {
+	switch {
+	case len(after.Policies) > 0:
+		return strings.Join(after.Policies, " ")
+	case len(after.Errors) > 0:
+		return cmp.Or(after.Errors[0].Policy, after.Errors[0].Message)
+	case len(before.Policies) > 0:
+		return "without " + strings.Join(before.Policies, " ")
+	}
+	return "no policy"
 }

@@ -6,19 +6,6 @@ import (
 	"strings"
 )
 
-// parseFault reports what a parser says about a statement.
-func (c *compiler) parseFault(file string, st statement, err error) {
-	said := readParseError(err.Error())
-	if said.isPastIt() {
-		said.stepBack(st.text)
-	}
-	line, column := st.line, st.column
-	if said.line > 0 {
-		line, column = st.position(said.line, said.column)
-	}
-	c.fault(file, line, column, "does not parse: "+said.why(), "")
-}
-
 // A parseError is what can be told from the text of a parser's error, which is
 // all that cedar-go gives.
 type parseError struct {

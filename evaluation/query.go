@@ -8,8 +8,8 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/policy-service/policy-service/obligations"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -353,3 +353,33 @@ func (s *Snapshot) readAction(shape *shape, action authzen.Action, into cedar.Re
 
 // noMembers is the shape of a record for which nothing is declared.
 var noMembers = shape{kind: kindRecord, declared: true}
+
+// passes reports whether the entity passes a test of a scope.
+func (n *node) passes(test xast.IsScopeNode) bool {
+	switch t := test.(type) {
+	case xast.ScopeTypeEq:
+		return n.uid == t.Entity
+	case xast.ScopeTypeIn:
+		return n.in(t.Entity)
+	case xast.ScopeTypeInSet:
+		return slices.ContainsFunc(t.Entities, n.in)
+	case xast.ScopeTypeIs:
+		return n.uid.Type == t.Type
+	case xast.ScopeTypeIsIn:
+		return n.uid.Type == t.Type && n.in(t.Entity)
+	}
+	return true
+}
+
+func (n *node) in(group cedar.EntityUID) bool {
+	return n.uid == group || slices.Contains(n.ancestors, group)
+}
+
+// groups returns what the entity is in, as Cedar writes it.
+func (n *node) groups() []string {
+	var names []string
+	for _, group := range slices.SortedFunc(slices.Values(n.ancestors), compareUID) {
+		names = append(names, group.String())
+	}
+	return names
+}

@@ -216,18 +216,6 @@ func (e *Engine) guard(s *Snapshots, mayShrink bool) error {
 	return nil
 }
 
-func (s *Snapshots) forbids() int {
-	n := 0
-	for _, snapshot := range s.all() {
-		for _, p := range snapshot.policies.ordered {
-			if !p.permits() {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // keep puts the archive of every snapshot into the log that is not there by way
 // of the old ones.
 func (e *Engine) keep(s, old *Snapshots) error {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/go-json-experiment/json"
@@ -184,19 +183,6 @@ func sameNotification(a, b *authzen.Obligation) bool {
 
 func errorsWithin(a, b []decisionlog.PolicyError) bool {
 	return !slices.ContainsFunc(a, func(e decisionlog.PolicyError) bool { return !slices.Contains(b, e) })
-}
-
-// cause names the policies behind a difference.
-func cause(before, after *decisionlog.Result) string {
-	switch {
-	case len(after.Policies) > 0:
-		return strings.Join(after.Policies, " ")
-	case len(after.Errors) > 0:
-		return cmp.Or(after.Errors[0].Policy, after.Errors[0].Message)
-	case len(before.Policies) > 0:
-		return "without " + strings.Join(before.Policies, " ")
-	}
-	return "no policy"
 }
 
 // effectWords say what an effect is.

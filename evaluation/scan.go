@@ -371,3 +371,22 @@ func wordLength(src []byte) int {
 	}
 	return len(src)
 }
+
+// statementAt cuts the statement that begins at a line and column out of its file.
+func statementAt(file string, src []byte, line, column int) statement {
+	for range line - 1 {
+		src = src[bytes.IndexByte(src, '\n')+1:]
+	}
+	for range column - 1 {
+		_, size := utf8.DecodeRune(src)
+		src = src[size:]
+	}
+	s := scanner{src: src, file: file, line: line, column: column, startedAt: -1}
+	for len(s.statements) == 0 && s.at < len(src) {
+		s.next()
+	}
+	if len(s.statements) == 0 {
+		return statement{}
+	}
+	return s.statements[0]
+}

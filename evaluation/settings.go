@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
-
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
@@ -209,4 +209,13 @@ func (s *settings) pepWins(entity cedar.EntityType, attribute string) bool {
 	}
 	return slices.Contains(s.PEPAuthoritative, string(entity)) ||
 		slices.Contains(s.PEPAuthoritative, string(entity)+"."+attribute)
+}
+
+// SettingsKeys lists the keys of config.yaml.
+func SettingsKeys() []string {
+	var keys []string
+	for field := range reflect.TypeFor[settings]().Fields() {
+		keys = append(keys, field.Tag.Get("yaml"))
+	}
+	return keys
 }

@@ -1,17 +1,26 @@
 package evaluation
 
 import (
+	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
+
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
-
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations"
 	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+var (
+	// ErrNoSnapshot means that no policies have been installed yet.
+	ErrNoSnapshot = errors.New("no policies are loaded")
+	// ErrTooLong means that a search or a batch cannot end in the time that it has.
+	ErrTooLong = errors.New("this would take too long: ask for less at once")
 )
 
 // A Snapshot is a policy store, compiled. It never changes and may be used by
@@ -153,4 +162,32 @@ func newPolicies(all []*policy) policies {
 func (p *policies) candidates(q *query) *candidates {
 	action, principal, resource := q.node(q.request.Action), q.node(q.request.Principal), q.node(q.request.Resource)
 	return &candidates{p.ordered, p.index.find(&action, &principal, &resource, nil)}
+}
+
+// itemPrefix is what ids begin with in an answer that has several decisions,
+// where they belong to the nth.
+func itemPrefix(n int) string { return strconv.Itoa(n) + "." }
+
+func prefix(all []authzen.Obligation, with string) {
+	for i := range all {
+		all[i].ID = with + all[i].ID
+	}
+}
+
+// denied is the result of a request that is denied before any policy is asked.
+func denied(why error) decisionlog.Result {
+	return decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: why.Error()}}}
+}
+
+// part counts the policies in a tenant's files, or "" for those of the root.
+func (s *Snapshot) part(tenant string) (policies, forbids int) {
+	for _, p := range s.policies.ordered {
+		if tenantOf(p.file) == tenant {
+			policies++
+			if !p.permits() {
+				forbids++
+			}
+		}
+	}
+	return policies, forbids
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // ErrUnknownTenant means that a policy store with tenants has none of that
@@ -61,39 +60,6 @@ func compileStore(a Archive, logged bool) (*Snapshots, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// Check compiles a policy store as [CompileStore] does and lists its warnings, to
-// which tests are known. Of a store with faults there are no snapshots; where
-// everything could be read, there are warnings all the same.
-func Check(a Archive, tests ...*authzen.EvaluationRequest) (s *Snapshots, faults, warnings Faults) {
-	manifest, err := decisionlog.Manifest(a)
-	if err != nil {
-		return nil, Faults{{File: ".", Message: err.Error()}}, nil
-	}
-	s = &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}
-	names, partial := a.tenants(), false
-	check := func(own Archive) *Snapshot {
-		one := compileWhole(context.Background(), own, false)
-		faults, partial = append(faults, one.faults...), partial || one.partial
-		return one.snapshot
-	}
-	if len(names) == 0 {
-		s.everyone = check(a)
-	} else {
-		s.tenants = make(map[string]*Snapshot, len(names))
-	}
-	for _, tenant := range names {
-		s.tenants[tenant] = check(a.of(tenant))
-	}
-	if !partial {
-		warnings = s.Warnings(tests...)
-	}
-	faults = faults.unique()
-	if faults.sorted() != nil {
-		return nil, faults, warnings
-	}
-	return s, nil, warnings
 }
 
 // Revision names the whole store: "sha256:" and the hash of its files. Without
@@ -167,24 +133,14 @@ func (s *Snapshots) Actions() int {
 	return actions
 }
 
-// Warnings lists the warnings of every snapshot, each once. Names that the tests
-// of the store use are known; what the root names is so if one tenant has it.
-func (s *Snapshots) Warnings(tests ...*authzen.EvaluationRequest) Faults {
-	var all Faults
-	told := map[Fault]int{}
+func (s *Snapshots) forbids() int {
+	n := 0
 	for _, snapshot := range s.all() {
-		all = append(all, snapshot.Warnings()...)
-		names := snapshot.nameWarnings(tests)
-		for _, warning := range names.unique() {
-			at := warning
-			at.Hint = ""
-			told[at]++
-			if tenantOf(warning.File) != "" || told[at] == len(s.all()) {
-				all = append(all, warning)
+		for _, p := range snapshot.policies.ordered {
+			if !p.permits() {
+				n++
 			}
 		}
 	}
-	all = all.unique()
-	_ = all.sorted()
-	return all
+	return n
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
@@ -176,57 +175,6 @@ func (t *tracer) node(variable types.String) *node {
 	return nil
 }
 
-// paths yields the variables, attributes and tags that an expression reads,
-// the longest path of each, as expressions. The presence of an attribute is
-// read at the attribute.
-func paths(n xast.IsNode) func(yield func(xast.IsNode) bool) {
-	return func(yield func(xast.IsNode) bool) {
-		more := true
-		xast.Inspect(xast.NewNode(n), func(n xast.IsNode) bool {
-			path := pathOf(n)
-			if path != nil {
-				more = more && yield(path)
-			}
-			return more && path == nil
-		})
-	}
-}
-
-// pathOf returns the path that an expression is or asks for, or nil.
-func pathOf(n xast.IsNode) xast.IsNode {
-	switch n := n.(type) {
-	case xast.NodeTypeHas:
-		if isPath(n.Arg) {
-			return xast.NodeTypeAccess(n)
-		}
-	case xast.NodeTypeHasTag:
-		if isPath(n.Left) && isLiteral(n.Right) {
-			return xast.NodeTypeGetTag(n)
-		}
-	}
-	if isPath(n) {
-		return n
-	}
-	return nil
-}
-
-func isPath(n xast.IsNode) bool {
-	switch n := n.(type) {
-	case xast.NodeTypeVariable:
-		return true
-	case xast.NodeTypeAccess:
-		return isPath(n.Arg)
-	case xast.NodeTypeGetTag:
-		return isPath(n.Left) && isLiteral(n.Right)
-	}
-	return false
-}
-
-func isLiteral(n xast.IsNode) bool {
-	_, ok := n.(xast.NodeValue)
-	return ok
-}
-
 // A miss is a part of a policy's scope that a request does not satisfy.
 type miss struct {
 	part string // principal, action or resource
@@ -247,34 +195,4 @@ func (t *tracer) misses(p *policy) []miss {
 		}
 	}
 	return missed
-}
-
-// passes reports whether the entity passes a test of a scope.
-func (n *node) passes(test xast.IsScopeNode) bool {
-	switch t := test.(type) {
-	case xast.ScopeTypeEq:
-		return n.uid == t.Entity
-	case xast.ScopeTypeIn:
-		return n.in(t.Entity)
-	case xast.ScopeTypeInSet:
-		return slices.ContainsFunc(t.Entities, n.in)
-	case xast.ScopeTypeIs:
-		return n.uid.Type == t.Type
-	case xast.ScopeTypeIsIn:
-		return n.uid.Type == t.Type && n.in(t.Entity)
-	}
-	return true
-}
-
-func (n *node) in(group cedar.EntityUID) bool {
-	return n.uid == group || slices.Contains(n.ancestors, group)
-}
-
-// groups returns what the entity is in, as Cedar writes it.
-func (n *node) groups() []string {
-	var names []string
-	for _, group := range slices.SortedFunc(slices.Values(n.ancestors), compareUID) {
-		names = append(names, group.String())
-	}
-	return names
 }

@@ -2,7 +2,7 @@ package evaluation
 
 import (
 	"cmp"
-	"reflect"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -60,11 +60,14 @@ func nearest(name string, known []string, edits int) string {
 	return yamldoc.Nearest(name, known, edits)
 }
 
-// SettingsKeys lists the keys of config.yaml.
-func SettingsKeys() []string {
-	var keys []string
-	for field := range reflect.TypeFor[settings]().Fields() {
-		keys = append(keys, field.Tag.Get("yaml"))
+// meant is the hint for a name that is not one of the known ones but looks like
+// another spelling of one: ids are seldom alike by chance, but seldom unlike.
+func meant(name string, known []string) string {
+	if near := nearest(name, known, edits(name)); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
 	}
-	return keys
+	return ""
 }
+
+// edits says by how many letters two spellings of a name differ at most.
+func edits(name string) int { return min(len(name)/2, 2) }
