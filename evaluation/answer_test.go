@@ -25,7 +25,7 @@ const supported = `"context":{"supported_obligations":["custom"]}`
 // A batch whose answer would be too large is refused, and decides nothing.
 func TestLargeAnswers(t *testing.T) {
 	ask := func(e *evaluation.Engine, items int) (*authzen.EvaluationsResponse, error) {
-		return e.Evaluations(t.Context(), batch(t, `{"subject":{"type":"User","id":"u"},"action":{"name":"a"},"resource":{"type":"Doc","id":"d"},`+supported+
+		return e.Evaluations(t.Context(), evaluation.Call{}, batch(t, `{"subject":{"type":"User","id":"u"},"action":{"name":"a"},"resource":{"type":"Doc","id":"d"},`+supported+
 			`,"evaluations":[`+strings.TrimSuffix(strings.Repeat("{},", items), ",")+`]}`))
 	}
 	e, l := engine(t, noisy, evaluation.Config{MaxAnswer: 100_000})
@@ -69,7 +69,7 @@ func TestLargePages(t *testing.T) {
 		if err := authzen.Unmarshal([]byte(body), &req); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := e.SearchResources(t.Context(), &req)
+		answer, err := e.SearchResources(t.Context(), evaluation.Call{}, &req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestLongSearches(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		_, err := e.SearchResources(ctx, &req)
+		_, err := e.SearchResources(ctx, evaluation.Call{}, &req)
 		return err
 	}
 	start := time.Now()

@@ -42,7 +42,7 @@ func (c Call) item(n int) Call {
 // and says what the PEP can do about a denial. A permit uses the approval; when
 // another request was faster, it is decided again without.
 func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
-	ctx, part := span(ctx, "decide")
+	ctx, part := span(ctx, a.call, "decide")
 	defer part.End()
 	claim := e.claim(a.request.Context)
 	standing, err := e.standing(ctx, a, claim)
@@ -212,10 +212,8 @@ func (o *Outcome) answerClaim(s authzen.Standing) {
 
 // MayDecide decides whether an approver may decide an Access Request, and
 // records that. A permit with obligations is none: nobody is there to meet them.
-func (e *Engine) MayDecide(ctx context.Context, tenant string, req *authzen.EvaluationRequest) (bool, error) {
-	call := callFrom(ctx)
-	call.ID, call.Tenant = "", tenant
-	decision, err := e.Evaluate(WithCall(ctx, call), req)
+func (e *Engine) MayDecide(ctx context.Context, call Call, req *authzen.EvaluationRequest) (bool, error) {
+	decision, err := e.Evaluate(ctx, call, req)
 	if err != nil {
 		return false, err
 	}

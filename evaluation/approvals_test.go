@@ -210,7 +210,7 @@ func TestClaims(t *testing.T) {
 	} {
 		d := &desk{}
 		e, _ := engine(t, approvalStore, evaluation.Config{Approvals: d, Offer: offers})
-		got, err := e.Evaluate(t.Context(), request(t, question("user alice", test.action, "doc 1", fmt.Sprintf(`{"approval":%q}`, test.claim))))
+		got, err := e.Evaluate(t.Context(), evaluation.Call{}, request(t, question("user alice", test.action, "doc 1", fmt.Sprintf(`{"approval":%q}`, test.claim))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestClaims(t *testing.T) {
 // Without an answer about the approval there is none about the request.
 func TestClaimFails(t *testing.T) {
 	e, l := engine(t, approvalStore, evaluation.Config{Approvals: &desk{}, Offer: offers})
-	if got, err := e.Evaluate(t.Context(), request(t, question("user alice", "read", "doc 1", `{"approval":"broken"}`))); err == nil {
+	if got, err := e.Evaluate(t.Context(), evaluation.Call{}, request(t, question("user alice", "read", "doc 1", `{"approval":"broken"}`))); err == nil {
 		t.Errorf("answered %+v", got)
 	}
 	if log := entries(t, l); len(log) != 0 {
@@ -241,8 +241,8 @@ func TestClaimFails(t *testing.T) {
 func TestClaimsInBatch(t *testing.T) {
 	d := &desk{}
 	e, _ := engine(t, approvalStore, evaluation.Config{Approvals: d, Offer: offers})
-	ctx := evaluation.WithCall(t.Context(), evaluation.Call{ID: "call", RequestID: "r"})
-	answer, err := e.Evaluations(ctx, batch(t, `{"subject":{"type":"user","id":"alice"},"resource":{"type":"doc","id":"1"},"action":{"name":"wait"},"evaluations":[
+	call := evaluation.Call{ID: "call", RequestID: "r"}
+	answer, err := e.Evaluations(t.Context(), call, batch(t, `{"subject":{"type":"user","id":"alice"},"resource":{"type":"doc","id":"1"},"action":{"name":"wait"},"evaluations":[
 		{"context":{"approval":"good"}}, {}, {"context":{"approval":"good"}}]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func TestClaimsInBatch(t *testing.T) {
 func TestOfferIsNotRecorded(t *testing.T) {
 	e, l := engine(t, approvalStore, evaluation.Config{Offer: offers})
 	body := question("user alice", "wait", "doc 1", `{"supported_obligations":["custom"]}`)
-	got, err := e.Evaluate(t.Context(), request(t, body))
+	got, err := e.Evaluate(t.Context(), evaluation.Call{}, request(t, body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ action "approval.approve" appliesTo { principal: [user, admin], resource: access
 `, evaluation.Config{})
 	for subject, want := range map[string]bool{"user": true, "admin": false} {
 		// The schema declares of the request only what policies read.
-		got, err := e.MayDecide(t.Context(), "", request(t, question(subject+" carol", "approval.approve", `access_request arq_1 {"template":"sre","requester":{"type":"user","id":"alice"},"context":{"a":1}}`)))
+		got, err := e.MayDecide(t.Context(), evaluation.Call{}, request(t, question(subject+" carol", "approval.approve", `access_request arq_1 {"template":"sre","requester":{"type":"user","id":"alice"},"context":{"a":1}}`)))
 		if err != nil || got != want {
 			t.Errorf("%s: %v, %v", subject, got, err)
 		}

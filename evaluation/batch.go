@@ -12,28 +12,28 @@ import (
 // Evaluations answers a batch. All of it is decided by one snapshot at one
 // time and recorded as one entry. What is wrong with an item is that item's
 // denial; a batch without items is a single request.
-func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
+func (e *Engine) Evaluations(ctx context.Context, call Call, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
 	if len(req.Evaluations) == 0 {
-		return e.evaluateSingle(ctx, req)
+		return e.evaluateSingle(ctx, call, req)
 	}
 	if len(req.Evaluations) > e.config.MaxItems {
 		return nil, fmt.Errorf("%w: %d, at most %d", ErrTooManyItems, len(req.Evaluations), e.config.MaxItems)
 	}
-	s, start, err := e.begin(ctx)
+	s, start, err := e.begin(call.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	ctx = identified(ctx)
+	call = call.identified()
 	shadow := e.shadow.Load()
 	soFar := new(offered)
 	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
-		return e.decide(ctx, asked{snapshot: s, shadow: shadow, time: start, call: callFrom(ctx).item(n), item: itemPrefix(n), offered: soFar, request: r})
+		return e.decide(ctx, asked{snapshot: s, shadow: shadow, time: start, call: call.item(n), item: itemPrefix(n), offered: soFar, request: r})
 	}}
-	if err := e.decideBatch(ctx, &b, req); err != nil {
+	if err := e.decideBatch(ctx, call.Tenant, &b, req); err != nil {
 		return nil, err
 	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluations, Evaluations: b.results}
-	receipt, err := e.record(ctx, &entry, s.Revision(), start, req)
+	receipt, err := e.record(ctx, call, &entry, s.Revision(), start, req)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func (e *Engine) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 const LightItems = 64
 
 // decideBatch decides the items. Many wait for their turn.
-func (e *Engine) decideBatch(ctx context.Context, b *batch, req *authzen.EvaluationsRequest) error {
+func (e *Engine) decideBatch(ctx context.Context, tenant string, b *batch, req *authzen.EvaluationsRequest) error {
 	if len(req.Evaluations) > LightItems {
-		done, err := e.config.Scan(ctx, callFrom(ctx).Tenant)
+		done, err := e.config.Scan(ctx, tenant)
 		if err != nil {
 			return err
 		}
@@ -58,12 +58,12 @@ func (e *Engine) decideBatch(ctx context.Context, b *batch, req *authzen.Evaluat
 	return b.decideAll(ctx, req)
 }
 
-func (e *Engine) evaluateSingle(ctx context.Context, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
+func (e *Engine) evaluateSingle(ctx context.Context, call Call, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
 	single, err := req.Single()
 	if err != nil {
 		return nil, err
 	}
-	decision, err := e.Evaluate(ctx, single)
+	decision, err := e.Evaluate(ctx, call, single)
 	if err != nil {
 		return nil, err
 	}

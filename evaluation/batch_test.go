@@ -47,7 +47,7 @@ func TestSemantics(t *testing.T) {
 			if test.semantic != "" {
 				options = fmt.Sprintf(`,"options":{"evaluations_semantic":%q}`, test.semantic)
 			}
-			answer, err := e.Evaluations(t.Context(), batch(t, `{"subject":{"type":"user","id":"alice"},"resource":{"type":"doc","id":"1"},"evaluations":[`+
+			answer, err := e.Evaluations(t.Context(), evaluation.Call{}, batch(t, `{"subject":{"type":"user","id":"alice"},"resource":{"type":"doc","id":"1"},"evaluations":[`+
 				strings.Join(items, ",")+`]`+options+`}`))
 			if err != nil {
 				t.Fatal(err)
@@ -115,7 +115,7 @@ func TestItemErrors(t *testing.T) {
 			}
 			return &authzen.Error{Status: 400, Message: err.Error()}
 		}})
-		answer, err := e.Evaluations(t.Context(), batch(t, body))
+		answer, err := e.Evaluations(t.Context(), evaluation.Call{}, batch(t, body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestItemErrors(t *testing.T) {
 	})
 	t.Run("not shown", func(t *testing.T) {
 		e, _ := engine(t, open, evaluation.Config{})
-		answer, err := e.Evaluations(t.Context(), batch(t, body))
+		answer, err := e.Evaluations(t.Context(), evaluation.Call{}, batch(t, body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestItemErrors(t *testing.T) {
 // Obligations are unique within a response, and are those of the entry: OB-31.
 func TestItemObligations(t *testing.T) {
 	e, l := engine(t, recorded, evaluation.Config{})
-	answer, err := e.Evaluations(t.Context(), batch(t, `{
+	answer, err := e.Evaluations(t.Context(), evaluation.Call{}, batch(t, `{
 		"subject": {"type": "user", "id": "alice"},
 		"action": {"name": "read"},
 		"resource": {"type": "doc", "id": "1"},
@@ -191,7 +191,7 @@ func TestSingleForm(t *testing.T) {
 	const single = `"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"1"}`
 	for _, body := range []string{`{` + single + `}`, `{` + single + `,"evaluations":[]}`, `{"evaluations":null,` + single + `}`} {
 		e, l := engine(t, open, evaluation.Config{})
-		answer, err := e.Evaluations(t.Context(), batch(t, body))
+		answer, err := e.Evaluations(t.Context(), evaluation.Call{}, batch(t, body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,13 +213,13 @@ func TestTooManyItems(t *testing.T) {
 	}
 	for limit, config := range map[int]evaluation.Config{3: {MaxItems: 3}, 1000: {}} {
 		e, l := engine(t, open, config)
-		if answer, err := e.Evaluations(t.Context(), items(limit+1)); answer != nil || !errors.Is(err, evaluation.ErrTooManyItems) {
+		if answer, err := e.Evaluations(t.Context(), evaluation.Call{}, items(limit+1)); answer != nil || !errors.Is(err, evaluation.ErrTooManyItems) {
 			t.Errorf("%d items are answered %v, %v", limit+1, answer, err)
 		}
 		if got := export(t, l); len(got) > 0 {
 			t.Errorf("the log has\n%s", got)
 		}
-		answer, err := e.Evaluations(t.Context(), items(limit))
+		answer, err := e.Evaluations(t.Context(), evaluation.Call{}, items(limit))
 		if err != nil || len(answer.Evaluations) != limit {
 			t.Errorf("%d items are answered %v, %v", limit, answer, err)
 		}
@@ -239,7 +239,7 @@ func TestItemsAreRequests(t *testing.T) {
 		}
 		items = append(items, string(item))
 	}
-	answer, err := e.Evaluations(t.Context(), batch(t, `{"subject":{"type":"user","id":"mallory"},"context":{"level":9},"evaluations":[`+
+	answer, err := e.Evaluations(t.Context(), evaluation.Call{}, batch(t, `{"subject":{"type":"user","id":"mallory"},"context":{"level":9},"evaluations":[`+
 		strings.Join(items, ",")+`]}`))
 	if err != nil {
 		t.Fatal(err)

@@ -50,8 +50,8 @@ func (n neighbourhood) change(text string) error {
 // decides checks what a tenant's request is answered; nil for no answer.
 func (n neighbourhood) decides(tenant string, want any) {
 	n.Helper()
-	ctx := evaluation.WithCall(n.Context(), evaluation.Call{Tenant: tenant})
-	d, err := n.Evaluate(ctx, askedIn(n.T).single)
+	call := evaluation.Call{Tenant: tenant}
+	d, err := n.Evaluate(n.Context(), call, askedIn(n.T).single)
 	switch {
 	case want == nil && !errors.Is(err, evaluation.ErrNoSnapshot):
 		n.Errorf("%s: %v, %v", tenant, d, err)

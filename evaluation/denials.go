@@ -16,7 +16,7 @@ import (
 // [authzen.ErrUnknownEvaluation] when they are not, when the log has masked
 // what was asked, or has no such evaluation of that tenant in the last hour.
 func (e *Engine) Denial(ctx context.Context, tenant, evaluationID string) (*authzen.RequestableDenial, error) {
-	s, now, err := e.begin(WithCall(ctx, Call{Tenant: tenant}))
+	s, now, err := e.begin(tenant)
 	if err != nil {
 		return nil, err
 	}

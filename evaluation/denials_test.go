@@ -18,22 +18,22 @@ func TestDenial(t *testing.T) {
 	ask := func(action string) {
 		t.Helper()
 		ids[action] = evaluation.NewDecisionID()
-		ctx := evaluation.WithCall(t.Context(), evaluation.Call{ID: ids[action], Tenant: "acme", Caller: "gateway"})
-		if _, err := e.Evaluate(ctx, request(t, question("user alice", action, "doc 1", `{"ticket":7}`))); err != nil {
+		call := evaluation.Call{ID: ids[action], Tenant: "acme", Caller: "gateway"}
+		if _, err := e.Evaluate(t.Context(), call, request(t, question("user alice", action, "doc 1", `{"ticket":7}`))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, action := range []string{"wait", "read", "never", "unheard-of"} {
 		ask(action)
 		for range 300 { // others, before and behind
-			if _, err := e.Evaluate(t.Context(), request(t, question("user bob", "read", "doc 1"))); err != nil {
+			if _, err := e.Evaluate(t.Context(), evaluation.Call{}, request(t, question("user bob", "read", "doc 1"))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	ids["batch"] = evaluation.NewDecisionID()
-	ctx := evaluation.WithCall(t.Context(), evaluation.Call{ID: ids["batch"], Tenant: "acme"})
-	if _, err := e.Evaluations(ctx, batch(t, `{"subject":{"type":"user","id":"alice"},"resource":{"type":"doc","id":"1"},"evaluations":[{"action":{"name":"read"}},{"action":{"name":"wait"}},{"action":{}}]}`)); err != nil {
+	call := evaluation.Call{ID: ids["batch"], Tenant: "acme"}
+	if _, err := e.Evaluations(t.Context(), call, batch(t, `{"subject":{"type":"user","id":"alice"},"resource":{"type":"doc","id":"1"},"evaluations":[{"action":{"name":"read"}},{"action":{"name":"wait"}},{"action":{}}]}`)); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -82,8 +82,8 @@ func TestDenialAtOnce(t *testing.T) {
 	early := evaluation.NewDecisionID()
 	ask := func(id, action string) {
 		t.Helper()
-		ctx := evaluation.WithCall(t.Context(), evaluation.Call{ID: id, Tenant: "acme"})
-		if _, err := e.Evaluate(ctx, request(t, question("user alice", action, "doc 1", `{"ticket":7}`))); err != nil {
+		call := evaluation.Call{ID: id, Tenant: "acme"}
+		if _, err := e.Evaluate(t.Context(), call, request(t, question("user alice", action, "doc 1", `{"ticket":7}`))); err != nil {
 			t.Fatal(err)
 		}
 	}

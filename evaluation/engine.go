@@ -138,32 +138,20 @@ type Call struct {
 	Minimal   bool   // a denial is offered without a binding token
 }
 
-type callKey struct{}
-
-// WithCall returns a context that carries c to the log entry of the request.
-func WithCall(ctx context.Context, c Call) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
-}
-
-func callFrom(ctx context.Context) Call {
-	c, _ := ctx.Value(callKey{}).(Call)
-	return c
-}
-
-// Evaluate answers one AuthZEN request. An *[authzen.ValidationError] means
+// Evaluate answers one AuthZEN request of a call. An *[authzen.ValidationError] means
 // that it could not be read; any other error that there is no decision.
-func (e *Engine) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
-	s, start, err := e.begin(ctx)
+func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
+	s, start, err := e.begin(call.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	ctx = identified(ctx)
-	outcome, err := e.decide(ctx, asked{snapshot: s, shadow: e.shadow.Load(), time: start, call: callFrom(ctx), request: req})
+	call = call.identified()
+	outcome, err := e.decide(ctx, asked{snapshot: s, shadow: e.shadow.Load(), time: start, call: call, request: req})
 	if err != nil {
 		return nil, err
 	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &outcome.Result}
-	receipt, err := e.record(ctx, &entry, s.Revision(), start, req)
+	receipt, err := e.record(ctx, call, &entry, s.Revision(), start, req)
 	if err != nil {
 		return nil, err
 	}
@@ -172,16 +160,15 @@ func (e *Engine) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (
 }
 
 // Authorize answers a request in the tenant, actor, action, resource shape.
-func (e *Engine) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
+func (e *Engine) Authorize(ctx context.Context, call Call, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
 	evaluation, err := req.Evaluation()
 	if err != nil {
 		return nil, err
 	}
-	call := callFrom(ctx)
 	call.Tenant = req.TenantID
-	decision, err := e.Evaluate(WithCall(ctx, call), evaluation)
+	decision, err := e.Evaluate(ctx, call, evaluation)
 	if errors.Is(err, ErrUnknownTenant) {
-		decision, err = e.denyTenant(WithCall(ctx, call), evaluation, err)
+		decision, err = e.denyTenant(ctx, call, evaluation, err)
 	}
 	var invalid *authzen.ValidationError
 	if errors.As(err, &invalid) {
@@ -194,37 +181,35 @@ func (e *Engine) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (
 }
 
 // denyTenant denies a request because of its tenant.
-func (e *Engine) denyTenant(ctx context.Context, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
+func (e *Engine) denyTenant(ctx context.Context, call Call, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
 	result := denied(why)
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
-	if _, err := e.record(ctx, &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
+	if _, err := e.record(ctx, call.identified(), &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
 		return nil, err
 	}
 	return &authzen.Decision{}, nil
 }
 
-// identified returns a context whose call has the id of its log entry.
-func identified(ctx context.Context) context.Context {
-	call := callFrom(ctx)
-	if call.ID != "" {
-		return ctx
+// identified returns the call with the id of its log entry.
+func (c Call) identified() Call {
+	if c.ID == "" {
+		c.ID = NewDecisionID()
 	}
-	call.ID = NewDecisionID()
-	return WithCall(ctx, call)
+	return c
 }
 
 // begin fixes what a request is decided by, and when.
-func (e *Engine) begin(ctx context.Context) (*Snapshot, time.Time, error) {
+func (e *Engine) begin(tenant string) (*Snapshot, time.Time, error) {
 	all := e.current.Load()
 	if all == nil {
 		return nil, time.Time{}, ErrNoSnapshot
 	}
-	s, err := all.For(callFrom(ctx).Tenant)
+	s, err := all.For(tenant)
 	return s, e.config.Now().UTC(), err
 }
 
 // record puts a decision on disk. Nothing may be answered unless it succeeds.
-func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision string, start time.Time, req any) (decisionlog.Receipt, error) {
+func (e *Engine) record(ctx context.Context, call Call, entry *decisionlog.Entry, revision string, start time.Time, req any) (decisionlog.Receipt, error) {
 	text := texts.Get().(*[]byte)
 	defer texts.Put(text)
 	body, err := appendRequest((*text)[:0], req)
@@ -234,12 +219,11 @@ func (e *Engine) record(ctx context.Context, entry *decisionlog.Entry, revision 
 	if cap(body) <= keptText {
 		*text = body
 	}
-	call := callFrom(identified(ctx))
 	entry.ID, entry.Time, entry.Tenant, entry.Request = call.ID, start, call.Tenant, body
 	entry.Revision, entry.Caller = revision, call.Caller
 	entry.RequestID, entry.TraceID = call.RequestID, call.TraceID
 	entry.LatencyMicros = e.config.Now().Sub(start).Microseconds()
-	ctx, part := span(ctx, "record")
+	ctx, part := span(ctx, call, "record")
 	defer part.End()
 	receipt, err := e.log.Record(ctx, entry)
 	if err != nil {

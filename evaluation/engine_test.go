@@ -141,13 +141,13 @@ func askedIn(t testing.TB) asked {
 func answersNone(t testing.TB, e *evaluation.Engine, ctx context.Context, why error) {
 	t.Helper()
 	a := askedIn(t)
-	if d, err := e.Evaluate(ctx, a.single); d != nil || !errors.Is(err, why) {
+	if d, err := e.Evaluate(ctx, evaluation.Call{}, a.single); d != nil || !errors.Is(err, why) {
 		t.Errorf("Evaluate: %v, %v, want %v", d, err, why)
 	}
-	if d, err := e.Evaluations(ctx, a.batch); d != nil || !errors.Is(err, why) {
+	if d, err := e.Evaluations(ctx, evaluation.Call{}, a.batch); d != nil || !errors.Is(err, why) {
 		t.Errorf("Evaluations: %v, %v, want %v", d, err, why)
 	}
-	if d, err := e.Authorize(ctx, a.shape); d != nil || !errors.Is(err, why) {
+	if d, err := e.Authorize(ctx, evaluation.Call{}, a.shape); d != nil || !errors.Is(err, why) {
 		t.Errorf("Authorize: %v, %v, want %v", d, err, why)
 	}
 }
@@ -179,7 +179,7 @@ func TestReload(t *testing.T) {
 	}
 
 	load(t, e, `@id("none") forbid (principal, action, resource);`)
-	d, err := e.Evaluate(t.Context(), askedIn(t).single)
+	d, err := e.Evaluate(t.Context(), evaluation.Call{}, askedIn(t).single)
 	if err != nil || d.Decision {
 		t.Errorf("decided %v, %v", d, err)
 	}
@@ -238,11 +238,11 @@ func TestEntries(t *testing.T) {
 		ItemError: func(err error) *authzen.Error { return &authzen.Error{Status: 400, Message: err.Error()} },
 	})
 	n := 0
-	ctx := func() context.Context {
+	call := func() evaluation.Call {
 		n++
-		return evaluation.WithCall(t.Context(), evaluation.Call{
+		return evaluation.Call{
 			ID: fmt.Sprintf("decision-%d", n), Tenant: "acme", Caller: "gateway", RequestID: fmt.Sprintf("request-%d", n), TraceID: "4bf92f35",
-		})
+		}
 	}
 	var answers []any
 	answered := func(answer any, err error) {
@@ -254,14 +254,14 @@ func TestEntries(t *testing.T) {
 	}
 	evaluate := func(body string) {
 		t.Helper()
-		answered(e.Evaluate(ctx(), request(t, body)))
+		answered(e.Evaluate(t.Context(), call(), request(t, body)))
 	}
 	evaluate(question(`user alice {"level":1.0,"n":"\u0061"}`, `read`, `doc 1`, `{"x": [1, 2]}`))
 	evaluate(question(`user alice`, `write {"force":true}`, `doc 1 {"labels":{"b":1,"a":null}}`))
 	evaluate(question(`user alice`, `write`, `doc 1`, `{"supported_obligations":["custom"],"approval":{"id":"claimed"}}`))
 	evaluate(question(`user alice`, `erase`, `doc 1`))
 	evaluate(question(`user alice`, `paint`, `doc 1`))
-	answered(e.Evaluations(ctx(), batch(t, `{
+	answered(e.Evaluations(t.Context(), call(), batch(t, `{
 		"subject": {"type": "user", "id": "alice"},
 		"action": {"name": "read"},
 		"context": {"supported_obligations": ["custom"]},
@@ -271,8 +271,8 @@ func TestEntries(t *testing.T) {
 			{"resource": {"type": "doc", "id": "3"}, "context": {"v": [null]}},
 			{}
 		]}`)))
-	answered(e.Evaluations(ctx(), batch(t, `{"evaluations":[],"resource":{"type":"doc","id":"1"},"subject":{"type":"user","id":"bob"},"action":{"name":"read"}}`)))
-	answered(e.Authorize(ctx(), authorization(t, `{
+	answered(e.Evaluations(t.Context(), call(), batch(t, `{"evaluations":[],"resource":{"type":"doc","id":"1"},"subject":{"type":"user","id":"bob"},"action":{"name":"read"}}`)))
+	answered(e.Authorize(t.Context(), call(), authorization(t, `{
 		"tenant_id": "umbrella",
 		"actor": {"actor_id": "agent-7", "actor_type": "agent", "roles": ["writer"], "department_id": "d1"},
 		"action": "write",
@@ -307,11 +307,11 @@ func TestEntries(t *testing.T) {
 func TestRefusedRequestIsNoDecision(t *testing.T) {
 	e, l := engine(t, open, evaluation.Config{})
 	var invalid *authzen.ValidationError
-	d, err := e.Evaluate(t.Context(), request(t, question("user alice", "read", "doc 1", `{"v":[null]}`)))
+	d, err := e.Evaluate(t.Context(), evaluation.Call{}, request(t, question("user alice", "read", "doc 1", `{"v":[null]}`)))
 	if d != nil || !errors.As(err, &invalid) {
 		t.Errorf("Evaluate: %v, %v", d, err)
 	}
-	single, err := e.Evaluations(t.Context(), batch(t, `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"}}`))
+	single, err := e.Evaluations(t.Context(), evaluation.Call{}, batch(t, `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"}}`))
 	if single != nil || !errors.As(err, &invalid) || invalid.Path != "/resource" {
 		t.Errorf("Evaluations: %v, %v", single, err)
 	}
@@ -324,7 +324,7 @@ func TestRefusedRequestIsNoDecision(t *testing.T) {
 func TestDecisionIDs(t *testing.T) {
 	e, l := engine(t, open, evaluation.Config{})
 	for range 20 {
-		if _, err := e.Evaluate(t.Context(), askedIn(t).single); err != nil {
+		if _, err := e.Evaluate(t.Context(), evaluation.Call{}, askedIn(t).single); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -379,7 +379,7 @@ func TestNoEntryNoAnswer(t *testing.T) {
 		long := request(t, question("user alice", "read", "doc 1", `{"x":["`+strings.Repeat(strings.Repeat("x", 8000)+`","`, 8)+`"]}`))
 		answered := 0
 		for range 100 {
-			d, err := e.Evaluate(t.Context(), long)
+			d, err := e.Evaluate(t.Context(), evaluation.Call{}, long)
 			if err == nil {
 				answered++
 				continue

@@ -66,7 +66,7 @@ func TestFloor(t *testing.T) {
 	}
 
 	for range 600 { // so that the entry about version 7 is in a segment that ends
-		if _, err := e.Evaluate(t.Context(), askedIn(t).single); err != nil {
+		if _, err := e.Evaluate(t.Context(), evaluation.Call{}, askedIn(t).single); err != nil {
 			t.Fatal(err)
 		}
 		l.Head() // has it committed: segments end between commits

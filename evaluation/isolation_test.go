@@ -151,7 +151,7 @@ func install(t *testing.T, e *evaluation.Engine, store evaluation.Archive, leak 
 // returns what is answered, why, and by which revision.
 func answersTo(t *testing.T, e *evaluation.Engine, tenant string, bodies []string) []string {
 	t.Helper()
-	ctx := evaluation.WithCall(t.Context(), evaluation.Call{Tenant: tenant})
+	call := evaluation.Call{Tenant: tenant}
 	var out []string
 	add := func(v any, err error) {
 		if err != nil {
@@ -170,14 +170,14 @@ func answersTo(t *testing.T, e *evaluation.Engine, tenant string, bodies []strin
 	}
 	add(s.Revision(), nil)
 	for _, body := range bodies {
-		add(e.Evaluate(ctx, request(t, body)))
+		add(e.Evaluate(t.Context(), call, request(t, body)))
 		add(s.Decide(request(t, body), environment))
 		r := request(t, body)
-		add(e.SearchSubjects(ctx, &authzen.SubjectSearchRequest{Subject: authzen.Searched{Type: r.Subject.Type}, Action: r.Action, Resource: r.Resource, Context: r.Context}))
-		add(e.SearchResources(ctx, &authzen.ResourceSearchRequest{Subject: r.Subject, Action: r.Action, Resource: authzen.Searched{Type: r.Resource.Type}, Context: r.Context}))
-		add(e.SearchActions(ctx, &authzen.ActionSearchRequest{Subject: r.Subject, Resource: r.Resource, Context: r.Context}))
+		add(e.SearchSubjects(t.Context(), call, &authzen.SubjectSearchRequest{Subject: authzen.Searched{Type: r.Subject.Type}, Action: r.Action, Resource: r.Resource, Context: r.Context}))
+		add(e.SearchResources(t.Context(), call, &authzen.ResourceSearchRequest{Subject: r.Subject, Action: r.Action, Resource: authzen.Searched{Type: r.Resource.Type}, Context: r.Context}))
+		add(e.SearchActions(t.Context(), call, &authzen.ActionSearchRequest{Subject: r.Subject, Resource: r.Resource, Context: r.Context}))
 	}
-	add(e.Evaluations(ctx, batch(t, `{"evaluations":[`+strings.Join(bodies, ",")+`]}`)))
+	add(e.Evaluations(t.Context(), call, batch(t, `{"evaluations":[`+strings.Join(bodies, ",")+`]}`)))
 	return out
 }
 

@@ -22,11 +22,11 @@ clock: at
 func loggedDecisions(t *testing.T) (all []evaluation.Logged) {
 	t.Helper()
 	e, l := engine(t, loggedStore, evaluation.Config{})
-	if _, err := e.Evaluate(t.Context(), askedIn(t).single); err != nil {
+	if _, err := e.Evaluate(t.Context(), evaluation.Call{}, askedIn(t).single); err != nil {
 		t.Fatal(err)
 	}
 	items := question("user alice", "read", "doc 2") + `,{},` + question("user alice", "write", "doc 1")
-	if _, err := e.Evaluations(t.Context(), batch(t, `{"evaluations":[`+items+`]}`)); err != nil {
+	if _, err := e.Evaluations(t.Context(), evaluation.Call{}, batch(t, `{"evaluations":[`+items+`]}`)); err != nil {
 		t.Fatal(err)
 	}
 	for line := range bytes.Lines(export(t, l)) {

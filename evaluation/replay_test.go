@@ -57,7 +57,7 @@ func (l *logged) load(store string) {
 
 func (l *logged) ask(body string) {
 	l.t.Helper()
-	if _, err := l.engine.Evaluate(l.t.Context(), request(l.t, body)); err != nil {
+	if _, err := l.engine.Evaluate(l.t.Context(), evaluation.Call{}, request(l.t, body)); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -68,7 +68,7 @@ func (l *logged) askBatch(body string) {
 	if err := authzen.Unmarshal([]byte(body), &batch); err != nil {
 		l.t.Fatal(err)
 	}
-	if _, err := l.engine.Evaluations(l.t.Context(), &batch); err != nil {
+	if _, err := l.engine.Evaluations(l.t.Context(), evaluation.Call{}, &batch); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -80,7 +80,7 @@ func (l *logged) authorize(tenant string) {
 	if err := authzen.Unmarshal([]byte(body), &req); err != nil {
 		l.t.Fatal(err)
 	}
-	if _, err := l.engine.Authorize(l.t.Context(), &req); err != nil {
+	if _, err := l.engine.Authorize(l.t.Context(), evaluation.Call{}, &req); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -257,8 +257,8 @@ func TestReplayMaskedElsewhere(t *testing.T) {
 	const token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.dozjgNryP4J3"
 	const store = `@id("told") @obligation_notification("{\"to\":\"soc\",\"body\":\"{{resource.id}} was read\"}") permit (principal, action, resource);`
 	l := newLogged(t, store)
-	ctx := evaluation.WithCall(t.Context(), evaluation.Call{RequestID: token})
-	if _, err := l.engine.Evaluate(ctx, request(t, question("user alice", "read", "doc 1"))); err != nil {
+	call := evaluation.Call{RequestID: token}
+	if _, err := l.engine.Evaluate(t.Context(), call, request(t, question("user alice", "read", "doc 1"))); err != nil {
 		t.Fatal(err)
 	}
 	l.ask(question("user alice", "read", "doc "+token))

@@ -11,11 +11,11 @@ import (
 // SearchSubjects finds the stored subjects of a type that may do an action with
 // a resource. Each of them has been decided on like a request of its own; the
 // search is one entry of the log.
-func (e *Engine) SearchSubjects(ctx context.Context, req *authzen.SubjectSearchRequest) (*authzen.EntitySearchResponse, error) {
+func (e *Engine) SearchSubjects(ctx context.Context, call Call, req *authzen.SubjectSearchRequest) (*authzen.EntitySearchResponse, error) {
 	q := question{open: openSubject, request: authzen.EvaluationRequest{
 		Subject: authzen.Subject{Type: req.Subject.Type}, Action: req.Action, Resource: req.Resource, Context: req.Context,
 	}}
-	page, hits, err := e.search(ctx, &q, req.Page, req)
+	page, hits, err := e.search(ctx, call, &q, req.Page, req)
 	if err != nil {
 		return nil, err
 	}
@@ -24,11 +24,11 @@ func (e *Engine) SearchSubjects(ctx context.Context, req *authzen.SubjectSearchR
 
 // SearchResources finds the stored resources of a type that a subject may do an
 // action with. See [Engine.SearchSubjects].
-func (e *Engine) SearchResources(ctx context.Context, req *authzen.ResourceSearchRequest) (*authzen.EntitySearchResponse, error) {
+func (e *Engine) SearchResources(ctx context.Context, call Call, req *authzen.ResourceSearchRequest) (*authzen.EntitySearchResponse, error) {
 	q := question{open: openResource, request: authzen.EvaluationRequest{
 		Subject: req.Subject, Action: req.Action, Resource: authzen.Resource{Type: req.Resource.Type}, Context: req.Context,
 	}}
-	page, hits, err := e.search(ctx, &q, req.Page, req)
+	page, hits, err := e.search(ctx, call, &q, req.Page, req)
 	if err != nil {
 		return nil, err
 	}
@@ -46,11 +46,11 @@ func entitiesFound(page *authzen.Page, entityType string, hits []hit) *authzen.E
 // SearchActions finds what a subject may do with a resource, of the actions
 // that the schema has or, without one, that policies and entities name. See
 // [Engine.SearchSubjects].
-func (e *Engine) SearchActions(ctx context.Context, req *authzen.ActionSearchRequest) (*authzen.ActionSearchResponse, error) {
+func (e *Engine) SearchActions(ctx context.Context, call Call, req *authzen.ActionSearchRequest) (*authzen.ActionSearchResponse, error) {
 	q := question{open: openAction, request: authzen.EvaluationRequest{
 		Subject: req.Subject, Resource: req.Resource, Context: req.Context,
 	}}
-	page, hits, err := e.search(ctx, &q, req.Page, req)
+	page, hits, err := e.search(ctx, call, &q, req.Page, req)
 	if err != nil {
 		return nil, err
 	}
@@ -62,15 +62,15 @@ func (e *Engine) SearchActions(ctx context.Context, req *authzen.ActionSearchReq
 }
 
 // search answers a question and records that it was asked.
-func (e *Engine) search(ctx context.Context, q *question, asked *authzen.PageRequest, req any) (*authzen.Page, []hit, error) {
-	s, start, err := e.begin(ctx)
+func (e *Engine) search(ctx context.Context, call Call, q *question, asked *authzen.PageRequest, req any) (*authzen.Page, []hit, error) {
+	s, start, err := e.begin(call.Tenant)
 	if err != nil {
 		return nil, nil, err
 	}
 	if asked == nil {
 		asked = &authzen.PageRequest{}
 	}
-	token, err := newPageToken(q, asked, callFrom(ctx).Tenant, s.Revision())
+	token, err := newPageToken(q, asked, call.Tenant, s.Revision())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,12 +81,12 @@ func (e *Engine) search(ctx context.Context, q *question, asked *authzen.PageReq
 	if err != nil {
 		return nil, nil, err
 	}
-	part, err := e.results(ctx, s, candidates, token)
+	part, err := e.results(ctx, call.Tenant, s, candidates, token)
 	if err != nil {
 		return nil, nil, fmt.Errorf("search: %w", err)
 	}
 	entry := decisionlog.Entry{Kind: decisionlog.KindSearch, Search: &decisionlog.Search{For: q.open, Results: len(part.hits), More: part.more}}
-	if _, err := e.record(ctx, &entry, s.Revision(), start, req); err != nil {
+	if _, err := e.record(ctx, call.identified(), &entry, s.Revision(), start, req); err != nil {
 		return nil, nil, err
 	}
 	return e.page(token, asked, part), part.hits, nil
@@ -96,9 +96,9 @@ func (e *Engine) search(ctx context.Context, q *question, asked *authzen.PageReq
 const lightScan = 1000
 
 // results finds the answers of a page. Many candidates wait for their turn.
-func (e *Engine) results(ctx context.Context, s *Snapshot, a *answers, token pageToken) (*found, error) {
+func (e *Engine) results(ctx context.Context, tenant string, s *Snapshot, a *answers, token pageToken) (*found, error) {
 	if len(a.candidates) > lightScan {
-		done, err := e.config.Scan(ctx, callFrom(ctx).Tenant)
+		done, err := e.config.Scan(ctx, tenant)
 		if err != nil {
 			return nil, err
 		}

@@ -261,7 +261,7 @@ func (q hunt) search(e *evaluation.Engine) (found []string, pages int, err error
 func (q hunt) page(e *evaluation.Engine, page *authzen.PageRequest) (found []string, next *authzen.Page, err error) {
 	r, ctx := q.request, context.Background()
 	if q.open == "action" {
-		out, err := e.SearchActions(ctx, &authzen.ActionSearchRequest{Subject: r.Subject, Resource: r.Resource, Context: r.Context, Page: page})
+		out, err := e.SearchActions(ctx, evaluation.Call{}, &authzen.ActionSearchRequest{Subject: r.Subject, Resource: r.Resource, Context: r.Context, Page: page})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -272,9 +272,9 @@ func (q hunt) page(e *evaluation.Engine, page *authzen.PageRequest) (found []str
 	}
 	var out *authzen.EntitySearchResponse
 	if q.open == "subject" {
-		out, err = e.SearchSubjects(ctx, &authzen.SubjectSearchRequest{Subject: authzen.Searched{Type: r.Subject.Type}, Action: r.Action, Resource: r.Resource, Context: r.Context, Page: page})
+		out, err = e.SearchSubjects(ctx, evaluation.Call{}, &authzen.SubjectSearchRequest{Subject: authzen.Searched{Type: r.Subject.Type}, Action: r.Action, Resource: r.Resource, Context: r.Context, Page: page})
 	} else {
-		out, err = e.SearchResources(ctx, &authzen.ResourceSearchRequest{Subject: r.Subject, Action: r.Action, Resource: authzen.Searched{Type: r.Resource.Type}, Context: r.Context, Page: page})
+		out, err = e.SearchResources(ctx, evaluation.Call{}, &authzen.ResourceSearchRequest{Subject: r.Subject, Action: r.Action, Resource: authzen.Searched{Type: r.Resource.Type}, Context: r.Context, Page: page})
 	}
 	if err != nil {
 		return nil, nil, err

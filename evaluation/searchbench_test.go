@@ -145,7 +145,7 @@ func (l linear) views(user, document string) bool {
 }
 
 func searchDocuments(b *testing.B, e *evaluation.Engine) int {
-	out, err := e.SearchResources(context.Background(), &authzen.ResourceSearchRequest{
+	out, err := e.SearchResources(context.Background(), evaluation.Call{}, &authzen.ResourceSearchRequest{
 		Subject: authzen.Subject{Type: "User", ID: "u00042"}, Action: view, Resource: authzen.Searched{Type: "Doc"},
 	})
 	if err != nil {
@@ -155,7 +155,7 @@ func searchDocuments(b *testing.B, e *evaluation.Engine) int {
 }
 
 func searchPeople(b *testing.B, e *evaluation.Engine) int {
-	out, err := e.SearchSubjects(context.Background(), &authzen.SubjectSearchRequest{
+	out, err := e.SearchSubjects(context.Background(), evaluation.Call{}, &authzen.SubjectSearchRequest{
 		Subject: authzen.Searched{Type: "User"}, Action: view, Resource: authzen.Resource{Type: "Doc", ID: "d000042"},
 	})
 	if err != nil {

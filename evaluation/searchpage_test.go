@@ -86,7 +86,7 @@ func TestSearchPages(t *testing.T) {
 			e, _ := engine(t, library, test.config)
 			page := test.page
 			for i, want := range test.want {
-				out, err := e.SearchResources(t.Context(), books(page))
+				out, err := e.SearchResources(t.Context(), evaluation.Call{}, books(page))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,7 +105,7 @@ func TestSearchPages(t *testing.T) {
 func TestSearchToken(t *testing.T) {
 	config := evaluation.Config{PageKey: []byte("shared")}
 	e, _ := engine(t, library, config)
-	first, err := e.SearchResources(t.Context(), books(&authzen.PageRequest{Limit: limit(2)}))
+	first, err := e.SearchResources(t.Context(), evaluation.Call{}, books(&authzen.PageRequest{Limit: limit(2)}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestSearchToken(t *testing.T) {
 	ask := func(e *evaluation.Engine, change func(*authzen.ResourceSearchRequest)) string {
 		r := books(&authzen.PageRequest{Token: token})
 		change(r)
-		out, err := e.SearchResources(t.Context(), r)
+		out, err := e.SearchResources(t.Context(), evaluation.Call{}, r)
 		var invalid *authzen.ValidationError
 		if errors.As(err, &invalid) {
 			return invalid.Error()
@@ -173,7 +173,7 @@ func TestSearchTokenOfAnotherTenant(t *testing.T) {
 		"-- tenants/b/own.cedar --\n@id(\"own\") permit (principal, action, resource);\n"
 	e, _ := engine(t, store, evaluation.Config{})
 	ask := func(tenant string, page *authzen.PageRequest) (*authzen.EntitySearchResponse, error) {
-		return e.SearchResources(evaluation.WithCall(t.Context(), evaluation.Call{Tenant: tenant}), books(page))
+		return e.SearchResources(t.Context(), evaluation.Call{Tenant: tenant}, books(page))
 	}
 	first, err := ask("a", &authzen.PageRequest{Limit: limit(1)})
 	if err != nil {
@@ -191,8 +191,8 @@ func TestSearchTokenOfAnotherTenant(t *testing.T) {
 // A search is one entry of the log.
 func TestSearchIsRecorded(t *testing.T) {
 	e, log := engine(t, library, evaluation.Config{})
-	ctx := evaluation.WithCall(t.Context(), evaluation.Call{ID: "search-1", RequestID: "r-1"})
-	if _, err := e.SearchResources(ctx, books(&authzen.PageRequest{Limit: limit(3)})); err != nil {
+	call := evaluation.Call{ID: "search-1", RequestID: "r-1"}
+	if _, err := e.SearchResources(t.Context(), call, books(&authzen.PageRequest{Limit: limit(3)})); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"index":1,"id":"search-1","time":"` + now.Format(time.RFC3339) + `","kind":"search","request":{"subject":{"type":"user","id":"alice"},` +
@@ -209,17 +209,17 @@ func TestSearchFails(t *testing.T) {
 	e, log := engine(t, library, evaluation.Config{})
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if out, err := e.SearchResources(gone, books(nil)); out != nil || !errors.Is(err, context.Canceled) {
+	if out, err := e.SearchResources(gone, evaluation.Call{}, books(nil)); out != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("who has left is answered %v, %v", out, err)
 	}
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := e.SearchResources(t.Context(), books(nil)); out != nil || err == nil {
+	if out, err := e.SearchResources(t.Context(), evaluation.Call{}, books(nil)); out != nil || err == nil {
 		t.Errorf("without a log: %v, %v", out, err)
 	}
 	none := evaluation.NewEngine(openLog(t, t.TempDir(), decisionlog.Config{}), evaluation.Config{})
-	if _, err := none.SearchActions(t.Context(), &authzen.ActionSearchRequest{}); !errors.Is(err, evaluation.ErrNoSnapshot) {
+	if _, err := none.SearchActions(t.Context(), evaluation.Call{}, &authzen.ActionSearchRequest{}); !errors.Is(err, evaluation.ErrNoSnapshot) {
 		t.Errorf("without policies: %v", err)
 	}
 }
@@ -302,7 +302,7 @@ func find(t *testing.T, e *evaluation.Engine, what, body string) string {
 		var r authzen.ActionSearchRequest
 		var out *authzen.ActionSearchResponse
 		read(t, body, &r)
-		if out, err = e.SearchActions(t.Context(), &r); err == nil {
+		if out, err = e.SearchActions(t.Context(), evaluation.Call{}, &r); err == nil {
 			for _, a := range out.Results {
 				add(a.Name, a.Obligations)
 			}
@@ -311,7 +311,7 @@ func find(t *testing.T, e *evaluation.Engine, what, body string) string {
 		var r authzen.SubjectSearchRequest
 		var out *authzen.EntitySearchResponse
 		read(t, body, &r)
-		if out, err = e.SearchSubjects(t.Context(), &r); err == nil {
+		if out, err = e.SearchSubjects(t.Context(), evaluation.Call{}, &r); err == nil {
 			for _, f := range out.Results {
 				add(f.ID, f.Obligations)
 			}
@@ -320,7 +320,7 @@ func find(t *testing.T, e *evaluation.Engine, what, body string) string {
 		var r authzen.ResourceSearchRequest
 		var out *authzen.EntitySearchResponse
 		read(t, body, &r)
-		if out, err = e.SearchResources(t.Context(), &r); err == nil {
+		if out, err = e.SearchResources(t.Context(), evaluation.Call{}, &r); err == nil {
 			for _, f := range out.Results {
 				add(f.ID, f.Obligations)
 			}

@@ -30,7 +30,7 @@ func (e *Engine) decideShadow(ctx context.Context, a asked, approval *authzen.Ve
 	if a.shadow == nil {
 		return nil
 	}
-	_, part := span(ctx, shadowStore)
+	_, part := span(ctx, a.call, shadowStore)
 	defer part.End()
 	out = &decisionlog.Shadow{Revision: a.shadow.Revision()}
 	defer func() {

@@ -63,7 +63,7 @@ func TestShadow(t *testing.T) {
 		{"an error", question("user alice", "open", "doc 1"), decisionlog.Result{Errors: []decisionlog.PolicyError{{Policy: "wrong", Message: "no such attribute"}}}, evaluation.EffectDenies},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			decision, err := l.engine.Evaluate(t.Context(), request(t, tt.body))
+			decision, err := l.engine.Evaluate(t.Context(), evaluation.Call{}, request(t, tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ action look appliesTo { principal: [thing], resource: [thing] };
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLogged(t, replayed)
 			tt.harm(l)
-			decision, err := l.engine.Evaluate(t.Context(), request(t, body))
+			decision, err := l.engine.Evaluate(t.Context(), evaluation.Call{}, request(t, body))
 			if err != nil || !decision.Decision {
 				t.Fatalf("%v, %v", decision, err)
 			}

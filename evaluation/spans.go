@@ -9,8 +9,8 @@ import (
 
 // span begins a part of the trace that a request belongs to, if it does and
 // somebody records it. The caller ends it.
-func span(ctx context.Context, name string) (context.Context, trace.Span) {
-	if callFrom(ctx).TraceID == "" {
+func span(ctx context.Context, call Call, name string) (context.Context, trace.Span) {
+	if call.TraceID == "" {
 		return ctx, noop.Span{}
 	}
 	around := trace.SpanFromContext(ctx)

@@ -108,27 +108,27 @@ func TestRequestsOfTenants(t *testing.T) {
 	a := askedIn(t)
 	of := func(tenant string) evaluation.Call { return evaluation.Call{Tenant: tenant} }
 
-	d, err := e.Evaluate(evaluation.WithCall(t.Context(), of("acme")), a.single)
+	d, err := e.Evaluate(t.Context(), of("acme"), a.single)
 	if err != nil || !d.Decision {
 		t.Errorf("acme: %v, %v", d, err)
 	}
-	d, err = e.Evaluate(evaluation.WithCall(t.Context(), of("umbrella")), a.single)
+	d, err = e.Evaluate(t.Context(), of("umbrella"), a.single)
 	if err != nil || d.Decision {
 		t.Errorf("umbrella: %v, %v", d, err)
 	}
 	for _, tenant := range []string{"", "nobody", "Acme", "../acme"} {
-		ctx := evaluation.WithCall(t.Context(), of(tenant))
-		if d, err := e.Evaluate(ctx, a.single); d != nil || !errors.Is(err, evaluation.ErrUnknownTenant) {
+		call := of(tenant)
+		if d, err := e.Evaluate(t.Context(), call, a.single); d != nil || !errors.Is(err, evaluation.ErrUnknownTenant) {
 			t.Errorf("Evaluate for %q: %v, %v", tenant, d, err)
 		}
-		if d, err := e.Evaluations(ctx, a.batch); d != nil || !errors.Is(err, evaluation.ErrUnknownTenant) {
+		if d, err := e.Evaluations(t.Context(), call, a.batch); d != nil || !errors.Is(err, evaluation.ErrUnknownTenant) {
 			t.Errorf("Evaluations for %q: %v, %v", tenant, d, err)
 		}
 	}
 
 	// In the tenant, actor, action, resource shape an unknown tenant is a denial.
 	a.shape.TenantID = "nobody"
-	shape, err := e.Authorize(evaluation.WithCall(t.Context(), of("acme")), a.shape)
+	shape, err := e.Authorize(t.Context(), of("acme"), a.shape)
 	if err != nil || shape.Allow {
 		t.Errorf("Authorize: %v, %v", shape, err)
 	}

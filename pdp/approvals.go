@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -149,7 +148,7 @@ func (d *desk) change(c echo.Context, named *Approver, find func(context.Context
 		return err
 	}
 	ctx, id := c.Request().Context(), c.Param(paramID)
-	ctx = evaluation.WithCall(ctx, evaluation.Call{Caller: by.Caller, RequestID: requestID(c), TraceID: traceID(ctx)})
+	by.RequestID, by.TraceID = requestID(c), traceID(ctx)
 	r, err := find(ctx, id)
 	if err := own(c, r, err); err != nil {
 		return err

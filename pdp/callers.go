@@ -128,11 +128,11 @@ func callerFrom(ctx context.Context) callers.Caller {
 
 // authorize refuses a request about a tenant that is not the caller's, or that
 // asks too often.
-func authorize(engine *evaluation.Engine, limits *limiter) func(context.Context, *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
-	return func(ctx context.Context, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
+func authorize(engine *evaluation.Engine, limits *limiter) method[authzen.AuthorizeRequest, authzen.AuthorizeResponse] {
+	return func(ctx context.Context, call evaluation.Call, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
 		if err := limits.admit(ctx, req.TenantID); err != nil {
 			return nil, err
 		}
-		return engine.Authorize(ctx, req)
+		return engine.Authorize(ctx, call, req)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/policy-service/policy-service/evaluation"
 )
 
 // errDeadline is a decision that was not on disk in time. Its entry may be in
@@ -71,10 +73,10 @@ func (e ending) Value(key any) any {
 }
 
 // within is a method of the API that keeps to a deadline.
-func within[Request, Response any](d *deadline, call func(context.Context, *Request) (*Response, error)) func(context.Context, *Request) (*Response, error) {
-	return func(ctx context.Context, req *Request) (response *Response, err error) {
+func within[Request, Response any](d *deadline, answer method[Request, Response]) method[Request, Response] {
+	return func(ctx context.Context, call evaluation.Call, req *Request) (response *Response, err error) {
 		err = d.run(ctx, func(ctx context.Context) error {
-			response, err = call(ctx, req)
+			response, err = answer(ctx, call, req)
 			return err
 		})
 		if err != nil {

@@ -73,7 +73,7 @@ func NewUnlogged(store fs.FS) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	decide := func(ctx context.Context, r *authzen.EvaluationRequest) (*authzen.Decision, error) {
+	decide := func(ctx context.Context, _ evaluation.Call, r *authzen.EvaluationRequest) (*authzen.Decision, error) {
 		outcome, err := snapshot.Decide(r, evaluation.Environment{Time: time.Now()})
 		if err != nil {
 			return nil, err
@@ -124,7 +124,12 @@ var ErrDeadline = errDeadline
 
 // Within returns a method that keeps to a deadline.
 func Within(d time.Duration, call func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error)) func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error) {
-	return within(&deadline{after: d}, call)
+	return func(ctx context.Context, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
+		answer := within(&deadline{after: d}, func(ctx context.Context, _ evaluation.Call, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
+			return call(ctx, req)
+		})
+		return answer(ctx, evaluation.Call{}, req)
+	}
 }
 
 // NewInFlight returns what limits how many requests are worked on.

@@ -21,8 +21,11 @@ import (
 // the spelling that net/http would have to make of any other.
 const headerDecisionID = "Decision-Id"
 
+// A method of the API answers a request.
+type method[Request, Response any] func(context.Context, evaluation.Call, *Request) (*Response, error)
+
 // handle serves one method of the API.
-func handle[Request, Response any](limits *limiter, maxBody int64, call func(context.Context, *Request) (*Response, error)) echo.HandlerFunc {
+func handle[Request, Response any](limits *limiter, maxBody int64, answer method[Request, Response]) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
 		if err != nil {
@@ -35,15 +38,15 @@ func handle[Request, Response any](limits *limiter, maxBody int64, call func(con
 		}
 		defer admitted.end()
 		id := evaluation.NewDecisionID()
-		ctx := evaluation.WithCall(c.Request().Context(), evaluation.Call{
+		call := evaluation.Call{
 			ID:        id,
 			Tenant:    tenant,
 			Caller:    callerFrom(c.Request().Context()).ID,
 			RequestID: requestID(c),
 			TraceID:   traceID(c.Request().Context()),
 			Minimal:   prefersMinimal(c.Request().Header.Values(headerPrefer)),
-		})
-		response, err := call(ctx, &request)
+		}
+		response, err := answer(c.Request().Context(), call, &request)
 		if err != nil {
 			return err
 		}

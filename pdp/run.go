@@ -144,8 +144,9 @@ func join(c Config, baseURL string, log *decisionlog.Log, limits *limiter, measu
 		Template: func(tenant, name string) (authzen.ApprovalTemplate, error) {
 			return engine.ApprovalTemplate(tenant, name)
 		},
-		May: func(ctx context.Context, tenant string, req *authzen.EvaluationRequest) (bool, error) {
-			return engine.MayDecide(ctx, tenant, req)
+		May: func(ctx context.Context, check approval.Check) (bool, error) {
+			call := evaluation.Call{Tenant: check.Tenant, Caller: check.Caller, RequestID: check.RequestID, TraceID: check.TraceID}
+			return engine.MayDecide(ctx, call, check.Request)
 		},
 		Record:   func(ctx context.Context, r approval.Record) error { return log.Append(ctx, entryOf(r)) },
 		Recorded: func(ctx context.Context, id string) (bool, error) { return engine.Recorded(ctx, id) },

@@ -59,7 +59,7 @@ func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision
 	}
 	vote := by.vote()
 	vote.Approve, vote.Comment = d.Decision == "approve", d.Comment
-	return s.vote(ctx, r, event{kind: eventVote, caller: by.Caller, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()})
+	return s.vote(ctx, r, by, event{kind: eventVote, caller: by.Caller, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()})
 }
 
 // askAtOnce asks the approvers that templates name for that. They are held to
@@ -71,7 +71,8 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 			continue
 		}
 		vote := Vote{Approver: *item.Terms.AutoApprover, Approve: true, Channel: channelPolicy}
-		_, err := s.vote(ctx, r, event{kind: eventVote, caller: r.Caller, items: []int{i}, vote: vote})
+		by := Approver{Subject: *item.Terms.AutoApprover, Caller: r.Caller}
+		_, err := s.vote(ctx, r, by, event{kind: eventVote, caller: r.Caller, items: []int{i}, vote: vote})
 		if err != nil && !errors.Is(err, ErrIneligible) && !errors.Is(err, ErrTaskState) && !errors.Is(err, ErrUndecidable) {
 			return err
 		}
@@ -81,7 +82,7 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 
 // vote counts a vote on every item that it concerns, or on none. A vote that
 // could not be counted is not asked about: the log would have a permit of it.
-func (s *Service) vote(ctx context.Context, r *Request, e event) (*Request, error) {
+func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event) (*Request, error) {
 	action := actionDeny
 	if e.vote.Approve {
 		action = actionApprove
@@ -103,7 +104,7 @@ func (s *Service) vote(ctx context.Context, r *Request, e event) (*Request, erro
 		return nil, s.refuse(ctx, r, e, "it is the requester's own")
 	}
 	for _, i := range concerned {
-		if err := s.may(ctx, action, e.vote.Approver, r, &r.Items[i]); err != nil {
+		if err := s.may(ctx, action, by, r, &r.Items[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -122,12 +123,12 @@ func (s *Service) refuse(ctx context.Context, r *Request, e event, why string) e
 }
 
 // may reports ErrIneligible unless policies let the approver do that.
-func (s *Service) may(ctx context.Context, action string, approver authzen.Subject, r *Request, i *Item) error {
-	question, err := r.question(action, approver, i)
+func (s *Service) may(ctx context.Context, action string, by Approver, r *Request, i *Item) error {
+	question, err := r.question(action, authzen.Subject{Type: by.Type, ID: by.ID}, i)
 	if err != nil {
 		return err
 	}
-	permitted, err := s.config.May(ctx, r.Tenant, question)
+	permitted, err := s.config.May(ctx, Check{Tenant: r.Tenant, Caller: by.Caller, RequestID: by.RequestID, TraceID: by.TraceID, Request: question})
 	var invalid *authzen.ValidationError
 	switch {
 	case errors.As(err, &invalid):
@@ -185,7 +186,7 @@ func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, re
 	if err != nil {
 		return nil, err
 	}
-	if err := s.may(ctx, actionRevoke, by.Subject, r, &r.Items[i]); err != nil {
+	if err := s.may(ctx, actionRevoke, by, r, &r.Items[i]); err != nil {
 		return nil, err
 	}
 	return s.apply(ctx, r.ID, event{kind: eventRevoke, caller: by.Caller, items: []int{i}, vote: by.vote(), reason: reason})

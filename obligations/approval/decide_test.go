@@ -47,8 +47,8 @@ func TestWhoDecides(t *testing.T) {
 func TestQuestion(t *testing.T) {
 	d := open(t, plain)
 	var asked authzen.EvaluationRequest
-	d.config.May = func(_ context.Context, tenant string, req *authzen.EvaluationRequest) (bool, error) {
-		asked = *req
+	d.config.May = func(_ context.Context, check approval.Check) (bool, error) {
+		asked = *check.Request
 		return true, nil
 	}
 	d.reopen(t)
@@ -401,7 +401,7 @@ func TestRecordsSayWho(t *testing.T) {
 func TestUncountedVote(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 2 }))
 	asked := 0
-	d.config.May = func(context.Context, string, *authzen.EvaluationRequest) (bool, error) {
+	d.config.May = func(context.Context, approval.Check) (bool, error) {
 		asked++
 		return true, nil
 	}

@@ -74,8 +74,8 @@ func (d *desk) pass(by time.Duration) {
 	d.now = d.now.Add(by)
 }
 
-func (d *desk) may(_ context.Context, _ string, req *authzen.EvaluationRequest) (bool, error) {
-	return strings.HasPrefix(req.Subject.Type, "approver"), nil
+func (d *desk) may(_ context.Context, check approval.Check) (bool, error) {
+	return strings.HasPrefix(check.Request.Subject.Type, "approver"), nil
 }
 
 func (d *desk) record(_ context.Context, r approval.Record) error {

@@ -18,6 +18,17 @@ type Approver struct {
 	Caller  string // the credential's, by which the decision log knows who acts; "" where callers are not known
 	Names   []string
 	Clients []string // that the approver acts through, which others may share: they are not the requester's
+
+	RequestID, TraceID string // of the HTTP request in which the approver acts; "" for none
+}
+
+// A Check asks policies whether an approver may decide about an Access Request.
+type Check struct {
+	Tenant  string
+	Caller  string // the credential's that acts, for the decision log
+	Request *authzen.EvaluationRequest
+
+	RequestID, TraceID string // of the HTTP request in which the approver acts; "" for none
 }
 
 // vote returns what the approver says, as yet undecided.

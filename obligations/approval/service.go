@@ -29,7 +29,7 @@ type Config struct {
 	// Template returns the terms of a template as they are now.
 	Template func(tenant, name string) (authzen.ApprovalTemplate, error)
 	// May decides whether an approver may decide a request.
-	May func(ctx context.Context, tenant string, req *authzen.EvaluationRequest) (bool, error)
+	May func(context.Context, Check) (bool, error)
 	// Record records a transition, and returns when the record is durable.
 	Record func(context.Context, Record) error
 	// Recorded reports whether a record that may have been recorded was. Without

@@ -100,8 +100,8 @@ func TestBoundOfBefore(t *testing.T) {
 		return digest.ReplaceAll(stored, []byte(`"members":["workflow_id"],"whole":true,"context":{"workflow_id":"wf-1"}`))
 	})
 	asked := ""
-	d.config.May = func(_ context.Context, _ string, req *authzen.EvaluationRequest) (bool, error) {
-		asked = string(req.Resource.Properties)
+	d.config.May = func(_ context.Context, check approval.Check) (bool, error) {
+		asked = string(check.Request.Resource.Properties)
 		return true, nil
 	}
 	d.reopen(t)
