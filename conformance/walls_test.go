@@ -40,7 +40,7 @@ var walls = []wall{
 	{"pdp/client", 4, []string{"schemas/authzen"}, "a PEP imports it and must not import a PDP with it"},
 	{"pdp/jwks/jwkstest", 4, nil, "tests of any package may have an issuer of tokens"},
 	{"pdp/jwks", 4, nil, "whoever verifies tokens reads an issuer's keys alike, a gateway without a PDP, too"},
-	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
+	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen", "schemas/yamldoc"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
 	{"pdp", 4, []string{
 		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval",
 		"evaluation", "evaluation/decisionlog", "evaluation/policystore",

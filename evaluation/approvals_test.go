@@ -335,6 +335,8 @@ func TestApprovalTemplateFaults(t *testing.T) {
 	for template, want := range map[string]string{
 		`{ttl: -1s}`:          `config.yaml:2:14: approval_templates.sre.ttl: must be a duration with a unit, such as 500ms, 15m, 12h or 90d, not "-1s"`,
 		`{ttl: 30}`:           `config.yaml:2:14: approval_templates.sre.ttl: must be a duration with a unit, such as 500ms, 15m, 12h or 90d, not 30`,
+		`{ttl: 0s}`:           `config.yaml:2:14: approval_templates.sre.ttl: must be more than 0, not "0s" (leave the key out for the default)`,
+		`{decide_within: 0}`:  `config.yaml:2:24: approval_templates.sre.decide_within: must be more than 0, not 0`,
 		`{ttl: 61d}`:          "are more than",
 		`{uses: -1}`:          "config.yaml:2:15: approval_templates.sre.uses: must be a whole number from 0, not -1",
 		`{ttl: 1500h}`:        "are more than",

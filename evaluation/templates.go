@@ -20,9 +20,9 @@ import (
 // An approvalTemplate says in config.yaml how people approve.
 type approvalTemplate struct {
 	// TTL is how long an approval stands. The default is 15m.
-	TTL time.Duration `yaml:"ttl"`
+	TTL time.Duration `yaml:"ttl" duration:"some"`
 	// DecideWithin is how long a request waits for a person. The default is 1h.
-	DecideWithin time.Duration `yaml:"decide_within"`
+	DecideWithin time.Duration `yaml:"decide_within" duration:"some"`
 	// Escalation is after how long a request that waits comes first. Without it
 	// none does.
 	Escalation time.Duration `yaml:"escalation"`

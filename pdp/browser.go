@@ -8,12 +8,14 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 var (
@@ -37,7 +39,10 @@ func newHostNames(setting string, names []string) (hostNames, error) {
 	for i, name := range names {
 		all[i] = plainHost(name)
 		if _, err := netip.ParseAddr(all[i]); err != nil && !hostName.MatchString(all[i]) {
-			return nil, fmt.Errorf("%s: %q is not the name or address of a host: write it without scheme and port, or *.NAME for all names below", setting, name)
+			return nil, &yamldoc.SettingError{
+				Path:   []string{setting, strconv.Itoa(i)},
+				Reason: fmt.Sprintf("%q is not the name or address of a host: write it without scheme and port, or *.NAME for all names below", name),
+			}
 		}
 	}
 	return all, nil

@@ -3,6 +3,7 @@ package pdp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/pdp/callers"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 var (
@@ -40,6 +42,23 @@ const (
 	defaultDeadline    = 2 * time.Second
 	defaultBodyMemory  = 128 << 20
 )
+
+// checkBody refuses a memory in which the largest body never fits. While it is read
+// the buffer before, of its size at most, is there, too, and one caller has half of
+// the memory.
+func (l Limits) checkBody(largest int64) error {
+	memory := orDefault(l.BodyMemory, defaultBodyMemory)
+	if largest <= (memory/2-requestBytes-1)/2 {
+		return nil
+	}
+	at := []string{"max_body"}
+	if largest == defaultMaxBody {
+		at = []string{"max_body_memory"}
+	}
+	return &yamldoc.SettingError{Path: []string{"max_body"}, At: at, Reason: fmt.Sprintf(
+		"%d bytes are more than a fourth of max_body_memory, %d, less %d: a body of that size would always be answered 503. Lower max_body, or raise max_body_memory to %d",
+		largest, memory, 2*(requestBytes+1), 4*largest+2*(requestBytes+1)+2)}
+}
 
 // limiter keeps to limits.
 type limiter struct {

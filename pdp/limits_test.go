@@ -550,3 +550,20 @@ func TestTenantRate(t *testing.T) {
 		}
 	}
 }
+
+// The largest body that a memory may have fits into it; where a larger one never
+// would, the service does not start.
+func TestLargestBodyFits(t *testing.T) {
+	const largest = 64 << 10
+	const memory = 4*largest + 2*(8<<10+1) + 2
+	s := start(t, pdp.Config{MaxBody: largest, Limits: pdp.Limits{BodyMemory: memory}})
+	body := aliceReads + strings.Repeat(" ", largest-len(aliceReads))
+	if got := ask(t, http.DefaultClient, http.MethodPost, s.main+authzen.PathEvaluation, "", body).StatusCode; got != http.StatusOK {
+		t.Errorf("the largest body: status %d", got)
+	}
+	refused := launch(t, pdp.Config{MaxBody: largest, Limits: pdp.Limits{BodyMemory: memory - 4}})
+	want := fmt.Sprintf("max_body: %d bytes are more than a fourth of max_body_memory, %d,", largest, memory-4)
+	if refused.err == nil || !strings.Contains(refused.err.Error(), want) || !strings.Contains(refused.err.Error(), fmt.Sprintf("raise max_body_memory to %d", memory)) {
+		t.Errorf("%v, want %q", refused.err, want)
+	}
+}

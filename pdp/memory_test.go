@@ -30,7 +30,7 @@ func TestBodiesHaveOneBudget(t *testing.T) {
 	const streams, sent = 64, 64 << 10
 	for name, protocol := range spoken {
 		t.Run(name, func(t *testing.T) {
-			c := pdp.Config{Policies: twoTenants(), Limits: pdp.Limits{BodyMemory: 1 << 20}}
+			c := pdp.Config{Policies: twoTenants(), MaxBody: 240 << 10, Limits: pdp.Limits{BodyMemory: 1 << 20}}
 			if protocol.tls {
 				c.TLSCert, c.TLSKey = writeCertificate(t)
 			}

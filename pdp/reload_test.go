@@ -57,7 +57,7 @@ func testCallersAreReadAgain(t *testing.T, reload func(*testing.T, *service, cha
 	}{
 		{"the same", first, nil, 200, 401, "settings read again"},
 		{"a file with a fault", first, errors.New("a fault"), 200, 401, `error="a fault"`},
-		{"a key that is none", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "new", SHA256: "k-new"}}}}, nil, 200, 401, "not 64 hexadecimal digits"},
+		{"a key that is none", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "new", SHA256: "k-new"}}}}, nil, 200, 401, "auth.api_keys.0.sha256: must be 64 hexadecimal digits"},
 		{"nobody has to say who asks", pdp.Settings{}, nil, 200, 401, "needs a restart"},
 		{"certificates of callers", pdp.Settings{Auth: pdp.Auth{MTLS: &pdp.MTLS{CA: "ca.pem"}}}, nil, 200, 401, "needs a restart"},
 		{"a second key", pdp.Settings{Auth: pdp.Auth{APIKeys: []pdp.APIKey{operator, key("old"), key("new")}}}, nil, 200, 200, "api_keys=3"},

@@ -77,9 +77,13 @@ var ErrInsecure = errors.New("refusing to listen beyond this host without caller
 
 // Run serves until ctx ends, then lets running requests finish. It returns nil
 // after such an end, an [evaluation.Faults] for Policies that do not compile,
+// a [yamldoc.SettingError] for each setting that can never do,
 // and decisionlog.ErrFailed when the log can no longer be trusted to record.
 // Policies of a PolicyDir that do not compile leave it not ready until they do.
 func Run(ctx context.Context, c Config) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
 	measured, err := newTelemetry(c.Telemetry)
 	if err != nil {
 		return fmt.Errorf("telemetry: %w", err)
@@ -122,6 +126,14 @@ func Run(ctx context.Context, c Config) (err error) {
 		return fmt.Errorf("telemetry: %w", err)
 	}
 	return serve(ctx, c, listeners, guard{verifier}, limits, measured, engine, approvals, policies, shadow, log)
+}
+
+// check reports settings that can never do, alone or beside one another: each is
+// a [yamldoc.SettingError] by its key in the configuration file.
+func (c Config) check() error {
+	_, errHosts := newHostNames("hosts", c.Hosts)
+	_, errAdminHosts := newHostNames("admin_hosts", c.AdminHosts)
+	return errors.Join(errHosts, errAdminHosts, c.Limits.checkBody(orDefault(c.MaxBody, defaultMaxBody)))
 }
 
 // warn says what an operator has to know of the credentials.

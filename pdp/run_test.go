@@ -54,7 +54,7 @@ func TestRefusesToStart(t *testing.T) {
 		{"the admin listener on every address, to callers, where the main one may be", pdp.Config{AdminListen: "0.0.0.0:0", Insecure: true,
 			Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}}, "--admin-insecure"},
 		{"a name of the admin listener that has a port", pdp.Config{AdminHosts: []string{"pdp.internal:8081"}}, "without scheme and port"},
-		{"a name of the main listener that has a port", pdp.Config{Hosts: []string{"pdp.internal:8080"}}, `hosts: "pdp.internal:8080" is not`},
+		{"a name of the main listener that has a port", pdp.Config{Hosts: []string{"pdp.internal:8080"}}, `hosts.0: "pdp.internal:8080" is not`},
 		{"a name of the admin listener that is every name", pdp.Config{AdminHosts: []string{"*"}}, "without scheme and port"},
 		{"every address, but for the admin listener", pdp.Config{Listen: "0.0.0.0:0", AdminInsecure: true}, "--insecure"},
 		{"a certificate without its key", pdp.Config{TLSCert: cert}, "give both or neither"},

@@ -179,7 +179,7 @@ func (c *approvalsRevokeCmd) Run(ctx context.Context) error {
 type approvalsWatchCmd struct {
 	approvalsDesk
 	Count int           `help:"End after so many requests; without it never." placeholder:"N"`
-	Every time.Duration `help:"How often to ask; ${default} without it." default:"2s"`
+	Every time.Duration `help:"How often to ask; ${default} without it." default:"2s" some:""`
 }
 
 // Run prints every request once. That there is none to be asked for a while is

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -75,47 +73,41 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 }
 
 // check reports every value that its setting cannot have, and every key that is
-// no setting.
+// no setting, in the order of the file.
 func (f fileResolver) check(app *kong.Application) error {
-	var errs []error
-	for _, flag := range settings(app) {
-		if part := f.doc.Part(strings.Split(configKey(flag), ".")...); part != nil {
-			errs = append(errs, checkValue(part, flag))
-		}
-	}
-	return errors.Join(append(errs, f.Validate(app))...)
-}
-
-// Validate reports every key that is no setting.
-func (f fileResolver) Validate(app *kong.Application) error {
 	var keys []string
+	var faults []yamldoc.Fault
 	for _, flag := range settings(app) {
 		keys = append(keys, configKey(flag))
+		if part := f.doc.Part(strings.Split(configKey(flag), ".")...); part != nil {
+			faults = append(faults, checkValue(part, flag)...)
+		}
 	}
-	return f.unknownKeys("", f.values, keys)
+	faults = append(faults, f.unknownKeys("", f.values, keys)...)
+	return yamldoc.Errors(f.doc.Settings(faults, nil))
 }
 
-// unknownKeys reports the keys below a prefix that are no settings.
-func (f fileResolver) unknownKeys(prefix string, values map[string]any, known []string) error {
-	var errs []error
-	for _, name := range slices.SortedFunc(maps.Keys(values), func(a, b string) int {
-		return cmp.Or(f.line(prefix+a)-f.line(prefix+b), strings.Compare(a, b))
-	}) {
+// Validate is a part of [kong.Resolver]; check has reported all.
+func (f fileResolver) Validate(*kong.Application) error { return nil }
+
+// unknownKeys returns the faults of keys below a prefix that are no settings.
+func (f fileResolver) unknownKeys(prefix string, values map[string]any, known []string) (faults []yamldoc.Fault) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		key := prefix + name
 		nested, isMap := values[name].(map[string]any)
 		switch {
 		case slices.Contains(known, key):
 		case isMap && slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, key+".") }):
-			errs = append(errs, f.unknownKeys(key+".", nested, known))
+			faults = append(faults, f.unknownKeys(key+".", nested, known)...)
 		default:
 			hint := yamldoc.DidYouMean(key, known)
 			if slices.Contains(evaluation.SettingsKeys(), key) {
 				hint = "this key belongs to config.yaml of the policy store"
 			}
-			errs = append(errs, f.doc.Fault(fmt.Sprintf("%q is not a key", key), hint, strings.Split(key, ".")...))
+			faults = append(faults, f.doc.Fault(fmt.Sprintf("%q is not a key", key), hint, strings.Split(key, ".")...))
 		}
 	}
-	return errors.Join(errs...)
+	return faults
 }
 
 // settings lists the flags of serve that a configuration file may have.

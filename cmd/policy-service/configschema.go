@@ -45,11 +45,19 @@ type schema struct {
 	Type                 string             `json:"type"`
 	Enum                 []string           `json:"enum,omitempty"`
 	Pattern              string             `json:"pattern,omitzero"`
+	Not                  *nothing           `json:"not,omitzero"`
+	Minimum              *int               `json:"minimum,omitzero"`
+	Required             []string           `json:"required,omitempty"`
 	Items                *schema            `json:"items,omitzero"`
 	MinItems             int                `json:"minItems,omitzero"`
 	Properties           map[string]*schema `json:"properties,omitempty"`
 	MinProperties        int                `json:"minProperties,omitzero"`
 	AdditionalProperties *bool              `json:"additionalProperties,omitzero"`
+}
+
+// A nothing has the pattern of values that are 0.
+type nothing struct {
+	Pattern string `json:"pattern"`
 }
 
 // configSchema is that of a file of the settings: each is of the type that its
@@ -72,9 +80,21 @@ func configSchema(flags []*kong.Flag) *schema {
 		if flag.Tag.Has(tagLeast) {
 			s.Pattern = hours
 		}
+		if flag.Tag.Has(tagSome) {
+			s.notZero()
+		}
 		above.Properties[name] = s
 	}
 	return root
+}
+
+// notZero leaves out 0, of durations and numbers.
+func (s *schema) notZero() {
+	if s.Type == "string" {
+		s.Not = &nothing{Pattern: "^[0.a-zµ]*$"}
+	} else {
+		s.Minimum = new(1)
+	}
 }
 
 func object() *schema {
@@ -104,9 +124,9 @@ func schemaOf(t reflect.Type) *schema {
 	case reflect.Bool:
 		return &schema{Type: "boolean"}
 	case reflect.Int, reflect.Int64:
-		return &schema{Type: "integer"}
+		return &schema{Type: "integer", Minimum: new(0)}
 	case reflect.Float64:
-		return &schema{Type: "number"}
+		return &schema{Type: "number", Minimum: new(0)}
 	case reflect.Pointer:
 		return schemaOf(t.Elem())
 	case reflect.Slice:
@@ -138,6 +158,12 @@ func (s *schema) add(t reflect.Type) {
 			member := schemaOf(field.Type)
 			if field.Tag.Get("list") == "some" {
 				member.MinItems = 1
+			}
+			if pattern := field.Tag.Get("pattern"); pattern != "" {
+				member.Pattern = pattern
+			}
+			if options == "" && member.Type == "string" {
+				s.Required = append(s.Required, name)
 			}
 			s.Properties[name] = member
 		}

@@ -182,7 +182,7 @@ type logTailCmd struct {
 	stateFlag
 	filterFlags
 	Last  int           `help:"How many of the entries there are to begin with; at least 1." default:"10" placeholder:"N"`
-	Every time.Duration `help:"How often to look for more." default:"500ms" placeholder:"DURATION"`
+	Every time.Duration `help:"How often to look for more." default:"500ms" some:"" placeholder:"DURATION"`
 	JSON  bool          `name:"json" help:"Print the entries as they were recorded."`
 }
 

@@ -17,8 +17,8 @@ type logStreamCmd struct {
 	Cursor string        `help:"File that keeps how far the stream came, also over restarts." placeholder:"FILE" required:""`
 	Format string        `help:"Form of the entries in a file or a post: ${enum}." enum:"jsonl,ocsf" default:"jsonl" placeholder:"FORMAT"`
 	Header []string      `help:"Header of a post, as in 'Authorization: Bearer …'." placeholder:"NAME: VALUE" sep:"none"`
-	Batch  int           `help:"Most entries that are delivered at once." default:"500" placeholder:"N"`
-	Every  time.Duration `help:"How often to look for more." default:"1s" placeholder:"DURATION"`
+	Batch  int           `help:"Most entries that are delivered at once." default:"500" some:"" placeholder:"N"`
+	Every  time.Duration `help:"How often to look for more." default:"1s" some:"" placeholder:"DURATION"`
 	Once   bool          `help:"End when all that there is has been delivered, or could not be."`
 }
 

@@ -46,19 +46,19 @@ type serveCmd struct {
 	MetricsTenants  bool                   `help:"Name tenants and policies on /metrics to whoever reaches it. Without it, where callers are authenticated, only to credentials of every tenant with the scope audit or admin."`
 	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
 	Log             logFlags               `embed:"" prefix:"log."`
-	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" placeholder:"BYTES"`
-	MaxEvaluations  int                    `help:"Most evaluations in a batch; ${default} without it. A batch with more is answered 400." default:"1000" placeholder:"N"`
-	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" placeholder:"N"`
+	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" some:"" placeholder:"BYTES"`
+	MaxEvaluations  int                    `help:"Most evaluations in a batch; ${default} without it. A batch with more is answered 400." default:"1000" some:"" placeholder:"N"`
+	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" some:"" placeholder:"N"`
 	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT" secret:""`
 	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
 	ApproverType    string                 `help:"Entity type of the people who decide on requests, where callers are authenticated; ${default} without it." default:"user" placeholder:"TYPE"`
 	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
-	MaxConnections  int                    `help:"Connections to the main listener; ${default} without it. Beyond that an idle one is closed, or the next waits." default:"4096" placeholder:"N"`
+	MaxConnections  int                    `help:"Connections to the main listener; ${default} without it. Beyond that an idle one is closed, or the next waits." default:"4096" some:"" placeholder:"N"`
 	MaxPerAddress   int                    `help:"Connections from one address, of IPv6 from one network of 64 bits; half of --max-connections without it, and any number from this host. Behind a load balancer all callers have one address." placeholder:"N"`
-	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to 750 ms, and are then answered 503." default:"256" placeholder:"N"`
-	MaxBodyMemory   int64                  `help:"Bytes of all bodies that are read and worked on at once; ${default} without it. Others are answered 503." default:"134217728" placeholder:"BYTES"`
+	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to 750 ms, and are then answered 503." default:"256" some:"" placeholder:"N"`
+	MaxBodyMemory   int64                  `help:"Bytes of all bodies that are read and worked on at once; ${default} without it. Others are answered 503." default:"134217728" some:"" placeholder:"BYTES"`
 	MaxSearches     int                    `help:"Searches among more than 1,000 entities, and batches of more than 64 items, that use a processor at once; half as many as there are processors without it. Others wait." placeholder:"N"`
-	Deadline        time.Duration          `help:"How long a decision may take, the log included; ${default} without it. A later one is answered 503." default:"2s" placeholder:"DURATION"`
+	Deadline        time.Duration          `help:"How long a decision may take, the log included; ${default} without it. A later one is answered 503." default:"2s" some:"" placeholder:"DURATION"`
 	TenantRate      float64                `help:"Requests of one tenant a second; any number without it. More are answered 429." placeholder:"N"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 	Config          configFile             `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
@@ -100,7 +100,7 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	return pdp.Run(ctx, pdp.Config{
+	return c.placed(pdp.Run(ctx, pdp.Config{
 		PolicyDir:       c.Policies,
 		RequireManifest: c.RequireManifest,
 		ManifestKey:     key,
@@ -138,7 +138,22 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 		Ready: func(main, admin string) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
 		},
-	})
+	}))
+}
+
+// placed gives the faults of settings that serving finds their places in the
+// configuration file, where that sets one of them.
+func (c *serveCmd) placed(err error) error {
+	var setting *yamldoc.SettingError
+	if c.Config == "" || !errors.As(err, &setting) {
+		return err
+	}
+	text, unread := os.ReadFile(string(c.Config))
+	doc, unparsed := yamldoc.Parse(string(c.Config), text)
+	if unread != nil || unparsed != nil || !doc.Has(setting.Path[0]) && (setting.At == nil || !doc.Has(setting.At[0])) {
+		return err
+	}
+	return yamldoc.Errors(doc.Settings(nil, err))
 }
 
 func (c *serveCmd) limits() pdp.Limits {
@@ -158,8 +173,7 @@ type authFlag struct {
 	pdp.Auth `yaml:",inline"`
 }
 
-// Decode reads YAML, or what the configuration file has for it. What is there and
-// names no credentials is a fault: without any, everybody may ask.
+// Decode reads YAML, or what the configuration file has for it.
 func (a *authFlag) Decode(ctx *kong.DecodeContext) (err error) {
 	given := ctx.Scan.Pop().Value
 	doc, inFile := given.(*yamldoc.Document)
@@ -168,19 +182,23 @@ func (a *authFlag) Decode(ctx *kong.DecodeContext) (err error) {
 			return err
 		}
 	}
-	if err := yamldoc.Errors(doc.Decode(&a.Auth)); err != nil {
-		return err
+	return yamldoc.Errors(a.read(doc))
+}
+
+// read reads who may ask, and returns all that is wrong with it. What is there and
+// names no credentials is a fault: without any, everybody may ask.
+func (a *authFlag) read(doc *yamldoc.Document) []yamldoc.Fault {
+	faults := doc.Decode(&a.Auth)
+	if len(faults) == 0 && !a.Known() {
+		return []yamldoc.Fault{doc.Fault("auth: there are no credentials", "leave auth out if everybody may ask")}
 	}
-	if !a.Known() {
-		return doc.Fault("auth: there are no credentials", "leave auth out if everybody may ask")
-	}
-	return nil
+	return doc.Settings(faults, a.Check())
 }
 
 // logFlags say how the decision log is kept.
 type logFlags struct {
-	SegmentBytes     int64                `help:"Size, in bytes, at which a new segment of the log is begun; ${default} without it." default:"268435456" placeholder:"BYTES"`
-	SegmentAge       time.Duration        `help:"Age at which a new segment is begun; ${default} without it." default:"24h" placeholder:"DURATION"`
+	SegmentBytes     int64                `help:"Size, in bytes, at which a new segment of the log is begun; ${default} without it." default:"268435456" some:"" placeholder:"BYTES"`
+	SegmentAge       time.Duration        `help:"Age at which a new segment is begun; ${default} without it." default:"24h" some:"" placeholder:"DURATION"`
 	RetentionAge     time.Duration        `help:"Age at which a segment is removed, as in 90d, at least 1h; never without it." placeholder:"DURATION" least:"1h"`
 	RetentionBytes   int64                `help:"Size of all segments beyond which the oldest are removed; none without it." placeholder:"BYTES"`
 	Hold             []decisionlog.Period `help:"Times whose entries are not removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`

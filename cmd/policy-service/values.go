@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -13,7 +14,8 @@ import (
 )
 
 // values has flags, the environment and the configuration file read durations and
-// numbers alike: a duration has a unit, and nothing is negative.
+// numbers alike: a duration has a unit, nothing is negative, and what there has to
+// be some of is not 0.
 func values() []kong.Option {
 	return []kong.Option{
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(readDuration)),
@@ -27,6 +29,9 @@ func values() []kong.Option {
 // not 0.
 const tagLeast = "least"
 
+// tagSome is the tag of a duration, a count or a size that is more than 0.
+const tagSome = "some"
+
 func readDuration(ctx *kong.DecodeContext, into reflect.Value) error {
 	token, err := ctx.Scan.PopValue("duration")
 	if err != nil {
@@ -34,7 +39,7 @@ func readDuration(ctx *kong.DecodeContext, into reflect.Value) error {
 	}
 	d, err := yamldoc.ParseDuration(fmt.Sprint(token.Value))
 	if err == nil {
-		err = longEnough(d, ctx.Value.Tag)
+		err = longEnough(d, ctx.Value)
 	}
 	if err != nil {
 		return err
@@ -44,12 +49,24 @@ func readDuration(ctx *kong.DecodeContext, into reflect.Value) error {
 }
 
 // longEnough says what is wrong with a duration that is too short for its flag.
-func longEnough(d time.Duration, tag *kong.Tag) error {
-	least, err := yamldoc.ParseDuration(tag.Get(tagLeast))
+func longEnough(d time.Duration, of *kong.Value) error {
+	if err := some(int64(d), of); err != nil {
+		return err
+	}
+	least, err := yamldoc.ParseDuration(of.Tag.Get(tagLeast))
 	if err != nil || d == 0 || d >= least {
 		return nil
 	}
-	return fmt.Errorf("must be at least %s, not %s", tag.Get(tagLeast), d)
+	return fmt.Errorf("must be at least %s, not %s", of.Tag.Get(tagLeast), d)
+}
+
+// some refuses the 0 of a flag that has the tag: nothing can be done in no time, or
+// with nothing.
+func some(n int64, of *kong.Value) error {
+	if n == 0 && of.Tag.Has(tagSome) {
+		return fmt.Errorf("must be more than 0, as its default %s is", of.Default)
+	}
+	return nil
 }
 
 func readCount(ctx *kong.DecodeContext, into reflect.Value) error {
@@ -61,6 +78,9 @@ func readCount(ctx *kong.DecodeContext, into reflect.Value) error {
 	n, err := strconv.ParseInt(text, 10, into.Type().Bits())
 	if err != nil || n < 0 && text != ctx.Value.Default {
 		return fmt.Errorf("must be a whole number from 0, not %q", text)
+	}
+	if err := some(n, ctx.Value); err != nil {
+		return err
 	}
 	into.SetInt(n)
 	return nil
@@ -80,23 +100,34 @@ func readRate(ctx *kong.DecodeContext, into reflect.Value) error {
 	return nil
 }
 
-// checkValue holds a value of the configuration file against the type of its flag, so
-// that what is wrong with it is told at its place.
-func checkValue(part *yamldoc.Document, flag *kong.Flag) error {
+// checkValue holds a value of the configuration file against its flag, so that what
+// is wrong with it is told at its place.
+func checkValue(part *yamldoc.Document, flag *kong.Flag) []yamldoc.Fault {
 	into := reflect.New(flag.Target.Type())
-	if _, is := into.Interface().(*authFlag); is {
-		return nil // it is read at its place
+	if auth, is := into.Interface().(*authFlag); is {
+		return auth.read(part)
 	}
-	if into.Elem().Kind() == reflect.Slice && part.IsText() {
-		return nil // one element, as in a flag
+	if into.Elem().Kind() == reflect.Slice && part.IsText() { // one element, as in a flag
+		into = reflect.New(into.Type().Elem().Elem())
 	}
 	if faults := part.Decode(into.Interface()); len(faults) > 0 {
-		return yamldoc.Errors(faults)
+		return faults
 	}
-	if d, ok := into.Elem().Interface().(time.Duration); ok {
-		if err := longEnough(d, flag.Tag); err != nil {
-			return part.Fault(configKey(flag)+": "+err.Error(), "")
-		}
+	fault := func(err error, hint string) []yamldoc.Fault {
+		return []yamldoc.Fault{part.Fault(configKey(flag)+": "+err.Error(), hint)}
+	}
+	var err error
+	switch value := into.Elem(); {
+	case value.Type() == reflect.TypeFor[time.Duration]():
+		err = longEnough(time.Duration(value.Int()), flag.Value)
+	case value.CanInt():
+		err = some(value.Int(), flag.Value)
+	case flag.Enum != "" && !flag.EnumMap()[value.String()]:
+		known := strings.Split(flag.Enum, ",")
+		return fault(fmt.Errorf("must be %s, not %q", strings.Join(known, " or "), value.String()), yamldoc.DidYouMean(value.String(), known))
+	}
+	if err != nil {
+		return fault(err, "")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (d *Durability) UnmarshalText(text []byte) error {
 	case "batched":
 		*d = Batched
 	default:
-		return fmt.Errorf("durability %q: want strict or batched", text)
+		return fmt.Errorf("must be strict or batched, not %q", text)
 	}
 	return nil
 }

@@ -31,14 +31,11 @@ type Period struct {
 // 3339, either of which may be left out.
 func (p *Period) UnmarshalText(text []byte) (err error) {
 	from, until, found := strings.Cut(string(text), "/")
-	if !found {
-		return fmt.Errorf("period %q: want FROM/UNTIL, as in 2026-01-01/2026-03-31T12:00:00Z or 2026-01-01/", text)
-	}
 	if p.From, err = parseTime(from); err == nil {
 		p.Until, err = parseTime(until)
 	}
-	if err != nil {
-		return fmt.Errorf("period %q: %w", text, err)
+	if !found || err != nil {
+		return fmt.Errorf("must be FROM/UNTIL, as in 2026-01-01/2026-03-31T12:00:00Z or 2026-01-01/, not %q", text)
 	}
 	return nil
 }

@@ -4,43 +4,67 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
+	"strconv"
+
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // An APIKey is a secret of one caller, known by its digest alone. It is sent as
 // "Authorization: Bearer ID.SECRET", or as the secret without the id.
 type APIKey struct {
-	ID     string `yaml:"id"`
-	SHA256 string `yaml:"sha256"` // of the key as it is sent, in hexadecimal
+	ID string `yaml:"id"`
+	// SHA256 is of the key as it is sent, in hexadecimal.
+	SHA256 string `yaml:"sha256" pattern:"^[0-9a-fA-F]{64}$" instead:"key api_key hash digest secret token value" hint:"the digest of the key: policy-service keys new ID makes both, printf %s KEY | sha256sum makes that of a key there is"`
 	Grant  `yaml:",inline"`
 }
+
+// digestHint says how the digest of a key is made.
+const digestHint = "the digest of the key (policy-service keys new ID makes both)"
 
 // apiKeys are callers by the digest of their key. To find a digest in a map
 // tells nobody anything about another: who knows a digest does not know its
 // key.
 type apiKeys map[[sha256.Size]byte]Caller
 
-func newAPIKeys(keys []APIKey, people people) (apiKeys, error) {
-	out := apiKeys{}
-	for _, key := range keys {
-		raw, err := hex.DecodeString(key.SHA256)
-		switch {
-		case key.ID == "":
-			return nil, errors.New("a key has no id")
-		case err != nil || len(raw) != sha256.Size:
-			return nil, fmt.Errorf("%s: sha256 is not 64 hexadecimal digits (policy-service keys new makes a key)", key.ID)
+// checkAPIKeys reports everything that is wrong with keys.
+func checkAPIKeys(keys []APIKey) error {
+	var errs []error
+	holders := map[[sha256.Size]byte]string{}
+	for n, key := range keys {
+		err := key.check()
+		if digest := key.digest(); err == nil {
+			if other, taken := holders[digest]; taken {
+				err = wrong("must be another: "+key.ID+" has the key of "+other, "sha256")
+			}
+			holders[digest] = key.ID
 		}
-		digest := [sha256.Size]byte(raw)
-		if other, taken := out[digest]; taken {
-			return nil, fmt.Errorf("%s has the key of %s", key.ID, other.ID)
-		}
-		if err := key.validate(); err != nil {
-			return nil, fmt.Errorf("%s: %w", key.ID, err)
-		}
-		out[digest] = people.of(Caller{ID: key.ID, Names: []string{key.ID}, Grant: key.Grant})
+		errs = append(errs, yamldoc.Below(err, "api_keys", strconv.Itoa(n)))
 	}
-	return out, nil
+	return errors.Join(errs...)
+}
+
+func (k APIKey) check() error {
+	errs := []error{k.Grant.check()}
+	if k.ID == "" {
+		errs = append(errs, wrong("is required: the name of the caller", "id"))
+	}
+	if raw, err := hex.DecodeString(k.SHA256); err != nil || len(raw) != sha256.Size {
+		be := "64 hexadecimal digits, " + digestHint
+		if k.SHA256 == "" {
+			errs = append(errs, wrong("is required: "+be, "sha256"))
+		} else {
+			errs = append(errs, wrong("must be "+be, "sha256"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// digest is that of the key of an APIKey with which nothing is wrong.
+func (k APIKey) digest() (digest [sha256.Size]byte) {
+	raw, _ := hex.DecodeString(k.SHA256)
+	copy(digest[:], raw)
+	return digest
 }
 
 // check knows a key by its digest. A bearer token that is no key may be

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // A Scope is something that a caller may do.
@@ -34,9 +36,20 @@ func (s *Scope) UnmarshalText(text []byte) error {
 
 func (s Scope) validate() error {
 	if !slices.Contains(Scopes(), s) {
-		return fmt.Errorf("there is no scope %q: write some of %v", string(s), Scopes())
+		hint := yamldoc.DidYouMean(string(s), scopeNames())
+		if hint != "" {
+			hint = " (" + hint + ")"
+		}
+		return fmt.Errorf("there is no scope %q: write some of %v%s", string(s), Scopes(), hint)
 	}
 	return nil
+}
+
+func scopeNames() (names []string) {
+	for _, s := range Scopes() {
+		names = append(names, string(s))
+	}
+	return names
 }
 
 // defaultScopes are those of a credential that lists none.
@@ -55,26 +68,25 @@ type Grant struct {
 	Scopes  []Scope  `yaml:"scopes,omitempty" list:"some"`  // nil is evaluate, search and request
 }
 
-// validate reports scopes and tenants that there cannot be. A list that is
-// present and empty is a fault: nobody means every tenant by it.
-func (g Grant) validate() error {
-	switch {
-	case g.Tenants != nil && len(g.Tenants) == 0:
-		return errors.New("tenants is empty: name some, or leave it out for every tenant")
-	case g.Scopes != nil && len(g.Scopes) == 0:
-		return fmt.Errorf("scopes is empty: name some, or leave it out for %v", defaultScopes)
+// check reports scopes and tenants that there cannot be. A list that is present
+// and empty is a fault: nobody means every tenant by it.
+func (g Grant) check() error {
+	var errs []error
+	if g.Tenants != nil && len(g.Tenants) == 0 {
+		errs = append(errs, wrong("is empty: name some, or leave it out for every tenant", "tenants"))
 	}
-	for _, s := range g.Scopes {
-		if err := s.validate(); err != nil {
-			return err
-		}
+	if g.Scopes != nil && len(g.Scopes) == 0 {
+		errs = append(errs, wrong(fmt.Sprintf("is empty: name some, or leave it out for %v", defaultScopes), "scopes"))
 	}
-	for _, tenant := range g.Tenants {
+	for n, s := range g.Scopes {
+		errs = append(errs, yamldoc.Below(s.validate(), "scopes", strconv.Itoa(n)))
+	}
+	for n, tenant := range g.Tenants {
 		if !authzen.ValidTenant(tenant) {
-			return fmt.Errorf("no tenant can be called %q", tenant)
+			errs = append(errs, wrong(fmt.Sprintf("no tenant can be called %q", tenant), "tenants", strconv.Itoa(n)))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // A Caller is who sends a request. The zero value is anybody, where callers are

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // MTLS knows callers by their certificates, which CA has issued. A certificate
@@ -23,30 +26,29 @@ type MTLSCaller struct {
 	Grant `yaml:",inline"`
 }
 
-func (m *MTLS) validate() error {
+func (m *MTLS) check() error {
 	if m == nil {
 		return nil
 	}
 	var errs []error
 	if m.CA == "" {
-		errs = append(errs, errors.New("there is no ca, the file of the certificates that issue callers'"))
+		errs = append(errs, wrong("is required: the file of the certificates that issue callers'", "ca"))
 	}
 	if m.Callers != nil && len(m.Callers) == 0 {
-		errs = append(errs, errors.New("callers is empty: name some, or leave it out for every certificate that ca has issued"))
+		errs = append(errs, wrong("is empty: name some, or leave it out for every certificate that ca has issued", "callers"))
 	}
-	errs = append(errs, m.Grant.validate())
-	for _, c := range m.Callers {
+	errs = append(errs, m.Grant.check())
+	for n, c := range m.Callers {
+		var unnamed error
 		if c.Name == "" {
-			errs = append(errs, errors.New("a caller has no name"))
+			unnamed = wrong("is required: a URI or DNS name of the certificate", "name")
 		}
-		if err := c.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
-		}
+		errs = append(errs, yamldoc.Below(errors.Join(unnamed, c.Grant.check()), "callers", strconv.Itoa(n)))
 	}
-	return errors.Join(errs...)
+	return yamldoc.Below(errors.Join(errs...), "mtls")
 }
 
-func (m *MTLS) check(r *http.Request) (Caller, bool, error) {
+func (m *MTLS) verify(r *http.Request) (Caller, bool, error) {
 	if m == nil || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return Caller{}, false, nil
 	}

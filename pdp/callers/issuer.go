@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // An Issuer is trusted to say who callers are, in JSON Web Tokens (RFC 8725). A
@@ -34,11 +36,24 @@ const (
 	claimSubject = "sub"
 )
 
-func (i Issuer) validate() error {
-	if i.Algorithms != nil && len(i.Algorithms) == 0 {
-		return errors.New("algorithms is empty: name some, or leave it out for RS256")
+// checkIssuers reports everything that is wrong with issuers, each by itself and
+// beside one another.
+func checkIssuers(issuers []Issuer) error {
+	var errs []error
+	for n, i := range issuers {
+		if i.Algorithms != nil && len(i.Algorithms) == 0 {
+			errs = append(errs, wrong("is empty: name some, or leave it out for RS256", strconv.Itoa(n), "algorithms"))
+		}
+		errs = append(errs, yamldoc.Below(i.Grant.check(), strconv.Itoa(n)))
 	}
-	return i.Grant.validate()
+	return yamldoc.Below(errors.Join(append(errs, checkTrusted(trusted(issuers)))...), "jwt")
+}
+
+func trusted(issuers []Issuer) (all []Trust) {
+	for _, i := range issuers {
+		all = append(all, Trust{Issuer: i.Issuer, Audience: i.Audience, JWKSURL: i.JWKSURL, Algorithms: i.Algorithms})
+	}
+	return all
 }
 
 // approves reports whether the issuer's tokens let people decide on requests.
@@ -70,13 +85,8 @@ type bearers struct {
 
 func newBearers(issuers []Issuer, transport http.RoundTripper, now func() time.Time) (*bearers, error) {
 	b := &bearers{issuers: slices.Clone(issuers)}
-	var trusted []Trust
 	only := onlyApprovers(issuers)
 	for n, i := range issuers {
-		if err := i.validate(); err != nil {
-			return nil, fmt.Errorf("%s: %w", i.Issuer, err)
-		}
-		trusted = append(trusted, Trust{Issuer: i.Issuer, Audience: i.Audience, JWKSURL: i.JWKSURL, Algorithms: i.Algorithms})
 		if i.IDClaim != "" {
 			continue
 		}
@@ -87,7 +97,7 @@ func newBearers(issuers []Issuer, transport http.RoundTripper, now func() time.T
 		}
 	}
 	var err error
-	b.tokens, err = NewTokens(trusted, transport, now)
+	b.tokens, err = NewTokens(trusted(issuers), transport, now)
 	return b, err
 }
 

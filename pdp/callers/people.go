@@ -5,30 +5,44 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 )
 
 // people are the names of persons, by each of their names.
 type people map[string][]string
 
 // newPeople reads groups of names, each of one person.
-func newPeople(groups [][]string) (people, error) {
+func newPeople(groups [][]string) people {
 	p := people{}
-	var errs []error
 	for _, names := range groups {
-		if len(names) < 2 {
-			errs = append(errs, fmt.Errorf("%q: a person needs at least two names to be known by either", names))
-		}
 		for _, name := range names {
-			switch {
-			case name == "":
-				errs = append(errs, fmt.Errorf("%q: a name is empty", names))
-			case p[name] != nil:
-				errs = append(errs, fmt.Errorf("%q is there twice: list all names of a person once, in one place", name))
-			}
 			p[name] = names
 		}
 	}
-	return p, errors.Join(errs...)
+	return p
+}
+
+// checkPeople reports everything that is wrong with groups of names.
+func checkPeople(groups [][]string) error {
+	var errs []error
+	taken := map[string]bool{}
+	for n, names := range groups {
+		at := []string{"aliases", strconv.Itoa(n)}
+		if len(names) < 2 {
+			errs = append(errs, wrong(fmt.Sprintf("%q: a person needs at least two names to be known by either", names), at...))
+		}
+		for i, name := range names {
+			here := append(slices.Clone(at), strconv.Itoa(i))
+			switch {
+			case name == "":
+				errs = append(errs, wrong("a name is empty", here...))
+			case taken[name]:
+				errs = append(errs, wrong(fmt.Sprintf("%q is there twice: list all names of a person once, in one place", name), here...))
+			}
+			taken[name] = true
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // named returns a check whose callers have all names that are known of them.

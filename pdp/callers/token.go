@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/pdp/jwks"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // A Trust is what is known of an issuer before there is a token: RFC 8725 leaves
@@ -27,15 +29,36 @@ type Trust struct {
 	Algorithms []string // RS256 where there is none
 }
 
-// validate reports what is missing, and what nobody may trust.
-func (t Trust) validate() error {
-	if t.Issuer == "" || t.Audience == "" {
-		return errors.New("issuer and audience are required")
+// check reports what is missing, and what nobody may trust.
+func (t Trust) check() error {
+	var errs []error
+	switch {
+	case t.Issuer == "":
+		errs = append(errs, wrong("is required: iss of the tokens, exactly", "issuer"))
+	case strings.Contains(t.Issuer, separator):
+		errs = append(errs, wrong("the issuer must not have a "+separator, "issuer"))
 	}
-	if strings.Contains(t.Issuer, separator) {
-		return fmt.Errorf("the issuer must not have a %s", separator)
+	if t.Audience == "" {
+		errs = append(errs, wrong("is required: what the tokens name in aud", "audience"))
 	}
-	return jwks.Check(t.JWKSURL, t.Algorithms)
+	errs = append(errs, yamldoc.Below(jwks.CheckURL(t.JWKSURL), "jwks_url"))
+	for n, algorithm := range t.Algorithms {
+		errs = append(errs, yamldoc.Below(jwks.CheckAlgorithm(algorithm), "algorithms", strconv.Itoa(n)))
+	}
+	return errors.Join(errs...)
+}
+
+// checkTrusted reports everything that is wrong with issuers, at their indexes.
+func checkTrusted(trusted []Trust) error {
+	var errs []error
+	for n, trust := range trusted {
+		err := trust.check()
+		if slices.ContainsFunc(trusted[:n], func(o Trust) bool { return o.Issuer == trust.Issuer && o.Audience == trust.Audience }) {
+			err = errors.Join(err, wrong("the issuer is there twice for the audience "+trust.Audience, "issuer"))
+		}
+		errs = append(errs, yamldoc.Below(err, strconv.Itoa(n)))
+	}
+	return errors.Join(errs...)
 }
 
 // maxToken is the size of the largest token, in bytes.
@@ -59,18 +82,13 @@ type issuer struct {
 
 // NewTokens returns the verifier of the tokens of those issuers. It reads their
 // keys by transport, once a token is to be verified. All that is wrong with the
-// issuers is in the error.
+// issuers is in the error, at their indexes ([yamldoc.SettingError]).
 func NewTokens(trusted []Trust, transport http.RoundTripper, now func() time.Time) (*Tokens, error) {
 	t := &Tokens{now: now}
-	var errs []error
-	for n, trust := range trusted {
-		err := trust.validate()
-		if slices.ContainsFunc(trusted[:n], func(o Trust) bool { return o.Issuer == trust.Issuer && o.Audience == trust.Audience }) {
-			err = errors.Join(err, fmt.Errorf("the issuer is there twice for the audience %s", trust.Audience))
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", trust.Issuer, err))
-		}
+	if err := checkTrusted(trusted); err != nil {
+		return nil, err
+	}
+	for _, trust := range trusted {
 		i := issuer{Trust: trust, keys: jwks.New(trust.JWKSURL, transport, now)}
 		for _, algorithm := range trust.Algorithms {
 			i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(algorithm))
@@ -80,7 +98,7 @@ func NewTokens(trusted []Trust, transport http.RoundTripper, now func() time.Tim
 		}
 		t.issuers = append(t.issuers, i)
 	}
-	return t, errors.Join(errs...)
+	return t, nil
 }
 
 // Verify returns the claims of a token, and the index of the issuer that made it.

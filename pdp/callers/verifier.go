@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // Auth says who may ask. Its zero value lets everybody ask who can connect.
@@ -21,6 +23,21 @@ type Auth struct {
 
 // Known reports whether callers have to authenticate.
 func (a Auth) Known() bool { return len(a.APIKeys) > 0 || len(a.JWT) > 0 || a.MTLS != nil }
+
+// Check reports everything that is wrong with credentials, each a
+// [yamldoc.SettingError]. It reads no file and asks nobody.
+func (a Auth) Check() error {
+	var errs []error
+	if a.Aliases != nil && !a.Known() {
+		errs = append(errs, wrong("there are no credentials whose holders could have them", "aliases"))
+	}
+	return errors.Join(append(errs, checkAPIKeys(a.APIKeys), checkIssuers(a.JWT), a.MTLS.check(), checkPeople(a.Aliases))...)
+}
+
+// wrong is a fault of a setting, by the keys that lead to it.
+func wrong(reason string, path ...string) error {
+	return &yamldoc.SettingError{Path: path, Reason: reason}
+}
 
 // ErrRestart is a change that a running verifier cannot follow.
 var ErrRestart = errors.New("this needs a restart")
@@ -59,33 +76,25 @@ func (v *Verifier) Renew(auth Auth) error {
 	if auth.Known() != v.known {
 		return fmt.Errorf("%w: whether callers have to say who they are", ErrRestart)
 	}
-	people, errAliases := newPeople(auth.Aliases)
-	if errAliases == nil && auth.Aliases != nil && !v.known {
-		errAliases = errors.New("there are no credentials whose holders could have them")
+	if err := auth.Check(); err != nil {
+		return yamldoc.Below(err, "auth")
 	}
-	keys, errKeys := newAPIKeys(auth.APIKeys, people)
-	bearers, errJWT := v.bearersOf(auth)
-	errMTLS := auth.MTLS.validate()
-	err := errors.Join(of("api_keys", errKeys), of("jwt", errJWT), of("mtls", errMTLS), of("aliases", errAliases))
+	people, keys := newPeople(auth.Aliases), apiKeys{}
+	for _, key := range auth.APIKeys {
+		keys[key.digest()] = people.of(Caller{ID: key.ID, Names: []string{key.ID}, Grant: key.Grant})
+	}
+	bearers, err := v.bearersOf(auth)
 	if err != nil {
-		return err
+		return yamldoc.Below(err, "auth", "jwt")
 	}
 	v.auth, v.bearers = auth, bearers
 	checks := []check{keys.check, people.named(bearers.check)}
 	if len(auth.APIKeys) > 0 || len(auth.JWT) > 0 { // nobody's bearer is ours to judge else
 		checks = append(checks, refuseBearers)
 	}
-	checks = append(checks, people.named(auth.MTLS.check))
+	checks = append(checks, people.named(auth.MTLS.verify))
 	v.checks.Store(&checks)
 	return nil
-}
-
-// of says of which part of auth an error is.
-func of(part string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("auth: %s: %w", part, err)
 }
 
 // bearersOf returns those that there are already if the issuers are the same:

@@ -17,17 +17,19 @@ import (
 // asymmetric are the algorithms whose keys an issuer can publish.
 var asymmetric = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// Check reports a URL that keys must not be read from, and algorithms that
-// tokens must not be verified by.
-func Check(jwksURL string, algorithms []string) error {
+// CheckURL refuses a URL that keys must not be read from.
+func CheckURL(jwksURL string) error {
 	u, err := url.Parse(jwksURL)
 	if err != nil || u.Scheme != "https" && !IsThisHost(u.Hostname()) {
-		return fmt.Errorf("jwks_url must be an https URL, not %q", jwksURL)
+		return fmt.Errorf("must be an https URL, not %q", jwksURL)
 	}
-	for _, algorithm := range algorithms {
-		if !slices.Contains(asymmetric, algorithm) {
-			return fmt.Errorf("algorithm %q is not one of %v", algorithm, asymmetric)
-		}
+	return nil
+}
+
+// CheckAlgorithm refuses an algorithm that tokens must not be verified by.
+func CheckAlgorithm(algorithm string) error {
+	if !slices.Contains(asymmetric, algorithm) {
+		return fmt.Errorf("algorithm %q is not one of %v", algorithm, asymmetric)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package yamldoc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -40,6 +41,17 @@ func bounded(src []byte) error {
 		}
 	}
 	return nil
+}
+
+// marked reports whether text begins with a byte order mark, of UTF-8 or UTF-16.
+// An editor does not show it, and the parser takes it for a part of the first key.
+func marked(src []byte) bool {
+	for _, mark := range []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
+		if bytes.HasPrefix(src, []byte(mark)) {
+			return true
+		}
+	}
+	return false
 }
 
 // nests reports whether text nests too deep.

@@ -257,28 +257,58 @@ func (c *checker) members(t reflect.Type) func(*ast.MappingValueNode, []string) 
 		}
 	}
 	fields := fieldsOf(t)
-	known := make([]string, len(fields))
-	for i, f := range fields {
-		known[i] = f.key
-	}
+	known := keysOf(fields)
 	return func(pair *ast.MappingValueNode, path []string) ast.Node {
 		i := slices.Index(known, keyOf(pair))
 		if i < 0 {
-			return c.fault(pair.Key, nil, fmt.Sprintf("unknown field %q", keyOf(pair)), DidYouMean(keyOf(pair), known))
+			return c.fault(pair.Key, nil, fmt.Sprintf("unknown field %q", keyOf(pair)), hintFor(keyOf(pair), fields))
 		}
 		if list, ok := pair.Value.(*ast.SequenceNode); ok && len(list.Values) == 0 && fields[i].some {
 			return c.fault(pair.Key, below(path, keyOf(pair)), "is an empty list", "leave the key out, or name some")
+		}
+		if fields[i].some && fields[i].is == typeDuration && isNothing(pair.Value) {
+			return c.must(pair.Value, below(path, keyOf(pair)), "more than 0", "leave the key out for the default")
 		}
 		return c.check(pair.Value, fields[i].is, below(path, keyOf(pair)), fields[i].signed)
 	}
 }
 
+// isNothing reports whether a node is a duration of 0.
+func isNothing(node ast.Node) bool {
+	value, isText := text(node)
+	if !isText && node != nil {
+		value = node.GetToken().Value
+	}
+	d, err := ParseDuration(value)
+	return err == nil && d == 0
+}
+
 // A field is one of a struct by its key.
 type field struct {
-	key    string
-	is     reflect.Type
-	signed bool
-	some   bool // a list that has an element
+	key     string
+	is      reflect.Type
+	signed  bool
+	some    bool     // a list that has an element, a duration that is more than 0
+	instead []string // keys that people write for it
+	hint    string   // for who writes one of them
+}
+
+func keysOf(fields []field) []string {
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.key
+	}
+	return keys
+}
+
+// hintFor says which of the fields a key that is none of them was meant for, or "".
+func hintFor(key string, fields []field) string {
+	for _, f := range fields {
+		if slices.Contains(f.instead, key) {
+			return "write " + f.key + ", " + f.hint
+		}
+	}
+	return DidYouMean(key, keysOf(fields))
 }
 
 // fieldsOf lists the fields of a struct, those of inline structs with them.
@@ -303,5 +333,8 @@ func fieldsOf(t reflect.Type) (fields []field) {
 }
 
 func newField(key string, f reflect.StructField) field {
-	return field{key, f.Type, f.Tag.Get("number") == "signed", f.Tag.Get("list") == "some"}
+	return field{
+		key: key, is: f.Type, signed: f.Tag.Get("number") == "signed", some: f.Tag.Get("list") == "some" || f.Tag.Get("duration") == "some",
+		instead: strings.Fields(f.Tag.Get("instead")), hint: f.Tag.Get("hint"),
+	}
 }

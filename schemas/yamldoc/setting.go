@@ -64,14 +64,14 @@ func (d *Document) Settings(decoded []Fault, err error) []Fault {
 			continue
 		}
 		known := func(f Fault) bool {
-			return len(at.Path) > 0 && strings.HasPrefix(f.Message, strings.Join(at.Path, ".")+": ")
+			return len(at.Path) > 0 && strings.HasPrefix(f.Message, named(slices.Concat(d.path, at.Path), ""))
 		}
 		if !slices.ContainsFunc(decoded, known) {
 			place := at.At
 			if place == nil {
 				place = at.Path
 			}
-			all = append(all, d.Fault(at.Error(), "", place...))
+			all = append(all, d.Fault(named(slices.Concat(d.path, at.Path), at.Reason), "", place...))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Fault) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })

@@ -32,6 +32,9 @@ func Parse(file string, src []byte) (d *Document, err error) {
 		}
 	}()
 	defer d.recovered(&err)
+	if marked(src) {
+		return nil, Fault{File: file, Line: 1, Column: 1, Message: "the file begins with a byte order mark", Hint: "save it as UTF-8 without a byte order mark (BOM)"}
+	}
 	if err := bounded(src); err != nil {
 		return nil, d.whole(err.Error())
 	}
@@ -119,7 +122,9 @@ const maxFaults = 100
 // A struct has the keys of its yaml tags and no others. Its numbers are not
 // negative unless their field has the tag number:"signed", and a list may be
 // empty unless its field has the tag list:"some". A [time.Duration] is
-// read as [ParseDuration] does. A value that is not there, as in "key:", is none.
+// read as [ParseDuration] does, and may be 0 unless its field has the tag
+// duration:"some". The tag instead lists keys that people write for a field's, and
+// the tag hint says what belongs there. A value that is not there, as in "key:", is none.
 func (d *Document) Decode(into any) []Fault {
 	if d.root == nil {
 		return nil

@@ -224,3 +224,50 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A byte order mark is refused by its name: no editor shows it.
+func TestByteOrderMark(t *testing.T) {
+	for _, mark := range []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
+		want := "f.yaml:1:1: the file begins with a byte order mark (save it as UTF-8 without a byte order mark (BOM))"
+		if got := faults(t, mark+"name: a\n", new(file)); got != want {
+			t.Errorf("%q: %s, want %s", mark, got, want)
+		}
+	}
+}
+
+// A duration that there has to be some of is not 0, and who writes a key that
+// stands for another is told what belongs there.
+func TestTags(t *testing.T) {
+	type key struct {
+		Digest string        `yaml:"digest" instead:"key hash" hint:"the digest of the key"`
+		TTL    time.Duration `yaml:"ttl" duration:"some"`
+		Wait   time.Duration `yaml:"wait"`
+	}
+	want := `f.yaml:1:6: ttl: must be more than 0, not "0s" (leave the key out for the default)
+f.yaml:3:1: unknown field "hash" (write digest, the digest of the key)
+f.yaml:4:1: unknown field "digst" (did you mean "digest"?)`
+	if diff := cmp.Diff(want, faults(t, "ttl: 0s\nwait: 0s\nhash: x\ndigst: x\n", new(key))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got, want := faults(t, "ttl: 0\n", new(key)), "f.yaml:1:6: ttl: must be more than 0, not 0 (leave the key out for the default)"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A setting of a part of a document is told by all its keys.
+func TestSettingsOfAPart(t *testing.T) {
+	d, err := yamldoc.Parse("f.yaml", []byte("maybe:\n  votes: many\n  wait: 3s\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := d.Part("maybe")
+	wrong := errors.Join(&yamldoc.SettingError{Path: []string{"wait"}, Reason: "must be less"}, &yamldoc.SettingError{Path: []string{"votes"}, Reason: "must be more"})
+	want := "f.yaml:2:10: maybe.votes: must be a whole number, not \"many\"\nf.yaml:3:3: maybe.wait: must be less"
+	got := yamldoc.Errors(part.Settings(part.Decode(new(struct {
+		Votes int           `yaml:"votes"`
+		Wait  time.Duration `yaml:"wait"`
+	})), wrong))
+	if got == nil || got.Error() != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}

@@ -434,10 +434,10 @@ func TestConfigIsChecked(t *testing.T) {
 		want   string
 	}{
 		{"nothing", identity.Config{}, "nobody can call"},
-		{"no resource", identity.Config{Issuers: []identity.Issuer{good}}, "issuer and audience are required"},
+		{"no resource", identity.Config{Issuers: []identity.Issuer{good}}, "issuers.0.audience: is required"},
 		{"a resource in plain text", identity.Config{Resource: "http://gateway.example.com", Issuers: []identity.Issuer{good}}, "resource: must be an https URL, not"},
 		{"a resource with a query", identity.Config{Resource: resource + "?x", Issuers: []identity.Issuer{good}}, "resource: must be a URL without query"},
-		{"keys in plain text", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: "http://auth.example.com/keys"}}}, "jwks_url must be an https URL"},
+		{"keys in plain text", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: "http://auth.example.com/keys"}}}, "issuers.0.jwks_url: must be an https URL"},
 		{"a shared secret", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Algorithms: []string{"HS256"}}}}, `algorithm "HS256"`},
 		{"an empty list of tenants", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Tenants: []string{}}}}, "issuers.0.tenants: is empty"},
 		{"an issuer twice", identity.Config{Resource: resource, Issuers: []identity.Issuer{good, good}}, "the issuer is there twice"},

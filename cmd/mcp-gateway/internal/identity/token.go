@@ -61,14 +61,10 @@ func newIssuers(c Config) ([]Issuer, *callers.Tokens, error) {
 		i := config.withDefaults(c.Resource)
 		issuers = append(issuers, i)
 		trusted = append(trusted, callers.Trust{Issuer: i.Issuer, Audience: i.Audience, JWKSURL: i.JWKSURL, Algorithms: i.Algorithms})
-		_, err := callers.NewTokens(trusted[n:], http.DefaultTransport, c.Now)
-		errs = append(errs, yamldoc.Below(errors.Join(i.validate(), err), "issuers", strconv.Itoa(n)))
+		errs = append(errs, yamldoc.Below(i.validate(), "issuers", strconv.Itoa(n)))
 	}
 	tokens, err := callers.NewTokens(trusted, http.DefaultTransport, c.Now)
-	if err != nil && errors.Join(errs...) == nil { // of issuers beside one another
-		errs = append(errs, yamldoc.Below(err, "issuers"))
-	}
-	return issuers, tokens, errors.Join(errs...)
+	return issuers, tokens, errors.Join(append(errs, yamldoc.Below(err, "issuers"))...)
 }
 
 // token tells the bearer of a token.
