@@ -11,7 +11,10 @@
 # make pod      every attack on the memory and the processors of a pod of 512 MiB, with decisions beside them
 # make soak DURATION=…  half of what can be answered, for long
 # make week     a log of a million decisions: made, verified, exported, replayed
-# make bench    the service beside floors: ratios of throughput, latencies, processor time, memory
+# make bench    what an answer costs, beside floors, cedar-go and OPA (needs wrk; 12 minutes): ROUNDS=10 SLICE=3s
+# make bench BEFORE=FILE  the same beside another build of policy-service: no worse than 2 % (8 minutes)
+# make bench-short  one round of make bench without OPA, in a minute
+# make bench-go  benchmarks of single packages: time and allocations
 # make crash    kill the program many times, with decisions and approvals in flight
 # make mcp      the MCP gateway between the official programs (needs npm)
 # make size     hold the service to 40 MB
@@ -23,12 +26,16 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 FUZZTIME   ?= 10m
 N          ?= 100000
 DURATION   ?= 30m
-ROUNDS     ?= 20
+ROUNDS     ?= 10
+SLICE      ?= 3s
+BEFORE     ?=
 MOST_BYTES  = 40000000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+OPA         = github.com/open-policy-agent/opa@v1.22.0
+OPA_DIR     = bin/$(subst @,-,$(notdir $(OPA)))
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build size run test check interop differential prove reload faults week overload overload-all overload-noisy slow pod soak crash mcp reproducible sbom fuzz bench clean
+.PHONY: build size run test check interop differential prove reload faults week overload overload-all overload-noisy slow pod soak crash mcp reproducible sbom fuzz bench bench-short bench-go clean
 
 # The exporters of OTLP bring gRPC, which need not bring its tracing pages. A
 # function begins at the next 16 bytes and not 32, which is a hundredth of all.
@@ -117,8 +124,17 @@ fuzz:
 		go test "$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
 
-bench: build
-	go test ./pdp -count=1 -v -timeout 1h -run 'TestThroughput$$' -throughput.rounds $(ROUNDS) -throughput.json '$(CURDIR)/bin/throughput.json'
+# OPA is measured and no dependency: go.mod does not name it.
+$(OPA_DIR)/opa:
+	CGO_ENABLED=0 GOBIN='$(CURDIR)/$(OPA_DIR)' go install $(OPA)
+
+bench: build $(if $(BEFORE),,$(OPA_DIR)/opa)
+	go run ./conformance/benchmark -rounds $(ROUNDS) -slice $(SLICE) -json bin/benchmark.json $(if $(BEFORE),-before '$(BEFORE)',-opa $(OPA_DIR)/opa)
+
+bench-short: build
+	go run ./conformance/benchmark -rounds 1 -slice 2s
+
+bench-go:
 	go test ./pdp ./evaluation ./evaluation/decisionlog ./schemas/authzen -run '^$$' -bench 'Handler|Decide|Append|Unmarshal' -benchmem
 
 clean:

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-	metricsdk "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -57,36 +56,6 @@ func NewUnread(l net.Listener) net.Listener { return unread{l} }
 
 // ErrTenantRate is what perTenant says of the rest.
 var ErrTenantRate = errTenantRate
-
-// NewUnlogged returns what the main listener serves of a single evaluation if
-// nothing is recorded, and all else is as ever: what the log costs.
-func NewUnlogged(store fs.FS) (http.Handler, error) {
-	archive, err := policystore.Read(store)
-	if err != nil {
-		return nil, err
-	}
-	snapshot, err := evaluation.Compile(archive)
-	if err != nil {
-		return nil, err
-	}
-	measured, err := newTelemetry(Telemetry{Meters: metricsdk.NewMeterProvider(metricsdk.WithReader(metricsdk.NewManualReader()))})
-	if err != nil {
-		return nil, err
-	}
-	decide := func(ctx context.Context, _ evaluation.Call, r *authzen.EvaluationRequest) (*authzen.Decision, error) {
-		outcome, err := snapshot.Decide(r, evaluation.Environment{Time: time.Now()})
-		if err != nil {
-			return nil, err
-		}
-		measured.recorded(ctx, &decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &outcome.Result})
-		return &authzen.Decision{Decision: outcome.Decision, Context: outcome.Context}, nil
-	}
-	limits := newLimiter(Limits{})
-	e := newEcho(slog.New(slog.DiscardHandler))
-	e.Pre(measured.serve)
-	e.POST(authzen.PathEvaluation, handle(limits, defaultMaxBody, within(limits.deadline, decide)), limits.perTenant)
-	return e, nil
-}
 
 // NewRouter is for routes that fail as no real one does.
 var NewRouter = newEcho
