@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"bytes"
 	"maps"
 	"path"
 	"slices"
@@ -99,6 +100,22 @@ func (a Archive) of(tenant string) Archive {
 		}
 	}
 	return own
+}
+
+// withTenant returns the root of the archive with a tenant's files of another.
+func (a Archive) withTenant(tenant string, other Archive) Archive {
+	files := a.of("")
+	for file, text := range other {
+		if tenantOf(file) == tenant {
+			files[file] = text
+		}
+	}
+	return files
+}
+
+// sameRoot reports whether two archives have the same files in the root.
+func (a Archive) sameRoot(other Archive) bool {
+	return maps.EqualFunc(a.of(""), other.of(""), bytes.Equal)
 }
 
 // lost returns the schema or the settings that a later archive does not have, in

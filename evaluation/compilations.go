@@ -18,7 +18,13 @@ var ErrInPart = errors.New("the policy store is in force in part")
 
 const (
 	compileDeadline = 30 * time.Second // of one snapshot
-	compileGrace    = time.Second      // for which a reload waits for the slowest tenant
+
+	// compileGrace is how long a reload waits for the slowest tenant, and then for
+	// the slowest of those that fall back to their last good files. A new root is in
+	// force for every tenant by then, and one that is not compiled is not answered.
+	compileGrace = time.Second
+	// lateGrace is the same once tenants come late: others come with them.
+	lateGrace = compileGrace / 4
 )
 
 // A compilation makes one snapshot, in the background: one that takes long keeps
@@ -51,6 +57,19 @@ func (c *compilation) wait(ctx context.Context) {
 	case <-c.overdue.Done():
 	case <-ctx.Done():
 	}
+}
+
+// waitFirst waits until there is an outcome of any of them.
+func waitFirst(ctx context.Context, all map[*compilation]bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for one := range all {
+		go func() {
+			defer cancel()
+			one.wait(ctx)
+		}()
+	}
+	<-ctx.Done()
 }
 
 // compilations are those of the stores that were last to come into force, by
@@ -99,14 +118,15 @@ func (c *compilations) unharmed(ctx context.Context, a Archive) (s *Snapshot, er
 	return c.compile(ctx, a)
 }
 
-// keep forgets all but the compilations that are wanted, and those that run.
-func (c *compilations) keep(wanted map[*compilation]bool) {
+// keep forgets all but the compilations that are wanted, and those that run. One
+// that was too slow begins anew when it is next wanted, once that has been told.
+func (c *compilations) keep(wanted, pending map[*compilation]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.all, func(_ string, one *compilation) bool {
 		select {
 		case <-one.done:
-			return !wanted[one] || errors.Is(one.err, ErrSlow)
+			return !wanted[one] || errors.Is(one.err, ErrSlow) && !pending[one]
 		default:
 			return false
 		}
@@ -128,10 +148,11 @@ type attempt struct {
 	misplaced Faults     // in tenants' folders
 	shrink    bool       // a tenant may lose policies
 	strict    bool
+	grace     time.Duration // to wait where policies are in force
 
 	wanted   map[*compilation]bool
-	problems map[string]error // of tenants
-	pending  []*compilation   // that go on
+	problems map[string]error      // of tenants
+	pending  map[*compilation]bool // that go on
 }
 
 // run returns the snapshots that come into force. Beside them the error is
@@ -152,7 +173,11 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 		}
 		begun[tenant] = one
 	}
-	t.wait(ctx, begun)
+	if t.old == nil {
+		t.wait(ctx, begun)
+	} else {
+		t.waitGrace(ctx, begun)
+	}
 	s := &Snapshots{tenants: map[string]*Snapshot{}, unavailable: map[string]*Snapshot{}}
 	for tenant, one := range begun {
 		t.place(s, tenant, one)
@@ -160,11 +185,7 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 	if err := t.rootAtFault(ctx); err != nil {
 		return nil, err
 	}
-	for _, tenant := range names {
-		if s.tenants[tenant] == nil {
-			t.fallBack(ctx, s, tenant)
-		}
-	}
+	t.fallBack(ctx, s, names, begun)
 	return t.joined(s)
 }
 
@@ -207,20 +228,23 @@ func (t *attempt) everyone(ctx context.Context) (*Snapshots, error) {
 	return &Snapshots{archive: t.archive, revision: snapshot.revision, everyone: snapshot}, nil
 }
 
-// wait waits for all compilations, and where policies are in force not long.
+// wait waits for all compilations.
 func (t *attempt) wait(ctx context.Context, begun map[string]*compilation) {
-	if t.old != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, min(compileGrace, t.deadline))
-		defer cancel()
-	}
 	for _, one := range begun {
 		one.wait(ctx)
 	}
 }
 
+// waitGrace waits for all compilations, but not long.
+func (t *attempt) waitGrace(ctx context.Context, begun map[string]*compilation) {
+	ctx, cancel := context.WithTimeout(ctx, min(t.grace, t.deadline))
+	defer cancel()
+	t.wait(ctx, begun)
+}
+
 // place puts a tenant's new snapshot into the store or, while it is not known
-// what comes of it, the last. What is wrong with it is a problem.
+// what comes of it, the last, unless that has another root: what this one forbids
+// counts for all tenants at once. What is wrong with it is a problem.
 func (t *attempt) place(s *Snapshots, tenant string, one *compilation) {
 	snapshot, err := one.outcome()
 	if snapshot != nil {
@@ -232,9 +256,9 @@ func (t *attempt) place(s *Snapshots, tenant string, one *compilation) {
 	case snapshot != nil:
 		s.tenants[tenant] = snapshot
 	default:
-		t.pending = append(t.pending, one)
+		t.pending[one] = true
 		t.problems[tenant] = fmt.Errorf("tenant %s: its policies are being compiled", tenant)
-		if before := t.old.answering(tenant); before != nil {
+		if before := t.old.answering(tenant); before != nil && before.archive.sameRoot(t.archive) {
 			s.tenants[tenant] = before
 		}
 	}
@@ -249,32 +273,44 @@ func (t *attempt) last(tenant string) *Snapshot {
 	return t.old.unavailable[tenant]
 }
 
-// fallBack has a tenant answered by its last good files. Where they do not
-// compile with the root as it is now, or not yet, it is not answered: what it had
-// with the old root could be what the new one forbids.
-func (t *attempt) fallBack(ctx context.Context, s *Snapshots, tenant string) {
-	before := t.last(tenant)
-	s.unavailable[tenant] = before
-	if before == nil {
-		return
-	}
-	files := t.archive.of("")
-	for file, text := range before.archive {
-		if tenantOf(file) == tenant {
-			files[file] = text
+// fallBack has tenants without a snapshot answered by their last good files. Where
+// they do not compile with the root as it is now, or not yet, the tenant is not
+// answered: what it had with the old root could be what the new one forbids.
+func (t *attempt) fallBack(ctx context.Context, s *Snapshots, names []string, own map[string]*compilation) {
+	begun := map[string]*compilation{}
+	for _, tenant := range names {
+		if s.tenants[tenant] != nil {
+			continue
+		}
+		before := t.last(tenant)
+		s.unavailable[tenant] = before
+		if before == nil {
+			continue
+		}
+		if one, err := t.want(t.archive.withTenant(tenant, before.archive)); err == nil {
+			begun[tenant] = one
 		}
 	}
-	one, err := t.want(files)
-	if err != nil {
-		return
+	t.waitGrace(ctx, begun)
+	for tenant, one := range begun {
+		t.placeLast(s, tenant, one, one == own[tenant])
 	}
-	limited, cancel := context.WithTimeout(ctx, min(compileGrace, t.deadline))
-	defer cancel()
-	one.wait(limited)
-	switch snapshot, err := one.outcome(); {
+}
+
+// placeLast puts what comes of a tenant's last good files into the store. They may
+// be its own of now, of which it is known only now what comes of them.
+func (t *attempt) placeLast(s *Snapshots, tenant string, one *compilation, own bool) {
+	snapshot, err := one.outcome()
+	if own && (err != nil || snapshot != nil) {
+		delete(t.pending, one)
+		delete(t.problems, tenant)
+	}
+	switch {
+	case err != nil && own:
+		t.problems[tenant] = err
 	case err != nil:
 	case snapshot == nil:
-		t.pending = append(t.pending, one)
+		t.pending[one] = true
 	default:
 		s.tenants[tenant] = snapshot
 		delete(s.unavailable, tenant)

@@ -92,43 +92,41 @@ func (e *Engine) reload(ctx context.Context, to seat, c Change) (Status, error) 
 	to.changed.CompareAndSwap(nil, new(e.config.Now().UTC()))
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
-	return e.reloadLocked(ctx, to, c)
+	return e.reloadLocked(ctx, to, c, compileGrace)
 }
 
 // reloadLocked is reload for who holds e.reloading.
-func (e *Engine) reloadLocked(ctx context.Context, to seat, c Change) (Status, error) {
+func (e *Engine) reloadLocked(ctx context.Context, to seat, c Change, grace time.Duration) (Status, error) {
 	start := e.config.Now().UTC()
 	t := attempt{
-		compilations: e.compilations, archive: c.Archive, old: to.snapshots.Load(), wanted: map[*compilation]bool{}, problems: map[string]error{},
+		compilations: e.compilations, archive: c.Archive, old: to.snapshots.Load(), grace: grace,
+		wanted: map[*compilation]bool{}, problems: map[string]error{}, pending: map[*compilation]bool{},
 		misplaced: c.Misplaced, shrink: c.Shrink || to.store != "", strict: e.config.GuardShrink,
 	}
 	s, err := t.run(ctx)
-	e.compilations.keep(t.wanted)
-	if len(t.pending) == 0 {
-		to.changed.Store(nil)
-	}
+	e.compilations.keep(t.wanted, t.pending)
 	to.generation.Add(1)
-	if s == nil {
-		return e.refuse(ctx, to, c.Cause, start, err)
-	}
 	if len(t.pending) > 0 {
 		defer e.again(ctx, to, c, t.pending)
+	} else {
+		defer to.changed.Store(nil)
+	}
+	if s == nil {
+		return e.refuse(ctx, to, c.Cause, start, err)
 	}
 	return e.install(ctx, to, c, start, s, err)
 }
 
 // again reloads a store when more of it is compiled, unless another came: also
 // one that was on its way when it was compiled.
-func (e *Engine) again(ctx context.Context, to seat, c Change, pending []*compilation) {
+func (e *Engine) again(ctx context.Context, to seat, c Change, pending map[*compilation]bool) {
 	generation := to.generation.Load()
 	go func() {
-		for _, one := range pending {
-			one.wait(ctx)
-		}
+		waitFirst(ctx, pending)
 		e.reloading.Lock()
 		defer e.reloading.Unlock()
 		if ctx.Err() == nil && to.generation.Load() == generation {
-			_, _ = e.reloadLocked(ctx, to, c) // it is in the log, and the status has it
+			_, _ = e.reloadLocked(ctx, to, c, lateGrace) // it is in the log, and the status has it
 		}
 	}()
 }
@@ -199,8 +197,8 @@ func (e *Engine) guard(s *Snapshots, mayShrink bool) error {
 	if old == nil || mayShrink {
 		return nil
 	}
-	before, _ := old.Size()
-	after, _ := s.Size()
+	before, had := old.counted()
+	after, has := s.counted()
 	switch {
 	case before > 0 && after == 0:
 		return ErrEmptied
@@ -210,8 +208,8 @@ func (e *Engine) guard(s *Snapshots, mayShrink bool) error {
 		return fmt.Errorf("%w: there is no %s any more", ErrUnsettled, old.archive.lost(s.archive))
 	case !e.config.GuardShrink:
 		return nil
-	case 2*after < before || old.forbids() > 0 && s.forbids() == 0:
-		return fmt.Errorf("%w: %d policies (%d forbid), before %d (%d forbid)", ErrShrunk, after, s.forbids(), before, old.forbids())
+	case 2*after < before || had > 0 && has == 0:
+		return fmt.Errorf("%w: %d policies (%d forbid), before %d (%d forbid)", ErrShrunk, after, has, before, had)
 	}
 	return nil
 }

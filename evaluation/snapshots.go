@@ -133,14 +133,19 @@ func (s *Snapshots) Actions() int {
 	return actions
 }
 
-func (s *Snapshots) forbids() int {
-	n := 0
-	for _, snapshot := range s.all() {
+// counted counts the policies of the store, with those that tenants had who are
+// not answered now: they are late, not lost.
+func (s *Snapshots) counted() (policies, forbids int) {
+	for _, snapshot := range slices.Concat(s.all(), slices.Collect(maps.Values(s.unavailable))) {
+		if snapshot == nil {
+			continue
+		}
+		policies += len(snapshot.policies.ordered)
 		for _, p := range snapshot.policies.ordered {
 			if !p.permits() {
-				n++
+				forbids++
 			}
 		}
 	}
-	return n
+	return policies, forbids
 }
