@@ -200,7 +200,7 @@ func checkRequests(t *testing.T, tenants []string, body []byte) {
 // Every route of the admin listener, for callers of the tenant that its target
 // is of, of another one, of both and of all, with each scope and with none.
 func TestAdminRoutesKeepTenantsApart(t *testing.T) {
-	d := newDesks(t)
+	d, document := newDesks(t), newOpenAPI(t)
 	for _, route := range adminRoutes {
 		t.Run(route.method+" "+route.path, func(t *testing.T) {
 			path, body := route.path, ""
@@ -208,9 +208,11 @@ func TestAdminRoutesKeepTenantsApart(t *testing.T) {
 				path, body = route.target(d)
 			}
 			if want := map[bool]int{true: 200, false: 401}[route.scopes == nil]; want != 0 {
-				if got, answer := d.ask(route.method, path, "", body); got != want {
+				got, answer := d.ask(route.method, path, "", body)
+				if got != want {
 					t.Errorf("a stranger: %d %s", got, answer)
 				}
+				document.check(t, route.method, route.path, got, answer)
 			}
 			for name, tenants := range tenantsOf {
 				for _, scope := range []pdp.Scope{pdp.ScopeEvaluate, pdp.ScopeSearch, pdp.ScopeRequest, pdp.ScopeApprove, pdp.ScopeAdmin, pdp.ScopeAudit} {
@@ -222,6 +224,7 @@ func TestAdminRoutesKeepTenantsApart(t *testing.T) {
 					if got != want {
 						t.Errorf("%s of %s: %d, want %d: %s", scope, name, got, want, answer)
 					}
+					document.check(t, route.method, route.path, got, answer)
 					if got == 200 && route.check != nil {
 						route.check(t, tenants, answer)
 					}

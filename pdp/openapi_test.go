@@ -28,9 +28,11 @@ func TestOpenAPIExamplesAreAnswered(t *testing.T) {
 		} `yaml:"content"`
 	}
 	var document struct {
-		Paths map[string]map[string]struct {
-			RequestBody body            `yaml:"requestBody"`
-			Responses   map[string]body `yaml:"responses"`
+		Paths map[string]struct {
+			Post struct {
+				RequestBody body            `yaml:"requestBody"`
+				Responses   map[string]body `yaml:"responses"`
+			} `yaml:"post"`
 		} `yaml:"paths"`
 	}
 	if err := yaml.Unmarshal(schemas.OpenAPI(), &document); err != nil {
@@ -40,7 +42,7 @@ func TestOpenAPIExamplesAreAnswered(t *testing.T) {
 	tools := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
 	asked := 0
 	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
-		operation := document.Paths[path]["post"]
+		operation := document.Paths[path].Post
 		answers := operation.Responses["200"].Content["application/json"].Examples
 		for name, example := range operation.RequestBody.Content["application/json"].Examples {
 			if answers[name].Value == nil || strings.Contains(path, "/requests") {

@@ -163,26 +163,26 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 		return meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what),
 			metric.WithExplicitBucketBoundaries(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5))
 	}
-	if t.requests, err = seconds("http.server.request.duration", "How long requests took."); err != nil {
+	if t.requests, err = seconds("http.server.request.duration", "Time from reading a request to writing its answer."); err != nil {
 		return nil, err
 	}
-	if t.commits, err = seconds("policy_service.commit_duration", "How long the log took to put what had queued on disk."); err != nil {
+	if t.commits, err = seconds("policy_service.commit_duration", "Time to write and flush the queued entries of the decision log."); err != nil {
 		return nil, err
 	}
 	if t.shed, err = meter.Int64Counter("policy_service.shed",
-		metric.WithDescription("Requests that were turned away.")); err != nil {
+		metric.WithDescription("Requests refused because of a limit.")); err != nil {
 		return nil, err
 	}
 	if t.decisions, err = meter.Int64Counter("policy_service.decisions",
-		metric.WithDescription("Decisions that were recorded.")); err != nil {
+		metric.WithDescription("Decisions on disk.")); err != nil {
 		return nil, err
 	}
 	if t.errors, err = meter.Int64Counter("policy_service.policy_errors",
-		metric.WithDescription("Policies that could not be evaluated.")); err != nil {
+		metric.WithDescription("Evaluations of a policy that ended in an error.")); err != nil {
 		return nil, err
 	}
 	t.shadows, err = meter.Int64Counter("policy_service.shadow_decisions",
-		metric.WithDescription("Decisions that shadow policies made, too."))
+		metric.WithDescription("Decisions that the shadow policies evaluated."))
 	return t, err
 }
 
@@ -190,46 +190,46 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 // measured whenever somebody looks.
 func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service, supplied *supply) error {
 	t.tenants.policies = engine.Snapshots
-	working, err := t.meter.Int64ObservableGauge("policy_service.in_flight", metric.WithDescription("Requests that are worked on."))
+	working, err := t.meter.Int64ObservableGauge("policy_service.in_flight", metric.WithDescription("Requests in processing."))
 	if err != nil {
 		return err
 	}
-	waiting, err := t.meter.Int64ObservableGauge("policy_service.waiting", metric.WithDescription("Requests that wait to be worked on."))
+	waiting, err := t.meter.Int64ObservableGauge("policy_service.waiting", metric.WithDescription("Requests in the admission queue."))
 	if err != nil {
 		return err
 	}
-	queued, err := t.meter.Int64ObservableGauge("policy_service.log_queue", metric.WithDescription("Entries that are not on disk yet."))
+	queued, err := t.meter.Int64ObservableGauge("policy_service.log_queue", metric.WithDescription("Entries of the decision log in memory, not yet on disk."))
 	if err != nil {
 		return err
 	}
-	pending, err := t.meter.Int64ObservableGauge("policy_service.approvals_pending", metric.WithDescription("Access Requests that wait for a person."))
+	pending, err := t.meter.Int64ObservableGauge("policy_service.approvals_pending", metric.WithDescription("Access requests that await a person's decision."))
 	if err != nil {
 		return err
 	}
-	policies, err := t.meter.Int64ObservableGauge("policy_service.policies", metric.WithDescription("Policies that decide."))
+	policies, err := t.meter.Int64ObservableGauge("policy_service.policies", metric.WithDescription("Policies in force."))
 	if err != nil {
 		return err
 	}
 	stale, err := t.meter.Int64ObservableGauge("policy_service.policies_stale",
-		metric.WithDescription("1 while the policy store cannot be loaded and the last good policies decide."))
+		metric.WithDescription("1 while the last change of the policy store is refused and the previous policies stay in force."))
 	if err != nil {
 		return err
 	}
 	unapplied, err := t.meter.Float64ObservableGauge("policy_service.policies_pending", metric.WithUnit("s"),
-		metric.WithDescription("How long a change of the policy store has been neither in force nor refused; 0 for none."))
+		metric.WithDescription("Age of a change of the policy store that is neither in force nor refused; 0 without one."))
 	if err != nil {
 		return err
 	}
-	info, err := t.meter.Int64ObservableGauge("policy_service.revision_info", metric.WithDescription("The revision that decides; always 1."))
+	info, err := t.meter.Int64ObservableGauge("policy_service.revision_info", metric.WithDescription("Always 1; the label names the revision in force."))
 	if err != nil {
 		return err
 	}
 	shadowStale, err := t.meter.Int64ObservableGauge("policy_service.shadow_stale",
-		metric.WithDescription("1 while the shadow policies cannot be loaded."))
+		metric.WithDescription("1 while the last change of the shadow policies is refused."))
 	if err != nil {
 		return err
 	}
-	entries, err := t.meter.Int64ObservableCounter("policy_service.log_entries", metric.WithDescription("Entries of the decision log."))
+	entries, err := t.meter.Int64ObservableCounter("policy_service.log_entries", metric.WithDescription("Entries of the decision log, on disk."))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func TestOpenAPIRepeatsSchemas(t *testing.T) {
 		t.Fatalf("openapi.yaml has no line %q", copied)
 	}
 	want := head + "\n" + copied
-	for _, name := range schemas.Names() {
+	for _, name := range append(schemas.Names(), schemas.AdminNames()...) {
 		want += component(t, name)
 	}
 	if *update {
@@ -131,6 +131,7 @@ var operations = map[string]struct {
 func TestOpenAPIOperations(t *testing.T) {
 	document := openAPI(t)
 	paths := document["paths"].(map[string]any)
+	maps.DeleteFunc(paths, func(_ string, item any) bool { return isAdmin(item) })
 	want, got := slices.Sorted(maps.Keys(operations)), slices.Sorted(maps.Keys(paths))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("paths (-want +got):\n%s", diff)
@@ -153,6 +154,40 @@ func TestOpenAPIOperations(t *testing.T) {
 			t.Errorf("%s and %s are both called %q", path, other, id)
 		}
 		ids[id] = path
+	}
+}
+
+// isAdmin reports whether a path is one of the admin listener.
+func isAdmin(item any) bool { return item.(map[string]any)["servers"] != nil }
+
+// Every operation of the admin listener says where it is, who may call it, and
+// what its errors are.
+func TestOpenAPIAdmin(t *testing.T) {
+	ids := make(map[string]string)
+	for path, item := range openAPI(t)["paths"].(map[string]any) {
+		for method, value := range item.(map[string]any) {
+			operation, ok := value.(map[string]any)
+			if !ok {
+				continue
+			}
+			id := operation["operationId"].(string)
+			if other, taken := ids[id]; taken {
+				t.Errorf("%s and %s are both called %q", path, other, id)
+			}
+			ids[id] = path
+			if !isAdmin(item) {
+				continue
+			}
+			if diff := cmp.Diff([]any{"Administration"}, operation["tags"]); diff != "" {
+				t.Errorf("%s %s: tags (-want +got):\n%s", method, path, diff)
+			}
+			if operation["security"] == nil {
+				t.Errorf("%s %s does not say which scope it needs", method, path)
+			}
+			if lookup(operation, "#/responses/default/$ref") != "#/components/responses/AdminError" {
+				t.Errorf("%s %s has no default response", method, path)
+			}
+		}
 	}
 }
 
@@ -253,8 +288,9 @@ func TestOpenAPIExamplesAreReal(t *testing.T) {
 	if read < len(requests) {
 		t.Errorf("%d examples of requests for %d schemas", read, len(requests))
 	}
-	for path, item := range document["paths"].(map[string]any) {
-		operation := item.(map[string]any)[operations[path].method].(map[string]any)
+	paths := document["paths"].(map[string]any)
+	for path, described := range operations {
+		operation := paths[path].(map[string]any)[described.method].(map[string]any)
 		checkAnswers(t, path, operation)
 		for status, response := range operation["responses"].(map[string]any) {
 			checkErrorExamples(t, status, follow(document, response))

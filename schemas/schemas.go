@@ -1,4 +1,4 @@
-// Package schemas describes every body of the main listener: one JSON Schema
+// Package schemas describes every body of both listeners: one JSON Schema
 // (2020-12) a file, and an OpenAPI document that says which path takes and
 // gives which of them.
 //
@@ -9,6 +9,8 @@
 // request may be null, which counts as absent.
 //
 //	EvaluationRequest.json    a schema; it names others as "Entity.json"
+//	admin/*.json              schemas of the admin API. Its answers have no
+//	                          other members, and its requests must not either
 //	store/*.json              schemas of what people write in a policy store
 //	openapi.yaml              the paths; components/schemas repeats the files,
 //	                          written by go test ./schemas -update
@@ -24,7 +26,7 @@ import (
 	"strings"
 )
 
-//go:embed *.json
+//go:embed *.json admin/*.json
 var files embed.FS
 
 //go:embed store/*.json
@@ -33,7 +35,7 @@ var store embed.FS
 //go:embed openapi.yaml
 var openAPI string
 
-// OpenAPI returns the OpenAPI 3.1 description of the main listener, in YAML.
+// OpenAPI returns the OpenAPI 3.1 description of both listeners, in YAML.
 // It refers to nothing outside itself.
 func OpenAPI() []byte {
 	return []byte(openAPI)
@@ -43,11 +45,12 @@ func OpenAPI() []byte {
 // "EvaluationRequest". It refers to the others by their names with ".json"
 // behind.
 func JSONSchema(name string) ([]byte, error) {
-	schema, err := files.ReadFile(name + ".json")
-	if err != nil {
-		return nil, fmt.Errorf("no JSON Schema is called %q", name)
+	for _, folder := range []string{"", adminFolder} {
+		if schema, err := files.ReadFile(folder + name + ".json"); err == nil {
+			return schema, nil
+		}
 	}
-	return schema, nil
+	return nil, fmt.Errorf("no JSON Schema is called %q", name)
 }
 
 // StoreSchema returns the schema of the YAML files of a policy store: "config" of
@@ -60,15 +63,26 @@ func StoreSchema(name string) ([]byte, error) {
 	return schema, nil
 }
 
-// Names returns the names of all schemas in alphabetical order.
-func Names() []string {
-	entries, err := files.ReadDir(".")
+// adminFolder holds the schemas of the admin API.
+const adminFolder = "admin/"
+
+// Names returns the names of the schemas of the main listener in alphabetical
+// order.
+func Names() []string { return namesIn(".") }
+
+// AdminNames returns those of the admin API.
+func AdminNames() []string { return namesIn(strings.TrimSuffix(adminFolder, "/")) }
+
+func namesIn(folder string) []string {
+	entries, err := files.ReadDir(folder)
 	if err != nil {
-		panic(err) // an embedded root is always readable
+		panic(err) // an embedded folder is always readable
 	}
 	var names []string
 	for _, entry := range entries {
-		names = append(names, strings.TrimSuffix(entry.Name(), ".json"))
+		if name, isSchema := strings.CutSuffix(entry.Name(), ".json"); isSchema {
+			names = append(names, name)
+		}
 	}
 	return names
 }
