@@ -1,6 +1,7 @@
 # make run      serve the embedded example policies on 127.0.0.1:8080
 # make test     every test, with the race detector
 # make check    formatting, vet, staticcheck, tidiness, then every test
+# make docs     write the generated parts of docs/reference
 # make interop DIR=…   the public AuthZEN interop fixtures in DIR, against the binary
 # make differential N=…  N random cases against the official Cedar engine (needs node)
 # make prove    the index, searches, the corpus, the planted bugs, the limits and the tenants, at full length
@@ -35,7 +36,7 @@ OPA         = github.com/open-policy-agent/opa@v1.22.0
 OPA_DIR     = bin/$(subst @,-,$(notdir $(OPA)))
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build size run test check interop differential prove reload faults week overload overload-all overload-noisy slow pod soak crash mcp reproducible sbom fuzz bench bench-short bench-go clean
+.PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy slow pod soak crash mcp reproducible sbom fuzz bench bench-short bench-go clean
 
 # The exporters of OTLP bring gRPC, which need not bring its tracing pages. A
 # function begins at the next 16 bytes and not 32, which is a hundredth of all.
@@ -58,6 +59,9 @@ check:
 	go run $(STATICCHECK) ./...
 	go mod tidy -diff
 	go test -race ./...
+
+docs:
+	go test ./cmd/policy-service ./cmd/mcp-gateway ./pdp ./schemas -count=1 -run 'TestReferencePages' -update-docs
 
 interop:
 	go test ./conformance -count=1 -v -run 'TestInterop' -interop '$(abspath $(DIR))'
