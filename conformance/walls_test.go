@@ -42,7 +42,7 @@ var walls = []wall{
 	{"pdp/jwks", 4, nil, "whoever verifies tokens reads an issuer's keys alike, a gateway without a PDP, too"},
 	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen", "schemas/yamldoc"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
 	{"pdp", 4, []string{
-		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval",
+		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain",
 		"evaluation", "evaluation/decisionlog", "evaluation/policystore",
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 

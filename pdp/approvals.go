@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,7 +17,8 @@ import (
 
 // An AccessRequest is an Access Request as approvers see it.
 type AccessRequest struct {
-	Status authzen.TaskStatus `json:"status"`
+	Status  authzen.TaskStatus `json:"status"`
+	Summary string             `json:"summary,omitzero"` // what is asked for, in one bounded line
 	approval.Request
 }
 
@@ -29,13 +31,44 @@ type AccessRequests struct {
 // shown is a request as people who operate the service see it: what looks like a
 // secret is masked, as it is in the log.
 func (d *desk) shown(r *approval.Request) (jsontext.Value, error) {
-	out := AccessRequest{Status: r.Status(), Request: *r}
+	summary, err := d.summary(r)
+	if err != nil {
+		return nil, err
+	}
+	return d.encode(summary, AccessRequest{Status: r.Status(), Request: *r})
+}
+
+// shownInList is shown without contexts, of which each may be as long as a body.
+func (d *desk) shownInList(r *approval.Request) (jsontext.Value, error) {
+	summary, err := d.summary(r)
+	if err != nil {
+		return nil, err
+	}
+	short := *r
+	short.Context, short.Client = nil, nil
+	short.Items = slices.Clone(short.Items)
+	for i := range short.Items {
+		short.Items[i].Bound.Context = nil
+	}
+	return d.encode(summary, AccessRequest{Status: r.Status(), Request: short})
+}
+
+// encode encodes a request, masked, with a summary that is masked already: its
+// quoted parts would be taken for members that are secrets.
+func (d *desk) encode(summary string, out AccessRequest) (jsontext.Value, error) {
 	out.Idempotency, out.Submission = nil, nil
 	text, err := json.Marshal(out, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
-	return d.mask(text)
+	if text, err = d.mask(text); err != nil {
+		return nil, err
+	}
+	quoted, err := jsontext.AppendQuote([]byte(`{"summary":`), summary)
+	if err != nil {
+		return nil, fmt.Errorf("encode summary: %w", err)
+	}
+	return append(append(quoted, ','), text[1:]...), nil
 }
 
 // answer shows a request.

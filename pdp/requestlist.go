@@ -101,16 +101,9 @@ func (p *requestPage) write(text []byte) error {
 	return err
 }
 
-// add writes a request without its contexts, of which each may be as long as a
-// body.
+// add writes a request.
 func (p *requestPage) add(r approval.Listed) error {
-	short := *r.Request
-	short.Context, short.Client = nil, nil
-	short.Items = slices.Clone(short.Items)
-	for i := range short.Items {
-		short.Items[i].Bound.Context = nil
-	}
-	text, err := p.desk.shown(&short)
+	text, err := p.desk.shownInList(r.Request)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (d *desks) tasksOf(tenant string) (ids []string) {
 func TestApproversSeeNoSecrets(t *testing.T) {
 	s := start(t, pdp.Config{Policies: docs("{ttl: 15m}")})
 	const call = `{"subject":{"type":"user","id":"alice","properties":{"api_key":"sk-live-1"}},"action":{"name":"read"},
-		"resource":{"type":"doc","id":"plan","properties":{"arguments":{"branch":"main","password":"hunter2"}}},"context":{"session_token":"t-3","note":"a note"}`
+		"resource":{"type":"doc","id":"plan","properties":{"arguments":{"branch":"main","options":{"password":"hunter2"},"password":"hunter2"}}},"context":{"session_token":"t-3","note":"a note"}`
 	_, denied := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, call+`}`)
 	answers := map[string]string{"denied": denied}
 	_, answers["task"] = post(t, http.DefaultClient, s.main+authzen.PathRequests, filled(t, []byte(call+`,"client":{"refresh_token":"r-4"},"denial":{
@@ -128,6 +128,10 @@ func TestApproversSeeNoSecrets(t *testing.T) {
 		response, body := view.see()
 		if response.StatusCode != 200 || !strings.Contains(body, fmt.Sprintf(`"password":%q`, masked[1])) || !strings.Contains(body, `"branch":"main"`) {
 			t.Errorf("%s: %s %s", view.name, response.Status, body)
+		}
+		summary := `"summary":"read doc::\"plan\" (branch: \"main\", options: {\"password\":\"` + masked[1] + `\"}, password: \"` + masked[1] + `\")"`
+		if !strings.Contains(body, summary) {
+			t.Errorf("%s has no %s:\n%s", view.name, summary, body)
 		}
 		for _, secret := range []string{"sk-live-1", "hunter2", "t-3", "r-4"} {
 			if strings.Contains(body, secret) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/mattn/go-isatty"
 
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/obligations/plain"
@@ -103,6 +105,9 @@ func (c *approvalsListCmd) Run(ctx context.Context) error {
 		return printJSON(list)
 	}
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	if isatty.IsTerminal(os.Stdout.Fd()) && len(list.Requests) > 0 { // programs take the first line for a request
+		fmt.Fprintln(out, "TASK\tSTATUS\tSUBMITTED\tTENANT\tTEMPLATE\tSUBJECT\tSUMMARY")
+	}
 	for _, r := range list.Requests {
 		fmt.Fprintln(out, strings.Join(requestRow(&r), "\t"))
 	}
@@ -115,12 +120,15 @@ func requestRow(r *pdp.AccessRequest) []string {
 	if r.Escalated {
 		mark = " (escalated)"
 	}
-	item := r.Items[0]
-	what := fmt.Sprintf("%s %s", plain.Text(item.Action.Name), named(item.Resource))
-	if more := len(r.Items) - 1; more > 0 {
-		what += fmt.Sprintf(" and %d more", more)
+	return []string{
+		plain.Text(r.ID), plain.Text(string(r.Status)) + mark, r.Submitted.Format(time.RFC3339), cmp.Or(plain.Text(r.Tenant), "-"),
+		plain.Text(r.Items[0].Template), named(r.Subject), singleLine(r.Summary),
 	}
-	return []string{plain.Text(r.ID), plain.Text(string(r.Status)) + mark, r.Submitted.Format(time.RFC3339), plain.Text(item.Template), named(r.Subject), what}
+}
+
+// singleLine shows text that is to be readable already, as it is.
+func singleLine(text string) string {
+	return plain.Lines(strings.NewReplacer("\n", " ", "\t", " ").Replace(text))
 }
 
 func named(e authzen.Entity) string {
@@ -257,6 +265,7 @@ func describeRequest(r *pdp.AccessRequest) string {
 	}
 	line("request", plain.Text(r.ID))
 	line("status", plain.Text(string(r.Status)))
+	line("summary", singleLine(r.Summary))
 	if r.Tenant != "" {
 		line("tenant", plain.Text(r.Tenant))
 	}

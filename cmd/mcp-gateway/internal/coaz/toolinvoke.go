@@ -2,7 +2,6 @@ package coaz
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -11,12 +10,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Bounds of what a client says of its call.
-const (
-	maxSaid    = 1 << 10 // bytes
-	maxSummary = 512     // runes
-	maxValue   = 64      // runes of one argument
-)
+// maxSaid bounds what a client says of its call, in bytes.
+const maxSaid = 1 << 10
 
 // said are the members of params._meta that the tool.invoke profile passes on:
 // what the client says its call is for. No policy should take them for more.
@@ -108,34 +103,8 @@ func (a *asking) purpose() (jsontext.Value, error) {
 			return nil, &MappingError{"params cannot be read", err}
 		}
 	}
-	if summary := Summary(call.Arguments); summary != "" {
+	if summary := plain.Members(call.Arguments); summary != "" {
 		context.setString("param_summary", summary)
 	}
 	return context.text()
-}
-
-// Summary says in one line what the arguments of a call are, as text that looks
-// like what it is: "name: value, …", with the names in order. What is too long is
-// cut off, each argument for itself, so that none hides the others.
-func Summary(arguments jsontext.Value) string {
-	all, err := readMembers(arguments)
-	if err != nil {
-		return ""
-	}
-	var parts []string
-	for _, name := range all.names() {
-		value := all[name].Clone()
-		if err := value.Format(); err != nil { // which undoes escapes that need not be
-			return ""
-		}
-		parts = append(parts, cut(plain.Text(name), maxValue)+": "+cut(plain.Text(string(value)), maxValue))
-	}
-	return cut(strings.Join(parts, ", "), maxSummary)
-}
-
-func cut(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
 }

@@ -1,0 +1,90 @@
+package pdp
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/obligations/plain"
+)
+
+// Bounds of a summary: runes of one name or id and of a text, and bytes of
+// arguments, of which more are not looked at.
+const (
+	maxSummaryName      = 128
+	maxSummaryText      = 512
+	maxSummaryArguments = 64 << 10
+)
+
+// A summarized is what a summary is made of, once what looks like a secret has
+// the mask of the log.
+type summarized struct {
+	Action    string         `json:"action"`
+	Type      string         `json:"type"`
+	ID        string         `json:"id"`
+	Arguments jsontext.Value `json:"arguments,omitzero"` // an object
+	Text      string         `json:"text,omitzero"`      // instead of arguments
+}
+
+// summary says in one line what a request is for: the action, the resource and
+// the arguments of the first item, and how many more there are.
+func (d *desk) summary(r *approval.Request) (string, error) {
+	about := summarized{Action: r.Items[0].Action.Name, Type: r.Items[0].Resource.Type, ID: r.Items[0].Resource.ID}
+	about.Arguments, about.Text = argumentsOf(r)
+	text, err := json.Marshal(about)
+	if err == nil {
+		text, err = d.mask(text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &about)
+	}
+	if err != nil {
+		return "", fmt.Errorf("summarize request: %w", err)
+	}
+	out := fmt.Sprintf("%s %s::%s", named(about.Action), named(about.Type), plain.Lines(strconv.Quote(plain.Cut(about.ID, maxSummaryName))))
+	if arguments := cmp.Or(plain.Members(about.Arguments), plain.Cut(plain.Text(about.Text), maxSummaryText)); arguments != "" {
+		out += " (" + arguments + ")"
+	}
+	if more := len(r.Items) - 1; more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out, nil
+}
+
+// named is a name of which a summary has no more than there is room for.
+func named(name string) string { return plain.Text(plain.Cut(name, maxSummaryName)) }
+
+// argumentsOf returns the arguments of the first item, or what is said of them:
+// the member arguments or param_summary of the action, the resource or the
+// context, or else the properties of the action.
+func argumentsOf(r *approval.Request) (arguments jsontext.Value, text string) {
+	item := &r.Items[0]
+	for _, place := range []jsontext.Value{item.Action.Properties, item.Resource.Properties, r.Context} {
+		var has struct {
+			Arguments jsontext.Value `json:"arguments"`
+			Summary   any            `json:"param_summary"`
+		}
+		if place == nil || json.Unmarshal(place, &has) != nil {
+			continue
+		}
+		if has.Arguments.Kind() == '{' {
+			return short(has.Arguments)
+		}
+		if said, ok := has.Summary.(string); ok {
+			return nil, said
+		}
+	}
+	return short(item.Action.Properties)
+}
+
+// short returns arguments that are not too long to be looked at.
+func short(arguments jsontext.Value) (jsontext.Value, string) {
+	if len(arguments) > maxSummaryArguments {
+		return nil, "…"
+	}
+	return arguments, ""
+}
