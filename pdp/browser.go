@@ -67,8 +67,12 @@ func (n hostNames) has(host string) bool {
 }
 
 // serves reports whether a request names this listener: by the address that it
-// came to, by a name or an address of this host, or by one of the names.
+// came to, by a name or an address of this host, or by one of the names. HTTP/1.0
+// knows requests without a Host: probes send them, and no browser does.
 func (n hostNames) serves(r *http.Request) bool {
+	if r.Host == "" && !r.ProtoAtLeast(1, 1) {
+		return true
+	}
 	host := plainHost(r.Host)
 	if name, _, err := net.SplitHostPort(r.Host); err == nil {
 		host = plainHost(name)

@@ -259,3 +259,29 @@ func endAmbiguous(t *testing.T, s *service) {
 		}
 	}
 }
+
+// HTTP/1.0 has requests without a Host: probes send them and no browser does. What
+// has a Host is held to it.
+func TestProbesWithoutHost(t *testing.T) {
+	s := start(t, pdp.Config{})
+	for request, want := range map[string]string{
+		"GET /readyz HTTP/1.0\r\n\r\n":                       "HTTP/1.0 200 OK",
+		"GET /livez HTTP/1.0\r\n\r\n":                        "HTTP/1.0 200 OK",
+		"GET /readyz HTTP/1.0\r\nHost: evil.example\r\n\r\n": "HTTP/1.0 421 Misdirected Request",
+		"GET /readyz HTTP/1.1\r\n\r\n":                       "HTTP/1.1 400 Bad Request: missing required Host header",
+		"GET /readyz HTTP/1.1\r\nHost:\r\n\r\n":              "HTTP/1.1 421 Misdirected Request",
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.admin, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		if got := strings.TrimSpace(line); err != nil || got != want {
+			t.Errorf("%q: %q, want %q", request, got, want)
+		}
+		conn.Close()
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+
+	"github.com/policy-service/policy-service/evaluation"
 )
 
 // Settings are those that a running service can follow, as they are now.
@@ -22,6 +24,7 @@ type SettingsReport struct {
 // A reloader reads again, when it is told to, what can change while the service
 // runs. Certificates it need not: see [certificate].
 type reloader struct {
+	engine           *evaluation.Engine
 	policies, shadow *supply
 	who              guard
 	listeners        *listeners
@@ -75,6 +78,7 @@ func (r *reloader) renew() (report SettingsReport) {
 		return report
 	}
 	warn(r.log, r.who.verifier)
+	warnTenants(r.log, now.Auth, r.engine)
 	r.log.Info("settings read again", "api_keys", len(now.Auth.APIKeys), "issuers", len(now.Auth.JWT), "mtls", now.Auth.MTLS != nil)
 	if len(now.Restart) > 0 {
 		r.log.Warn("settings have changed that need a restart", "keys", now.Restart)

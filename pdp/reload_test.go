@@ -124,3 +124,33 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 		t.Error("settings with a fault have changed the authority")
 	}
 }
+
+// A credential for a tenant that the policy store lacks is told at start and when
+// the settings are read again, with the tenant that was meant.
+func TestUnknownTenantsOfCredentials(t *testing.T) {
+	auth := func(tenant string) pdp.Auth {
+		return pdp.Auth{APIKeys: []pdp.APIKey{
+			{ID: "operator", SHA256: digest("k-operator"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAdmin}}},
+			{ID: "a", SHA256: digest("k"), Grant: pdp.Grant{Tenants: []string{"acme", tenant}}},
+		}}
+	}
+	var program output
+	now := &pdp.Settings{Auth: auth("beat")}
+	s := start(t, pdp.Config{
+		Policies: twoTenants(), Auth: auth("acne"), Log: slog.New(slog.NewTextHandler(&program, nil)),
+		Settings: func() (*pdp.Settings, error) { return now, nil },
+	})
+	const warning = `level=WARN msg="a credential is for a tenant that the policy store lacks" setting=auth.api_keys.1.tenants.1 tenant=`
+	for _, name := range [][2]string{{"acne", "acme"}, {"beat", "beta"}} {
+		tenant, meant := name[0], name[1]
+		if tenant == "beat" {
+			ask(t, http.DefaultClient, "POST", s.admin+pdp.PathReload, "Bearer k-operator", "")
+		}
+		if want := warning + tenant + ` hint="did you mean \"` + meant + `\"?"`; strings.Count(program.String(), want) != 1 {
+			t.Errorf("no %s:\n%s", want, program.String())
+		}
+	}
+	if strings.Contains(program.String(), "tenant=acme") {
+		t.Errorf("a tenant that there is:\n%s", program.String())
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // Config configures the service. PolicyDir or Policies, State, Listen,
@@ -125,6 +126,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := measured.observe(engine, log, limits, approvals, policies); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
+	warnTenants(c.Log, c.Auth, engine)
 	return serve(ctx, c, listeners, guard{verifier}, limits, measured, engine, approvals, policies, shadow, log)
 }
 
@@ -140,6 +142,21 @@ func (c Config) check() error {
 func warn(log *slog.Logger, verifier *callers.Verifier) {
 	for _, warning := range verifier.Warnings() {
 		log.Warn(warning)
+	}
+}
+
+// warnTenants says which tenants of credentials the policy store lacks: whoever has
+// such a credential is told that there is no such tenant, or has nobody to ask.
+func warnTenants(log *slog.Logger, auth Auth, engine *evaluation.Engine) {
+	store := engine.Snapshots()
+	if store == nil {
+		return // not ready, which is said elsewhere
+	}
+	for _, named := range auth.TenantSettings() {
+		if _, err := store.For(named.Tenant); errors.Is(err, evaluation.ErrUnknownTenant) {
+			log.Warn("a credential is for a tenant that the policy store lacks", "setting", named.Path, "tenant", named.Tenant,
+				"hint", orDefault(yamldoc.DidYouMean(named.Tenant, engine.Status().Tenants), "tenants are the folders below tenants/ of the policy store"))
+		}
 	}
 }
 
@@ -218,7 +235,7 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 	main.Pre(measured.serve, closeOnStrangers(who))
 	main.Pre(refuse...)
 	mainRoutes(main, engine, approvals, who, limits, metadata, orDefault(c.MaxBody, defaultMaxBody))
-	again := &reloader{policies: policies, shadow: shadow, who: who, listeners: l, settings: c.Settings, log: c.Log}
+	again := &reloader{engine: engine, policies: policies, shadow: shadow, who: who, listeners: l, settings: c.Settings, log: c.Log}
 	admin := newEcho(c.Log)
 	admin.Pre(refuseNames("admin_hosts", hosts), refuseBrowsers())
 	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType), log.Mask}, who, again, log, c.Telemetry)

@@ -42,6 +42,7 @@ type gateway struct {
 	approvals *approval.Service
 	owners    *tasks.Owners
 	gate      *enforce.Gate
+	pdp       *enforce.PDP
 	asks      map[string]*asks // by server
 	// execute carries out a call at a server, by its name.
 	execute map[string]func(context.Context, *wire.Message) (*wire.Message, error)
@@ -96,7 +97,25 @@ func join(cfg *config, log *slog.Logger) (g *gateway, err error) {
 		},
 		Asked: g.telemetry.asked,
 	})
+	g.pdp = decides
 	return g, g.decide(decides)
+}
+
+// introduce says whether the PDP refuses the gateway's key: every call would be
+// denied, and nobody would know why. A PDP that does not answer in time is asked
+// again by the first call.
+func (g *gateway) introduce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, min(g.cfg.PDP.Timeout, 2*time.Second))
+	defer cancel()
+	err := g.pdp.Refusal(ctx)
+	if err == nil {
+		return
+	}
+	hint := "make a key with policy-service keys new, list it in auth.api_keys of the PDP, and name its file in pdp.key_file"
+	if g.cfg.PDP.KeyFile != "" {
+		hint = "pdp.key_file has to hold a key of auth.api_keys of the PDP with the scope evaluate"
+	}
+	g.log.Error("the PDP refuses the key of the gateway: every call fails", "pdp", g.cfg.PDP.URL, "error", err, "hint", hint)
 }
 
 // decide joins what asks the PDP.

@@ -65,6 +65,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	}
 	defer closeAdmin()
 	go g.approvals.Run(ctx)
+	g.introduce(ctx)
 	ended := make(chan error, 1)
 	scheme := "http"
 	if server.TLSConfig, err = g.cfg.tls(); err != nil {

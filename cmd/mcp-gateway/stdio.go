@@ -54,6 +54,7 @@ func (c *stdioCmd) Run(ctx context.Context) (err error) {
 	sweeps, stop := context.WithCancel(ctx)
 	defer stop()
 	go g.approvals.Run(sweeps)
+	g.introduce(sweeps)
 	err = pipe.Run(ctx)
 	var ended *exec.ExitError
 	if errors.As(err, &ended) && ended.ExitCode() >= 0 {

@@ -89,6 +89,34 @@ func (g Grant) check() error {
 	return errors.Join(errs...)
 }
 
+// A TenantSetting is a tenant that credentials are for, by the keys that lead to it.
+type TenantSetting struct {
+	Tenant string
+	Path   string
+}
+
+// TenantSettings lists the tenants that credentials name.
+func (a Auth) TenantSettings() (all []TenantSetting) {
+	add := func(g Grant, path string) {
+		for n, tenant := range g.Tenants {
+			all = append(all, TenantSetting{tenant, fmt.Sprintf("auth.%s.tenants.%d", path, n)})
+		}
+	}
+	for n, key := range a.APIKeys {
+		add(key.Grant, fmt.Sprintf("api_keys.%d", n))
+	}
+	for n, issuer := range a.JWT {
+		add(issuer.Grant, fmt.Sprintf("jwt.%d", n))
+	}
+	if a.MTLS != nil {
+		add(a.MTLS.Grant, "mtls")
+		for n, caller := range a.MTLS.Callers {
+			add(caller.Grant, fmt.Sprintf("mtls.callers.%d", n))
+		}
+	}
+	return all
+}
+
 // A Caller is who sends a request. The zero value is anybody, where callers are
 // not authenticated.
 type Caller struct {

@@ -128,6 +128,18 @@ type Answer struct {
 	EvaluationID string // of the entry in the PDP's log, or ""
 }
 
+// Refusal returns the error by which the PDP refuses the gateway's credential, and
+// nil where it does not or cannot be asked. It sends a question without content:
+// who may not ask is told so before it is read, and nothing is decided.
+func (p *PDP) Refusal(ctx context.Context) error {
+	_, err := p.client("").Evaluate(ctx, new(authzen.EvaluationRequest))
+	var status *client.StatusError
+	if errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden) {
+		return err
+	}
+	return nil
+}
+
 // Ask asks a question that does not pass by itself.
 func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, error) {
 	heard := new(string)
