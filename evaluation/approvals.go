@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -41,7 +42,7 @@ func (c Call) item(n int) Call {
 // decide decides one request with the standing of the approval that it claims,
 // and says what the PEP can do about a denial. A permit uses the approval; when
 // another request was faster, it is decided again without.
-func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
+func (e *Engine) decide(ctx context.Context, a asked) (*decided, error) {
 	ctx, part := span(ctx, a.call, "decide")
 	defer part.End()
 	claim := e.claim(a.request.Context)
@@ -63,8 +64,7 @@ func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use approval: %w", err)
 	}
-	outcome.Approval = standing.Approval
-	outcome.Shadow = e.decideShadow(ctx, a, standing.Approval)
+	out := &decided{outcome, standing.Approval, e.decideShadow(ctx, a, standing.Approval)}
 	prefix(outcome.Obligations, a.item)
 	if err := e.offer(a, outcome); err != nil {
 		return nil, err
@@ -72,7 +72,21 @@ func (e *Engine) decide(ctx context.Context, a asked) (*Outcome, error) {
 	if claim != nil {
 		outcome.answerClaim(standing)
 	}
-	return outcome, nil
+	return out, nil
+}
+
+// decided is an outcome with what the log records beside it.
+type decided struct {
+	*Outcome
+	approval *authzen.VerifiedApproval // in force for the request; nil for none
+	shadow   *decisionlog.Shadow       // nil without a shadow store
+}
+
+// result is the decision as the log has it.
+func (d *decided) result() decisionlog.Result {
+	r := d.Result()
+	r.Approval, r.Shadow = d.approval, d.shadow
+	return r
 }
 
 // standing asks how a claimed approval stands.

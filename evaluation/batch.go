@@ -26,7 +26,7 @@ func (e *Engine) Evaluations(ctx context.Context, call Call, req *authzen.Evalua
 	call = call.identified()
 	shadow := e.shadow.Load()
 	soFar := new(offered)
-	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*Outcome, error) {
+	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*decided, error) {
 		return e.decide(ctx, asked{snapshot: s, shadow: shadow, time: start, call: call.item(n), item: itemPrefix(n), offered: soFar, request: r})
 	}}
 	if err := e.decideBatch(ctx, call.Tenant, &b, req); err != nil {
@@ -72,7 +72,7 @@ func (e *Engine) evaluateSingle(ctx context.Context, call Call, req *authzen.Eva
 
 // A batch collects the decisions of its items, for the PEP and for the log.
 type batch struct {
-	one       func(n int, r *authzen.EvaluationRequest) (*Outcome, error) // decides the request of item n
+	one       func(n int, r *authzen.EvaluationRequest) (*decided, error) // decides the request of item n
 	describe  func(error) *authzen.Error
 	most      int                // bytes of the answer
 	bytes     int                // so far, about
@@ -111,7 +111,7 @@ func (b *batch) decide(item authzen.Item) bool {
 }
 
 // outcome decides an item. What it says of the request says where in the batch.
-func (b *batch) outcome(item authzen.Item) (*Outcome, error) {
+func (b *batch) outcome(item authzen.Item) (*decided, error) {
 	if item.Err != nil {
 		return nil, item.Err
 	}
@@ -125,18 +125,18 @@ func (b *batch) outcome(item authzen.Item) (*Outcome, error) {
 }
 
 // failed is the denial of an item that could not be decided.
-func (b *batch) failed(err error) *Outcome {
-	out := &Outcome{Result: decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
+func (b *batch) failed(err error) *decided {
+	out := &decided{Outcome: &Outcome{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
 	if shown := b.describe(err); shown != nil {
 		out.Context = &authzen.DecisionContext{Error: shown}
 	}
 	return out
 }
 
-func (b *batch) add(o *Outcome) {
+func (b *batch) add(o *decided) {
 	b.bytes += o.size()
 	b.decisions = append(b.decisions, authzen.Decision{Context: o.Context})
-	b.results = append(b.results, o.Result)
+	b.results = append(b.results, o.result())
 }
 
 // size is about how many bytes of an answer, or of its log entry if that is more,

@@ -150,7 +150,8 @@ func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.Evaluatio
 	if err != nil {
 		return nil, err
 	}
-	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &outcome.Result}
+	result := outcome.result()
+	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
 	receipt, err := e.record(ctx, call, &entry, s.Revision(), start, req)
 	if err != nil {
 		return nil, err

@@ -169,8 +169,9 @@ func (l *Logged) again(s *Snapshots) (decisionlog.Result, error) {
 	case isItem:
 		prefix(outcome.Obligations, item+".")
 	}
-	outcome.Approval, outcome.Shadow = l.Approval, l.Shadow
-	return outcome.Result, nil
+	result := outcome.Result()
+	result.Approval, result.Shadow = l.Approval, l.Shadow
+	return result, nil
 }
 
 // inFormOf returns a result with its notifications as the logged ones are, where

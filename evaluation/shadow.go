@@ -50,7 +50,7 @@ func (e *Engine) decideShadow(ctx context.Context, a asked, approval *authzen.Ve
 		return out
 	}
 	prefix(outcome.Obligations, a.item)
-	out.Result = outcome.Result
+	out.Result = outcome.Result()
 	return out
 }
 

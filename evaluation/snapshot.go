@@ -59,9 +59,17 @@ type Environment struct {
 
 // An Outcome is a decision and how it came about.
 type Outcome struct {
-	decisionlog.Result
-	Context  *authzen.DecisionContext // what the PEP is told beside; nil for nothing
-	Template string                   // by which a person could lift a denial or has yet to approve; "" for none
+	Decision    bool
+	Policies    []string // the determining policies, sorted
+	Errors      []decisionlog.PolicyError
+	Obligations []authzen.Obligation
+	Context     *authzen.DecisionContext // for the PEP; nil for nothing
+	Template    string                   // by which a person could lift a denial or has yet to approve; "" for none
+}
+
+// Result is the outcome as the decision log has it.
+func (o *Outcome) Result() decisionlog.Result {
+	return decisionlog.Result{Decision: o.Decision, Policies: o.Policies, Errors: o.Errors, Obligations: o.Obligations}
 }
 
 // Decide decides. The error is an *[authzen.ValidationError] when the request
@@ -72,7 +80,7 @@ func (s *Snapshot) Decide(req *authzen.EvaluationRequest, env Environment) (*Out
 		return nil, err
 	}
 	if q.refused != "" {
-		return &Outcome{Result: decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: q.refused}}}}, nil
+		return &Outcome{Errors: []decisionlog.PolicyError{{Message: q.refused}}}, nil
 	}
 	return s.decide(q), nil
 }

@@ -249,13 +249,11 @@ func TestOutcomesAreTheCallers(t *testing.T) {
 	first.Context.ReasonUser["en"] = "changed"
 
 	want := &evaluation.Outcome{
-		Result: decisionlog.Result{
-			Decision: true,
-			Policies: []string{"a-read", "c-err", "m-read"},
-			Errors:   []decisionlog.PolicyError{{Policy: "d-err", Message: "while evaluating policy `d-err`: record does not have the attribute `level`"}},
-			Obligations: []authzen.Obligation{
-				{ID: "obligation-1", Type: "notification", Properties: jsontext.Value(`{"body":"b","decision_subject":"alice","to":["soc"]}`)},
-			},
+		Decision: true,
+		Policies: []string{"a-read", "c-err", "m-read"},
+		Errors:   []decisionlog.PolicyError{{Policy: "d-err", Message: "while evaluating policy `d-err`: record does not have the attribute `level`"}},
+		Obligations: []authzen.Obligation{
+			{ID: "obligation-1", Type: "notification", Properties: jsontext.Value(`{"body":"b","decision_subject":"alice","to":["soc"]}`)},
 		},
 	}
 	want.Context = &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "May read."}, Obligations: want.Obligations}

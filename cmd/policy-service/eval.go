@@ -56,7 +56,7 @@ func (c *evalCmd) decide(s *evaluation.Snapshot, request *authzen.EvaluationRequ
 		return false, err
 	}
 	if c.JSON {
-		return outcome.Decision, printJSON(result{s.Revision(), outcome.Result, outcome.Context})
+		return outcome.Decision, printJSON(result{s.Revision(), outcome.Result(), outcome.Context})
 	}
 	return outcome.Decision, printOutcome(outcome)
 }
