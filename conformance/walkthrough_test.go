@@ -1,0 +1,102 @@
+package conformance_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// section returns the fenced blocks of a language in a section of a page.
+func section(t *testing.T, page, title, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "# "+title+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", page, title)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	var blocks []string
+	for _, match := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(rest, -1) {
+		blocks = append(blocks, match[1])
+	}
+	return blocks
+}
+
+// The way from a denial to a permit by an approval, as docs/pep-developer.md
+// shows it with curl, prints what the page says. A line … stands for any lines.
+func TestApprovalStepByStep(t *testing.T) {
+	blocks := section(t, "pep-developer.md", "An approval, step by step", "console")
+	if len(blocks) != 1 {
+		t.Fatalf("the page has %d transcripts", len(blocks))
+	}
+	dir := t.TempDir()
+	path := build(t, dir, "policy-service")
+	s := launch(t, inDir(exec.Command(path, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"), dir))
+	var script, want strings.Builder
+	for line := range strings.Lines(strings.ReplaceAll(blocks[0], "http://127.0.0.1:8080", s.URL)) {
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		switch {
+		case isCommand, strings.HasPrefix(line, " "):
+			script.WriteString(command)
+		case line == "…\n":
+			want.WriteString("(?:.*\n)+")
+		default:
+			want.WriteString(regexp.QuoteMeta(line))
+		}
+	}
+	shell := inDir(exec.Command("bash", "-e", "-u", "-o", "pipefail", "-c", script.String()), dir)
+	shell.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := shell.CombinedOutput()
+	if err != nil || !regexp.MustCompile("^"+want.String()+"$").Match(out) {
+		t.Errorf("%v\n%s\nprinted\n%s", err, script.String(), out)
+	}
+}
+
+func inDir(command *exec.Cmd, dir string) *exec.Cmd {
+	command.Dir = dir
+	return command
+}
+
+// The store of docs/policy-author.md in which security alone approves passes
+// the tests that the page has, and not without its forbid.
+func TestSeparationOfDuty(t *testing.T) {
+	policies, tests := section(t, "policy-author.md", "Separation of duty", "cedar"), section(t, "policy-author.md", "Separation of duty", "yaml")
+	if len(policies) != 1 || len(tests) != 1 {
+		t.Fatalf("the page has %d stores and %d files of tests", len(policies), len(tests))
+	}
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loose, _, _ := strings.Cut(policies[0], `@id("only-security-approves")`)
+	for name, test := range map[string]struct {
+		policies string
+		passes   bool
+	}{"as it is": {policies[0], true}, "without its forbid": {loose, false}} {
+		store := filepath.Join(t.TempDir(), "store")
+		for file, text := range map[string]string{
+			"approvals.cedar": test.policies, "tests/duty.yaml": tests[0],
+			"config.yaml": "approval_templates: {production: {ttl: 15m}}\n",
+			"entities.json": `[{"uid": {"type": "Role", "id": "lead"}, "attrs": {}, "parents": []}, {"uid": {"type": "Role", "id": "security"}, "attrs": {}, "parents": []},
+				{"uid": {"type": "user", "id": "lee"}, "attrs": {}, "parents": [{"type": "Role", "id": "lead"}]},
+				{"uid": {"type": "user", "id": "sam"}, "attrs": {}, "parents": [{"type": "Role", "id": "security"}]}]`,
+		} {
+			at := filepath.Join(store, file)
+			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out, err := exec.Command(path, "test", store).CombinedOutput(); (err == nil) != test.passes {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
