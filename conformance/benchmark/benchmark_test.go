@@ -115,11 +115,11 @@ func TestNoWrk(t *testing.T) {
 // A sample of a load that broke is an error; a few answers of 503 are none.
 func TestParseSample(t *testing.T) {
 	const good = `{"requests":100,"duration_us":1000000,"p50_us":5,"p99_us":9,"not_2xx":1,"broken":0,"timeouts":0}`
-	if s, err := parseSample([]byte("Running 1s test\n\n" + good + "\n")); err != nil || s.Requests != 100 || s.P99US != 9 || s.NotOK != 1 {
+	if s, err := parseSample([]byte("Running 1s test\n\n" + good + "\n")); err != nil || s.Requests != 100 || s.P99US != 9 || s.NotOK != 1 || s.answered() != 99 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for _, test := range []struct{ old, new, want string }{
-		{`"not_2xx":1`, `"not_2xx":6`, "6 of them other than 2xx"},
+		{`"not_2xx":1`, `"not_2xx":21`, "21 of them other than 2xx"},
 		{`"broken":0`, `"broken":1`, "1 broken connections"},
 		{`"timeouts":0`, `"timeouts":2`, "2 timeouts"},
 		{`"requests":100`, `"requests":0`, "0 answers"},

@@ -13,8 +13,8 @@
 //
 // Before anything is measured, every engine must give every request the
 // decision that it must get. During the measurement a broken connection, a timeout
-// or more than one answer in twenty with a status other than 2xx ends the run
-// with an error; the table counts such answers.
+// or more than one answer in five with a status other than 2xx ends the run
+// with an error; the table counts such answers apart.
 //
 // The first figure is the processor time of the server for each request (user
 // and system, of /proc/PID/stat). It hardly depends on how the load generator

@@ -66,11 +66,9 @@ func (r *row) figure(of func(measured) float64) []float64 {
 }
 
 // The figures of a row in one round.
-func processorUS(m measured) float64 {
-	return float64(m.processor.Microseconds()) / float64(m.Requests)
-}
-func requestsPerS(m measured) float64 { return float64(m.Requests) * 1e6 / float64(m.DurationUS) }
-func mallocs(m measured) float64      { return m.mallocs / float64(m.Requests) }
+func processorUS(m measured) float64  { return float64(m.processor.Microseconds()) / m.answered() }
+func requestsPerS(m measured) float64 { return m.answered() * 1e6 / float64(m.DurationUS) }
+func mallocs(m measured) float64      { return m.mallocs / m.answered() }
 func p50MS(m measured) float64        { return float64(m.P50US) / 1000 }
 func p99MS(m measured) float64        { return float64(m.P99US) / 1000 }
 
