@@ -23,6 +23,7 @@ var secretNames = []string{
 	"password", "passwords", "passwd", "pwd", "passphrase", "passphrases", "secret", "secrets", "token", "tokens",
 	"authorization", "cookie", "cookies", "apikey", "apikeys", "accesskey", "accesskeys", "privatekey", "privatekeys",
 	"secretkey", "secretkeys", "credential", "credentials", "passwordvalue", "secretvalue", "tokenvalue",
+	"passwordlist", "secretlist", "tokenlist", "apikeylist", "credentiallist",
 }
 
 // Of some names that end like one of these only a part is masked: "pass" has to

@@ -56,7 +56,7 @@ func (m *masker) maskIn(place string, value jsontext.Value, known secrets) (json
 // suspects reports whether there may be something to mask. It is asked of every
 // request, and does not read more of it than where its strings are.
 func (m *masker) suspects(request jsontext.Value) bool {
-	if bytes.IndexByte(request, '\\') >= 0 || bytes.Contains(request, tokenStart) || hasUserinfo(request) {
+	if bytes.IndexByte(request, '\\') >= 0 || bytes.Contains(request, tokenStart) || hasUserinfo(request) || m.hasParameter(request) {
 		return true
 	}
 	for rest := request; ; {
@@ -85,13 +85,32 @@ func isCount(name, behind []byte) bool {
 // suspectText reports whether a text may be one with a secret in it. It costs
 // nothing to speak of.
 func suspectText(text string) bool {
-	return strings.Contains(text, "eyJ") || strings.Contains(text, "://") || strings.IndexByte(text, '"') >= 0
+	return strings.Contains(text, "eyJ") || strings.Contains(text, "://") || strings.IndexByte(text, '"') >= 0 || strings.IndexByte(text, '?') >= 0
 }
 
 // secretText reports whether a text has a secret in it: a token, the password
-// of a URL, or a member of JSON that is one.
+// of a URL or a parameter of its query, or a member of JSON that is one.
 func (m *masker) secretText(text []byte) bool {
-	return bytes.Contains(text, tokenStart) && tokenShape.Match(text) || hasUserinfo(text) || m.hasMember(text)
+	return bytes.Contains(text, tokenStart) && tokenShape.Match(text) || hasUserinfo(text) || m.hasParameter(text) || m.hasMember(text)
+}
+
+// hasParameter reports whether a text has the query of a URL in which a parameter
+// is masked by its name.
+func (m *masker) hasParameter(text []byte) bool {
+	_, rest, found := bytes.Cut(text, []byte{'?'})
+	for found && len(rest) > 0 {
+		end := bytes.IndexAny(rest, "&;?#\" \r\n\t")
+		if end < 0 {
+			end = len(rest)
+		}
+		name, value, _ := bytes.Cut(rest[:end], []byte{'='})
+		number := len(value) > 0 && '0' <= value[0] && value[0] <= '9' && endsPlainly(name, countName)
+		if len(value) > 0 && !number && m.secret(name) {
+			return true
+		}
+		rest = rest[min(end+1, len(rest)):]
+	}
+	return false
 }
 
 // hasMember reports whether a text has something in it that looks like a member
