@@ -206,6 +206,9 @@ func manifestText(origin string, entries int, selection, sums string) string {
 
 // writeLine writes a line with its line feed.
 func writeLine(w io.Writer, line []byte) error {
-	_, err := w.Write(append(line, '\n'))
+	if _, err := w.Write(line); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
 	return err
 }

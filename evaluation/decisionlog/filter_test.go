@@ -223,7 +223,7 @@ func selected(t testing.TB, r *decisionlog.Reader, f decisionlog.Filter) (all []
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, line)
+		all = append(all, bytes.Clone(line))
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,8 @@ type Record struct {
 }
 
 // Select yields the lines of the entries that f selects, in their order.
-// Pruned entries are left out.
+// Pruned entries are left out. A line is valid until the next is yielded: who keeps
+// it clones it.
 func (r *Reader) Select(ctx context.Context, f Filter) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		from, until := f.bounds(r.Head().Size)
@@ -87,7 +89,7 @@ func (r *Reader) Newest(ctx context.Context, f Filter) ([]byte, error) {
 		return nil, err
 	}
 	for line, err := range r.Select(ctx, last.Filter) {
-		return line, err
+		return bytes.Clone(line), err
 	}
 	return nil, nil
 }

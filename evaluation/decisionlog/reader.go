@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"go.etcd.io/bbolt"
@@ -206,7 +207,8 @@ func exportLines(w io.Writer, lines iter.Seq2[[]byte, error]) (n int64, err erro
 	return n, nil
 }
 
-// lines yields the lines of the entries in [from, until) that are not pruned.
+// lines yields the lines of the entries in [from, until) that are not pruned. A
+// line is valid until the next is yielded: both are read into the same memory.
 func (r *Reader) lines(ctx context.Context, from, until int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for page, err := range r.pages(ctx, from, until) {
@@ -228,20 +230,24 @@ func (r *Reader) lines(ctx context.Context, from, until int64) iter.Seq2[[]byte,
 type page struct {
 	first  int64
 	values [][]byte
+	copied []byte // the values, one behind the other
 }
 
 // pages yields what is stored under the indexes in [from, until), of which
 // pruned ones are left out. With an error, the last it yields, come the values
-// before the one that is not there.
+// before the one that is not there. All pages are read into the same memory, and
+// each is valid until the next is yielded: entries can be so large that a new copy
+// of each page costs more memory than all else that the process has.
 func (r *Reader) pages(ctx context.Context, from, until int64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
+		var got page
 		for from < until {
 			if ctx.Err() != nil {
 				yield(page{}, context.Cause(ctx))
 				return
 			}
 			p, end := partAt(*r.parts.Load(), from)
-			got, err := p.page(from, min(until, end))
+			err := p.page(&got, from, min(until, end))
 			if errors.Is(err, ErrPruned) {
 				from = end
 				continue
@@ -254,29 +260,35 @@ func (r *Reader) pages(ctx context.Context, from, until int64) iter.Seq2[page, e
 	}
 }
 
-// page copies the first values of [from, until) out of one short transaction.
-// With an error it returns the values before the one that is missing.
-func (p *part) page(from, until int64) (page, error) {
+// page copies the first values of [from, until) out of one short transaction, in
+// the place of what out has. With an error these are the values before the one
+// that is missing.
+func (p *part) page(out *page, from, until int64) error {
 	until = min(until, from+pageEntries)
-	out := page{first: from}
-	size := 0
-	err := p.view(func(entries, _ *bbolt.Bucket) error {
+	out.first, out.values, out.copied = from, out.values[:0], out.copied[:0]
+	return p.view(func(entries, _ *bbolt.Bucket) error {
 		c := entries.Cursor()
 		k, v := after(c, from, p.first)
-		for n := from; n < until && size < pageBytes; n++ {
+		for n := from; n < until && len(out.copied) < pageBytes; n++ {
 			if !bytes.Equal(k, key(n)) {
 				return damaged(n, "is missing")
 			}
-			out.values = append(out.values, bytes.Clone(v))
-			size += len(v)
+			out.add(v)
 			k, v = c.Next()
 		}
-		if size >= releasedBytes {
+		if len(out.copied) >= releasedBytes {
 			release(entries.Tx())
 		}
 		return nil
 	})
-	return out, err
+}
+
+// add copies a value behind the others. What is appended to one does not
+// overwrite the next.
+func (p *page) add(value []byte) {
+	begin := len(p.copied)
+	p.copied = append(p.copied, value...)
+	p.values = append(p.values, slices.Clip(p.copied[begin:]))
 }
 
 // after moves c behind entry n-1 of a segment that begins at first, so that it

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -155,5 +157,25 @@ func TestSlowExportHoldsNothing(t *testing.T) {
 	}
 	if n := bytes.Count(w.Bytes(), []byte("\n")); n != 5 {
 		t.Errorf("%d lines, want the 5 below the head at the start", n)
+	}
+}
+
+// An export reads all entries into the same memory, however large they are.
+func TestExportReusesMemory(t *testing.T) {
+	const entries, size, most = 60, 900_000, 16 << 20
+	l := openLog(t, t.TempDir(), decisionlog.Config{})
+	request := []byte(`{"context":{"text":"` + strings.Repeat("x", size) + `"}}`)
+	for range entries {
+		mustAppend(t, l, &decisionlog.Entry{Kind: decisionlog.KindEvaluation, Request: request, Result: &decisionlog.Result{}})
+	}
+	l.Head()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if n, err := l.Export(t.Context(), io.Discard, 0, -1); n != entries || err != nil {
+		t.Fatal(n, err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > most {
+		t.Errorf("an export of %d MB allocated %d MiB", entries*size/1_000_000, took>>20)
 	}
 }
