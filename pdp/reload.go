@@ -54,10 +54,12 @@ func (r *reloader) reload(ctx context.Context) (SettingsReport, error) {
 	return r.reloadTelling(ctx, func(string) {})
 }
 
-// reloadTelling is reload, and tells what it reads.
-func (r *reloader) reloadTelling(ctx context.Context, reading func(what string)) (SettingsReport, error) {
+// reloadTelling is reload, and tells what it reads. It runs in goroutines that no
+// request waits for, where a panic would end the service: a panic is its error.
+func (r *reloader) reloadTelling(ctx context.Context, reading func(what string)) (_ SettingsReport, err error) {
+	defer survive(r.log, &err)
 	reading("policies")
-	err := r.policies.reload(ctx)
+	err = r.policies.reload(ctx)
 	reading("shadow policies")
 	_ = r.shadow.reload(ctx)
 	reading("settings")

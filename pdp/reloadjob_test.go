@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -87,6 +88,24 @@ func TestLongReload(t *testing.T) {
 	defer counted.Unlock()
 	if settings != 2 {
 		t.Errorf("settings were read %d times", settings)
+	}
+}
+
+// A reload that panics fails, and the next succeeds.
+func TestReloadPanics(t *testing.T) {
+	var reads atomic.Int32
+	s := start(t, pdp.Config{PolicyDir: writeStore(t), Settings: func() (*pdp.Settings, error) {
+		if reads.Add(1) == 1 {
+			panic("a fault in the settings")
+		}
+		return &pdp.Settings{}, nil
+	}})
+	code, _, report := askReload(t, "POST", s.admin+pdp.PathReload, "wait=10")
+	if code != 422 || report.Loaded || report.Reading != "" || len(report.Faults) != 1 || report.Faults[0].Message != "panic: a fault in the settings" {
+		t.Errorf("a reload that panics: %d, %+v", code, report)
+	}
+	if code, _, report := askReload(t, "POST", s.admin+pdp.PathReload, "wait=10"); code != 200 || !report.Loaded {
+		t.Errorf("the next: %d, %+v", code, report)
 	}
 }
 

@@ -97,14 +97,17 @@ func isAmbiguous(r *http.Request) bool {
 func survivePanics(log *slog.Logger) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
-			defer func() {
-				if thrown := recover(); thrown != nil {
-					log.Error("panic", "error", thrown, "stack", string(debug.Stack()))
-					err = fmt.Errorf("panic: %v", thrown)
-				}
-			}()
+			defer survive(log, &err)
 			return next(c)
 		}
+	}
+}
+
+// survive, deferred, makes a panic the error of the function that defers it.
+func survive(log *slog.Logger, err *error) {
+	if thrown := recover(); thrown != nil {
+		log.Error("panic", "error", thrown, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("panic: %v", thrown)
 	}
 }
 
