@@ -31,9 +31,17 @@ type Decision struct {
 	Until    time.Time `json:"approved_until,omitzero"` // sooner than the template says
 }
 
-// maxComment bounds what an approver writes, in bytes: it is kept, recorded and
-// may be told.
+// maxComment bounds a comment or a reason, in bytes: it is kept, recorded and may
+// be told.
 const maxComment = 4096
+
+// checkComment refuses a text that is too long; path is where the request has it.
+func checkComment(path, text string) error {
+	if len(text) > maxComment {
+		return authzen.Invalid(path, "is longer than %d bytes", maxComment)
+	}
+	return nil
+}
 
 // Channels by which a request is decided.
 const (
@@ -47,8 +55,8 @@ func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision
 	if d.Decision != "approve" && d.Decision != "deny" {
 		return nil, authzen.Invalid("/decision", "must be approve or deny")
 	}
-	if len(d.Comment) > maxComment {
-		return nil, authzen.Invalid("/comment", "is longer than %d bytes", maxComment)
+	if err := checkComment("/comment", d.Comment); err != nil {
+		return nil, err
 	}
 	if !d.Until.IsZero() && !d.Until.After(s.now()) {
 		return nil, authzen.Invalid("/approved_until", "has passed")
@@ -182,6 +190,9 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 
 // Revoke ends an approval at once.
 func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, reason string) (*Request, error) {
+	if err := checkComment("/reason", reason); err != nil {
+		return nil, err
+	}
 	r, i, err := s.approved(ctx, approvalID)
 	if err != nil {
 		return nil, err
@@ -194,6 +205,9 @@ func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, re
 
 // Cancel ends what of a request is pending, for the caller that made it.
 func (s *Service) Cancel(ctx context.Context, c Caller, id string, why authzen.Cancellation) (*authzen.TaskResponse, error) {
+	if err := errors.Join(checkComment("/reason", why.Reason), checkComment("/comment", why.Comment)); err != nil {
+		return nil, err
+	}
 	if _, err := s.own(ctx, c, id); err != nil {
 		return nil, err
 	}

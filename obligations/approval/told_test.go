@@ -46,6 +46,38 @@ func TestTellComment(t *testing.T) {
 	}
 }
 
+// A reason to cancel or revoke is bounded, too.
+func TestLongReason(t *testing.T) {
+	d := open(t, plain)
+	approved := d.approve(t, push).ID
+	pending := d.submit(t, push).Task.ID
+	long := strings.Repeat("x", 4097)
+	cancel := func(why authzen.Cancellation) error {
+		_, err := d.Cancel(t.Context(), gateway, pending, why)
+		return err
+	}
+	revoke := func(reason string) error {
+		_, err := d.Revoke(t.Context(), approved, approver("carol"), reason)
+		return err
+	}
+	for name, tt := range map[string]struct {
+		err  error
+		path string
+	}{
+		"cancel: reason":  {cancel(authzen.Cancellation{Reason: long}), "/reason"},
+		"cancel: comment": {cancel(authzen.Cancellation{Comment: long}), "/comment"},
+		"revoke: reason":  {revoke(long), "/reason"},
+	} {
+		var invalid *authzen.ValidationError
+		if !errors.As(tt.err, &invalid) || invalid.Path != tt.path {
+			t.Errorf("%s of 4,097 bytes: %v", name, tt.err)
+		}
+	}
+	if err := errors.Join(cancel(authzen.Cancellation{Reason: long[1:], Comment: long[1:]}), revoke(long[1:])); err != nil {
+		t.Errorf("4,096 bytes: %v", err)
+	}
+}
+
 // A comment is bounded: it is kept, recorded and may be told.
 func TestLongComment(t *testing.T) {
 	d := open(t, plain)
