@@ -61,7 +61,7 @@ check:
 	go test -race ./...
 
 docs:
-	go test ./cmd/policy-service ./cmd/mcp-gateway ./pdp ./schemas -count=1 -run 'TestReferencePages' -update-docs
+	go test ./cmd/policy-service ./cmd/mcp-gateway ./conformance ./pdp ./schemas -count=1 -run 'TestReferencePages' -update-docs
 
 interop:
 	go test ./conformance -count=1 -v -run 'TestInterop' -interop '$(abspath $(DIR))'
