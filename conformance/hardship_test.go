@@ -70,10 +70,10 @@ var hardships = []hardship{
 	oneMoreFile("link out of the store", "another.cedar: path escapes", func(t *testing.T, path string) {
 		must(t, os.Symlink("/etc/hostname", path))
 	}),
-	oneMoreFile("pipe", "another.cedar is not a regular file", func(t *testing.T, path string) {
+	oneMoreFile("pipe", "another.cedar: is not a regular file", func(t *testing.T, path string) {
 		must(t, syscall.Mkfifo(path, 0o644))
 	}),
-	oneMoreFile("file of 100 MB", "another.cedar is larger than", func(t *testing.T, path string) {
+	oneMoreFile("file of 100 MB", "another.cedar: is larger than", func(t *testing.T, path string) {
 		put(t, path, "")
 		must(t, os.Truncate(path, 100<<20))
 	}),

@@ -1,11 +1,14 @@
 package conformance_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -44,6 +47,73 @@ func TestTenantsReloadApart(t *testing.T) {
 		must(t, os.Remove(filepath.Join(evil, bomb.file)))
 		eventually(t, name+": the fault stays", func() bool { return strings.HasPrefix(s.verbose(t), "ok\n") })
 	}
+}
+
+// What one tenant does to its folder, so that it cannot be read, keeps nothing
+// from another either, also over a restart. Then it is 503 for that tenant alone.
+func TestTenantsAreReadApart(t *testing.T) {
+	for name, hurt := range map[string]func(dir string) error{
+		"link out of the store":    func(dir string) error { return os.Symlink("/etc/hostname", filepath.Join(dir, "b.cedar")) },
+		"link to a folder outside": func(dir string) error { return os.Symlink("../../..", filepath.Join(dir, "sub")) },
+		"pipe":                     func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "b.cedar"), 0o600) },
+		"deep folders":             func(dir string) error { return os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 300)), 0o700) },
+		"many folders":             manyFolders,
+		"name that is not UTF-8":   func(dir string) error { return os.WriteFile(filepath.Join(dir, "\xff.cedar"), nil, 0o600) },
+		"name of two lines":        func(dir string) error { return os.WriteFile(filepath.Join(dir, "a\nb.cedar"), nil, 0o600) },
+		"large file": func(dir string) error {
+			return errors.Join(os.WriteFile(filepath.Join(dir, "b.cedar"), nil, 0o600), os.Truncate(filepath.Join(dir, "b.cedar"), 64<<20+1))
+		},
+		"nothing": func(dir string) error { return os.Remove(filepath.Join(dir, "own.cedar")) },
+	} {
+		t.Run(name, func(t *testing.T) { readsApart(t, hurt) })
+	}
+}
+
+func manyFolders(dir string) error {
+	for i := range 2_000 {
+		if err := os.Mkdir(filepath.Join(dir, strconv.Itoa(i)), 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readsApart(t *testing.T, hurt func(dir string) error) {
+	dir, state := t.TempDir(), t.TempDir()
+	own := filepath.Join(dir, "tenants/good/own.cedar")
+	put(t, filepath.Join(dir, "a.cedar"), "@id(\"erase\") forbid (principal, action == Action::\"erase\", resource);\n")
+	put(t, filepath.Join(dir, "tenants/evil/own.cedar"), permitsAll)
+	put(t, own, permitsAll)
+	s := launch(t, serveCommand(t, dir, state))
+	s.decidesFor(t, "good", `{"decision":true}`)
+
+	must(t, hurt(filepath.Join(dir, "tenants/evil")))
+	put(t, own, forbidsAll)
+	s.decidesFor(t, "good", `{"decision":false}`)
+	s.decidesFor(t, "evil", `{"decision":true}`)
+	eventually(t, "the tenant's fault is not told", func() bool {
+		text := s.verbose(t)
+		return strings.HasPrefix(text, "stale\n") && strings.Contains(text, "tenants/evil")
+	})
+	s.end(t)
+
+	s = launch(t, serveCommand(t, dir, state))
+	s.decidesFor(t, "good", `{"decision":false}`)
+	if status, body := s.post(t, "/tenants/evil/access/v1/evaluation", []byte(readsRecord1)); status != http.StatusServiceUnavailable {
+		t.Errorf("after a restart the tenant is answered %d %s", status, body)
+	}
+	put(t, own, permitsAll)
+	s.decidesFor(t, "good", `{"decision":true}`)
+	must(t, os.RemoveAll(filepath.Join(dir, "tenants/evil")))
+	put(t, filepath.Join(dir, "tenants/evil/own.cedar"), permitsAll)
+	s.decidesFor(t, "evil", `{"decision":true}`)
+
+	// The same in the root is a fault of all: a control.
+	must(t, os.Symlink("/etc/hostname", filepath.Join(dir, "b.cedar")))
+	eventually(t, "the root's fault is not told", func() bool { return strings.Contains(s.verbose(t), "b.cedar: path escapes") })
+	put(t, own, forbidsAll)
+	eventually(t, "the change is not looked at", func() bool { return strings.HasPrefix(s.verbose(t), "stale\n") })
+	s.decidesFor(t, "good", `{"decision":true}`)
 }
 
 // decidesFor waits until a tenant's request is answered so.

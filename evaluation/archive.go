@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -68,6 +69,19 @@ func outsidePolicies(folders []string) bool {
 
 // ValidTenant reports whether name can be a tenant's.
 func ValidTenant(name string) bool { return authzen.ValidTenant(name) }
+
+// ValidPath reports whether name can be the path of a file of an archive, as the
+// decision log keeps it.
+func ValidPath(name string) bool { return decisionlog.ValidPath(name) }
+
+// TenantAt returns the tenant whose folder name is, or is in; "" for none.
+func TenantAt(name string) string {
+	below, found := strings.CutPrefix(name, tenantsFolder+"/")
+	if tenant, _, _ := strings.Cut(below, "/"); found && ValidTenant(tenant) {
+		return tenant
+	}
+	return ""
+}
 
 // tenantOf returns the tenant whose file it is, or "" for a file of the root.
 func tenantOf(name string) string {

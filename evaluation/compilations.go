@@ -143,12 +143,12 @@ func (p *partly) Unwrap() []error { return []error{ErrInPart, p.problem} }
 // another, tenant by tenant.
 type attempt struct {
 	*compilations
-	archive   Archive
-	old       *Snapshots // nil for none
-	misplaced Faults     // in tenants' folders
-	shrink    bool       // a tenant may lose policies
-	strict    bool
-	grace     time.Duration // to wait where policies are in force
+	archive Archive
+	old     *Snapshots // nil for none
+	faults  Faults     // in tenants' folders
+	shrink  bool       // a tenant may lose policies
+	strict  bool
+	grace   time.Duration // to wait where policies are in force
 
 	wanted   map[*compilation]bool
 	problems map[string]error      // of tenants
@@ -169,7 +169,8 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 		}
 		one, err := t.want(t.archive.of(tenant))
 		if err != nil {
-			return nil, err
+			t.problems[tenant] = err
+			continue
 		}
 		begun[tenant] = one
 	}
@@ -189,12 +190,12 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 	return t.joined(s)
 }
 
-// tenants lists the tenants of the store. What is misplaced in the folder of one
-// is a problem of its own.
+// tenants lists the tenants of the store. What is wrong in the folder of one is a
+// problem of its own.
 func (t *attempt) tenants() []string {
 	names := t.archive.tenants()
-	for _, fault := range t.misplaced {
-		tenant := tenantOf(fault.File)
+	for _, fault := range t.faults {
+		tenant := TenantAt(fault.File)
 		own, _ := t.problems[tenant].(Faults)
 		t.problems[tenant] = append(own, fault)
 		names = append(names, tenant)

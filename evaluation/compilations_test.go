@@ -113,7 +113,7 @@ func TestTenantMisplaces(t *testing.T) {
 	n := inNeighbourhood(t, evaluation.Config{})
 	misplaced := evaluation.Faults{{File: "tenants/evil/config.yml", Message: "is not read"}}
 	for _, text := range []string{shared + goodForbids + "-- tenants/evil/own.cedar --\n", strings.Split(shared, "-- tenants/evil")[0] + goodForbids + "-- tenants/good/own.cedar --\n"} {
-		_, err := n.Reload(t.Context(), evaluation.Change{Archive: archive(text), Cause: "change", Misplaced: misplaced})
+		_, err := n.Reload(t.Context(), evaluation.Change{Archive: archive(text), Cause: "change", TenantFaults: misplaced})
 		if !errors.Is(err, evaluation.ErrInPart) || !strings.Contains(err.Error(), "tenants/evil/config.yml: is not read") {
 			t.Errorf("the change: %v", err)
 		}

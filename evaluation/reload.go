@@ -34,9 +34,9 @@ type Change struct {
 	Shrink  bool   // the operator says that policies may go
 	Version int64  // of the store's manifest; 0 without one
 
-	// Misplaced are names in tenants' folders that look as if they counted. Such
-	// a tenant keeps its last good files.
-	Misplaced Faults
+	// TenantFaults are what is wrong in tenants' folders beside what the archive
+	// shows. Such a tenant keeps its last good files.
+	TenantFaults Faults
 }
 
 // A Status says what requests are decided by and whether that is what the
@@ -101,7 +101,7 @@ func (e *Engine) reloadLocked(ctx context.Context, to seat, c Change, grace time
 	t := attempt{
 		compilations: e.compilations, archive: c.Archive, old: to.snapshots.Load(), grace: grace,
 		wanted: map[*compilation]bool{}, problems: map[string]error{}, pending: map[*compilation]bool{},
-		misplaced: c.Misplaced, shrink: c.Shrink || to.store != "", strict: e.config.GuardShrink,
+		faults: c.TenantFaults, shrink: c.Shrink || to.store != "", strict: e.config.GuardShrink,
 	}
 	s, err := t.run(ctx)
 	e.compilations.keep(t.wanted, t.pending)

@@ -115,7 +115,7 @@ func (s *supply) reload(ctx context.Context) error {
 }
 
 func (s *supply) apply(ctx context.Context, cause string, state *policystore.State) error {
-	change := evaluation.Change{Archive: state.Archive, Misplaced: state.Misplaced, Cause: cause}
+	change := evaluation.Change{Archive: state.Archive, TenantFaults: state.TenantFaults, Cause: cause}
 	if m := state.Manifest; m != nil {
 		change.Shrink, change.Version = m.AllowShrink, m.Version
 	}

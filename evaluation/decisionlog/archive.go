@@ -35,8 +35,13 @@ func Manifest(files map[string][]byte) ([]byte, error) {
 	return manifest, nil
 }
 
+// ValidPath reports whether path can be that of a file of a policy revision.
+func ValidPath(path string) bool {
+	return fs.ValidPath(path) && path != "." && !strings.ContainsAny(path, "\r\n")
+}
+
 func checkPath(path string) error {
-	if !fs.ValidPath(path) || path == "." || strings.ContainsAny(path, "\r\n") {
+	if !ValidPath(path) {
 		return fmt.Errorf("%q cannot be the path of a file", path)
 	}
 	return nil

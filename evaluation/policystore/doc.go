@@ -34,9 +34,25 @@
 // anywhere but in the root. In the folder of a tenant it keeps that tenant from
 // changing, and no other: see [State]. All else may lie beside what counts.
 //
-// A file has at most 64 MiB, all files together 256 MiB, and there are at most
-// 10,000. A store with no file at all is [ErrEmpty] unless its manifest allows
-// it, because that is what a directory looks like while it is being replaced.
+// A file has at most 64 MiB, all files of the root together 256 MiB, and there are
+// at most 10,000. A tenant has 64 MiB of files, and 2,000 names of any kind in the
+// folders that are looked into; no more of them is listed. All tenants together have
+// 1 GiB: above that the largest are left out. Folders nest 32 deep. A store with no
+// file at all is [ErrEmpty] unless its manifest allows it, because that is what a
+// directory looks like while it is being replaced.
+//
+// # Tenants
+//
+// What keeps something below tenants/T from being read is the fault of T alone: a
+// link out of the store, a pipe, a bound, a name that is not UTF-8 or has two lines,
+// a file that may not be read or never keeps still. None of the files of T is in the
+// state then, and the engine goes on with T's last good ones, or has none. A folder
+// of a tenant without a file that is read is such a fault as well, and tenants/
+// without a tenant is one of the root: the root alone would answer requests that a
+// tenant's policies were meant for. To remove a tenant, remove its folder.
+//
+// With a manifest, or where there has to be one, such a fault is the whole store's:
+// the manifest says what all files are.
 //
 // # Changing a store
 //

@@ -1,6 +1,15 @@
 package policystore
 
-import "github.com/fsnotify/fsnotify"
+import (
+	"io/fs"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/policy-service/policy-service/evaluation"
+)
+
+// TenantFaults lists what a listing tells of tenants.
+func TenantFaults(fsys fs.FS) evaluation.Faults { return list(fsys).tenantFaults() }
 
 // Blind makes the file system report nothing to s.
 func (s *Store) Blind(why error) {

@@ -24,11 +24,11 @@ func TestLimits(t *testing.T) {
 	}{
 		"a large file": {
 			func(dir string) { sparse(t, filepath.Join(dir, "large.cedar"), 64<<20+1) },
-			"large.cedar is larger than 67108864 bytes",
+			"large.cedar: is larger than 67108864 bytes",
 		},
 		"a large manifest": {
 			func(dir string) { sparse(t, filepath.Join(dir, "manifest.json"), 64<<20+1) },
-			"manifest.json is larger than 67108864 bytes",
+			"manifest.json: is larger than 67108864 bytes",
 		},
 		"large files": {
 			func(dir string) {

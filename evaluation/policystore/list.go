@@ -1,7 +1,6 @@
 package policystore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,23 +15,23 @@ import (
 
 const (
 	maxFile  = 64 << 20  // bytes of one file
-	maxStore = 256 << 20 // bytes of all files
-	maxFiles = 10_000    // and folders
+	maxStore = 256 << 20 // bytes of all files of the root
+	maxFiles = 10_000    // of the root; and as many folders
 	maxDepth = 32        // folders in each other
+
+	maxTenant      = 64 << 20 // bytes of all files of one tenant
+	maxTenantNames = 2_000    // in the folders of one tenant, read or not
+	maxTenants     = 1 << 30  // bytes of all tenants' files
 
 	tenantsDir = "tenants"
 )
 
 // A listing is what can be seen of a store without opening a file.
 type listing struct {
-	files []file   // that are read, in order of their names
-	dirs  []string // that hold them or may
+	parts map[string]*part // the root's is that of ""
 	taken time.Time
 
-	fsys      fs.FS
-	size      int64
-	faults    []error
-	misplaced evaluation.Faults // names that look as if they were read
+	fsys fs.FS
 }
 
 // A file is what tells one state of a file from another.
@@ -55,13 +54,18 @@ func list(fsys fs.FS) *listing {
 	if info := l.stat("."); info != nil {
 		l.folder(".", []fs.FileInfo{info})
 	}
-	slices.SortFunc(l.files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
-	slices.SortFunc(l.misplaced, func(a, b evaluation.Fault) int { return cmp.Compare(a.File, b.File) })
+	l.finish()
 	return l
 }
 
-// err returns what is wrong with what is listed, but for what is misplaced.
-func (l *listing) err() error { return errors.Join(l.faults...) }
+// err returns what keeps the root from being read.
+func (l *listing) err() error {
+	var errs []error
+	for _, u := range l.part(".").unread {
+		errs = append(errs, u)
+	}
+	return errors.Join(errs...)
+}
 
 // reads reports whether a file is read, by its path from the root of the store.
 func reads(name string) bool {
@@ -89,7 +93,7 @@ func (l *listing) folder(dir string, above []fs.FileInfo) {
 // file looks at a file that is not read.
 func (l *listing) file(name string) {
 	if name == tenantsDir {
-		l.fault(fmt.Errorf("%s is not a directory", name))
+		l.fault(name, errors.New("is not a directory"))
 		return
 	}
 	l.misplace(misplacedFile(name))
@@ -101,7 +105,7 @@ func (l *listing) link(name string, above []fs.FileInfo) {
 	info, err := fs.Stat(l.fsys, name)
 	switch {
 	case err != nil && mayBeFolder(name):
-		l.fault(l.explained(name, err))
+		l.fault(name, l.explained(name, err))
 	case err == nil && info.IsDir():
 		l.below(name, above)
 	default:
@@ -122,9 +126,9 @@ func (l *listing) below(name string, above []fs.FileInfo) {
 	switch {
 	case info == nil:
 	case slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }):
-		l.fault(fmt.Errorf("%s: the symbolic link leads to a folder that it is in", name))
+		l.fault(name, errors.New("the symbolic link leads to a folder that it is in"))
 	case len(above) > maxDepth:
-		l.fault(fmt.Errorf("%s: folders nest deeper than %d", name, maxDepth))
+		l.fault(name, fmt.Errorf("folders nest deeper than %d", maxDepth))
 	default:
 		l.folder(name, append(slices.Clip(above), info))
 	}
@@ -132,41 +136,46 @@ func (l *listing) below(name string, above []fs.FileInfo) {
 
 // enter returns what is in a directory, names that begin with a dot left out.
 func (l *listing) enter(dir string) []fs.DirEntry {
-	if len(l.dirs) >= maxFiles {
-		if len(l.dirs) == maxFiles {
-			l.fault(fmt.Errorf("%s: with this folder there are more than %d", dir, maxFiles))
-		}
-		l.dirs = append(l.dirs, dir)
+	p := l.part(dir)
+	if p.full {
 		return nil
 	}
-	entries, err := fs.ReadDir(l.fsys, dir)
+	entries, err := p.read(l.fsys, dir)
 	if err != nil {
-		l.fault(err)
+		l.fault(dir, bare(err))
 		return nil
 	}
-	l.dirs = append(l.dirs, dir)
+	p.dirs = append(p.dirs, dir)
+	if p.full {
+		l.fault(p.overflowed(dir))
+		return nil
+	}
 	return slices.DeleteFunc(entries, func(entry fs.DirEntry) bool { return strings.HasPrefix(entry.Name(), ".") })
 }
 
 func (l *listing) add(name string) {
-	if len(l.files) > maxFiles {
+	p := l.part(name)
+	if p.full || len(p.files) > maxFiles {
 		return
 	}
 	info := l.stat(name)
 	if info == nil {
 		return
 	}
-	l.files = append(l.files, file{name, info.Size(), info.ModTime().UnixNano(), stampOf(info)})
-	l.size += info.Size()
+	p.files = append(p.files, file{name, info.Size(), info.ModTime().UnixNano(), stampOf(info)})
+	p.size += info.Size()
+	most := p.most()
 	switch {
+	case !evaluation.ValidPath(name):
+		l.fault(name, errors.New("the name of a file is UTF-8 without line breaks"))
 	case !info.Mode().IsRegular():
-		l.fault(fmt.Errorf("%s is not a regular file", name))
+		l.fault(name, errors.New("is not a regular file"))
 	case info.Size() > maxFile:
-		l.fault(fmt.Errorf("%s is larger than %d bytes", name, maxFile))
-	case l.size > maxStore && l.size-info.Size() <= maxStore:
-		l.fault(fmt.Errorf("%s: with this file there are more than %d bytes", name, maxStore))
-	case len(l.files) > maxFiles:
-		l.fault(fmt.Errorf("%s: with this file there are more than %d", name, maxFiles))
+		l.fault(name, fmt.Errorf("is larger than %d bytes", maxFile))
+	case p.size > most && p.size-info.Size() <= most:
+		l.fault(name, fmt.Errorf("with this file there are more than %d bytes", most))
+	case len(p.files) > maxFiles:
+		l.fault(name, fmt.Errorf("with this file there are more than %d", maxFiles))
 	}
 }
 
@@ -175,42 +184,35 @@ func (l *listing) add(name string) {
 func (l *listing) stat(name string) fs.FileInfo {
 	info, err := fs.Stat(l.fsys, name)
 	if err != nil {
-		l.fault(l.explained(name, err))
+		l.fault(name, l.explained(name, err))
 		return nil
 	}
 	return info
 }
 
-// explained says of a symbolic link that is not followed what is wrong with it.
+// explained says what is wrong with what is not followed, most of all with a
+// symbolic link.
 func (l *listing) explained(name string, err error) error {
 	target, unread := fs.ReadLink(l.fsys, name)
 	if unread != nil {
-		return err
+		return bare(err)
 	}
 	if !path.IsAbs(target) {
-		return fmt.Errorf("%w (a symbolic link to %s; it may lead only to what is in the store)", err, target)
+		return fmt.Errorf("%w (a symbolic link to %s; it may lead only to what is in the store)", bare(err), printable(target))
 	}
-	return fmt.Errorf("%s: path escapes from the policy store: the symbolic link to %s is absolute (make it relative, to what is in the store)", name, target)
-}
-
-func (l *listing) fault(err error) { l.faults = append(l.faults, err) }
-
-// misplace notes a file or folder that is not where or what it should be, if it
-// is one.
-func (l *listing) misplace(fault *evaluation.Fault) {
-	if fault != nil {
-		l.misplaced = append(l.misplaced, *fault)
-	}
+	return fmt.Errorf("path escapes from the policy store: the symbolic link to %s is absolute (make it relative, to what is in the store)", printable(target))
 }
 
 // same reports whether two listings show the same.
-func (l *listing) same(other *listing) bool {
-	return slices.Equal(l.files, other.files) && slices.Equal(l.misplaced, other.misplaced) && slices.EqualFunc(l.faults, other.faults,
-		func(a, b error) bool { return a.Error() == b.Error() })
-}
+func (l *listing) same(other *listing) bool { return len(l.moved(other)) == 0 }
 
 // young reports whether a file had changed so shortly before it was listed.
 func (l *listing) young(age time.Duration) bool {
 	limit := l.taken.Add(-age).UnixNano()
-	return slices.ContainsFunc(l.files, func(f file) bool { return f.changed > limit })
+	for _, p := range l.parts {
+		if slices.ContainsFunc(p.files, func(f file) bool { return f.changed > limit }) {
+			return true
+		}
+	}
+	return false
 }

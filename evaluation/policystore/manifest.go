@@ -40,7 +40,7 @@ func (c *Config) accept(l *listing, texts map[string][]byte) (*State, error) {
 	delete(texts, manifestFile)
 	delete(texts, signatureFile)
 	sums := sumsOf(texts)
-	s := &State{Archive: texts, listing: l, digest: digestOf(sums, manifest, l.misplaced)}
+	s := &State{Archive: texts, listing: l, digest: digestOf(sums, manifest, append(l.misplaced(), l.unread()...))}
 	if err := c.checkSigned(manifest, signature); err != nil {
 		return s, err
 	}
@@ -160,14 +160,14 @@ func sumsOf(texts map[string][]byte) map[string]string {
 }
 
 // digestOf returns what tells two contents of a store apart.
-func digestOf(sums map[string]string, manifest []byte, misplaced evaluation.Faults) [sha256.Size]byte {
+func digestOf(sums map[string]string, manifest []byte, faults evaluation.Faults) [sha256.Size]byte {
 	digest := sha256.New()
 	fmt.Fprintf(digest, "%x\n", sha256.Sum256(manifest))
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		fmt.Fprintf(digest, "%s %q\n", sums[name], name)
 	}
-	for _, fault := range misplaced {
-		fmt.Fprintf(digest, "misplaced %q\n", fault.File)
+	for _, fault := range faults {
+		fmt.Fprintf(digest, "fault %q\n", fault.Error())
 	}
 	return [sha256.Size]byte(digest.Sum(nil))
 }

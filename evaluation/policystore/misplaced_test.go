@@ -91,7 +91,7 @@ func isMisplaced(t *testing.T, name, at, want string) {
 	}
 	state, err := policystore.New(store, policystore.Config{}).Read()
 	if strings.HasPrefix(at, "tenants/acme/") {
-		if err != nil || len(state.Misplaced) != 1 || state.Misplaced[0] != found[0] {
+		if err != nil || len(state.TenantFaults) != 1 || state.TenantFaults[0] != found[0] {
 			t.Errorf("%s: what is to be served is read with %v, and %v", name, err, state)
 		}
 	} else if !errors.As(err, &found) {

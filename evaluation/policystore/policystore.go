@@ -84,9 +84,10 @@ type State struct {
 	Archive  evaluation.Archive
 	Manifest *Manifest // nil when there is none
 
-	// Misplaced are names in the folders of tenants that look as if they counted.
-	// They are the tenants' fault and nobody else's.
-	Misplaced evaluation.Faults
+	// TenantFaults are what is wrong in the folders of tenants: names that look as
+	// if they counted, and what cannot be read. They are those tenants' and nobody
+	// else's. Of a tenant that cannot be read whole, no file is in the archive.
+	TenantFaults evaluation.Faults
 
 	digest  [sha256.Size]byte // of all of these
 	listing *listing

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"slices"
 
 	"github.com/policy-service/policy-service/evaluation"
@@ -16,6 +18,9 @@ const maxAttempts = 10
 // Load reads the policy store in dir, which may be empty.
 func Load(dir string) (evaluation.Archive, error) {
 	state, err := New(dir, Config{}).read()
+	if state != nil {
+		err = state.asError(err)
+	}
 	if err != nil && !errors.Is(err, ErrEmpty) {
 		return nil, err
 	}
@@ -26,14 +31,20 @@ func Load(dir string) (evaluation.Archive, error) {
 // from the names of the files alone, [ErrEmpty] or [evaluation.Faults], it returns
 // what could be read.
 func Read(fsys fs.FS) (evaluation.Archive, error) {
-	state, err := untilSteady(func() (*State, error) { return attempt(fsys, &Config{}) })
+	state, err := untilSteady(func(last bool) (*State, error) { return attempt(fsys, &Config{}, last) })
 	if state == nil {
 		return nil, err
 	}
-	if len(state.Misplaced) > 0 {
-		err = errMisplaced(state.Misplaced)
+	return state.Archive, state.asError(err)
+}
+
+// asError returns the faults of tenants as an error of the whole store, or err
+// without any.
+func (s *State) asError(err error) error {
+	if len(s.TenantFaults) == 0 {
+		return err
 	}
-	return state.Archive, err
+	return errFaults(s.TenantFaults)
 }
 
 // Read reads the store.
@@ -53,23 +64,24 @@ func (s *Store) read() (*State, error) {
 
 // attempt reads the store once. A directory that is no longer in its place may
 // be one that is being removed.
-func (s *Store) attempt() (*State, error) {
+func (s *Store) attempt(last bool) (*State, error) {
 	root, err := openRoot(s.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	state, err := attempt(root, &s.config)
+	state, err := attempt(root, &s.config, last)
 	if !root.inPlace() {
 		return nil, ErrUnstable
 	}
 	return state, err
 }
 
-// untilSteady repeats attempts while something moves.
-func untilSteady(attempt func() (*State, error)) (state *State, err error) {
-	for range maxAttempts {
-		state, err = attempt()
+// untilSteady repeats attempts while something moves. The last one leaves out the
+// tenants that still do.
+func untilSteady(attempt func(last bool) (*State, error)) (state *State, err error) {
+	for i := range maxAttempts {
+		state, err = attempt(i == maxAttempts-1)
 		if !errors.Is(err, ErrUnstable) {
 			return state, err
 		}
@@ -78,55 +90,118 @@ func untilSteady(attempt func() (*State, error)) (state *State, err error) {
 }
 
 // attempt reads the store at the root of fsys once.
-func attempt(fsys fs.FS, c *Config) (*State, error) {
+func attempt(fsys fs.FS, c *Config, last bool) (*State, error) {
 	before := list(fsys)
-	var texts map[string][]byte
-	err := before.err()
-	if err == nil {
-		texts, err = readAll(fsys, before.files)
+	texts, err := before.readAll()
+	for _, tenant := range before.moved(list(fsys)) {
+		if tenant == "" || !last {
+			return nil, ErrUnstable
+		}
+		before.fault(path.Join(tenantsDir, tenant), ErrUnstable)
 	}
-	if !before.same(list(fsys)) {
+	if errors.Is(err, ErrUnstable) || before.unsteady() && !last {
 		return nil, ErrUnstable
+	}
+	if err == nil && c.covers(texts) {
+		err = faultsOf(before.unread())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read policy store: %w", before.beside(err))
 	}
-	state, err := c.accept(before, texts)
-	state.Misplaced = before.misplaced
-	if slices.ContainsFunc(before.misplaced, ofRoot) {
-		err = errMisplaced(before.misplaced)
+	return c.state(before, before.readable(texts))
+}
+
+// state makes a state of what could be read of a store.
+func (c *Config) state(l *listing, texts map[string][]byte) (*State, error) {
+	state, err := c.accept(l, texts)
+	state.TenantFaults = l.tenantFaults()
+	switch {
+	case len(l.part(".").misplaced) > 0:
+		state.TenantFaults = append(slices.Clone(l.part(".").misplaced), state.TenantFaults...)
+		err = errFaults(state.TenantFaults)
+	case errors.Is(err, ErrEmpty):
+		err = state.asError(err)
 	}
 	return state, err
 }
 
-// ofRoot reports whether a fault is the root's, and not of one tenant alone.
-func ofRoot(fault evaluation.Fault) bool {
-	return !evaluation.ValidTenant(locate(fault.File).tenant)
+// covers reports whether a manifest says what the files of the store are. Then
+// there is no part of it without the others.
+func (c *Config) covers(texts map[string][]byte) bool {
+	return c.RequireManifest || len(c.ManifestKey) > 0 || texts[manifestFile] != nil
 }
 
-func errMisplaced(faults evaluation.Faults) error {
+func errFaults(faults evaluation.Faults) error {
 	return fmt.Errorf("read policy store: %w", faults)
+}
+
+// faultsOf is nil without faults.
+func faultsOf(faults evaluation.Faults) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return faults
 }
 
 // beside adds what is misplaced to an error that is no [evaluation.Faults], so
 // that neither hides the other.
 func (l *listing) beside(err error) error {
-	if len(l.misplaced) == 0 {
+	faults := append(l.misplaced(), l.unread()...)
+	if own, ok := errors.AsType[evaluation.Faults](err); ok {
+		return append(l.misplaced(), own...)
+	}
+	if len(faults) == 0 {
 		return err
 	}
-	return errors.Join(err, errors.New(l.misplaced.Error()))
+	return errors.Join(err, errors.New(faults.Error()))
 }
 
-func readAll(fsys fs.FS, files []file) (map[string][]byte, error) {
-	texts := make(map[string][]byte, len(files))
-	for _, f := range files {
+// readAll reads the files of all parts that can be read. The error is the root's.
+func (l *listing) readAll() (map[string][]byte, error) {
+	texts := map[string][]byte{}
+	if err := l.err(); err != nil {
+		return nil, err
+	}
+	if err := l.part(".").readAll(l.fsys, texts); err != nil {
+		return nil, err
+	}
+	for _, p := range l.tenants() {
+		var at unread
+		if err := p.readAll(l.fsys, texts); errors.As(err, &at) {
+			l.fault(at.name, at.err)
+		}
+	}
+	return texts, nil
+}
+
+func (p *part) readAll(fsys fs.FS, texts map[string][]byte) error {
+	for _, f := range p.files {
 		text, err := readFile(fsys, f)
 		if err != nil {
-			return nil, err
+			return unread{f.name, bare(err)}
 		}
 		texts[f.name] = text
 	}
-	return texts, nil
+	return nil
+}
+
+// unsteady reports whether a tenant's file changed while it was read.
+func (l *listing) unsteady() bool {
+	for _, p := range l.parts {
+		if slices.ContainsFunc(p.unread, func(u unread) bool { return errors.Is(u, ErrUnstable) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// readable leaves out what was read of a tenant that cannot be read whole.
+func (l *listing) readable(texts map[string][]byte) map[string][]byte {
+	maps.DeleteFunc(texts, func(name string, _ []byte) bool {
+		p := l.part(name)
+		return p.tenant != "" && len(p.unread) > 0
+	})
+	return texts
 }
 
 // readFile reads as much of a file as was listed.

@@ -24,17 +24,15 @@ func TestTenantsAreRead(t *testing.T) {
 	}
 	dir := newStore(t, want)
 	fill(t, dir, texts{
-		"README.md":                   "not a policy",
-		".git/x.cedar":                "hidden",
-		".#a.cedar":                   "hidden",
-		"tests/a.cedar":               "not a policy",
-		"tenants/README.md":           "not a policy",
-		"tenants/.git/x.cedar":        "hidden",
-		"tenants/acme/.#b.cedar":      "hidden",
-		"tenants/acme/manifest.json":  "not a manifest",
-		"tenants/acme/tests/ok.yaml":  "a test",
-		"tenants/empty/.gitkeep":      "",
-		"tenants/empty/tests/ok.yaml": "a test",
+		"README.md":                  "not a policy",
+		".git/x.cedar":               "hidden",
+		".#a.cedar":                  "hidden",
+		"tests/a.cedar":              "not a policy",
+		"tenants/README.md":          "not a policy",
+		"tenants/.git/x.cedar":       "hidden",
+		"tenants/acme/.#b.cedar":     "hidden",
+		"tenants/acme/manifest.json": "not a manifest",
+		"tenants/acme/tests/ok.yaml": "a test",
 	})
 	must(t, os.Symlink("nobody@nowhere.1", filepath.Join(dir, ".#b.cedar")))
 
@@ -68,7 +66,7 @@ func TestTenantsMisplaced(t *testing.T) {
 
 func TestTenantsNoDirectory(t *testing.T) {
 	dir := newStore(t, texts{"a.cedar": policy(1), "tenants": "acme"})
-	if _, err := policystore.Load(dir); err == nil || !strings.Contains(err.Error(), "tenants is not a directory") {
+	if _, err := policystore.Load(dir); err == nil || !strings.Contains(err.Error(), "tenants: is not a directory") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -150,7 +150,7 @@ func (w *watch) knows(now *listing) bool {
 func (w *watch) list() *listing {
 	now := w.listOnce()
 	for range maxDepth {
-		if !w.notices.follow(w.store.dir, now.dirs) {
+		if !w.notices.follow(w.store.dir, now.dirs()) {
 			break
 		}
 		now = w.listOnce()
@@ -161,7 +161,7 @@ func (w *watch) list() *listing {
 func (w *watch) listOnce() *listing {
 	root, err := openRoot(w.store.dir)
 	if err != nil {
-		return &listing{faults: []error{err}}
+		return &listing{parts: map[string]*part{"": {unread: []unread{{w.store.dir, err}}}}}
 	}
 	defer root.Close()
 	return list(root)
