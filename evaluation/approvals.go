@@ -18,7 +18,7 @@ import (
 
 // Approvals says whether the approval that a request claims stands for it.
 type Approvals interface {
-	Stands(context.Context, *authzen.Reevaluation) (authzen.Standing, error)
+	Verify(context.Context, *authzen.Reevaluation) (authzen.ApprovalStatus, error)
 }
 
 // asked is one request to decide, and what it is decided by.
@@ -54,11 +54,11 @@ func (e *Engine) decide(ctx context.Context, a asked) (*decided, error) {
 	if err != nil {
 		return nil, err
 	}
-	if outcome.Decision && outcome.Template == "" && standing.Spend != nil {
-		err = standing.Spend(ctx)
+	if outcome.Decision && outcome.Template == "" && standing.Consume != nil {
+		err = standing.Consume(ctx)
 	}
-	if errors.Is(err, authzen.ErrNotStanding) {
-		standing = authzen.Standing{Reason: authzen.ReasonApprovalExpired, Told: toldTaken}
+	if errors.Is(err, authzen.ErrApprovalEnded) {
+		standing = authzen.ApprovalStatus{Reason: authzen.ReasonApprovalExpired, Explanation: toldTaken}
 		outcome, err = a.snapshot.Decide(a.request, Environment{Time: a.time})
 	}
 	if err != nil {
@@ -90,11 +90,11 @@ func (d *decided) result() decisionlog.Result {
 }
 
 // standing asks how a claimed approval stands.
-func (e *Engine) standing(ctx context.Context, a asked, claim jsontext.Value) (authzen.Standing, error) {
+func (e *Engine) standing(ctx context.Context, a asked, claim jsontext.Value) (authzen.ApprovalStatus, error) {
 	if claim == nil {
-		return authzen.Standing{}, nil
+		return authzen.ApprovalStatus{}, nil
 	}
-	standing, err := e.config.Approvals.Stands(ctx, &authzen.Reevaluation{
+	standing, err := e.config.Approvals.Verify(ctx, &authzen.Reevaluation{
 		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, RequestID: a.call.RequestID, Item: a.call.Item,
 		Time: a.time, Revision: a.snapshot.revision, Claim: claim, Request: a.request,
 	})
@@ -196,7 +196,7 @@ const toldTaken = "The approval has ended, or another request has used it up."
 
 // answerClaim tells the PEP what became of the approval that it claimed
 // (Access Request Profile, "Completion Semantics").
-func (o *Outcome) answerClaim(s authzen.Standing) {
+func (o *Outcome) answerClaim(s authzen.ApprovalStatus) {
 	if o.Decision {
 		if s.Approval != nil && o.Template == "" {
 			o.context().Approval = &authzen.Approval{ID: s.Approval.ID, ApprovedUntil: s.Approval.Until}
@@ -206,8 +206,8 @@ func (o *Outcome) answerClaim(s authzen.Standing) {
 	context := o.context()
 	offered := context.AccessRequest != nil
 	context.Reason, context.NextAction = s.Reason, authzen.NextNone
-	if s.Told != "" {
-		context.ReasonUser = context.ReasonUser.After(s.Told)
+	if s.Explanation != "" {
+		context.ReasonUser = context.ReasonUser.After(s.Explanation)
 	}
 	switch {
 	case s.Approval != nil && offered:

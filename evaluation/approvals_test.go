@@ -164,17 +164,17 @@ type desk struct {
 	spent int
 }
 
-func (d *desk) Stands(_ context.Context, v *authzen.Reevaluation) (authzen.Standing, error) {
+func (d *desk) Verify(_ context.Context, v *authzen.Reevaluation) (authzen.ApprovalStatus, error) {
 	d.asked = append(d.asked, *v)
 	switch string(v.Claim) {
 	case `"good"`:
-		return authzen.Standing{Approval: bySRE(), Spend: func(context.Context) error { d.spent++; return nil }}, nil
+		return authzen.ApprovalStatus{Approval: bySRE(), Consume: func(context.Context) error { d.spent++; return nil }}, nil
 	case `"raced"`:
-		return authzen.Standing{Approval: bySRE(), Spend: func(context.Context) error { return authzen.ErrNotStanding }}, nil
+		return authzen.ApprovalStatus{Approval: bySRE(), Consume: func(context.Context) error { return authzen.ErrApprovalEnded }}, nil
 	case `"broken"`:
-		return authzen.Standing{}, errors.New("disk full")
+		return authzen.ApprovalStatus{}, errors.New("disk full")
 	}
-	return authzen.Standing{Reason: strings.Trim(string(v.Claim), `"`)}, nil
+	return authzen.ApprovalStatus{Reason: strings.Trim(string(v.Claim), `"`)}, nil
 }
 
 const approvalStore = `

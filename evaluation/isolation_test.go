@@ -120,7 +120,7 @@ func (c *neighbours) check(t *testing.T, e *evaluation.Engine, leak leak, seen m
 
 func word(answer string) string {
 	switch {
-	case strings.Contains(answer, `"errors":[`) || strings.HasPrefix(answer, "error"):
+	case strings.Contains(answer, `"Errors":[{`) || strings.HasPrefix(answer, "error"):
 		return "in error"
 	case strings.Contains(answer, `"results":[{`):
 		return "that find something"

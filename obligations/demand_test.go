@@ -153,14 +153,14 @@ func TestCompose(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := obligations.Compose(test.permitted, test.determining, obligations.Request{Support: obligations.ReadSupport(jsontext.Value(test.support))})
-			want := obligations.Demand{Decision: test.want, Obligations: test.obligations}
+			want := obligations.Requirements{Decision: test.want, Obligations: test.obligations}
 			if len(test.obligations) > 0 && !test.withheld {
 				want.Context = &authzen.DecisionContext{Obligations: test.obligations}
 			}
 			if missing := test.obligations; test.withheld && !strings.Contains(string(missing[0].Properties), "approval_required") {
 				want.Context = lacks(missing[len(missing)-1].Type)
 			}
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(obligations.Demand{}, "Template")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(obligations.Requirements{}, "Template")); diff != "" {
 				t.Errorf("demand (-want +got):\n%s", diff)
 			}
 		})
@@ -187,7 +187,7 @@ func TestComposeReasons(t *testing.T) {
 	for _, test := range tests {
 		for _, permitted := range []bool{permit, forbid} {
 			got := obligations.Compose(permitted, test.determining, obligations.Request{})
-			if diff := cmp.Diff(obligations.Demand{Decision: permitted, Context: test.want}, got); diff != "" {
+			if diff := cmp.Diff(obligations.Requirements{Decision: permitted, Context: test.want}, got); diff != "" {
 				t.Errorf("%s, permitted %v (-want +got):\n%s", test.name, permitted, diff)
 			}
 		}
@@ -195,7 +195,7 @@ func TestComposeReasons(t *testing.T) {
 
 	// A permit that is withheld says why, and nothing of what it would oblige to.
 	got := obligations.Compose(permit, []*obligations.Terms{{ReasonUser: "Ask first.", Approval: "sre"}}, obligations.Request{})
-	want := obligations.Demand{Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Ask first."}}, Obligations: obliges(sreApproval), Template: "sre"}
+	want := obligations.Requirements{Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Ask first."}}, Obligations: obliges(sreApproval), Template: "sre"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("withheld (-want +got):\n%s", diff)
 	}
@@ -244,7 +244,7 @@ func TestComposeTemplate(t *testing.T) {
 func TestComposeApprovedReason(t *testing.T) {
 	waits := &obligations.Terms{ReasonUser: "Ask first.", Approval: "sre"}
 	got := obligations.Compose(permit, []*obligations.Terms{waits, {ReasonUser: "Mind the gap."}}, obligations.Request{Approved: "sre"})
-	want := obligations.Demand{Decision: true, Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Mind the gap."}}}
+	want := obligations.Requirements{Decision: true, Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Mind the gap."}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("demand (-want +got):\n%s", diff)
 	}
@@ -264,7 +264,7 @@ func TestComposeKeepsTerms(t *testing.T) {
 // A permit that no policy determined, which no engine gives, is no panic.
 func TestComposeOfNothing(t *testing.T) {
 	got := obligations.Compose(permit, nil, obligations.Request{})
-	if diff := cmp.Diff(obligations.Demand{Decision: true}, got); diff != "" {
+	if diff := cmp.Diff(obligations.Requirements{Decision: true}, got); diff != "" {
 		t.Errorf("demand (-want +got):\n%s", diff)
 	}
 }

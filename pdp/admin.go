@@ -32,33 +32,33 @@ const (
 // adminRoutes of the admin listener. A caller of some tenants sees and does what
 // is theirs: entries of the log, requests and approvals. What shows or changes
 // what is everybody's needs a caller of every tenant.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, people *desk, who guard, again *reloader, log *decisionlog.Log, measured Telemetry) {
-	audit, approve := who.with(ScopeAudit), who.with(ScopeApprove, ScopeAdmin)
+func adminRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approvalsHandler, auth authenticator, reloads *reloader, log *decisionlog.Log, metrics Telemetry) {
+	audit, approve := auth.with(ScopeAudit), auth.with(ScopeApprove, ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
-	e.GET("/readyz", serveReady(engine, again.policies, log, who))
-	if measured.Page != nil {
-		e.GET(pathMetrics, serveMetrics(measured, who))
+	e.GET("/readyz", serveReady(engine, reloads.policies, log, auth))
+	if metrics.Page != nil {
+		e.GET(pathMetrics, serveMetrics(metrics, auth))
 	}
 	e.GET(PathLogExport, serveExport(log), audit)
 	e.GET(PathLogQuery, serveQuery(log), audit)
-	e.GET(PathLogCheckpoint, serveCheckpoint(log), who.all(ScopeAudit))
+	e.GET(PathLogCheckpoint, serveCheckpoint(log), auth.all(ScopeAudit))
 	e.GET(PathLogProof, serveProof(log), audit)
-	e.POST(PathLogRotateKey, serveRotateKey(log), who.all(ScopeAdmin))
-	e.POST(PathReload, serveReload(engine, again), who.all(ScopeAdmin))
-	e.GET(PathReload, serveReloaded(engine, again), who.all(ScopeAdmin))
-	e.GET(PathRequests, people.list, approve)
-	e.GET(PathRequests+"/:"+paramID, people.show, approve)
-	e.POST(PathRequests+"/:"+paramID+"/decision", people.decide, approve)
-	e.POST(PathApprovals+"/:"+paramID+"/revoke", people.revoke, approve)
+	e.POST(PathLogRotateKey, serveRotateKey(log), auth.all(ScopeAdmin))
+	e.POST(PathReload, serveReload(engine, reloads), auth.all(ScopeAdmin))
+	e.GET(PathReload, serveReloaded(engine, reloads), auth.all(ScopeAdmin))
+	e.GET(PathRequests, approvals.list, approve)
+	e.GET(PathRequests+"/:"+paramID, approvals.showRequest, approve)
+	e.POST(PathRequests+"/:"+paramID+"/decision", approvals.decide, approve)
+	e.POST(PathApprovals+"/:"+paramID+"/revoke", approvals.revoke, approve)
 }
 
 const pathMetrics = "/metrics"
 
 // serveMetrics serves measurements: by tenant to those who may see that.
-func serveMetrics(from Telemetry, who guard) echo.HandlerFunc {
+func serveMetrics(from Telemetry, auth authenticator) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		page := from.Page
-		if !who.sees(c.Request()) {
+		if !auth.sees(c.Request()) {
 			page = from.PublicPage
 		}
 		if page == nil {
@@ -73,7 +73,7 @@ func serveMetrics(from Telemetry, who guard) echo.HandlerFunc {
 // whose last change was refused leaves the service ready and stale: the last
 // good policies go on answering. Strangers are told no more than the state and
 // its age.
-func serveReady(engine *evaluation.Engine, policies *supply, log *decisionlog.Log, who guard) echo.HandlerFunc {
+func serveReady(engine *evaluation.Engine, policies *policyLoader, log *decisionlog.Log, auth authenticator) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		verbose := c.QueryParams().Has("verbose")
 		code, word := http.StatusOK, "ok"
@@ -87,7 +87,7 @@ func serveReady(engine *evaluation.Engine, policies *supply, log *decisionlog.Lo
 			word = "stale"
 		}
 		switch {
-		case verbose && !who.sees(c.Request()):
+		case verbose && !auth.sees(c.Request()):
 			word += describeAge(engine.Status()) + strings.TrimSuffix("\n"+describePending(pending), "\n")
 		case verbose:
 			word += "\n" + describeStatus(engine.Status()) + describePending(pending) + describeShadow(engine.ShadowStatus()) + fmt.Sprintf("log entries %d", log.Head().Size)

@@ -12,38 +12,38 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An admission lets one request be worked on. Its zero value is of a request that
-// has nothing to give back.
+// An admission is what one running request holds: a slot, memory, and a slot of
+// its class. The zero value holds nothing.
 type admission struct {
-	limits *limiter
-	share  share
-	class  *turns // nil for none
+	limits      *limiter
+	reservation reservation
+	queue       *fairQueue // nil for none
 }
 
-// end ends the work. To write an answer is none: who reads it slowly keeps
-// nobody's turn.
-func (a *admission) end() {
+// release frees all of it. It happens before the answer is written: a client that
+// reads slowly holds no slot.
+func (a *admission) release() {
 	if a.limits == nil {
 		return
 	}
-	a.limits.turns.give()
-	a.leaveClass()
-	a.share.shrink(a.share.bytes)
+	a.limits.queue.release()
+	a.releaseQueue()
+	a.reservation.release(a.reservation.bytes)
 	a.limits = nil
 }
 
-// answer ends the work with an answer.
+// answer releases the admission and writes the answer.
 func (a *admission) answer(c echo.Context, decision string, v any) error {
 	return withBuffer(func(body *bytes.Buffer) error {
 		if err := encode(body, v); err != nil {
 			return err
 		}
-		a.end()
+		a.release()
 		if large := int64(body.Cap()); large > keptBuffer {
-			if err := a.share.grow(large); err != nil {
+			if err := a.reservation.reserve(large); err != nil {
 				return err
 			}
-			defer a.share.shrink(large)
+			defer a.reservation.release(large)
 		}
 		c.Response().Header()[headerDecisionID] = []string{decision}
 		return sendBody(c, http.StatusOK, echo.MIMEApplicationJSON, body.Bytes())
@@ -59,62 +59,60 @@ const (
 	heavyMemory = 32 << 20
 )
 
-// enter waits for what a request needs to be worked on, and decodes its body into
-// v. A large body waits before, for that takes long already. Without an error the
-// request has its turns, else none.
-func (a *admission) enter(ctx context.Context, body []byte, v any) error {
-	if len(body) > lightBytes && !a.take(ctx, &a.limits.heavy) {
+// acquire waits for the slots that a request needs and decodes its body into v. A
+// large body waits before it is decoded. With an error the request holds no slot.
+func (a *admission) acquire(ctx context.Context, body []byte, v any) error {
+	if len(body) > lightBytes && !a.acquireFrom(ctx, &a.limits.heavy) {
 		return errOverload
 	}
-	if !a.limits.turns.take(ctx, a.share.who) {
-		a.leaveClass()
+	if !a.limits.queue.acquire(ctx, a.reservation.owner) {
+		a.releaseQueue()
 		return errOverload
 	}
 	if err := authzen.Unmarshal(body, v); err != nil {
-		a.limits.turns.give()
-		a.leaveClass()
+		a.limits.queue.release()
+		a.releaseQueue()
 		return err
 	}
-	if class := a.limits.classOf(v); class != nil && a.class == nil {
-		return a.change(ctx, class)
+	if class := a.limits.queueFor(v); class != nil && a.queue == nil {
+		return a.switchQueue(ctx, class)
 	}
 	return nil
 }
 
-// take waits for a turn of a class.
-func (a *admission) take(ctx context.Context, class *turns) bool {
-	if !class.take(ctx, a.share.who) {
+// acquireFrom waits for a slot of a class.
+func (a *admission) acquireFrom(ctx context.Context, class *fairQueue) bool {
+	if !class.acquire(ctx, a.reservation.owner) {
 		return false
 	}
-	a.class = class
+	a.queue = class
 	return true
 }
 
-func (a *admission) leaveClass() {
-	if a.class != nil {
-		a.class.give()
-		a.class = nil
+func (a *admission) releaseQueue() {
+	if a.queue != nil {
+		a.queue.release()
+		a.queue = nil
 	}
 }
 
-// change has a request that has a turn wait for one of its class, and then for
-// another turn: who waits for its class keeps nobody else's turn.
-func (a *admission) change(ctx context.Context, class *turns) error {
-	a.limits.turns.give()
-	if !a.take(ctx, class) {
+// switchQueue gives up the slot, waits for one of the class, and then for another
+// slot: a request that waits for its class blocks no other.
+func (a *admission) switchQueue(ctx context.Context, class *fairQueue) error {
+	a.limits.queue.release()
+	if !a.acquireFrom(ctx, class) {
 		return errOverload
 	}
-	if !a.limits.turns.take(ctx, a.share.who) {
-		a.leaveClass()
+	if !a.limits.queue.acquire(ctx, a.reservation.owner) {
+		a.releaseQueue()
 		return errOverload
 	}
 	return nil
 }
 
-// classOf returns the turns that a request waits for beside those of all; nil for
-// none. What takes much memory, or a processor for long, is worked on with few
-// others of its kind.
-func (l *limiter) classOf(request any) *turns {
+// queueFor returns the queue of a request's class, nil for none. Requests that need
+// much memory or processor time run with few others of their class.
+func (l *limiter) queueFor(request any) *fairQueue {
 	switch r := request.(type) {
 	case *authzen.SubjectSearchRequest, *authzen.ResourceSearchRequest, *authzen.ActionSearchRequest:
 		return &l.searches
@@ -126,18 +124,17 @@ func (l *limiter) classOf(request any) *turns {
 	return nil
 }
 
-// heavyOnes is how many heavy requests are worked on at once: as many as there is
-// memory for, and no more than there are processors. A processor that always has
-// something to do does not look at the network.
-func heavyOnes(memory int64, inFlight int) int {
+// maxHeavy is how many heavy requests run at once: as many as the memory allows,
+// and no more than there are processors, which would not poll the network.
+func maxHeavy(memory int64, inFlight int) int {
 	return min(int(max(1, memory/heavyMemory)), max(2, runtime.NumCPU()), inFlight)
 }
 
 // scan waits until a search, or a large batch, may use a processor. The others
 // have the rest of them, and the tenants that search take turns.
 func (l *limiter) scan(ctx context.Context, tenant string) (done func(), err error) {
-	if !l.scans.take(ctx, tenant) {
+	if !l.scans.acquire(ctx, tenant) {
 		return nil, errOverload
 	}
-	return l.scans.give, nil
+	return l.scans.release, nil
 }

@@ -28,9 +28,9 @@ type AccessRequests struct {
 	Page     *authzen.Page   `json:"page,omitzero"` // leads to the next one; nil at the end
 }
 
-// shown is a request as people who operate the service see it: what looks like a
+// maskedRequest is a request as people who operate the service see it: what looks like a
 // secret is masked, as it is in the log.
-func (d *desk) shown(r *approval.Request) (jsontext.Value, error) {
+func (d *approvalsHandler) maskedRequest(r *approval.Request) (jsontext.Value, error) {
 	summary, err := d.summary(r)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (d *desk) shown(r *approval.Request) (jsontext.Value, error) {
 }
 
 // shownInList is shown without contexts, of which each may be as long as a body.
-func (d *desk) shownInList(r *approval.Request) (jsontext.Value, error) {
+func (d *approvalsHandler) shownInList(r *approval.Request) (jsontext.Value, error) {
 	summary, err := d.summary(r)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (d *desk) shownInList(r *approval.Request) (jsontext.Value, error) {
 
 // encode encodes a request, masked, with a summary that is masked already: its
 // quoted parts would be taken for members that are secrets.
-func (d *desk) encode(summary string, out AccessRequest) (jsontext.Value, error) {
+func (d *approvalsHandler) encode(summary string, out AccessRequest) (jsontext.Value, error) {
 	out.Idempotency, out.Submission = nil, nil
 	text, err := json.Marshal(out, json.Deterministic(true))
 	if err != nil {
@@ -72,8 +72,8 @@ func (d *desk) encode(summary string, out AccessRequest) (jsontext.Value, error)
 }
 
 // answer shows a request.
-func (d *desk) answer(c echo.Context, r *approval.Request) error {
-	text, err := d.shown(r)
+func (d *approvalsHandler) answer(c echo.Context, r *approval.Request) error {
+	text, err := d.maskedRequest(r)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ type Approver struct {
 
 // A Verdict is what an approver says of a request. Where callers are
 // authenticated the approver is the caller, and need not be named.
-type Verdict struct {
+type Vote struct {
 	Approver *Approver `json:"approver,omitzero"`
 	approval.Decision
 }
@@ -103,7 +103,7 @@ type Revocation struct {
 var errOtherApprover = errors.New("the credential is not the approver's")
 
 // A desk serves approvers.
-type desk struct {
+type approvalsHandler struct {
 	approvals    *approval.Service
 	approverType string // of callers that are authenticated
 	mask         func(jsontext.Value) (jsontext.Value, error)
@@ -111,7 +111,7 @@ type desk struct {
 
 // approver returns who decides: the caller, or whom the body names where
 // callers are not authenticated.
-func (d *desk) approver(c echo.Context, named *Approver) (approval.Approver, error) {
+func (d *approvalsHandler) approver(c echo.Context, named *Approver) (approval.Approver, error) {
 	who := callerFrom(c.Request().Context())
 	switch {
 	case who.Unclear != nil:
@@ -138,8 +138,8 @@ func own(c echo.Context, r *approval.Request, err error) error {
 	return err
 }
 
-// show shows one Access Request.
-func (d *desk) show(c echo.Context) error {
+// showRequest shows one Access Request.
+func (d *approvalsHandler) showRequest(c echo.Context) error {
 	r, err := d.approvals.Request(c.Request().Context(), c.Param(paramID))
 	if err := own(c, r, err); err != nil {
 		return err
@@ -148,8 +148,8 @@ func (d *desk) show(c echo.Context) error {
 }
 
 // decide carries out what an approver says of a request.
-func (d *desk) decide(c echo.Context) error {
-	var said Verdict
+func (d *approvalsHandler) decide(c echo.Context) error {
+	var said Vote
 	if err := decodeKnown(c, &said); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (d *desk) decide(c echo.Context) error {
 }
 
 // revoke ends an approval.
-func (d *desk) revoke(c echo.Context) error {
+func (d *approvalsHandler) revoke(c echo.Context) error {
 	var said Revocation
 	if err := decodeKnown(c, &said); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (d *desk) revoke(c echo.Context) error {
 
 // change has an approver change the request that find finds, if the caller may
 // ask about it, and shows what became of it.
-func (d *desk) change(c echo.Context, named *Approver, find func(context.Context, string) (*approval.Request, error),
+func (d *approvalsHandler) change(c echo.Context, named *Approver, find func(context.Context, string) (*approval.Request, error),
 	apply func(context.Context, string, approval.Approver) (*approval.Request, error)) error {
 	by, err := d.approver(c, named)
 	if err != nil {

@@ -121,11 +121,11 @@ func refuseBrowsers() echo.MiddlewareFunc {
 	}
 }
 
-// strangers returns what the main listener refuses where callers are not
+// browserRules returns what the main listener refuses where callers are not
 // authenticated, so that a page could ask and submit in anybody's name. A page
 // reaches a listener of this host alone by a name that was led there; what is
 // reached from elsewhere has names that others give it.
-func strangers(c Config, l *listeners, metadata authzen.Metadata) ([]echo.MiddlewareFunc, error) {
+func browserRules(c Config, l *listeners, metadata authzen.Metadata) ([]echo.MiddlewareFunc, error) {
 	names, err := newHostNames("hosts", c.Hosts)
 	if err != nil || c.Auth.Known() {
 		return nil, err

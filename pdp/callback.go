@@ -45,7 +45,7 @@ type notifier struct {
 
 // newNotifier returns a notifier for URLs below the allowed ones. An address that
 // is not public is called only where an allowed URL names it as it is.
-func newNotifier(allowed []string, secret []byte, measured *telemetry) (*notifier, error) {
+func newNotifier(allowed []string, secret []byte, metrics *telemetry) (*notifier, error) {
 	if len(allowed) > 0 && len(secret) == 0 {
 		return nil, errors.New("callbacks need a secret to be signed with: name its file with --callback-secret")
 	}
@@ -65,7 +65,7 @@ func newNotifier(allowed []string, secret []byte, measured *telemetry) (*notifie
 	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return checkAddress(address, private) }}
 	return &notifier{secret: secret, now: time.Now, client: http.Client{
 		Timeout:       callbackTime,
-		Transport:     measured.outgoing("call back", &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}),
+		Transport:     metrics.outgoing("call back", &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }

@@ -36,11 +36,11 @@ const (
 
 // A guard lets those through whose credentials are good. Without a verifier, or
 // with one that knows no credentials, it lets everybody through.
-type guard struct{ verifier *callers.Verifier }
+type authenticator struct{ verifier *callers.Verifier }
 
 // with lets those through whose credential has one of the scopes, and is for the
 // tenant that the path names. A caller of a single tenant need not name it.
-func (g guard) with(scopes ...Scope) echo.MiddlewareFunc {
+func (g authenticator) with(scopes ...Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		if !g.known() {
 			return next
@@ -63,7 +63,7 @@ func (g guard) with(scopes ...Scope) echo.MiddlewareFunc {
 
 // all lets those through whose credential has one of the scopes and is for every
 // tenant: what they do is done to all, or shows all.
-func (g guard) all(scopes ...Scope) echo.MiddlewareFunc {
+func (g authenticator) all(scopes ...Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return g.with(scopes...)(func(c echo.Context) error {
 			if callerFrom(c.Request().Context()).Tenants != nil {
@@ -75,7 +75,7 @@ func (g guard) all(scopes ...Scope) echo.MiddlewareFunc {
 }
 
 // ofTenant is with below a tenant's path, and lets everybody through elsewhere.
-func (g guard) ofTenant(scopes ...Scope) echo.MiddlewareFunc {
+func (g authenticator) ofTenant(scopes ...Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		guarded := g.with(scopes...)(next)
 		return func(c echo.Context) error {
@@ -105,12 +105,12 @@ func oneTenant(then echo.MiddlewareFunc) echo.MiddlewareFunc {
 }
 
 // known reports whether callers have to say who they are.
-func (g guard) known() bool { return g.verifier != nil && g.verifier.Known() }
+func (g authenticator) known() bool { return g.verifier != nil && g.verifier.Known() }
 
 // sees reports whether a request may see what is about every tenant, on a route
 // that is open to strangers, too: who may read the log or operate the service,
 // or anybody where callers are not authenticated.
-func (g guard) sees(r *http.Request) bool {
+func (g authenticator) sees(r *http.Request) bool {
 	if !g.known() {
 		return true
 	}

@@ -241,10 +241,10 @@ func keepConnection(c echo.Context) {
 
 // closeOnStrangers has connections end with an answer to who has not said who they
 // are, unless a request turns out to have a good credential.
-func closeOnStrangers(who guard) echo.MiddlewareFunc {
+func closeOnStrangers(auth authenticator) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if r := c.Request(); who.known() && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+			if r := c.Request(); auth.known() && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
 				c.Response().Header().Set(echo.HeaderConnection, "close")
 			}
 			return next(c)

@@ -24,18 +24,18 @@ type deadline struct {
 	until  time.Time       // when it ends
 }
 
-// shareOf a deadline is by how much earlier than it a decision may have to be
+// deadlineShare a deadline is by how much earlier than it a decision may have to be
 // there. A context for each request, with a timer and a place among those that
 // end with the connection, would take longer to begin and end than a request
 // to read.
-const shareOf = 64
+const deadlineShare = 64
 
 // begin returns a context that ends at the deadline, or a little earlier.
 func (d *deadline) begin() context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if d.shared == nil || d.until.Sub(now) < d.after-d.after/shareOf {
+	if d.shared == nil || d.until.Sub(now) < d.after-d.after/deadlineShare {
 		d.until = now.Add(d.after)
 		shared, release := context.WithDeadlineCause(context.Background(), d.until, errDeadline)
 		context.AfterFunc(shared, release)
@@ -48,7 +48,7 @@ func (d *deadline) begin() context.Context {
 // has come to. It goes on when its caller is gone: what was decided is recorded.
 func (d *deadline) run(ctx context.Context, act func(context.Context) error) error {
 	soon := d.begin()
-	err := act(ending{soon, ctx})
+	err := act(deadlineContext{soon, ctx})
 	switch {
 	case soon.Err() == nil || errors.Is(err, errDeadline):
 		return err
@@ -59,13 +59,13 @@ func (d *deadline) run(ctx context.Context, act func(context.Context) error) err
 }
 
 // An ending context has the end of one context and the values of another.
-type ending struct {
+type deadlineContext struct {
 	context.Context
 	values context.Context
 }
 
 // Value asks the context that ends first, which has no values but its own end.
-func (e ending) Value(key any) any {
+func (e deadlineContext) Value(key any) any {
 	if v := e.Context.Value(key); v != nil {
 		return v
 	}

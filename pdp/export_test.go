@@ -23,16 +23,16 @@ import (
 // NewHandlers returns what the listeners serve, with a log that is the test's
 // to harm. Without a store there is no snapshot.
 func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
-	measured, err := newTelemetry(Telemetry{})
+	metrics, err := newTelemetry(Telemetry{})
 	if err != nil {
 		return nil, nil, err
 	}
 	bounds := newLimiter(limits)
-	engine, approvals, err := join(Config{State: state, Log: program}, "https://pdp.example.com", log, bounds, measured)
+	engine, approvals, err := newEngine(Config{State: state, Log: program}, "https://pdp.example.com", log, bounds, metrics)
 	if err != nil {
 		return nil, nil, err
 	}
-	policies := &supply{}
+	policies := &policyLoader{}
 	if store != nil {
 		if policies, err = loadEmbedded(context.Background(), engine, store); err != nil {
 			return nil, nil, err
@@ -43,8 +43,8 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, approvals, guard{}, bounds, metadata, defaultMaxBody)
-	adminRoutes(a, engine, &desk{approvals, defaultApproverType, log.Mask}, guard{}, &reloader{policies: policies, shadow: &supply{}}, log, Telemetry{Page: http.NotFoundHandler()})
+	mainRoutes(m, engine, approvals, authenticator{}, bounds, metadata, defaultMaxBody)
+	adminRoutes(a, engine, &approvalsHandler{approvals, defaultApproverType, log.Mask}, authenticator{}, &reloader{policies: policies, shadow: &policyLoader{}}, log, Telemetry{Page: http.NotFoundHandler()})
 	return m, a, nil
 }
 
@@ -52,7 +52,7 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 func NewPerTenant(l Limits) echo.MiddlewareFunc { return newLimiter(l).perTenant }
 
 // NewUnread returns a listener whose clients are given no more than they read.
-func NewUnread(l net.Listener) net.Listener { return unread{l} }
+func NewUnread(l net.Listener) net.Listener { return smallBufferListener{l} }
 
 // ErrTenantRate is what perTenant says of the rest.
 var ErrTenantRate = errTenantRate
@@ -106,10 +106,10 @@ func NewInFlight(l Limits) echo.MiddlewareFunc {
 	limits := newLimiter(l)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if !limits.turns.take(c.Request().Context(), c.Param(paramTenant)) {
+			if !limits.queue.acquire(c.Request().Context(), c.Param(paramTenant)) {
 				return errOverload
 			}
-			defer limits.turns.give()
+			defer limits.queue.release()
 			return next(c)
 		}
 	}
@@ -117,11 +117,11 @@ func NewInFlight(l Limits) echo.MiddlewareFunc {
 
 // NewMeasured returns how a request is measured.
 func NewMeasured(to Telemetry) (echo.MiddlewareFunc, error) {
-	measured, err := newTelemetry(to)
+	metrics, err := newTelemetry(to)
 	if err != nil {
 		return nil, err
 	}
-	return measured.serve, nil
+	return metrics.serve, nil
 }
 
 // WatchClock watches a clock of the test's.
@@ -152,8 +152,8 @@ func SendSyslog(ctx context.Context, url string, roots *x509.CertPool, c *decisi
 
 // NewMemory returns a budget of bytes.
 func NewMemory(most int64) (take func(who string, n int64) bool, give func(who string, n int64), load func() int64) {
-	m := newMemory(most)
-	return m.take, m.give, m.load
+	m := newMemoryBudget(most)
+	return m.reserve, m.release, m.load
 }
 
 // NewWork returns what reads a request of a path and has it worked on.
@@ -173,7 +173,7 @@ func NewWork(l Limits) func(path, body string, work func()) error {
 		if err != nil {
 			return err
 		}
-		defer admitted.end()
+		defer admitted.release()
 		work()
 		return nil
 	}
@@ -191,6 +191,6 @@ func Readiness(state string, store *policystore.Store, now func() time.Time) (ht
 		return nil, err
 	}
 	e := newEcho(slog.New(slog.DiscardHandler))
-	e.GET("/readyz", serveReady(engine, &supply{store: store, now: now}, log, guard{}))
+	e.GET("/readyz", serveReady(engine, &policyLoader{store: store, now: now}, log, authenticator{}))
 	return e, nil
 }

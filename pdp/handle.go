@@ -36,7 +36,7 @@ func handle[Request, Response any](limits *limiter, maxBody int64, answer method
 		if err != nil {
 			return err
 		}
-		defer admitted.end()
+		defer admitted.release()
 		id := evaluation.NewDecisionID()
 		call := evaluation.Call{
 			ID:        id,
@@ -70,7 +70,7 @@ func tenantOf(c echo.Context) (string, error) {
 // decodeKnown reads a JSON body into v, strictly. People who operate the service
 // send it: what is not understood is refused, for it was meant.
 func decodeKnown(c echo.Context, v any) error {
-	return withBody(c, defaultMaxBody, &share{}, func(body []byte) error { return authzen.UnmarshalKnown(body, v) })
+	return withBody(c, defaultMaxBody, &reservation{}, func(body []byte) error { return authzen.UnmarshalKnown(body, v) })
 }
 
 // decodeNothing refuses a body that says anything.
@@ -89,7 +89,7 @@ func requestID(c echo.Context) string {
 
 // withBody reads a JSON body of at most limit bytes, for which it takes memory of
 // a share, and has use read it, which keeps nothing of it.
-func withBody(c echo.Context, limit int64, s *share, use func(body []byte) error) error {
+func withBody(c echo.Context, limit int64, s *reservation, use func(body []byte) error) error {
 	r := c.Request()
 	if err := checkContentType(r.Header.Get(echo.HeaderContentType)); err != nil {
 		return err

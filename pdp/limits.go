@@ -62,31 +62,31 @@ func (l Limits) checkBody(largest int64) error {
 
 // limiter keeps to limits.
 type limiter struct {
-	turns    turns
-	searches turns // of those that have a turn
-	heavy    turns
-	scans    turns // of searches that use a processor
-	memory   *memory
+	queue    fairQueue
+	searches fairQueue // of those that have a turn
+	heavy    fairQueue
+	scans    fairQueue // of searches that use a processor
+	memory   *memoryBudget
 	deadline *deadline
 
-	known      func(tenant string) bool // nil for every name
-	rates      *rates                   // nil for none
-	restrained chan struct{}            // one for each request that restrain keeps
+	known   func(tenant string) bool // nil for every name
+	rates   *rateLimits              // nil for none
+	delayed chan struct{}            // one for each request that restrain keeps
 }
 
 func newLimiter(l Limits) *limiter {
 	inFlight, room, wait := orDefault(l.InFlight, 256), orDefault(l.Queue, 4096), orDefault(l.Wait, 750*time.Millisecond)
 	memory := orDefault(l.BodyMemory, defaultBodyMemory)
 	return &limiter{
-		turns:    newTurns(inFlight, room, wait),
-		searches: newTurns(max(1, inFlight/8), room, wait),
-		heavy:    newTurns(heavyOnes(memory, inFlight), room, wait),
-		scans:    newTurns(orDefault(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
-		memory:   newMemory(memory),
+		queue:    newFairQueue(inFlight, room, wait),
+		searches: newFairQueue(max(1, inFlight/8), room, wait),
+		heavy:    newFairQueue(maxHeavy(memory, inFlight), room, wait),
+		scans:    newFairQueue(orDefault(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
+		memory:   newMemoryBudget(memory),
 		deadline: &deadline{after: orDefault(l.Deadline, defaultDeadline)},
 
-		rates:      newRates(rate.Limit(l.TenantRate)),
-		restrained: make(chan struct{}, orDefault(l.Queue, 4096)),
+		rates:   newRateLimits(rate.Limit(l.TenantRate)),
+		delayed: make(chan struct{}, orDefault(l.Queue, 4096)),
 	}
 }
 
@@ -99,15 +99,15 @@ func (l *limiter) decode(c echo.Context, maxBody int64, v any) (admitted admissi
 		return admitted, err
 	}
 	ctx := c.Request().Context()
-	who := orDefault(l.told(tenant), callerFrom(ctx).ID)
-	mine := share{of: l.memory, who: who}
-	if err := mine.grow(requestBytes); err != nil {
+	who := orDefault(l.tenantKey(tenant), callerFrom(ctx).ID)
+	mine := reservation{budget: l.memory, owner: who}
+	if err := mine.reserve(requestBytes); err != nil {
 		return admitted, err
 	}
-	admitted = admission{limits: l, share: mine}
-	err = withBody(c, maxBody, &admitted.share, func(body []byte) error { return admitted.enter(ctx, body, v) })
+	admitted = admission{limits: l, reservation: mine}
+	err = withBody(c, maxBody, &admitted.reservation, func(body []byte) error { return admitted.acquire(ctx, body, v) })
 	if err != nil {
-		admitted.share.shrink(admitted.share.bytes)
+		admitted.reservation.release(admitted.reservation.bytes)
 		return admission{}, err
 	}
 	return admitted, nil
@@ -121,7 +121,7 @@ func (l *limiter) perTenant(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
 		if err == nil && !l.allow(tenant) {
-			l.restrain(c.Request().Context())
+			l.delayRejection(c.Request().Context())
 			err = errTenantRate
 		}
 		if err != nil {
@@ -131,21 +131,21 @@ func (l *limiter) perTenant(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// restraint is how long a tenant that asks too often waits to be told, more or
+// rejectDelay is how long a tenant that asks too often waits to be told, more or
 // less by half.
-const restraint = 250 * time.Millisecond
+const rejectDelay = 250 * time.Millisecond
 
-// restrain keeps a request for a while. To be turned away takes a third of the
+// delayRejection keeps a request for a while. To be turned away takes a third of the
 // time of an answer: who is told at once, and asks again at once, takes that from
 // others. Those who came together do not leave together: they would come back so.
-func (l *limiter) restrain(ctx context.Context) {
+func (l *limiter) delayRejection(ctx context.Context) {
 	select {
-	case l.restrained <- struct{}{}:
+	case l.delayed <- struct{}{}:
 	default:
 		return
 	}
-	defer func() { <-l.restrained }()
-	patience := time.NewTimer(restraint/2 + rand.N(restraint))
+	defer func() { <-l.delayed }()
+	patience := time.NewTimer(rejectDelay/2 + rand.N(rejectDelay))
 	defer patience.Stop()
 	select {
 	case <-patience.C:
@@ -165,21 +165,21 @@ func (l *limiter) admit(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// unknown is the name of all tenants together that there are no policies for. No
+// unknownTenants is the name of all tenants together that there are no policies for. No
 // tenant can have it.
-const unknown = "*"
+const unknownTenants = "*"
 
-// told is the name by which a tenant is told apart from others. Anybody can make
+// tenantKey is the name by which a tenant is told apart from others. Anybody can make
 // up names: those that there are no policies for are one.
-func (l *limiter) told(tenant string) string {
+func (l *limiter) tenantKey(tenant string) string {
 	if tenant == "" || l.known == nil || l.known(tenant) {
 		return tenant
 	}
-	return unknown
+	return unknownTenants
 }
 
-// decides returns whether an engine has policies for a tenant's requests.
-func decides(engine *evaluation.Engine) func(tenant string) bool {
+// hasPolicies returns whether an engine has policies for a tenant's requests.
+func hasPolicies(engine *evaluation.Engine) func(tenant string) bool {
 	return func(tenant string) bool {
 		store := engine.Snapshots()
 		if store == nil {
@@ -191,4 +191,6 @@ func decides(engine *evaluation.Engine) func(tenant string) bool {
 }
 
 // allow takes one request of a tenant into account.
-func (l *limiter) allow(tenant string) bool { return l.rates == nil || l.rates.allow(l.told(tenant)) }
+func (l *limiter) allow(tenant string) bool {
+	return l.rates == nil || l.rates.allow(l.tenantKey(tenant))
+}

@@ -35,7 +35,7 @@ func listen(c Config) (*listeners, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("admin listener: %w", err), main.Close())
 	}
-	l := &listeners{main: newConnections(unread{main}, c.Limits, c.Auth.Known()), admin: admin}
+	l := &listeners{main: newConnections(smallBufferListener{main}, c.Limits, c.Auth.Known()), admin: admin}
 	l.secure(config)
 	if err := l.check(c); err != nil {
 		l.close()
@@ -49,10 +49,10 @@ func listen(c Config) (*listeners, error) {
 // and who asks for one file a hundred times would have them all made at once.
 const maxUnread = 128 << 10
 
-// unread is a listener whose clients are given no more than they read.
-type unread struct{ net.Listener }
+// smallBufferListener is a listener whose clients are given no more than they read.
+type smallBufferListener struct{ net.Listener }
 
-func (l unread) Accept() (net.Conn, error) {
+func (l smallBufferListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if tcp, is := conn.(*net.TCPConn); is {
 		// A connection that has ended cannot be told so; whoever reads it sees that.

@@ -29,7 +29,7 @@ type LogConfig struct {
 }
 
 // openLog opens the decision log.
-func openLog(c Config, measured *telemetry) (*decisionlog.Log, error) {
+func openLog(c Config, metrics *telemetry) (*decisionlog.Log, error) {
 	return decisionlog.Open(c.State, decisionlog.Config{
 		Durability:     c.Durability,
 		SegmentBytes:   c.DecisionLog.SegmentBytes,
@@ -37,7 +37,7 @@ func openLog(c Config, measured *telemetry) (*decisionlog.Log, error) {
 		AcceptRollback: c.DecisionLog.AcceptRollback,
 		Mask:           c.DecisionLog.Mask,
 		Unmask:         c.DecisionLog.Unmask,
-		Committed:      measured.committed,
+		Committed:      metrics.committed,
 	})
 }
 

@@ -68,11 +68,11 @@ func metadataPath(m authzen.Metadata) string {
 // callers are authenticated it says the same of every name that a tenant can
 // have: whoever reads it need not be a caller, and which tenants there are is no
 // stranger's business.
-func serveMetadata(engine *evaluation.Engine, m authzen.Metadata, who guard) echo.HandlerFunc {
+func serveMetadata(engine *evaluation.Engine, m authzen.Metadata, auth authenticator) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		described := m
 		if tenant := c.Param(paramTenant); tenant != "" {
-			if !authzen.ValidTenant(tenant) || !who.known() && !engine.HasTenant(tenant) {
+			if !authzen.ValidTenant(tenant) || !auth.known() && !engine.HasTenant(tenant) {
 				return evaluation.ErrUnknownTenant
 			}
 			described = metadataFor(m.PolicyDecisionPoint + "/tenants/" + tenant)

@@ -25,8 +25,8 @@ type SettingsReport struct {
 // runs. Certificates it need not: see [certificate].
 type reloader struct {
 	engine           *evaluation.Engine
-	policies, shadow *supply
-	who              guard
+	policies, shadow *policyLoader
+	who              authenticator
 	listeners        *listeners
 	settings         func() (*Settings, error) // nil where there are none
 	log              *slog.Logger
@@ -36,8 +36,8 @@ type reloader struct {
 	jobs reloadJobs
 }
 
-// on reloads whenever a signal comes.
-func (r *reloader) on(ctx context.Context, signals <-chan os.Signal) error {
+// followSignals reloads whenever a signal comes.
+func (r *reloader) followSignals(ctx context.Context, signals <-chan os.Signal) error {
 	for {
 		select {
 		case <-signals:
@@ -63,17 +63,17 @@ func (r *reloader) reloadTelling(ctx context.Context, reading func(what string))
 	reading("shadow policies")
 	_ = r.shadow.reload(ctx)
 	reading("settings")
-	return r.renew(), err
+	return r.reloadSettings(), err
 }
 
-// renew follows the settings, or stays with those that there are.
-func (r *reloader) renew() (report SettingsReport) {
+// reloadSettings follows the settings, or stays with those that there are.
+func (r *reloader) reloadSettings() (report SettingsReport) {
 	if r.settings == nil {
 		return report
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, err := r.follow()
+	now, err := r.applySettings()
 	if err != nil {
 		r.log.Error("settings not read again, callers are known by the last ones", "error", err)
 		report.Problem = err.Error()
@@ -89,8 +89,8 @@ func (r *reloader) renew() (report SettingsReport) {
 	return report
 }
 
-// follow puts the settings into force, all or none of them.
-func (r *reloader) follow() (*Settings, error) {
+// applySettings puts the settings into force, all or none of them.
+func (r *reloader) applySettings() (*Settings, error) {
 	now, err := r.settings()
 	if err != nil {
 		return nil, err

@@ -155,12 +155,12 @@ func (j *reloadJob) report(engine *evaluation.Engine) (int, ReloadReport) {
 
 // serveReload reads policies and settings now. It tells how that went or, where
 // that takes longer than an answer may, where to ask for it.
-func serveReload(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
+func serveReload(engine *evaluation.Engine, reloads *reloader) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := decodeNothing(c); err != nil {
 			return err
 		}
-		job, err := again.start(c.Request().Context())
+		job, err := reloads.start(c.Request().Context())
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func serveReload(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
 }
 
 // serveReloaded tells how the reload ?id= stands, or the last one.
-func serveReloaded(engine *evaluation.Engine, again *reloader) echo.HandlerFunc {
+func serveReloaded(engine *evaluation.Engine, reloads *reloader) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := knownQuery(c, "id"); err != nil {
 			return err
@@ -178,7 +178,7 @@ func serveReloaded(engine *evaluation.Engine, again *reloader) echo.HandlerFunc 
 		if err != nil {
 			return err
 		}
-		job := again.jobs.find(id)
+		job := reloads.jobs.find(id)
 		if job == nil {
 			return errNoReload
 		}

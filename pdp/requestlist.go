@@ -51,7 +51,7 @@ func listQuery(c echo.Context) (q approval.Query, limit int, err error) {
 
 // list answers with a page of the Access Requests that the query selects. It
 // goes out request by request, so that no list is ever in memory whole.
-func (d *desk) list(c echo.Context) error {
+func (d *approvalsHandler) list(c echo.Context) error {
 	q, limit, err := listQuery(c)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (d *desk) list(c echo.Context) error {
 
 // A requestPage is an answer that is being written.
 type requestPage struct {
-	desk  *desk
+	desk  *approvalsHandler
 	to    *echo.Response
 	limit int
 

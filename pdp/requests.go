@@ -49,7 +49,7 @@ func serveSubmit(approvals *approval.Service, limits *limiter, maxBody int64) ec
 		if err != nil {
 			return err
 		}
-		defer admitted.end()
+		defer admitted.release()
 		return submit(c, approvals, limits.deadline, tenant, &submission)
 	}
 }
@@ -62,7 +62,7 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 		if err != nil {
 			return err
 		}
-		defer admitted.end()
+		defer admitted.release()
 		if err := limits.admit(c.Request().Context(), request.Request.TenantID); err != nil {
 			return err
 		}
@@ -78,13 +78,13 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 }
 
 // submit answers with the task: 201 when it is decided already, else 202.
-func submit(c echo.Context, approvals *approval.Service, soon *deadline, tenant string, submission *authzen.Submission) error {
+func submit(c echo.Context, approvals *approval.Service, decisionDeadline *deadline, tenant string, submission *authzen.Submission) error {
 	if err := callerFrom(c.Request().Context()).Unclear; err != nil {
 		return err
 	}
 	key := c.Request().Header.Get(headerIdempotencyKey)
 	var task *authzen.TaskResponse
-	err := soon.run(c.Request().Context(), func(ctx context.Context) (err error) {
+	err := decisionDeadline.run(c.Request().Context(), func(ctx context.Context) (err error) {
 		task, err = approvals.Submit(ctx, callerOf(c, tenant), key, submission)
 		return err
 	})
@@ -174,7 +174,7 @@ func serveCancel(approvals *approval.Service, limits *limiter, maxBody int64) ec
 			if err != nil {
 				return err
 			}
-			defer admitted.end()
+			defer admitted.release()
 		}
 		var task *authzen.TaskResponse
 		err = limits.deadline.run(c.Request().Context(), func(ctx context.Context) (err error) {

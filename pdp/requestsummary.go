@@ -32,7 +32,7 @@ type summarized struct {
 
 // summary says in one line what a request is for: the action, the resource and
 // the arguments of the first item, and how many more there are.
-func (d *desk) summary(r *approval.Request) (string, error) {
+func (d *approvalsHandler) summary(r *approval.Request) (string, error) {
 	about := summarized{Action: r.Items[0].Action.Name, Type: r.Items[0].Resource.Type, ID: r.Items[0].Resource.ID}
 	about.Arguments, about.Text = argumentsOf(r)
 	text, err := json.Marshal(about)

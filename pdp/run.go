@@ -85,11 +85,11 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := c.check(); err != nil {
 		return err
 	}
-	measured, err := newTelemetry(c.Telemetry)
+	metrics, err := newTelemetry(c.Telemetry)
 	if err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
-	verifier, err := callers.New(c.Auth, measured.outgoing("read keys", http.DefaultTransport), time.Now)
+	verifier, err := callers.New(c.Auth, metrics.outgoing("read keys", http.DefaultTransport), time.Now)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer listeners.close()
-	log, err := openLog(c, measured)
+	log, err := openLog(c, metrics)
 	if err != nil {
 		return err
 	}
@@ -109,25 +109,25 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}()
 	limits := newLimiter(c.Limits)
-	engine, approvals, err := join(c, orDefault(c.PublicURL, listeners.mainURL()), log, limits, measured)
+	engine, approvals, err := newEngine(c, orDefault(c.PublicURL, listeners.mainURL()), log, limits, metrics)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, approvals.Close()) }()
-	policies, err := supplyPolicies(ctx, engine, c)
+	policies, err := newPolicyLoader(ctx, engine, c)
 	if err != nil {
 		return err
 	}
-	shadow, err := supplyShadow(ctx, engine, c)
+	shadow, err := newShadowLoader(ctx, engine, c)
 	if err != nil {
 		return err
 	}
-	limits.known = decides(engine)
-	if err := measured.observe(engine, log, limits, approvals, policies); err != nil {
+	limits.known = hasPolicies(engine)
+	if err := metrics.observe(engine, log, limits, approvals, policies); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
 	warnTenants(c.Log, c.Auth, engine)
-	return serve(ctx, c, listeners, guard{verifier}, limits, measured, engine, approvals, policies, shadow, log)
+	return serve(ctx, c, listeners, authenticator{verifier}, limits, metrics, engine, approvals, policies, shadow, log)
 }
 
 // check reports settings that can never do, alone or beside one another: each is
@@ -160,10 +160,10 @@ func warnTenants(log *slog.Logger, auth Auth, engine *evaluation.Engine) {
 	}
 }
 
-// join makes the engine and the Access Request Service, who ask each other:
+// newEngine makes the engine and the Access Request Service, who ask each other:
 // which approval stands, and who may give one.
-func join(c Config, baseURL string, log *decisionlog.Log, limits *limiter, measured *telemetry) (*evaluation.Engine, *approval.Service, error) {
-	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret, measured)
+func newEngine(c Config, baseURL string, log *decisionlog.Log, limits *limiter, metrics *telemetry) (*evaluation.Engine, *approval.Service, error) {
+	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret, metrics)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -173,26 +173,26 @@ func join(c Config, baseURL string, log *decisionlog.Log, limits *limiter, measu
 		Template: func(tenant, name string) (authzen.ApprovalTemplate, error) {
 			return engine.ApprovalTemplate(tenant, name)
 		},
-		May: func(ctx context.Context, check approval.Check) (bool, error) {
+		CanApprove: func(ctx context.Context, check approval.Check) (bool, error) {
 			call := evaluation.Call{Tenant: check.Tenant, Caller: check.Caller, RequestID: check.RequestID, TraceID: check.TraceID}
 			return engine.MayDecide(ctx, call, check.Request)
 		},
 		Record:   func(ctx context.Context, r approval.Record) error { return log.Append(ctx, entryOf(r)) },
 		Recorded: func(ctx context.Context, id string) (bool, error) { return engine.Recorded(ctx, id) },
-		Denials: func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {
+		FindDenial: func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {
 			return engine.Denial(ctx, tenant, id)
 		},
-		Failed: func(err error) { c.Log.Error("access requests", "error", err) },
+		OnError: func(err error) { c.Log.Error("access requests", "error", err) },
 
 		CallbackAllowed: c.Callbacks,
-		Call:            callbacks.call,
+		SendCallback:    callbacks.call,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	engine = evaluation.NewEngine(log, evaluation.Config{
 		ItemError:   describe,
-		Recorded:    measured.recorded,
+		Recorded:    metrics.recorded,
 		GuardShrink: c.GuardShrink,
 		MaxItems:    c.MaxEvaluations,
 		MaxResults:  c.MaxResults,
@@ -214,8 +214,8 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limiter, measured *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies, shadow *supply, log *decisionlog.Log) error {
-	sinks, err := c.DecisionLog.sinks(&http.Client{Transport: measured.outgoing("send checkpoint", http.DefaultTransport)})
+func serve(ctx context.Context, c Config, l *listeners, auth authenticator, limits *limiter, metrics *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies, shadow *policyLoader, log *decisionlog.Log) error {
+	sinks, err := c.DecisionLog.sinks(&http.Client{Transport: metrics.outgoing("send checkpoint", http.DefaultTransport)})
 	if err != nil {
 		return err
 	}
@@ -227,18 +227,18 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 	if err != nil {
 		return err
 	}
-	refuse, err := strangers(c, l, metadata)
+	refuse, err := browserRules(c, l, metadata)
 	if err != nil {
 		return err
 	}
 	main := newEcho(c.Log)
-	main.Pre(measured.serve, closeOnStrangers(who))
+	main.Pre(metrics.serve, closeOnStrangers(auth))
 	main.Pre(refuse...)
-	mainRoutes(main, engine, approvals, who, limits, metadata, orDefault(c.MaxBody, defaultMaxBody))
-	again := &reloader{engine: engine, policies: policies, shadow: shadow, who: who, listeners: l, settings: c.Settings, log: c.Log}
+	mainRoutes(main, engine, approvals, auth, limits, metadata, orDefault(c.MaxBody, defaultMaxBody))
+	reloads := &reloader{engine: engine, policies: policies, shadow: shadow, who: auth, listeners: l, settings: c.Settings, log: c.Log}
 	admin := newEcho(c.Log)
 	admin.Pre(refuseNames("admin_hosts", hosts), refuseBrowsers())
-	adminRoutes(admin, engine, &desk{approvals, orDefault(c.ApproverType, defaultApproverType), log.Mask}, who, again, log, c.Telemetry)
+	adminRoutes(admin, engine, &approvalsHandler{approvals, orDefault(c.ApproverType, defaultApproverType), log.Mask}, auth, reloads, log, c.Telemetry)
 
 	unpublish, err := publishAdmin(c.State, l.ownAdminURL())
 	if err != nil {
@@ -253,8 +253,8 @@ func serve(ctx context.Context, c Config, l *listeners, who guard, limits *limit
 	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
 	group.Go(func() error { return policies.follow(ctx) })
 	group.Go(func() error { return shadow.follow(ctx) })
-	group.Go(func() error { return again.on(ctx, c.Reload) })
-	group.Go(func() error { return again.jobs.drain(ctx) })
+	group.Go(func() error { return reloads.followSignals(ctx, c.Reload) })
+	group.Go(func() error { return reloads.jobs.drain(ctx) })
 	group.Go(func() error { return approvals.Run(ctx) })
 	group.Go(func() error { return approvals.RunCallbacks(ctx) })
 	group.Go(func() error { return watchLog(ctx, log) })

@@ -21,26 +21,26 @@ import (
 
 // mainRoutes of the main listener. What is below a tenant's path is decided by
 // the tenant's policies.
-func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, who guard, limits *limiter, metadata authzen.Metadata, maxBody int64) {
-	tenant, soon := oneTenant(limits.perTenant), limits.deadline
-	evaluate, search, request := who.with(ScopeEvaluate), who.with(ScopeSearch), who.with(ScopeRequest)
+func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, auth authenticator, limits *limiter, metadata authzen.Metadata, maxBody int64) {
+	tenant, decisionDeadline := oneTenant(limits.perTenant), limits.deadline
+	evaluate, search, request := auth.with(ScopeEvaluate), auth.with(ScopeSearch), auth.with(ScopeRequest)
 	for _, base := range []string{"", pathTenant} {
-		e.POST(base+authzen.PathEvaluation, handle(limits, maxBody, within(soon, engine.Evaluate)), evaluate, tenant)
-		e.POST(base+authzen.PathEvaluations, handle(limits, maxBody, within(soon, engine.Evaluations)), evaluate, tenant)
-		e.POST(base+authzen.PathSearchSubject, handle(limits, maxBody, within(soon, engine.SearchSubjects)), search, tenant)
-		e.POST(base+authzen.PathSearchResource, handle(limits, maxBody, within(soon, engine.SearchResources)), search, tenant)
-		e.POST(base+authzen.PathSearchAction, handle(limits, maxBody, within(soon, engine.SearchActions)), search, tenant)
+		e.POST(base+authzen.PathEvaluation, handle(limits, maxBody, within(decisionDeadline, engine.Evaluate)), evaluate, tenant)
+		e.POST(base+authzen.PathEvaluations, handle(limits, maxBody, within(decisionDeadline, engine.Evaluations)), evaluate, tenant)
+		e.POST(base+authzen.PathSearchSubject, handle(limits, maxBody, within(decisionDeadline, engine.SearchSubjects)), search, tenant)
+		e.POST(base+authzen.PathSearchResource, handle(limits, maxBody, within(decisionDeadline, engine.SearchResources)), search, tenant)
+		e.POST(base+authzen.PathSearchAction, handle(limits, maxBody, within(decisionDeadline, engine.SearchActions)), search, tenant)
 
 		e.POST(base+authzen.PathRequests, serveSubmit(approvals, limits, maxBody), request, tenant)
 		e.GET(base+authzen.PathRequests+"/:"+paramID, serveTask(approvals), request, tenant)
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
 			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, limits, maxBody), request, tenant)
 		}
-		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine), who.ofTenant(ScopeRequest))
+		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine), auth.ofTenant(ScopeRequest))
 		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
-		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata, who))
+		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata, auth))
 	}
-	e.POST(authzen.PathAuthorize, handle(limits, maxBody, within(soon, authorize(engine, limits))), evaluate)
+	e.POST(authzen.PathAuthorize, handle(limits, maxBody, within(decisionDeadline, authorize(engine, limits))), evaluate)
 	e.POST(authzen.PathApprovals, serveApprovalRequest(engine, approvals, limits, maxBody), request)
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }

@@ -121,12 +121,12 @@ func (n *tenantNames) of(tenant string) string {
 	store := n.policies()
 	switch {
 	case store == nil:
-		return unknown
+		return unknownTenants
 	case !store.HasTenants():
 		return n.first(tenant)
 	}
 	if _, err := store.For(tenant); err != nil {
-		return unknown
+		return unknownTenants
 	}
 	return tenant
 }
@@ -139,7 +139,7 @@ func (n *tenantNames) first(tenant string) string {
 	case n.seen[tenant]:
 		return tenant
 	case len(n.seen) >= maxNames:
-		return unknown
+		return unknownTenants
 	case n.seen == nil:
 		n.seen = map[string]bool{}
 	}
@@ -188,7 +188,7 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 
 // observe has what is to do, and the state of the policies and of the log,
 // measured whenever somebody looks.
-func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service, supplied *supply) error {
+func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service, supplied *policyLoader) error {
 	t.tenants.policies = engine.Snapshots
 	working, err := t.meter.Int64ObservableGauge("policy_service.in_flight", metric.WithDescription("Requests in processing."))
 	if err != nil {
@@ -234,7 +234,7 @@ func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, lim
 		return err
 	}
 	_, err = t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		w, q := limits.turns.load()
+		w, q := limits.queue.load()
 		o.ObserveInt64(working, int64(w))
 		o.ObserveInt64(waiting, int64(q))
 		o.ObserveInt64(queued, int64(log.Queued()))

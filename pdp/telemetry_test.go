@@ -112,12 +112,12 @@ func TestMeasurements(t *testing.T) {
 // how many there are.
 func collected(t *testing.T, reader metric.Reader) []string {
 	t.Helper()
-	var measured metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &measured); err != nil {
+	var metrics metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &metrics); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
-	for _, m := range measured.ScopeMetrics[0].Metrics {
+	for _, m := range metrics.ScopeMetrics[0].Metrics {
 		switch data := m.Data.(type) {
 		case metricdata.Sum[int64]:
 			for _, p := range data.DataPoints {

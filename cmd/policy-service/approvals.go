@@ -230,7 +230,7 @@ func (c *approvalsDesk) printRow(r *pdp.AccessRequest) error {
 }
 
 func (c *approvalsDesk) decide(ctx context.Context, id string, by approverID, d approval.Decision) error {
-	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", pdp.Verdict{Approver: by.approver(), Decision: d}))
+	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", pdp.Vote{Approver: by.approver(), Decision: d}))
 }
 
 // print prints a request, or returns the error in its place.

@@ -136,7 +136,7 @@ func (s *Service) may(ctx context.Context, action string, by Approver, r *Reques
 	if err != nil {
 		return err
 	}
-	permitted, err := s.config.May(ctx, Check{Tenant: r.Tenant, Caller: by.Caller, RequestID: by.RequestID, TraceID: by.TraceID, Request: question})
+	permitted, err := s.config.CanApprove(ctx, Check{Tenant: r.Tenant, Caller: by.Caller, RequestID: by.RequestID, TraceID: by.TraceID, Request: question})
 	var invalid *authzen.ValidationError
 	switch {
 	case errors.As(err, &invalid):

@@ -47,7 +47,7 @@ func TestWhoDecides(t *testing.T) {
 func TestQuestion(t *testing.T) {
 	d := open(t, plain)
 	var asked authzen.EvaluationRequest
-	d.config.May = func(_ context.Context, check approval.Check) (bool, error) {
+	d.config.CanApprove = func(_ context.Context, check approval.Check) (bool, error) {
 		asked = *check.Request
 		return true, nil
 	}
@@ -172,13 +172,13 @@ func TestConcurrentUses(t *testing.T) {
 	approved := d.approve(t, push)
 	var won atomic.Int32
 	var all sync.WaitGroup
-	var standings []authzen.Standing
+	var standings []authzen.ApprovalStatus
 	for range 100 {
 		standings = append(standings, d.again(t, push, approved))
 	}
 	for _, standing := range standings {
 		all.Go(func() {
-			if standing.Spend(t.Context()) == nil {
+			if standing.Consume(t.Context()) == nil {
 				won.Add(1)
 			}
 		})
@@ -322,7 +322,7 @@ func TestRecordFirst(t *testing.T) {
 func TestRecords(t *testing.T) {
 	d := open(t, plain)
 	approved := d.approve(t, push)
-	if err := d.again(t, push, approved).Spend(t.Context()); err != nil {
+	if err := d.again(t, push, approved).Consume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := d.events(t), "request/submit approval/approve approval/use"; got != want {
@@ -401,7 +401,7 @@ func TestRecordsSayWho(t *testing.T) {
 func TestUncountedVote(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 2 }))
 	asked := 0
-	d.config.May = func(context.Context, approval.Check) (bool, error) {
+	d.config.CanApprove = func(context.Context, approval.Check) (bool, error) {
 		asked++
 		return true, nil
 	}
@@ -457,7 +457,7 @@ func TestRecordsHaveTheCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.again(t, push, task.Result.Approval).Spend(t.Context()); err != nil {
+	if err := d.again(t, push, task.Result.Approval).Consume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Revoke(t.Context(), task.Result.Approval.ID, carol, "a mistake"); err != nil {

@@ -65,6 +65,6 @@ func (t txn) derive() error {
 				return err
 			}
 		}
-		return t.keep(r.Tenant, weight(value))
+		return t.addBytes(r.Tenant, weight(value))
 	})
 }

@@ -6,7 +6,7 @@
 // An approval is never access. It is a fact that the service can verify and
 // that policies may ask for; what it is good for the engine decides, each time
 // again, by the policies of that moment. And who may give one is itself a
-// decision of the engine ([Config.May]). This package therefore knows no
+// decision of the engine ([Config.CanApprove]). This package therefore knows no
 // policies, and nothing in it can permit anything.
 //
 // A transition is committed together with the record of it, and nobody is told

@@ -37,11 +37,11 @@ func open(t testing.TB, terms authzen.ApprovalTemplate) *desk {
 	t.Helper()
 	d := &desk{dir: t.TempDir(), now: morning, terms: terms, revision: "sha256:1"}
 	d.config = approval.Config{
-		BaseURL:  "https://pdp.example.com",
-		Template: func(_, name string) (authzen.ApprovalTemplate, error) { return d.terms, nil },
-		May:      d.may,
-		Record:   d.record,
-		Now:      d.time,
+		BaseURL:    "https://pdp.example.com",
+		Template:   func(_, name string) (authzen.ApprovalTemplate, error) { return d.terms, nil },
+		CanApprove: d.may,
+		Record:     d.record,
+		Now:        d.time,
 	}
 	d.reopen(t)
 	t.Cleanup(func() { d.Close() })
@@ -197,7 +197,7 @@ func (d *desk) approve(t testing.TB, text string) authzen.Approval {
 }
 
 // again re-evaluates the request with a claim.
-func (d *desk) again(t testing.TB, text string, claim any) authzen.Standing {
+func (d *desk) again(t testing.TB, text string, claim any) authzen.ApprovalStatus {
 	t.Helper()
 	raw, ok := claim.(jsontext.Value)
 	if !ok {
@@ -206,7 +206,7 @@ func (d *desk) again(t testing.TB, text string, claim any) authzen.Standing {
 			t.Fatal(err)
 		}
 	}
-	standing, err := d.Stands(t.Context(), &authzen.Reevaluation{
+	standing, err := d.Verify(t.Context(), &authzen.Reevaluation{
 		EvaluationID: "again", Tenant: gateway.Tenant, Caller: gateway.ID, Time: d.time(), Revision: d.revision, Claim: raw, Request: evaluation(t, text),
 	})
 	if err != nil {

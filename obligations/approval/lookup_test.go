@@ -14,7 +14,7 @@ func TestLookupKeepsNobodyWaiting(t *testing.T) {
 	d := open(t, plain)
 	waiting := d.submit(t, push).Task.ID
 	other := d.submission(t, push)
-	d.config.Denials = func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {
+	d.config.FindDenial = func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {
 		others := make(chan error)
 		go func() {
 			_, err := d.Status(ctx, gateway, waiting)

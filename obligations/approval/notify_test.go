@@ -21,7 +21,7 @@ func TestNotify(t *testing.T) {
 	var decided time.Time
 	answer := func() error { return unreachable }
 	d.config.CallbackAllowed = []string{"https://pep.example.com"}
-	d.config.Call = func(_ context.Context, endpoint string, body []byte) error {
+	d.config.SendCallback = func(_ context.Context, endpoint string, body []byte) error {
 		calls = append(calls, d.time().Sub(decided))
 		if endpoint != "https://pep.example.com/done" || !strings.Contains(string(body), `"status":"approved"`) {
 			t.Errorf("called %s with %s", endpoint, body)
@@ -91,7 +91,7 @@ func TestNotifyOthers(t *testing.T) {
 		waiting, most := 0, 0
 		called := make(chan string, 1)
 		d.config.CallbackAllowed = []string{"https://slow.example.com", "https://pep.example.com"}
-		d.config.Call = func(ctx context.Context, endpoint string, _ []byte) error {
+		d.config.SendCallback = func(ctx context.Context, endpoint string, _ []byte) error {
 			if !strings.HasPrefix(endpoint, "https://slow.") {
 				called <- endpoint
 				return nil

@@ -26,7 +26,7 @@ func (s *Service) Offer(d *authzen.RequestableDenial) (*authzen.AccessRequest, e
 		return nil, err
 	}
 	offer := &authzen.AccessRequest{Template: d.Template, ExpiresAt: expires, Display: terms.Display}
-	if !d.WithoutToken || s.config.Denials == nil { // without either nothing would prove it
+	if !d.WithoutToken || s.config.FindDenial == nil { // without either nothing would prove it
 		if offer.BindingToken, err = s.ring().sign(typeBinding, proof); err != nil {
 			return nil, err
 		}

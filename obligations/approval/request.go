@@ -51,7 +51,7 @@ type Item struct {
 	Action       authzen.Action           `json:"action"`
 	Access       jsontext.Value           `json:"access,omitzero"` // requested_access of this item alone
 	Until        time.Time                `json:"until,omitzero"`  // requested_until, of this item or of all
-	Bound        bound                    `json:"bound"`
+	Bound        contextBinding           `json:"bound"`
 	Status       authzen.TaskStatus       `json:"status"`
 	Votes        []Vote                   `json:"votes,omitempty"`
 	Approval     *Approval                `json:"approval,omitempty"`

@@ -28,25 +28,25 @@ type Config struct {
 	BaseURL string
 	// Template returns the terms of a template as they are now.
 	Template func(tenant, name string) (authzen.ApprovalTemplate, error)
-	// May decides whether an approver may decide a request.
-	May func(context.Context, Check) (bool, error)
+	// CanApprove decides whether an approver may decide a request.
+	CanApprove func(context.Context, Check) (bool, error)
 	// Record records a transition, and returns when the record is durable.
 	Record func(context.Context, Record) error
 	// Recorded reports whether a record that may have been recorded was. Without
 	// it such a record is recorded again, under the same id.
 	Recorded func(ctx context.Context, id string) (bool, error)
-	// Denials resolve a denial that is named by its evaluation alone. Without
+	// FindDenial resolve a denial that is named by its evaluation alone. Without
 	// it such a denial proves nothing.
-	Denials Denials
+	FindDenial Denials
 	// CallbackAllowed are the prefixes of URLs that PEPs may be called at;
 	// none, and no callback is accepted.
 	CallbackAllowed []string
-	// Call calls a PEP back. It is required where callbacks are allowed.
-	Call func(ctx context.Context, endpoint string, body []byte) error
+	// SendCallback calls a PEP back. It is required where callbacks are allowed.
+	SendCallback func(ctx context.Context, endpoint string, body []byte) error
 
-	// Failed hears of a sweep or a callback that failed; the next one tries
+	// OnError hears of a sweep or a callback that failed; the next one tries
 	// again. It may be nil.
-	Failed func(error)
+	OnError func(error)
 
 	Now              func() time.Time // time.Now when nil
 	NewID            func() string    // unguessable; crypto/rand.Text when nil
@@ -91,8 +91,8 @@ func Open(dir string, c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Failed == nil {
-		c.Failed = func(error) {}
+	if c.OnError == nil {
+		c.OnError = func(error) {}
 	}
 	if c.NewID == nil {
 		c.NewID = rand.Text

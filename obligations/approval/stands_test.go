@@ -156,7 +156,7 @@ func TestScopeOfCallers(t *testing.T) {
 		{"acme", "gateway-2", "planner", authzen.ReasonOutOfScope},
 		{"acme", "gateway-1", "executor", authzen.ReasonOutOfScope},
 	} {
-		standing, err := d.Stands(t.Context(), &authzen.Reevaluation{
+		standing, err := d.Verify(t.Context(), &authzen.Reevaluation{
 			Tenant: test.tenant, Caller: test.caller, Time: d.time(), Claim: jsontext.Value(`{"id":"` + approved.ID + `"}`),
 			Request: evaluation(t, edit(t, `"roles"`, `"act": {"sub": "`+test.actor+`", "iss": "https://a"}, "roles"`)),
 		})
@@ -240,7 +240,7 @@ func TestApprovalEnds(t *testing.T) {
 		if standing.Approval == nil || standing.Approval.UsesLeft != left {
 			t.Fatalf("with %d uses left it is %+v", left, standing)
 		}
-		if err := standing.Spend(t.Context()); err != nil {
+		if err := standing.Consume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestApprovalEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	stands(revoked, false)
-	if err := before.Spend(t.Context()); !errors.Is(err, authzen.ErrNotStanding) {
+	if err := before.Consume(t.Context()); !errors.Is(err, authzen.ErrApprovalEnded) {
 		t.Errorf("it is used after it was revoked: %v", err)
 	}
 }
@@ -281,17 +281,17 @@ func TestRepeatedUse(t *testing.T) {
 		approved := d.approve(t, push)
 		use := func(id, item, request string) error {
 			t.Helper()
-			standing, err := d.Stands(t.Context(), &authzen.Reevaluation{
+			standing, err := d.Verify(t.Context(), &authzen.Reevaluation{
 				EvaluationID: "e", Tenant: gateway.Tenant, Caller: gateway.ID, RequestID: id, Item: item, Time: d.time(),
 				Claim: jsontext.Value(`{"id":"` + approved.ID + `"}`), Request: evaluation(t, request),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if standing.Spend == nil {
-				return errors.New(standing.Reason + ": " + standing.Told)
+			if standing.Consume == nil {
+				return errors.New(standing.Reason + ": " + standing.Explanation)
 			}
-			return standing.Spend(t.Context())
+			return standing.Consume(t.Context())
 		}
 		if err := use("call-1", "", push); err != nil {
 			t.Fatal(err)
@@ -309,14 +309,14 @@ func TestUnreadableRequestID(t *testing.T) {
 	d := open(t, plain)
 	claim := d.approve(t, push)
 	for n, want := range []bool{true, false} {
-		standing, err := d.Stands(t.Context(), &authzen.Reevaluation{
+		standing, err := d.Verify(t.Context(), &authzen.Reevaluation{
 			Tenant: gateway.Tenant, Caller: gateway.ID, RequestID: "\uFFFD", Time: d.time(), Claim: jsontext.Value(`{"id":"` + claim.ID + `"}`), Request: evaluation(t, push),
 		})
-		if err != nil || (standing.Spend != nil) != want {
+		if err != nil || (standing.Consume != nil) != want {
 			t.Fatalf("use %d: %+v, %v", n, standing, err)
 		}
 		if want {
-			if err := standing.Spend(t.Context()); err != nil {
+			if err := standing.Consume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

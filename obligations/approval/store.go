@@ -107,7 +107,7 @@ func (t txn) put(was, is *Request) error {
 	}
 	tasks := t.Bucket(bucketTasks)
 	if was != nil {
-		if err := t.keep(was.Tenant, -weight(tasks.Get([]byte(was.ID)))); err != nil {
+		if err := t.addBytes(was.Tenant, -weight(tasks.Get([]byte(was.ID)))); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,7 @@ func (t txn) put(was, is *Request) error {
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	if err := t.keep(is.Tenant, weight(value)); err != nil {
+	if err := t.addBytes(is.Tenant, weight(value)); err != nil {
 		return err
 	}
 	return tasks.Put([]byte(is.ID), value)
@@ -136,7 +136,7 @@ func derived(r *Request) []indexEntry {
 		entries = append(entries, indexEntry{bucketPending, append(pendingPrefix(r.Tenant, &r.Caller), r.ID...), nil})
 	}
 	if r.Notice != nil {
-		entries = append(entries, noticeEntry(r))
+		entries = append(entries, callbackEntry(r))
 	}
 	for i, item := range r.Items {
 		if item.Approval != nil {

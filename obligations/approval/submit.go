@@ -67,7 +67,7 @@ func (s *Service) known(ctx context.Context, r *Request) (id string, err error) 
 // accept stores a request whose denials prove it. It returns the task that the
 // same submission has made meanwhile, "" for none.
 func (s *Service) accept(ctx context.Context, c Caller, r *Request, sub *authzen.Submission, denials []*authzen.Denial) (known string, err error) {
-	proofs, err := s.prove(ctx, r, sub, denials)
+	proofs, err := s.validate(ctx, r, sub, denials)
 	if err != nil {
 		return "", err
 	}
@@ -193,7 +193,7 @@ func (s *Service) admit(tx txn, r *Request, proofs []*proof, c Caller) error {
 	if err := tx.put(nil, r); err != nil {
 		return err
 	}
-	if err := s.roomFor(tx, r.Tenant); err != nil {
+	if err := s.checkQuota(tx, r.Tenant); err != nil {
 		return err
 	}
 	return tx.record(submitted(r, c, s.moment()))

@@ -24,7 +24,7 @@ type proof struct {
 	Resource     authzen.Resource `json:"resource"`
 	Action       authzen.Action   `json:"action"`
 	Members      []string         `json:"binding_context_members"`
-	Bound        bound            `json:"bound_context"` // without its members
+	Bound        contextBinding   `json:"bound_context"` // without its members
 }
 
 // newProof returns the proof of a denial that is good until expires.
@@ -56,7 +56,7 @@ func (p *proof) covers(sub *authzen.Submission, resource authzen.Resource, actio
 }
 
 // context is what of the context the denial is bound to.
-func (p *proof) context() *bound {
+func (p *proof) context() *contextBinding {
 	b := p.Bound
 	b.Members = p.Members
 	return &b

@@ -95,7 +95,7 @@ func TestLongComment(t *testing.T) {
 // is said what does not fit, and not where in a request that nobody wrote.
 func TestUndecidable(t *testing.T) {
 	d := open(t, plain)
-	d.config.May = func(context.Context, approval.Check) (bool, error) {
+	d.config.CanApprove = func(context.Context, approval.Check) (bool, error) {
 		return false, authzen.Invalid("/resource/properties/resource/type", `must be dataset, not "tool"`)
 	}
 	d.reopen(t)

@@ -57,14 +57,14 @@ func TestUsesOfBefore(t *testing.T) {
 	claim := &authzen.Reevaluation{
 		Tenant: gateway.Tenant, Caller: gateway.ID, RequestID: "call-1", Time: d.time(), Claim: jsontext.Value(`{"id":"` + approved.ID + `"}`), Request: evaluation(t, push),
 	}
-	use := func() authzen.Standing {
+	use := func() authzen.ApprovalStatus {
 		t.Helper()
-		standing, err := d.Stands(t.Context(), claim)
+		standing, err := d.Verify(t.Context(), claim)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if standing.Spend != nil {
-			if err := standing.Spend(t.Context()); err != nil {
+		if standing.Consume != nil {
+			if err := standing.Consume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -100,7 +100,7 @@ func TestBoundOfBefore(t *testing.T) {
 		return digest.ReplaceAll(stored, []byte(`"members":["workflow_id"],"whole":true,"context":{"workflow_id":"wf-1"}`))
 	})
 	asked := ""
-	d.config.May = func(_ context.Context, check approval.Check) (bool, error) {
+	d.config.CanApprove = func(_ context.Context, check approval.Check) (bool, error) {
 		asked = string(check.Request.Resource.Properties)
 		return true, nil
 	}

@@ -12,8 +12,8 @@ import (
 // Access Request Service say to each other, who do not know each other.
 
 var (
-	// ErrNotStanding means that an approval no longer stands.
-	ErrNotStanding = errors.New("the approval no longer stands")
+	// ErrApprovalEnded means that an approval no longer stands.
+	ErrApprovalEnded = errors.New("the approval no longer stands")
 	// ErrUnknownEvaluation means that nothing is known of an evaluation, or not
 	// any more.
 	ErrUnknownEvaluation = errors.New("the evaluation is not known")
@@ -88,13 +88,13 @@ type Reevaluation struct {
 }
 
 // A Standing says whether the claimed approval stands.
-type Standing struct {
-	Approval *VerifiedApproval // nil for one that does not
-	Reason   string            // why not, for programs
-	Told     string            // why not, for people; a sentence, or ""
-	// Spend counts a use. It fails with ErrNotStanding when the approval has
+type ApprovalStatus struct {
+	Approval    *VerifiedApproval // nil for one that does not
+	Reason      string            // why not, for programs
+	Explanation string            // why not, for people; a sentence, or ""
+	// Consume counts a use. It fails with ErrNotStanding when the approval has
 	// ended since or another took the last use.
-	Spend func(context.Context) error
+	Consume func(context.Context) error
 }
 
 // A VerifiedApproval is an approval that stands, as policies see it.

@@ -9,10 +9,10 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// prove holds every item against its denial, and takes from there what the
+// validate holds every item against its denial, and takes from there what the
 // request is bound to. It looks into the log where a denial is named by its
 // evaluation, and so may take long: no transaction waits for it.
-func (s *Service) prove(ctx context.Context, r *Request, sub *authzen.Submission, denials []*authzen.Denial) ([]*proof, error) {
+func (s *Service) validate(ctx context.Context, r *Request, sub *authzen.Submission, denials []*authzen.Denial) ([]*proof, error) {
 	var proofs []*proof
 	for i := range r.Items {
 		p, err := s.proofOf(ctx, r, denials[i])
@@ -60,7 +60,7 @@ func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*
 		if base := s.base(r.Tenant); p.Issuer != base || p.Audience != base {
 			return nil, fmt.Errorf("%w: the binding token is for another service", ErrBinding)
 		}
-	case d.EvaluationID != "" && s.config.Denials != nil:
+	case d.EvaluationID != "" && s.config.FindDenial != nil:
 		resolved, err := s.resolve(ctx, r.Tenant, d.EvaluationID)
 		if err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*
 
 // resolve returns the proof that the log is of a denial.
 func (s *Service) resolve(ctx context.Context, tenant, evaluationID string) (*proof, error) {
-	d, err := s.config.Denials(ctx, tenant, evaluationID)
+	d, err := s.config.FindDenial(ctx, tenant, evaluationID)
 	switch {
 	case errors.Is(err, authzen.ErrUnknownEvaluation):
 		return nil, fmt.Errorf("%w: %w", ErrBinding, err)

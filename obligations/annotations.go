@@ -175,7 +175,7 @@ func (k kind) parse(value string) (Obligation, error) {
 	if err != nil {
 		return Obligation{}, fmt.Errorf("encode properties: %w", err)
 	}
-	if err := checkFields(properties); err != nil {
+	if err := checkPlaceholders(properties); err != nil {
 		return Obligation{}, err
 	}
 	return Obligation{Type: k.name, Properties: properties, Withhold: withhold}, nil

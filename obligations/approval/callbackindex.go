@@ -15,8 +15,8 @@ func destinationPrefix(to string) []byte {
 	return sum[:destinationBytes]
 }
 
-// noticeEntry is the index entry of a notice.
-func noticeEntry(r *Request) indexEntry {
+// callbackEntry is the index entry of a notice.
+func callbackEntry(r *Request) indexEntry {
 	to := destination(r.Callback.Endpoint)
 	return indexEntry{bucketNotices, append(destinationPrefix(to), dueKey(r.Notice.Due, r.ID)...), []byte(to)}
 }
@@ -40,9 +40,9 @@ func (t txn) destinations(now time.Time) (all []string) {
 	return all
 }
 
-// notices lists the requests of which one destination is to learn now, the
+// dueCallbacks lists the requests of which one destination is to learn now, the
 // earliest first, at most so many.
-func (t txn) notices(to string, now time.Time, most int) (due []*Request, err error) {
+func (t txn) dueCallbacks(to string, now time.Time, most int) (due []*Request, err error) {
 	prefix := destinationPrefix(to)
 	c := t.Bucket(bucketNotices).Cursor()
 	for key, _ := c.Seek(prefix); bytes.HasPrefix(key, prefix) && isDue(key, now) && len(due) < most; key, _ = c.Next() {

@@ -48,7 +48,7 @@ func (s *Service) RunCallbacks(ctx context.Context) error {
 			all.Go(func() {
 				defer busy.Delete(to)
 				if err := s.notifyAll(ctx, to); err != nil && ctx.Err() == nil {
-					s.config.Failed(err)
+					s.config.OnError(err)
 				}
 			})
 		}
@@ -71,7 +71,7 @@ func (s *Service) notifyAll(ctx context.Context, to string) error {
 	for ctx.Err() == nil {
 		var due []*Request
 		err := s.view(ctx, func(tx txn) (err error) {
-			due, err = tx.notices(to, s.now(), callsAtOnce)
+			due, err = tx.dueCallbacks(to, s.now(), callsAtOnce)
 			return err
 		})
 		if err != nil || len(due) == 0 {
@@ -113,7 +113,7 @@ func (s *Service) notify(ctx context.Context, r *Request) (failed, err error) {
 		return nil, fmt.Errorf("encode notification: %w", err)
 	}
 	e := event{kind: eventNotify}
-	failed = s.config.Call(ctx, r.Callback.Endpoint, body)
+	failed = s.config.SendCallback(ctx, r.Callback.Endpoint, body)
 	if ctx.Err() != nil {
 		return failed, ctx.Err()
 	}

@@ -25,7 +25,7 @@ func (s *Service) repeat(ctx context.Context, do func(context.Context) error) er
 			return nil
 		case <-ticker.C:
 			if err := do(ctx); err != nil && ctx.Err() == nil {
-				s.config.Failed(err)
+				s.config.OnError(err)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ const (
 var errEmbedded = errors.New("the embedded example policies do not change")
 
 // A supply keeps the engine on what a policy store holds.
-type supply struct {
+type policyLoader struct {
 	name   string             // of the policies, in the program's log
 	store  *policystore.Store // nil for policies that do not change
 	log    *slog.Logger
@@ -37,8 +37,8 @@ type supply struct {
 	refuse func(ctx context.Context, cause string, err error) // says that the store could not be read
 }
 
-// supplyPolicies puts the configured policies into force for the first time.
-func supplyPolicies(ctx context.Context, engine *evaluation.Engine, c Config) (*supply, error) {
+// newPolicyLoader puts the configured policies into force for the first time.
+func newPolicyLoader(ctx context.Context, engine *evaluation.Engine, c Config) (*policyLoader, error) {
 	if c.PolicyDir == "" {
 		return loadEmbedded(ctx, engine, c.Policies)
 	}
@@ -46,35 +46,35 @@ func supplyPolicies(ctx context.Context, engine *evaluation.Engine, c Config) (*
 	if err != nil {
 		return nil, err
 	}
-	s := &supply{name: "policies", log: c.Log, load: engine.Reload, refuse: engine.ReloadFailed}
+	s := &policyLoader{name: "policies", log: c.Log, load: engine.Reload, refuse: engine.ReloadFailed}
 	return s, s.open(ctx, c.PolicyDir, policystore.Config{RequireManifest: c.RequireManifest, ManifestKey: c.ManifestKey, MinVersion: floor})
 }
 
-// supplyShadow has the configured policies shadow those in force, if there are
+// newShadowLoader has the configured policies shadow those in force, if there are
 // any. What is never enforced needs no manifest.
-func supplyShadow(ctx context.Context, engine *evaluation.Engine, c Config) (*supply, error) {
+func newShadowLoader(ctx context.Context, engine *evaluation.Engine, c Config) (*policyLoader, error) {
 	if c.ShadowDir == "" {
-		return &supply{}, nil
+		return &policyLoader{}, nil
 	}
-	s := &supply{name: "shadow policies", log: c.Log, load: engine.ReloadShadow, refuse: engine.ShadowFailed}
+	s := &policyLoader{name: "shadow policies", log: c.Log, load: engine.ReloadShadow, refuse: engine.ShadowFailed}
 	return s, s.open(ctx, c.ShadowDir, policystore.Config{})
 }
 
 // loadEmbedded puts a policy store into force that cannot change, and so has
 // to be valid.
-func loadEmbedded(ctx context.Context, engine *evaluation.Engine, store fs.FS) (*supply, error) {
+func loadEmbedded(ctx context.Context, engine *evaluation.Engine, store fs.FS) (*policyLoader, error) {
 	archive, err := policystore.Read(store)
 	if err != nil {
 		return nil, err
 	}
 	_, err = engine.Reload(ctx, evaluation.Change{Archive: archive, Cause: causeStart})
-	return &supply{}, err
+	return &policyLoader{}, err
 }
 
 // open loads the policy store of a directory. Without a valid one in force the
 // service is not ready until there is; a directory that is not there is a
 // mistake.
-func (s *supply) open(ctx context.Context, dir string, c policystore.Config) error {
+func (s *policyLoader) open(ctx context.Context, dir string, c policystore.Config) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("policy store: %w", err)
 	}
@@ -91,7 +91,7 @@ func (s *supply) open(ctx context.Context, dir string, c policystore.Config) err
 }
 
 // follow applies what changes in the store until ctx ends.
-func (s *supply) follow(ctx context.Context) error {
+func (s *policyLoader) follow(ctx context.Context) error {
 	if s.store == nil {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (s *supply) follow(ctx context.Context) error {
 }
 
 // reload reads and applies the store now.
-func (s *supply) reload(ctx context.Context) error {
+func (s *policyLoader) reload(ctx context.Context) error {
 	if s.store == nil {
 		return errEmbedded
 	}
@@ -114,7 +114,7 @@ func (s *supply) reload(ctx context.Context) error {
 	return s.store.Reload(ctx)
 }
 
-func (s *supply) apply(ctx context.Context, cause string, state *policystore.State) error {
+func (s *policyLoader) apply(ctx context.Context, cause string, state *policystore.State) error {
 	change := evaluation.Change{Archive: state.Archive, TenantFaults: state.TenantFaults, Cause: cause}
 	if m := state.Manifest; m != nil {
 		change.Shrink, change.Version = m.AllowShrink, m.Version
@@ -136,12 +136,12 @@ func (s *supply) apply(ctx context.Context, cause string, state *policystore.Sta
 	return nil
 }
 
-func (s *supply) failed(ctx context.Context, cause string, err error) {
+func (s *policyLoader) failed(ctx context.Context, cause string, err error) {
 	s.log.Error(s.name+" not read", "cause", cause, "error", err)
 	s.refuse(ctx, cause, err)
 }
 
-func (s *supply) time() time.Time {
+func (s *policyLoader) time() time.Time {
 	if s.now != nil {
 		return s.now()
 	}
@@ -154,7 +154,7 @@ const overdue = 3 * time.Second
 // pending says for how long there has been a change of the policy store that is
 // neither in force nor refused; 0 for less than is worth telling. It waits for
 // nothing that reads or compiles.
-func (s *supply) pending(engine *evaluation.Engine) time.Duration {
+func (s *policyLoader) pending(engine *evaluation.Engine) time.Duration {
 	since := engine.Pending()
 	if s.store != nil {
 		if unread := s.store.Pending(); since.IsZero() || !unread.IsZero() && unread.Before(since) {

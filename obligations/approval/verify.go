@@ -11,29 +11,29 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Stands says whether the approval that a request claims is one of ours, and
+// Verify says whether the approval that a request claims is one of ours, and
 // for this request. It never fails because of the claim: whatever is wrong
 // with that, it does not stand.
-func (s *Service) Stands(ctx context.Context, v *authzen.Reevaluation) (authzen.Standing, error) {
+func (s *Service) Verify(ctx context.Context, v *authzen.Reevaluation) (authzen.ApprovalStatus, error) {
 	id, ok := s.claimed(v)
 	if !ok {
-		return authzen.Standing{Reason: authzen.ReasonApprovalUnverifiable}, nil
+		return authzen.ApprovalStatus{Reason: authzen.ReasonApprovalUnverifiable}, nil
 	}
 	r, i, err := s.approved(ctx, id)
 	if errors.Is(err, ErrUnknownApproval) {
 		return s.unknown(ctx, v, id)
 	}
 	if err != nil {
-		return authzen.Standing{}, err
+		return authzen.ApprovalStatus{}, err
 	}
 	use := useOf(v)
-	if refused := r.refuses(i, v, use); refused.Reason != "" {
+	if refused := r.checkUse(i, v, use); refused.Reason != "" {
 		return refused, nil
 	}
 	if item := r.Items[i]; item.Terms.PinRevision && item.Revision != v.Revision {
 		return ended(toldSuperseded), s.supersede(ctx, r, i, v)
 	}
-	return authzen.Standing{Approval: r.verified(i, use), Spend: func(ctx context.Context) error { return s.use(ctx, r.ID, i, v, use) }}, nil
+	return authzen.ApprovalStatus{Approval: r.verified(i, use), Consume: func(ctx context.Context) error { return s.markUsed(ctx, r.ID, i, v, use) }}, nil
 }
 
 // What people are told of an approval that has ended. The profile has one
@@ -45,8 +45,8 @@ const (
 	toldSuperseded = "The approval was given under other policies."
 )
 
-func ended(told string) authzen.Standing {
-	return authzen.Standing{Reason: authzen.ReasonApprovalExpired, Told: told}
+func ended(told string) authzen.ApprovalStatus {
+	return authzen.ApprovalStatus{Reason: authzen.ReasonApprovalExpired, Explanation: told}
 }
 
 // claimed returns the id of the approval that is claimed, if the claim could
@@ -73,28 +73,28 @@ func (s *Service) claimed(v *authzen.Reevaluation) (string, bool) {
 
 // unknown says why an approval that is not there does not stand: a PEP that
 // sends the id of its task instead has only to wait.
-func (s *Service) unknown(ctx context.Context, v *authzen.Reevaluation, id string) (authzen.Standing, error) {
+func (s *Service) unknown(ctx context.Context, v *authzen.Reevaluation, id string) (authzen.ApprovalStatus, error) {
 	r, err := s.Request(ctx, id)
 	switch {
 	case errors.Is(err, ErrUnknownTask):
 	case err != nil:
-		return authzen.Standing{}, err
+		return authzen.ApprovalStatus{}, err
 	case r.Tenant == v.Tenant && r.Caller == v.Caller && r.Status() == authzen.TaskPending:
-		return authzen.Standing{Reason: authzen.ReasonGrantPending}, nil
+		return authzen.ApprovalStatus{Reason: authzen.ReasonGrantPending}, nil
 	}
-	return authzen.Standing{Reason: authzen.ReasonApprovalUnverifiable}, nil
+	return authzen.ApprovalStatus{Reason: authzen.ReasonApprovalUnverifiable}, nil
 }
 
-// refuses says why the approval of an item does not stand for a request; there
+// checkUse says why the approval of an item does not stand for a request; there
 // is no reason where it does. To another tenant it does not exist.
-func (r *Request) refuses(i int, v *authzen.Reevaluation, use Use) authzen.Standing {
+func (r *Request) checkUse(i int, v *authzen.Reevaluation, use Use) authzen.ApprovalStatus {
 	item := &r.Items[i]
 	left, counted := item.Approval.left(item.Terms.Uses, use)
 	switch {
 	case r.Tenant != v.Tenant:
-		return authzen.Standing{Reason: authzen.ReasonApprovalUnverifiable}
+		return authzen.ApprovalStatus{Reason: authzen.ReasonApprovalUnverifiable}
 	case r.Caller != v.Caller, !r.covers(item, v.Request):
-		return authzen.Standing{Reason: authzen.ReasonOutOfScope}
+		return authzen.ApprovalStatus{Reason: authzen.ReasonOutOfScope}
 	case item.Approval.Ended == endRevoked:
 		return ended(toldRevoked)
 	case item.Approval.Ended != "":
@@ -104,7 +104,7 @@ func (r *Request) refuses(i int, v *authzen.Reevaluation, use Use) authzen.Stand
 	case counted && left == 0:
 		return ended(toldUsedUp)
 	}
-	return authzen.Standing{}
+	return authzen.ApprovalStatus{}
 }
 
 // covers reports whether a request is in the scope of an item. Every resource
@@ -136,11 +136,11 @@ func (r *Request) verified(i int, use Use) *authzen.VerifiedApproval {
 	return v
 }
 
-// use counts a use of an approval.
-func (s *Service) use(ctx context.Context, id string, i int, v *authzen.Reevaluation, use Use) error {
+// markUsed counts a use of an approval.
+func (s *Service) markUsed(ctx context.Context, id string, i int, v *authzen.Reevaluation, use Use) error {
 	_, err := s.apply(ctx, id, event{kind: eventUse, caller: v.Caller, items: []int{i}, use: use, usedBy: v.EvaluationID})
 	if errors.Is(err, ErrTaskState) {
-		return authzen.ErrNotStanding
+		return authzen.ErrApprovalEnded
 	}
 	return err
 }

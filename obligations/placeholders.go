@@ -23,8 +23,8 @@ var fields = map[string]func(*authzen.EvaluationRequest) string{
 	"resource.id":   func(r *authzen.EvaluationRequest) string { return r.Resource.ID },
 }
 
-// fill returns properties with what {{…}} stands for in a request.
-func fill(properties jsontext.Value, r *authzen.EvaluationRequest) jsontext.Value {
+// fillPlaceholders returns properties with what {{…}} stands for in a request.
+func fillPlaceholders(properties jsontext.Value, r *authzen.EvaluationRequest) jsontext.Value {
 	if r == nil || !bytes.Contains(properties, opening) {
 		return properties
 	}
@@ -108,8 +108,8 @@ func appendFilled(out jsontext.Value, text []byte, r *authzen.EvaluationRequest)
 	}
 }
 
-// checkFields reports a {{…}} that stands for nothing.
-func checkFields(properties jsontext.Value) error {
+// checkPlaceholders reports a {{…}} that stands for nothing.
+func checkPlaceholders(properties jsontext.Value) error {
 	_, err := mapStrings(properties, func(text string) (string, error) {
 		return expand(text, func(name string) (string, error) {
 			if fields[name] == nil {

@@ -14,7 +14,7 @@ import (
 
 // A bound is what of a context an approval is bound to. It has a digest of
 // that and not the context, which is as long as who asks makes it.
-type bound struct {
+type contextBinding struct {
 	Members []string `json:"members,omitzero"` // that count, whether they are there or not
 	Whole   bool     `json:"whole,omitzero"`   // every member counts but those of authzen.UnboundContext
 	Digest  []byte   `json:"digest,omitzero"`  // SHA-256 of the canonical form of those that were there
@@ -23,8 +23,8 @@ type bound struct {
 }
 
 // bind takes from a context what counts.
-func bind(context jsontext.Value, members []string) (bound, error) {
-	b := bound{Members: members, Whole: members == nil}
+func bind(context jsontext.Value, members []string) (contextBinding, error) {
+	b := contextBinding{Members: members, Whole: members == nil}
 	counting, err := b.counting(context, false)
 	if err != nil {
 		return b, err
@@ -37,7 +37,7 @@ func bind(context jsontext.Value, members []string) (bound, error) {
 }
 
 // counts reports whether a member of that name has to be as it was.
-func (b *bound) counts(name string) bool {
+func (b *contextBinding) counts(name string) bool {
 	if slices.Contains(authzen.UnboundContext, name) {
 		return false
 	}
@@ -46,7 +46,7 @@ func (b *bound) counts(name string) bool {
 
 // counting returns the members of a context that count. A submission may add to
 // a whole one, which does not count.
-func (b *bound) counting(context jsontext.Value, mayAdd bool) (map[string]jsontext.Value, error) {
+func (b *contextBinding) counting(context jsontext.Value, mayAdd bool) (map[string]jsontext.Value, error) {
 	all, err := object(context)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (b *bound) counting(context jsontext.Value, mayAdd bool) (map[string]jsonte
 
 // covers reports whether a context has what counts as it was. A submission may
 // add to a whole one.
-func (b *bound) covers(context jsontext.Value, mayAdd bool) bool {
+func (b *contextBinding) covers(context jsontext.Value, mayAdd bool) bool {
 	is, err := b.counting(context, mayAdd)
 	if err != nil {
 		return false
@@ -73,7 +73,7 @@ func (b *bound) covers(context jsontext.Value, mayAdd bool) bool {
 }
 
 // of returns what counts of the context of a submission that is covered.
-func (b *bound) of(context jsontext.Value) (jsontext.Value, error) {
+func (b *contextBinding) of(context jsontext.Value) (jsontext.Value, error) {
 	if b.Digest == nil {
 		return b.Context, nil
 	}

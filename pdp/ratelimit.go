@@ -6,8 +6,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// rates are how often tenants may ask: a token bucket for each.
-type rates struct {
+// rateLimits are how often tenants may ask: a token bucket for each.
+type rateLimits struct {
 	limit rate.Limit
 
 	mu      sync.Mutex
@@ -22,11 +22,11 @@ const (
 	swept = 4
 )
 
-func newRates(limit rate.Limit) *rates {
+func newRateLimits(limit rate.Limit) *rateLimits {
 	if limit == 0 {
 		return nil
 	}
-	return &rates{limit: limit, buckets: map[string]*rate.Limiter{}}
+	return &rateLimits{limit: limit, buckets: map[string]*rate.Limiter{}}
 }
 
 // burst is how many requests of one tenant may come at once: a second's worth,
@@ -38,9 +38,9 @@ func burst(perSecond rate.Limit) int {
 }
 
 // allow takes one request of a tenant into account.
-func (r *rates) allow(tenant string) bool { return r.bucket(tenant).Allow() }
+func (r *rateLimits) allow(tenant string) bool { return r.bucket(tenant).Allow() }
 
-func (r *rates) bucket(tenant string) *rate.Limiter {
+func (r *rateLimits) bucket(tenant string) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b := r.buckets[tenant]; b != nil {
@@ -48,7 +48,7 @@ func (r *rates) bucket(tenant string) *rate.Limiter {
 	}
 	r.sweep()
 	if len(r.buckets) >= maxBuckets {
-		tenant = unknown
+		tenant = unknownTenants
 	}
 	b := r.buckets[tenant]
 	if b == nil {
@@ -60,7 +60,7 @@ func (r *rates) bucket(tenant string) *rate.Limiter {
 
 // sweep forgets full buckets among a few that chance picks: a new one is the
 // same as they are.
-func (r *rates) sweep() {
+func (r *rateLimits) sweep() {
 	looked := 0
 	for tenant, b := range r.buckets {
 		if b.Tokens() >= float64(b.Burst()) {

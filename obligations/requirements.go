@@ -41,7 +41,7 @@ func (s Support) Has(obligationType string) bool {
 }
 
 // A Demand is what a decision asks of the PEP.
-type Demand struct {
+type Requirements struct {
 	Decision bool                     // what the PEP is told
 	Context  *authzen.DecisionContext // nil when there is nothing to act on
 	// Obligations are those in Context or, where policies permit and Decision
@@ -63,8 +63,8 @@ type Request struct {
 // the terms of the policies that determined it, in a fixed order. Every
 // obligation of every one of them holds; an approval is asked for only when no
 // determining permit goes without, and then by the first one's template.
-func Compose(permitted bool, determining []*Terms, r Request) Demand {
-	d := Demand{Decision: permitted}
+func Compose(permitted bool, determining []*Terms, r Request) Requirements {
+	d := Requirements{Decision: permitted}
 	for _, t := range determining {
 		for _, o := range t.Obligations {
 			d.add(o, r)
@@ -112,7 +112,7 @@ func unsupported(determining []*Terms, s Support) []string {
 
 // approve adds what is left for a person to say. Where an obligation withholds
 // the permit anyway, a person could not help.
-func (d *Demand) approve(permitted bool, determining []*Terms, r Request) {
+func (d *Requirements) approve(permitted bool, determining []*Terms, r Request) {
 	if !permitted {
 		d.Template = requestable(determining, r.Approved)
 		return
@@ -127,14 +127,14 @@ func (d *Demand) approve(permitted bool, determining []*Terms, r Request) {
 	d.add(approvalObligation(template), r)
 }
 
-func (d *Demand) add(o Obligation, r Request) {
+func (d *Requirements) add(o Obligation, r Request) {
 	if o.Withhold && !r.Support.Has(o.Type) {
 		d.Decision = false
 	}
 	d.Obligations = append(d.Obligations, authzen.Obligation{
 		ID:         fmt.Sprintf("obligation-%d", len(d.Obligations)+1),
 		Type:       o.Type,
-		Properties: fill(o.Properties, r.Evaluation),
+		Properties: fillPlaceholders(o.Properties, r.Evaluation),
 	})
 }
 
