@@ -151,6 +151,16 @@ func (a Archive) lost(later Archive) string {
 	return ""
 }
 
+// hasEntities reports whether the entities file of a tenant, or of the root for "",
+// has any. The file has been compiled.
+func (a Archive) hasEntities(tenant string) bool {
+	file := fileEntities
+	if tenant != "" {
+		file = path.Join(tenantsFolder, tenant, fileEntities)
+	}
+	return len(bytes.Trim(a[file], "[] \t\r\n")) > 0
+}
+
 // has reports whether the archive has a file in or below a folder.
 func (a Archive) has(folder string) bool {
 	for file := range a {

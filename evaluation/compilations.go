@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,14 @@ import (
 var ErrInPart = errors.New("the policy store is in force in part")
 
 const (
-	compileDeadline = 30 * time.Second // of one snapshot
+	CompileDeadline = 30 * time.Second // of one snapshot
 
-	// compileGrace is how long a reload waits for the slowest tenant, and then for
+	// CompileGrace is how long a reload waits for the slowest tenant, and then for
 	// the slowest of those that fall back to their last good files. A new root is in
 	// force for every tenant by then, and one that is not compiled is not answered.
-	compileGrace = time.Second
-	// lateGrace is the same once tenants come late: others come with them.
-	lateGrace = compileGrace / 4
+	CompileGrace = time.Second
+	// LateGrace is the same once tenants come late: others come with them.
+	LateGrace = CompileGrace / 4
 )
 
 // A compilation makes one snapshot, in the background: one that takes long keeps
@@ -59,22 +60,9 @@ func (c *compilation) wait(ctx context.Context) {
 	}
 }
 
-// waitFirst waits until there is an outcome of any of them.
-func waitFirst(ctx context.Context, all map[*compilation]bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for one := range all {
-		go func() {
-			defer cancel()
-			one.wait(ctx)
-		}()
-	}
-	<-ctx.Done()
-}
-
-// compilations are those of the stores that were last to come into force, by
-// revision: the same files are compiled once.
-type compilations struct {
+// A Compiler compiles policy stores. It keeps the compilations of the stores that
+// came into force last, by revision: the same files are compiled once.
+type Compiler struct {
 	compile  func(context.Context, Archive) (*Snapshot, error)
 	deadline time.Duration
 
@@ -82,8 +70,17 @@ type compilations struct {
 	all map[string]*compilation
 }
 
+// NewCompiler returns a compiler that gives each snapshot so long. compile is nil
+// for [CompileContext].
+func NewCompiler(deadline time.Duration, compile func(context.Context, Archive) (*Snapshot, error)) *Compiler {
+	if compile == nil {
+		compile = CompileContext
+	}
+	return &Compiler{compile: compile, deadline: cmp.Or(deadline, CompileDeadline), all: map[string]*compilation{}}
+}
+
 // begin begins to compile an archive, or returns what has been begun.
-func (c *compilations) begin(a Archive) (*compilation, error) {
+func (c *Compiler) begin(a Archive) (*compilation, error) {
 	manifest, err := decisionlog.Manifest(a)
 	if err != nil {
 		return nil, Faults{{File: ".", Message: err.Error()}}
@@ -109,7 +106,7 @@ func (c *compilations) begin(a Archive) (*compilation, error) {
 }
 
 // unharmed compiles an archive. One that makes the compiler panic does not load.
-func (c *compilations) unharmed(ctx context.Context, a Archive) (s *Snapshot, err error) {
+func (c *Compiler) unharmed(ctx context.Context, a Archive) (s *Snapshot, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			s, err = nil, fmt.Errorf("compile policy store: panic: %v", fault)
@@ -120,7 +117,7 @@ func (c *compilations) unharmed(ctx context.Context, a Archive) (s *Snapshot, er
 
 // keep forgets all but the compilations that are wanted, and those that run. One
 // that was too slow begins anew when it is next wanted, once that has been told.
-func (c *compilations) keep(wanted, pending map[*compilation]bool) {
+func (c *Compiler) keep(wanted map[*compilation]bool, pending Pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.all, func(_ string, one *compilation) bool {
@@ -139,20 +136,53 @@ type partly struct{ problem error }
 func (p *partly) Error() string   { return p.problem.Error() }
 func (p *partly) Unwrap() []error { return []error{ErrInPart, p.problem} }
 
-// An attempt compiles a policy store that is to come into force in the place of
-// another, tenant by tenant.
+// An Upgrade is a policy store that is to come into force in the place of another.
+type Upgrade struct {
+	Archive      Archive
+	TenantFaults Faults        // what is wrong in tenants' folders beside what the archive shows
+	Old          *Snapshots    // nil for none
+	MayShrink    bool          // a tenant may lose policies
+	Strict       bool          // see Config.GuardShrink
+	Grace        time.Duration // to wait for slow tenants where policies are in force
+}
+
+// Pending are the compilations that go on after [Compiler.Compile] has returned.
+type Pending map[*compilation]bool
+
+// Wait waits until one of them ends.
+func (p Pending) Wait(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for one := range p {
+		go func() {
+			defer cancel()
+			one.wait(ctx)
+		}()
+	}
+	<-ctx.Done()
+}
+
+// Compile compiles a store, tenant by tenant, and returns the snapshots that come
+// into force. With an error that is ErrInPart they come into force without what
+// keeps some tenants from theirs. Pending is nil where nothing goes on.
+func (c *Compiler) Compile(ctx context.Context, u Upgrade) (*Snapshots, Pending, error) {
+	t := attempt{Compiler: c, Upgrade: u, wanted: map[*compilation]bool{}, problems: map[string]error{}, pending: Pending{}}
+	s, err := t.run(ctx)
+	c.keep(t.wanted, t.pending)
+	if len(t.pending) == 0 {
+		return s, nil, err
+	}
+	return s, t.pending, err
+}
+
+// An attempt is one call of [Compiler.Compile].
 type attempt struct {
-	*compilations
-	archive Archive
-	old     *Snapshots // nil for none
-	faults  Faults     // in tenants' folders
-	shrink  bool       // a tenant may lose policies
-	strict  bool
-	grace   time.Duration // to wait where policies are in force
+	*Compiler
+	Upgrade
 
 	wanted   map[*compilation]bool
-	problems map[string]error      // of tenants
-	pending  map[*compilation]bool // that go on
+	problems map[string]error // of tenants
+	pending  Pending
 }
 
 // run returns the snapshots that come into force. Beside them the error is
@@ -167,14 +197,14 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 		if t.problems[tenant] != nil {
 			continue
 		}
-		one, err := t.want(t.archive.of(tenant))
+		one, err := t.want(t.Archive.of(tenant))
 		if err != nil {
 			t.problems[tenant] = err
 			continue
 		}
 		begun[tenant] = one
 	}
-	if t.old == nil {
+	if t.Old == nil {
 		t.wait(ctx, begun)
 	} else {
 		t.waitGrace(ctx, begun)
@@ -193,8 +223,8 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 // tenants lists the tenants of the store. What is wrong in the folder of one is a
 // problem of its own.
 func (t *attempt) tenants() []string {
-	names := t.archive.tenants()
-	for _, fault := range t.faults {
+	names := t.Archive.tenants()
+	for _, fault := range t.TenantFaults {
 		tenant := TenantAt(fault.File)
 		own, _ := t.problems[tenant].(Faults)
 		t.problems[tenant] = append(own, fault)
@@ -214,7 +244,7 @@ func (t *attempt) want(a Archive) (*compilation, error) {
 
 // everyone compiles a store without tenants.
 func (t *attempt) everyone(ctx context.Context) (*Snapshots, error) {
-	one, err := t.want(t.archive)
+	one, err := t.want(t.Archive)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +256,7 @@ func (t *attempt) everyone(ctx context.Context) (*Snapshots, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshots{archive: t.archive, revision: snapshot.revision, everyone: snapshot}, nil
+	return &Snapshots{archive: t.Archive, revision: snapshot.revision, everyone: snapshot}, nil
 }
 
 // wait waits for all compilations.
@@ -238,7 +268,7 @@ func (t *attempt) wait(ctx context.Context, begun map[string]*compilation) {
 
 // waitGrace waits for all compilations, but not long.
 func (t *attempt) waitGrace(ctx context.Context, begun map[string]*compilation) {
-	ctx, cancel := context.WithTimeout(ctx, min(t.grace, t.deadline))
+	ctx, cancel := context.WithTimeout(ctx, min(t.Grace, t.deadline))
 	defer cancel()
 	t.wait(ctx, begun)
 }
@@ -259,7 +289,7 @@ func (t *attempt) place(s *Snapshots, tenant string, one *compilation) {
 	default:
 		t.pending[one] = true
 		t.problems[tenant] = fmt.Errorf("tenant %s: its policies are being compiled", tenant)
-		if before := t.old.answering(tenant); before != nil && before.archive.sameRoot(t.archive) {
+		if before := t.Old.answering(tenant); before != nil && before.archive.sameRoot(t.Archive) {
 			s.tenants[tenant] = before
 		}
 	}
@@ -268,10 +298,10 @@ func (t *attempt) place(s *Snapshots, tenant string, one *compilation) {
 // last returns what has answered a tenant so far, or did before it was
 // unavailable; nil for nothing.
 func (t *attempt) last(tenant string) *Snapshot {
-	if now := t.old.answering(tenant); now != nil || t.old == nil {
+	if now := t.Old.answering(tenant); now != nil || t.Old == nil {
 		return now
 	}
-	return t.old.unavailable[tenant]
+	return t.Old.unavailable[tenant]
 }
 
 // fallBack has tenants without a snapshot answered by their last good files. Where
@@ -288,7 +318,7 @@ func (t *attempt) fallBack(ctx context.Context, s *Snapshots, names []string, ow
 		if before == nil {
 			continue
 		}
-		if one, err := t.want(t.archive.withTenant(tenant, before.archive)); err == nil {
+		if one, err := t.want(t.Archive.withTenant(tenant, before.archive)); err == nil {
 			begun[tenant] = one
 		}
 	}
@@ -321,18 +351,10 @@ func (t *attempt) placeLast(s *Snapshots, tenant string, one *compilation, own b
 // guard refuses what an accident could have made of a tenant's files.
 func (t *attempt) guard(now *Snapshot, tenant string) error {
 	before := t.last(tenant)
-	if before == nil || t.shrink {
+	if before == nil || t.MayShrink {
 		return nil
 	}
-	if lost := before.archive.lost(now.archive); tenantOf(lost) == tenant && lost != "" {
-		return fmt.Errorf("%w: there is no %s any more", ErrUnsettled, lost)
-	}
-	had, forbade := before.part(tenant)
-	has, forbids := now.part(tenant)
-	if t.strict && (2*has < had || forbade > 0 && forbids == 0) {
-		return fmt.Errorf("tenant %s: %w: %d policies (%d forbid), before %d (%d forbid)", tenant, ErrShrunk, has, forbids, had, forbade)
-	}
-	return nil
+	return checkTenantLosses(before, now, tenant, t.Strict)
 }
 
 // rootAtFault returns what is wrong with the whole store: if the root does not
@@ -341,7 +363,7 @@ func (t *attempt) rootAtFault(ctx context.Context) error {
 	if !slices.ContainsFunc(slices.Collect(maps.Values(t.problems)), isFaults) {
 		return nil
 	}
-	root, err := t.want(t.archive.of(""))
+	root, err := t.want(t.Archive.of(""))
 	if err != nil {
 		return err
 	}
@@ -380,7 +402,7 @@ func (t *attempt) told() error {
 
 // joined names the store of what is in force.
 func (t *attempt) joined(s *Snapshots) (*Snapshots, error) {
-	s.archive = t.archive.of("")
+	s.archive = t.Archive.of("")
 	for tenant, snapshot := range s.tenants {
 		for file, text := range snapshot.archive {
 			if tenantOf(file) == tenant {

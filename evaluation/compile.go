@@ -27,11 +27,16 @@ var ErrSlow = errors.New("the policy store takes too long to compile")
 // Compile makes a snapshot of a policy store. It is all or nothing: with
 // anything wrong there is no snapshot and the error is [Faults], every one of
 // them.
-func Compile(a Archive) (*Snapshot, error) { return compile(context.Background(), a, false) }
+func Compile(a Archive) (*Snapshot, error) { return CompileContext(context.Background(), a) }
 
-// compile makes a snapshot. What was compiled before and logged may have what
-// is refused today.
-func compile(ctx context.Context, a Archive, logged bool) (s *Snapshot, err error) {
+// CompileContext is [Compile] until ctx ends, which is [ErrSlow].
+func CompileContext(ctx context.Context, a Archive) (*Snapshot, error) {
+	return compileArchive(ctx, a, false)
+}
+
+// compileArchive makes a snapshot. What was compiled before and logged may have
+// what is refused today.
+func compileArchive(ctx context.Context, a Archive, logged bool) (s *Snapshot, err error) {
 	defer recoverSlow(&err)
 	one := compileWhole(ctx, a, logged)
 	if err := one.faults.unique().sorted(); err != nil {

@@ -78,7 +78,7 @@ type Engine struct {
 	shadow       atomic.Pointer[Snapshots] // nil without one
 	shadowStatus atomic.Pointer[Status]
 
-	compilations                 *compilations
+	compiler                     *Compiler
 	changed, shadowChanged       atomic.Pointer[time.Time]
 	generation, shadowGeneration atomic.Int64
 }
@@ -105,12 +105,7 @@ func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	if c.ItemError == nil {
 		c.ItemError = func(error) *authzen.Error { return nil }
 	}
-	c.CompileDeadline = cmp.Or(c.CompileDeadline, compileDeadline)
-	return &Engine{log: log, config: c, compilations: &compilations{
-		compile:  func(ctx context.Context, a Archive) (*Snapshot, error) { return compile(ctx, a, false) },
-		deadline: c.CompileDeadline,
-		all:      map[string]*compilation{},
-	}}
+	return &Engine{log: log, config: c, compiler: NewCompiler(c.CompileDeadline, nil)}
 }
 
 // Snapshots returns what requests are decided by, or nil.

@@ -47,15 +47,14 @@ func NewForesight(ctx context.Context, candidates, results int) func(ctx context
 }
 
 // CompileUnchecked is [CompileStore] without the check of what tenants add.
-func CompileUnchecked(a Archive) (*Snapshots, error) { return compileStore(a, true) }
+func CompileUnchecked(a Archive) (*Snapshots, error) { return CompileLogged(a) }
 
 // OnCompile has the engine call a function before it compiles an archive.
 func (e *Engine) OnCompile(before func(Archive)) {
-	compile := e.compilations.compile
-	e.compilations.compile = func(ctx context.Context, a Archive) (*Snapshot, error) {
+	e.compiler = NewCompiler(e.config.CompileDeadline, func(ctx context.Context, a Archive) (*Snapshot, error) {
 		before(a)
-		return compile(ctx, a)
-	}
+		return CompileContext(ctx, a)
+	})
 }
 
 // SettingsType is what config.yaml is decoded into.

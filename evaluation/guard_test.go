@@ -19,6 +19,9 @@ func TestGuards(t *testing.T) {
 		config  = "-- config.yaml --\nclock: now\n"
 		schema  = "-- schema.cedarschema --\nentity user; action read appliesTo {principal: [user], resource: [user]};\n"
 		other   = "-- schema.json --\n" + `{"":{"entityTypes":{"user":{}},"actions":{}}}` + "\n"
+		people  = "-- entities.json --\n" + `[{"uid":{"type":"user","id":"a"},"attrs":{},"parents":[]}]` + "\n"
+		nobody  = "-- entities.json --\n[ ]\n"
+		staff   = "-- tenants/acme/entities.json --\n" + `[{"uid":{"type":"user","id":"a"},"attrs":{},"parents":[]}]` + "\n"
 		acme    = "-- tenants/acme/a.cedar --\n" + `@id("x") permit (principal, action, resource);` + "\n"
 		settled = acme + "-- tenants/acme/config.yaml --\nclock: now\n"
 		zeta    = "-- tenants/zeta/a.cedar --\n" + `@id("x") permit (principal, action, resource);` + "\n"
@@ -27,20 +30,24 @@ func TestGuards(t *testing.T) {
 		before, after string
 		basic, strict error
 	}{
-		"the same":             {permits + forbid, permits + forbid, nil, nil},
-		"more":                 {forbid, permits + forbid, nil, nil},
-		"half":                 {permits + forbid + fourth, fourth + forbid, nil, nil},
-		"less than half":       {permits + forbid, forbid, nil, evaluation.ErrShrunk},
-		"no forbid any more":   {permits + forbid, permits, nil, evaluation.ErrShrunk},
-		"no forbid as before":  {permits, permits + fourth, nil, nil},
-		"nothing any more":     {permits, nothing, evaluation.ErrEmptied, evaluation.ErrEmptied},
-		"nothing as before":    {nothing, nothing, nil, nil},
-		"no settings":          {permits + config, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
-		"no schema":            {permits + schema, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
-		"another schema":       {permits + schema, permits + other, nil, nil},
-		"no tenant's settings": {permits + settled, permits + acme, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
-		"no tenant":            {permits + settled + zeta, permits + zeta, nil, nil},
-		"no tenants any more":  {permits + acme, permits, evaluation.ErrUntenanted, evaluation.ErrUntenanted},
+		"the same":              {permits + forbid, permits + forbid, nil, nil},
+		"more":                  {forbid, permits + forbid, nil, nil},
+		"half":                  {permits + forbid + fourth, fourth + forbid, nil, nil},
+		"less than half":        {permits + forbid, forbid, nil, evaluation.ErrShrunk},
+		"no forbid any more":    {permits + forbid, permits, nil, evaluation.ErrShrunk},
+		"no forbid as before":   {permits, permits + fourth, nil, nil},
+		"nothing any more":      {permits, nothing, evaluation.ErrEmptied, evaluation.ErrEmptied},
+		"nothing as before":     {nothing, nothing, nil, nil},
+		"no settings":           {permits + config, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"no schema":             {permits + schema, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"another schema":        {permits + schema, permits + other, nil, nil},
+		"no tenant's settings":  {permits + settled, permits + acme, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"no entities":           {permits + people, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"empty entities":        {permits + people, permits + nobody, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"no entities as before": {permits + nobody, permits, nil, nil},
+		"no tenant's entities":  {permits + acme + staff, permits + acme, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"no tenant":             {permits + settled + zeta, permits + zeta, nil, nil},
+		"no tenants any more":   {permits + acme, permits, evaluation.ErrUntenanted, evaluation.ErrUntenanted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for strict, want := range map[bool]error{false: test.basic, true: test.strict} {

@@ -12,21 +12,6 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-var (
-	// ErrEmptied means that a policy store without policies would have replaced
-	// one that has some: a file cut off, a mount that vanished.
-	ErrEmptied = errors.New("the policy store has no policies any more")
-	// ErrUnsettled means that a policy store without the schema or the settings
-	// that it had would have come into force: they were moved or renamed.
-	ErrUnsettled = errors.New("the policy store has lost its schema or its settings")
-	// ErrUntenanted means that a policy store without tenants would have replaced
-	// one that has some: its root would answer every tenant, and everybody else.
-	ErrUntenanted = errors.New("the policy store has no tenants any more")
-	// ErrShrunk means that a policy store would have lost all its forbids or
-	// half its policies, which Config.GuardShrink does not allow.
-	ErrShrunk = errors.New("the policy store has lost too many policies")
-)
-
 // A Change is a policy store that is to come into force.
 type Change struct {
 	Archive Archive
@@ -92,22 +77,19 @@ func (e *Engine) reload(ctx context.Context, to seat, c Change) (Status, error) 
 	to.changed.CompareAndSwap(nil, new(e.config.Now().UTC()))
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
-	return e.reloadLocked(ctx, to, c, compileGrace)
+	return e.reloadLocked(ctx, to, c, CompileGrace)
 }
 
 // reloadLocked is reload for who holds e.reloading.
 func (e *Engine) reloadLocked(ctx context.Context, to seat, c Change, grace time.Duration) (Status, error) {
 	start := e.config.Now().UTC()
-	t := attempt{
-		compilations: e.compilations, archive: c.Archive, old: to.snapshots.Load(), grace: grace,
-		wanted: map[*compilation]bool{}, problems: map[string]error{}, pending: map[*compilation]bool{},
-		faults: c.TenantFaults, shrink: c.Shrink || to.store != "", strict: e.config.GuardShrink,
-	}
-	s, err := t.run(ctx)
-	e.compilations.keep(t.wanted, t.pending)
+	s, pending, err := e.compiler.Compile(ctx, Upgrade{
+		Archive: c.Archive, TenantFaults: c.TenantFaults, Old: to.snapshots.Load(),
+		MayShrink: c.Shrink || to.store != "", Strict: e.config.GuardShrink, Grace: grace,
+	})
 	to.generation.Add(1)
-	if len(t.pending) > 0 {
-		defer e.again(ctx, to, c, t.pending)
+	if pending != nil {
+		defer e.retryPending(ctx, to, c, pending)
 	} else {
 		defer to.changed.Store(nil)
 	}
@@ -117,16 +99,16 @@ func (e *Engine) reloadLocked(ctx context.Context, to seat, c Change, grace time
 	return e.install(ctx, to, c, start, s, err)
 }
 
-// again reloads a store when more of it is compiled, unless another came: also
+// retryPending reloads a store when more of it is compiled, unless another came: also
 // one that was on its way when it was compiled.
-func (e *Engine) again(ctx context.Context, to seat, c Change, pending map[*compilation]bool) {
+func (e *Engine) retryPending(ctx context.Context, to seat, c Change, pending Pending) {
 	generation := to.generation.Load()
 	go func() {
-		waitFirst(ctx, pending)
+		pending.Wait(ctx)
 		e.reloading.Lock()
 		defer e.reloading.Unlock()
 		if ctx.Err() == nil && to.generation.Load() == generation {
-			_, _ = e.reloadLocked(ctx, to, c, lateGrace) // it is in the log, and the status has it
+			_, _ = e.reloadLocked(ctx, to, c, LateGrace) // it is in the log, and the status has it
 		}
 	}()
 }
@@ -135,10 +117,10 @@ func (e *Engine) again(ctx context.Context, to seat, c Change, pending map[*comp
 func (e *Engine) install(ctx context.Context, to seat, c Change, start time.Time, s *Snapshots, partly error) (Status, error) {
 	var err error
 	if to.store == "" {
-		err = e.guard(s, c.Shrink)
+		err = e.checkLosses(s, c.Shrink)
 	}
 	if err == nil {
-		err = e.keep(s, to.snapshots.Load())
+		err = e.keepArchives(s, to.snapshots.Load())
 	}
 	if err == nil && to.store == "" {
 		err = e.raiseFloor(ctx, c.Version)
@@ -191,45 +173,19 @@ func (e *Engine) refuse(ctx context.Context, to seat, cause string, start time.T
 	return status, why
 }
 
-// guard refuses a store that an accident could have made.
-func (e *Engine) guard(s *Snapshots, mayShrink bool) error {
+// checkLosses refuses a store that an accident could have made.
+func (e *Engine) checkLosses(s *Snapshots, mayShrink bool) error {
 	old := e.current.Load()
 	if old == nil || mayShrink {
 		return nil
 	}
-	before, had := old.counted()
-	after, has := s.counted()
-	switch {
-	case before > 0 && after == 0:
-		return ErrEmptied
-	case len(old.Tenants()) > 0 && len(s.Tenants()) == 0:
-		return ErrUntenanted
-	case old.archive.lost(s.archive) != "":
-		return fmt.Errorf("%w: there is no %s any more", ErrUnsettled, old.archive.lost(s.archive))
-	case !e.config.GuardShrink:
-		return nil
-	case 2*after < before || had > 0 && has == 0:
-		return fmt.Errorf("%w: %d policies (%d forbid), before %d (%d forbid)", ErrShrunk, after, has, before, had)
-	}
-	return nil
+	return CheckLosses(old, s, e.config.GuardShrink)
 }
 
-// keep puts the archive of every snapshot into the log that is not there by way
-// of the old ones.
-func (e *Engine) keep(s, old *Snapshots) error {
-	archives := []Archive{s.archive}
-	known := map[*Snapshot]bool{}
-	if old != nil {
-		for _, snapshot := range old.all() {
-			known[snapshot] = true
-		}
-	}
-	for _, snapshot := range s.all() {
-		if !known[snapshot] {
-			archives = append(archives, snapshot.archive)
-		}
-	}
-	for _, archive := range archives {
+// keepArchives puts the archives of a store into the log that the old one did not
+// have.
+func (e *Engine) keepArchives(s, old *Snapshots) error {
+	for _, archive := range s.archivesBeyond(old) {
 		if _, err := e.log.KeepArchive(archive); err != nil {
 			return fmt.Errorf("keep policies: %w", err)
 		}

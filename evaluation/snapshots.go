@@ -29,13 +29,13 @@ type Snapshots struct {
 
 // CompileStore makes the snapshots of a policy store. Like [Compile] it is all
 // or nothing, over all tenants.
-func CompileStore(a Archive) (*Snapshots, error) { return compileStore(a, false) }
+func CompileStore(a Archive) (*Snapshots, error) { return compileTenants(a, false) }
 
 // CompileLogged makes the snapshots of a revision that the log has: it has decided,
 // so that what is refused today does not keep its decisions from being explained.
-func CompileLogged(a Archive) (*Snapshots, error) { return compileStore(a, true) }
+func CompileLogged(a Archive) (*Snapshots, error) { return compileTenants(a, true) }
 
-func compileStore(a Archive, logged bool) (*Snapshots, error) {
+func compileTenants(a Archive, logged bool) (*Snapshots, error) {
 	manifest, err := decisionlog.Manifest(a)
 	if err != nil {
 		return nil, Faults{{File: ".", Message: err.Error()}}
@@ -43,13 +43,13 @@ func compileStore(a Archive, logged bool) (*Snapshots, error) {
 	s := &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}
 	names := a.tenants()
 	if len(names) == 0 {
-		s.everyone, err = compile(context.Background(), a, logged)
+		s.everyone, err = compileArchive(context.Background(), a, logged)
 		return s, err
 	}
 	var faults Faults
 	s.tenants = make(map[string]*Snapshot, len(names))
 	for _, tenant := range names {
-		snapshot, err := compile(context.Background(), a.of(tenant), logged)
+		snapshot, err := compileArchive(context.Background(), a.of(tenant), logged)
 		var own Faults
 		if errors.As(err, &own) {
 			faults = append(faults, own...)
@@ -131,6 +131,24 @@ func (s *Snapshots) Actions() int {
 		}
 	}
 	return actions
+}
+
+// archivesBeyond lists the store's archive and those of its snapshots that another
+// store does not have; nil is no other.
+func (s *Snapshots) archivesBeyond(other *Snapshots) []Archive {
+	archives := []Archive{s.archive}
+	known := map[*Snapshot]bool{}
+	if other != nil {
+		for _, snapshot := range other.all() {
+			known[snapshot] = true
+		}
+	}
+	for _, snapshot := range s.all() {
+		if !known[snapshot] {
+			archives = append(archives, snapshot.archive)
+		}
+	}
+	return archives
 }
 
 // counted counts the policies of the store, with those that tenants had who are

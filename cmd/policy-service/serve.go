@@ -31,7 +31,7 @@ type serveCmd struct {
 	Shadow          string                 `help:"Directory of a policy store that decides beside the first. What it decides is in the log, and is never an answer." placeholder:"DIR"`
 	RequireManifest bool                   `help:"Load no policy store without a manifest.json."`
 	ManifestKey     string                 `help:"File of the ed25519 public key, in base64, that must have signed the manifest." placeholder:"FILE"`
-	ReloadGuards    string                 `help:"Reloads to refuse: ${enum}. Basic refuses a store that has lost all its policies, all its tenants, its schema or its settings; strict also one that has lost all its forbids or half its policies." enum:"basic,strict" default:"basic"`
+	ReloadGuards    string                 `help:"Reloads to refuse: ${enum}. Basic refuses a store that has lost all its policies, all its tenants, its schema, its settings or its entities; strict also one that has lost all its forbids or half its policies." enum:"basic,strict" default:"basic"`
 	State           string                 `help:"Directory of the decision log; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
 	Listen          string                 `help:"Address PEPs connect to; ${default} without it; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	AdminListen     string                 `help:"Address of health checks and administration; ${default} without it." default:"127.0.0.1:8081" placeholder:"HOST:PORT"`
