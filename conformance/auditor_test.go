@@ -13,7 +13,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// What docs/auditor.md shows: a bundle of a running server verifies with a
+// What docs/guides/auditor.md shows: a bundle of a running server verifies with a
 // program that is not the server's, and with one byte changed it does not.
 func TestAuditor(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()

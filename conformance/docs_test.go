@@ -89,7 +89,7 @@ var relative = regexp.MustCompile(`\]\(([^):]+)\)`)
 // Every link on a page that leads to a file of the repository leads to one, and
 // to a section of it.
 func TestLinks(t *testing.T) {
-	if brokenLinks("../docs/security.md", "[a](nowhere.md) [b](operator.md#nothing) [c](operator.md)") != 2 {
+	if brokenLinks("../docs/security.md", "[a](nowhere.md) [b](guides/operator.md#nothing) [c](guides/operator.md)") != 2 {
 		t.Fatal("a link that leads nowhere is not noticed")
 	}
 	for _, page := range pages(t) {
@@ -235,9 +235,9 @@ func TestDocumentedNames(t *testing.T) {
 
 // Every rule leads to a section of the runbooks.
 func TestRunbooks(t *testing.T) {
-	sections := anchors(read(t, "../docs/operator.md"))
+	sections := anchors(read(t, "../docs/guides/operator.md"))
 	for _, rule := range rules(t) {
-		section, ok := strings.CutPrefix(rule.Annotations["runbook"], "docs/operator.md#")
+		section, ok := strings.CutPrefix(rule.Annotations["runbook"], "docs/guides/operator.md#")
 		if !ok || !sections[section] {
 			t.Errorf("%s: there is no runbook %s", rule.Alert, rule.Annotations["runbook"])
 		}

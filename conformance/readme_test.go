@@ -12,7 +12,7 @@ import (
 // user can set, ask or read is named there. Each row is where such names are
 // declared, and how.
 func TestReadme(t *testing.T) {
-	const readme, gateway = "../README.md", "../docs/mcp-gateway.md"
+	const readme, gateway = "../README.md", "../docs/guides/mcp-gateway.md"
 	for _, test := range []struct {
 		page, what, file, pattern string
 	}{

@@ -28,10 +28,10 @@ func section(t *testing.T, page, title, language string) []string {
 	return blocks
 }
 
-// The way from a denial to a permit by an approval, as docs/pep-developer.md
+// The way from a denial to a permit by an approval, as docs/guides/pep-developer.md
 // shows it with curl, prints what the page says. A line … stands for any lines.
 func TestApprovalStepByStep(t *testing.T) {
-	blocks := section(t, "pep-developer.md", "An approval, step by step", "console")
+	blocks := section(t, "guides/pep-developer.md", "An approval, step by step", "console")
 	if len(blocks) != 1 {
 		t.Fatalf("the page has %d transcripts", len(blocks))
 	}
@@ -63,10 +63,10 @@ func inDir(command *exec.Cmd, dir string) *exec.Cmd {
 	return command
 }
 
-// The store of docs/policy-author.md in which security alone approves passes
+// The store of docs/guides/policy-author.md in which security alone approves passes
 // the tests that the page has, and not without its forbid.
 func TestSeparationOfDuty(t *testing.T) {
-	policies, tests := section(t, "policy-author.md", "Separation of duty", "cedar"), section(t, "policy-author.md", "Separation of duty", "yaml")
+	policies, tests := section(t, "guides/policy-author.md", "Separation of duty", "cedar"), section(t, "guides/policy-author.md", "Separation of duty", "yaml")
 	if len(policies) != 1 || len(tests) != 1 {
 		t.Fatalf("the page has %d stores and %d files of tests", len(policies), len(tests))
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// A config is what the file of --config says. docs/mcp-gateway.md explains each
+// A config is what the file of --config says. docs/guides/mcp-gateway.md explains each
 // key.
 type config struct {
 	Listen  string   `yaml:"listen"`

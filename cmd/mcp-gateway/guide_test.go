@@ -22,7 +22,7 @@ import (
 	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
 )
 
-// TestGuide does what "Ten minutes" of docs/mcp-gateway.md says, to the letter but
+// TestGuide does what "Ten minutes" of docs/guides/mcp-gateway.md says, to the letter but
 // for ports and the time that the PDP may take on a machine that is busy: its
 // files are written, its commands typed, and what it shows must come, with … for
 // anything. The same holds for the profile tool.invoke, and for the store that
@@ -63,7 +63,7 @@ func TestGuide(t *testing.T) {
 // tenMinutes returns that section of the guide.
 func tenMinutes(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/mcp-gateway.md")
+	page, err := os.ReadFile("../../docs/guides/mcp-gateway.md")
 	if err != nil {
 		t.Fatal(err)
 	}
