@@ -28,11 +28,13 @@ var walls = []wall{
 	{"schemas/schematest", 1, []string{"schemas"}, "tests of any package may hold an answer against its schema"},
 	{"policies", 1, nil, "policies are data; what they mean is the engine's to say"},
 
+	{"evaluation/durable", 1, nil, "what is on disk is put there in one way, whoever keeps it"},
+
 	{"obligations", 2, []string{"schemas/authzen"}, "what a policy asks for is read without knowing how policies are evaluated"},
 	{"obligations/plain", 2, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"obligations/approval", 2, []string{"schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
 
-	{"evaluation/decisionlog", 3, []string{"schemas/authzen", "obligations/plain"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
+	{"evaluation/decisionlog", 3, []string{"evaluation/durable", "schemas/authzen", "obligations/plain"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
 	{"evaluation", 3, []string{"schemas/authzen", "schemas/yamldoc", "obligations", "evaluation/decisionlog"}, "a decision is made of these and recorded; no network, no directory"},
 	{"evaluation/policystore", 3, []string{"evaluation", "schemas/yamldoc"}, "a directory becomes an archive; what is right in it the engine says"},
 	{"evaluation/policytest", 3, []string{"evaluation", "schemas/authzen", "schemas/yamldoc"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
@@ -49,13 +51,13 @@ var walls = []wall{
 	{"cmd/policy-service", 5, []string{
 		"cmd/internal/environment",
 		"schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain",
-		"evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/policytest",
+		"evaluation", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest",
 		"pdp", "pdp/callers", "pdp/client",
 	}, "a command may use all there is"},
 	{"cmd/internal/environment", 5, []string{"schemas/yamldoc"}, "both programs refuse variables that name nothing, in one way"},
 	{"cmd/mcp-gateway", 5, []string{
 		"cmd/internal/environment",
-		"schemas/authzen", "schemas/yamldoc", "obligations/plain", "pdp/client", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
+		"schemas/authzen", "schemas/yamldoc", "obligations/plain", "pdp/client", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire",
@@ -73,7 +75,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "schemas/yamldoc", "cmd/mcp-gateway/internal/number", "obligations/plain"}, "a call becomes questions, and nobody is asked"},
 	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "schemas/yamldoc", "pdp/callers", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},
 	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
-	{"cmd/mcp-gateway/internal/audit", 5, nil, "what became of a call is kept without knowing how it was decided"},
+	{"cmd/mcp-gateway/internal/audit", 5, []string{"evaluation/durable"}, "what became of a call is kept without knowing how it was decided"},
 	{"conformance/docpage", 5, nil, "a test of any package may write the part of a page that its package knows"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
 	{"conformance/benchmark", 5, nil, "servers are measured from outside, ours like all others"},

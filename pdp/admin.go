@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -152,7 +153,7 @@ func describeProblem(s evaluation.Status) string {
 func knownQuery(c echo.Context, known ...string) error {
 	for name, values := range c.QueryParams() {
 		if !slices.Contains(known, name) {
-			hint := orDefault(yamldoc.DidYouMean(name, known), "there are "+strings.Join(known, ", "))
+			hint := cmp.Or(yamldoc.DidYouMean(name, known), "there are "+strings.Join(known, ", "))
 			return authzen.Invalid("", "has a query with %q, which is not known: %s", name, hint)
 		}
 		if len(values) > 1 {

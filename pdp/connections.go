@@ -51,7 +51,7 @@ const (
 func newConnections(l net.Listener, limits Limits, strangers bool) *connections {
 	c := &connections{
 		Listener:  l,
-		most:      orDefault(limits.Connections, defaultConnections),
+		most:      cmp.Or(limits.Connections, defaultConnections),
 		strangers: strangers,
 		closed:    make(chan struct{}),
 		open:      map[*connection]struct{}{},

@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ const (
 // the buffer before, of its size at most, is there, too, and one caller has half of
 // the memory.
 func (l Limits) checkBody(largest int64) error {
-	memory := orDefault(l.BodyMemory, defaultBodyMemory)
+	memory := cmp.Or(l.BodyMemory, defaultBodyMemory)
 	if largest <= (memory/2-requestBytes-1)/2 {
 		return nil
 	}
@@ -75,18 +76,18 @@ type limiter struct {
 }
 
 func newLimiter(l Limits) *limiter {
-	inFlight, room, wait := orDefault(l.InFlight, 256), orDefault(l.Queue, 4096), orDefault(l.Wait, 750*time.Millisecond)
-	memory := orDefault(l.BodyMemory, defaultBodyMemory)
+	inFlight, room, wait := cmp.Or(l.InFlight, 256), cmp.Or(l.Queue, 4096), cmp.Or(l.Wait, 750*time.Millisecond)
+	memory := cmp.Or(l.BodyMemory, defaultBodyMemory)
 	return &limiter{
 		queue:    newFairQueue(inFlight, room, wait),
 		searches: newFairQueue(max(1, inFlight/8), room, wait),
 		heavy:    newFairQueue(maxHeavy(memory, inFlight), room, wait),
-		scans:    newFairQueue(orDefault(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
+		scans:    newFairQueue(cmp.Or(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
 		memory:   newMemoryBudget(memory),
-		deadline: &deadline{after: orDefault(l.Deadline, defaultDeadline)},
+		deadline: &deadline{after: cmp.Or(l.Deadline, defaultDeadline)},
 
 		rates:   newRateLimits(rate.Limit(l.TenantRate)),
-		delayed: make(chan struct{}, orDefault(l.Queue, 4096)),
+		delayed: make(chan struct{}, cmp.Or(l.Queue, 4096)),
 	}
 }
 
@@ -99,7 +100,7 @@ func (l *limiter) decode(c echo.Context, maxBody int64, v any) (admitted admissi
 		return admitted, err
 	}
 	ctx := c.Request().Context()
-	who := orDefault(l.tenantKey(tenant), callerFrom(ctx).ID)
+	who := cmp.Or(l.tenantKey(tenant), callerFrom(ctx).ID)
 	mine := reservation{budget: l.memory, owner: who}
 	if err := mine.reserve(requestBytes); err != nil {
 		return admitted, err

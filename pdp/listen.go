@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/policy-service/policy-service/pdp/callers"
+	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
 type listeners struct {
@@ -149,8 +150,8 @@ func (l *listeners) close() {
 }
 
 func isLoopback(a net.Addr) bool {
-	address, err := netip.ParseAddrPort(a.String())
-	return err == nil && address.Addr().Unmap().IsLoopback()
+	host, _, err := net.SplitHostPort(a.String())
+	return err == nil && jwks.IsThisHost(host)
 }
 
 func (l *listeners) mainURL() string {

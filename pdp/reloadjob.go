@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,5 +209,5 @@ func waitFor(preferences []string) time.Duration {
 	if slices.ContainsFunc(preferences, func(p string) bool { return strings.Contains(strings.ToLower(p), asyncPreferred) }) {
 		return 0
 	}
-	return min(orDefault(preferredWait(preferences), reloadWait), maxReloadWait)
+	return min(cmp.Or(preferredWait(preferences), reloadWait), maxReloadWait)
 }

@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
@@ -109,7 +110,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}()
 	limits := newLimiter(c.Limits)
-	engine, approvals, err := newEngine(c, orDefault(c.PublicURL, listeners.mainURL()), log, limits, metrics)
+	engine, approvals, err := newEngine(c, cmp.Or(c.PublicURL, listeners.mainURL()), log, limits, metrics)
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func Run(ctx context.Context, c Config) (err error) {
 func (c Config) check() error {
 	_, errHosts := newHostNames("hosts", c.Hosts)
 	_, errAdminHosts := newHostNames("admin_hosts", c.AdminHosts)
-	return errors.Join(errHosts, errAdminHosts, c.Limits.checkBody(orDefault(c.MaxBody, defaultMaxBody)))
+	return errors.Join(errHosts, errAdminHosts, c.Limits.checkBody(cmp.Or(c.MaxBody, defaultMaxBody)))
 }
 
 // warn says what an operator has to know of the credentials.
@@ -155,7 +156,7 @@ func warnTenants(log *slog.Logger, auth Auth, engine *evaluation.Engine) {
 	for _, named := range auth.TenantSettings() {
 		if _, err := store.For(named.Tenant); errors.Is(err, evaluation.ErrUnknownTenant) {
 			log.Warn("a credential is for a tenant that the policy store lacks", "setting", named.Path, "tenant", named.Tenant,
-				"hint", orDefault(yamldoc.DidYouMean(named.Tenant, engine.Status().Tenants), "tenants are the folders below tenants/ of the policy store"))
+				"hint", cmp.Or(yamldoc.DidYouMean(named.Tenant, engine.Status().Tenants), "tenants are the folders below tenants/ of the policy store"))
 		}
 	}
 }
@@ -219,7 +220,7 @@ func serve(ctx context.Context, c Config, l *listeners, auth authenticator, limi
 	if err != nil {
 		return err
 	}
-	metadata, err := newMetadata(orDefault(c.PublicURL, l.mainURL()), c.Insecure)
+	metadata, err := newMetadata(cmp.Or(c.PublicURL, l.mainURL()), c.Insecure)
 	if err != nil {
 		return err
 	}
@@ -234,11 +235,11 @@ func serve(ctx context.Context, c Config, l *listeners, auth authenticator, limi
 	main := newEcho(c.Log)
 	main.Pre(metrics.serve, closeOnStrangers(auth))
 	main.Pre(refuse...)
-	mainRoutes(main, engine, approvals, auth, limits, metadata, orDefault(c.MaxBody, defaultMaxBody))
+	mainRoutes(main, engine, approvals, auth, limits, metadata, cmp.Or(c.MaxBody, defaultMaxBody))
 	reloads := &reloader{engine: engine, policies: policies, shadow: shadow, who: auth, listeners: l, settings: c.Settings, log: c.Log}
 	admin := newEcho(c.Log)
 	admin.Pre(refuseNames("admin_hosts", hosts), refuseBrowsers())
-	adminRoutes(admin, engine, &approvalsHandler{approvals, orDefault(c.ApproverType, defaultApproverType), log.Mask}, auth, reloads, log, c.Telemetry)
+	adminRoutes(admin, engine, &approvalsHandler{approvals, cmp.Or(c.ApproverType, defaultApproverType), log.Mask}, auth, reloads, log, c.Telemetry)
 
 	unpublish, err := publishAdmin(c.State, l.ownAdminURL())
 	if err != nil {
@@ -316,11 +317,3 @@ func publishAdmin(state, url string) (unpublish func(), err error) {
 // AdminURLFile is the file of the state directory that holds the URL of the
 // admin listener while a server runs.
 const AdminURLFile = "admin-url"
-
-func orDefault[T comparable](v, standard T) T {
-	var zero T
-	if v == zero {
-		return standard
-	}
-	return v
-}

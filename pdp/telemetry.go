@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -307,7 +308,7 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 			}
 		}
 		if r.Shadow != nil {
-			effect := orDefault(evaluation.ShadowEffect(&r), effectNone)
+			effect := cmp.Or(evaluation.ShadowEffect(&r), effectNone)
 			t.shadows.Add(ctx, 1, metric.WithAttributes(attribute.String("effect", string(effect)), attribute.String("tenant", tenant)))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
+	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
@@ -79,14 +80,14 @@ func (c *config) check() error {
 func (c *config) checkListeners(f *faults) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	f.must(err == nil, c.listenKey, c.Listen, "HOST:PORT, such as 127.0.0.1:8090")
-	if err == nil && !isLoopback(host) {
+	if err == nil && !jwks.IsThisHost(host) {
 		if !c.Insecure && (c.TLSCert == "" || c.Identity.Local != nil) {
 			f.fault(c.listenKey, "other hosts can reach %s: it needs tls_cert and tls_key, and no identity.local, or insecure: true", c.Listen)
 		}
 		f.needs(len(c.Hosts) > 0, "hosts", c.listenKey, "the names by which other hosts address the gateway, such as [gateway.example.com:8090]")
 	}
 	admin, _, err := net.SplitHostPort(c.Admin)
-	f.must(c.Admin == "" || err == nil && isLoopback(admin), "admin_listen", c.Admin, "HOST:PORT that only this host can reach, such as 127.0.0.1:8091")
+	f.must(c.Admin == "" || err == nil && jwks.IsThisHost(admin), "admin_listen", c.Admin, "HOST:PORT that only this host can reach, such as 127.0.0.1:8091")
 	f.needs(c.TLSCert == "" || c.TLSKey != "", "tls_key", "tls_cert", "the file of its key")
 	f.needs(c.TLSKey == "" || c.TLSCert != "", "tls_cert", "tls_key", "the file of its certificate")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/obligations/plain"
+	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
 // settings name the configuration.
@@ -158,7 +159,7 @@ func hosts(configured []string, address string) []string {
 		all = append(all, strings.ToLower(name))
 	}
 	host, port, err := net.SplitHostPort(address)
-	if err != nil || !isLoopback(host) {
+	if err != nil || !jwks.IsThisHost(host) {
 		return all
 	}
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {

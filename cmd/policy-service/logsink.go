@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
 // newStreamSink returns the sink that a command names.
@@ -65,7 +66,7 @@ func (s fileSink) deliver(_ context.Context, lines [][]byte) error {
 		return err
 	}
 	if errors.Is(missing, fs.ErrNotExist) {
-		return syncDir(filepath.Dir(s.path))
+		return durable.SyncDir(filepath.Dir(s.path))
 	}
 	return nil
 }
@@ -94,15 +95,6 @@ func dropHalfLine(file *os.File) error {
 		end = begin
 	}
 	return file.Truncate(0)
-}
-
-// syncDir puts the names of a directory on disk.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // A postSink posts to a URL. An answer of 2xx says that what was posted is

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
 const (
@@ -82,7 +84,7 @@ func keepBlobs(dir string, blobs [][]byte) error {
 		if info, err := os.Stat(path); err == nil && info.Size() == int64(len(blob)) {
 			continue
 		}
-		if err := writeFile(path, blob); err != nil {
+		if err := durable.WriteFile(path, blob); err != nil {
 			return err
 		}
 		added = true
@@ -90,7 +92,7 @@ func keepBlobs(dir string, blobs [][]byte) error {
 	if !added {
 		return nil
 	}
-	return syncDir(dir)
+	return durable.SyncDir(dir)
 }
 
 // ReadArchive is [Reader.ReadArchive] for the log in dir, which others may have

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
 // The directory of the checkpoint is made with all that is in it, or not at
@@ -136,7 +138,7 @@ func (l *Log) publish(head Head) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := replaceFile(filepath.Join(l.dir, headFile), []byte(checkpoint.Note)); err != nil {
+	if err := durable.ReplaceFile(filepath.Join(l.dir, headFile), []byte(checkpoint.Note)); err != nil {
 		return nil, fmt.Errorf("publish checkpoint: %w", err)
 	}
 	l.published = checkpoint

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
 const floorFile = "floor"
@@ -51,7 +53,7 @@ func (l *Log) KeepFloor(version int64) error {
 	}
 	text, err := json.Marshal(floor{keys[0], version})
 	if err == nil {
-		err = replaceFile(filepath.Join(l.dir, floorFile), append(text, '\n'))
+		err = durable.ReplaceFile(filepath.Join(l.dir, floorFile), append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("keep floor: %w", err)

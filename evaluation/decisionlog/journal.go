@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
 // bankBytes is from which size on a file of the journal takes no more records
@@ -70,7 +72,7 @@ func createJournal(dir string) (*journal, error) {
 			return nil, errors.Join(err, j.close())
 		}
 	}
-	return j, syncDir(filepath.Join(dir, logDir))
+	return j, durable.SyncDir(filepath.Join(dir, logDir))
 }
 
 // write puts a batch on disk, which begins at index first. The entries below

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
 // maskKeyFile is the file of the key that masks.
@@ -88,7 +90,7 @@ func maskKey(path string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		key = make([]byte, sha256.Size)
 		_, _ = rand.Read(key) // it does not fail
-		return key, replaceFile(path, key)
+		return key, durable.ReplaceFile(path, key)
 	}
 	if err == nil && len(key) != sha256.Size {
 		err = fmt.Errorf("%s has %d bytes, not %d", path, len(key), sha256.Size)

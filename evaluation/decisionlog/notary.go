@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
 // A notary signs in the name of a log.
@@ -143,7 +145,7 @@ func (l *Log) RotateKey(ctx context.Context) (*KeyChange, error) {
 	if err := l.recordOwn(ctx, KindAdmin, adminAction{Action: "rotate_key", Key: public}); err != nil {
 		return nil, err
 	}
-	if err := replaceFile(filepath.Join(l.dir, publicFile), []byte(strings.Join(append(keys, public), "\n")+"\n")); err != nil {
+	if err := durable.ReplaceFile(filepath.Join(l.dir, publicFile), []byte(strings.Join(append(keys, public), "\n")+"\n")); err != nil {
 		return nil, fmt.Errorf("write public key: %w", err)
 	}
 	both, err := l.useKey(private)
@@ -167,7 +169,7 @@ func (l *Log) useKey(private string) (both *Checkpoint, err error) {
 	if both, err = l.publish(l.Head()); err != nil {
 		return nil, err
 	}
-	if err := replaceFile(filepath.Join(l.dir, changeFile), []byte(both.Note)); err != nil {
+	if err := durable.ReplaceFile(filepath.Join(l.dir, changeFile), []byte(both.Note)); err != nil {
 		return nil, err
 	}
 	return both, l.signWith(private + "\n")
@@ -175,7 +177,7 @@ func (l *Log) useKey(private string) (both *Checkpoint, err error) {
 
 // signWith has the log sign with other keys.
 func (l *Log) signWith(keys string) error {
-	if err := replaceFile(filepath.Join(l.dir, keyFile), []byte(keys)); err != nil {
+	if err := durable.ReplaceFile(filepath.Join(l.dir, keyFile), []byte(keys)); err != nil {
 		return err
 	}
 	n, err := openNotary(l.dir)

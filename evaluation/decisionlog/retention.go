@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
 // A Retention says how long entries are kept. What is removed are whole sealed
@@ -170,7 +172,7 @@ func (l *Log) prune(ctx context.Context, p, next *part, what pruning) error {
 		return err
 	}
 	left := segmentFile(l.dir, what.From, prunedExt)
-	if err := replaceFile(left, joinHashes(hashes)); err != nil {
+	if err := durable.ReplaceFile(left, joinHashes(hashes)); err != nil {
 		return err
 	}
 	if err := l.recordOwn(ctx, KindPruned, what); err != nil {
@@ -218,5 +220,5 @@ func (p *part) discard(left string) error {
 	gone := p.path
 	p.path, p.seen = left, seen
 	err = p.closeLocked()
-	return errors.Join(err, os.Remove(gone), syncDir(filepath.Dir(gone)))
+	return errors.Join(err, os.Remove(gone), durable.SyncDir(filepath.Dir(gone)))
 }

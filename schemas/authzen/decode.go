@@ -142,12 +142,9 @@ func members(dec *jsontext.Decoder, read func(name string) error) error {
 }
 
 // usual are names that nearly every request has, by how they are written.
-var usual = map[string]string{}
-
-func init() {
-	for _, name := range []string{"subject", "action", "resource", "context", "evaluations", "type", "id", "name", "properties"} {
-		usual[`"`+name+`"`] = name
-	}
+var usual = map[string]string{
+	`"subject"`: "subject", `"action"`: "action", `"resource"`: "resource", `"context"`: "context", `"evaluations"`: "evaluations",
+	`"type"`: "type", `"id"`: "id", `"name"`: "name", `"properties"`: "properties",
 }
 
 // unquoted returns the name that a member has as it is written.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
 var (
@@ -241,7 +243,7 @@ func (t *Trail) begin() error {
 		return err
 	}
 	name := filepath.Join(t.dir, fmt.Sprintf("%08d.jsonl", t.segment+1))
-	if err := create(name, line); err != nil {
+	if err := durable.ReplaceFile(name, line); err != nil {
 		return err
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
@@ -256,27 +258,6 @@ func (t *Trail) begin() error {
 	t.file, t.size = file, int64(len(line))
 	t.segment++
 	return nil
-}
-
-// create makes a file with a content, on disk when it returns.
-func create(name string, content []byte) error {
-	temporary := name + ".tmp"
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, name); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // start takes up the trail where its last record is. What stands behind that is
