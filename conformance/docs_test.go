@@ -162,7 +162,7 @@ func TestNamedTests(t *testing.T) {
 
 // foreign are names on the pages that look like keys and are Envoy's, or what a
 // secret may be called.
-var foreign = []string{"ext_authz", "with_request_body", "api_key"}
+var foreign = []string{"ext_authz", "with_request_body", "api_key", "secret_list"}
 
 var hostPath = regexp.MustCompile(`^/(etc|var|mnt|usr)/`)
 

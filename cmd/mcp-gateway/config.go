@@ -17,8 +17,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// A config is what the file of --config says. docs/guides/mcp-gateway.md explains each
-// key.
+// A config is what the file of --config says. docs/reference/mcp-gateway.md
+// explains each key.
 type config struct {
 	Listen  string   `yaml:"listen"`
 	Admin   string   `yaml:"admin_listen"`

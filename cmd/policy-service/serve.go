@@ -38,7 +38,7 @@ type serveCmd struct {
 	PublicURL       string                 `help:"URL by which PEPs know the service, for its metadata." placeholder:"URL"`
 	TLSCert         string                 `help:"PEM certificate chain of the main listener." placeholder:"FILE"`
 	TLSKey          string                 `help:"PEM key of the main listener." placeholder:"FILE"`
-	Auth            authFlag               `help:"Who may ask, and what, as YAML: see auth in the README. It belongs in the file of --config." placeholder:"YAML"`
+	Auth            authFlag               `help:"Callers, their credentials, tenants and scopes, as YAML: see docs/reference/configuration.md. It belongs in the file of --config." placeholder:"YAML"`
 	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated. It does not concern the admin listener."`
 	AdminInsecure   bool                   `help:"Serve administration beyond this host although it has no TLS. Callers have to be authenticated."`
 	AdminHosts      []string               `help:"Host name by which the admin listener is reached, beside its address and those of this host; *.NAME is every name below. Other Hosts are answered 421." placeholder:"NAME"`

@@ -1,6 +1,6 @@
 // Verify-log verifies a bundle of the decision log of policy-service with the
 // public key of the log and nothing else. It uses Go's standard library alone
-// and none of the code that wrote the bundle: docs/decision-log.md describes
+// and none of the code that wrote the bundle: docs/reference/decision-log.md describes
 // the format, and whoever does not trust this program writes another.
 //
 //	verify-log BUNDLE KEYFILE

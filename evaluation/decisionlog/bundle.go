@@ -15,7 +15,7 @@ import (
 )
 
 // A bundle is entries of a log with all that it takes to verify them: a ZIP
-// file whose members docs/decision-log.md describes.
+// file whose members docs/reference/decision-log.md describes.
 const (
 	bundleEntries    = "entries.jsonl"
 	bundleHashes     = "hashes"

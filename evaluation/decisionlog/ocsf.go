@@ -12,7 +12,7 @@ import (
 
 // The classes and activities of OCSF 1.5 that entries become. A decision is
 // about an API call, but whether that creates or reads the policies do not
-// say: the activity is Other. docs/decision-log.md has the mapping.
+// say: the activity is Other. docs/reference/decision-log.md has the mapping.
 const (
 	ocsfVersion = "1.5.0"
 

@@ -3,7 +3,7 @@
 
     verify_log.py BUNDLE KEYFILE
 
-It is written from docs/decision-log.md alone and needs nothing but Python 3.
+It is written from docs/reference/decision-log.md alone and needs nothing but Python 3.
 It prints what it verified, or exits with 4 and says which entry is the first
 that is not as it was, where that can be told.
 """
