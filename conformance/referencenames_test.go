@@ -19,7 +19,7 @@ func TestReference(t *testing.T) {
 		{pages + "approvals.md", "key of an approval template", "../evaluation/templates.go", "`yaml:\"(\\w+)\"`"},
 		{pages + "decision-log.md", "field of the log", "../evaluation/decisionlog/entry.go", "`json:\"(\\w+)[,\"]"},
 		{pages + "decision-log.md", "kind of an entry", "../evaluation/decisionlog/entry.go", `Kind = "(\w+)"`},
-		{pages + "policy-store.md", "annotation", "../obligations/terms.go", `"(obligation_\w+|approval|requestable|reason_\w+)"`},
+		{pages + "policy-store.md", "annotation", "../obligations/annotations.go", `"(obligation_\w+|approval|requestable|reason_\w+)"`},
 		{pages + "http.md", "route of the admin listener", "../pdp/admin.go", `"(/(?:livez|readyz|metrics|admin/v1/[\w/]+))"`},
 		{pages + "http.md", "header of a response", "../pdp/logquery.go", `HeaderTotal = "([\w-]+)"`},
 		{pages + "http.md", "problem", "../schemas/authzen/accessrequest.go", `Problem\w+ += "(urn:[\w:-]+)"`},
