@@ -36,10 +36,10 @@ Write a configuration, try it, serve it:
   mcp-gateway stdio --config gateway.yaml --server files -- mcp-server-filesystem /srv`
 
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Serve MCP over HTTP, one endpoint for each server of the configuration."`
-	Stdio   stdioCmd   `cmd:"" help:"Run a server and stand between it and a client on standard input and output."`
-	Check   checkCmd   `cmd:"" help:"Check a configuration and report every fault at once."`
-	Pins    pinsCmd    `cmd:"" help:"See which definitions of tools are pinned, and accept those that have changed."`
+	Serve   serveCmd   `cmd:"" help:"Serve MCP over HTTP, with one endpoint for each configured server."`
+	Stdio   stdioCmd   `cmd:"" help:"Run an MCP server, and guard it on standard input and output."`
+	Check   checkCmd   `cmd:"" help:"Check a configuration, and report all errors."`
+	Pins    pinsCmd    `cmd:"" help:"List pinned tool definitions, and accept changed ones."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

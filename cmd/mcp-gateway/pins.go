@@ -12,8 +12,8 @@ import (
 )
 
 type pinsCmd struct {
-	List   pinsListCmd   `cmd:"" help:"List the tools of all servers, the definition that is pinned, and the one that is listed in its place."`
-	Accept pinsAcceptCmd `cmd:"" help:"Pin a definition, and so end the quarantine of a tool."`
+	List   pinsListCmd   `cmd:"" help:"List the tools of all servers: the pinned definition, and the listed one if it differs."`
+	Accept pinsAcceptCmd `cmd:"" help:"Accept a definition. This ends the quarantine of the tool."`
 }
 
 // open opens the catalog, which a running gateway has for itself.
@@ -31,7 +31,7 @@ func (s *settings) open() (*config, *catalog.Catalog, error) {
 
 type pinsListCmd struct {
 	settings
-	Definitions bool `help:"Print the definitions, too."`
+	Definitions bool `help:"Also print the definitions."`
 }
 
 func (c *pinsListCmd) Run() (err error) {

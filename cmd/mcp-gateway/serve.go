@@ -19,7 +19,7 @@ import (
 
 // settings name the configuration.
 type settings struct {
-	Config    string `help:"YAML file: the PDP, who callers are, the servers." default:"mcp-gateway.yaml" placeholder:"FILE"`
+	Config    string `help:"YAML file of the configuration." default:"mcp-gateway.yaml" placeholder:"FILE"`
 	LogFormat string `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 }
 
@@ -33,7 +33,7 @@ func (s *settings) logger() *slog.Logger {
 
 type serveCmd struct {
 	settings
-	Listen string `help:"Address clients connect to, in place of the file's; port 0 picks a free one." placeholder:"HOST:PORT"`
+	Listen string `help:"Address for clients, in place of the file's. Port 0 selects a free port." placeholder:"HOST:PORT"`
 }
 
 func (c *serveCmd) Run(ctx context.Context) error {

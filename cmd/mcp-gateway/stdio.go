@@ -16,7 +16,7 @@ import (
 type stdioCmd struct {
 	settings
 	Server  string   `help:"Name of the server in the configuration." required:"" placeholder:"NAME"`
-	Command []string `arg:"" help:"The server and its arguments, after --." passthrough:""`
+	Command []string `arg:"" help:"The MCP server and its arguments, after --." passthrough:""`
 }
 
 // Run runs the server and stands between it and the client, until either ends.

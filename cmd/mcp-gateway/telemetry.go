@@ -47,10 +47,10 @@ func newTelemetry() (*telemetry, error) {
 		page:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		meter: metricsdk.NewMeterProvider(metricsdk.WithReader(reader)).Meter("github.com/policy-service/policy-service/cmd/mcp-gateway"),
 	}
-	if t.calls, err = t.meter.Int64Counter("mcp_gateway.calls", metric.WithDescription("Calls that were decided, by what became of them.")); err != nil {
+	if t.calls, err = t.meter.Int64Counter("mcp_gateway.calls", metric.WithDescription("Decided calls, by outcome.")); err != nil {
 		return nil, err
 	}
-	t.asks, err = t.meter.Float64Histogram("mcp_gateway.pdp_duration", metric.WithUnit("s"), metric.WithDescription("How long the PDP took to decide."),
+	t.asks, err = t.meter.Float64Histogram("mcp_gateway.pdp_duration", metric.WithUnit("s"), metric.WithDescription("Time of the PDP's decisions."),
 		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5))
 	return t, err
 }
@@ -58,16 +58,16 @@ func newTelemetry() (*telemetry, error) {
 // observe has the state of the gateway measured whenever somebody looks.
 func (t *telemetry) observe(g *gateway) error {
 	breaker, err := t.meter.Int64ObservableGauge("mcp_gateway.pdp_breaker",
-		metric.WithDescription("Whether the PDP is asked: 0 yes, 1 once to find out, 2 no."))
+		metric.WithDescription("State of the circuit breaker: 0 closed, 1 half-open, 2 open."))
 	if err != nil {
 		return err
 	}
-	waiting, err := t.meter.Int64ObservableGauge("mcp_gateway.calls_waiting", metric.WithDescription("Calls that wait for a person."))
+	waiting, err := t.meter.Int64ObservableGauge("mcp_gateway.calls_waiting", metric.WithDescription("Calls that wait for a person's decision."))
 	if err != nil {
 		return err
 	}
 	quarantined, err := t.meter.Int64ObservableGauge("mcp_gateway.tools_quarantined",
-		metric.WithDescription("Tools that are not called until their definition is accepted."))
+		metric.WithDescription("Tools in quarantine until their definition is accepted."))
 	if err != nil {
 		return err
 	}

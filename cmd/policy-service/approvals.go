@@ -25,18 +25,18 @@ import (
 )
 
 type approvalsCmd struct {
-	List    approvalsListCmd    `cmd:"" help:"List the requests that wait for a person, or others."`
-	Show    approvalsShowCmd    `cmd:"" help:"Show who asks for what."`
-	Approve approvalsApproveCmd `cmd:"" help:"Approve a request."`
-	Deny    approvalsDenyCmd    `cmd:"" help:"Deny a request."`
-	Revoke  approvalsRevokeCmd  `cmd:"" help:"End an approval at once."`
-	Watch   approvalsWatchCmd   `cmd:"" help:"Print the requests that wait, and each new one as it comes."`
+	List    approvalsListCmd    `cmd:"" help:"List pending access requests, or those of another status."`
+	Show    approvalsShowCmd    `cmd:"" help:"Show an access request."`
+	Approve approvalsApproveCmd `cmd:"" help:"Approve an access request."`
+	Deny    approvalsDenyCmd    `cmd:"" help:"Deny an access request."`
+	Revoke  approvalsRevokeCmd  `cmd:"" help:"Revoke an approval."`
+	Watch   approvalsWatchCmd   `cmd:"" help:"Print pending access requests, and new ones as they arrive."`
 }
 
 // approvalsDesk is the server that is asked, and how its answers are printed.
 type approvalsDesk struct {
-	Admin string `help:"URL of the server's admin listener; without it, that of the server on --state." placeholder:"URL"`
-	State string `help:"State directory of the running server; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
+	Admin string `help:"URL of the admin listener. Default: the listener of the server on --state." placeholder:"URL"`
+	State string `help:"State directory of the running server. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
 	JSON  bool   `name:"json" help:"Print JSON."`
 }
 
@@ -93,7 +93,7 @@ func (d *deadline) UnmarshalText(text []byte) (err error) {
 
 type approvalsListCmd struct {
 	approvalsDesk
-	Status string `help:"Of that status: ${enum}." enum:"pending,approved,denied,expired,cancelled,partial,all" default:"pending"`
+	Status string `help:"Status of the access requests: ${enum}." enum:"pending,approved,denied,expired,cancelled,partial,all" default:"pending"`
 }
 
 func (c *approvalsListCmd) Run(ctx context.Context) error {
@@ -137,7 +137,7 @@ func named(e authzen.Entity) string {
 
 type approvalsShowCmd struct {
 	approvalsDesk
-	ID string `arg:"" help:"Task of the request."`
+	ID string `arg:"" help:"Task of the access request."`
 }
 
 func (c *approvalsShowCmd) Run(ctx context.Context) error {
@@ -146,11 +146,11 @@ func (c *approvalsShowCmd) Run(ctx context.Context) error {
 
 type approvalsApproveCmd struct {
 	approvalsDesk
-	ID      string     `arg:"" help:"Task of the request."`
-	As      approverID `help:"Who approves, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
-	Comment string     `help:"Why."`
-	Item    []int      `help:"Item of a request for several, from 0; all without it." placeholder:"N"`
-	Until   deadline   `help:"Until when the approval stands, if sooner than the template says: RFC 3339, a day or, from now, as in 12h." placeholder:"TIME"`
+	ID      string     `arg:"" help:"Task of the access request."`
+	As      approverID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
+	Comment string     `help:"Reason."`
+	Item    []int      `help:"Item of a request with several items, from 0. Default: all items." placeholder:"N"`
+	Until   deadline   `help:"End of the approval, if sooner than the template says: RFC 3339, a date, or a time from now (12h)." placeholder:"TIME"`
 }
 
 func (c *approvalsApproveCmd) Run(ctx context.Context) error {
@@ -159,10 +159,10 @@ func (c *approvalsApproveCmd) Run(ctx context.Context) error {
 
 type approvalsDenyCmd struct {
 	approvalsDesk
-	ID      string     `arg:"" help:"Task of the request."`
-	As      approverID `help:"Who denies, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
-	Comment string     `help:"Why."`
-	Item    []int      `help:"Item of a request for several, from 0; all without it." placeholder:"N"`
+	ID      string     `arg:"" help:"Task of the access request."`
+	As      approverID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
+	Comment string     `help:"Reason."`
+	Item    []int      `help:"Item of a request with several items, from 0. Default: all items." placeholder:"N"`
 }
 
 func (c *approvalsDenyCmd) Run(ctx context.Context) error {
@@ -171,9 +171,9 @@ func (c *approvalsDenyCmd) Run(ctx context.Context) error {
 
 type approvalsRevokeCmd struct {
 	approvalsDesk
-	ID     string     `arg:"" help:"The approval."`
-	As     approverID `help:"Who revokes, as policies know them; with an API key it is its holder." placeholder:"TYPE:ID"`
-	Reason string     `help:"Why."`
+	ID     string     `arg:"" help:"Id of the approval."`
+	As     approverID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
+	Reason string     `help:"Reason."`
 }
 
 func (c *approvalsRevokeCmd) Run(ctx context.Context) error {
@@ -186,8 +186,8 @@ func (c *approvalsRevokeCmd) Run(ctx context.Context) error {
 
 type approvalsWatchCmd struct {
 	approvalsDesk
-	Count int           `help:"End after so many requests; without it never." placeholder:"N"`
-	Every time.Duration `help:"How often to ask; ${default} without it." default:"2s" some:""`
+	Count int           `help:"Number of access requests to print. Default: no limit." placeholder:"N"`
+	Every time.Duration `help:"Interval between polls. Default: ${default}." default:"2s" some:""`
 }
 
 // Run prints every request once. That there is none to be asked for a while is

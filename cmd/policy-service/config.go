@@ -14,12 +14,12 @@ import (
 )
 
 type configCmd struct {
-	Show   configShowCmd   `cmd:"" help:"Print what is set for serve, and where. It takes serve's flags."`
+	Show   configShowCmd   `cmd:"" help:"Print the settings of serve, and where each is set. The command takes the flags of serve."`
 	Schema configSchemaCmd `cmd:"" help:"Print the JSON Schema of the configuration file."`
 }
 
 type configShowCmd struct {
-	Effective bool     `help:"Print every setting, also what is set nowhere."`
+	Effective bool     `help:"Print all settings, including defaults."`
 	JSON      bool     `name:"json" help:"Print JSON."`
 	Serve     serveCmd `embed:""`
 }

@@ -18,10 +18,10 @@ import (
 )
 
 type evalCmd struct {
-	Policies string `help:"Directory of the policy store. Without it the embedded example agent-tools decides." placeholder:"DIR"`
-	Tenant   string `help:"Tenant whose policies decide, where the store has tenants." placeholder:"NAME"`
-	Request  string `help:"File of an AuthZEN evaluation request, - for standard input." default:"-" placeholder:"FILE"`
-	Explain  bool   `help:"Tell how the decision came about and, of a denial, what would change it."`
+	Policies string `help:"Directory of the policy store. Default: the embedded example agent-tools." placeholder:"DIR"`
+	Tenant   string `help:"Tenant of the request, for a store with tenants." placeholder:"NAME"`
+	Request  string `help:"File with an AuthZEN evaluation request; - means standard input." default:"-" placeholder:"FILE"`
+	Explain  bool   `help:"Explain the decision and, for a denial, what would change it."`
 	JSON     bool   `name:"json" help:"Print the outcome as JSON."`
 }
 

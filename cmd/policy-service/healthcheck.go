@@ -10,7 +10,7 @@ import (
 )
 
 type healthcheckCmd struct {
-	State string `help:"State directory of the running server; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
+	State string `help:"State directory of the running server. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
 }
 
 // healthPatience is how long a healthy server may take to say so.

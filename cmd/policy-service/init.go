@@ -20,8 +20,8 @@ import (
 )
 
 type initCmd struct {
-	Dir string `arg:"" help:"Directory to make; one that is there must be empty."`
-	Set string `help:"Embedded policy set to start from: ${enum}." enum:"agent-tools,certification,todo,gateways,search" default:"agent-tools"`
+	Dir string `arg:"" help:"Directory to create. An existing directory must be empty."`
+	Set string `help:"Embedded policy store to copy: ${enum}." enum:"agent-tools,certification,todo,gateways,search" default:"agent-tools"`
 }
 
 func (c *initCmd) Run() error {

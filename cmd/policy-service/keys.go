@@ -7,7 +7,7 @@ import (
 )
 
 type keysCmd struct {
-	New keysNewCmd `cmd:"" help:"Make an API key, and the digest of it that the configuration has."`
+	New keysNewCmd `cmd:"" help:"Create an API key, and print its digest for the configuration."`
 }
 
 type keysNewCmd struct {

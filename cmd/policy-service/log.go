@@ -22,36 +22,36 @@ import (
 
 type logCmd struct {
 	Export     logExportCmd     `cmd:"" help:"Write entries as JSON, CSV, OCSF events or a bundle that can be verified."`
-	Query      logQueryCmd      `cmd:"" help:"Show entries in a table."`
-	Tail       logTailCmd       `cmd:"" help:"Show entries as they are recorded."`
-	Explain    logExplainCmd    `cmd:"" help:"Tell how a logged decision came about."`
-	Stream     logStreamCmd     `cmd:"" help:"Deliver entries as they are recorded, at least once, to a file, a URL or a collector."`
-	Replay     logReplayCmd     `cmd:"" help:"Decide again what was logged, by other policies, and tell what would change."`
+	Query      logQueryCmd      `cmd:"" help:"Print entries in a table."`
+	Tail       logTailCmd       `cmd:"" help:"Print new entries."`
+	Explain    logExplainCmd    `cmd:"" help:"Explain a logged decision."`
+	Stream     logStreamCmd     `cmd:"" help:"Deliver new entries, at least once, to a file, a URL or a collector."`
+	Replay     logReplayCmd     `cmd:"" help:"Evaluate logged requests with other policies, and report the differences."`
 	Verify     logVerifyCmd     `cmd:"" help:"Prove that no entry was changed, removed or reordered."`
-	Prove      logProveCmd      `cmd:"" help:"Prove to others that an entry is in the log, or that the log continues a checkpoint."`
-	Checkpoint logCheckpointCmd `cmd:"" help:"Print the signed head of the log."`
-	Keys       logKeysCmd       `cmd:"" help:"Print the public keys that verify the log, the newest last."`
-	RotateKey  logRotateKeyCmd  `cmd:"" help:"Have a new key sign the log, also that of a running server."`
+	Prove      logProveCmd      `cmd:"" help:"Create a proof that an entry is in the log, or that the log continues a checkpoint."`
+	Checkpoint logCheckpointCmd `cmd:"" help:"Print a signed checkpoint of the log."`
+	Keys       logKeysCmd       `cmd:"" help:"Print the public keys of the log, the newest last."`
+	RotateKey  logRotateKeyCmd  `cmd:"" help:"Rotate the signing key of the log, also while a server runs."`
 }
 
 // A stateFlag names the log.
 type stateFlag struct {
-	State string `help:"Directory of the decision log, on which a server may be running; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
+	State string `help:"State directory. A server may be running on it. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
 }
 
 // filterFlags select entries. They are not read from the environment: what is
 // set there for another command would leave entries out of an audit.
 type filterFlags struct {
 	From     int64    `env:"-" help:"Index of the first entry." default:"0" placeholder:"INDEX"`
-	Until    int64    `env:"-" help:"Index after the last entry; all without it." default:"-1" placeholder:"INDEX"`
-	Since    moment   `env:"-" help:"Time of the first entry: RFC 3339, a day, now, or how long ago, as in 12h or 90d." placeholder:"TIME"`
-	Before   moment   `env:"-" help:"Time before which the last entry is, written likewise." placeholder:"TIME"`
-	Tenant   string   `env:"-" help:"Tenant whose request it was." placeholder:"NAME"`
-	Subject  string   `env:"-" help:"Subject of the request: an id, or one with its type, as in user:alice, user::alice or user::\"alice\"." placeholder:"SUBJECT"`
-	Decision string   `env:"-" help:"What was answered: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
-	Policy   string   `env:"-" help:"Policy that determined the decision." placeholder:"ID"`
+	Until    int64    `env:"-" help:"Index after the last entry. Default: the end of the log." default:"-1" placeholder:"INDEX"`
+	Since    moment   `env:"-" help:"Time of the first entry: RFC 3339, a date, now, or an age (12h, 90d)." placeholder:"TIME"`
+	Before   moment   `env:"-" help:"Time after the last entry, in the same form." placeholder:"TIME"`
+	Tenant   string   `env:"-" help:"Tenant of the request." placeholder:"NAME"`
+	Subject  string   `env:"-" help:"Subject of the request: an id, or a type and an id, as in user:alice, user::alice or user::\"alice\"." placeholder:"SUBJECT"`
+	Decision string   `env:"-" help:"Decision: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
+	Policy   string   `env:"-" help:"Id of a determining policy." placeholder:"ID"`
 	ID       string   `env:"-" name:"id" help:"Decision-ID of the entry." placeholder:"ID"`
-	Kind     kindFlag `env:"-" help:"What it records: evaluation, evaluations, search, reload, request, approval, admin or pruned." placeholder:"KIND"`
+	Kind     kindFlag `env:"-" help:"Kind of the entry: evaluation, evaluations, search, reload, request, approval, admin or pruned." placeholder:"KIND"`
 }
 
 // Validate is called before Run.

@@ -11,7 +11,7 @@ import (
 
 type logExplainCmd struct {
 	stateFlag
-	ID   string `arg:"" help:"Decision-ID of the answer; of item n of a batch, with .n behind it."`
+	ID   string `arg:"" help:"Decision-ID of the answer. For item n of a batch, append .n."`
 	JSON bool   `name:"json" help:"Print the explanation as JSON."`
 }
 

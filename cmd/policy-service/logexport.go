@@ -19,9 +19,9 @@ import (
 type logExportCmd struct {
 	stateFlag
 	filterFlags
-	Format string `help:"Form of the entries: ${enum}. The program log-parquet makes a Parquet file of jsonl." enum:"jsonl,csv,ocsf" default:"jsonl" placeholder:"FORMAT"`
-	Bundle string `help:"File to write a bundle to, which others can verify, instead." placeholder:"FILE"`
-	Cursor string `env:"-" help:"File that keeps how far the export came, for the next to go on from there." placeholder:"FILE"`
+	Format string `help:"Format of the entries: ${enum}. The program log-parquet converts jsonl to Parquet." enum:"jsonl,csv,ocsf" default:"jsonl" placeholder:"FORMAT"`
+	Bundle string `help:"File for a verifiable bundle, in place of standard output." placeholder:"FILE"`
+	Cursor string `env:"-" help:"File that stores the position. The next export continues there." placeholder:"FILE"`
 }
 
 func (c *logExportCmd) Run(ctx context.Context) error {

@@ -12,7 +12,7 @@ import (
 type logProveCmd struct {
 	stateFlag
 	Index      *int64 `help:"Index of the entry to prove." placeholder:"INDEX" xor:"what" required:""`
-	Checkpoint string `help:"File of the earlier checkpoint to prove that the log continues." placeholder:"FILE" xor:"what" required:""`
+	Checkpoint string `help:"File with an earlier checkpoint, for a proof that the log continues it." placeholder:"FILE" xor:"what" required:""`
 }
 
 func (c *logProveCmd) Run(ctx context.Context) error {
@@ -41,7 +41,7 @@ func (c *logProveCmd) prove(ctx context.Context, log logSource) (*decisionlog.Pr
 
 type logCheckpointCmd struct {
 	stateFlag
-	JSON bool `name:"json" help:"Print it as JSON."`
+	JSON bool `name:"json" help:"Print the checkpoint as JSON."`
 }
 
 func (c *logCheckpointCmd) Run(ctx context.Context) error {
@@ -76,7 +76,7 @@ func (c *logKeysCmd) Run() error {
 
 type logRotateKeyCmd struct {
 	stateFlag
-	JSON bool `name:"json" help:"Print JSON, and with the key the checkpoint that the old one has signed, too."`
+	JSON bool `name:"json" help:"Print JSON: the new key, and the checkpoint that the old key signed."`
 }
 
 // Run prints the new public key. Where a server runs, that changes it.

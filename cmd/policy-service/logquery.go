@@ -21,8 +21,8 @@ import (
 type logQueryCmd struct {
 	stateFlag
 	filterFlags
-	Limit int  `help:"How many entries to show, the last ones; 0 for all." default:"100" placeholder:"N"`
-	JSON  bool `name:"json" help:"Print the entries as they were recorded."`
+	Limit int  `help:"Number of entries, counted from the end of the log; 0 means all." default:"100" placeholder:"N"`
+	JSON  bool `name:"json" help:"Print the recorded lines."`
 }
 
 func (c *logQueryCmd) Run(ctx context.Context) error {
@@ -181,9 +181,9 @@ func row(d decisionlog.Decided) string {
 type logTailCmd struct {
 	stateFlag
 	filterFlags
-	Last  int           `help:"How many of the entries there are to begin with; at least 1." default:"10" placeholder:"N"`
-	Every time.Duration `help:"How often to look for more." default:"500ms" some:"" placeholder:"DURATION"`
-	JSON  bool          `name:"json" help:"Print the entries as they were recorded."`
+	Last  int           `help:"Number of existing entries to print first; at least 1." default:"10" placeholder:"N"`
+	Every time.Duration `help:"Interval between polls." default:"500ms" some:"" placeholder:"DURATION"`
+	JSON  bool          `name:"json" help:"Print the recorded lines."`
 }
 
 // Validate is called before Run.

@@ -12,7 +12,7 @@ import (
 type logReplayCmd struct {
 	stateFlag
 	filterFlags
-	Candidate string `help:"Directory of the policy store to decide by." placeholder:"DIR" required:""`
+	Candidate string `help:"Directory of the other policy store." placeholder:"DIR" required:""`
 	JSON      bool   `name:"json" help:"Print the report as JSON."`
 }
 

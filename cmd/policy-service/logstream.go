@@ -13,13 +13,13 @@ import (
 type logStreamCmd struct {
 	stateFlag
 	filterFlags
-	To     string        `help:"Where to: file:PATH, an http:// or https:// URL that entries are posted to, or otlp, which is where OTEL_EXPORTER_OTLP_ENDPOINT says." placeholder:"SINK" required:""`
-	Cursor string        `help:"File that keeps how far the stream came, also over restarts." placeholder:"FILE" required:""`
-	Format string        `help:"Form of the entries in a file or a post: ${enum}." enum:"jsonl,ocsf" default:"jsonl" placeholder:"FORMAT"`
-	Header []string      `help:"Header of a post, as in 'Authorization: Bearer …'." placeholder:"NAME: VALUE" sep:"none"`
-	Batch  int           `help:"Most entries that are delivered at once." default:"500" some:"" placeholder:"N"`
-	Every  time.Duration `help:"How often to look for more." default:"1s" some:"" placeholder:"DURATION"`
-	Once   bool          `help:"End when all that there is has been delivered, or could not be."`
+	To     string        `help:"Sink: file:PATH, an http:// or https:// URL for POST requests, or otlp for the collector of OTEL_EXPORTER_OTLP_ENDPOINT." placeholder:"SINK" required:""`
+	Cursor string        `help:"File that stores the position across restarts." placeholder:"FILE" required:""`
+	Format string        `help:"Format of the entries in a file or a POST request: ${enum}." enum:"jsonl,ocsf" default:"jsonl" placeholder:"FORMAT"`
+	Header []string      `help:"Header of POST requests, as in 'Authorization: Bearer …'." placeholder:"NAME: VALUE" sep:"none"`
+	Batch  int           `help:"Maximum number of entries in one delivery." default:"500" some:"" placeholder:"N"`
+	Every  time.Duration `help:"Interval between polls." default:"1s" some:"" placeholder:"DURATION"`
+	Once   bool          `help:"Stop after one delivery attempt for all existing entries."`
 }
 
 // longestWait is how long a sink that does not take entries is left alone.

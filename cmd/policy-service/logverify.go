@@ -17,10 +17,10 @@ import (
 
 type logVerifyCmd struct {
 	stateFlag
-	Checkpoint string `help:"File of an earlier checkpoint, all of which the log must have." placeholder:"FILE" xor:"what"`
-	Bundle     string `help:"File of a bundle to verify instead of the log." placeholder:"FILE" xor:"what"`
-	Proof      string `help:"File of a proof to verify instead of the log." placeholder:"FILE" xor:"what"`
-	Key        string `help:"File of the public keys, one a line; those in the state directory without it. They prove something to whoever has them from elsewhere." placeholder:"FILE"`
+	Checkpoint string `help:"File with an earlier checkpoint. The log must contain all of its entries." placeholder:"FILE" xor:"what"`
+	Bundle     string `help:"Bundle to verify in place of the log." placeholder:"FILE" xor:"what"`
+	Proof      string `help:"Proof to verify in place of the log." placeholder:"FILE" xor:"what"`
+	Key        string `help:"File with public keys, one a line. Default: the keys in the state directory, which prove nothing against a person who can write there." placeholder:"FILE"`
 	JSON       bool   `name:"json" help:"Print the report as JSON."`
 }
 

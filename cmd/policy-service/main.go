@@ -35,17 +35,17 @@ type exitError int
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 type cli struct {
-	Serve       serveCmd       `cmd:"" help:"Answer AuthZEN requests over HTTP."`
-	Init        initCmd        `cmd:"" help:"Start a policy store from an embedded one."`
-	Validate    validateCmd    `cmd:"" help:"Check a policy store and report every fault at once."`
-	Test        testCmd        `cmd:"" help:"Run the tests beside the policies, with coverage."`
-	Eval        evalCmd        `cmd:"" help:"Decide one request without a server."`
-	Reload      reloadCmd      `cmd:"" help:"Have the running server read its policy store and its settings now."`
+	Serve       serveCmd       `cmd:"" help:"Serve AuthZEN requests over HTTP."`
+	Init        initCmd        `cmd:"" help:"Create a policy store from an embedded one."`
+	Validate    validateCmd    `cmd:"" help:"Check a policy store, and report all faults."`
+	Test        testCmd        `cmd:"" help:"Run the tests of a policy store, with coverage."`
+	Eval        evalCmd        `cmd:"" help:"Evaluate one request without a server."`
+	Reload      reloadCmd      `cmd:"" help:"Reload the policy store and the settings of a running server."`
 	Log         logCmd         `cmd:"" help:"Read, export and verify the decision log."`
-	Approvals   approvalsCmd   `cmd:"" help:"Decide what waits for a person."`
-	Config      configCmd      `cmd:"" help:"Show the settings of the server, and where they are set."`
-	Keys        keysCmd        `cmd:"" help:"Make API keys."`
-	Healthcheck healthcheckCmd `cmd:"" help:"Ask the running server whether it is ready."`
+	Approvals   approvalsCmd   `cmd:"" help:"List and decide access requests."`
+	Config      configCmd      `cmd:"" help:"Show the settings of the server."`
+	Keys        keysCmd        `cmd:"" help:"Create API keys."`
+	Healthcheck healthcheckCmd `cmd:"" help:"Check that a running server is ready."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 

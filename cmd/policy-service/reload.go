@@ -15,7 +15,7 @@ import (
 )
 
 type reloadCmd struct {
-	State string `help:"State directory of the running server; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
+	State string `help:"State directory of the running server. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
 	JSON  bool   `name:"json" help:"Print the report as JSON."`
 }
 

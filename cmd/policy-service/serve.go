@@ -27,41 +27,41 @@ import (
 )
 
 type serveCmd struct {
-	Policies        string                 `help:"Directory of the policy store. Without it the embedded example agent-tools is served." placeholder:"DIR"`
-	Shadow          string                 `help:"Directory of a policy store that decides beside the first. What it decides is in the log, and is never an answer." placeholder:"DIR"`
-	RequireManifest bool                   `help:"Load no policy store without a manifest.json."`
-	ManifestKey     string                 `help:"File of the ed25519 public key, in base64, that must have signed the manifest." placeholder:"FILE"`
-	ReloadGuards    string                 `help:"Reloads to refuse: ${enum}. Basic refuses a store that has lost all its policies, all its tenants, its schema, its settings or its entities; strict also one that has lost all its forbids or half its policies." enum:"basic,strict" default:"basic"`
-	State           string                 `help:"Directory of the decision log; ${default} without it." default:"policy-service-state" placeholder:"DIR"`
-	Listen          string                 `help:"Address PEPs connect to; ${default} without it; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	AdminListen     string                 `help:"Address of health checks and administration; ${default} without it." default:"127.0.0.1:8081" placeholder:"HOST:PORT"`
-	PublicURL       string                 `help:"URL by which PEPs know the service, for its metadata." placeholder:"URL"`
+	Policies        string                 `help:"Directory of the policy store. Default: the embedded example agent-tools." placeholder:"DIR"`
+	Shadow          string                 `help:"Directory of shadow policies. Their decisions are recorded and never answered." placeholder:"DIR"`
+	RequireManifest bool                   `help:"Refuse a policy store without a manifest.json."`
+	ManifestKey     string                 `help:"File with the ed25519 public key, in base64, that must have signed the manifest." placeholder:"FILE"`
+	ReloadGuards    string                 `help:"Guards against suspicious reloads: ${enum}. Basic refuses a store that has lost all policies, all tenants, its schema, its settings or its entities. Strict also refuses one that has lost all forbids or half of its policies." enum:"basic,strict" default:"basic"`
+	State           string                 `help:"State directory: decision log, approvals and keys. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
+	Listen          string                 `help:"Address of the main listener, for PEPs. Default: ${default}. Port 0 selects a free port." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	AdminListen     string                 `help:"Address of the admin listener, for health checks and administration. Default: ${default}." default:"127.0.0.1:8081" placeholder:"HOST:PORT"`
+	PublicURL       string                 `help:"URL of the service for PEPs. The metadata contain it." placeholder:"URL"`
 	TLSCert         string                 `help:"PEM certificate chain of the main listener." placeholder:"FILE"`
 	TLSKey          string                 `help:"PEM key of the main listener." placeholder:"FILE"`
 	Auth            authFlag               `help:"Callers, their credentials, tenants and scopes, as YAML: see docs/reference/configuration.md. It belongs in the file of --config." placeholder:"YAML"`
-	Insecure        bool                   `help:"Listen beyond this host although callers are not authenticated. It does not concern the admin listener."`
-	AdminInsecure   bool                   `help:"Serve administration beyond this host although it has no TLS. Callers have to be authenticated."`
-	AdminHosts      []string               `help:"Host name by which the admin listener is reached, beside its address and those of this host; *.NAME is every name below. Other Hosts are answered 421." placeholder:"NAME"`
-	Hosts           []string               `help:"Host name by which PEPs reach the main listener, beside its address, those of this host and that of --public-url; *.NAME is every name below. Other Hosts are answered 421 where it listens on this host alone and callers are not authenticated." placeholder:"NAME"`
-	MetricsTenants  bool                   `help:"Name tenants and policies on /metrics to whoever reaches it. Without it, where callers are authenticated, only to credentials of every tenant with the scope audit or admin."`
-	Durability      decisionlog.Durability `help:"When an answer is given: strict (as without it), once it is on disk; batched, up to 100 ms before." default:"strict" placeholder:"MODE"`
+	Insecure        bool                   `help:"Allow other hosts to reach the main listener although callers are not authenticated."`
+	AdminInsecure   bool                   `help:"Allow other hosts to reach the admin listener, which has no TLS. Callers must be authenticated."`
+	AdminHosts      []string               `help:"Additional host name of the admin listener; *.NAME means every name below. Requests with another Host get 421." placeholder:"NAME"`
+	Hosts           []string               `help:"Additional host name of the main listener; *.NAME means every name below. Requests with another Host get 421 if only this host can reach the listener and callers are not authenticated." placeholder:"NAME"`
+	MetricsTenants  bool                   `help:"Show the labels tenant and policy on /metrics to everybody. By default, with auth, only credentials of every tenant with the scope audit or admin see them."`
+	Durability      decisionlog.Durability `help:"Time of the answer. Strict, the default: after the entry is on disk. Batched: up to 100 ms before." default:"strict" placeholder:"MODE"`
 	Log             logFlags               `embed:"" prefix:"log."`
-	MaxBody         int64                  `help:"Largest request body, in bytes; ${default} without it." default:"1048576" some:"" placeholder:"BYTES"`
-	MaxEvaluations  int                    `help:"Most evaluations in a batch; ${default} without it. A batch with more is answered 400." default:"1000" some:"" placeholder:"N"`
-	MaxResults      int                    `help:"Most results of a search in one answer; ${default} without it. The rest is on further pages." default:"10000" some:"" placeholder:"N"`
-	PageKey         string                 `help:"Secret that signs the tokens of further pages, the same for every replica; without it a random one." placeholder:"TEXT" secret:""`
-	CallbackAllow   []string               `help:"URL at or below which PEPs may be called back; without one no callback is accepted." placeholder:"URL"`
-	ApproverType    string                 `help:"Entity type of the people who decide on requests, where callers are authenticated; ${default} without it." default:"user" placeholder:"TYPE"`
-	CallbackSecret  string                 `help:"File of the secret that callbacks are signed with." placeholder:"FILE"`
-	MaxConnections  int                    `help:"Connections to the main listener; ${default} without it. Beyond that an idle one is closed, or the next waits." default:"4096" some:"" placeholder:"N"`
-	MaxPerAddress   int                    `help:"Connections from one address, of IPv6 from one network of 64 bits; half of --max-connections without it, and any number from this host. Behind a load balancer all callers have one address." placeholder:"N"`
-	MaxInFlight     int                    `help:"Requests that are worked on at once; ${default} without it. Others wait up to 750 ms, and are then answered 503." default:"256" some:"" placeholder:"N"`
-	MaxBodyMemory   int64                  `help:"Bytes of all bodies that are read and worked on at once; ${default} without it. Others are answered 503." default:"134217728" some:"" placeholder:"BYTES"`
-	MaxSearches     int                    `help:"Searches among more than 1,000 entities, and batches of more than 64 items, that use a processor at once; half as many as there are processors without it. Others wait." placeholder:"N"`
-	Deadline        time.Duration          `help:"How long a decision may take, the log included; ${default} without it. A later one is answered 503." default:"2s" some:"" placeholder:"DURATION"`
-	TenantRate      float64                `help:"Requests of one tenant a second; any number without it. More are answered 429." placeholder:"N"`
+	MaxBody         int64                  `help:"Maximum size of a request body in bytes. Default: ${default}." default:"1048576" some:"" placeholder:"BYTES"`
+	MaxEvaluations  int                    `help:"Maximum number of evaluations in a batch. Default: ${default}. A larger batch gets 400." default:"1000" some:"" placeholder:"N"`
+	MaxResults      int                    `help:"Maximum number of search results in one answer. Default: ${default}. The rest is on further pages." default:"10000" some:"" placeholder:"N"`
+	PageKey         string                 `help:"Secret that signs page tokens, the same for all replicas. Default: a random secret." placeholder:"TEXT" secret:""`
+	CallbackAllow   []string               `help:"Allowed URL, or prefix of URLs, for callbacks. Without one, callbacks are refused." placeholder:"URL"`
+	ApproverType    string                 `help:"Entity type of approvers, if callers are authenticated. Default: ${default}." default:"user" placeholder:"TYPE"`
+	CallbackSecret  string                 `help:"File with the secret that signs callbacks." placeholder:"FILE"`
+	MaxConnections  int                    `help:"Maximum number of connections to the main listener. Default: ${default}. Beyond it, an idle connection is closed or the next one waits." default:"4096" some:"" placeholder:"N"`
+	MaxPerAddress   int                    `help:"Maximum number of connections from one address, or from one IPv6 /64 network. Default: half of --max-connections. This host has no limit. Behind a load balancer, all callers have one address." placeholder:"N"`
+	MaxInFlight     int                    `help:"Maximum number of requests in processing. Default: ${default}. Other requests wait up to 750 ms, then get 503." default:"256" some:"" placeholder:"N"`
+	MaxBodyMemory   int64                  `help:"Maximum memory of all request bodies in bytes. Default: ${default}. Requests beyond it get 503." default:"134217728" some:"" placeholder:"BYTES"`
+	MaxSearches     int                    `help:"Maximum number of large searches (over 1,000 entities) and batches (over 64 items) in processing. Default: half the number of processors. Others wait." placeholder:"N"`
+	Deadline        time.Duration          `help:"Time limit of a decision, including its log entry. Default: ${default}. A later decision gets 503." default:"2s" some:"" placeholder:"DURATION"`
+	TenantRate      float64                `help:"Maximum number of requests a second of one tenant. Default: no limit. Requests beyond it get 429." placeholder:"N"`
 	LogFormat       string                 `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
-	Config          configFile             `help:"YAML file of these settings, a key being a flag's name with underscores." placeholder:"FILE"`
+	Config          configFile             `help:"YAML file with these settings. A key is the name of a flag with underscores." placeholder:"FILE"`
 }
 
 // gcPercent lets a server collect garbage a quarter as often as other programs
@@ -197,17 +197,17 @@ func (a *authFlag) read(doc *yamldoc.Document) []yamldoc.Fault {
 
 // logFlags say how the decision log is kept.
 type logFlags struct {
-	SegmentBytes     int64                `help:"Size, in bytes, at which a new segment of the log is begun; ${default} without it." default:"268435456" some:"" placeholder:"BYTES"`
-	SegmentAge       time.Duration        `help:"Age at which a new segment is begun; ${default} without it." default:"24h" some:"" placeholder:"DURATION"`
-	RetentionAge     time.Duration        `help:"Age at which a segment is removed, as in 90d, at least 1h; never without it." placeholder:"DURATION" least:"1h"`
-	RetentionBytes   int64                `help:"Size of all segments beyond which the oldest are removed; none without it." placeholder:"BYTES"`
-	Hold             []decisionlog.Period `help:"Times whose entries are not removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`
-	CheckpointFile   string               `help:"File that checkpoints are appended to, on another host or where nothing is deleted." placeholder:"FILE"`
-	CheckpointURL    string               `name:"checkpoint-url" help:"URL that checkpoints are posted to." placeholder:"URL"`
-	CheckpointSyslog string               `help:"Syslog server that checkpoints are sent to (RFC 5424): udp://HOST, tcp://HOST, tls://HOST or unix:///PATH." placeholder:"URL"`
-	Mask             []string             `help:"Names of members whose values are masked in logged requests, beside those that look like secrets." placeholder:"NAME"`
-	Unmask           []string             `help:"Names of members that look like secrets and are none." placeholder:"NAME"`
-	AcceptRollback   string               `help:"Start although the log lacks what its last checkpoint has, for this reason, which becomes an entry." placeholder:"REASON"`
+	SegmentBytes     int64                `help:"Size in bytes at which a new segment of the log starts. Default: ${default}." default:"268435456" some:"" placeholder:"BYTES"`
+	SegmentAge       time.Duration        `help:"Age at which a new segment starts. Default: ${default}." default:"24h" some:"" placeholder:"DURATION"`
+	RetentionAge     time.Duration        `help:"Age at which a segment is removed, as in 90d; at least 1h. Default: never." placeholder:"DURATION" least:"1h"`
+	RetentionBytes   int64                `help:"Total size of segments beyond which the oldest are removed. Default: no limit." placeholder:"BYTES"`
+	Hold             []decisionlog.Period `help:"Periods whose entries are never removed, as in 2026-01-01/2026-03-31 or 2026-01-01/." placeholder:"FROM/UNTIL"`
+	CheckpointFile   string               `help:"File to which checkpoints are appended, on another host or on storage that does not delete." placeholder:"FILE"`
+	CheckpointURL    string               `name:"checkpoint-url" help:"URL to which checkpoints are posted." placeholder:"URL"`
+	CheckpointSyslog string               `help:"Syslog server for checkpoints (RFC 5424): udp://HOST, tcp://HOST, tls://HOST or unix:///PATH." placeholder:"URL"`
+	Mask             []string             `help:"Additional names of members whose values the log masks." placeholder:"NAME"`
+	Unmask           []string             `help:"Names of members that look like secrets and are not." placeholder:"NAME"`
+	AcceptRollback   string               `help:"Reason to start although entries of the last checkpoint are missing. The reason becomes an entry." placeholder:"REASON"`
 }
 
 func (f logFlags) config() pdp.LogConfig {

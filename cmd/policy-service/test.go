@@ -10,12 +10,12 @@ import (
 )
 
 type testCmd struct {
-	Dir        string  `arg:"" optional:"" help:"Directory of the policy store. Without it the embedded example is tested."`
-	FromLog    string  `help:"Write the entry of the decision log in this file (- for standard input), a line as log export has it, as a test." placeholder:"FILE"`
-	FailUnder  float64 `help:"Fail when the tests try less than so many percent of the policies." placeholder:"PERCENT"`
+	Dir        string  `arg:"" optional:"" help:"Directory of the policy store. Default: the embedded example."`
+	FromLog    string  `help:"Convert a line of log export in this file (- for standard input) to a test." placeholder:"FILE"`
+	FailUnder  float64 `help:"Minimum coverage in percent." placeholder:"PERCENT"`
 	JSON       bool    `name:"json" help:"Print the report as JSON." xor:"form"`
-	JUnit      string  `name:"junit" help:"Write the report as JUnit XML to this file as well (- for standard output, instead of the text)." placeholder:"FILE" xor:"form"`
-	AllowEmpty bool    `help:"Do not fail when there are no tests."`
+	JUnit      string  `name:"junit" help:"File for a JUnit XML report (- for standard output, in place of the text)." placeholder:"FILE" xor:"form"`
+	AllowEmpty bool    `help:"Succeed without tests."`
 }
 
 func (c *testCmd) Run() error {

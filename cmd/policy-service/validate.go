@@ -19,8 +19,8 @@ import (
 
 type validateCmd struct {
 	Dir    string `arg:"" help:"Directory of the policy store."`
-	Strict bool   `help:"Let warnings fail as faults do."`
-	Format string `help:"How faults are printed: ${enum}. Short is a line for each, as editors read it; long, as without it, shows the place as well." enum:"long,short" default:"long"`
+	Strict bool   `help:"Treat warnings as faults."`
+	Format string `help:"Format of faults: ${enum}. Short has one line for each fault, for editors. Long, the default, also shows the line of the file." enum:"long,short" default:"long"`
 	JSON   bool   `name:"json" help:"Print the result as JSON."`
 }
 
