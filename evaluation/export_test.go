@@ -2,19 +2,11 @@ package evaluation
 
 import (
 	"context"
-	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/cedar-policy/cedar-go"
 )
-
-// DecideCedar decides a request that is in Cedar's form already, as some are
-// that AuthZEN cannot say.
-func (s *Snapshot) DecideCedar(r cedar.Request) *Outcome {
-	q := &query{request: r, store: s.store}
-	decision, diagnostic := cedar.Authorize(s.policies.candidates(q), q, q.request)
-	return s.outcome(bool(decision), diagnostic, &query{})
-}
 
 // Leaks are mistakes by which one tenant's requests would be decided with
 // something of another's.
@@ -25,20 +17,35 @@ var Leaks = map[string]func(own, other Snapshot) Snapshot{
 	"the settings shared": func(own, other Snapshot) Snapshot { own.settings = other.settings; return own },
 }
 
-// Leak plants a mistake into what is in force, if it has both tenants.
-func (e *Engine) Leak(leak func(own, other Snapshot) Snapshot, tenant, other string) {
-	leaky := *e.current.Load()
-	if leaky.tenants[tenant] == nil || leaky.tenants[other] == nil {
-		return
-	}
-	snapshot := leak(*leaky.tenants[tenant], *leaky.tenants[other])
-	leaky.tenants = maps.Clone(leaky.tenants)
-	leaky.tenants[tenant] = &snapshot
-	e.current.Store(&leaky)
+// Leak has the engine compile a tenant's part of a store with a mistake, if the
+// store has both tenants; a nil leak is none.
+func (e *Engine) Leak(leak func(own, other Snapshot) Snapshot, store Archive, tenant, other string) {
+	e.compiler = NewCompiler(0, func(ctx context.Context, a Archive) (*Snapshot, error) {
+		own, err := CompileContext(ctx, a)
+		if leak == nil || err != nil || !slices.Contains(a.tenants(), tenant) || !slices.Contains(store.tenants(), other) {
+			return own, err
+		}
+		theirs, err := CompileContext(ctx, store.of(other))
+		if err != nil {
+			return own, nil
+		}
+		leaky := leak(*own, *theirs)
+		return &leaky, nil
+	})
 }
 
-// BreakShadow has the shadow panic whenever it decides.
-func (e *Engine) BreakShadow() { e.shadow.Store(&Snapshots{everyone: &Snapshot{}}) }
+// BreakShadow has a shadow panic whenever it decides.
+func (e *Engine) BreakShadow() error {
+	broken, err := CompileStore(Archive{"a.cedar": []byte(`@id("a") permit (principal, action, resource);`)})
+	if err != nil {
+		return err
+	}
+	for _, snapshot := range broken.all() {
+		snapshot.store = nil
+	}
+	e.shadow.Store(broken)
+	return nil
+}
 
 // NewForesight returns what says whether a search goes on.
 func NewForesight(ctx context.Context, candidates, results int) func(ctx context.Context, decided, results int) error {
@@ -59,3 +66,9 @@ func (e *Engine) OnCompile(before func(Archive)) {
 
 // SettingsType is what config.yaml is decoded into.
 var SettingsType = reflect.TypeFor[settings]()
+
+// DecideCedar decides a request that is in Cedar's form already, as some are
+// that AuthZEN cannot say.
+func DecideCedar(s *Snapshot, r cedar.Request) *Outcome {
+	return s.decide(&query{request: r, store: s.store})
+}

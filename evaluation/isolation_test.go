@@ -140,10 +140,8 @@ type leak = func(own, other evaluation.Snapshot) evaluation.Snapshot
 // leak, if there is one.
 func install(t *testing.T, e *evaluation.Engine, store evaluation.Archive, leak leak) error {
 	t.Helper()
+	e.Leak(leak, store, "umbrella", "acme")
 	_, err := e.Reload(t.Context(), evaluation.Change{Archive: store, Cause: "change", Shrink: true})
-	if err == nil && leak != nil {
-		e.Leak(leak, "umbrella", "acme")
-	}
 	return err
 }
 

@@ -2,7 +2,6 @@ package evaluation
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
-	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/schemas/authzen"
 
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
@@ -254,30 +252,11 @@ func (l *linter) unknownTemplate(p *policy) {
 // which tests are known. Of a store with faults there are no snapshots; where
 // everything could be read, there are warnings all the same.
 func Check(a Archive, tests ...*authzen.EvaluationRequest) (s *Snapshots, faults, warnings Faults) {
-	manifest, err := decisionlog.Manifest(a)
-	if err != nil {
-		return nil, Faults{{File: ".", Message: err.Error()}}, nil
-	}
-	s = &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}
-	names, partial := a.tenants(), false
-	check := func(own Archive) *Snapshot {
-		one := compileWhole(context.Background(), own, false)
-		faults, partial = append(faults, one.faults...), partial || one.partial
-		return one.snapshot
-	}
-	if len(names) == 0 {
-		s.everyone = check(a)
-	} else {
-		s.tenants = make(map[string]*Snapshot, len(names))
-	}
-	for _, tenant := range names {
-		s.tenants[tenant] = check(a.of(tenant))
-	}
-	if !partial {
+	s, faults, whole := Inspect(a)
+	if whole {
 		warnings = s.Warnings(tests...)
 	}
-	faults = faults.unique()
-	if faults.sorted() != nil {
+	if len(faults) > 0 {
 		return nil, faults, warnings
 	}
 	return s, nil, warnings

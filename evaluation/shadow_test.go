@@ -133,7 +133,11 @@ action look appliesTo { principal: [thing], resource: [thing] };
 		{"it has tenants", func(l *logged) {
 			l.shadow("-- tenants/acme/a.cedar --\n@id(\"a\") permit (principal, action, resource);\n")
 		}, "unknown tenant"},
-		{"it panics", func(l *logged) { l.engine.BreakShadow() }, "panic: "},
+		{"it panics", func(l *logged) {
+			if err := l.engine.BreakShadow(); err != nil {
+				t.Fatal(err)
+			}
+		}, "panic: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLogged(t, replayed)

@@ -62,6 +62,34 @@ func compileTenants(a Archive, logged bool) (*Snapshots, error) {
 	return s, nil
 }
 
+// Inspect compiles a policy store as [CompileStore] does and returns snapshots and
+// faults. Snapshots of a store with faults decide nothing. They are whole if all
+// that was written could be read.
+func Inspect(a Archive) (s *Snapshots, faults Faults, whole bool) {
+	manifest, err := decisionlog.Manifest(a)
+	if err != nil {
+		return nil, Faults{{File: ".", Message: err.Error()}}, false
+	}
+	s, whole = &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}, true
+	inspect := func(own Archive) *Snapshot {
+		one := compileWhole(context.Background(), own, false)
+		faults, whole = append(faults, one.faults...), whole && !one.partial
+		return one.snapshot
+	}
+	names := a.tenants()
+	if len(names) == 0 {
+		s.everyone = inspect(a)
+	} else {
+		s.tenants = make(map[string]*Snapshot, len(names))
+	}
+	for _, tenant := range names {
+		s.tenants[tenant] = inspect(a.of(tenant))
+	}
+	faults = faults.unique()
+	_ = faults.sorted()
+	return s, faults, whole
+}
+
 // Revision names the whole store: "sha256:" and the hash of its files. Without
 // tenants it is the snapshot's.
 func (s *Snapshots) Revision() string { return s.revision }
