@@ -141,7 +141,7 @@ func (b *batch) add(o *decided) {
 
 // size is about how many bytes of an answer, or of its log entry if that is more,
 // an outcome takes.
-func (o *Outcome) size() int {
+func (o *decided) size() int {
 	logged := 0
 	for _, id := range o.Policies {
 		logged += len(id)
