@@ -36,7 +36,7 @@ func (e *explainer) ignoredProperties(variable string, uid cedar.EntityUID, raw 
 			e.ignore(variable+"."+string(name), cedarText(said.attributes[name]), cedarText(counts))
 		}
 	}
-	n := node{uid, got.ancestors}
+	n := node{uid: uid, ancestors: got.ancestors}
 	for _, parent := range slices.SortedFunc(slices.Values(said.parents), compareUID) {
 		if !n.in(parent) {
 			e.ignore(variable, "in "+parent.String(), "in "+listed(n.groups()))

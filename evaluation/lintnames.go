@@ -345,7 +345,7 @@ func (n *namer) approvers() {
 	if err != nil {
 		return
 	}
-	q := node{approve, s.store.entities[approve].ancestors}
+	q := node{uid: approve, ancestors: s.store.entities[approve].ancestors}
 	for _, p := range s.policies.ordered {
 		if p.permits() && p.terms.Approval == "" && slices.ContainsFunc(p.scope.actions, q.passes) {
 			return
@@ -399,7 +399,7 @@ func (n *namer) requestedTypes(p *policy) {
 	}
 	others := map[cedar.EntityType]bool{}
 	for uid, action := range s.schema.Actions {
-		q := node{uid, s.store.entities[uid].ancestors}
+		q := node{uid: uid, ancestors: s.store.entities[uid].ancestors}
 		if !applies(action) || !slices.ContainsFunc(p.scope.actions, q.passes) {
 			continue
 		}

@@ -104,7 +104,7 @@ func (e *Engine) results(ctx context.Context, tenant string, s *Snapshot, a *ans
 		}
 		defer done()
 	}
-	return s.find(ctx, a, token.From, most{e.pageSize(token.Limit), e.config.MaxAnswer, e.config.MaxCandidates})
+	return s.find(ctx, a, token.From, most{results: e.pageSize(token.Limit), bytes: e.config.MaxAnswer, candidates: e.config.MaxCandidates})
 }
 
 // pageSize is how many results a page may have. What was asked for is a

@@ -200,7 +200,7 @@ func (s *Snapshot) contextOf(template string) (names []string, used bool) {
 		}
 	}
 	for uid, context := range s.shapes.contexts {
-		q := node{uid, s.store.entities[uid].ancestors}
+		q := node{uid: uid, ancestors: s.store.entities[uid].ancestors}
 		if !used || slices.ContainsFunc(tests, q.passes) {
 			names = append(names, context.names()...)
 		}
