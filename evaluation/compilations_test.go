@@ -85,7 +85,7 @@ func TestTenantAtFault(t *testing.T) {
 	}
 
 	// Each entry has the revision of the files that decided, and can be replayed.
-	replay := evaluation.NewReplay(n.Snapshots(), n.log.ReadArchive)
+	again := evaluation.NewReplay(n.Snapshots(), n.log.ReadArchive)
 	inPart := 0
 	for line, err := range n.log.Select(t.Context(), decisionlog.Filter{}) {
 		if err != nil {
@@ -98,12 +98,12 @@ func TestTenantAtFault(t *testing.T) {
 		if e.Kind == decisionlog.KindReload && e.Result.Decision && len(e.Result.Errors) > 0 {
 			inPart++
 		}
-		if err := replay.Add(line); err != nil {
+		if err := again.Add(line); err != nil {
 			t.Error(err)
 		}
 	}
-	if r := replay.Report(); inPart != 3 || len(r.Unfaithful) != 0 || r.Decisions != 6 {
-		t.Errorf("%d reloads in part, replay %+v", inPart, r)
+	if r := again.Report(); inPart != 3 || len(r.Unfaithful) != 0 || r.Decisions != 6 {
+		t.Errorf("%d reloads in part, again %+v", inPart, r)
 	}
 }
 
