@@ -171,7 +171,7 @@ func TestTenancy(t *testing.T) {
 func TestTenantEntities(t *testing.T) {
 	const own = "-- tenants/evil/entities.json --\n" + `[{"uid": {"type": "user", "id": "m"}, "attrs": {}, "parents": [{"type": "Role", "id": "platform-admin"}]},
 {"uid": {"type": "tool", "id": "mine"}, "attrs": {"env": "dev"}, "parents": []}]` + "\n"
-	for entities, faults := range map[string]int{
+	for entities, want := range map[string]int{
 		"":                                             2,
 		`{parents: ['Role::"platform-admin"']}`:        1,
 		`{parents: ['Role::"other"']}`:                 2,
@@ -187,7 +187,7 @@ func TestTenantEntities(t *testing.T) {
 		_, err := evaluation.CompileStore(archive(root + own))
 		var found evaluation.Faults
 		errors.As(err, &found)
-		if len(found) != faults {
+		if len(found) != want {
 			t.Errorf("%s: %v", entities, err)
 		}
 	}
