@@ -35,24 +35,26 @@ var walls = []wall{
 	{"obligations/approval", 2, []string{"schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
 
 	{"evaluation/decisionlog", 3, []string{"evaluation/durable", "schemas/authzen", "obligations/plain"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
-	{"evaluation", 3, []string{"schemas/authzen", "schemas/yamldoc", "obligations", "evaluation/decisionlog"}, "a decision is made of these and recorded; no network, no directory"},
-	{"evaluation/policystore", 3, []string{"evaluation", "schemas/yamldoc"}, "a directory becomes an archive; what is right in it the engine says"},
-	{"evaluation/policytest", 3, []string{"evaluation", "schemas/authzen", "schemas/yamldoc"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
+	{"evaluation/faults", 1, []string{"schemas/yamldoc"}, "what is wrong in a store is said the same way by every room"},
+	{"evaluation/cedarsyntax", 2, []string{"evaluation/faults"}, "the text and the syntax of Cedar, without entities or settings"},
+	{"evaluation/snapshot", 3, []string{"schemas/authzen", "schemas/yamldoc", "obligations", "evaluation/decisionlog", "evaluation/faults", "evaluation/cedarsyntax"}, "the pure function: it reads no clock, no file and no network"},
+	{"evaluation/explain", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/faults", "evaluation/cedarsyntax", "evaluation/snapshot"}, "it says how a snapshot decides, and changes nothing"},
+	{"evaluation/lint", 3, []string{"schemas/authzen", "schemas/yamldoc", "evaluation/faults", "evaluation/cedarsyntax", "evaluation/snapshot"}, "it warns of what a snapshot permits to be written"},
+	{"evaluation/replay", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/explain", "evaluation/snapshot"}, "it decides again what the log has"},
+	{"evaluation", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/faults", "evaluation/replay", "evaluation/snapshot"}, "a decision is made of these and recorded; no network, no directory"},
+	{"evaluation/policystore", 3, []string{"schemas/yamldoc", "evaluation/faults", "evaluation/snapshot"}, "a directory becomes an archive; what is right in it the engine says"},
+	{"evaluation/policytest", 3, []string{"schemas/authzen", "schemas/yamldoc", "evaluation/cedarsyntax", "evaluation/explain", "evaluation/faults", "evaluation/replay", "evaluation/snapshot"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
 
 	{"pdp/client", 4, []string{"schemas/authzen"}, "a PEP imports it and must not import a PDP with it"},
 	{"pdp/jwks/jwkstest", 4, nil, "tests of any package may have an issuer of tokens"},
 	{"pdp/jwks", 4, nil, "whoever verifies tokens reads an issuer's keys alike, a gateway without a PDP, too"},
 	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen", "schemas/yamldoc"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
 	{"pdp", 4, []string{
-		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain",
-		"evaluation", "evaluation/decisionlog", "evaluation/policystore",
+		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/faults", "evaluation/replay", "evaluation/snapshot",
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
-		"cmd/internal/environment",
-		"schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain",
-		"evaluation", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest",
-		"pdp", "pdp/callers", "pdp/client",
+		"cmd/internal/environment", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
 	}, "a command may use all there is"},
 	{"cmd/internal/environment", 5, []string{"schemas/yamldoc"}, "both programs refuse variables that name nothing, in one way"},
 	{"cmd/mcp-gateway", 5, []string{
@@ -89,7 +91,7 @@ type tenancy struct {
 }
 
 var tenancies = []tenancy{
-	{"github.com/cedar-policy/cedar-go", []string{"evaluation", "conformance/benchmark"}, "a request changes form once; nobody else knows Cedar, but what the service is measured beside"},
+	{"github.com/cedar-policy/cedar-go", []string{"evaluation/cedarsyntax", "evaluation/snapshot", "evaluation/explain", "evaluation/lint", "conformance/benchmark"}, "a request changes form once; nobody else knows Cedar, but what the service is measured beside"},
 	{"go.etcd.io/bbolt", []string{
 		"evaluation/decisionlog", "obligations/approval", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/catalog",
 		"cmd/mcp-gateway/internal/tasks",

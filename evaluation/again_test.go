@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // What a change waits for does not bring that change back once a later one is
@@ -13,7 +14,7 @@ func TestLateTenantAfterLaterChange(t *testing.T) {
 	n := inNeighbourhood(t, evaluation.Config{})
 	const evilForbids = "-- tenants/evil/more.cedar --\n@id(\"more\") forbid (principal, action, resource);\n"
 	evil, good, begun, later := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error)
-	n.OnCompile(func(a evaluation.Archive) {
+	n.OnCompile(func(a snapshot.Archive) {
 		switch {
 		case a["tenants/evil/more.cedar"] != nil:
 			<-evil
@@ -22,13 +23,13 @@ func TestLateTenantAfterLaterChange(t *testing.T) {
 			<-good
 		}
 	})
-	if err := n.change(shared + evilForbids); !errors.Is(err, evaluation.ErrInPart) {
+	if err := n.change(shared + evilForbids); !errors.Is(err, snapshot.ErrInPart) {
 		t.Fatalf("the change: %v", err)
 	}
 	go func() { later <- n.change(shared + evilForbids + goodForbids) }()
 	<-begun
 	close(evil) // the first change is ready, and the later one waits
-	if err := <-later; !errors.Is(err, evaluation.ErrInPart) {
+	if err := <-later; !errors.Is(err, snapshot.ErrInPart) {
 		t.Errorf("the later change: %v", err)
 	}
 	close(good)
@@ -42,12 +43,12 @@ func TestLateTenantAfterLaterChange(t *testing.T) {
 func TestLastGoodFilesThatTakeLong(t *testing.T) {
 	n := inNeighbourhood(t, evaluation.Config{})
 	released := make(chan struct{})
-	n.OnCompile(func(a evaluation.Archive) {
+	n.OnCompile(func(a snapshot.Archive) {
 		if a["more.cedar"] != nil && a["tenants/evil/own.cedar"] != nil && a["tenants/evil/more.cedar"] == nil {
 			<-released
 		}
 	})
-	if err := n.change(shared + evilAtFault + rootForbids); !errors.Is(err, evaluation.ErrInPart) {
+	if err := n.change(shared + evilAtFault + rootForbids); !errors.Is(err, snapshot.ErrInPart) {
 		t.Errorf("the change: %v", err)
 	}
 	n.decides("good", false)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -57,7 +58,7 @@ func TestLargePages(t *testing.T) {
 	}
 	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
 	e := evaluation.NewEngine(l, evaluation.Config{MaxAnswer: 40_000})
-	store := evaluation.Archive{"policies.cedar": []byte(noisy), "entities.json": []byte("[" + entities.String()[1:] + "]")}
+	store := snapshot.Archive{"policies.cedar": []byte(noisy), "entities.json": []byte("[" + entities.String()[1:] + "]")}
 	if _, err := e.Reload(t.Context(), evaluation.Change{Archive: store, Cause: "start"}); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestLongSearches(t *testing.T) {
 	for i := range many {
 		fmt.Fprintf(&entities, `,{"uid":{"type":"Doc","id":"d%05d"},"attrs":{"n":%d},"parents":[]}`, i, i)
 	}
-	store := evaluation.Archive{
+	store := snapshot.Archive{
 		"policies.cedar": []byte(`@id("odd") permit (principal, action, resource is Doc) when { resource.n * 3 < -1 };`),
 		"entities.json":  []byte("[" + entities.String()[1:] + "]"),
 	}
@@ -118,7 +119,7 @@ func TestLongSearches(t *testing.T) {
 	}
 	whole := time.Since(start)
 	start = time.Now()
-	if err := search(whole / 10); !errors.Is(err, evaluation.ErrTooLong) {
+	if err := search(whole / 10); !errors.Is(err, snapshot.ErrTooLong) {
 		t.Errorf("in a tenth of %v: %v after %v", whole, err, time.Since(start))
 	}
 }
@@ -143,7 +144,7 @@ func TestForesight(t *testing.T) {
 				defer cancel()
 				look := evaluation.NewForesight(ctx, test.candidates, test.enough)
 				time.Sleep(test.after)
-				if err := look(ctx, test.decided, test.results); errors.Is(err, evaluation.ErrTooLong) != test.late {
+				if err := look(ctx, test.decided, test.results); errors.Is(err, snapshot.ErrTooLong) != test.late {
 					t.Errorf("%v", err)
 				}
 			})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/replay"
 )
 
 // The log keeps the approval that stood, so that what it allowed is decided the
@@ -28,7 +29,7 @@ func TestReplayWithApprovals(t *testing.T) {
 	other := l.replay(strings.ReplaceAll(approvalStore, `@approval("sre")`, `@approval("lawyers")`), l.lines("", ""))
 	denied := 0
 	for _, f := range other.Flips {
-		if f.Effect == evaluation.EffectDenies {
+		if f.Effect == replay.EffectDenies {
 			denied += f.Count
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -22,9 +23,9 @@ func bySRE() *authzen.VerifiedApproval {
 	}
 }
 
-func (s snapshot) approved(t testing.TB, body string, a *authzen.VerifiedApproval) *evaluation.Outcome {
+func (s compiledStore) approved(t testing.TB, body string, a *authzen.VerifiedApproval) *snapshot.Outcome {
 	t.Helper()
-	out, err := s.Decide(request(t, body), evaluation.Environment{Time: now, Approval: a})
+	out, err := s.Decide(request(t, body), snapshot.Environment{Time: now, Approval: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ action read appliesTo { principal: user, resource: doc, context: {%s} };
 		`approval?: {uses_left: Long}`:                     "uses_left is there only where uses are counted",
 		`approval?: {template: String}, other: {a?: Long}`: "",
 	} {
-		_, err := evaluation.Compile(archive(fmt.Sprintf(store, context)))
+		_, err := snapshot.Compile(archive(fmt.Sprintf(store, context)))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", context, err)
 		}
@@ -118,7 +119,7 @@ func TestJustification(t *testing.T) {
 entity user; entity doc;
 action read appliesTo { principal: user, resource: doc, context: {justification?: String} };
 `
-	for _, s := range []snapshot{s, compile(t, policy+declared)} {
+	for _, s := range []compiledStore{s, compile(t, policy+declared)} {
 		s.allows("user alice", "read", "doc 1", `{"justification":"a ticket"}`)
 		for _, claim := range []string{"approved", "Approved", " APPROVED "} {
 			s.denies("user alice", "read", "doc 1", fmt.Sprintf(`{"justification":%q}`, claim))
@@ -347,12 +348,12 @@ func TestApprovalTemplateFaults(t *testing.T) {
 		`{request_schema: {$ref: "https://example.com/s.json"}}`: "request_schema",
 		`{quorums: 2}`: "unknown field",
 	} {
-		_, err := evaluation.Compile(archive("@id(\"p\") permit (principal, action, resource);\n-- config.yaml --\napproval_templates:\n  sre: " + template + "\n"))
+		_, err := snapshot.Compile(archive("@id(\"p\") permit (principal, action, resource);\n-- config.yaml --\napproval_templates:\n  sre: " + template + "\n"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", template, err)
 		}
 	}
-	_, err := evaluation.CompileStore(archive(`-- config.yaml --
+	_, err := snapshot.CompileStore(archive(`-- config.yaml --
 approval_templates: {sre: {quorum: 2}}
 -- tenants/acme/a.cedar --
 @id("p") permit (principal, action, resource);

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -25,9 +26,9 @@ func (e *Engine) Evaluations(ctx context.Context, call Call, req *authzen.Evalua
 	}
 	call = call.identified()
 	shadow := e.shadow.Load()
-	soFar := new(offered)
+	soFar := new(offersInBatch)
 	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*decided, error) {
-		return e.decide(ctx, asked{snapshot: s, shadow: shadow, time: start, call: call.item(n), item: itemPrefix(n), offered: soFar, request: r})
+		return e.decide(ctx, evaluationInput{snapshot: s, shadow: shadow, time: start, call: call.item(n), item: snapshot.ItemPrefix(n), offered: soFar, request: r})
 	}}
 	if err := e.decideBatch(ctx, call.Tenant, &b, req); err != nil {
 		return nil, err
@@ -83,9 +84,9 @@ type batch struct {
 // decideAll decides the items, up to the one that the semantic stops at, for as
 // long as somebody waits for them.
 func (b *batch) decideAll(ctx context.Context, req *authzen.EvaluationsRequest) error {
-	until := newForesight(ctx, len(req.Evaluations), len(req.Evaluations))
+	until := snapshot.NewTimeBudget(ctx, len(req.Evaluations), len(req.Evaluations))
 	for n, item := range req.Items() {
-		if err := until.look(ctx, n, 0); err != nil {
+		if err := until.Check(ctx, n, 0); err != nil {
 			return fmt.Errorf("decide batch: %w", err)
 		}
 		decision := b.decide(item)
@@ -126,7 +127,7 @@ func (b *batch) outcome(item authzen.Item) (*decided, error) {
 
 // failed is the denial of an item that could not be decided.
 func (b *batch) failed(err error) *decided {
-	out := &decided{Outcome: &Outcome{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
+	out := &decided{Outcome: &snapshot.Outcome{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
 	if shown := b.describe(err); shown != nil {
 		out.Context = &authzen.DecisionContext{Error: shown}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -65,8 +65,8 @@ func newWorkload(n, unscoped int) workload {
 	return w
 }
 
-func (w workload) archive() evaluation.Archive {
-	return evaluation.Archive{"policies.cedar": []byte(w.policies), "entities.json": []byte(w.entities)}
+func (w workload) archive() snapshot.Archive {
+	return snapshot.Archive{"policies.cedar": []byte(w.policies), "entities.json": []byte(w.entities)}
 }
 
 // linear returns a decider that tries every policy, as cedar-go's own loop
@@ -97,11 +97,11 @@ func BenchmarkDecide(b *testing.B) {
 			w := newWorkload(n, unscoped)
 			name := fmt.Sprintf("unscoped=%d%%/policies=%d", unscoped, n)
 			b.Run(name+"/indexed", func(b *testing.B) {
-				s, err := evaluation.Compile(w.archive())
+				s, err := snapshot.Compile(w.archive())
 				if err != nil {
 					b.Fatal(err)
 				}
-				env := evaluation.Environment{Time: time.Unix(0, 0)}
+				env := snapshot.Environment{Time: time.Unix(0, 0)}
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					if _, err := s.Decide(w.requests[i%len(w.requests)], env); err != nil {

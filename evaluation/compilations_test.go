@@ -8,6 +8,9 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/replay"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // shared is a store of two tenants who permit everything.
@@ -53,7 +56,7 @@ func (n neighbourhood) decides(tenant string, want any) {
 	call := evaluation.Call{Tenant: tenant}
 	d, err := n.Evaluate(n.Context(), call, askedIn(n.T).single)
 	switch {
-	case want == nil && !errors.Is(err, evaluation.ErrNoSnapshot):
+	case want == nil && !errors.Is(err, snapshot.ErrNoSnapshot):
 		n.Errorf("%s: %v, %v", tenant, d, err)
 	case want != nil && (err != nil || d.Decision != want):
 		n.Errorf("%s: %v, %v", tenant, d, err)
@@ -65,8 +68,8 @@ func (n neighbourhood) decides(tenant string, want any) {
 func TestTenantAtFault(t *testing.T) {
 	n := inNeighbourhood(t, evaluation.Config{})
 	err := n.change(shared + evilAtFault + goodForbids)
-	var faults evaluation.Faults
-	if !errors.Is(err, evaluation.ErrInPart) || !errors.As(err, &faults) || faults[0].File != "tenants/evil/more.cedar" {
+	var found faults.List
+	if !errors.Is(err, snapshot.ErrInPart) || !errors.As(err, &found) || found[0].File != "tenants/evil/more.cedar" {
 		t.Errorf("the change: %v", err)
 	}
 	n.decides("good", false)
@@ -85,13 +88,13 @@ func TestTenantAtFault(t *testing.T) {
 	}
 
 	// Each entry has the revision of the files that decided, and can be replayed.
-	again := evaluation.NewReplay(n.Snapshots(), n.log.ReadArchive)
+	again := replay.New(n.Snapshots(), n.log.ReadArchive)
 	inPart := 0
 	for line, err := range n.log.Select(t.Context(), decisionlog.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := evaluation.ReadEntry(line)
+		e, err := replay.ReadEntry(line)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,10 +114,10 @@ func TestTenantAtFault(t *testing.T) {
 // files, and keeps nothing from another.
 func TestTenantMisplaces(t *testing.T) {
 	n := inNeighbourhood(t, evaluation.Config{})
-	misplaced := evaluation.Faults{{File: "tenants/evil/config.yml", Message: "is not read"}}
+	misplaced := faults.List{{File: "tenants/evil/config.yml", Message: "is not read"}}
 	for _, text := range []string{shared + goodForbids + "-- tenants/evil/own.cedar --\n", strings.Split(shared, "-- tenants/evil")[0] + goodForbids + "-- tenants/good/own.cedar --\n"} {
 		_, err := n.Reload(t.Context(), evaluation.Change{Archive: archive(text), Cause: "change", TenantFaults: misplaced})
-		if !errors.Is(err, evaluation.ErrInPart) || !strings.Contains(err.Error(), "tenants/evil/config.yml: is not read") {
+		if !errors.Is(err, snapshot.ErrInPart) || !strings.Contains(err.Error(), "tenants/evil/config.yml: is not read") {
 			t.Errorf("the change: %v", err)
 		}
 		n.decides("good", false)
@@ -134,7 +137,7 @@ func TestTenantAgainstTheRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := n.change(shared + "-- tenants/evil/more.cedar --\n@id(\"more\") permit (principal, action, resource);\n" + rootForbids)
-	if !errors.Is(err, evaluation.ErrInPart) || !strings.Contains(err.Error(), `tenants/evil/more.cedar:1:1: @id("more") is taken by more.cedar:1`) {
+	if !errors.Is(err, snapshot.ErrInPart) || !strings.Contains(err.Error(), `tenants/evil/more.cedar:1:1: @id("more") is taken by more.cedar:1`) {
 		t.Errorf("the change: %v", err)
 	}
 	n.decides("good", false)
@@ -148,7 +151,7 @@ func TestTenantAgainstTheRoot(t *testing.T) {
 func TestRootAtFault(t *testing.T) {
 	n := inNeighbourhood(t, evaluation.Config{})
 	before := inForce(t, n.Engine)
-	if err := n.change(shared + goodForbids + "-- more.cedar --\npermit (\n"); err == nil || errors.Is(err, evaluation.ErrInPart) {
+	if err := n.change(shared + goodForbids + "-- more.cedar --\npermit (\n"); err == nil || errors.Is(err, snapshot.ErrInPart) {
 		t.Errorf("the change: %v", err)
 	}
 	n.decides("good", true)
@@ -161,7 +164,7 @@ func TestRootAtFault(t *testing.T) {
 func TestTenantAtFaultAtStart(t *testing.T) {
 	e := evaluation.NewEngine(openLog(t, t.TempDir(), decisionlog.Config{}), evaluation.Config{})
 	n := neighbourhood{t, e, nil}
-	if err := n.change(shared + evilAtFault); !errors.Is(err, evaluation.ErrInPart) {
+	if err := n.change(shared + evilAtFault); !errors.Is(err, snapshot.ErrInPart) {
 		t.Errorf("the start: %v", err)
 	}
 	n.decides("good", true)
@@ -172,7 +175,7 @@ func TestTenantAtFaultAtStart(t *testing.T) {
 // released.
 func held(n neighbourhood, file string) (release func()) {
 	released := make(chan struct{})
-	n.OnCompile(func(a evaluation.Archive) {
+	n.OnCompile(func(a snapshot.Archive) {
 		if a[file] != nil {
 			<-released
 		}
@@ -200,11 +203,11 @@ func TestTenantThatTakesLong(t *testing.T) {
 	n := inNeighbourhood(t, evaluation.Config{})
 	release := held(n, "tenants/evil/more.cedar")
 	const evilForbids = "-- tenants/evil/more.cedar --\n@id(\"more\") forbid (principal, action, resource);\n"
-	if err := n.change(shared + evilForbids); !errors.Is(err, evaluation.ErrInPart) {
+	if err := n.change(shared + evilForbids); !errors.Is(err, snapshot.ErrInPart) {
 		t.Errorf("the change: %v", err)
 	}
 	n.decides("evil", true)
-	if err := n.change(shared + evilForbids + goodForbids); !errors.Is(err, evaluation.ErrInPart) {
+	if err := n.change(shared + evilForbids + goodForbids); !errors.Is(err, snapshot.ErrInPart) {
 		t.Errorf("the other's change: %v", err)
 	}
 	n.decides("good", false)
@@ -226,7 +229,7 @@ func TestTenantThatTakesTooLong(t *testing.T) {
 	defer held(n, "tenants/evil/more.cedar")()
 	_ = n.change(shared + "-- tenants/evil/more.cedar --\n@id(\"more\") forbid (principal, action, resource);\n")
 	eventually(t, "it is not refused", func() bool { return n.Pending().IsZero() })
-	if s := n.Status(); !s.Stale || !strings.Contains(s.Problem, evaluation.ErrSlow.Error()) {
+	if s := n.Status(); !s.Stale || !strings.Contains(s.Problem, snapshot.ErrSlow.Error()) {
 		t.Errorf("status %+v", s)
 	}
 	n.decides("evil", true)
@@ -241,10 +244,10 @@ func TestStoreThatTakesTooLong(t *testing.T) {
 	load(t, e, `@id("a") permit (principal, action, resource);`)
 	seen := make(chan time.Time, 1)
 	released := make(chan struct{})
-	e.OnCompile(func(evaluation.Archive) { seen <- e.Pending(); <-released })
+	e.OnCompile(func(snapshot.Archive) { seen <- e.Pending(); <-released })
 	err := n.change(`@id("a") forbid (principal, action, resource);`)
 	close(released)
-	if !errors.Is(err, evaluation.ErrSlow) || !e.Status().Stale {
+	if !errors.Is(err, snapshot.ErrSlow) || !e.Status().Stale {
 		t.Errorf("%v, status %+v", err, e.Status())
 	}
 	if since := <-seen; since.IsZero() {
@@ -260,7 +263,7 @@ func TestStoreThatTakesTooLong(t *testing.T) {
 func TestCompileEnds(t *testing.T) {
 	e := evaluation.NewEngine(openLog(t, t.TempDir(), decisionlog.Config{}), evaluation.Config{CompileDeadline: time.Nanosecond})
 	n := neighbourhood{t, e, nil}
-	if err := n.change(shared); !errors.Is(err, evaluation.ErrSlow) {
+	if err := n.change(shared); !errors.Is(err, snapshot.ErrSlow) {
 		t.Error(err)
 	}
 }
@@ -268,12 +271,12 @@ func TestCompileEnds(t *testing.T) {
 // A store that makes the compiler panic does not load, and the service goes on.
 func TestCompilePanics(t *testing.T) {
 	n := inNeighbourhood(t, evaluation.Config{})
-	n.OnCompile(func(a evaluation.Archive) {
+	n.OnCompile(func(a snapshot.Archive) {
 		if a["tenants/evil/more.cedar"] != nil {
 			panic("planted")
 		}
 	})
-	if err := n.change(shared + goodForbids + "-- tenants/evil/more.cedar --\n\n"); !errors.Is(err, evaluation.ErrInPart) || !strings.Contains(err.Error(), "planted") {
+	if err := n.change(shared + goodForbids + "-- tenants/evil/more.cedar --\n\n"); !errors.Is(err, snapshot.ErrInPart) || !strings.Contains(err.Error(), "planted") {
 		t.Errorf("the change: %v", err)
 	}
 	n.decides("good", false)

@@ -15,15 +15,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/lint"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// faults compiles a policy store and returns what is wrong with it, which must
+// faultsOf compiles a policy store and returns what is wrong with it, which must
 // be Faults.
-func faults(t testing.TB, a evaluation.Archive) evaluation.Faults {
+func faultsOf(t testing.TB, a snapshot.Archive) faults.List {
 	t.Helper()
-	s, err := evaluation.Compile(a)
-	var found evaluation.Faults
+	s, err := snapshot.Compile(a)
+	var found faults.List
 	switch {
 	case err == nil:
 		return nil
@@ -36,7 +38,7 @@ func faults(t testing.TB, a evaluation.Archive) evaluation.Faults {
 }
 
 // lines lists faults as a person reads them.
-func lines(found evaluation.Faults) string {
+func lines(found faults.List) string {
 	if len(found) == 0 {
 		return ""
 	}
@@ -47,23 +49,23 @@ func lines(found evaluation.Faults) string {
 // TestFaults compiles the policy stores of testdata/faults. The file want of
 // each lists its faults.
 func TestFaults(t *testing.T) {
-	eachStore(t, "testdata/faults/*.txtar", faults)
+	eachStore(t, "testdata/faults/*.txtar", faultsOf)
 }
 
 // TestWarnings compiles the policy stores of testdata/warnings. The file want of
 // each lists its warnings.
 func TestWarnings(t *testing.T) {
-	eachStore(t, "testdata/warnings/*.txtar", func(t testing.TB, store evaluation.Archive) evaluation.Faults {
-		s, err := evaluation.CompileStore(store)
+	eachStore(t, "testdata/warnings/*.txtar", func(t testing.TB, store snapshot.Archive) faults.List {
+		s, err := snapshot.CompileStore(store)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.Warnings()
+		return lint.Warnings(s)
 	})
 }
 
 // eachStore compares what is wrong with each policy store with its file want.
-func eachStore(t *testing.T, pattern string, wrong func(testing.TB, evaluation.Archive) evaluation.Faults) {
+func eachStore(t *testing.T, pattern string, wrong func(testing.TB, snapshot.Archive) faults.List) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
@@ -75,7 +77,7 @@ func eachStore(t *testing.T, pattern string, wrong func(testing.TB, evaluation.A
 			if err != nil {
 				t.Fatal(err)
 			}
-			store := evaluation.Archive{}
+			store := snapshot.Archive{}
 			for _, f := range parsed.Files {
 				store[f.Name] = f.Data
 			}
@@ -129,7 +131,7 @@ func TestFaultsOfBytes(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := lines(faults(t, evaluation.Archive{test.file: []byte(test.text)}))
+			got := lines(faultsOf(t, snapshot.Archive{test.file: []byte(test.text)}))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("faults (-want +got):\n%s", diff)
 			}
@@ -167,8 +169,8 @@ func TestFaultsOfHostileText(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			text := `@id("p") permit (principal, action, resource) when { ` + test.text + " };\n" +
 				`@id("q") permit (principal, action, resource);`
-			found := within(t, 20*time.Second, func() evaluation.Faults {
-				return faults(t, evaluation.Archive{"p.cedar": []byte(text)})
+			found := within(t, 20*time.Second, func() faults.List {
+				return faultsOf(t, snapshot.Archive{"p.cedar": []byte(text)})
 			})
 			if !strings.Contains(lines(found), test.want) {
 				t.Errorf("faults:\n%s\nwant one that says %s", lines(found), test.want)
@@ -192,20 +194,20 @@ func TestCompileOfLongPolicies(t *testing.T) {
 	}
 	for _, test := range tests {
 		repeated := strings.Repeat(test.unit, (64<<10-200)/len(test.unit))
-		store := evaluation.Archive{"p.cedar": []byte(
+		store := snapshot.Archive{"p.cedar": []byte(
 			`@id("p") permit (principal, action, resource) when { ` + test.before + repeated + test.after + " };")}
-		if found := within(t, 20*time.Second, func() evaluation.Faults { return faults(t, store) }); found != nil {
+		if found := within(t, 20*time.Second, func() faults.List { return faultsOf(t, store) }); found != nil {
 			t.Errorf("%s: faults:\n%v", test.unit, found)
 		}
 		store["schema.cedarschema"] = []byte(schema)
-		within(t, 20*time.Second, func() evaluation.Faults { return faults(t, store) })
+		within(t, 20*time.Second, func() faults.List { return faultsOf(t, store) })
 	}
 }
 
 // within fails the test when compiling takes longer than bound.
-func within(t *testing.T, bound time.Duration, compile func() evaluation.Faults) evaluation.Faults {
+func within(t *testing.T, bound time.Duration, compile func() faults.List) faults.List {
 	t.Helper()
-	done := make(chan evaluation.Faults, 1)
+	done := make(chan faults.List, 1)
 	go func() { done <- compile() }()
 	select {
 	case found := <-done:
@@ -223,7 +225,7 @@ func TestCompileCost(t *testing.T) {
 		text := `@id("p") permit (principal, action, resource) when { ` + expression + strings.Repeat(call, n) + ` == context.x };`
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if found := faults(t, evaluation.Archive{"p.cedar": []byte(text)}); found != nil {
+		if found := faultsOf(t, snapshot.Archive{"p.cedar": []byte(text)}); found != nil {
 			t.Fatal(found)
 		}
 		runtime.ReadMemStats(&after)
@@ -243,7 +245,7 @@ func TestCompileCost(t *testing.T) {
 // Each fault has a line of its own, and begins with the file it is in.
 func TestFaultsAreLines(t *testing.T) {
 	place := regexp.MustCompile(`^[a-z]+\.(cedar|cedarschema|json|yaml)(:[1-9]\d*:[1-9]\d*)?: `)
-	for line := range strings.Lines(lines(faults(t, archive(unruly)))) {
+	for line := range strings.Lines(lines(faultsOf(t, archive(unruly)))) {
 		if !place.MatchString(line) {
 			t.Errorf("a line that names no place: %s", line)
 		}
@@ -277,9 +279,9 @@ func TestFaultsAreTheSameEveryTime(t *testing.T) {
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
-			first := lines(faults(t, archive(text)))
+			first := lines(faultsOf(t, archive(text)))
 			for range 100 {
-				if diff := cmp.Diff(first, lines(faults(t, archive(text)))); diff != "" {
+				if diff := cmp.Diff(first, lines(faultsOf(t, archive(text)))); diff != "" {
 					t.Fatalf("faults of the same policy store (-once +again):\n%s", diff)
 				}
 			}
@@ -307,7 +309,7 @@ func TestCompileAccepts(t *testing.T) {
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
-			if found := faults(t, archive(text)); found != nil {
+			if found := faultsOf(t, archive(text)); found != nil {
 				t.Errorf("faults:\n%v", found)
 			}
 		})
@@ -364,9 +366,9 @@ clock: now
 -- schema.cedarschema --
 entity user; action read appliesTo { principal: [user], resource: [user] };
 `)
-	revision := func(a evaluation.Archive) string {
+	revision := func(a snapshot.Archive) string {
 		t.Helper()
-		s, err := evaluation.Compile(a)
+		s, err := snapshot.Compile(a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +382,7 @@ entity user; action read appliesTo { principal: [user], resource: [user] };
 		t.Errorf("the revision of the same files is %s and %s", first, again)
 	}
 	seen := map[string]string{first: "the store as it was"}
-	differs := func(what string, a evaluation.Archive) {
+	differs := func(what string, a snapshot.Archive) {
 		t.Helper()
 		got := revision(a)
 		if other, ok := seen[got]; ok {
@@ -399,7 +401,7 @@ entity user; action read appliesTo { principal: [user], resource: [user] };
 }
 
 // with is the store with a file more, or another text of it.
-func with(a evaluation.Archive, name, text string) evaluation.Archive {
+func with(a snapshot.Archive, name, text string) snapshot.Archive {
 	a = maps.Clone(a)
 	a[name] = []byte(text)
 	return a
@@ -417,10 +419,10 @@ entity Colour enum ["red", "blue",];
 entity user;
 action read appliesTo {principal: user, resource: user};
 `)
-	if _, err := evaluation.CompileLogged(once); err != nil {
+	if _, err := snapshot.CompileLogged(once); err != nil {
 		t.Error(err)
 	}
-	if _, err := evaluation.CompileStore(once); err == nil {
+	if _, err := snapshot.CompileStore(once); err == nil {
 		t.Error("it is not refused today")
 	}
 }

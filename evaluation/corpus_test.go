@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -64,10 +65,10 @@ func TestCorpus(t *testing.T) {
 	for _, test := range readCorpus(t) {
 		seen["tests"]++
 		config, asked := test.ask()
-		snapshot := test.compile(t, test.policy("policy0"), config)
+		compiled := test.compile(t, test.policy("policy0"), config)
 		for i, r := range test.Requests {
 			seen["requests "+asked[i].way]++
-			if diff := cmp.Diff(r.verdict(), asked[i].decide(t, snapshot)); diff != "" {
+			if diff := cmp.Diff(r.verdict(), asked[i].decide(t, compiled)); diff != "" {
 				t.Errorf("%s: request %d (-official +ours):\n%s", test.name, i, diff)
 			}
 		}
@@ -88,7 +89,7 @@ func TestCorpusTogether(t *testing.T) {
 		seen["windows"]++
 		for _, test := range window {
 			config, asked := test.ask()
-			snapshot := test.compile(t, policies.String(), config)
+			compiled := test.compile(t, policies.String(), config)
 			linear, err := newLinear(policies.String(), string(test.entities))
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +97,7 @@ func TestCorpusTogether(t *testing.T) {
 			for i := range test.Requests {
 				want := linear.decide(asked[i].cedar)
 				want.count(seen)
-				if diff := cmp.Diff(want, asked[i].decide(t, snapshot)); diff != "" {
+				if diff := cmp.Diff(want, asked[i].decide(t, compiled)); diff != "" {
 					t.Errorf("%s: request %d among others (-linear +index):\n%s", test.name, i, diff)
 				}
 			}
@@ -112,7 +113,7 @@ func TestCorpusWithSchema(t *testing.T) {
 	start, seen := time.Now(), map[string]int{}
 	for _, test := range readCorpus(t) {
 		_, asked := test.ask()
-		snapshot, err := evaluation.Compile(evaluation.Archive{
+		compiled, err := snapshot.Compile(snapshot.Archive{
 			"policies.cedar": []byte(test.policy("policy0")), "entities.json": test.entities,
 			"schema.cedarschema": test.schema, "config.yaml": []byte("on_policy_error: skip\n"),
 		})
@@ -127,7 +128,7 @@ func TestCorpusWithSchema(t *testing.T) {
 			if asked[i].way != throughAuthZEN {
 				continue
 			}
-			got, err := decideIn(snapshot, asked[i].request)
+			got, err := decideIn(compiled, asked[i].request)
 			if err != nil {
 				seen["requests refused"]++
 			} else if diff := cmp.Diff(r.verdict(), got); diff != "" {
@@ -206,9 +207,9 @@ func (test corpusTest) policy(id string) string {
 	return fmt.Sprintf("@id(%q)\n%s\n", id, test.policies)
 }
 
-func (test corpusTest) compile(t *testing.T, policies string, config []byte) *evaluation.Snapshot {
+func (test corpusTest) compile(t *testing.T, policies string, config []byte) *snapshot.Snapshot {
 	t.Helper()
-	s, err := evaluation.Compile(evaluation.Archive{"policies.cedar": []byte(policies), "entities.json": test.entities, "config.yaml": config})
+	s, err := snapshot.Compile(snapshot.Archive{"policies.cedar": []byte(policies), "entities.json": test.entities, "config.yaml": config})
 	if err != nil {
 		t.Fatalf("%s: %v", test.name, err)
 	}
@@ -387,7 +388,7 @@ func (p *plainer) isRecord(path string) bool {
 	return false
 }
 
-func (a asking) decide(t *testing.T, s *evaluation.Snapshot) verdict {
+func (a asking) decide(t *testing.T, s *snapshot.Snapshot) verdict {
 	t.Helper()
 	if a.way != throughAuthZEN {
 		return verdictOf(evaluation.DecideCedar(s, a.cedar))
@@ -400,8 +401,8 @@ func (a asking) decide(t *testing.T, s *evaluation.Snapshot) verdict {
 }
 
 // decideIn decides a request. It is an error when the request is refused.
-func decideIn(s *evaluation.Snapshot, r *authzen.EvaluationRequest) (verdict, error) {
-	outcome, err := s.Decide(r, evaluation.Environment{})
+func decideIn(s *snapshot.Snapshot, r *authzen.EvaluationRequest) (verdict, error) {
+	outcome, err := s.Decide(r, snapshot.Environment{})
 	if err != nil {
 		return verdict{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -29,7 +30,7 @@ func (e *Engine) Denial(ctx context.Context, tenant, evaluationID string) (*auth
 		return nil, authzen.ErrUnknownEvaluation
 	case err != nil:
 		return nil, err
-	case entry.Tenant != tenant || entry.Revision != s.revision:
+	case entry.Tenant != tenant || entry.Revision != s.Revision():
 		return nil, authzen.ErrUnknownEvaluation
 	}
 	was := decisionOf(&entry.Entry, evaluationID)
@@ -48,12 +49,12 @@ func (e *Engine) Denial(ctx context.Context, tenant, evaluationID string) (*auth
 
 // decisionOf returns the decision of that id that an entry records, nil where
 // it records none that can be made again.
-func decisionOf(entry *decisionlog.Entry, id string) *Logged {
-	all, err := Decisions(entry)
+func decisionOf(entry *decisionlog.Entry, id string) *replay.Logged {
+	all, err := replay.Decisions(entry)
 	if err != nil {
 		return nil
 	}
-	i := slices.IndexFunc(all, func(l Logged) bool { return l.ID == id && l.Request != nil })
+	i := slices.IndexFunc(all, func(l replay.Logged) bool { return l.ID == id && l.Request != nil })
 	if i < 0 {
 		return nil
 	}

@@ -21,7 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -114,7 +115,7 @@ var directed = []string{
 func TestDifferentialDirected(t *testing.T) {
 	c := &trial{
 		name: "directed", Policies: map[string]string{}, Entities: jsontext.Value("[]"),
-		archive: evaluation.Archive{"config.yaml": []byte("{on_policy_error: skip, attributes: {context.t: datetime}}")},
+		archive: snapshot.Archive{"config.yaml": []byte("{on_policy_error: skip, attributes: {context.t: datetime}}")},
 		requests: []*authzen.EvaluationRequest{{Subject: authzen.Subject{Type: "User", ID: "a"}, Action: authzen.Action{Name: "read"}, Resource: authzen.Resource{Type: "Doc", ID: "d"},
 			Context: jsontext.Value(`{"t":"1969-07-20T20:17:40Z","s":"+1.0"}`)}},
 		Requests: []officialRequest{{uid{"User", "a"}, uid{"Action", "read"}, uid{"Doc", "d"},
@@ -223,7 +224,7 @@ type trial struct {
 	Requests []officialRequest `json:"requests"`
 
 	name     string
-	archive  evaluation.Archive
+	archive  snapshot.Archive
 	requests []*authzen.EvaluationRequest
 	used     map[string]int // productions of the grammar
 }
@@ -241,12 +242,12 @@ type officialRequest struct {
 var trialTime = time.Date(1969, 7, 20, 20, 17, 40, 0, time.UTC)
 
 // ours asks this package.
-func (c *trial) ours() (answers, evaluation.Faults) {
-	s, err := evaluation.Compile(c.archive)
+func (c *trial) ours() (answers, faults.List) {
+	s, err := snapshot.Compile(c.archive)
 	if err != nil {
-		var faults evaluation.Faults
-		errors.As(err, &faults)
-		return answers{Fault: err.Error()}, faults
+		var found faults.List
+		errors.As(err, &found)
+		return answers{Fault: err.Error()}, found
 	}
 	var out answers
 	for _, r := range c.requests {
@@ -255,8 +256,8 @@ func (c *trial) ours() (answers, evaluation.Faults) {
 	return out, nil
 }
 
-func decide(s *evaluation.Snapshot, r *authzen.EvaluationRequest) answer {
-	outcome, err := s.Decide(r, evaluation.Environment{Time: trialTime})
+func decide(s *snapshot.Snapshot, r *authzen.EvaluationRequest) answer {
+	outcome, err := s.Decide(r, snapshot.Environment{Time: trialTime})
 	if err != nil {
 		return answer{Fault: err.Error()}
 	}
@@ -351,7 +352,7 @@ var divergences = []divergence{
 }
 
 // explain returns the divergence that a fault of the case is, or "".
-func (c *trial) explain(f evaluation.Fault) string {
+func (c *trial) explain(f faults.Fault) string {
 	for _, d := range divergences {
 		if d.says.MatchString(f.Message) && slices.ContainsFunc(slices.Collect(maps.Values(c.Policies)), d.wrote.MatchString) {
 			return d.what
@@ -404,12 +405,12 @@ type report struct {
 func (r *report) add(t *testing.T, c *trial, official answers) {
 	t.Helper()
 	r.count(c, official)
-	ours, faults := c.ours()
+	ours, found := c.ours()
 	if cmp.Equal(official, ours, sameAnswers) {
 		return
 	}
 	switch {
-	case official.Fault == "" && len(faults) > 0 && r.explained(c, faults):
+	case official.Fault == "" && len(found) > 0 && r.explained(c, found):
 		return
 	case ours.Fault == "" && saysMixedTimes.MatchString(official.Fault):
 		r.known[mixedTimes]++
@@ -426,8 +427,8 @@ func (r *report) add(t *testing.T, c *trial, official answers) {
 }
 
 // explained counts the divergences that explain all faults of a case.
-func (r *report) explained(c *trial, faults evaluation.Faults) bool {
-	for _, f := range faults {
+func (r *report) explained(c *trial, found faults.List) bool {
+	for _, f := range found {
 		what := c.explain(f)
 		if what == "" {
 			return false
@@ -1062,7 +1063,7 @@ func newTrial(seed, n uint64) *trial {
 	g.declared = !g.schema && g.chance(50)
 	g.clock, g.parents, g.pep, g.drop = g.schema || g.chance(50), g.chance(30), !g.schema && g.chance(20), g.schema && g.chance(20)
 	c := &trial{name: fmt.Sprintf("seed %d case %d", seed, n), Policies: map[string]string{}, used: g.used}
-	c.archive = evaluation.Archive{"config.yaml": g.configuration()}
+	c.archive = snapshot.Archive{"config.yaml": g.configuration()}
 	if g.schema {
 		c.Schema = strings.ReplaceAll(trialSchema, "ATTRIBUTES", trialAttributes)
 		c.archive["schema.cedarschema"] = []byte(c.Schema.(string))

@@ -11,9 +11,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/policytest"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/policies"
 )
 
@@ -40,11 +40,11 @@ func TestOfficialToolsTakeTheFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			snapshot, err := evaluation.Compile(formatted)
+			compiled, err := snapshot.Compile(formatted)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, result := range policytest.Run(snapshot, tests).Failed() {
+			for _, result := range policytest.Run(compiled, tests).Failed() {
 				t.Error(result)
 			}
 		})
@@ -67,7 +67,7 @@ func TestOfficialToolsNotice(t *testing.T) {
 
 // format returns the archive with its policies as the official formatter
 // writes them, or what the official tools have against them.
-func format(t *testing.T, script string, a evaluation.Archive) (formatted evaluation.Archive, fault string) {
+func format(t *testing.T, script string, a snapshot.Archive) (formatted snapshot.Archive, fault string) {
 	t.Helper()
 	call := struct {
 		Files  map[string]string `json:"files"`

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -71,14 +72,14 @@ type Config struct {
 type Engine struct {
 	log       *decisionlog.Log
 	config    Config
-	current   atomic.Pointer[Snapshots]
+	current   atomic.Pointer[snapshot.Snapshots]
 	status    atomic.Pointer[Status]
 	reloading sync.Mutex
 
-	shadow       atomic.Pointer[Snapshots] // nil without one
+	shadow       atomic.Pointer[snapshot.Snapshots] // nil without one
 	shadowStatus atomic.Pointer[Status]
 
-	compiler                     *Compiler
+	compiler                     *snapshot.Compiler
 	changed, shadowChanged       atomic.Pointer[time.Time]
 	generation, shadowGeneration atomic.Int64
 }
@@ -105,21 +106,21 @@ func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	if c.ItemError == nil {
 		c.ItemError = func(error) *authzen.Error { return nil }
 	}
-	return &Engine{log: log, config: c, compiler: NewCompiler(c.CompileDeadline, nil)}
+	return &Engine{log: log, config: c, compiler: snapshot.NewCompiler(c.CompileDeadline, nil)}
 }
 
 // Snapshots returns what requests are decided by, or nil.
-func (e *Engine) Snapshots() *Snapshots { return e.current.Load() }
+func (e *Engine) Snapshots() *snapshot.Snapshots { return e.current.Load() }
 
 // HasTenant reports whether there is such a tenant, whether or not its policies
 // could be loaded.
 func (e *Engine) HasTenant(name string) bool {
 	all := e.current.Load()
-	if all == nil || !ValidTenant(name) {
+	if all == nil || !snapshot.ValidTenant(name) {
 		return false
 	}
 	_, err := all.For(name)
-	return err == nil || errors.Is(err, ErrNoSnapshot)
+	return err == nil || errors.Is(err, snapshot.ErrNoSnapshot)
 }
 
 // A Call is what the edge knows of a request beside its body.
@@ -141,7 +142,7 @@ func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.Evaluatio
 		return nil, err
 	}
 	call = call.identified()
-	outcome, err := e.decide(ctx, asked{snapshot: s, shadow: e.shadow.Load(), time: start, call: call, request: req})
+	outcome, err := e.decide(ctx, evaluationInput{snapshot: s, shadow: e.shadow.Load(), time: start, call: call, request: req})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +164,7 @@ func (e *Engine) Authorize(ctx context.Context, call Call, req *authzen.Authoriz
 	}
 	call.Tenant = req.TenantID
 	decision, err := e.Evaluate(ctx, call, evaluation)
-	if errors.Is(err, ErrUnknownTenant) {
+	if errors.Is(err, snapshot.ErrUnknownTenant) {
 		decision, err = e.denyTenant(ctx, call, evaluation, err)
 	}
 	var invalid *authzen.ValidationError
@@ -178,7 +179,7 @@ func (e *Engine) Authorize(ctx context.Context, call Call, req *authzen.Authoriz
 
 // denyTenant denies a request because of its tenant.
 func (e *Engine) denyTenant(ctx context.Context, call Call, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
-	result := denied(why)
+	result := snapshot.DeniedResult(why)
 	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
 	if _, err := e.record(ctx, call.identified(), &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
 		return nil, err
@@ -195,10 +196,10 @@ func (c Call) identified() Call {
 }
 
 // begin fixes what a request is decided by, and when.
-func (e *Engine) begin(tenant string) (*Snapshot, time.Time, error) {
+func (e *Engine) begin(tenant string) (*snapshot.Snapshot, time.Time, error) {
 	all := e.current.Load()
 	if all == nil {
-		return nil, time.Time{}, ErrNoSnapshot
+		return nil, time.Time{}, snapshot.ErrNoSnapshot
 	}
 	s, err := all.For(tenant)
 	return s, e.config.Now().UTC(), err

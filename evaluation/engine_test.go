@@ -17,6 +17,8 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -160,7 +162,7 @@ func TestNothingInForce(t *testing.T) {
 	if s := e.Snapshots(); s != nil {
 		t.Errorf("revision %s is in force", s.Revision())
 	}
-	answersNone(t, e, t.Context(), evaluation.ErrNoSnapshot)
+	answersNone(t, e, t.Context(), snapshot.ErrNoSnapshot)
 	if got := export(t, l); len(got) > 0 {
 		t.Errorf("the log has\n%s", got)
 	}
@@ -204,7 +206,7 @@ func TestReloadThatFails(t *testing.T) {
 		return err
 	}
 
-	var found evaluation.Faults
+	var found faults.List
 	if err := fails("a fault", open+" permit"); !errors.As(err, &found) {
 		t.Errorf("a fault is a %T", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -19,13 +19,13 @@ var update = flag.Bool("update", false, "write the golden files")
 // now is when the decisions of these tests are made.
 var now = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 
-var environment = evaluation.Environment{Time: now}
+var environment = snapshot.Environment{Time: now}
 
 // archive reads a policy store in txtar form. What stands before the first
 // file is policies.cedar.
-func archive(text string) evaluation.Archive {
+func archive(text string) snapshot.Archive {
 	parsed := txtar.Parse([]byte(text))
-	a := evaluation.Archive{}
+	a := snapshot.Archive{}
 	if len(parsed.Comment) > 0 {
 		a["policies.cedar"] = parsed.Comment
 	}
@@ -38,32 +38,32 @@ func archive(text string) evaluation.Archive {
 // A snapshot is asked in the words of the rules it is tested for. Subjects and
 // resources are written `type id {properties}`, actions `name {properties}`;
 // a context may follow.
-type snapshot struct {
-	*evaluation.Snapshot
+type compiledStore struct {
+	*snapshot.Snapshot
 	t testing.TB
 }
 
 // compile makes a snapshot of a policy store in txtar form.
-func compile(t testing.TB, text string) snapshot {
+func compile(t testing.TB, text string) compiledStore {
 	t.Helper()
-	s, err := evaluation.Compile(archive(text))
+	s, err := snapshot.Compile(archive(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return snapshot{s, t}
+	return compiledStore{s, t}
 }
 
-func (s snapshot) allows(subject, action, resource string, context ...string) {
+func (s compiledStore) allows(subject, action, resource string, context ...string) {
 	s.t.Helper()
 	s.answers(true, question(subject, action, resource, context...))
 }
 
-func (s snapshot) denies(subject, action, resource string, context ...string) {
+func (s compiledStore) denies(subject, action, resource string, context ...string) {
 	s.t.Helper()
 	s.answers(false, question(subject, action, resource, context...))
 }
 
-func (s snapshot) answers(want bool, body string) {
+func (s compiledStore) answers(want bool, body string) {
 	s.t.Helper()
 	if out := s.decide(body); out.Decision != want {
 		s.t.Errorf("%s\nis answered %v, want %v; policies %q, errors %v", body, out.Decision, want, out.Policies, out.Errors)
@@ -71,7 +71,7 @@ func (s snapshot) answers(want bool, body string) {
 }
 
 // refuses checks that the request cannot be read, and what is said of it.
-func (s snapshot) refuses(complaint, subject, action, resource string, context ...string) {
+func (s compiledStore) refuses(complaint, subject, action, resource string, context ...string) {
 	s.t.Helper()
 	body := question(subject, action, resource, context...)
 	out, err := s.Decide(request(s.t, body), environment)
@@ -88,7 +88,7 @@ func (s snapshot) refuses(complaint, subject, action, resource string, context .
 
 // explains checks that the request is denied before any policy is asked, and
 // how the log explains it.
-func (s snapshot) explains(why, subject, action, resource string, context ...string) {
+func (s compiledStore) explains(why, subject, action, resource string, context ...string) {
 	s.t.Helper()
 	body := question(subject, action, resource, context...)
 	out := s.decide(body)
@@ -98,7 +98,7 @@ func (s snapshot) explains(why, subject, action, resource string, context ...str
 }
 
 // decide answers the request in body.
-func (s snapshot) decide(body string) *evaluation.Outcome {
+func (s compiledStore) decide(body string) *snapshot.Outcome {
 	s.t.Helper()
 	out, err := s.Decide(request(s.t, body), environment)
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/explain"
 	"github.com/policy-service/policy-service/evaluation/policystore"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/policies"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -67,9 +68,9 @@ func testSituation(t *testing.T, file string) {
 }
 
 // situation compiles the policy store of a file.
-func situation(t *testing.T, text *txtar.Archive) *evaluation.Snapshot {
+func situation(t *testing.T, text *txtar.Archive) *snapshot.Snapshot {
 	t.Helper()
-	store := evaluation.Archive{}
+	store := snapshot.Archive{}
 	for line := range strings.Lines(string(text.Comment)) {
 		name, ok := strings.CutPrefix(strings.TrimSpace(line), "policies: ")
 		if !ok {
@@ -88,7 +89,7 @@ func situation(t *testing.T, text *txtar.Archive) *evaluation.Snapshot {
 			store[name] = section.Data
 		}
 	}
-	s, err := evaluation.Compile(store)
+	s, err := snapshot.Compile(store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,9 +97,9 @@ func situation(t *testing.T, text *txtar.Archive) *evaluation.Snapshot {
 }
 
 // checkExplanation explains a request in the form that the section has.
-func checkExplanation(t *testing.T, s *evaluation.Snapshot, asked *authzen.EvaluationRequest, section *txtar.File) {
+func checkExplanation(t *testing.T, s *snapshot.Snapshot, asked *authzen.EvaluationRequest, section *txtar.File) {
 	t.Helper()
-	explanation, err := s.Explain(asked, environment)
+	explanation, err := explain.Explain(s, asked, environment)
 	if err != nil {
 		t.Fatalf("%s: %v", section.Name, err)
 	}
@@ -121,15 +122,15 @@ func checkExplanation(t *testing.T, s *evaluation.Snapshot, asked *authzen.Evalu
 // An explanation explains the decision that is made, whatever the store and
 // the request, and is the same every time, also at the same time.
 func TestExplainIsTheDecision(t *testing.T) {
-	traceTrials(t, func(t *testing.T, c *trial, s *evaluation.Snapshot) {
+	traceTrials(t, func(t *testing.T, c *trial, s *snapshot.Snapshot) {
 		for i, request := range c.requests {
-			env := evaluation.Environment{Time: trialTime}
+			env := snapshot.Environment{Time: trialTime}
 			outcome, wantErr := s.Decide(request, env)
-			var explanation, again *evaluation.Explanation
+			var explanation, again *explain.Explanation
 			var err error
 			var both sync.WaitGroup
-			both.Go(func() { explanation, err = s.Explain(request, env) })
-			both.Go(func() { again, _ = s.Explain(request, env) })
+			both.Go(func() { explanation, err = explain.Explain(s, request, env) })
+			both.Go(func() { again, _ = explain.Explain(s, request, env) })
 			both.Wait()
 			if err != nil || wantErr != nil {
 				if diff := gocmp.Diff(fmt.Sprint(wantErr), fmt.Sprint(err)); diff != "" {
@@ -151,12 +152,12 @@ func TestExplainIsTheDecision(t *testing.T) {
 // ignoreErrorTexts compares explanations but for what Cedar says of an error,
 // which of several in a set or record it meets first being left to chance.
 var ignoreErrorTexts = gocmp.Options{
-	cmpopts.IgnoreUnexported(evaluation.Step{}),
-	cmpopts.IgnoreFields(evaluation.Step{}, "Error"),
-	cmpopts.IgnoreFields(evaluation.Near{}, "Because"),
+	cmpopts.IgnoreUnexported(explain.Step{}),
+	cmpopts.IgnoreFields(explain.Step{}, "Error"),
+	cmpopts.IgnoreFields(explain.NearMiss{}, "Because"),
 }
 
-func checkDetermining(t *testing.T, outcome *evaluation.Outcome, explanation *evaluation.Explanation) {
+func checkDetermining(t *testing.T, outcome *snapshot.Outcome, explanation *explain.Explanation) {
 	t.Helper()
 	var determining []string
 	for _, d := range explanation.Determining {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -33,7 +33,7 @@ clock: now
 [{"uid": {"type": "user", "id": "a"}, "attrs": {"name": "x"}, "parents": [{"type": "Team", "id": "t"}]}]
 `,
 	}
-	var snapshots []snapshot
+	var snapshots []compiledStore
 	for _, store := range stores {
 		snapshots = append(snapshots, compile(f, store))
 	}
@@ -81,16 +81,16 @@ func hasAnyPrefix(s string, prefixes ...string) bool {
 
 // compiles compiles a store of which one file may be anything. It compiles and
 // answers, or it has faults in that file, in the order of their places.
-func compiles(t *testing.T, file, text string, rest evaluation.Archive) {
+func compiles(t *testing.T, file, text string, rest snapshot.Archive) {
 	defer func() {
 		if p := recover(); p != nil { // and the other tests go on
 			t.Errorf("%s: %v\n%s", file, p, debug.Stack())
 		}
 	}()
 	store := with(rest, file, text)
-	found := faults(t, store)
+	found := faultsOf(t, store)
 	if found == nil {
-		s, err := evaluation.Compile(store)
+		s, err := snapshot.Compile(store)
 		if err != nil {
 			t.Fatalf("it compiles once, and then: %v", err)
 		}
@@ -134,8 +134,8 @@ func FuzzCompile(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		compiles(t, "p.cedar", text, evaluation.Archive{})
-		compiles(t, "p.cedar", text, evaluation.Archive{"schema.cedarschema": []byte(fuzzSchema)})
+		compiles(t, "p.cedar", text, snapshot.Archive{})
+		compiles(t, "p.cedar", text, snapshot.Archive{"schema.cedarschema": []byte(fuzzSchema)})
 	})
 }
 
@@ -153,8 +153,8 @@ func FuzzEntities(f *testing.F) {
 	}
 	policy := []byte(`@id("a") permit (principal in Team::"t", action, resource);`)
 	f.Fuzz(func(t *testing.T, text string) {
-		compiles(t, "entities.json", text, evaluation.Archive{"p.cedar": policy})
-		compiles(t, "entities.json", text, evaluation.Archive{"p.cedar": policy, "schema.cedarschema": []byte(fuzzSchema)})
+		compiles(t, "entities.json", text, snapshot.Archive{"p.cedar": policy})
+		compiles(t, "entities.json", text, snapshot.Archive{"p.cedar": policy, "schema.cedarschema": []byte(fuzzSchema)})
 	})
 }
 
@@ -171,7 +171,7 @@ func FuzzConfig(f *testing.F) {
 		if len(text) > 1<<10 {
 			t.Skip("longer than what is new in it")
 		}
-		compiles(t, "config.yaml", text, evaluation.Archive{"p.cedar": []byte(`@id("a") permit (principal, action, resource);`)})
+		compiles(t, "config.yaml", text, snapshot.Archive{"p.cedar": []byte(`@id("a") permit (principal, action, resource);`)})
 	})
 }
 
@@ -185,7 +185,7 @@ func FuzzSchema(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		rest := evaluation.Archive{"p.cedar": []byte(`@id("a") permit (principal, action == Action::"read", resource) when { resource has a };`)}
+		rest := snapshot.Archive{"p.cedar": []byte(`@id("a") permit (principal, action == Action::"read", resource) when { resource has a };`)}
 		compiles(t, "schema.cedarschema", text, rest)
 		compiles(t, "schema.json", text, rest)
 	})

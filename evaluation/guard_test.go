@@ -6,6 +6,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // A store that an accident could have made does not come into force, unless
@@ -33,21 +34,21 @@ func TestGuards(t *testing.T) {
 		"the same":              {permits + forbid, permits + forbid, nil, nil},
 		"more":                  {forbid, permits + forbid, nil, nil},
 		"half":                  {permits + forbid + fourth, fourth + forbid, nil, nil},
-		"less than half":        {permits + forbid, forbid, nil, evaluation.ErrShrunk},
-		"no forbid any more":    {permits + forbid, permits, nil, evaluation.ErrShrunk},
+		"less than half":        {permits + forbid, forbid, nil, snapshot.ErrShrunk},
+		"no forbid any more":    {permits + forbid, permits, nil, snapshot.ErrShrunk},
 		"no forbid as before":   {permits, permits + fourth, nil, nil},
-		"nothing any more":      {permits, nothing, evaluation.ErrEmptied, evaluation.ErrEmptied},
+		"nothing any more":      {permits, nothing, snapshot.ErrEmptied, snapshot.ErrEmptied},
 		"nothing as before":     {nothing, nothing, nil, nil},
-		"no settings":           {permits + config, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
-		"no schema":             {permits + schema, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"no settings":           {permits + config, permits, snapshot.ErrUnsettled, snapshot.ErrUnsettled},
+		"no schema":             {permits + schema, permits, snapshot.ErrUnsettled, snapshot.ErrUnsettled},
 		"another schema":        {permits + schema, permits + other, nil, nil},
-		"no tenant's settings":  {permits + settled, permits + acme, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
-		"no entities":           {permits + people, permits, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
-		"empty entities":        {permits + people, permits + nobody, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"no tenant's settings":  {permits + settled, permits + acme, snapshot.ErrUnsettled, snapshot.ErrUnsettled},
+		"no entities":           {permits + people, permits, snapshot.ErrUnsettled, snapshot.ErrUnsettled},
+		"empty entities":        {permits + people, permits + nobody, snapshot.ErrUnsettled, snapshot.ErrUnsettled},
 		"no entities as before": {permits + nobody, permits, nil, nil},
-		"no tenant's entities":  {permits + acme + staff, permits + acme, evaluation.ErrUnsettled, evaluation.ErrUnsettled},
+		"no tenant's entities":  {permits + acme + staff, permits + acme, snapshot.ErrUnsettled, snapshot.ErrUnsettled},
 		"no tenant":             {permits + settled + zeta, permits + zeta, nil, nil},
-		"no tenants any more":   {permits + acme, permits, evaluation.ErrUntenanted, evaluation.ErrUntenanted},
+		"no tenants any more":   {permits + acme, permits, snapshot.ErrUntenanted, snapshot.ErrUntenanted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for strict, want := range map[bool]error{false: test.basic, true: test.strict} {
@@ -74,7 +75,7 @@ func TestGuards(t *testing.T) {
 // revisionOf returns the revision of a whole store.
 func revisionOf(t *testing.T, text string) string {
 	t.Helper()
-	s, err := evaluation.CompileStore(archive(text))
+	s, err := snapshot.CompileStore(archive(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -75,7 +75,7 @@ func newScene(r *rand.Rand) scene {
 
 // check asks both loops and counts what it sees.
 func (s scene) check(seen map[string]int) error {
-	snapshot, err := evaluation.Compile(evaluation.Archive{
+	compiled, err := snapshot.Compile(snapshot.Archive{
 		"policies.cedar": []byte(s.policies),
 		"entities.json":  []byte(s.entities),
 		"config.yaml":    []byte("on_policy_error: skip\nsubject_types: [User, Team, \"App::User\", Action]\n"),
@@ -89,7 +89,7 @@ func (s scene) check(seen map[string]int) error {
 	}
 	for _, request := range s.requests {
 		want := linear.decide(request)
-		got, err := decideIndexed(snapshot, request)
+		got, err := decideIndexed(compiled, request)
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (v verdict) count(seen map[string]int) {
 }
 
 // decideIndexed asks this package. Its policies must come in order by themselves.
-func decideIndexed(s *evaluation.Snapshot, r cedar.Request) (verdict, error) {
+func decideIndexed(s *snapshot.Snapshot, r cedar.Request) (verdict, error) {
 	context, err := r.Context.MarshalJSON()
 	if err != nil {
 		return verdict{}, err
@@ -131,14 +131,14 @@ func decideIndexed(s *evaluation.Snapshot, r cedar.Request) (verdict, error) {
 		Action:   authzen.Action{Name: string(r.Action.ID)},
 		Resource: authzen.Resource{Type: string(r.Resource.Type), ID: string(r.Resource.ID)},
 		Context:  jsontext.Value(context),
-	}, evaluation.Environment{})
+	}, snapshot.Environment{})
 	if err != nil {
 		return verdict{}, err
 	}
 	return verdictOf(outcome), nil
 }
 
-func verdictOf(o *evaluation.Outcome) verdict {
+func verdictOf(o *snapshot.Outcome) verdict {
 	v := verdict{Allow: o.Decision, Reasons: o.Policies}
 	for _, e := range o.Errors {
 		v.Errors = append(v.Errors, e.Policy)

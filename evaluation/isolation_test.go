@@ -15,6 +15,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -73,8 +74,8 @@ func isolated(t *testing.T) *evaluation.Engine {
 // is asked.
 type neighbours struct {
 	*rand.Rand
-	store   evaluation.Archive
-	changed evaluation.Archive
+	store   snapshot.Archive
+	changed snapshot.Archive
 	acme    []string // bodies of requests
 	own     []string // umbrella's
 }
@@ -82,7 +83,7 @@ type neighbours struct {
 const requestsOfATenant = 8
 
 func newNeighbours(seed, n uint64) *neighbours {
-	c := &neighbours{Rand: rand.New(rand.NewPCG(seed, n)), store: evaluation.Archive{}}
+	c := &neighbours{Rand: rand.New(rand.NewPCG(seed, n)), store: snapshot.Archive{}}
 	c.fill("", "guard", 2)
 	c.fill("tenants/acme/", "own", 4)
 	c.fill("tenants/umbrella/", "own", 4)
@@ -134,11 +135,11 @@ func word(answer string) string {
 
 // A leak makes of umbrella's own snapshot and the other one, acme's, what
 // answers umbrella.
-type leak = func(own, other evaluation.Snapshot) evaluation.Snapshot
+type leak = func(own, other snapshot.Snapshot) snapshot.Snapshot
 
 // install puts a store into force, unless it is one to refuse, and plants the
 // leak, if there is one.
-func install(t *testing.T, e *evaluation.Engine, store evaluation.Archive, leak leak) error {
+func install(t *testing.T, e *evaluation.Engine, store snapshot.Archive, leak leak) error {
 	t.Helper()
 	e.Leak(leak, store, "umbrella", "acme")
 	_, err := e.Reload(t.Context(), evaluation.Change{Archive: store, Cause: "change", Shrink: true})

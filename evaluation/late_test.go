@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // bounded fails the test unless something takes no longer than a time.
@@ -36,13 +37,13 @@ func TestNewRootCountsForLateTenants(t *testing.T) {
 		if err := n.change(large); err != nil {
 			t.Fatal(err)
 		}
-		n.OnCompile(func(a evaluation.Archive) {
+		n.OnCompile(func(a snapshot.Archive) {
 			if a["more.cedar"] != nil && a["tenants/evil/own.cedar"] != nil {
 				time.Sleep(10 * time.Second)
 			}
 		})
 		bounded(t, inForceSoon, func() {
-			if err := n.change(large + rootForbids); !errors.Is(err, evaluation.ErrInPart) {
+			if err := n.change(large + rootForbids); !errors.Is(err, snapshot.ErrInPart) {
 				t.Errorf("the change: %v", err)
 			}
 		})
@@ -86,7 +87,7 @@ func TestFallBackTogether(t *testing.T) {
 		if err := n.change(sound); err != nil {
 			t.Fatal(err)
 		}
-		n.OnCompile(func(a evaluation.Archive) {
+		n.OnCompile(func(a snapshot.Archive) {
 			for file := range a {
 				if strings.HasPrefix(file, "tenants/t") && len(a) == 3 { // its last good files with the new root
 					time.Sleep(900 * time.Millisecond)
@@ -108,7 +109,7 @@ func TestLateTenantsComeOneByOne(t *testing.T) {
 		if err := n.change(shared + slower); err != nil {
 			t.Fatal(err)
 		}
-		n.OnCompile(func(a evaluation.Archive) {
+		n.OnCompile(func(a snapshot.Archive) {
 			switch {
 			case a["tenants/evil/own.cedar"] != nil:
 				time.Sleep(3 * time.Second)
@@ -136,13 +137,13 @@ func TestLateTenantsComeOneByOne(t *testing.T) {
 func TestNewRootThatTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := inNeighbourhood(t, evaluation.Config{})
-		n.OnCompile(func(a evaluation.Archive) {
+		n.OnCompile(func(a snapshot.Archive) {
 			if a["tenants/evil/own.cedar"] != nil {
 				time.Sleep(time.Minute)
 			}
 			time.Sleep(5 * time.Second)
 		})
-		if err := n.change(shared + rootForbids); err == nil || errors.Is(err, evaluation.ErrInPart) {
+		if err := n.change(shared + rootForbids); err == nil || errors.Is(err, snapshot.ErrInPart) {
 			t.Errorf("the change: %v", err)
 		}
 		n.decides("good", true)
@@ -157,7 +158,7 @@ func TestNewRootThatTakesLong(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		n.decides("evil", nil)
-		if s := n.Status(); !n.Pending().IsZero() || !strings.Contains(s.Problem, evaluation.ErrSlow.Error()) {
+		if s := n.Status(); !n.Pending().IsZero() || !strings.Contains(s.Problem, snapshot.ErrSlow.Error()) {
 			t.Errorf("pending since %v, status %+v", n.Pending(), s)
 		}
 	})

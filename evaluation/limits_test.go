@@ -21,7 +21,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -132,11 +133,11 @@ func TestCostly(t *testing.T) {
 func (b burden) measure(t *testing.T) error {
 	t.Helper()
 	archive, request := b.archive(), b.request()
-	var snapshot *evaluation.Snapshot
+	var compiled *snapshot.Snapshot
 	var err error
-	inBudget(t, "compile", len(b.conditions), compiledByte, func() { snapshot, err = evaluation.Compile(archive) })
+	inBudget(t, "compile", len(b.conditions), compiledByte, func() { compiled, err = snapshot.Compile(archive) })
 	if err == nil {
-		inBudget(t, "decide", len(b.context), decidedByte, func() { _, err = snapshot.Decide(request, evaluation.Environment{}) })
+		inBudget(t, "decide", len(b.context), decidedByte, func() { _, err = compiled.Decide(request, snapshot.Environment{}) })
 	}
 	return err
 }
@@ -210,9 +211,9 @@ var excessive = []burden{
 func TestExcessive(t *testing.T) {
 	apart(t, excessive, func(t *testing.T, b burden) {
 		start := time.Now()
-		snapshot, err := evaluation.Compile(b.archive())
+		compiled, err := snapshot.Compile(b.archive())
 		if err == nil {
-			_, err = snapshot.Decide(b.request(), evaluation.Environment{})
+			_, err = compiled.Decide(b.request(), snapshot.Environment{})
 		}
 		t.Logf("%.3fms", time.Since(start).Seconds()*1000)
 		expectRefusal(t, err)
@@ -222,9 +223,9 @@ func TestExcessive(t *testing.T) {
 // expectRefusal holds an error against the types of those that people get.
 func expectRefusal(t *testing.T, err error) {
 	t.Helper()
-	var faults evaluation.Faults
+	var found faults.List
 	var invalid *authzen.ValidationError
-	if !errors.As(err, &faults) && !errors.As(err, &invalid) {
+	if !errors.As(err, &found) && !errors.As(err, &invalid) {
 		t.Fatalf("not refused: %v", err)
 	}
 	t.Logf("refused: %s", short(err))
@@ -285,8 +286,8 @@ func again(t *testing.T, timeout time.Duration) (said string, err error) {
 	return lines.String(), err
 }
 
-func (b burden) archive() evaluation.Archive {
-	return evaluation.Archive{"p.cedar": []byte("@id(\"p\") permit (principal, action, resource) when { " + b.conditions + " };")}
+func (b burden) archive() snapshot.Archive {
+	return snapshot.Archive{"p.cedar": []byte("@id(\"p\") permit (principal, action, resource) when { " + b.conditions + " };")}
 }
 
 func (b burden) request() *authzen.EvaluationRequest {

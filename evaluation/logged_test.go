@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/replay"
 )
 
 // loggedStore decides by the time as well.
@@ -19,7 +20,7 @@ clock: at
 `
 
 // loggedDecisions returns the decisions of the log, after a single request and a batch.
-func loggedDecisions(t *testing.T) (all []evaluation.Logged) {
+func loggedDecisions(t *testing.T) (all []replay.Logged) {
 	t.Helper()
 	e, l := engine(t, loggedStore, evaluation.Config{})
 	if _, err := e.Evaluate(t.Context(), evaluation.Call{}, askedIn(t).single); err != nil {
@@ -30,11 +31,11 @@ func loggedDecisions(t *testing.T) (all []evaluation.Logged) {
 		t.Fatal(err)
 	}
 	for line := range bytes.Lines(export(t, l)) {
-		entry, err := evaluation.ReadEntry(line)
+		entry, err := replay.ReadEntry(line)
 		if err != nil {
 			t.Fatal(err)
 		}
-		decisions, err := evaluation.Decisions(entry)
+		decisions, err := replay.Decisions(entry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +54,7 @@ func TestExplainLogged(t *testing.T) {
 	}
 	var got []told
 	for _, l := range loggedDecisions(t) {
-		explanation, err := s.ExplainLogged(&l)
+		explanation, err := replay.Explain(s.Snapshot, &l)
 		if err != nil {
 			got = append(got, told{Err: err.Error()[len("decision ")+len(l.ID):]})
 			continue
@@ -74,14 +75,14 @@ func TestExplainLogged(t *testing.T) {
 // What does not come out as it was is not explained as if it had.
 func TestExplainLoggedOtherwise(t *testing.T) {
 	s := compile(t, loggedStore)
-	for what, change := range map[string]func(*evaluation.Logged){
-		"another decision": func(l *evaluation.Logged) { l.Decision = !l.Decision },
-		"other policies":   func(l *evaluation.Logged) { l.Policies = []string{"other"} },
-		"another request":  func(l *evaluation.Logged) { l.Request = request(t, question("user alice", "erase", "doc 1")) },
+	for what, change := range map[string]func(*replay.Logged){
+		"another decision": func(l *replay.Logged) { l.Decision = !l.Decision },
+		"other policies":   func(l *replay.Logged) { l.Policies = []string{"other"} },
+		"another request":  func(l *replay.Logged) { l.Request = request(t, question("user alice", "erase", "doc 1")) },
 	} {
 		l := loggedDecisions(t)[0]
 		change(&l)
-		if e, err := s.ExplainLogged(&l); e != nil || !errors.Is(err, evaluation.ErrOtherwise) {
+		if e, err := replay.Explain(s.Snapshot, &l); e != nil || !errors.Is(err, replay.ErrOtherwise) {
 			t.Errorf("%s: explained %v, %v", what, e, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/replay"
 )
 
 // hiddenStore has a stored entity for those that requests refer to.
@@ -73,7 +73,7 @@ func TestHidden(t *testing.T) {
 			s := compile(t, `@id("p") permit (principal, action, resource) when { `+tt.when+` };
 @id("elsewhere") permit (principal, action == Action::"erase", resource) when { context.password == "s1" && principal.password == context.http };`+hiddenStore)
 			masked := request(t, strings.ReplaceAll(tt.body, "SECRET", "masked:s1"))
-			hidden := s.Hidden(&evaluation.Logged{Request: masked, Time: now, Masked: []string{tt.masked}})
+			hidden := replay.HiddenFrom(s.Snapshot, &replay.Logged{Request: masked, Time: now, Masked: []string{tt.masked}})
 			if (hidden != nil) != tt.hidden {
 				t.Fatalf("hidden = %v, want %t", hidden, tt.hidden)
 			}
@@ -116,7 +116,7 @@ entity user, doc;
 action read appliesTo { principal: [user], resource: [doc], context: { pin?: Long } };
 `)
 	masked := request(t, question("user alice", "read", "doc 1", `{"pin":"masked:x"}`))
-	if hidden := s.Hidden(&evaluation.Logged{Request: masked, Time: now, Masked: []string{"/context/pin"}}); hidden == nil || hidden.Policy != "" {
+	if hidden := replay.HiddenFrom(s.Snapshot, &replay.Logged{Request: masked, Time: now, Masked: []string{"/context/pin"}}); hidden == nil || hidden.Policy != "" {
 		t.Errorf("hidden = %v", hidden)
 	}
 }

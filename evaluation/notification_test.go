@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // The store says in which form notifications are sent.
@@ -20,18 +21,18 @@ func TestNotificationTo(t *testing.T) {
 		{"notification_to: string", one, `{"body":"b","to":"soc"}`, ""},
 		{"notification_to: string", two, "", `p.cedar:1:13: policy told: @obligation_notification: notification_to is string: it has several in "to"`},
 	} {
-		s, err := evaluation.Compile(evaluation.Archive{
+		s, err := snapshot.Compile(snapshot.Archive{
 			"config.yaml": []byte(test.settings),
 			"p.cedar":     []byte(`@id("told") @obligation_notification("` + test.written + `") permit (principal, action, resource);`),
 		})
-		var faults evaluation.Faults
-		if errors.As(err, &faults) != (test.fault != "") || err != nil && !strings.Contains(err.Error(), test.fault) {
+		var found faults.List
+		if errors.As(err, &found) != (test.fault != "") || err != nil && !strings.Contains(err.Error(), test.fault) {
 			t.Errorf("%s %s: %v", test.settings, test.written, err)
 		}
 		if err != nil {
 			continue
 		}
-		got, err := s.Decide(request(t, question("user alice", "read", "doc 1")), evaluation.Environment{Time: now})
+		got, err := s.Decide(request(t, question("user alice", "read", "doc 1")), snapshot.Environment{Time: now})
 		if err != nil || len(got.Obligations) != 1 || string(got.Obligations[0].Properties) != test.want {
 			t.Errorf("%s %s: %+v, %v", test.settings, test.written, got, err)
 		}

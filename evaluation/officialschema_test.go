@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // schemaForms are schemas on the border of what Cedar takes, with entities that
@@ -50,7 +50,7 @@ const hotels = `entity Chain; entity Hotel in [Chain]; entity Room in [Hotel]; a
 func TestOfficialSchemas(t *testing.T) {
 	var cases []*trial
 	for _, form := range schemaForms {
-		c := &trial{name: form.name, Policies: map[string]string{}, Entities: jsontext.Value("[]"), Requests: []officialRequest{}, archive: evaluation.Archive{}}
+		c := &trial{name: form.name, Policies: map[string]string{}, Entities: jsontext.Value("[]"), Requests: []officialRequest{}, archive: snapshot.Archive{}}
 		if form.entities != "" {
 			c.Entities = jsontext.Value(form.entities)
 			c.archive["entities.json"] = []byte(form.entities)

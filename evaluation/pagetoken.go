@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -62,12 +63,12 @@ func (t *pageToken) open(key []byte, text string) (ok bool) {
 }
 
 // newPageToken returns the token of a search's first page.
-func newPageToken(q *question, page *authzen.PageRequest, tenant, revision string) (pageToken, error) {
+func newPageToken(q *snapshot.SearchQuery, page *authzen.PageRequest, tenant, revision string) (pageToken, error) {
 	asked, err := json.Marshal(struct {
 		Tenant, Open string
 		Request      authzen.EvaluationRequest
 		Properties   jsontext.Value
-	}{tenant, q.open, q.request, page.Properties})
+	}{tenant, q.For, q.Request, page.Properties})
 	if err != nil {
 		return pageToken{}, err
 	}
@@ -75,10 +76,10 @@ func newPageToken(q *question, page *authzen.PageRequest, tenant, revision strin
 	if err := (*jsontext.Value)(&asked).Canonicalize(); err != nil {
 		return pageToken{}, err
 	}
-	search, snapshot := sha256.Sum256(asked), sha256.Sum256([]byte(revision))
+	search, compiled := sha256.Sum256(asked), sha256.Sum256([]byte(revision))
 	t := pageToken{cursor: cursor{Limit: noLimit}}
 	copy(t.Search[:], search[:])
-	copy(t.Revision[:], snapshot[:])
+	copy(t.Revision[:], compiled[:])
 	if page.Limit != nil {
 		t.Limit = int32(*page.Limit)
 	}

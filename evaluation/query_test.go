@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -410,7 +410,7 @@ when { context.now == datetime("2020-02-03T04:05:06.789Z") };
 `+config)
 	at := func(when time.Time) []string {
 		t.Helper()
-		out, err := s.Decide(request(t, question("user alice", "read", "doc 1")), evaluation.Environment{Time: when})
+		out, err := s.Decide(request(t, question("user alice", "read", "doc 1")), snapshot.Environment{Time: when})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,18 +10,20 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // A Change is a policy store that is to come into force.
 type Change struct {
-	Archive Archive
+	Archive snapshot.Archive
 	Cause   string // why now: start, change, signal, admin
 	Shrink  bool   // the operator says that policies may go
 	Version int64  // of the store's manifest; 0 without one
 
 	// TenantFaults are what is wrong in tenants' folders beside what the archive
 	// shows. Such a tenant keeps its last good files.
-	TenantFaults Faults
+	TenantFaults faults.List
 }
 
 // A Status says what requests are decided by and whether that is what the
@@ -40,9 +42,9 @@ type Status struct {
 
 // A seat is where a policy store takes its place: in force, or beside the one
 // that is, as its shadow.
-type seat struct {
+type slot struct {
 	store     string // what the log calls the store; "" where it comes into force
-	snapshots *atomic.Pointer[Snapshots]
+	snapshots *atomic.Pointer[snapshot.Snapshots]
 	status    *atomic.Pointer[Status]
 
 	changed    *atomic.Pointer[time.Time] // since when a change has not been in force
@@ -51,12 +53,12 @@ type seat struct {
 
 const shadowStore = "shadow"
 
-func (e *Engine) inForce() seat { return seat{"", &e.current, &e.status, &e.changed, &e.generation} }
-func (e *Engine) beside() seat {
-	return seat{shadowStore, &e.shadow, &e.shadowStatus, &e.shadowChanged, &e.shadowGeneration}
+func (e *Engine) activeSlot() slot { return slot{"", &e.current, &e.status, &e.changed, &e.generation} }
+func (e *Engine) shadowSlot() slot {
+	return slot{shadowStore, &e.shadow, &e.shadowStatus, &e.shadowChanged, &e.shadowGeneration}
 }
 
-func (s seat) get() Status {
+func (s slot) get() Status {
 	if status := s.status.Load(); status != nil {
 		return *status
 	}
@@ -64,26 +66,26 @@ func (s seat) get() Status {
 }
 
 // Status returns the engine's status.
-func (e *Engine) Status() Status { return e.inForce().get() }
+func (e *Engine) Status() Status { return e.activeSlot().get() }
 
 // Reload compiles a policy store and puts it into force, or leaves in force
 // what is. Either way the attempt is an entry of the log, and it is there
 // before the first request is decided by the new policies.
 func (e *Engine) Reload(ctx context.Context, c Change) (Status, error) {
-	return e.reload(ctx, e.inForce(), c)
+	return e.reload(ctx, e.activeSlot(), c)
 }
 
-func (e *Engine) reload(ctx context.Context, to seat, c Change) (Status, error) {
+func (e *Engine) reload(ctx context.Context, to slot, c Change) (Status, error) {
 	to.changed.CompareAndSwap(nil, new(e.config.Now().UTC()))
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
-	return e.reloadLocked(ctx, to, c, CompileGrace)
+	return e.reloadLocked(ctx, to, c, snapshot.CompileGrace)
 }
 
 // reloadLocked is reload for who holds e.reloading.
-func (e *Engine) reloadLocked(ctx context.Context, to seat, c Change, grace time.Duration) (Status, error) {
+func (e *Engine) reloadLocked(ctx context.Context, to slot, c Change, grace time.Duration) (Status, error) {
 	start := e.config.Now().UTC()
-	s, pending, err := e.compiler.Compile(ctx, Upgrade{
+	s, pending, err := e.compiler.Compile(ctx, snapshot.Upgrade{
 		Archive: c.Archive, TenantFaults: c.TenantFaults, Old: to.snapshots.Load(),
 		MayShrink: c.Shrink || to.store != "", Strict: e.config.GuardShrink, Grace: grace,
 	})
@@ -101,20 +103,20 @@ func (e *Engine) reloadLocked(ctx context.Context, to seat, c Change, grace time
 
 // retryPending reloads a store when more of it is compiled, unless another came: also
 // one that was on its way when it was compiled.
-func (e *Engine) retryPending(ctx context.Context, to seat, c Change, pending Pending) {
+func (e *Engine) retryPending(ctx context.Context, to slot, c Change, pending snapshot.Pending) {
 	generation := to.generation.Load()
 	go func() {
 		pending.Wait(ctx)
 		e.reloading.Lock()
 		defer e.reloading.Unlock()
 		if ctx.Err() == nil && to.generation.Load() == generation {
-			_, _ = e.reloadLocked(ctx, to, c, LateGrace) // it is in the log, and the status has it
+			_, _ = e.reloadLocked(ctx, to, c, snapshot.LateGrace) // it is in the log, and the status has it
 		}
 	}()
 }
 
 // install puts snapshots into force, with what keeps tenants from theirs.
-func (e *Engine) install(ctx context.Context, to seat, c Change, start time.Time, s *Snapshots, partly error) (Status, error) {
+func (e *Engine) install(ctx context.Context, to slot, c Change, start time.Time, s *snapshot.Snapshots, partly error) (Status, error) {
 	var err error
 	if to.store == "" {
 		err = e.checkLosses(s, c.Shrink)
@@ -144,7 +146,7 @@ func (e *Engine) install(ctx context.Context, to seat, c Change, start time.Time
 // Pending says since when there has been a change that is neither in force nor
 // refused; the zero time for none.
 func (e *Engine) Pending() time.Time {
-	if since := e.inForce().changed.Load(); since != nil {
+	if since := e.activeSlot().changed.Load(); since != nil {
 		return *since
 	}
 	return time.Time{}
@@ -152,17 +154,17 @@ func (e *Engine) Pending() time.Time {
 
 // ReloadFailed notes that the policy store could not even be read.
 func (e *Engine) ReloadFailed(ctx context.Context, cause string, err error) {
-	e.reloadFailed(ctx, e.inForce(), cause, err)
+	e.reloadFailed(ctx, e.activeSlot(), cause, err)
 }
 
-func (e *Engine) reloadFailed(ctx context.Context, to seat, cause string, err error) {
+func (e *Engine) reloadFailed(ctx context.Context, to slot, cause string, err error) {
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
 	_, _ = e.refuse(ctx, to, cause, e.config.Now().UTC(), err)
 }
 
 // refuse leaves in its place what is there, and says why in status and log.
-func (e *Engine) refuse(ctx context.Context, to seat, cause string, start time.Time, why error) (Status, error) {
+func (e *Engine) refuse(ctx context.Context, to slot, cause string, start time.Time, why error) (Status, error) {
 	status := to.get()
 	status.Stale, status.Problem = true, why.Error()
 	status.Attempt, status.TookUS = start, e.config.Now().Sub(start).Microseconds()
@@ -174,18 +176,18 @@ func (e *Engine) refuse(ctx context.Context, to seat, cause string, start time.T
 }
 
 // checkLosses refuses a store that an accident could have made.
-func (e *Engine) checkLosses(s *Snapshots, mayShrink bool) error {
+func (e *Engine) checkLosses(s *snapshot.Snapshots, mayShrink bool) error {
 	old := e.current.Load()
 	if old == nil || mayShrink {
 		return nil
 	}
-	return CheckLosses(old, s, e.config.GuardShrink)
+	return snapshot.CheckLosses(old, s, e.config.GuardShrink)
 }
 
 // keepArchives puts the archives of a store into the log that the old one did not
 // have.
-func (e *Engine) keepArchives(s, old *Snapshots) error {
-	for _, archive := range s.archivesBeyond(old) {
+func (e *Engine) keepArchives(s, old *snapshot.Snapshots) error {
+	for _, archive := range s.ArchivesBeyond(old) {
 		if _, err := e.log.KeepArchive(archive); err != nil {
 			return fmt.Errorf("keep policies: %w", err)
 		}
@@ -203,7 +205,7 @@ type reloadRequest struct {
 
 // recordReload records an attempt. Decision says whether the store took its
 // place, revision what is there now.
-func (e *Engine) recordReload(ctx context.Context, to seat, what reloadRequest, start time.Time, revision string, why error) error {
+func (e *Engine) recordReload(ctx context.Context, to slot, what reloadRequest, start time.Time, revision string, why error) error {
 	if to.store != "" {
 		what.Store, what.Revision = to.store, revision
 		revision = e.Status().Revision
@@ -212,11 +214,11 @@ func (e *Engine) recordReload(ctx context.Context, to seat, what reloadRequest, 
 	if err != nil {
 		return err
 	}
-	result := decisionlog.Result{Decision: why == nil || errors.Is(why, ErrInPart)}
-	var faults Faults
+	result := decisionlog.Result{Decision: why == nil || errors.Is(why, snapshot.ErrInPart)}
+	var found faults.List
 	switch {
-	case errors.As(why, &faults):
-		for _, fault := range faults {
+	case errors.As(why, &found):
+		for _, fault := range found {
 			result.Errors = append(result.Errors, decisionlog.PolicyError{Message: fault.Error()})
 		}
 	case why != nil:

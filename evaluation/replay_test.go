@@ -12,6 +12,8 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/replay"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -95,13 +97,13 @@ func (l *logged) lines(old, new string) [][]byte {
 	return bytes.Split(bytes.TrimSpace(bytes.ReplaceAll(out.Bytes(), []byte(old), []byte(new))), []byte("\n"))
 }
 
-func (l *logged) replay(store string, lines [][]byte) *evaluation.ReplayReport {
+func (l *logged) replay(store string, lines [][]byte) *replay.Report {
 	l.t.Helper()
-	candidate, err := evaluation.CompileStore(archive(store))
+	candidate, err := snapshot.CompileStore(archive(store))
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	replay := evaluation.NewReplay(candidate, l.log.ReadArchive)
+	replay := replay.New(candidate, l.log.ReadArchive)
 	for _, line := range lines {
 		if err := replay.Add(line); err != nil {
 			l.t.Fatal(err)
@@ -224,7 +226,7 @@ func TestReplayMasked(t *testing.T) {
 	l.ask(question("user alice", "read", "doc 1"))
 	l.askBatch(`{"action":{"name":"read"},"resource":{"type":"doc","id":"1"},"context":{"token":"y"},
 		"evaluations":[{"subject":{"type":"user","id":"alice"}},{"subject":{"type":"user","id":"bob"},"context":{"password":"z"}}]}`)
-	check := func(store string, masked, decidedMasked, decisions, flips int) *evaluation.ReplayReport {
+	check := func(store string, masked, decidedMasked, decisions, flips int) *replay.Report {
 		t.Helper()
 		report := l.replay(store, l.lines("", ""))
 		if report.Masked != masked || report.DecidedMasked != decidedMasked || report.Decisions != decisions || len(report.Unfaithful) > 0 || len(report.Flips) != flips {
@@ -235,7 +237,7 @@ func TestReplayMasked(t *testing.T) {
 	check(replayed, 0, 2, 4, 0)
 	check(`@id("nobody") forbid (principal, action, resource);`, 0, 2, 4, 1)
 	report := check(replayed+"-- b.cedar --\n"+`@id("by-password") permit (principal, action, resource) when { context has password };`, 2, 0, 1, 0)
-	want := []*evaluation.NotReplayable{{Hidden: evaluation.Hidden{Path: "/context/password", Policy: "by-password"}, Count: 2, Examples: report.NotReplayable[0].Examples}}
+	want := []*replay.NotReplayable{{Hidden: replay.Hidden{Path: "/context/password", Policy: "by-password"}, Count: 2, Examples: report.NotReplayable[0].Examples}}
 	if diff := cmp.Diff(want, report.NotReplayable); diff != "" || len(report.NotReplayable[0].Examples) != 2 {
 		t.Errorf("not replayable (-want +got):\n%s", diff)
 	}

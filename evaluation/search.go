@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -12,7 +13,7 @@ import (
 // a resource. Each of them has been decided on like a request of its own; the
 // search is one entry of the log.
 func (e *Engine) SearchSubjects(ctx context.Context, call Call, req *authzen.SubjectSearchRequest) (*authzen.EntitySearchResponse, error) {
-	q := question{open: openSubject, request: authzen.EvaluationRequest{
+	q := snapshot.SearchQuery{For: snapshot.ForSubject, Request: authzen.EvaluationRequest{
 		Subject: authzen.Subject{Type: req.Subject.Type}, Action: req.Action, Resource: req.Resource, Context: req.Context,
 	}}
 	page, hits, err := e.search(ctx, call, &q, req.Page, req)
@@ -25,7 +26,7 @@ func (e *Engine) SearchSubjects(ctx context.Context, call Call, req *authzen.Sub
 // SearchResources finds the stored resources of a type that a subject may do an
 // action with. See [Engine.SearchSubjects].
 func (e *Engine) SearchResources(ctx context.Context, call Call, req *authzen.ResourceSearchRequest) (*authzen.EntitySearchResponse, error) {
-	q := question{open: openResource, request: authzen.EvaluationRequest{
+	q := snapshot.SearchQuery{For: snapshot.ForResource, Request: authzen.EvaluationRequest{
 		Subject: req.Subject, Action: req.Action, Resource: authzen.Resource{Type: req.Resource.Type}, Context: req.Context,
 	}}
 	page, hits, err := e.search(ctx, call, &q, req.Page, req)
@@ -35,10 +36,10 @@ func (e *Engine) SearchResources(ctx context.Context, call Call, req *authzen.Re
 	return entitiesFound(page, req.Resource.Type, hits), nil
 }
 
-func entitiesFound(page *authzen.Page, entityType string, hits []hit) *authzen.EntitySearchResponse {
+func entitiesFound(page *authzen.Page, entityType string, hits []snapshot.SearchResult) *authzen.EntitySearchResponse {
 	out := &authzen.EntitySearchResponse{Page: page, Results: make([]authzen.FoundEntity, len(hits))}
 	for i, h := range hits {
-		out.Results[i] = authzen.FoundEntity{Type: entityType, ID: h.name, Obligations: h.obligations}
+		out.Results[i] = authzen.FoundEntity{Type: entityType, ID: h.Name, Obligations: h.Obligations}
 	}
 	return out
 }
@@ -47,7 +48,7 @@ func entitiesFound(page *authzen.Page, entityType string, hits []hit) *authzen.E
 // that the schema has or, without one, that policies and entities name. See
 // [Engine.SearchSubjects].
 func (e *Engine) SearchActions(ctx context.Context, call Call, req *authzen.ActionSearchRequest) (*authzen.ActionSearchResponse, error) {
-	q := question{open: openAction, request: authzen.EvaluationRequest{
+	q := snapshot.SearchQuery{For: snapshot.ForAction, Request: authzen.EvaluationRequest{
 		Subject: req.Subject, Resource: req.Resource, Context: req.Context,
 	}}
 	page, hits, err := e.search(ctx, call, &q, req.Page, req)
@@ -56,13 +57,13 @@ func (e *Engine) SearchActions(ctx context.Context, call Call, req *authzen.Acti
 	}
 	out := &authzen.ActionSearchResponse{Page: page, Results: make([]authzen.FoundAction, len(hits))}
 	for i, h := range hits {
-		out.Results[i] = authzen.FoundAction{Name: h.name, Obligations: h.obligations}
+		out.Results[i] = authzen.FoundAction{Name: h.Name, Obligations: h.Obligations}
 	}
 	return out, nil
 }
 
 // search answers a question and records that it was asked.
-func (e *Engine) search(ctx context.Context, call Call, q *question, asked *authzen.PageRequest, req any) (*authzen.Page, []hit, error) {
+func (e *Engine) search(ctx context.Context, call Call, q *snapshot.SearchQuery, asked *authzen.PageRequest, req any) (*authzen.Page, []snapshot.SearchResult, error) {
 	s, start, err := e.begin(call.Tenant)
 	if err != nil {
 		return nil, nil, err
@@ -77,7 +78,7 @@ func (e *Engine) search(ctx context.Context, call Call, q *question, asked *auth
 	if err := token.resume(e.config.PageKey, asked); err != nil {
 		return nil, nil, err
 	}
-	candidates, err := s.answers(q, Environment{Time: start})
+	candidates, err := s.SearchCandidates(q, snapshot.Environment{Time: start})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,26 +86,26 @@ func (e *Engine) search(ctx context.Context, call Call, q *question, asked *auth
 	if err != nil {
 		return nil, nil, fmt.Errorf("search: %w", err)
 	}
-	entry := decisionlog.Entry{Kind: decisionlog.KindSearch, Search: &decisionlog.Search{For: q.open, Results: len(part.hits), More: part.more}}
+	entry := decisionlog.Entry{Kind: decisionlog.KindSearch, Search: &decisionlog.Search{For: q.For, Results: len(part.Results), More: part.More}}
 	if _, err := e.record(ctx, call.identified(), &entry, s.Revision(), start, req); err != nil {
 		return nil, nil, err
 	}
-	return e.page(token, asked, part), part.hits, nil
+	return e.page(token, asked, part), part.Results, nil
 }
 
 // lightScan are candidates that are decided on as soon as those of a batch.
 const lightScan = 1000
 
 // results finds the answers of a page. Many candidates wait for their turn.
-func (e *Engine) results(ctx context.Context, tenant string, s *Snapshot, a *answers, token pageToken) (*found, error) {
-	if len(a.candidates) > lightScan {
+func (e *Engine) results(ctx context.Context, tenant string, s *snapshot.Snapshot, a *snapshot.Candidates, token pageToken) (*snapshot.SearchResults, error) {
+	if len(a.Positions) > lightScan {
 		done, err := e.config.Scan(ctx, tenant)
 		if err != nil {
 			return nil, err
 		}
 		defer done()
 	}
-	return s.find(ctx, a, token.From, most{results: e.pageSize(token.Limit), bytes: e.config.MaxAnswer, candidates: e.config.MaxCandidates})
+	return s.Search(ctx, a, token.From, snapshot.SearchLimits{Results: e.pageSize(token.Limit), Bytes: e.config.MaxAnswer, Candidates: e.config.MaxCandidates})
 }
 
 // pageSize is how many results a page may have. What was asked for is a
@@ -118,13 +119,13 @@ func (e *Engine) pageSize(asked int32) int {
 
 // page describes a part of the results. Results that are whole need none unless
 // somebody asked for a page (AuthZEN 1.0, "Paginated Responses").
-func (e *Engine) page(token pageToken, asked *authzen.PageRequest, part *found) *authzen.Page {
-	if asked.Token == "" && asked.Limit == nil && !part.more {
+func (e *Engine) page(token pageToken, asked *authzen.PageRequest, part *snapshot.SearchResults) *authzen.Page {
+	if asked.Token == "" && asked.Limit == nil && !part.More {
 		return nil
 	}
-	page := &authzen.Page{Count: len(part.hits)}
-	if part.more {
-		token.From = part.next
+	page := &authzen.Page{Count: len(part.Results)}
+	if part.More {
+		token.From = part.Next
 		page.NextToken = token.seal(e.config.PageKey)
 	} else if asked.Token == "" {
 		page.Total = &page.Count

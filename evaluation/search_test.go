@@ -18,6 +18,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -128,16 +129,16 @@ var searchGrammar = func() phrases {
 // check asks every hunt both ways and counts what it sees.
 func (s searchScene) check(t *testing.T, log *decisionlog.Log, seen map[string]int) error {
 	engine := evaluation.NewEngine(log, evaluation.Config{})
-	archive := evaluation.Archive{"policies.cedar": []byte(s.policies), "entities.json": []byte(s.entities), "config.yaml": []byte(s.config)}
+	archive := snapshot.Archive{"policies.cedar": []byte(s.policies), "entities.json": []byte(s.entities), "config.yaml": []byte(s.config)}
 	if _, err := engine.Reload(t.Context(), evaluation.Change{Archive: archive, Cause: "start"}); err != nil {
 		return err
 	}
-	snapshot, err := engine.Snapshots().For("")
+	compiled, err := engine.Snapshots().For("")
 	if err != nil {
 		return err
 	}
 	for _, q := range s.hunts {
-		want, everybody, err := q.ask(snapshot, s.universe(q))
+		want, everybody, err := q.ask(compiled, s.universe(q))
 		if err != nil {
 			return fmt.Errorf("%+v: %w", q, err)
 		}
@@ -191,7 +192,7 @@ func (s searchScene) universe(q hunt) []string {
 
 // ask asks for each of the names and returns those that are allowed, each with
 // the types of its obligations, and whether that is all of them.
-func (q hunt) ask(s *evaluation.Snapshot, names []string) (found []string, everybody bool, err error) {
+func (q hunt) ask(s *snapshot.Snapshot, names []string) (found []string, everybody bool, err error) {
 	unreadable := 0
 	for _, name := range names {
 		r := q.request
@@ -203,7 +204,7 @@ func (q hunt) ask(s *evaluation.Snapshot, names []string) (found []string, every
 		case "action":
 			r.Action = authzen.Action{Name: name}
 		}
-		outcome, err := s.Decide(&r, evaluation.Environment{})
+		outcome, err := s.Decide(&r, snapshot.Environment{})
 		if err != nil {
 			unreadable++
 			continue
@@ -218,7 +219,7 @@ func (q hunt) ask(s *evaluation.Snapshot, names []string) (found []string, every
 	return found, len(found) == len(names) && len(names) > 1, nil
 }
 
-func allowed(name string, o *evaluation.Outcome, context string) (result string, ok bool) {
+func allowed(name string, o *snapshot.Outcome, context string) (result string, ok bool) {
 	for _, obligation := range o.Obligations {
 		if !strings.Contains(context, `"`+obligation.Type+`"`) {
 			return "", false

@@ -15,6 +15,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -27,7 +28,7 @@ const (
 	officePolicies  = 2_000 // a role's to a folder, and shares of one document
 )
 
-func newOffice() evaluation.Archive {
+func newOffice() snapshot.Archive {
 	random := rand.New(rand.NewPCG(5, 5))
 	var policies, entities strings.Builder
 	policies.WriteString(`
@@ -50,7 +51,7 @@ func newOffice() evaluation.Archive {
 			i, random.IntN(officeUsers), i%20 == 0, i%50 == 1, random.IntN(50), random.IntN(6), random.IntN(officeUsers), i%officeFolders)
 	}
 	entities.WriteString(`{"uid":{"type":"Folder","id":"f0"},"attrs":{},"parents":[]}]`)
-	return evaluation.Archive{"policies.cedar": []byte(policies.String()), "entities.json": []byte(entities.String())}
+	return snapshot.Archive{"policies.cedar": []byte(policies.String()), "entities.json": []byte(entities.String())}
 }
 
 // BenchmarkSearch holds searches against asking for each entity, by this package
@@ -69,7 +70,7 @@ func BenchmarkSearch(b *testing.B) {
 		runtime.ReadMemStats(&memory)
 		b.ReportMetric(float64(memory.HeapAlloc)/(1<<20), "MiB")
 	})
-	snapshot, err := engine.Snapshots().For("")
+	compiled, err := engine.Snapshots().For("")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -80,10 +81,10 @@ func BenchmarkSearch(b *testing.B) {
 	documents, people := ids("d%06d", officeDocuments), ids("u%05d", officeUsers)
 
 	cpu(b, "resources/search", func() int { return searchDocuments(b, engine) })
-	cpu(b, "resources/each", func() int { return each(documents, func(id string) bool { return decides(b, snapshot, "u00042", id) }) })
+	cpu(b, "resources/each", func() int { return each(documents, func(id string) bool { return decides(b, compiled, "u00042", id) }) })
 	cpu(b, "resources/linear", func() int { return each(documents, func(id string) bool { return linear.views("u00042", id) }) })
 	cpu(b, "subjects/search", func() int { return searchPeople(b, engine) })
-	cpu(b, "subjects/each", func() int { return each(people, func(id string) bool { return decides(b, snapshot, id, "d000042") }) })
+	cpu(b, "subjects/each", func() int { return each(people, func(id string) bool { return decides(b, compiled, id, "d000042") }) })
 	cpu(b, "subjects/linear", func() int { return each(people, func(id string) bool { return linear.views(id, "d000042") }) })
 }
 
@@ -127,10 +128,10 @@ func each(ids []string, ask func(id string) bool) (found int) {
 
 var view = authzen.Action{Name: "view"}
 
-func decides(b *testing.B, s *evaluation.Snapshot, user, document string) bool {
+func decides(b *testing.B, s *snapshot.Snapshot, user, document string) bool {
 	out, err := s.Decide(&authzen.EvaluationRequest{
 		Subject: authzen.Subject{Type: "User", ID: user}, Action: view, Resource: authzen.Resource{Type: "Doc", ID: document},
-	}, evaluation.Environment{})
+	}, snapshot.Environment{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -219,7 +220,7 @@ func TestSearchFails(t *testing.T) {
 		t.Errorf("without a log: %v, %v", out, err)
 	}
 	none := evaluation.NewEngine(openLog(t, t.TempDir(), decisionlog.Config{}), evaluation.Config{})
-	if _, err := none.SearchActions(t.Context(), evaluation.Call{}, &authzen.ActionSearchRequest{}); !errors.Is(err, evaluation.ErrNoSnapshot) {
+	if _, err := none.SearchActions(t.Context(), evaluation.Call{}, &authzen.ActionSearchRequest{}); !errors.Is(err, snapshot.ErrNoSnapshot) {
 		t.Errorf("without policies: %v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/replay"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -12,21 +14,21 @@ import (
 // force: from then on the log says of every evaluation what it would have
 // decided. Nobody is told, so that it may lose as many policies as it likes.
 func (e *Engine) ReloadShadow(ctx context.Context, c Change) (Status, error) {
-	return e.reload(ctx, e.beside(), c)
+	return e.reload(ctx, e.shadowSlot(), c)
 }
 
 // ShadowFailed is [Engine.ReloadFailed] for that store.
 func (e *Engine) ShadowFailed(ctx context.Context, cause string, err error) {
-	e.reloadFailed(ctx, e.beside(), cause, err)
+	e.reloadFailed(ctx, e.shadowSlot(), cause, err)
 }
 
 // ShadowStatus returns the status of the shadow; the zero Status without one.
-func (e *Engine) ShadowStatus() Status { return e.beside().get() }
+func (e *Engine) ShadowStatus() Status { return e.shadowSlot().get() }
 
 // decideShadow decides a request by the shadow, in the environment in which it
 // was decided. What goes wrong there, a panic too, is in the result and does
 // not reach the answer.
-func (e *Engine) decideShadow(ctx context.Context, a asked, approval *authzen.VerifiedApproval) (out *decisionlog.Shadow) {
+func (e *Engine) decideShadow(ctx context.Context, a evaluationInput, approval *authzen.VerifiedApproval) (out *decisionlog.Shadow) {
 	if a.shadow == nil {
 		return nil
 	}
@@ -35,25 +37,25 @@ func (e *Engine) decideShadow(ctx context.Context, a asked, approval *authzen.Ve
 	out = &decisionlog.Shadow{Revision: a.shadow.Revision()}
 	defer func() {
 		if fault := recover(); fault != nil {
-			out.Result = denied(fmt.Errorf("panic: %v", fault))
+			out.Result = snapshot.DeniedResult(fmt.Errorf("panic: %v", fault))
 		}
 	}()
-	snapshot, err := a.shadow.For(a.call.Tenant)
+	compiled, err := a.shadow.For(a.call.Tenant)
 	if err != nil {
-		out.Result = denied(err)
+		out.Result = snapshot.DeniedResult(err)
 		return out
 	}
-	out.Revision = snapshot.revision
-	outcome, err := snapshot.Decide(a.request, Environment{Time: a.time, Approval: approval})
+	out.Revision = compiled.Revision()
+	outcome, err := compiled.Decide(a.request, snapshot.Environment{Time: a.time, Approval: approval})
 	if err != nil {
-		out.Result = denied(err)
+		out.Result = snapshot.DeniedResult(err)
 		return out
 	}
-	prefix(outcome.Obligations, a.item)
+	snapshot.PrefixObligations(outcome.Obligations, a.item)
 	out.Result = outcome.Result()
 	return out
 }
 
 // ShadowEffect returns what it would change about a result if its shadow were
 // in force; "" for nothing.
-func ShadowEffect(r *decisionlog.Result) Effect { return effectOf(r, &r.Shadow.Result) }
+func ShadowEffect(r *decisionlog.Result) replay.Effect { return replay.EffectOf(r, &r.Shadow.Result) }

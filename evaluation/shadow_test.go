@@ -10,6 +10,8 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/replay"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -35,7 +37,7 @@ func (l *logged) last() *decisionlog.Entry {
 	if _, err := l.log.Export(l.t.Context(), &line, l.log.Head().Size-1, -1); err != nil {
 		l.t.Fatal(err)
 	}
-	entry, err := evaluation.ReadEntry(line.Bytes())
+	entry, err := replay.ReadEntry(line.Bytes())
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -55,19 +57,19 @@ func TestShadow(t *testing.T) {
 	for _, tt := range []struct {
 		name, body string
 		want       decisionlog.Result
-		effect     evaluation.Effect
+		effect     replay.Effect
 	}{
-		{"allowed", question("user bob", "read", "doc 1"), decisionlog.Result{Decision: true, Policies: []string{"everyone"}}, evaluation.EffectAllows},
+		{"allowed", question("user bob", "read", "doc 1"), decisionlog.Result{Decision: true, Policies: []string{"everyone"}}, replay.EffectAllows},
 		{"by another policy", question("user alice", "read", "doc 1"), decisionlog.Result{Decision: true, Policies: []string{"everyone"}}, ""},
-		{"an obligation less", question("user alice", "write", "doc 1", `{"supported_obligations":["notification"]}`), decisionlog.Result{Decision: true, Policies: []string{"unnotified"}}, evaluation.EffectLoses},
-		{"an error", question("user alice", "open", "doc 1"), decisionlog.Result{Errors: []decisionlog.PolicyError{{Policy: "wrong", Message: "no such attribute"}}}, evaluation.EffectDenies},
+		{"an obligation less", question("user alice", "write", "doc 1", `{"supported_obligations":["notification"]}`), decisionlog.Result{Decision: true, Policies: []string{"unnotified"}}, replay.EffectLoses},
+		{"an error", question("user alice", "open", "doc 1"), decisionlog.Result{Errors: []decisionlog.PolicyError{{Policy: "wrong", Message: "no such attribute"}}}, replay.EffectDenies},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			decision, err := l.engine.Evaluate(t.Context(), evaluation.Call{}, request(t, tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
-			alone, err := evaluation.Compile(archive(replayed))
+			alone, err := snapshot.Compile(archive(replayed))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +188,7 @@ func TestReloadShadow(t *testing.T) {
 	l.shadow(wider)
 	revision := l.engine.ShadowStatus().Revision
 	check(true, `{"cause":"change","store":"shadow","revision":"`+revision+`"}`)
-	l.engine.ShadowFailed(t.Context(), "change", evaluation.ErrEmptied)
+	l.engine.ShadowFailed(t.Context(), "change", snapshot.ErrEmptied)
 	check(false, `{"cause":"change","store":"shadow","revision":"`+revision+`"}`)
 	if s := l.engine.ShadowStatus(); !s.Stale || s.Revision != revision {
 		t.Errorf("status of the shadow: %+v", s)

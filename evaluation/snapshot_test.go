@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -128,7 +128,7 @@ func TestDeterminingPolicies(t *testing.T) {
 		}
 	}
 	out := compile(t, policy(permit, "a")[:len(policy(permit, "a"))-2]+" when { false };").decide(question("user alice", "read", "doc 1"))
-	if diff := cmp.Diff(&evaluation.Outcome{}, out); diff != "" {
+	if diff := cmp.Diff(&snapshot.Outcome{}, out); diff != "" {
 		t.Errorf("outcome where no policy applies (-want +got):\n%s", diff)
 	}
 }
@@ -201,12 +201,12 @@ func TestErrorsRepeat(t *testing.T) {
 func TestDecideTogether(t *testing.T) {
 	store := archive(crowd)
 	kept := maps.Clone(store)
-	compiled, err := evaluation.Compile(store)
+	compiled, err := snapshot.Compile(store)
 	if err != nil {
 		t.Fatal(err)
 	}
 	requests := crowdRequests(t)
-	outcomes := make([]*evaluation.Outcome, len(requests))
+	outcomes := make([]*snapshot.Outcome, len(requests))
 	for i, req := range requests {
 		if outcomes[i], err = compiled.Decide(req, environment); err != nil {
 			t.Fatal(err)
@@ -248,7 +248,7 @@ func TestOutcomesAreTheCallers(t *testing.T) {
 	first.Context.Obligations[0].Type = "changed"
 	first.Context.ReasonUser["en"] = "changed"
 
-	want := &evaluation.Outcome{
+	want := &snapshot.Outcome{
 		Decision: true,
 		Policies: []string{"a-read", "c-err", "m-read"},
 		Errors:   []decisionlog.PolicyError{{Policy: "d-err", Message: "while evaluating policy `d-err`: record does not have the attribute `level`"}},

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -33,7 +35,7 @@ attributes: {context.now: datetime}
 `
 
 // lastCentury is when the tests of tenancy decide.
-var lastCentury = evaluation.Environment{Time: time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)}
+var lastCentury = snapshot.Environment{Time: time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)}
 
 // asks makes a request of an action by alice for a resource.
 func asks(subject, action, resource, context string) *authzen.EvaluationRequest {
@@ -47,7 +49,7 @@ func asks(subject, action, resource, context string) *authzen.EvaluationRequest 
 
 // permitsFor returns what a tenant's policies decide, false for a request that
 // cannot be read.
-func permitsFor(t testing.TB, all *evaluation.Snapshots, tenant string, r *authzen.EvaluationRequest) bool {
+func permitsFor(t testing.TB, all *snapshot.Snapshots, tenant string, r *authzen.EvaluationRequest) bool {
 	t.Helper()
 	s, err := all.For(tenant)
 	if err != nil {
@@ -113,15 +115,15 @@ func TestTenantsLiftNothing(t *testing.T) {
 			if strings.Contains(tt.files, "clock") { // with the time by the root's clock, and not the caller's
 				root = strings.Replace(root, "type_aliases: {util", "clock: now\ntype_aliases: {util", 1)
 			}
-			before, err := evaluation.CompileStore(archive(root))
+			before, err := snapshot.CompileStore(archive(root))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if permitsFor(t, before, "evil", tt.request) {
 				t.Fatal("the root does not forbid it")
 			}
-			_, err = evaluation.CompileStore(archive(root + tt.files))
-			var found evaluation.Faults
+			_, err = snapshot.CompileStore(archive(root + tt.files))
+			var found faults.List
 			if !errors.As(err, &found) || !strings.HasPrefix(found[0].Error(), tt.want) {
 				t.Errorf("the faults are\n%v\nand not\n%s", err, tt.want)
 			}
@@ -152,7 +154,7 @@ func TestTenancy(t *testing.T) {
 		"-- b.cedar --\n@id(\"b\") forbid (principal, action, resource) when { resource.hasTag(\"x\") && resource.getTag(\"x\") == 1 };\n-- tenants/evil/entities.json --\n[{\"uid\": {\"type\": \"tool\", \"id\": \"m\"}, \"attrs\": {}, \"parents\": [], \"tags\": {\"x\": 2}}]\n": `tenants/evil/entities.json:1:2: tool::"m" may not have the attribute "x"`,
 		"-- b.cedar --\n@id(\"b\") @approval(\"sre\") permit (principal, action, resource);\n-- tenants/evil/config.yaml --\napproval_templates: {sre: {uses: 0}}\n":                                                                                                                 `tenants/evil/config.yaml:1:22: approval_templates.sre: the root uses the template sre: policy b (b.cedar:1)`,
 	} {
-		_, err := evaluation.CompileStore(archive(guarded + files))
+		_, err := snapshot.CompileStore(archive(guarded + files))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\nthe faults are\n%v\nand not\n%s", files, err, want)
 		}
@@ -161,7 +163,7 @@ func TestTenancy(t *testing.T) {
 		"-- tenants/good/config.yaml --\ntype_aliases: {gizmo: gadget}\nparents: {teams: Team}\nattributes: {gadget.owner: person}\nclock: time\nsubject_types: [person]\npep_authoritative: [gadget]\nlimits: {string_bytes: 10}\nundeclared_attributes: refuse\n",
 		"-- tenants/good/entities.json --\n[{\"uid\": {\"type\": \"user\", \"id\": \"m\"}, \"attrs\": {\"team\": 1}, \"parents\": [{\"type\": \"Team\", \"id\": \"t\"}]}]\n",
 	} {
-		if _, err := evaluation.CompileStore(archive(guarded + files)); err != nil {
+		if _, err := snapshot.CompileStore(archive(guarded + files)); err != nil {
 			t.Errorf("%s\n%v", files, err)
 		}
 	}
@@ -184,15 +186,15 @@ func TestTenantEntities(t *testing.T) {
 		if entities == "" {
 			root = guarded
 		}
-		_, err := evaluation.CompileStore(archive(root + own))
-		var found evaluation.Faults
+		_, err := snapshot.CompileStore(archive(root + own))
+		var found faults.List
 		errors.As(err, &found)
 		if len(found) != want {
 			t.Errorf("%s: %v", entities, err)
 		}
 	}
-	_, err := evaluation.CompileStore(archive(strings.Replace(guarded, "type_aliases: {util", "tenant_entities: {parents: ['a role'], atributes: [x]}\ntype_aliases: {util", 1)))
-	var found evaluation.Faults
+	_, err := snapshot.CompileStore(archive(strings.Replace(guarded, "type_aliases: {util", "tenant_entities: {parents: ['a role'], atributes: [x]}\ntype_aliases: {util", 1)))
+	var found faults.List
 	errors.As(err, &found)
 	const want = `config.yaml:1:29: tenant_entities.parents: a role is neither an entity nor an entity type (write Role::"staff" or Role)
 config.yaml:1:40: unknown field "atributes" (did you mean "attributes"?)
@@ -236,7 +238,7 @@ action read appliesTo {principal: user, resource: doc};
 		strings.ReplaceAll(bare, "ORG", "decimal"):                                                                  `tenants/acme/schema.cedarschema:2:1: entity doc: the root uses the name org of another type: policy cross (policies.cedar:2)`,
 		strings.ReplaceAll(bare, "ORG", "{a: decimal}"):                                                             `the root uses the name org of another type`,
 	} {
-		_, err := evaluation.CompileStore(archive(text))
+		_, err := snapshot.CompileStore(archive(text))
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s\n%v", text, err)
@@ -344,7 +346,7 @@ func (g intruder) request() *authzen.EvaluationRequest {
 // violations counts requests that a forbid of the root denies, with a tenant
 // that only permits, and that are allowed with what a random tenant adds; and
 // the stores that compiled.
-func violations(t *testing.T, seed uint64, stores int, compile func(evaluation.Archive) (*evaluation.Snapshots, error)) (violated, compiled int) {
+func violations(t *testing.T, seed uint64, stores int, compile func(snapshot.Archive) (*snapshot.Snapshots, error)) (violated, compiled int) {
 	g := intruder{rand.New(rand.NewPCG(seed, 1))}
 	for range stores {
 		root, own := g.root(), g.tenant()
@@ -373,7 +375,7 @@ func show(r *authzen.EvaluationRequest) string {
 }
 
 // forbidden reports whether a forbid of the root denies a request.
-func forbidden(all *evaluation.Snapshots, r *authzen.EvaluationRequest) bool {
+func forbidden(all *snapshot.Snapshots, r *authzen.EvaluationRequest) bool {
 	s, err := all.For("t")
 	if err != nil {
 		return false
@@ -387,7 +389,7 @@ func forbidden(all *evaluation.Snapshots, r *authzen.EvaluationRequest) bool {
 // found.
 func TestRootForbidsStayDenials(t *testing.T) {
 	const stores = 6000
-	if n, compiled := violations(t, 1, stores, evaluation.CompileStore); n > 0 || compiled < stores/20 {
+	if n, compiled := violations(t, 1, stores, snapshot.CompileStore); n > 0 || compiled < stores/20 {
 		t.Errorf("%d violations in %d stores", n, compiled)
 	}
 }
@@ -457,7 +459,7 @@ undeclared_attributes: drop
 		if !permitsFor(t, unchecked, "evil", test.request) {
 			t.Errorf("%s lifts nothing, and so shows nothing", name)
 		}
-		all, err := evaluation.CompileStore(archive(test.store))
+		all, err := snapshot.CompileStore(archive(test.store))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // A store of guardrails and two tenants, who know each a Role of the same name.
@@ -25,19 +27,19 @@ const tenanted = `
 `
 
 // compileStore returns the snapshot of each tenant.
-func compileStore(t testing.TB, text string) func(tenant string) snapshot {
+func compileStore(t testing.TB, text string) func(tenant string) compiledStore {
 	t.Helper()
-	all, err := evaluation.CompileStore(archive(text))
+	all, err := snapshot.CompileStore(archive(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(tenant string) snapshot {
+	return func(tenant string) compiledStore {
 		t.Helper()
 		s, err := all.For(tenant)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return snapshot{s, t}
+		return compiledStore{s, t}
 	}
 }
 
@@ -67,8 +69,8 @@ func TestTenants(t *testing.T) {
 func TestTenantsCannotWeakenGuardrails(t *testing.T) {
 	const own = "-- tenants/acme/config.yaml --\non_policy_error: "
 	for _, root := range []string{"", "-- config.yaml --\non_policy_error: deny\n", "-- config.yaml --\non_policy_error: deny_any\n"} {
-		_, err := evaluation.CompileStore(archive(tenanted + root + own + "skip\n"))
-		var found evaluation.Faults
+		_, err := snapshot.CompileStore(archive(tenanted + root + own + "skip\n"))
+		var found faults.List
 		if !errors.As(err, &found) || len(found) != 1 || found[0].File != "tenants/acme/config.yaml" {
 			t.Errorf("under the guardrails' %q a tenant may skip errors: %v", root, err)
 		}
@@ -83,7 +85,7 @@ func TestTenantsCannotWeakenGuardrails(t *testing.T) {
 // What is wrong for one tenant is a fault of the store, and what is wrong with
 // the guardrails is one fault however many tenants there are.
 func TestFaultsOfTenants(t *testing.T) {
-	_, err := evaluation.CompileStore(archive(tenanted + `
+	_, err := snapshot.CompileStore(archive(tenanted + `
 -- tenants/acme/config.yaml --
 clok: now
 -- tenants/umbrella/more.cedar --
@@ -95,7 +97,7 @@ permit (principal, action, resource);
 tenants/umbrella/more.cedar:1:1: @id("guard") is taken by policies.cedar:2
 z.cedar:1:1: this policy has no @id (begin it with @id("a-unique-name"))
 `
-	var found evaluation.Faults
+	var found faults.List
 	errors.As(err, &found)
 	if diff := cmp.Diff(want, lines(found)); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
@@ -118,10 +120,10 @@ func TestRequestsOfTenants(t *testing.T) {
 	}
 	for _, tenant := range []string{"", "nobody", "Acme", "../acme"} {
 		call := of(tenant)
-		if d, err := e.Evaluate(t.Context(), call, a.single); d != nil || !errors.Is(err, evaluation.ErrUnknownTenant) {
+		if d, err := e.Evaluate(t.Context(), call, a.single); d != nil || !errors.Is(err, snapshot.ErrUnknownTenant) {
 			t.Errorf("Evaluate for %q: %v, %v", tenant, d, err)
 		}
-		if d, err := e.Evaluations(t.Context(), call, a.batch); d != nil || !errors.Is(err, evaluation.ErrUnknownTenant) {
+		if d, err := e.Evaluations(t.Context(), call, a.batch); d != nil || !errors.Is(err, snapshot.ErrUnknownTenant) {
 			t.Errorf("Evaluations for %q: %v, %v", tenant, d, err)
 		}
 	}

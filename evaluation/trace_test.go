@@ -10,18 +10,20 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+	"github.com/policy-service/policy-service/evaluation/explain"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // traceTrials are random policy stores with the requests they are asked.
-func traceTrials(t *testing.T, visit func(*testing.T, *trial, *evaluation.Snapshot)) {
+func traceTrials(t *testing.T, visit func(*testing.T, *trial, *snapshot.Snapshot)) {
 	t.Helper()
 	n := uint64(150)
 	compiled := 0
 	for i := range n {
 		c := newTrial(7, i)
-		s, err := evaluation.Compile(c.archive)
+		s, err := snapshot.Compile(c.archive)
 		if err != nil {
 			continue
 		}
@@ -39,12 +41,12 @@ func traceTrials(t *testing.T, visit func(*testing.T, *trial, *evaluation.Snapsh
 // The traces of a request are the decision, seen from nearer: they say of the
 // same policies that they determine it and that they err.
 func TestTracesAreTheDecision(t *testing.T) {
-	counts := map[evaluation.Verdict]int{}
-	traceTrials(t, func(t *testing.T, c *trial, s *evaluation.Snapshot) {
+	counts := map[explain.Verdict]int{}
+	traceTrials(t, func(t *testing.T, c *trial, s *snapshot.Snapshot) {
 		for i, request := range c.requests {
-			env := evaluation.Environment{Time: trialTime}
+			env := snapshot.Environment{Time: trialTime}
 			want := decide(s, request)
-			traces, err := s.Traces(request, env)
+			traces, err := explain.Traces(s, request, env)
 			got := answerOf(traces)
 			if err != nil {
 				got = answer{Fault: err.Error()}
@@ -63,7 +65,7 @@ func TestTracesAreTheDecision(t *testing.T) {
 		}
 	})
 	t.Log(counts)
-	for _, v := range []evaluation.Verdict{evaluation.VerdictTrue, evaluation.VerdictFalse, evaluation.VerdictError} {
+	for _, v := range []explain.Verdict{explain.VerdictTrue, explain.VerdictFalse, explain.VerdictError} {
 		if counts[v] < 20 {
 			t.Errorf("%d policies were %s", counts[v], v)
 		}
@@ -72,14 +74,14 @@ func TestTracesAreTheDecision(t *testing.T) {
 
 // answerOf decides as Cedar does: a forbid beats the permits, a policy in
 // error counts for nothing.
-func answerOf(traces []evaluation.Trace) answer {
+func answerOf(traces []explain.Trace) answer {
 	a := answer{Decision: "deny"}
 	applied := map[string][]string{}
 	for _, trace := range traces {
 		switch trace.Verdict {
-		case evaluation.VerdictTrue:
+		case explain.VerdictTrue:
 			applied[trace.Effect] = append(applied[trace.Effect], trace.Policy)
-		case evaluation.VerdictError:
+		case explain.VerdictError:
 			a.Errors = append(a.Errors, trace.Policy)
 		}
 	}
@@ -91,16 +93,16 @@ func answerOf(traces []evaluation.Trace) answer {
 }
 
 // checkSteps holds the verdict of a policy against those of its conditions.
-func checkSteps(t *testing.T, trace evaluation.Trace) {
+func checkSteps(t *testing.T, trace explain.Trace) {
 	t.Helper()
-	want := evaluation.VerdictTrue
+	want := explain.VerdictTrue
 	for _, step := range trace.Conditions {
 		switch {
-		case want != evaluation.VerdictTrue:
-			if step.Verdict != evaluation.VerdictNotReached {
+		case want != explain.VerdictTrue:
+			if step.Verdict != explain.VerdictNotReached {
 				t.Errorf("%s: %q is %s behind a condition that does not hold", trace.Policy, step.Text, step.Verdict)
 			}
-		case (step.Verdict == evaluation.VerdictError) != (step.Error != ""):
+		case (step.Verdict == explain.VerdictError) != (step.Error != ""):
 			t.Errorf("%s: %q is %s with the error %q", trace.Policy, step.Text, step.Verdict, step.Error)
 		default:
 			want = step.Verdict
@@ -114,22 +116,22 @@ func checkSteps(t *testing.T, trace evaluation.Trace) {
 // What a decision does not tell, of permits under a forbid, it tells when each
 // policy is the only one.
 func TestTraceOfEachPolicyAlone(t *testing.T) {
-	traceTrials(t, func(t *testing.T, c *trial, s *evaluation.Snapshot) {
+	traceTrials(t, func(t *testing.T, c *trial, s *snapshot.Snapshot) {
 		for id := range c.Policies {
-			alone := evaluation.Archive{}
+			alone := snapshot.Archive{}
 			for name, text := range c.archive {
 				if !strings.HasSuffix(name, ".cedar") || name == id+".cedar" {
 					alone[name] = text
 				}
 			}
-			one, err := evaluation.Compile(alone)
+			one, err := snapshot.Compile(alone)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, request := range c.requests {
 				want := decide(one, request)
 				got := tracedVerdict(t, s, request, id)
-				if (got == evaluation.VerdictTrue) != (want.Reasons != nil) || (got == evaluation.VerdictError) != (want.Errors != nil) {
+				if (got == explain.VerdictTrue) != (want.Reasons != nil) || (got == explain.VerdictError) != (want.Errors != nil) {
 					t.Errorf("%s is %s, alone it makes %+v", id, got, want)
 				}
 			}
@@ -139,12 +141,12 @@ func TestTraceOfEachPolicyAlone(t *testing.T) {
 
 // tracedVerdict returns the verdict of one policy: false where its scope is not
 // satisfied or no policy is asked.
-func tracedVerdict(t *testing.T, s *evaluation.Snapshot, request *authzen.EvaluationRequest, id string) evaluation.Verdict {
+func tracedVerdict(t *testing.T, s *snapshot.Snapshot, request *authzen.EvaluationRequest, id string) explain.Verdict {
 	t.Helper()
-	traces, _ := s.Traces(request, evaluation.Environment{Time: trialTime})
-	i := slices.IndexFunc(traces, func(trace evaluation.Trace) bool { return trace.Policy == id })
+	traces, _ := explain.Traces(s, request, snapshot.Environment{Time: trialTime})
+	i := slices.IndexFunc(traces, func(trace explain.Trace) bool { return trace.Policy == id })
 	if i < 0 {
-		return evaluation.VerdictFalse
+		return explain.VerdictFalse
 	}
 	return traces[i].Verdict
 }
@@ -153,12 +155,12 @@ func tracedVerdict(t *testing.T, s *evaluation.Snapshot, request *authzen.Evalua
 // together from them decides alike.
 func TestSourcesAreThePolicies(t *testing.T) {
 	conditions := 0
-	traceTrials(t, func(t *testing.T, c *trial, s *evaluation.Snapshot) {
-		again := evaluation.Archive{}
+	traceTrials(t, func(t *testing.T, c *trial, s *snapshot.Snapshot) {
+		again := snapshot.Archive{}
 		for name, text := range c.archive {
 			again[name] = text
 		}
-		for _, source := range s.Sources() {
+		for _, source := range explain.Sources(s) {
 			again[source.File] = []byte(reassembled(t, source))
 			conditions += len(source.Conditions)
 			if !bytes.Contains(c.archive[source.File], []byte(source.Text)) {
@@ -170,7 +172,7 @@ func TestSourcesAreThePolicies(t *testing.T) {
 				}
 			}
 		}
-		other, err := evaluation.Compile(again)
+		other, err := snapshot.Compile(again)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +186,7 @@ func TestSourcesAreThePolicies(t *testing.T) {
 }
 
 // reassembled writes a policy's scope and its conditions.
-func reassembled(t *testing.T, source evaluation.Source) string {
+func reassembled(t *testing.T, source explain.Source) string {
 	t.Helper()
 	list, err := cedar.NewPolicyListFromBytes(source.File, []byte(source.Text))
 	if err != nil {
@@ -224,7 +226,7 @@ func TestConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := compile(t, "// first\n@id(\"ü\") permit (principal, action, resource)\n"+tt.clauses+";\n")
 			var got []string
-			for _, condition := range s.Sources()[0].Conditions {
+			for _, condition := range explain.Sources(s.Snapshot)[0].Conditions {
 				got = append(got, fmt.Sprint(condition.Line, " ", condition.Text))
 			}
 			if diff := gocmp.Diff(tt.want, got); diff != "" {
@@ -240,7 +242,7 @@ func TestTraceOfOtherValues(t *testing.T) {
 @id("b") permit (principal, action, resource) when { true && context.n };
 @id("c") permit (principal, action, resource) unless { context.n || true };
 `)
-	traces, err := s.Traces(request(t, question("user ann", "read", "doc d", `{"n":1}`)), environment)
+	traces, err := explain.Traces(s.Snapshot, request(t, question("user ann", "read", "doc d", `{"n":1}`)), environment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,25 +255,25 @@ func TestTraceOfOtherValues(t *testing.T) {
 func TestSourcesOnOneLine(t *testing.T) {
 	s := compile(t, "// ü\n"+
 		`@id("ü") permit (principal, action, resource); @id("b") forbid (principal, action, resource) when {`+"\ncontext.a};\n")
-	want := []evaluation.Source{
+	want := []explain.Source{
 		{
-			Citation:   evaluation.Citation{Policy: "b", Effect: "forbid", File: "policies.cedar", Line: 2},
+			Citation:   explain.Citation{Policy: "b", Effect: "forbid", File: "policies.cedar", Line: 2},
 			Text:       "@id(\"b\") forbid (principal, action, resource) when {\ncontext.a};",
-			Conditions: []evaluation.Condition{{Line: 3, Text: "when { context.a }"}},
+			Conditions: []cedarsyntax.Condition{{Line: 3, Text: "when { context.a }"}},
 		},
 		{
-			Citation: evaluation.Citation{Policy: "ü", Effect: "permit", File: "policies.cedar", Line: 2},
+			Citation: explain.Citation{Policy: "ü", Effect: "permit", File: "policies.cedar", Line: 2},
 			Text:     `@id("ü") permit (principal, action, resource);`,
 		},
 	}
-	if diff := gocmp.Diff(want, s.Sources()); diff != "" {
+	if diff := gocmp.Diff(want, explain.Sources(s.Snapshot)); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
 }
 
 // A tenant's policies stand in its folder.
 func TestSourcesOfTenant(t *testing.T) {
-	s, err := evaluation.CompileStore(archive(`// All.
+	s, err := snapshot.CompileStore(archive(`// All.
 @id("all") forbid (principal, action, resource);
 -- tenants/acme/own.cedar --
 
@@ -285,7 +287,7 @@ func TestSourcesOfTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, source := range acme.Sources() {
+	for _, source := range explain.Sources(acme) {
 		got = append(got, fmt.Sprintf("%s:%d %s", source.File, source.Line, source.Text))
 	}
 	want := []string{
@@ -295,7 +297,7 @@ func TestSourcesOfTenant(t *testing.T) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
-	traces, err := acme.Traces(request(t, question("user ann", "read", "doc d")), environment)
+	traces, err := explain.Traces(acme, request(t, question("user ann", "read", "doc d")), environment)
 	if err != nil || len(traces) != 2 || traces[1].Conditions[0].Text != "when { context.a }" {
 		t.Errorf("traces are %+v, %v", traces, err)
 	}
@@ -324,7 +326,7 @@ attributes: {doc.owner: user, context.t: datetime}
 
 func TestReadings(t *testing.T) {
 	asked := request(t, question("user ann", "read", `doc d {"the city":"Graz","owner":"olga"}`, `{"n":1,"t":"1969-12-31T12:00:00Z"}`))
-	traces, err := compile(t, readingStore).Traces(asked, environment)
+	traces, err := explain.Traces(compile(t, readingStore).Snapshot, asked, environment)
 	if err != nil {
 		t.Fatal(err)
 	}

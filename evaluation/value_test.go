@@ -133,11 +133,11 @@ func TestLimits(t *testing.T) {
 	standard := compile(t, policy)
 	small := compile(t, policy+"\n-- config.yaml --\nlimits: {array_elements: 3, nested_array_elements: 2, string_bytes: 4}\n")
 
-	takes := func(s snapshot, sent string) {
+	takes := func(s compiledStore, sent string) {
 		t.Helper()
 		s.allows("user alice", "read", `doc 1 {"v":`+sent+`}`)
 	}
-	refuses := func(s snapshot, sent, complaint string) {
+	refuses := func(s compiledStore, sent, complaint string) {
 		t.Helper()
 		s.refuses("/resource/properties/v"+complaint, "user alice", "read", `doc 1 {"v":`+sent+`}`)
 	}

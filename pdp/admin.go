@@ -13,6 +13,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
@@ -81,7 +82,7 @@ func serveReady(engine *evaluation.Engine, policies *policyLoader, log *decision
 		pending := policies.pending(engine)
 		switch {
 		case engine.Snapshots() == nil:
-			code, word = http.StatusServiceUnavailable, evaluation.ErrNoSnapshot.Error()
+			code, word = http.StatusServiceUnavailable, snapshot.ErrNoSnapshot.Error()
 		case log.Err() != nil:
 			code, word = http.StatusServiceUnavailable, "the decision log has failed"
 		case verbose && (engine.Status().Stale || pending > 0):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/pdp/jwks"
@@ -49,7 +50,7 @@ func describe(err error) *authzen.Error {
 		return &authzen.Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit)}
 	case errors.As(err, &routing):
 		return &authzen.Error{Status: routing.Code, Message: http.StatusText(routing.Code)}
-	case errors.Is(err, evaluation.ErrNoSnapshot):
+	case errors.Is(err, snapshot.ErrNoSnapshot):
 		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: "no policies are loaded"}
 	case errors.Is(err, decisionlog.ErrUnavailable), errors.Is(err, decisionlog.ErrFailed), errors.Is(err, context.DeadlineExceeded):
 		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: "the decision could not be recorded"}
@@ -80,8 +81,8 @@ var told = []struct {
 	{errBody, http.StatusBadRequest, false},
 	{evaluation.ErrTooManyItems, http.StatusBadRequest, true},
 	{evaluation.ErrLargeAnswer, http.StatusBadRequest, true},
-	{evaluation.ErrTooLong, http.StatusServiceUnavailable, false},
-	{evaluation.ErrUnknownTenant, http.StatusNotFound, false},
+	{snapshot.ErrTooLong, http.StatusServiceUnavailable, false},
+	{snapshot.ErrUnknownTenant, http.StatusNotFound, false},
 	{errSeveralTenants, http.StatusBadRequest, false},
 
 	{errNoReload, http.StatusNotFound, false},

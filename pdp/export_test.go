@@ -17,6 +17,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/policystore"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -186,7 +187,7 @@ func Readiness(state string, store *policystore.Store, now func() time.Time) (ht
 		return nil, err
 	}
 	engine := evaluation.NewEngine(log, evaluation.Config{})
-	archive := evaluation.Archive{"a.cedar": []byte("@id(\"a\") permit (principal, action, resource);\n")}
+	archive := snapshot.Archive{"a.cedar": []byte("@id(\"a\") permit (principal, action, resource);\n")}
 	if _, err := engine.Reload(context.Background(), evaluation.Change{Archive: archive, Cause: causeStart}); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -58,8 +59,8 @@ func handle[Request, Response any](limits *limiter, maxBody int64, answer method
 // only one; "" is none.
 func tenantOf(c echo.Context) (string, error) {
 	tenant := c.Param(paramTenant)
-	if tenant != "" && !evaluation.ValidTenant(tenant) {
-		return "", evaluation.ErrUnknownTenant
+	if tenant != "" && !snapshot.ValidTenant(tenant) {
+		return "", snapshot.ErrUnknownTenant
 	}
 	if who := callerFrom(c.Request().Context()); tenant == "" && len(who.Tenants) == 1 {
 		tenant = who.Tenants[0]

@@ -37,7 +37,7 @@ func openLog(c Config, metrics *telemetry) (*decisionlog.Log, error) {
 		AcceptRollback: c.DecisionLog.AcceptRollback,
 		Mask:           c.DecisionLog.Mask,
 		Unmask:         c.DecisionLog.Unmask,
-		Committed:      metrics.committed,
+		OnCommit:       metrics.committed,
 	})
 }
 

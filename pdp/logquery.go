@@ -42,7 +42,7 @@ func LogQuery(f decisionlog.Filter, bundle bool) url.Values {
 	set("kind", string(f.Kind), f.Kind != "")
 	set("format", formatBundle, bundle)
 	if f.Decision != nil {
-		q.Set("decision", decisionlog.Word(*f.Decision))
+		q.Set("decision", decisionlog.DecisionString(*f.Decision))
 	}
 	return q
 }

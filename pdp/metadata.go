@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -73,7 +74,7 @@ func serveMetadata(engine *evaluation.Engine, m authzen.Metadata, auth authentic
 		described := m
 		if tenant := c.Param(paramTenant); tenant != "" {
 			if !authzen.ValidTenant(tenant) || !auth.known() && !engine.HasTenant(tenant) {
-				return evaluation.ErrUnknownTenant
+				return snapshot.ErrUnknownTenant
 			}
 			described = metadataFor(m.PolicyDecisionPoint + "/tenants/" + tenant)
 		}

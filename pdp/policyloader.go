@@ -13,6 +13,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/policystore"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // Why a policy store comes into force, in the log.
@@ -120,7 +121,7 @@ func (s *policyLoader) apply(ctx context.Context, cause string, state *policysto
 		change.Shrink, change.Version = m.AllowShrink, m.Version
 	}
 	status, err := s.load(ctx, change)
-	if errors.Is(err, evaluation.ErrInPart) {
+	if errors.Is(err, snapshot.ErrInPart) {
 		s.log.Error(s.name+" loaded in part", "cause", cause, "in_force", status.Revision, "error", err)
 		return errors.Join(err, policystore.ErrInPart)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
 // A ReloadReport answers a request to read policies and settings now. While
@@ -24,7 +25,7 @@ type ReloadReport struct {
 	Seconds  float64           `json:"seconds"`          // that it has taken
 	Loaded   bool              `json:"loaded"`           // the policies
 	Status   evaluation.Status `json:"status"`
-	Faults   evaluation.Faults `json:"faults,omitempty"`
+	Faults   faults.List       `json:"faults,omitempty"`
 	Shadow   evaluation.Status `json:"shadow,omitzero"` // of the shadow policies, which are read, too
 	Settings SettingsReport    `json:"settings,omitzero"`
 }
@@ -146,7 +147,7 @@ func (j *reloadJob) report(engine *evaluation.Engine) (int, ReloadReport) {
 	}
 	report.Loaded, report.Seconds, report.Settings = j.err == nil, j.took.Seconds(), j.settings
 	if j.err != nil && !errors.As(j.err, &report.Faults) {
-		report.Faults = evaluation.Faults{{File: ".", Message: j.err.Error()}}
+		report.Faults = faults.List{{File: ".", Message: j.err.Error()}}
 	}
 	if j.err != nil || j.settings.Problem != "" {
 		return http.StatusUnprocessableEntity, report

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -67,7 +68,7 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 			return err
 		}
 		if !engine.HasTenant(request.Request.TenantID) {
-			return evaluation.ErrUnknownTenant
+			return snapshot.ErrUnknownTenant
 		}
 		submission, err := request.Submission()
 		if err != nil {

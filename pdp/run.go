@@ -19,6 +19,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -154,7 +155,7 @@ func warnTenants(log *slog.Logger, auth Auth, engine *evaluation.Engine) {
 		return // not ready, which is said elsewhere
 	}
 	for _, named := range auth.TenantSettings() {
-		if _, err := store.For(named.Tenant); errors.Is(err, evaluation.ErrUnknownTenant) {
+		if _, err := store.For(named.Tenant); errors.Is(err, snapshot.ErrUnknownTenant) {
 			log.Warn("a credential is for a tenant that the policy store lacks", "setting", named.Path, "tenant", named.Tenant,
 				"hint", cmp.Or(yamldoc.DidYouMean(named.Tenant, engine.Status().Tenants), "tenants are the folders below tenants/ of the policy store"))
 		}

@@ -28,8 +28,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -93,7 +93,7 @@ func TestRefusesToStart(t *testing.T) {
 
 func TestFaultsComeThroughRun(t *testing.T) {
 	s := launch(t, pdp.Config{Policies: fstest.MapFS{"a.cedar": {Data: []byte("permit (")}, "b.cedar": {Data: []byte("forbid")}}})
-	var faults evaluation.Faults
+	var faults faults.List
 	if !errors.As(s.err, &faults) || len(faults) != 2 {
 		t.Errorf("got %v, want one fault in each file", s.err)
 	}

@@ -32,8 +32,8 @@ type schedule struct {
 	fault  string
 }
 
-// faults are what a test does to a service that runs.
-var faults = map[string]func(t *testing.T, h *harmed){
+// injections are what a test does to a service that runs.
+var injections = map[string]func(t *testing.T, h *harmed){
 	"nothing":           func(*testing.T, *harmed) {},
 	"the log is closed": func(_ *testing.T, h *harmed) { _ = h.log.Close() },
 	"a file is moved":   func(t *testing.T, h *harmed) { move(t, h.state, aside) },
@@ -148,7 +148,7 @@ func (s schedule) run(t *testing.T) (yes []string, others int, missing []string)
 			yes = append(yes, id)
 		}
 		if answers == s.at {
-			faults[s.fault](t, h)
+			injections[s.fault](t, h)
 		}
 		return answers < s.at+50
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -148,7 +149,7 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 // isCounted reports whether a request was turned away for a reason that metrics
 // tell of. Overload would fill the program's log.
 func isCounted(err error) bool {
-	return errors.Is(err, errOverload) || errors.Is(err, errMemory) || errors.Is(err, evaluation.ErrTooLong)
+	return errors.Is(err, errOverload) || errors.Is(err, errMemory) || errors.Is(err, snapshot.ErrTooLong)
 }
 
 // isGone reports whether an answer ended because its client no longer reads.

@@ -20,6 +20,8 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/replay"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
 )
 
@@ -104,7 +106,7 @@ func (s *attributeSets[K]) of(k K) metric.MeasurementOption {
 // tenantNames are what tenants are called in measurements. Each name is a few
 // series, and anybody can make names up.
 type tenantNames struct {
-	policies func() *evaluation.Snapshots // nil for none
+	policies func() *snapshot.Snapshots // nil for none
 
 	mu   sync.Mutex
 	seen map[string]bool // where the store has no tenants
@@ -276,7 +278,7 @@ func (t *telemetry) committed(_ int, took time.Duration) {
 var reasons = []struct {
 	err  error
 	name string
-}{{errOverload, "overload"}, {errTenantRate, "rate"}, {errDeadline, "deadline"}, {evaluation.ErrTooLong, "deadline"}, {errMemory, "memory"}}
+}{{errOverload, "overload"}, {errTenantRate, "rate"}, {errDeadline, "deadline"}, {snapshot.ErrTooLong, "deadline"}, {errMemory, "memory"}}
 
 // turnedAway counts a request that has no answer for one of the reasons.
 func (t *telemetry) turnedAway(ctx context.Context, err error) {
@@ -301,7 +303,7 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 	}
 	tenant := t.tenants.of(e.Tenant)
 	for _, r := range results {
-		t.decisions.Add(ctx, 1, t.outcomes.of(outcomeKey{e.Kind, tenant, decisionlog.Word(r.Decision)}))
+		t.decisions.Add(ctx, 1, t.outcomes.of(outcomeKey{e.Kind, tenant, decisionlog.DecisionString(r.Decision)}))
 		for _, fault := range r.Errors {
 			if fault.Policy != "" {
 				t.errors.Add(ctx, 1, metric.WithAttributes(attribute.String("policy", fault.Policy), attribute.String("tenant", tenant)))
@@ -315,7 +317,7 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 }
 
 // effectNone is the effect of shadow policies that decide the same.
-const effectNone evaluation.Effect = "none"
+const effectNone replay.Effect = "none"
 
 // serve measures a request, as a part of the trace that it names (W3C Trace
 // Context).

@@ -50,7 +50,7 @@ type policyError struct {
 	Message string  `parquet:"message"`
 }
 
-func rowOf(d decisionlog.Decided) row {
+func rowOf(d decisionlog.DecisionRow) row {
 	r := row{
 		Index: d.Index, ID: d.ID, Time: d.Time, Tenant: orNull(d.Tenant), Kind: string(d.Kind),
 		SubjectType: orNull(d.Subject.Type), SubjectID: orNull(d.Subject.ID), Action: orNull(d.Action),

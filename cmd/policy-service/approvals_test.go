@@ -108,7 +108,7 @@ func TestApproversSeeWhatIsThere(t *testing.T) {
 }
 
 // decided is a row of the log with a text in every cell.
-func decided(text string) (d decisionlog.Decided) {
+func decided(text string) (d decisionlog.DecisionRow) {
 	fill(reflect.ValueOf(&d).Elem(), text, 8)
 	return d
 }

@@ -13,7 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
@@ -101,7 +102,7 @@ func (f fileResolver) unknownKeys(prefix string, values map[string]any, known []
 			faults = append(faults, f.unknownKeys(key+".", nested, known)...)
 		default:
 			hint := yamldoc.DidYouMean(key, known)
-			if slices.Contains(evaluation.SettingsKeys(), key) {
+			if slices.Contains(snapshot.SettingsKeys(), key) {
 				hint = "this key belongs to config.yaml of the policy store"
 			}
 			faults = append(faults, f.doc.Fault(fmt.Sprintf("%q is not a key", key), hint, strings.Split(key, ".")...))
@@ -161,7 +162,7 @@ var unknownField = regexp.MustCompile(`^unknown field "(.+)"$`)
 
 // hintSettings says of keys that a policy store's config.yaml does not have where
 // they belong, if they are the service's.
-func hintSettings(faults evaluation.Faults) evaluation.Faults {
+func hintSettings(faults faults.List) faults.List {
 	keys := map[string]bool{}
 	for _, flag := range settings(newParser(context.Background()).Model) {
 		key, _, _ := strings.Cut(configKey(flag), ".")

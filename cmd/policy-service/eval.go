@@ -12,8 +12,9 @@ import (
 
 	"github.com/mattn/go-isatty"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/explain"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -29,7 +30,7 @@ func (c *evalCmd) Run() error {
 	if c.Policies == "" {
 		say(errors.New("no --policies: the embedded example "+exampleSet+" decides"), "")
 	}
-	snapshot, err := compile(c.Policies, c.Tenant)
+	compiled, err := compile(c.Policies, c.Tenant)
 	if err != nil {
 		return err
 	}
@@ -37,12 +38,12 @@ func (c *evalCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	environment := evaluation.Environment{Time: time.Now().UTC()}
+	environment := snapshot.Environment{Time: time.Now().UTC()}
 	var allowed bool
 	if c.Explain {
-		allowed, err = c.explain(snapshot, request, environment)
+		allowed, err = c.explain(compiled, request, environment)
 	} else {
-		allowed, err = c.decide(snapshot, request, environment)
+		allowed, err = c.decide(compiled, request, environment)
 	}
 	if err == nil && !allowed {
 		return exitError(exitDeny)
@@ -50,7 +51,7 @@ func (c *evalCmd) Run() error {
 	return err
 }
 
-func (c *evalCmd) decide(s *evaluation.Snapshot, request *authzen.EvaluationRequest, env evaluation.Environment) (allowed bool, err error) {
+func (c *evalCmd) decide(s *snapshot.Snapshot, request *authzen.EvaluationRequest, env snapshot.Environment) (allowed bool, err error) {
 	outcome, err := s.Decide(request, env)
 	if err != nil {
 		return false, err
@@ -61,15 +62,15 @@ func (c *evalCmd) decide(s *evaluation.Snapshot, request *authzen.EvaluationRequ
 	return outcome.Decision, printOutcome(outcome)
 }
 
-func (c *evalCmd) explain(s *evaluation.Snapshot, request *authzen.EvaluationRequest, env evaluation.Environment) (allowed bool, err error) {
-	explanation, err := s.Explain(request, env)
+func (c *evalCmd) explain(s *snapshot.Snapshot, request *authzen.EvaluationRequest, env snapshot.Environment) (allowed bool, err error) {
+	explanation, err := explain.Explain(s, request, env)
 	if err != nil {
 		return false, err
 	}
 	return explanation.Decision, printExplanation(explanation, c.JSON)
 }
 
-func printExplanation(e *evaluation.Explanation, asJSON bool) error {
+func printExplanation(e *explain.Explanation, asJSON bool) error {
 	if asJSON {
 		return printJSON(e)
 	}
@@ -104,15 +105,15 @@ func readInput(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-func printOutcome(o *evaluation.Outcome) error {
+func printOutcome(o *snapshot.Outcome) error {
 	return printLines(os.Stdout, func(out io.Writer) error { return writeOutcome(out, o) })
 }
 
-func writeOutcome(out io.Writer, o *evaluation.Outcome) error {
+func writeOutcome(out io.Writer, o *snapshot.Outcome) error {
 	line := func(name string, values ...string) {
 		fmt.Fprintf(out, "  %-11s%s\n", name, strings.ReplaceAll(strings.Join(values, " "), "\n", " "))
 	}
-	fmt.Fprintln(out, decisionlog.Word(o.Decision))
+	fmt.Fprintln(out, decisionlog.DecisionString(o.Decision))
 	for _, id := range o.Policies {
 		line("policy", id)
 	}

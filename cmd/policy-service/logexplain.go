@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/explain"
+	"github.com/policy-service/policy-service/evaluation/replay"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 type logExplainCmd struct {
@@ -28,30 +30,30 @@ func (c *logExplainCmd) Run(ctx context.Context) error {
 }
 
 // explain makes the decision again by the policies that made it.
-func (c *logExplainCmd) explain(logged *evaluation.Logged) (*evaluation.Explanation, error) {
+func (c *logExplainCmd) explain(logged *replay.Logged) (*explain.Explanation, error) {
 	archive, err := decisionlog.ReadArchive(c.State, logged.Revision)
 	if err != nil {
 		return nil, err
 	}
-	snapshots, err := evaluation.CompileLogged(archive)
+	snapshots, err := snapshot.CompileLogged(archive)
 	if err != nil { // not the fault of any store there is, so that it is no Faults
 		return nil, fmt.Errorf("the policies that decided do not compile in this version:\n%v", err)
 	}
-	snapshot, err := snapshots.For(logged.Tenant)
+	compiled, err := snapshots.For(logged.Tenant)
 	if err != nil {
 		return nil, fmt.Errorf("decision %s is a denial because no policies were asked: %w", logged.ID, err)
 	}
-	return snapshot.ExplainLogged(logged)
+	return replay.Explain(compiled, logged)
 }
 
 // find returns the decision of that id.
-func (c *logExplainCmd) find(ctx context.Context) (*evaluation.Logged, error) {
+func (c *logExplainCmd) find(ctx context.Context) (*replay.Logged, error) {
 	entryID, _, _ := strings.Cut(c.ID, ".")
 	entry, err := c.findEntry(ctx, entryID)
 	if err != nil {
 		return nil, err
 	}
-	decisions, err := evaluation.MaskedDecisions(entry)
+	decisions, err := replay.MaskedDecisions(entry)
 	if err != nil {
 		return nil, fmt.Errorf("decision %s: %w", entryID, err)
 	}
@@ -74,7 +76,7 @@ func (c *logExplainCmd) findEntry(ctx context.Context, id string) (found *decisi
 	}
 	defer log.Close()
 	err = eachLine(ctx, log, decisionlog.Filter{ID: id}, func(line []byte) (err error) {
-		found, err = evaluation.ReadEntry(line)
+		found, err = replay.ReadEntry(line)
 		return err
 	})
 	if err == nil && found == nil {

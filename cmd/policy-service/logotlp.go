@@ -80,7 +80,7 @@ func recordOf(e *decisionlog.Record, line []byte) (r log.Record) {
 	if e.Result == nil {
 		return r
 	}
-	set("decision", decisionlog.Word(e.Decision))
+	set("decision", decisionlog.DecisionString(e.Decision))
 	if len(e.Policies) > 0 {
 		r.AddAttributes(attribute.StringSlice("policy_service.policies", e.Policies))
 	}

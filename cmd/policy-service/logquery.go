@@ -159,12 +159,12 @@ func show(w io.Writer, lines [][]byte, raw, header bool) error {
 
 // row is a decision in the table. What callers chose is printed such that it
 // cannot do anything to a terminal.
-func row(d decisionlog.Decided) string {
+func row(d decisionlog.DecisionRow) string {
 	decision, policies := "", ""
 	if d.Result != nil {
-		decision, policies = decisionlog.Word(d.Result.Decision), strings.Join(d.Result.Policies, " ")
+		decision, policies = decisionlog.DecisionString(d.Result.Decision), strings.Join(d.Result.Policies, " ")
 		if shadow := d.Result.Shadow; shadow != nil && shadow.Decision != d.Result.Decision {
-			decision += ", shadow " + decisionlog.Word(shadow.Decision)
+			decision += ", shadow " + decisionlog.DecisionString(shadow.Decision)
 		}
 	}
 	a := d.Approval

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/replay"
 )
 
 type logReplayCmd struct {
@@ -28,7 +28,7 @@ func (c *logReplayCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	replay := evaluation.NewReplay(candidate, func(revision string) (map[string][]byte, error) {
+	replay := replay.New(candidate, func(revision string) (map[string][]byte, error) {
 		return decisionlog.ReadArchive(c.State, revision)
 	})
 	if err := eachLine(ctx, log, c.filter(), replay.Add); err != nil {
@@ -37,7 +37,7 @@ func (c *logReplayCmd) Run(ctx context.Context) error {
 	return c.print(replay.Report())
 }
 
-func (c *logReplayCmd) print(report *evaluation.ReplayReport) (err error) {
+func (c *logReplayCmd) print(report *replay.Report) (err error) {
 	if c.JSON {
 		err = printJSON(report)
 	} else {

@@ -14,8 +14,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/policy-service/policy-service/cmd/internal/environment"
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
 // Exit codes, the same for every command.
@@ -102,7 +102,7 @@ func reportUsage(err error) int {
 // report prints an error and returns the exit code it stands for.
 func report(err error) int {
 	var silent exitError
-	var faults evaluation.Faults
+	var faults faults.List
 	var damage *decisionlog.IntegrityError
 	switch {
 	case err == nil:

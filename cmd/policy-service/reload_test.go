@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/pdp"
 )
 
@@ -48,7 +48,7 @@ func TestReloadWaitsForTheEnd(t *testing.T) {
 			if (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
 				t.Errorf("%v, want %q", err, test.fails)
 			}
-			if faults := (evaluation.Faults)(nil); test.status[len(test.status)-1] == 422 && !errors.As(err, &faults) {
+			if faults := (faults.List)(nil); test.status[len(test.status)-1] == 422 && !errors.As(err, &faults) {
 				t.Errorf("%v is no fault of the store", err)
 			}
 			want := slices.Repeat([]string{"GET " + pdp.PathReload + "?id=7"}, len(test.status))

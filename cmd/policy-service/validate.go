@@ -11,9 +11,11 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/lint"
 	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/policytest"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -26,14 +28,14 @@ type validateCmd struct {
 
 // A validation is what validate prints as JSON.
 type validation struct {
-	Valid    bool              `json:"valid"`
-	Revision string            `json:"revision,omitzero"`
-	Tenants  []string          `json:"tenants,omitempty"`
-	Policies int               `json:"policies,omitzero"`
-	Entities int               `json:"entities,omitzero"` // that are stored
-	Actions  int               `json:"actions,omitzero"`  // that the schema declares
-	Faults   evaluation.Faults `json:"faults,omitempty"`
-	Warnings evaluation.Faults `json:"warnings,omitempty"`
+	Valid    bool        `json:"valid"`
+	Revision string      `json:"revision,omitzero"`
+	Tenants  []string    `json:"tenants,omitempty"`
+	Policies int         `json:"policies,omitzero"`
+	Entities int         `json:"entities,omitzero"` // that are stored
+	Actions  int         `json:"actions,omitzero"`  // that the schema declares
+	Faults   faults.List `json:"faults,omitempty"`
+	Warnings faults.List `json:"warnings,omitempty"`
 }
 
 func (c *validateCmd) Run() error {
@@ -72,9 +74,9 @@ func validate(store fs.FS) (*validation, error) {
 		return nil, err
 	}
 	var result validation
-	var snapshots *evaluation.Snapshots
+	var snapshots *snapshot.Snapshots
 	if archive != nil {
-		snapshots, result.Faults, result.Warnings = evaluation.Check(archive, requestsOf(tests)...)
+		snapshots, result.Faults, result.Warnings = lint.Check(archive, requestsOf(tests)...)
 	}
 	if snapshots != nil {
 		result.Warnings = append(result.Warnings, policytest.Vacuous(snapshots, tests)...)
@@ -96,7 +98,7 @@ func validate(store fs.FS) (*validation, error) {
 }
 
 // testsIn returns the tests of a store, or what is wrong with them.
-func testsIn(store fs.FS) (tests []policytest.Test, untestable evaluation.Faults, err error) {
+func testsIn(store fs.FS) (tests []policytest.Test, untestable faults.List, err error) {
 	tests, err = policytest.Load(store)
 	if err != nil && !errors.As(err, &untestable) {
 		return nil, nil, err
@@ -136,7 +138,7 @@ func (c *validateCmd) print(store fs.FS, v *validation) error {
 }
 
 // printFault writes a fault and, in the long form, the line that it is in.
-func (c *validateCmd) printFault(store fs.FS, f evaluation.Fault) {
+func (c *validateCmd) printFault(store fs.FS, f faults.Fault) {
 	printLine(os.Stderr, f)
 	if c.Format == "short" || f.Line == 0 {
 		return
@@ -152,7 +154,7 @@ func (c *validateCmd) printFault(store fs.FS, f evaluation.Fault) {
 
 // compileStore reads and compiles the policy store in dir; without one, the
 // embedded example.
-func compileStore(dir string) (*evaluation.Snapshots, error) {
+func compileStore(dir string) (*snapshot.Snapshots, error) {
 	store, err := policyStore(dir)
 	if err != nil {
 		return nil, err
@@ -162,7 +164,7 @@ func compileStore(dir string) (*evaluation.Snapshots, error) {
 
 // compileIn is compileStore for a store that is open. What is misplaced in it and
 // what does not compile is reported at once.
-func compileIn(store fs.FS) (*evaluation.Snapshots, error) {
+func compileIn(store fs.FS) (*snapshot.Snapshots, error) {
 	archive, misplaced, err := readStore(store)
 	if err != nil {
 		return nil, err
@@ -170,8 +172,8 @@ func compileIn(store fs.FS) (*evaluation.Snapshots, error) {
 	if archive == nil {
 		return nil, misplaced
 	}
-	snapshots, err := evaluation.CompileStore(archive)
-	var faults evaluation.Faults
+	snapshots, err := snapshot.CompileStore(archive)
+	var faults faults.List
 	if err != nil && !errors.As(err, &faults) || misplaced == nil {
 		return snapshots, err
 	}
@@ -180,11 +182,11 @@ func compileIn(store fs.FS) (*evaluation.Snapshots, error) {
 
 // readStore reads a policy store, and says which of its files are not where or
 // what they should be. An empty store is none that could be served.
-func readStore(store fs.FS) (archive evaluation.Archive, misplaced evaluation.Faults, err error) {
+func readStore(store fs.FS) (archive snapshot.Archive, misplaced faults.List, err error) {
 	archive, err = policystore.Read(store)
 	switch {
 	case errors.Is(err, policystore.ErrEmpty):
-		return nil, evaluation.Faults{{File: ".", Message: err.Error(), Hint: "put *.cedar files in it"}}, nil
+		return nil, faults.List{{File: ".", Message: err.Error(), Hint: "put *.cedar files in it"}}, nil
 	case errors.As(err, &misplaced):
 		return archive, misplaced, nil
 	}
@@ -192,7 +194,7 @@ func readStore(store fs.FS) (archive evaluation.Archive, misplaced evaluation.Fa
 }
 
 // compile is compileStore for what answers one tenant.
-func compile(dir, tenant string) (*evaluation.Snapshot, error) {
+func compile(dir, tenant string) (*snapshot.Snapshot, error) {
 	snapshots, err := compileStore(dir)
 	if err != nil {
 		return nil, err

@@ -39,23 +39,23 @@ type transitedItem struct {
 	ID       string    `json:"approval"`
 	Template string    `json:"template"`
 	Until    time.Time `json:"approved_until"`
-	asked
+	requestParts
 }
 
 // transitions are the rows of an entry of kind request or approval: one for
 // each item that is concerned.
-func transitions(record Record) []Decided {
+func transitions(record Record) []DecisionRow {
 	var t transition
 	if err := json.Unmarshal(record.Request, &t); err != nil {
-		return []Decided{{Record: record, ID: record.ID}}
+		return []DecisionRow{{Record: record, ID: record.ID}}
 	}
 	if t.Approver != nil {
 		t.Approvers = []string{t.Approver.String()}
 	}
 	if len(t.Items) == 0 {
-		return []Decided{asked{Subject: t.Subject}.transited(record, t.Approval)}
+		return []DecisionRow{requestParts{Subject: t.Subject}.transited(record, t.Approval)}
 	}
-	all := make([]Decided, len(t.Items))
+	all := make([]DecisionRow, len(t.Items))
 	for i, item := range t.Items {
 		approval := t.Approval
 		approval.ID, approval.Template = item.ID, item.Template
@@ -71,7 +71,7 @@ func transitions(record Record) []Decided {
 	return all
 }
 
-func (a asked) transited(record Record, approval Approval) Decided {
+func (a requestParts) transited(record Record, approval Approval) DecisionRow {
 	d := a.decided(record, record.ID, nil)
 	d.Approval = approval
 	return d

@@ -47,7 +47,7 @@ type bundleWriter struct {
 // write writes the bundle. What is pruned meanwhile would be a gap in it that
 // no entry under its checkpoint explains.
 func (b *bundleWriter) write(ctx context.Context, f Filter) error {
-	pruned := prunedParts(*b.reader.parts.Load())
+	pruned := prunedParts(*b.reader.segments.Load())
 	n, err := openNotary(b.reader.dir)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (b *bundleWriter) write(ctx context.Context, f Filter) error {
 			return err
 		}
 	}
-	if prunedParts(*b.reader.parts.Load()) != pruned {
+	if prunedParts(*b.reader.segments.Load()) != pruned {
 		return fmt.Errorf("%w meanwhile: try again", ErrPruned)
 	}
 	if err := b.manifest(n, f); err != nil {

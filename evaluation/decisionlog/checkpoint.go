@@ -73,9 +73,9 @@ func (r *Reader) LastCheckpoint() (*Checkpoint, error) {
 	return ParseCheckpoint(text, keys)
 }
 
-// heldTo checks that the log has what its last checkpoint has. A log that was
+// checkAgainstCheckpoint checks that the log has what its last checkpoint has. A log that was
 // never signed has none.
-func (r *Reader) heldTo() error {
+func (r *Reader) checkAgainstCheckpoint() error {
 	last, err := r.LastCheckpoint()
 	if err == nil {
 		err = r.Continues(last.Head)
@@ -98,7 +98,7 @@ func (r *Reader) everSigned() (bool, error) {
 	if _, err := os.Stat(filepath.Join(r.dir, checkpointDir)); !errors.Is(err, fs.ErrNotExist) {
 		return true, err
 	}
-	e, err := r.last().extent()
+	e, err := r.last().meta()
 	return e.origin != "", err
 }
 
@@ -161,7 +161,7 @@ func (l *Log) acceptRollback(reason string, fault error) error {
 		return err
 	}
 	action := adminAction{Action: "accept_rollback", Reason: reason, Fault: fault.Error(), Checkpoint: strings.ToValidUTF8(string(held), "\uFFFD")}
-	if err := l.recordOwn(context.Background(), KindAdmin, action); err != nil {
+	if err := l.recordInternal(context.Background(), KindAdmin, action); err != nil {
 		return err
 	}
 	_, err = l.Checkpoint()

@@ -15,7 +15,7 @@ const (
 
 	commitEntries = 1024    // most entries in a commit
 	commitBytes   = 1 << 20 // a commit takes no more entries once it has as many bytes
-	lingerTime    = 50 * time.Millisecond
+	flushDelay    = 50 * time.Millisecond
 	retryTime     = 100 * time.Millisecond
 	watchTime     = 2 * time.Second
 )
@@ -37,14 +37,14 @@ type committer struct {
 	// back when it has been received from.
 	outcomes sync.Pool
 
-	slots    chan struct{} // one for each entry accepted and not yet on disk
-	incoming *queue        // entries that are not in the journal; nil of a batched log
-	journal  *journal      // nil of a batched log
-	next     int64         // index after the last entry in the journal
-	backlog  *queue        // entries that are not in the segment
-	first    int64         // index of the first of them that ever was there
-	settling progress
-	left     bool // some entry was not settled when the log was closed
+	slots     chan struct{} // one for each entry accepted and not yet on disk
+	incoming  *queue        // entries that are not in the journal; nil of a batched log
+	journal   *journal      // nil of a batched log
+	next      int64         // index after the last entry in the journal
+	backlog   *queue        // entries that are not in the segment
+	first     int64         // index of the first of them that ever was there
+	flushing  flushStatus
+	unflushed bool // some entry was not settled when the log was closed
 
 	closing chan struct{} // closed when no more entries are accepted
 	ended   chan struct{} // closed when the goroutines have ended
@@ -74,7 +74,7 @@ func newCommitter(seg *segment, t *tree, r *Reader, origin string, cfg Config) *
 		outcomes: sync.Pool{New: func() any { return make(chan error, 1) }},
 		slots:    make(chan struct{}, queue),
 		backlog:  newQueue(),
-		settling: progress{hurry: make(chan struct{}, 1), tried: make(chan struct{})},
+		flushing: flushStatus{urgent: make(chan struct{}, 1), tried: make(chan struct{})},
 		closing:  make(chan struct{}),
 		ended:    make(chan struct{}),
 		failed:   make(chan struct{}),
@@ -84,14 +84,14 @@ func newCommitter(seg *segment, t *tree, r *Reader, origin string, cfg Config) *
 // start takes over what is in the journal of a log that was not closed, and
 // begins to accept entries.
 func (c *committer) start(journaled []*pending) error {
-	if err := c.takeOver(journaled); err != nil {
+	if err := c.replayJournal(journaled); err != nil {
 		return err
 	}
 	if c.batched {
 		if err := removeJournal(c.reader.dir); err != nil {
 			return err
 		}
-		go c.settle()
+		go c.flushLoop()
 		return nil
 	}
 	var err error
@@ -99,14 +99,14 @@ func (c *committer) start(journaled []*pending) error {
 		return fmt.Errorf("create journal: %w", err)
 	}
 	c.next, c.incoming = c.tree.size, newQueue()
-	go c.record()
-	go c.settle()
+	go c.journalLoop()
+	go c.flushLoop()
 	return nil
 }
 
 // append queues an entry and, if strict, waits until it is on disk.
 func (c *committer) append(ctx context.Context, rest []byte, strict bool) error {
-	p := &pending{rest: rest}
+	p := &pending{tail: rest}
 	if strict {
 		p.done = c.outcomes.Get().(chan error)
 	}
@@ -136,17 +136,17 @@ func (c *committer) enqueue(ctx context.Context, p *pending) error {
 	case <-ctx.Done():
 		return c.refusal(ctx)
 	}
-	if n := c.entrance().put(p); n == 0 {
+	if n := c.inputQueue().put(p); n == 0 {
 		<-c.slots
 		return errClosed
 	} else if c.batched && n >= cap(c.slots)/2 {
-		token(c.settling.hurry)
+		notify(c.flushing.urgent)
 	}
 	return nil
 }
 
-// entrance is the queue for new entries.
-func (c *committer) entrance() *queue {
+// inputQueue is the queue for new entries.
+func (c *committer) inputQueue() *queue {
 	if c.batched {
 		return c.backlog
 	}
@@ -169,19 +169,19 @@ func (c *committer) refusal(ctx context.Context) error {
 	}
 }
 
-// record puts entries in the journal until no more come.
-func (c *committer) record() {
+// journalLoop puts entries in the journal until no more come.
+func (c *committer) journalLoop() {
 	defer c.backlog.close()
 	for open := true; open; {
 		<-c.incoming.wake
 		runtime.Gosched() // those who are about to queue do
 		var batch []*pending
 		for batch, open = c.incoming.take(); len(batch) > 0; {
-			part, start := batch[:together(batch)], time.Now()
-			err := c.write(part)
-			c.config.Committed(len(part), time.Since(start))
+			part, start := batch[:commitLen(batch)], time.Now()
+			err := c.writeJournal(part)
+			c.config.OnCommit(len(part), time.Since(start))
 			if err == nil && c.backlog.put(part...) >= commitEntries {
-				token(c.settling.hurry)
+				notify(c.flushing.urgent)
 			}
 			c.release(part, err)
 			batch = batch[len(part):]
@@ -189,38 +189,38 @@ func (c *committer) record() {
 	}
 }
 
-// together returns how many entries go into one commit, at least one.
-func together(batch []*pending) int {
+// commitLen returns how many entries go into one commit, at least one.
+func commitLen(batch []*pending) int {
 	size := 0
 	for i, p := range batch[:min(len(batch), commitEntries)] {
-		if size += len(p.rest); size >= commitBytes {
+		if size += len(p.tail); size >= commitBytes {
 			return i + 1
 		}
 	}
 	return min(len(batch), commitEntries)
 }
 
-// write puts a batch in the journal. Its error is [ErrUnavailable] if nothing
+// writeJournal puts a batch in the journal. Its error is [ErrUnavailable] if nothing
 // of it is there, else [ErrFailed]. As long as entries cannot be settled no
 // more are accepted.
-func (c *committer) write(batch []*pending) error {
+func (c *committer) writeJournal(batch []*pending) error {
 	if err := c.err(); err != nil {
 		return err
 	}
-	if c.settling.last() != nil {
-		if err := c.settled(context.Background()); err != nil {
+	if c.flushing.lastErr() != nil {
+		if err := c.flushed(context.Background()); err != nil {
 			return err
 		}
 	}
 	err := c.journal.write(c.next, batch, c.reader.committed().Size)
 	for errors.Is(err, errJournalFull) {
-		if err := c.settled(context.Background()); err != nil {
+		if err := c.flushed(context.Background()); err != nil {
 			return err
 		}
 		err = c.journal.write(c.next, batch, c.reader.committed().Size)
 	}
 	if err == nil {
-		err = c.reader.last().look()
+		err = c.reader.last().checkInPlace()
 	}
 	switch {
 	case err == nil:
@@ -264,7 +264,7 @@ func (c *committer) release(batch []*pending, err error) {
 // returns why they could not. What is in the journal is not lost.
 func (c *committer) close() error {
 	close(c.closing)
-	c.entrance().close()
+	c.inputQueue().close()
 	<-c.ended
 	if c.lost > 0 {
 		return fmt.Errorf("%d accepted entries are not recorded: %w", c.lost, c.lostErr)

@@ -217,7 +217,7 @@ func TestCloseWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
 		close(goOn)
-		l, err := decisionlog.Open(t.TempDir(), decisionlog.Config{MaxSize: 1 << 16, Committed: func(int, time.Duration) { <-goOn }})
+		l, err := decisionlog.Open(t.TempDir(), decisionlog.Config{MaxSize: 1 << 16, OnCommit: func(int, time.Duration) { <-goOn }})
 		if err != nil {
 			t.Fatal(err)
 		}

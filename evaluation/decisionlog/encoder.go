@@ -76,7 +76,7 @@ func newCSV(w io.Writer) (*Encoder, error) {
 const TimeLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
 // cells are the row of a decision, in the order of columns.
-func (d Decided) cells() []string {
+func (d DecisionRow) cells() []string {
 	var decision, shadowDecision string
 	var result Result
 	if d.Result != nil {

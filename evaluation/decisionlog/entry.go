@@ -86,8 +86,8 @@ type Result struct {
 	Shadow *Shadow `json:"shadow,omitzero"`
 }
 
-// Word says a decision as people read it: allow or deny.
-func Word(decision bool) string {
+// DecisionString says a decision as people read it: allow or deny.
+func DecisionString(decision bool) string {
 	if decision {
 		return "allow"
 	}

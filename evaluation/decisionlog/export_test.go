@@ -14,7 +14,7 @@ func (r *Reader) OpenTransactions() int { return r.last().db.Stats().OpenTxN }
 
 // Records returns how many records the journal in dir has.
 func Records(t testing.TB, dir string) (n int) {
-	for _, path := range journalFiles(dir) {
+	for _, path := range journalPaths(dir) {
 		file, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -120,7 +120,7 @@ func (f Filter) isSubject(s subject) bool {
 // subjects lists the subjects of the request and of its items. A request of
 // another form has none.
 func (s *summary) subjects() (all []subject) {
-	var request asked
+	var request requestParts
 	if err := json.Unmarshal(s.Request, &request); err != nil {
 		return nil
 	}

@@ -50,7 +50,7 @@ func (x *idIndex) add(first int64, batch []*pending) {
 		for len(x.added) <= b {
 			x.added = append(x.added, noIDs)
 		}
-		if ms, ok := restTime(p.rest); ok {
+		if ms, ok := restTime(p.tail); ok {
 			x.added[b].add(ms)
 		}
 	}
@@ -139,7 +139,7 @@ func (r *Reader) inPlace(ctx context.Context, from, until int64, visit visit) er
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		p, end := partAt(*r.parts.Load(), from)
+		p, end := segmentAt(*r.segments.Load(), from)
 		next := min(until, end, from+idBlock)
 		err := p.inPlace(from, next, func(n int64, line, rest []byte) bool { more = visit(n, line, rest); return more })
 		if errors.Is(err, ErrPruned) {
@@ -154,7 +154,7 @@ func (r *Reader) inPlace(ctx context.Context, from, until int64, visit visit) er
 }
 
 // inPlace is [Reader.inPlace] for entries of the part, in one transaction.
-func (p *part) inPlace(from, until int64, visit visit) error {
+func (p *segmentReader) inPlace(from, until int64, visit visit) error {
 	var beginning []byte
 	return p.view(func(entries, _ *bbolt.Bucket) error {
 		c := entries.Cursor()

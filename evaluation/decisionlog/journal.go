@@ -17,9 +17,9 @@ import (
 	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
-// bankBytes is from which size on a file of the journal takes no more records
+// journalFileBytes is from which size on a file of the journal takes no more records
 // before the entries it has are in the segment.
-const bankBytes = 2 << 20
+const journalFileBytes = 2 << 20
 
 // A record has a header, its lines with a line feed behind each, and a trailer.
 // Numbers are big-endian.
@@ -40,21 +40,21 @@ var errJournalFull = errors.New("the journal is full")
 // segment. So their size is bounded, and what is written to them soon changes
 // no length any more, which is what makes a flush cheap.
 type journal struct {
-	banks  [2]bank
+	files  [2]journalFile
 	active int
 	buf    []byte
 }
 
 // A bank is a file of the journal.
-type bank struct {
+type journalFile struct {
 	file  *os.File
 	seen  fs.FileInfo
 	size  int64 // bytes of the records that count
 	until int64 // index after its last entry
 }
 
-// journalFiles are the paths of the journal of the log in dir.
-func journalFiles(dir string) [2]string {
+// journalPaths are the paths of the journal of the log in dir.
+func journalPaths(dir string) [2]string {
 	return [2]string{filepath.Join(dir, logDir, "journal.0"), filepath.Join(dir, logDir, "journal.1")}
 }
 
@@ -62,13 +62,13 @@ func journalFiles(dir string) [2]string {
 // are all in the segment.
 func createJournal(dir string) (*journal, error) {
 	j := new(journal)
-	for i, path := range journalFiles(dir) {
+	for i, path := range journalPaths(dir) {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			return nil, errors.Join(err, j.close())
 		}
-		j.banks[i].file = file
-		if j.banks[i].seen, err = file.Stat(); err != nil {
+		j.files[i].file = file
+		if j.files[i].seen, err = file.Stat(); err != nil {
 			return nil, errors.Join(err, j.close())
 		}
 	}
@@ -99,19 +99,19 @@ func (j *journal) write(first int64, batch []*pending, settled int64) error {
 // is in a file that is gone is on its way to the segment.
 func (j *journal) inPlace() error {
 	var errs []error
-	for i := range j.banks {
-		_, err := inPlace(j.banks[i].file.Name(), j.banks[i].seen)
+	for i := range j.files {
+		_, err := inPlace(j.files[i].file.Name(), j.files[i].seen)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
 // room returns the bank that takes the next record.
-func (j *journal) room(settled int64) (*bank, error) {
-	b := &j.banks[j.active]
-	if b.until > settled && b.size >= bankBytes {
+func (j *journal) room(settled int64) (*journalFile, error) {
+	b := &j.files[j.active]
+	if b.until > settled && b.size >= journalFileBytes {
 		j.active = 1 - j.active
-		b = &j.banks[j.active]
+		b = &j.files[j.active]
 		if b.until > settled {
 			j.active = 1 - j.active
 			return nil, errJournalFull
@@ -127,7 +127,7 @@ func appendRecord(b []byte, first int64, batch []*pending) []byte {
 	b = append(b, make([]byte, recordHeader)...)
 	for i, p := range batch {
 		b = appendIndex(b, first+int64(i))
-		b = append(b, p.rest...)
+		b = append(b, p.tail...)
 		b = append(b, '\n')
 	}
 	b = appendTrailer(b, first)
@@ -157,33 +157,33 @@ func appendTrailer(b []byte, first int64) []byte {
 const trailerDigits = "ABDGHKMNPS"
 
 // A run is entries in a row.
-type run struct {
+type journalBatch struct {
 	first int64
-	rests [][]byte // their lines, without the beginning
+	tails [][]byte // their lines, without the beginning
 	harm  int64    // index after the last entry that is behind them and damaged, or 0
 }
 
 // next is the index after the last entry.
-func (r *run) next() int64 { return r.first + int64(len(r.rests)) }
+func (r *journalBatch) next() int64 { return r.first + int64(len(r.tails)) }
 
-// readRun reads the records at the beginning of a file of a journal. What
+// readJournalFile reads the records at the beginning of a file of a journal. What
 // follows them is of an earlier turn, or was being written when the process
 // died, and nobody was told that it is there. Unless it is whole: then its
 // entries may have been answered, and it is damaged.
-func readRun(file []byte) (r run, err error) {
+func readJournalFile(file []byte) (r journalBatch, err error) {
 	for at := 0; ; {
 		record, first, ok := cutRecord(file[at:])
-		if !ok || r.rests != nil && first != r.next() {
+		if !ok || r.tails != nil && first != r.next() {
 			first, until := damagedRecord(file, at)
 			switch {
-			case until > 0 && r.rests == nil:
+			case until > 0 && r.tails == nil:
 				r.first, r.harm = first, until
 			case until > 0 && first >= r.next():
 				r.harm = until
 			}
 			return r, nil
 		}
-		if r.rests == nil {
+		if r.tails == nil {
 			r.first = first
 		}
 		for line := range bytes.Lines(bytes.TrimSuffix(record[recordHeader:], appendTrailer(nil, first))) {
@@ -192,7 +192,7 @@ func readRun(file []byte) (r run, err error) {
 			if !found {
 				return r, damaged(n, "is not what the journal has in its place")
 			}
-			r.rests = append(r.rests, bytes.TrimSuffix(rest, []byte{'\n'}))
+			r.tails = append(r.tails, bytes.TrimSuffix(rest, []byte{'\n'}))
 		}
 		at += len(record)
 	}
@@ -301,8 +301,8 @@ func wholeLines(lines []byte, n int64) int64 {
 // which are not in the segment, up to the first that is not as it was. There is
 // no journal of a log that was closed.
 func readJournal(dir string, next int64) (batch []*pending, err error) {
-	var runs []run
-	for _, path := range journalFiles(dir) {
+	var runs []journalBatch
+	for _, path := range journalPaths(dir) {
 		file, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -310,20 +310,20 @@ func readJournal(dir string, next int64) (batch []*pending, err error) {
 		if err != nil {
 			return nil, err
 		}
-		r, err := readRun(file)
+		r, err := readJournalFile(file)
 		if err != nil {
 			return nil, err
 		}
 		runs = append(runs, r)
 	}
-	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
+	slices.SortFunc(runs, func(a, b journalBatch) int { return cmp.Compare(a.first, b.first) })
 	for _, r := range runs {
-		for i, rest := range r.rests {
+		for i, rest := range r.tails {
 			switch n := r.first + int64(i); {
 			case n > next:
 				return batch, rollback{damaged(next, "is missing: the journal goes on at %d", n)}
 			case n == next:
-				batch = append(batch, &pending{rest: rest})
+				batch = append(batch, &pending{tail: rest})
 				next++
 			}
 		}
@@ -337,7 +337,7 @@ func readJournal(dir string, next int64) (batch []*pending, err error) {
 // close closes the files.
 func (j *journal) close() error {
 	var errs []error
-	for _, b := range j.banks {
+	for _, b := range j.files {
 		if b.file != nil {
 			errs = append(errs, b.file.Close())
 		}
@@ -349,7 +349,7 @@ func (j *journal) close() error {
 // has is in the segment.
 func removeJournal(dir string) error {
 	var errs []error
-	for _, path := range journalFiles(dir) {
+	for _, path := range journalPaths(dir) {
 		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -2,12 +2,12 @@ package decisionlog
 
 import "errors"
 
-// hurry says of all sealed segments whether they are read in a hurry.
-func (r *Reader) hurry(hasty bool) error {
+// setSkipPageCheck says of all sealed segments whether they are read in a hurry.
+func (r *Reader) setSkipPageCheck(hasty bool) error {
 	var errs []error
-	parts := *r.parts.Load()
+	parts := *r.segments.Load()
 	for _, p := range parts[:len(parts)-1] {
-		errs = append(errs, p.hurry(hasty))
+		errs = append(errs, p.setSkipPageCheck(hasty))
 	}
 	return errors.Join(errs...)
 }
@@ -16,11 +16,11 @@ func (r *Reader) hurry(hasty bool) error {
 // before, and rebuilds the right edge of the tree, which must be the one that
 // the last head names. It is in a hurry, which its caller ends.
 func (r *Reader) load() (*tree, error) {
-	if err := r.hurry(true); err != nil {
+	if err := r.setSkipPageCheck(true); err != nil {
 		return nil, err
 	}
-	parts := *r.parts.Load()
-	e, err := parts[len(parts)-1].extent()
+	parts := *r.segments.Load()
+	e, err := parts[len(parts)-1].meta()
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +62,12 @@ func (r *Reader) edge(size int64) (*tree, error) {
 
 // chain returns the extents of parts, of which it knows the last, and checks
 // that each ends where the next begins.
-func (r *Reader) chain(parts []*part, last extent) ([]extent, error) {
-	extents := make([]extent, len(parts))
+func (r *Reader) chain(parts []*segmentReader, last segmentMeta) ([]segmentMeta, error) {
+	extents := make([]segmentMeta, len(parts))
 	extents[len(parts)-1] = last
 	for i := len(parts) - 2; i >= 0; i-- {
 		next := extents[i+1].base
-		e, err := parts[i].extent()
+		e, err := parts[i].meta()
 		if errors.Is(err, ErrPruned) {
 			e, err = r.remains(parts[i], next.Size)
 		}
@@ -87,7 +87,7 @@ func (r *Reader) chain(parts []*part, last extent) ([]extent, error) {
 
 // remains returns the extent of a pruned part with the entries up to until, as
 // the hashes have it that are left.
-func (r *Reader) remains(p *part, until int64) (e extent, err error) {
+func (r *Reader) remains(p *segmentReader, until int64) (e segmentMeta, err error) {
 	size, err := p.size()
 	if err != nil {
 		return e, err
@@ -103,7 +103,7 @@ func (r *Reader) remains(p *part, until int64) (e extent, err error) {
 	if err != nil {
 		return e, err
 	}
-	return extent{base: base.head(), head: t.head(), count: until}, nil
+	return segmentMeta{base: base.head(), head: t.head(), count: until}, nil
 }
 
 // covers checks that the head is over the entries there are, neither less nor

@@ -77,9 +77,9 @@ type Config struct {
 	// those that look like secrets; Unmask lists names that are not.
 	Mask, Unmask []string
 
-	// Committed, if there is one, is told how long it took to put so many entries
+	// OnCommit, if there is one, is told how long it took to put so many entries
 	// on disk. It must not wait.
-	Committed func(entries int, took time.Duration)
+	OnCommit func(entries int, took time.Duration)
 
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
@@ -96,8 +96,8 @@ func (c Config) withDefaults() Config {
 	if c.MaxSize == 0 {
 		c.MaxSize = 64 << 30
 	}
-	if c.Committed == nil {
-		c.Committed = func(int, time.Duration) {}
+	if c.OnCommit == nil {
+		c.OnCommit = func(int, time.Duration) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -160,11 +160,11 @@ func (l *Log) start(seg *segment, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	fault := l.heldTo()
+	fault := l.checkAgainstCheckpoint()
 	if fault != nil && (cfg.AcceptRollback == "" || !errors.Is(fault, ErrRolledBack)) {
 		return fault
 	}
-	if err := l.hurry(false); err != nil {
+	if err := l.setSkipPageCheck(false); err != nil {
 		return err
 	}
 	if l.notary, err = notaryOf(l.dir, l.Head()); err != nil {
@@ -185,7 +185,7 @@ func (l *Log) start(seg *segment, cfg Config) error {
 	if err := l.committer.start(journaled); err != nil {
 		return err
 	}
-	l.settled, l.strict = l.committer.settled, !l.committer.batched
+	l.flushed, l.strict = l.committer.flushed, !l.committer.batched
 	l.closeOnce = sync.OnceValue(l.close)
 	if fault != nil {
 		if err := l.acceptRollback(cfg.AcceptRollback, fault); err != nil {
@@ -198,16 +198,16 @@ func (l *Log) start(seg *segment, cfg Config) error {
 // openLast opens the last segment for writing, which no one else does then,
 // and makes the first.
 func openLast(dir string, cfg Config) (*segment, *Reader, error) {
-	parts, err := listParts(dir)
+	parts, err := listSegments(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(parts) == 0 {
-		first := &part{path: segmentFile(dir, 0, segmentExt)}
-		if err := createSegment(first.path, extent{base: new(tree).head(), created: cfg.Now()}); err != nil {
+		first := &segmentReader{path: segmentFile(dir, 0, segmentExt)}
+		if err := createSegment(first.path, segmentMeta{base: new(tree).head(), created: cfg.Now()}); err != nil {
 			return nil, nil, fmt.Errorf("create segment: %w", err)
 		}
-		parts = []*part{first}
+		parts = []*segmentReader{first}
 	}
 	last := parts[len(parts)-1]
 	if last.pruned() {
@@ -219,7 +219,7 @@ func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 	}
 	last.db = seg.DB
 	r := &Reader{dir: dir}
-	r.parts.Store(&parts)
+	r.segments.Store(&parts)
 	if err := stillLast(dir, last); err != nil {
 		return nil, nil, errors.Join(err, seg.Close())
 	}

@@ -182,8 +182,8 @@ const clockError = time.Hour
 // lookup looks where an entry of the id's time can be. An id that has no time
 // can be anywhere.
 func (r *Reader) lookup(ctx context.Context, id string) (*Record, error) {
-	if r.settled != nil {
-		if err := r.settled(ctx); err != nil {
+	if r.flushed != nil {
+		if err := r.flushed(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -44,7 +44,7 @@ func openNotary(dir string) (*notary, error) {
 // notaryOf is openNotary for a log that may be without a key yet.
 func notaryOf(dir string, h Head) (*notary, error) {
 	if _, err := os.Stat(filepath.Join(dir, checkpointDir)); errors.Is(err, fs.ErrNotExist) {
-		if err := found(dir, h); err != nil {
+		if err := initKeys(dir, h); err != nil {
 			return nil, err
 		}
 	}
@@ -66,9 +66,9 @@ func (n *notary) checkpoint(h Head) (*Checkpoint, error) {
 	return &Checkpoint{Origin: n.origin(), Head: h, Note: string(text)}, nil
 }
 
-// found gives the log in dir a name, a key and its first checkpoint. The name
+// initKeys gives the log in dir a name, a key and its first checkpoint. The name
 // is no other log's.
-func found(dir string, h Head) error {
+func initKeys(dir string, h Head) error {
 	private, public, err := note.GenerateKey(rand.Reader, "policy-service/"+randomName())
 	if err != nil {
 		return fmt.Errorf("make signing key: %w", err)
@@ -142,7 +142,7 @@ func (l *Log) RotateKey(ctx context.Context) (*KeyChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.recordOwn(ctx, KindAdmin, adminAction{Action: "rotate_key", Key: public}); err != nil {
+	if err := l.recordInternal(ctx, KindAdmin, adminAction{Action: "rotate_key", Key: public}); err != nil {
 		return nil, err
 	}
 	if err := durable.ReplaceFile(filepath.Join(l.dir, publicFile), []byte(strings.Join(append(keys, public), "\n")+"\n")); err != nil {

@@ -120,7 +120,7 @@ func writeEvents(w io.Writer, line []byte) error {
 	return nil
 }
 
-func (d Decided) event() event {
+func (d DecisionRow) event() event {
 	e := event{
 		Time:       d.Time.UnixMilli(),
 		TimeDT:     d.Time,
@@ -167,7 +167,7 @@ func (e *event) outcome(r *Result) {
 
 // decision makes an event of the class API Activity, with the profile Security
 // Control.
-func (e *event) decision(d Decided) {
+func (e *event) decision(d DecisionRow) {
 	e.CategoryUID, e.ClassUID, e.ActivityID, e.ActivityName = 6, apiActivity, activityOther, "Authorize"
 	e.Metadata.Profiles = []string{"security_control", "datetime"}
 	e.Actor = &ocsfActor{User: d.Subject.named(), App: d.Caller}
@@ -193,7 +193,7 @@ func (e *event) decision(d Decided) {
 
 // approval makes an event of the class User Access Management: a privilege is
 // assigned once there is an approval, and not by a vote before.
-func (e *event) approval(d Decided) {
+func (e *event) approval(d DecisionRow) {
 	e.CategoryUID, e.ClassUID = 3, userAccess
 	e.User = d.Subject.named()
 	e.Privileges = []string{cmp.Or(d.Action, "unknown")}
@@ -213,7 +213,7 @@ func (e *event) approval(d Decided) {
 
 // change makes an event of the class Entity Management: what was done to the
 // policies, or to the log.
-func (e *event) change(d Decided) {
+func (e *event) change(d DecisionRow) {
 	e.CategoryUID, e.ClassUID, e.ActivityID, e.ActivityName = 3, entityManagement, activityUpdate, "Update"
 	e.Entity = &ocsfNamed{Name: "decision log", Type: "log"}
 	if d.Kind == KindReload {

@@ -24,7 +24,7 @@ func prunedSize(first, until int64) int64 {
 }
 
 // readPruned returns hashes that a pruned part has left behind.
-func (p *part) readPruned(indexes []int64) ([]tlog.Hash, error) {
+func (p *segmentReader) readPruned(indexes []int64) ([]tlog.Hash, error) {
 	p.mu.RLock()
 	path := p.path
 	p.mu.RUnlock()
@@ -47,7 +47,7 @@ func (p *part) readPruned(indexes []int64) ([]tlog.Hash, error) {
 }
 
 // prunedParts is how many of the parts are pruned.
-func prunedParts(parts []*part) (n int) {
+func prunedParts(parts []*segmentReader) (n int) {
 	for _, p := range parts {
 		if p.pruned() {
 			n++

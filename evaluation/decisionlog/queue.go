@@ -4,7 +4,7 @@ import "sync"
 
 // A pending entry is one that is not in the segment.
 type pending struct {
-	rest []byte     // its line, without the beginning
+	tail []byte     // its line, without the beginning
 	done chan error // receives the outcome; nil if nobody waits
 }
 
@@ -29,7 +29,7 @@ func (q *queue) put(batch ...*pending) int {
 	}
 	q.entries = append(q.entries, batch...)
 	q.total += int64(len(batch))
-	token(q.wake)
+	notify(q.wake)
 	return len(q.entries)
 }
 
@@ -46,18 +46,18 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	token(q.wake)
+	notify(q.wake)
 }
 
-// ever returns how many entries were ever put.
-func (q *queue) ever() int64 {
+// accepted returns how many entries were ever put.
+func (q *queue) accepted() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.total
 }
 
-// token puts a token in a channel that has room for one, unless it has it.
-func token(c chan struct{}) {
+// notify puts a token in a channel that has room for one, unless it has it.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

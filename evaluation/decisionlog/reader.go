@@ -32,13 +32,13 @@ const maxIndex = math.MaxInt64
 // A Reader reads a log. Its methods are safe for concurrent use, and none of
 // them holds a transaction while its caller is busy.
 type Reader struct {
-	dir   string
-	parts atomic.Pointer[[]*part] // in the order of their entries; the last is being written or was last
-	head  atomic.Pointer[Head]
+	dir      string
+	segments atomic.Pointer[[]*segmentReader] // in the order of their entries; the last is being written or was last
+	head     atomic.Pointer[Head]
 
 	ids idIndex
 
-	settled func(context.Context) error // of a log that is open: has all that was accepted committed
+	flushed func(context.Context) error // of a log that is open: has all that was accepted committed
 	strict  bool                        // all that was accepted is below the head
 	copied  *copiedSegment              // stands for the last segment of a log that was not closed; else nil
 }
@@ -52,7 +52,7 @@ func OpenReadOnly(dir string) (*Reader, error) {
 	}
 	_, err = r.load()
 	if err == nil {
-		err = r.hurry(false)
+		err = r.setSkipPageCheck(false)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open decision log: %w", err), r.Close())
@@ -63,7 +63,7 @@ func OpenReadOnly(dir string) (*Reader, error) {
 // newReader opens the last segment in dir, which keeps others from appending,
 // but does not look at what is in it.
 func newReader(dir string) (*Reader, error) {
-	parts, err := listParts(dir)
+	parts, err := listSegments(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func newReader(dir string) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{dir: dir}
-	r.parts.Store(&parts)
+	r.segments.Store(&parts)
 	err = stillLast(dir, last)
 	if err == nil {
 		err = r.readJournaled()
@@ -91,8 +91,8 @@ func newReader(dir string) (*Reader, error) {
 
 // stillLast checks, once a segment is locked, that no one has gone on to the
 // next before it was.
-func stillLast(dir string, last *part) error {
-	parts, err := listParts(dir)
+func stillLast(dir string, last *segmentReader) error {
+	parts, err := listSegments(dir)
 	if err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func stillLast(dir string, last *part) error {
 // Close closes the files. It waits for reads that have begun.
 func (r *Reader) Close() error {
 	var errs []error
-	for _, p := range *r.parts.Load() {
-		errs = append(errs, p.finish())
+	for _, p := range *r.segments.Load() {
+		errs = append(errs, p.closeForGood())
 	}
 	if r.copied != nil {
 		errs = append(errs, r.copied.remove())
@@ -115,8 +115,8 @@ func (r *Reader) Close() error {
 }
 
 // last returns the part that is being written.
-func (r *Reader) last() *part {
-	parts := *r.parts.Load()
+func (r *Reader) last() *segmentReader {
+	parts := *r.segments.Load()
 	return parts[len(parts)-1]
 }
 
@@ -124,15 +124,15 @@ func (r *Reader) last() *part {
 // read. Of a strict log these are all that were accepted, as long as the disk
 // has room for them.
 func (r *Reader) Head() Head {
-	r.settle()
+	r.flush()
 	return r.committed()
 }
 
-// settle has what was accepted committed, if it can be. Who appends is told if
+// flush has what was accepted committed, if it can be. Who appends is told if
 // not.
-func (r *Reader) settle() {
-	if r.settled != nil && r.strict {
-		_ = r.settled(context.Background())
+func (r *Reader) flush() {
+	if r.flushed != nil && r.strict {
+		_ = r.flushed(context.Background())
 	}
 }
 
@@ -143,10 +143,10 @@ func (r *Reader) committed() Head { return *r.head.Load() }
 // makes a Reader a [tlog.HashReader], from which tlog makes proofs. It returns
 // [ErrPruned] for nodes of fewer than 256 entries that were pruned.
 func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	parts := *r.parts.Load()
+	parts := *r.segments.Load()
 	hashes := make([]tlog.Hash, 0, len(indexes))
 	for len(indexes) > 0 {
-		p, n := partOf(parts, indexes)
+		p, n := segmentOf(parts, indexes)
 		some, err := p.readHashes(indexes[:n])
 		if err != nil {
 			return nil, err
@@ -156,10 +156,10 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// partOf returns the part that has the first of the nodes, and how many
+// segmentOf returns the part that has the first of the nodes, and how many
 // nodes from there on it has.
-func partOf(parts []*part, indexes []int64) (*part, int) {
-	p, until := partAt(parts, lastLeaf(indexes[0]))
+func segmentOf(parts []*segmentReader, indexes []int64) (*segmentReader, int) {
+	p, until := segmentAt(parts, lastLeaf(indexes[0]))
 	for i, index := range indexes {
 		if last := lastLeaf(index); last < p.first || last >= until {
 			return p, i
@@ -246,7 +246,7 @@ func (r *Reader) pages(ctx context.Context, from, until int64) iter.Seq2[page, e
 				yield(page{}, context.Cause(ctx))
 				return
 			}
-			p, end := partAt(*r.parts.Load(), from)
+			p, end := segmentAt(*r.segments.Load(), from)
 			err := p.page(&got, from, min(until, end))
 			if errors.Is(err, ErrPruned) {
 				from = end
@@ -263,7 +263,7 @@ func (r *Reader) pages(ctx context.Context, from, until int64) iter.Seq2[page, e
 // page copies the first values of [from, until) out of one short transaction, in
 // the place of what out has. With an error these are the values before the one
 // that is missing.
-func (p *part) page(out *page, from, until int64) error {
+func (p *segmentReader) page(out *page, from, until int64) error {
 	until = min(until, from+pageEntries)
 	out.first, out.values, out.copied = from, out.values[:0], out.copied[:0]
 	return p.view(func(entries, _ *bbolt.Bucket) error {

@@ -104,7 +104,7 @@ type pruning struct {
 // that were. Before a segment goes, its hashes are on disk, and an entry that
 // says so is under a checkpoint. One call goes on at a time.
 func (l *Log) Prune(ctx context.Context, r Retention) (entries int64, err error) {
-	parts := *l.parts.Load()
+	parts := *l.segments.Load()
 	total, err := totalBytes(parts)
 	if err != nil {
 		return 0, fmt.Errorf("prune: %w", err)
@@ -130,7 +130,7 @@ func (l *Log) Prune(ctx context.Context, r Retention) (entries int64, err error)
 }
 
 // goneWith lists what is removed once part i is.
-func goneWith(parts []*part, i int) []span {
+func goneWith(parts []*segmentReader, i int) []span {
 	var all []span
 	for j, p := range parts[:len(parts)-1] {
 		if j == i || p.pruned() {
@@ -142,7 +142,7 @@ func goneWith(parts []*part, i int) []span {
 
 // sealedBy returns a time at which the segment before these was sealed. When
 // a pruned one was begun is not known any more.
-func sealedBy(parts []*part) time.Time {
+func sealedBy(parts []*segmentReader) time.Time {
 	for _, p := range parts {
 		if !p.pruned() {
 			return p.created
@@ -152,7 +152,7 @@ func sealedBy(parts []*part) time.Time {
 }
 
 // totalBytes is how much room the entries take.
-func totalBytes(parts []*part) (total int64, err error) {
+func totalBytes(parts []*segmentReader) (total int64, err error) {
 	for _, p := range parts {
 		if p.pruned() {
 			continue
@@ -166,7 +166,7 @@ func totalBytes(parts []*part) (total int64, err error) {
 	return total, nil
 }
 
-func (l *Log) prune(ctx context.Context, p, next *part, what pruning) error {
+func (l *Log) prune(ctx context.Context, p, next *segmentReader, what pruning) error {
 	hashes, err := l.remainder(p, next, what.span)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (l *Log) prune(ctx context.Context, p, next *part, what pruning) error {
 	if err := durable.ReplaceFile(left, joinHashes(hashes)); err != nil {
 		return err
 	}
-	if err := l.recordOwn(ctx, KindPruned, what); err != nil {
+	if err := l.recordInternal(ctx, KindPruned, what); err != nil {
 		return err
 	}
 	if _, err := l.Checkpoint(); err != nil {
@@ -187,7 +187,7 @@ func (l *Log) prune(ctx context.Context, p, next *part, what pruning) error {
 // remainder returns the hashes that a part leaves behind, which must lead to
 // the root that the next part continues: once the entries are gone, no one can
 // compute them again.
-func (l *Log) remainder(p, next *part, what span) ([]tlog.Hash, error) {
+func (l *Log) remainder(p, next *segmentReader, what span) ([]tlog.Hash, error) {
 	hashes, err := p.readHashes(upperHashes(what.From, what.Until))
 	if err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (l *Log) remainder(p, next *part, what span) ([]tlog.Hash, error) {
 	if err := t.addBlocks(hashes); err != nil {
 		return nil, err
 	}
-	e, err := next.extent()
+	e, err := next.meta()
 	if err == nil && e.base != t.head() {
 		err = damaged(what.From, "is in a segment whose hashes do not lead to the next")
 	}
@@ -210,7 +210,7 @@ func (l *Log) remainder(p, next *part, what span) ([]tlog.Hash, error) {
 }
 
 // discard leaves of a segment only the file with its hashes.
-func (p *part) discard(left string) error {
+func (p *segmentReader) discard(left string) error {
 	seen, err := os.Stat(left)
 	if err != nil {
 		return err

@@ -19,9 +19,9 @@ func (c *committer) room(batch []*pending) int {
 		}
 		used, aged = c.seg.used, c.aged()
 	}
-	most := together(batch)
+	most := commitLen(batch)
 	for i, p := range batch[:most] {
-		used += int64(len(p.rest))
+		used += int64(len(p.tail))
 		if (aged || c.large(used)) && (size+int64(i)+1)%block == 0 {
 			return i + 1
 		}
@@ -42,7 +42,7 @@ func (c *committer) aged() bool {
 func (c *committer) rotate() error {
 	head, now := c.tree.head(), c.config.Now()
 	path := segmentFile(c.reader.dir, head.Size, segmentExt)
-	if err := createSegment(path, extent{base: head, created: now, origin: c.origin}); err != nil {
+	if err := createSegment(path, segmentMeta{base: head, created: now, origin: c.origin}); err != nil {
 		if _, gone := os.Lstat(path); errors.Is(gone, fs.ErrNotExist) {
 			return nil
 		}
@@ -53,8 +53,8 @@ func (c *committer) rotate() error {
 		return fmt.Errorf("begin segment: %w", err)
 	}
 	old := c.reader.last()
-	parts := append(slices.Clone(*c.reader.parts.Load()), &part{first: head.Size, created: now, path: path, db: seg.DB})
-	c.reader.parts.Store(&parts)
+	parts := append(slices.Clone(*c.reader.segments.Load()), &segmentReader{first: head.Size, created: now, path: path, db: seg.DB})
+	c.reader.segments.Store(&parts)
 	c.seg = seg
 	if err := old.close(); err != nil {
 		return fmt.Errorf("seal segment: %w", err)
@@ -62,10 +62,10 @@ func (c *committer) rotate() error {
 	return nil
 }
 
-// look checks that the files of the log are where they were. What was
+// checkFiles checks that the files of the log are where they were. What was
 // written to a file that is gone is lost, and has to be noticed while there
 // may still be a copy of it.
-func (c *committer) look() {
+func (c *committer) checkFiles() {
 	if c.err() != nil {
 		return
 	}
@@ -73,9 +73,9 @@ func (c *committer) look() {
 	if c.journal != nil {
 		err = errors.Join(err, c.journal.inPlace())
 	}
-	parts := *c.reader.parts.Load()
+	parts := *c.reader.segments.Load()
 	for _, p := range parts[:len(parts)-1] {
-		err = errors.Join(err, p.look())
+		err = errors.Join(err, p.checkInPlace())
 	}
 	if err != nil {
 		_ = c.fail(fmt.Errorf("look after the files: %w", err))

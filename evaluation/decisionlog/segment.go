@@ -62,7 +62,7 @@ func segmentFile(dir string, first int64, ext string) string {
 // createSegment puts an empty segment at path, whole or not at all, and leaves
 // one that is there alone. What e says of the segment is what it says of
 // itself.
-func createSegment(path string, e extent) (err error) {
+func createSegment(path string, e segmentMeta) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "*.tmp")
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func createSegment(path string, e extent) (err error) {
 }
 
 // initialize makes the buckets of an empty segment.
-func (e extent) initialize(tx *bbolt.Tx) error {
+func (e segmentMeta) initialize(tx *bbolt.Tx) error {
 	if _, err := tx.CreateBucket(entriesBucket); err != nil {
 		return err
 	}

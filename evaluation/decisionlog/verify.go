@@ -55,9 +55,9 @@ func (r *Reader) Verify(ctx context.Context) (*Report, error) {
 }
 
 func (r *Reader) verify(ctx context.Context) (*Report, error) {
-	r.settle()
-	parts := *r.parts.Load()
-	e, err := parts[len(parts)-1].extent()
+	r.flush()
+	parts := *r.segments.Load()
+	e, err := parts[len(parts)-1].meta()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (r *Reader) verify(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return report, r.heldTo()
+	return report, r.checkAgainstCheckpoint()
 }
 
 // verifyPages verifies the entries below size, one after the other.
@@ -104,7 +104,7 @@ func (r *Reader) verifyPages(ctx context.Context, a *audit, size int64) error {
 // verifyPruned takes over what pruned parts have left behind, up to entry n.
 func (r *Reader) verifyPruned(a *audit, n int64) error {
 	for a.tree.size < n {
-		p, until := partAt(*r.parts.Load(), a.tree.size)
+		p, until := segmentAt(*r.segments.Load(), a.tree.size)
 		indexes := upperHashes(p.first, until)
 		hashes, err := p.readHashes(indexes)
 		if err != nil {

@@ -4,8 +4,8 @@ import (
 	"io/fs"
 	"testing"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/policystore"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/policies"
 )
 
@@ -27,7 +27,7 @@ func TestEmbeddedSets(t *testing.T) {
 					t.Errorf("there is no %s", file)
 				}
 			}
-			s, err := evaluation.Compile(archive)
+			s, err := snapshot.Compile(archive)
 			must(t, err)
 			if n, _ := s.Size(); n == 0 {
 				t.Error("there are no policies")

@@ -5,11 +5,11 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
 // TenantFaults lists what a listing tells of tenants.
-func TenantFaults(fsys fs.FS) evaluation.Faults { return list(fsys).tenantFaults() }
+func TenantFaults(fsys fs.FS) faults.List { return list(fsys).tenantFaults() }
 
 // Blind makes the file system report nothing to s.
 func (s *Store) Blind(why error) {

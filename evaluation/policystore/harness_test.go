@@ -16,8 +16,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/policystore"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // texts are the files of a store by their slash-separated paths.
@@ -73,7 +73,7 @@ func manifestOf(t testing.TB, version int64, files texts) string {
 	return string(text)
 }
 
-func textsOf(a evaluation.Archive) texts {
+func textsOf(a snapshot.Archive) texts {
 	out := texts{}
 	for name, text := range a {
 		out[name] = string(text)

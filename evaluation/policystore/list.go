@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 const (
@@ -69,7 +69,7 @@ func (l *listing) err() error {
 
 // reads reports whether a file is read, by its path from the root of the store.
 func reads(name string) bool {
-	return name == manifestFile || name == signatureFile || evaluation.Counts(name)
+	return name == manifestFile || name == signatureFile || snapshot.Counts(name)
 }
 
 // folder adds what is in a folder and below it. Above are the folders that lead
@@ -166,7 +166,7 @@ func (l *listing) add(name string) {
 	p.size += info.Size()
 	most := p.most()
 	switch {
-	case !evaluation.ValidPath(name):
+	case !snapshot.ValidPath(name):
 		l.fault(name, errors.New("the name of a file is UTF-8 without line breaks"))
 	case !info.Mode().IsRegular():
 		l.fault(name, errors.New("is not a regular file"))

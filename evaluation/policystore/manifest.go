@@ -12,7 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 const (
@@ -116,7 +117,7 @@ func (m *Manifest) differences(sums map[string]string) []string {
 	for name, want := range m.Files {
 		got, found := sums[name]
 		switch {
-		case !found && !evaluation.Counts(name):
+		case !found && !snapshot.Counts(name):
 			out = append(out, name+" is listed and does not count")
 		case !found:
 			out = append(out, name+" is missing")
@@ -160,13 +161,13 @@ func sumsOf(texts map[string][]byte) map[string]string {
 }
 
 // digestOf returns what tells two contents of a store apart.
-func digestOf(sums map[string]string, manifest []byte, faults evaluation.Faults) [sha256.Size]byte {
+func digestOf(sums map[string]string, manifest []byte, found faults.List) [sha256.Size]byte {
 	digest := sha256.New()
 	fmt.Fprintf(digest, "%x\n", sha256.Sum256(manifest))
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		fmt.Fprintf(digest, "%s %q\n", sums[name], name)
 	}
-	for _, fault := range faults {
+	for _, fault := range found {
 		fmt.Fprintf(digest, "fault %q\n", fault.Error())
 	}
 	return [sha256.Size]byte(digest.Sum(nil))

@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
@@ -43,14 +44,14 @@ func skipped(name string) bool {
 }
 
 // misplacedFolder says what is wrong with the name of a folder; nil for nothing.
-func misplacedFolder(name string) *evaluation.Fault {
+func misplacedFolder(name string) *faults.Fault {
 	l := locate(name)
 	fold := strings.ToLower(l.base())
 	parent := path.Dir(name)
 	switch {
 	case name == tenantsDir:
 		return nil
-	case parent == tenantsDir && !evaluation.ValidTenant(l.base()):
+	case parent == tenantsDir && !snapshot.ValidTenant(l.base()):
 		return misplaced(name, strconv.Quote(l.base())+" cannot be the name of a tenant", "use lower-case letters, digits, - and _")
 	case parent == tenantsDir:
 		return nil
@@ -64,7 +65,7 @@ func misplacedFolder(name string) *evaluation.Fault {
 
 // misplacedFile says what is wrong with the name of a file that is not read; nil
 // for nothing.
-func misplacedFile(name string) *evaluation.Fault {
+func misplacedFile(name string) *faults.Fault {
 	l := locate(name)
 	fold := strings.ToLower(l.base())
 	if parent := path.Dir(name); parent == tenantsDir && looksRead(fold) {
@@ -89,7 +90,7 @@ func misplacedFile(name string) *evaluation.Fault {
 }
 
 // misplacedPolicy says why a file that looks like one of policies is not read.
-func misplacedPolicy(name string, l location) *evaluation.Fault {
+func misplacedPolicy(name string, l location) *faults.Fault {
 	if base := l.base(); path.Ext(base) != policySuffix {
 		stem, _, _ := strings.Cut(base, ".")
 		return misplaced(name, "is not read: the names of policy files end with "+policySuffix, "did you mean "+stem+policySuffix+"?")
@@ -123,7 +124,7 @@ func meantFile(fold string, top bool) string {
 	case fold == "config.yml":
 		return "config.yaml"
 	}
-	known := append(evaluation.KeptFiles(), manifestFile, signatureFile)
+	known := append(snapshot.KeptFiles(), manifestFile, signatureFile)
 	for _, name := range known {
 		if fold == name {
 			return name
@@ -142,6 +143,6 @@ func mayBeFolder(name string) bool {
 	return extension == "" || extension == ".d" || looksRead(strings.ToLower(path.Base(name)))
 }
 
-func misplaced(name, message, hint string) *evaluation.Fault {
-	return &evaluation.Fault{File: name, Message: message, Hint: hint}
+func misplaced(name, message, hint string) *faults.Fault {
+	return &faults.Fault{File: name, Message: message, Hint: hint}
 }

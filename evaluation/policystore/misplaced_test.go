@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/evaluation/policystore"
 )
 
@@ -78,7 +78,7 @@ func isMisplaced(t *testing.T, name, at, want string) {
 	t.Helper()
 	store := newStore(t, texts{"a.cedar": policy(1), name: policy(2)})
 	archive, err := policystore.Read(os.DirFS(store))
-	var found evaluation.Faults
+	var found faults.List
 	if !errors.As(err, &found) || len(found) != 1 {
 		t.Errorf("%s: the error is %v", name, err)
 		return

@@ -12,7 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // maxTold bounds what is told of one tenant's folder, as the decision log keeps it.
@@ -26,10 +27,10 @@ type part struct {
 	dirs      []string
 	names     int // that were seen in a tenant's folders
 	size      int64
-	full      bool              // no more is listed
-	told      int               // faults of a tenant
-	unread    []unread          // what keeps it from being read
-	misplaced evaluation.Faults // names that look as if they were read
+	full      bool        // no more is listed
+	told      int         // faults of a tenant
+	unread    []unread    // what keeps it from being read
+	misplaced faults.List // names that look as if they were read
 }
 
 // unread is a file or folder that cannot be read.
@@ -43,7 +44,7 @@ func (u unread) Unwrap() error { return u.err }
 
 // part returns the part of the store that a path belongs to.
 func (l *listing) part(name string) *part {
-	tenant := evaluation.TenantAt(name)
+	tenant := snapshot.TenantAt(name)
 	if l.parts == nil {
 		l.parts = map[string]*part{}
 	}
@@ -126,7 +127,7 @@ func (l *listing) fault(name string, err error) {
 
 // misplace notes a file or folder that is not where or what it should be, if it
 // is one.
-func (l *listing) misplace(fault *evaluation.Fault) {
+func (l *listing) misplace(fault *faults.Fault) {
 	if fault == nil {
 		return
 	}
@@ -157,7 +158,7 @@ func bare(err error) error {
 func (l *listing) finish() {
 	for _, p := range l.parts {
 		slices.SortFunc(p.files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
-		slices.SortFunc(p.misplaced, func(a, b evaluation.Fault) int { return cmp.Compare(a.File, b.File) })
+		slices.SortFunc(p.misplaced, func(a, b faults.Fault) int { return cmp.Compare(a.File, b.File) })
 	}
 	if len(l.parts) > maxFiles {
 		l.fault(tenantsDir, fmt.Errorf("there are more than %d tenants", maxFiles-1))
@@ -170,7 +171,7 @@ func (l *listing) finish() {
 // without tenants: the root alone would answer them, or everybody.
 func (l *listing) checkEmpty() {
 	root := l.part(".")
-	below := func(f evaluation.Fault) bool { return strings.HasPrefix(f.File, tenantsDir+"/") }
+	below := func(f faults.Fault) bool { return strings.HasPrefix(f.File, tenantsDir+"/") }
 	if len(l.parts) == 1 && slices.Contains(root.dirs, tenantsDir) && !slices.ContainsFunc(root.misplaced, below) {
 		l.misplace(misplaced(tenantsDir, "holds no tenant: the root would answer everybody", "remove it, or put the folder of a tenant into it"))
 	}
@@ -219,7 +220,7 @@ func (l *listing) dirs() []string {
 }
 
 // misplaced lists the names of all parts that look as if they were read.
-func (l *listing) misplaced() (all evaluation.Faults) {
+func (l *listing) misplaced() (all faults.List) {
 	for _, name := range slices.Sorted(maps.Keys(l.parts)) {
 		all = append(all, l.parts[name].misplaced...)
 	}
@@ -227,7 +228,7 @@ func (l *listing) misplaced() (all evaluation.Faults) {
 }
 
 // unread lists what keeps tenants from being read.
-func (l *listing) unread() (all evaluation.Faults) {
+func (l *listing) unread() (all faults.List) {
 	for _, name := range slices.Sorted(maps.Keys(l.parts)) {
 		if p := l.parts[name]; p.tenant != "" {
 			all = append(all, p.unreadFaults()...)
@@ -236,18 +237,18 @@ func (l *listing) unread() (all evaluation.Faults) {
 	return all
 }
 
-func (p *part) unreadFaults() (all evaluation.Faults) {
+func (p *part) unreadFaults() (all faults.List) {
 	for _, u := range p.unread {
-		all = append(all, evaluation.Fault{File: printable(u.name), Message: u.err.Error()})
+		all = append(all, faults.Fault{File: printable(u.name), Message: u.err.Error()})
 	}
 	if more := p.told - maxTold; more > 0 {
-		all = append(all, evaluation.Fault{File: p.folder(), Message: fmt.Sprintf("has %d more faults", more)})
+		all = append(all, faults.Fault{File: p.folder(), Message: fmt.Sprintf("has %d more faults", more)})
 	}
 	return all
 }
 
 // tenantFaults lists what is wrong with tenants and nobody else.
-func (l *listing) tenantFaults() (all evaluation.Faults) {
+func (l *listing) tenantFaults() (all faults.List) {
 	for _, name := range slices.Sorted(maps.Keys(l.parts)) {
 		if p := l.parts[name]; p.tenant != "" {
 			all = append(append(all, p.misplaced...), p.unreadFaults()...)

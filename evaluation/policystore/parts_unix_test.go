@@ -17,8 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/evaluation/policystore"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // A tenantHardship is what a tenant can do to its own folder.
@@ -149,7 +150,7 @@ func TestTenantUnread(t *testing.T) {
 			}
 			tells(t, state.TenantFaults, h.want)
 			for _, fault := range state.TenantFaults {
-				if evaluation.TenantAt(fault.File) != "evil" {
+				if snapshot.TenantAt(fault.File) != "evil" {
 					t.Errorf("%s is not told of the tenant", fault)
 				}
 			}
@@ -158,20 +159,20 @@ func TestTenantUnread(t *testing.T) {
 			must(t, err)
 			defer root.Close()
 			_, err = policystore.Read(root.FS())
-			var faults evaluation.Faults
-			if !errors.As(err, &faults) {
+			var found faults.List
+			if !errors.As(err, &found) {
 				t.Errorf("read for a check: %v", err)
 			}
 		})
 	}
 }
 
-func tells(t *testing.T, faults evaluation.Faults, want string) {
+func tells(t *testing.T, found faults.List, want string) {
 	t.Helper()
-	if !slices.ContainsFunc(faults, func(f evaluation.Fault) bool {
+	if !slices.ContainsFunc(found, func(f faults.Fault) bool {
 		return strings.HasPrefix(f.File, "tenants/evil") && strings.Contains(f.Error(), want)
-	}) || len(faults) > 52 {
-		t.Errorf("told of %d faults: %v, not %s", len(faults), faults, want)
+	}) || len(found) > 52 {
+		t.Errorf("told of %d faults: %v, not %s", len(found), found, want)
 	}
 }
 
@@ -290,11 +291,11 @@ func (d endlessDir) ReadDir(n int) ([]fs.DirEntry, error) {
 func TestTenantWithNamesWithoutEnd(t *testing.T) {
 	store := endless{fstest.MapFS{"a.cedar": {Data: []byte(policy(1))}, "tenants/evil/own.cedar": {}, "tenants/good/own.cedar": {Data: []byte(policy(2))}}, new(int)}
 	archive, err := policystore.Read(store)
-	var faults evaluation.Faults
-	if !errors.As(err, &faults) {
+	var found faults.List
+	if !errors.As(err, &found) {
 		t.Fatal(err)
 	}
-	tells(t, faults, "evil: has more than 2000 files and folders")
+	tells(t, found, "evil: has more than 2000 files and folders")
 	if diff := cmp.Diff(healthy, textsOf(archive)); diff != "" || *store.handed > 2*2_001 {
 		t.Errorf("two listings took %d names; archive (-want +got):\n%s", *store.handed, diff)
 	}

@@ -10,7 +10,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 var (
@@ -81,13 +82,13 @@ type Store struct {
 
 // A State is one state of a policy store.
 type State struct {
-	Archive  evaluation.Archive
+	Archive  snapshot.Archive
 	Manifest *Manifest // nil when there is none
 
 	// TenantFaults are what is wrong in the folders of tenants: names that look as
 	// if they counted, and what cannot be read. They are those tenants' and nobody
 	// else's. Of a tenant that cannot be read whole, no file is in the archive.
-	TenantFaults evaluation.Faults
+	TenantFaults faults.List
 
 	digest  [sha256.Size]byte // of all of these
 	listing *listing

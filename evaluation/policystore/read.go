@@ -10,13 +10,14 @@ import (
 	"path"
 	"slices"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 const maxAttempts = 10
 
 // Load reads the policy store in dir, which may be empty.
-func Load(dir string) (evaluation.Archive, error) {
+func Load(dir string) (snapshot.Archive, error) {
 	state, err := New(dir, Config{}).read()
 	if state != nil {
 		err = state.asError(err)
@@ -30,7 +31,7 @@ func Load(dir string) (evaluation.Archive, error) {
 // Read reads the policy store at the root of fsys. Beside an error that follows
 // from the names of the files alone, [ErrEmpty] or [evaluation.Faults], it returns
 // what could be read.
-func Read(fsys fs.FS) (evaluation.Archive, error) {
+func Read(fsys fs.FS) (snapshot.Archive, error) {
 	state, err := untilSteady(func(last bool) (*State, error) { return attempt(fsys, &Config{}, last) })
 	if state == nil {
 		return nil, err
@@ -131,29 +132,29 @@ func (c *Config) covers(texts map[string][]byte) bool {
 	return c.RequireManifest || len(c.ManifestKey) > 0 || texts[manifestFile] != nil
 }
 
-func errFaults(faults evaluation.Faults) error {
-	return fmt.Errorf("read policy store: %w", faults)
+func errFaults(found faults.List) error {
+	return fmt.Errorf("read policy store: %w", found)
 }
 
 // faultsOf is nil without faults.
-func faultsOf(faults evaluation.Faults) error {
-	if len(faults) == 0 {
+func faultsOf(found faults.List) error {
+	if len(found) == 0 {
 		return nil
 	}
-	return faults
+	return found
 }
 
 // beside adds what is misplaced to an error that is no [evaluation.Faults], so
 // that neither hides the other.
 func (l *listing) beside(err error) error {
-	faults := append(l.misplaced(), l.unread()...)
-	if own, ok := errors.AsType[evaluation.Faults](err); ok {
+	found := append(l.misplaced(), l.unread()...)
+	if own, ok := errors.AsType[faults.List](err); ok {
 		return append(l.misplaced(), own...)
 	}
-	if len(faults) == 0 {
+	if len(found) == 0 {
 		return err
 	}
-	return errors.Join(err, errors.New(faults.Error()))
+	return errors.Join(err, errors.New(found.Error()))
 }
 
 // readAll reads the files of all parts that can be read. The error is the root's.

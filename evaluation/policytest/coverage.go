@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+	"github.com/policy-service/policy-service/evaluation/explain"
 )
 
 // ErrCoverage means that the tests try less of the policies than is wanted.
@@ -22,7 +23,7 @@ type Coverage struct {
 
 // A PolicyCoverage counts the tests that had to do with a policy.
 type PolicyCoverage struct {
-	evaluation.Citation
+	explain.Citation
 	Reached     int                 `json:"reached"`     // its scope was satisfied
 	Determining int                 `json:"determining"` // it determined the decision
 	Conditions  []ConditionCoverage `json:"conditions,omitempty"`
@@ -31,7 +32,7 @@ type PolicyCoverage struct {
 // A ConditionCoverage counts what a condition came to in the tests that
 // reached it.
 type ConditionCoverage struct {
-	evaluation.Condition
+	cedarsyntax.Condition
 	True   int `json:"true"`
 	False  int `json:"false"`
 	Errors int `json:"errors,omitzero"`
@@ -141,7 +142,7 @@ func (c ConditionCoverage) missing() string {
 }
 
 // newCoverage returns the coverage of no tests at all.
-func newCoverage(sources []evaluation.Source) Coverage {
+func newCoverage(sources []explain.Source) Coverage {
 	c := Coverage{Policies: make([]PolicyCoverage, len(sources))}
 	for i, source := range sources {
 		c.Policies[i].Citation = source.Citation
@@ -153,7 +154,7 @@ func newCoverage(sources []evaluation.Source) Coverage {
 }
 
 // add counts one decision, by the traces of its policies.
-func (c Coverage) add(traces []evaluation.Trace, determining []string) {
+func (c Coverage) add(traces []explain.Trace, determining []string) {
 	for _, trace := range traces {
 		p := c.policy(trace.Policy)
 		p.add(trace)
@@ -166,7 +167,7 @@ func (c Coverage) add(traces []evaluation.Trace, determining []string) {
 // merge adds what other tests have tried. The same policy is one, whoever it
 // was asked for.
 func (c *Coverage) merge(other Coverage) {
-	own := make(map[evaluation.Citation]int, len(c.Policies))
+	own := make(map[explain.Citation]int, len(c.Policies))
 	for i, p := range c.Policies {
 		own[p.Citation] = i
 	}
@@ -197,20 +198,20 @@ func (c Coverage) policy(id string) *PolicyCoverage {
 	return &c.Policies[i]
 }
 
-func (p *PolicyCoverage) add(trace evaluation.Trace) {
+func (p *PolicyCoverage) add(trace explain.Trace) {
 	p.Reached++
 	for i, step := range trace.Conditions {
 		p.Conditions[i].add(step.Verdict)
 	}
 }
 
-func (c *ConditionCoverage) add(v evaluation.Verdict) {
+func (c *ConditionCoverage) add(v explain.Verdict) {
 	switch v {
-	case evaluation.VerdictTrue:
+	case explain.VerdictTrue:
 		c.True++
-	case evaluation.VerdictFalse:
+	case explain.VerdictFalse:
 		c.False++
-	case evaluation.VerdictError:
+	case explain.VerdictError:
 		c.Errors++
 	}
 }

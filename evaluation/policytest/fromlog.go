@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/goccy/go-yaml"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -27,11 +27,11 @@ var ErrNoTest = errors.New("this entry makes no test")
 // records no evaluation, whose request is masked, or whose numbers YAML cannot
 // carry.
 func FromEntry(line []byte) ([]byte, error) {
-	e, err := evaluation.ReadEntry(line)
+	e, err := replay.ReadEntry(line)
 	if err != nil {
 		return nil, err
 	}
-	logged, err := decided(evaluation.Decisions(e))
+	logged, err := decided(replay.Decisions(e))
 	if err != nil {
 		return nil, fmt.Errorf("%w: decision %s: %w", ErrNoTest, e.ID, err)
 	}
@@ -51,8 +51,8 @@ func FromEntry(line []byte) ([]byte, error) {
 }
 
 // decided returns the decisions that had a request to decide.
-func decided(all []evaluation.Logged, err error) ([]evaluation.Logged, error) {
-	all = slices.DeleteFunc(all, func(l evaluation.Logged) bool { return l.Request == nil })
+func decided(all []replay.Logged, err error) ([]replay.Logged, error) {
+	all = slices.DeleteFunc(all, func(l replay.Logged) bool { return l.Request == nil })
 	if err == nil && len(all) == 0 {
 		err = errors.New("none of its items could be decided")
 	}
@@ -64,7 +64,7 @@ type testFile struct {
 	Tests []*row `yaml:"tests"`
 }
 
-func rowOf(d evaluation.Logged) (*row, error) {
+func rowOf(d replay.Logged) (*row, error) {
 	body, err := json.Marshal(d.Request)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func rowOf(d evaluation.Logged) (*row, error) {
 }
 
 // nameOf says what was decided, in the words of the request.
-func nameOf(d evaluation.Logged) string {
+func nameOf(d replay.Logged) string {
 	may := "may not"
 	if d.Decision {
 		may = "may"
@@ -139,10 +139,10 @@ func quoted(text string) ([]byte, error) {
 }
 
 // readsBack reports tests that would be read otherwise than they were meant.
-func readsBack(src []byte, want []evaluation.Logged) error {
-	tests, faults := parse("", src)
-	if len(faults) > 0 {
-		return fmt.Errorf("%w: it would not be read: %w", ErrNoTest, faults)
+func readsBack(src []byte, want []replay.Logged) error {
+	tests, problems := parse("", src)
+	if len(problems) > 0 {
+		return fmt.Errorf("%w: it would not be read: %w", ErrNoTest, problems)
 	}
 	for i, test := range tests {
 		if !sameRequest(test.Request, want[i].Request) {
@@ -168,7 +168,7 @@ func sameRequest(a, b *authzen.EvaluationRequest) bool {
 
 // namesUnknown reports whether a decision has an error of no policy: the request
 // names what the schema does not have.
-func namesUnknown(d evaluation.Logged) bool {
+func namesUnknown(d replay.Logged) bool {
 	for _, e := range d.Errors {
 		if e.Policy == "" {
 			return true

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
@@ -49,7 +49,7 @@ func Load(fsys fs.FS) ([]Test, error) {
 		names = append(names, found...)
 	}
 	var tests []Test
-	faults := Misplaced(fsys)
+	problems := Misplaced(fsys)
 	for _, name := range names {
 		src, err := fs.ReadFile(fsys, name)
 		if err != nil {
@@ -57,32 +57,32 @@ func Load(fsys fs.FS) ([]Test, error) {
 		}
 		found, wrong := parse(name, src)
 		tests = append(tests, found...)
-		faults = append(faults, wrong...)
+		problems = append(problems, wrong...)
 	}
-	if len(faults) > 0 {
-		return nil, faults
+	if len(problems) > 0 {
+		return nil, problems
 	}
 	return tests, nil
 }
 
 // parse reads one file of tests.
-func parse(name string, src []byte) (tests []Test, faults evaluation.Faults) {
-	rows, faults := rowsOf(name, src)
+func parse(name string, src []byte) (tests []Test, problems faults.List) {
+	rows, problems := rowsOf(name, src)
 	names := make(map[string]bool)
 	for _, part := range rows {
 		test, wrong := read(part)
 		if len(wrong) == 0 && names[test.Name] {
-			wrong = []evaluation.Fault{part.Fault(fmt.Sprintf("%q names two tests", test.Name), "")}
+			wrong = []faults.Fault{part.Fault(fmt.Sprintf("%q names two tests", test.Name), "")}
 		}
 		if len(wrong) > 0 {
-			faults = append(faults, wrong...)
+			problems = append(problems, wrong...)
 			continue
 		}
 		test.Tenant, test.File, test.Line = tenantOf(name), name, part.Line()
 		names[test.Name] = true
 		tests = append(tests, test)
 	}
-	return tests, faults
+	return tests, problems
 }
 
 // tenantOf returns the tenant whose file of tests it is.
@@ -96,23 +96,23 @@ func tenantOf(name string) string {
 }
 
 // rowsOf returns the tests of a file as they are written.
-func rowsOf(name string, src []byte) (rows []*yamldoc.Document, faults evaluation.Faults) {
+func rowsOf(name string, src []byte) (rows []*yamldoc.Document, problems faults.List) {
 	d, err := yamldoc.Parse(name, src)
-	var fault evaluation.Fault
+	var fault faults.Fault
 	switch {
 	case errors.As(err, &fault):
-		return nil, evaluation.Faults{fault}
+		return nil, faults.List{fault}
 	case d.Empty():
-		return nil, evaluation.Faults{{File: name, Line: 1, Column: 1, Message: "there is no list of tests"}}
+		return nil, faults.List{{File: name, Line: 1, Column: 1, Message: "there is no list of tests"}}
 	}
 	var file struct {
 		Tests []any `yaml:"tests"`
 	}
-	faults = d.Decode(&file)
+	problems = d.Decode(&file)
 	for i := range file.Tests {
 		rows = append(rows, d.Part("tests", strconv.Itoa(i)))
 	}
-	return rows, faults
+	return rows, problems
 }
 
 // A row is a test as it is written. Pointers tell what is missing from what is
@@ -183,20 +183,20 @@ func (a *approval) verified() (*authzen.VerifiedApproval, error) {
 
 // read reads a test. What its values must be beside what YAML can say is a
 // fault of the whole test.
-func read(part *yamldoc.Document) (Test, []evaluation.Fault) {
+func read(part *yamldoc.Document) (Test, []faults.Fault) {
 	var row row
 	if part.Empty() {
-		return Test{}, []evaluation.Fault{part.Fault("a test is empty", "")}
+		return Test{}, []faults.Fault{part.Fault("a test is empty", "")}
 	}
-	if faults := part.Decode(&row); len(faults) > 0 {
-		return Test{}, faults
+	if problems := part.Decode(&row); len(problems) > 0 {
+		return Test{}, problems
 	}
 	if row.Name == "" {
-		return Test{}, []evaluation.Fault{part.Fault("name is required", "")}
+		return Test{}, []faults.Fault{part.Fault("name is required", "")}
 	}
 	test, err := row.test()
 	if err != nil {
-		return Test{}, []evaluation.Fault{part.Fault(fmt.Sprintf("%q: %v", row.Name, err), "")}
+		return Test{}, []faults.Fault{part.Fault(fmt.Sprintf("%q: %v", row.Name, err), "")}
 	}
 	return test, nil
 }

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
 // Misplaced lists the files of the policy store at the root of fsys that look
 // like tests and are not read: those of another extension and those in folders
 // below. They would be green without ever having been tried.
-func Misplaced(fsys fs.FS) evaluation.Faults {
-	var faults evaluation.Faults
+func Misplaced(fsys fs.FS) faults.List {
+	var problems faults.List
 	folders := []string{"tests"}
 	tenants, _ := fs.Glob(fsys, "tenants/*/tests") // the pattern is a good one
 	for _, folder := range slices.Concat(folders, tenants) {
@@ -22,12 +22,12 @@ func Misplaced(fsys fs.FS) evaluation.Faults {
 				return skip(entry)
 			}
 			if fault := misplaced(folder, name); fault != nil && !entry.IsDir() {
-				faults = append(faults, *fault)
+				problems = append(problems, *fault)
 			}
 			return nil
 		})
 	}
-	return faults
+	return problems
 }
 
 // skip leaves out a folder that is hidden, or that cannot be read and then holds
@@ -39,16 +39,16 @@ func skip(entry fs.DirEntry) error {
 	return nil
 }
 
-func misplaced(folder, name string) *evaluation.Fault {
+func misplaced(folder, name string) *faults.Fault {
 	extension := path.Ext(name)
 	stem := strings.TrimSuffix(path.Base(name), extension)
 	switch fold := strings.ToLower(extension); {
 	case fold != ".yaml" && fold != ".yml":
 		return nil
 	case path.Dir(name) != folder:
-		return &evaluation.Fault{File: name, Message: "is not read: it is in a folder below " + folder + "/", Hint: "move it to " + path.Join(folder, stem+".yaml")}
+		return &faults.Fault{File: name, Message: "is not read: it is in a folder below " + folder + "/", Hint: "move it to " + path.Join(folder, stem+".yaml")}
 	case extension != ".yaml":
-		return &evaluation.Fault{File: name, Message: "is not read: the names of test files end with .yaml", Hint: "did you mean " + stem + ".yaml?"}
+		return &faults.Fault{File: name, Message: "is not read: the names of test files end with .yaml", Hint: "did you mean " + stem + ".yaml?"}
 	}
 	return nil
 }

@@ -35,7 +35,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/explain"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // A Report is what became of each test, in the order in which they were given,
@@ -65,25 +66,25 @@ type Result struct {
 	Err     error    // why there is no decision, or nil
 
 	// Explanation says how the decision of a test that did not pass came about.
-	Explanation *evaluation.Explanation
+	Explanation *explain.Explanation
 }
 
 // Run decides every request by the snapshot and compares.
-func Run(s *evaluation.Snapshot, tests []Test) *Report {
-	report := &Report{Results: make([]Result, len(tests)), Coverage: newCoverage(s.Sources())}
+func Run(s *snapshot.Snapshot, tests []Test) *Report {
+	report := &Report{Results: make([]Result, len(tests)), Coverage: newCoverage(explain.Sources(s))}
 	for i, test := range tests {
 		report.Results[i] = run(s, test, report.Coverage)
 	}
 	return report
 }
 
-func run(s *evaluation.Snapshot, test Test, c Coverage) Result {
-	env := evaluation.Environment{Time: test.Time, Approval: test.Approval}
+func run(s *snapshot.Snapshot, test Test, c Coverage) Result {
+	env := snapshot.Environment{Time: test.Time, Approval: test.Approval}
 	outcome, err := s.Decide(test.Request, env)
 	if err != nil {
 		return Result{Test: test, Err: err}
 	}
-	traces, err := s.Traces(test.Request, env)
+	traces, err := explain.Traces(s, test.Request, env)
 	if err != nil {
 		return Result{Test: test, Err: err}
 	}
@@ -93,12 +94,12 @@ func run(s *evaluation.Snapshot, test Test, c Coverage) Result {
 		result.Vacuous = append(result.Vacuous, sentence(name))
 	}
 	if !result.Pass() {
-		result.Explanation, result.Err = s.Explain(test.Request, env)
+		result.Explanation, result.Err = explain.Explain(s, test.Request, env)
 	}
 	return result
 }
 
-func newResult(test Test, outcome *evaluation.Outcome) Result {
+func newResult(test Test, outcome *snapshot.Outcome) Result {
 	result := Result{Test: test, Got: Expectation{Decision: outcome.Decision, Policies: sorted(outcome.Policies)}}
 	for _, o := range outcome.Obligations {
 		result.Got.Obligations = append(result.Got.Obligations, o.Type)

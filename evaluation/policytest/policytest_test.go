@@ -8,9 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/policytest"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/policies"
 )
 
@@ -39,9 +40,9 @@ func TestEmbeddedSets(t *testing.T) {
 	}
 }
 
-func compile(t *testing.T, archive evaluation.Archive) *evaluation.Snapshot {
+func compile(t *testing.T, archive snapshot.Archive) *snapshot.Snapshot {
 	t.Helper()
-	snapshot, err := evaluation.Compile(archive)
+	snapshot, err := snapshot.Compile(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func compile(t *testing.T, archive evaluation.Archive) *evaluation.Snapshot {
 // it: what its request claims is nothing.
 func TestApproval(t *testing.T) {
 	const request = "request: {subject: {type: user, id: a}, action: {name: b}, resource: {type: doc, id: c}, context: {approval: {template: sre}}}"
-	snapshot := compile(t, evaluation.Archive{"a.cedar": []byte(`@id("p") permit (principal, action, resource) when {
+	snapshot := compile(t, snapshot.Archive{"a.cedar": []byte(`@id("p") permit (principal, action, resource) when {
 		context.approval.template == "sre" && context.approval.approvers.contains(user::"carol") && context.approval.uses_left == 1 &&
 		context.approval.channel == "admin" && context.approval.until == datetime("2026-11-20T09:00:00Z") };`)})
 	for approval, want := range map[string]bool{
@@ -87,7 +88,7 @@ func store(src string) fstest.MapFS {
 
 // The snapshot that the tests below are about permits alice to read and asks
 // her to tell dora.
-var archive = evaluation.Archive{"a.cedar": []byte(`
+var archive = snapshot.Archive{"a.cedar": []byte(`
 @id("alice-reads")
 @obligation_notification("{\"to\":\"dora\",\"body\":\"alice reads\"}")
 permit (principal == user::"alice", action == Action::"read", resource);
@@ -170,7 +171,7 @@ tests:
 
 // A policy that looks at the clock is tested at a time of the test's choice.
 func TestTime(t *testing.T) {
-	opening := evaluation.Archive{
+	opening := snapshot.Archive{
 		"a.cedar":     []byte(`@id("from-nine") permit (principal, action, resource) when { context.now.toTime() >= duration("9h") };`),
 		"config.yaml": []byte("clock: now\n"),
 	}
@@ -234,11 +235,11 @@ func TestLoadFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := policytest.Load(store(tt.src))
-			var faults evaluation.Faults
-			if !errors.As(err, &faults) {
+			var problems faults.List
+			if !errors.As(err, &problems) {
 				t.Fatalf("%v is no Faults", err)
 			}
-			if diff := cmp.Diff(tt.want, faults.Error()); diff != "" {
+			if diff := cmp.Diff(tt.want, problems.Error()); diff != "" {
 				t.Errorf("faults (-want +got):\n%s", diff)
 			}
 		})
@@ -253,12 +254,12 @@ func TestLoadReportsAll(t *testing.T) {
 		"tests/c.yaml": {Data: []byte("tests: [\n")},
 		"other.yaml":   {Data: []byte("tests: 7\n")},
 	})
-	var faults evaluation.Faults
-	if !errors.As(err, &faults) {
+	var problems faults.List
+	if !errors.As(err, &problems) {
 		t.Fatalf("%v is no Faults", err)
 	}
 	var files []string
-	for _, fault := range faults {
+	for _, fault := range problems {
 		files = append(files, fault.File)
 	}
 	if diff := cmp.Diff([]string{"tests/a.yaml", "tests/b.yaml", "tests/b.yaml", "tests/c.yaml"}, files); diff != "" {
@@ -279,8 +280,8 @@ func FuzzLoad(f *testing.F) {
 			t.Skip("longer than what is new in it")
 		}
 		tests, err := policytest.Load(store(src))
-		var faults evaluation.Faults
-		if err != nil && (!errors.As(err, &faults) || tests != nil) {
+		var problems faults.List
+		if err != nil && (!errors.As(err, &problems) || tests != nil) {
 			t.Errorf("%d tests and %v", len(tests), err)
 		}
 		for _, test := range tests {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/explain"
 )
 
 // How many lines of a text report are given to one thing.
@@ -114,17 +114,17 @@ type coverageJSON struct {
 }
 
 type resultJSON struct {
-	Name        string                  `json:"name"`
-	Tenant      string                  `json:"tenant,omitzero"`
-	File        string                  `json:"file"`
-	Line        int                     `json:"line"`
-	Pass        bool                    `json:"pass"`
-	Want        Expectation             `json:"want"`
-	Got         *Expectation            `json:"got,omitzero"`
-	Differences []string                `json:"differences,omitempty"`
-	Errors      []string                `json:"errors,omitempty"`
-	Problem     string                  `json:"problem,omitzero"` // why there is no decision
-	Explanation *evaluation.Explanation `json:"explanation,omitzero"`
+	Name        string               `json:"name"`
+	Tenant      string               `json:"tenant,omitzero"`
+	File        string               `json:"file"`
+	Line        int                  `json:"line"`
+	Pass        bool                 `json:"pass"`
+	Want        Expectation          `json:"want"`
+	Got         *Expectation         `json:"got,omitzero"`
+	Differences []string             `json:"differences,omitempty"`
+	Errors      []string             `json:"errors,omitempty"`
+	Problem     string               `json:"problem,omitzero"` // why there is no decision
+	Explanation *explain.Explanation `json:"explanation,omitzero"`
 }
 
 func (r Result) json() resultJSON {

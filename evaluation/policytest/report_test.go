@@ -11,13 +11,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/policytest"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // The policies and tests of which reports are made: something of everything.
 var (
-	reported = evaluation.Archive{"a.cedar": []byte(`@id("staff-read")
+	reported = snapshot.Archive{"a.cedar": []byte(`@id("staff-read")
 permit (principal, action == Action::"read", resource)
 when { context.staff && context.hours < 17 }
 unless { context.locked };
@@ -54,7 +54,7 @@ tests:
 `
 )
 
-func report(t *testing.T, archive evaluation.Archive, src string) *policytest.Report {
+func report(t *testing.T, archive snapshot.Archive, src string) *policytest.Report {
 	t.Helper()
 	tests, err := policytest.Load(store(src))
 	if err != nil {
@@ -194,7 +194,7 @@ func TestFailUnder(t *testing.T) {
 	if !errors.Is(err, policytest.ErrCoverage) || err.Error() != "the tests try too little of the policies: 50.0%, less than 50.1%" {
 		t.Error(err)
 	}
-	empty := report(t, evaluation.Archive{}, "tests: []\n")
+	empty := report(t, snapshot.Archive{}, "tests: []\n")
 	if err := empty.FailUnder(100); err != nil {
 		t.Errorf("of no policies: %v", err)
 	}

@@ -5,14 +5,14 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // RunStore runs the tests of a whole policy store. A tenant's are decided by
 // what answers the tenant, those of the root by what answers everybody or,
 // where the store has tenants, by the guardrails alone. Coverage is of all
 // together: a guardrail that one tenant's tests have tried has been tried.
-func RunStore(s *evaluation.Snapshots, tests []Test) (*Report, error) {
+func RunStore(s *snapshot.Snapshots, tests []Test) (*Report, error) {
 	of := byTenant(s, tests)
 	all := new(Report)
 	for _, tenant := range slices.Sorted(maps.Keys(of)) {
@@ -27,7 +27,7 @@ func RunStore(s *evaluation.Snapshots, tests []Test) (*Report, error) {
 
 // byTenant sorts tests by their tenant. A tenant without tests is there as
 // well, and the root where it answers everybody.
-func byTenant(s *evaluation.Snapshots, tests []Test) map[string][]Test {
+func byTenant(s *snapshot.Snapshots, tests []Test) map[string][]Test {
 	of := map[string][]Test{}
 	for _, tenant := range s.Tenants() {
 		of[tenant] = nil
@@ -42,7 +42,7 @@ func byTenant(s *evaluation.Snapshots, tests []Test) map[string][]Test {
 }
 
 // decider returns what decides the tests of a tenant, or of the root.
-func decider(s *evaluation.Snapshots, tenant string) (*evaluation.Snapshot, error) {
+func decider(s *snapshot.Snapshots, tenant string) (*snapshot.Snapshot, error) {
 	if tenant != "" {
 		return s.For(tenant)
 	}

@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/policytest"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // tenanted has one guardrail, which is what either tenant has a policy beside.
-var tenanted = evaluation.Archive{
+var tenanted = snapshot.Archive{
 	"guard.cedar":                []byte(`@id("guard") forbid (principal, action, resource) when { context.closed };`),
 	"tenants/acme/own.cedar":     []byte(`@id("own") permit (principal, action, resource);`),
 	"tenants/umbrella/own.cedar": []byte(`@id("own") permit (principal == user::"alice", action, resource);`),
@@ -38,7 +38,7 @@ func TestRunStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshots, err := evaluation.CompileStore(tenanted)
+	snapshots, err := snapshot.CompileStore(tenanted)
 	if err != nil {
 		t.Fatal(err)
 	}

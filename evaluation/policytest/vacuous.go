@@ -4,7 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // unknownHint says how a test asks for the denial of an unknown name.
@@ -12,7 +13,7 @@ const unknownHint = "a test of such a denial says unknown: true"
 
 // vacuous lists the names in a test of a denial that the schema does not declare:
 // misspelt, they are denied whatever the policies say.
-func vacuous(s *evaluation.Snapshot, test Test) evaluation.Faults {
+func vacuous(s *snapshot.Snapshot, test Test) faults.List {
 	if test.Want.Decision || test.Unknown {
 		return nil
 	}
@@ -20,7 +21,7 @@ func vacuous(s *evaluation.Snapshot, test Test) evaluation.Faults {
 }
 
 // sentence returns what a fault says without its place.
-func sentence(f evaluation.Fault) string {
+func sentence(f faults.Fault) string {
 	if f.Hint == "" {
 		return f.Message
 	}
@@ -29,7 +30,7 @@ func sentence(f evaluation.Fault) string {
 
 // Vacuous lists the tests of a policy store that want a denial and name what the
 // schema does not declare, each at the place of the test.
-func Vacuous(s *evaluation.Snapshots, tests []Test) (out evaluation.Faults) {
+func Vacuous(s *snapshot.Snapshots, tests []Test) (out faults.List) {
 	of := byTenant(s, tests)
 	for _, tenant := range slices.Sorted(maps.Keys(of)) {
 		if len(of[tenant]) == 0 {
@@ -41,7 +42,7 @@ func Vacuous(s *evaluation.Snapshots, tests []Test) (out evaluation.Faults) {
 		}
 		for _, test := range of[tenant] {
 			for _, name := range vacuous(snapshot, test) {
-				out = append(out, evaluation.Fault{File: test.File, Line: test.Line, Column: 1, Message: test.Name + ": " + sentence(name), Hint: unknownHint})
+				out = append(out, faults.Fault{File: test.File, Line: test.Line, Column: 1, Message: test.Name + ": " + sentence(name), Hint: unknownHint})
 			}
 		}
 	}

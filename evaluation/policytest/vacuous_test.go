@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/policytest"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // A denial of a name that the schema does not have says nothing of the policies.
 func TestDenialsOfUnknownNames(t *testing.T) {
-	archive := evaluation.Archive{
+	archive := snapshot.Archive{
 		"a.cedar": []byte(`@id("p") permit (principal, action, resource) when { principal has level && principal.level == 1 };`),
 		"schema.cedarschema": []byte(`entity user = {level?: Long}; entity tool;
 action "tool.invoke" appliesTo {principal: user, resource: tool, context: {purpose?: String}};`),

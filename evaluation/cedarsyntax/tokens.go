@@ -1,0 +1,92 @@
+package cedarsyntax
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// A passage is a part of a statement's text, as the words and signs it is made
+// of. Comments are none of them.
+type Tokens struct {
+	Src    []byte
+	line   int // in the file, of the beginning of src
+	Tokens []token
+}
+
+type token struct{ Start, end int }
+
+func (p Tokens) Text(i int) string { return string(p.Src[p.Tokens[i].Start:p.Tokens[i].end]) }
+
+func (p Tokens) slice(i, j int) Tokens { return Tokens{p.Src, p.line, p.Tokens[i:j]} }
+
+// OneLine returns the passage on one line.
+func (p Tokens) OneLine() string {
+	var b strings.Builder
+	for i, w := range p.Tokens {
+		if i > 0 && p.Tokens[i-1].end < w.Start {
+			b.WriteByte(' ')
+		}
+		b.Write(p.Src[w.Start:w.end])
+	}
+	return b.String()
+}
+
+// Texts lists the words.
+func (p Tokens) Texts() []string {
+	out := make([]string, len(p.Tokens))
+	for i := range p.Tokens {
+		out[i] = p.Text(i)
+	}
+	return out
+}
+
+// Find returns where in the text the words stand one after the other, or -1.
+func (p Tokens) Find(words ...string) int {
+	for i := range p.Tokens {
+		if end := i + len(words); end <= len(p.Tokens) && slices.Equal(p.slice(i, end).Texts(), words) {
+			return p.Tokens[i].Start
+		}
+	}
+	return -1
+}
+
+// firstLine returns where in the file the passage begins.
+func (p Tokens) firstLine() int {
+	if len(p.Tokens) == 0 {
+		return p.line
+	}
+	return p.line + bytes.Count(p.Src[:p.Tokens[0].Start], []byte{'\n'})
+}
+
+func Tokenize(st Statement) Tokens {
+	p := Tokens{Src: st.Text, line: st.Line}
+	for at := 0; at < len(p.Src); {
+		length, blank := nextToken(p.Src[at:])
+		if !blank {
+			p.Tokens = append(p.Tokens, token{at, at + length})
+		}
+		at += length
+	}
+	return p
+}
+
+// unbracketed yields the words that no bracket of the passage encloses, and
+// where they are. An opening and a closing bracket are themselves outside.
+func (p Tokens) unbracketed(yield func(int, string) bool) {
+	depth := 0
+	for i := range p.Tokens {
+		text := p.Text(i)
+		switch text {
+		case ")", "]", "}":
+			depth--
+		}
+		if depth == 0 && !yield(i, text) {
+			return
+		}
+		switch text {
+		case "(", "[", "{":
+			depth++
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package evaluation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Approvals says whether the approval that a request claims stands for it.
+type Approvals interface {
+	Verify(context.Context, *authzen.Reevaluation) (authzen.ApprovalStatus, error)
+}
+
+// evaluationInput is one request to decide, and what it is decided by.
+type evaluationInput struct {
+	snapshot *snapshot.Snapshot
+	shadow   *snapshot.Snapshots // which decides, too, and is not heeded; nil for none
+	time     time.Time
+	call     Call
+	item     string         // what the ids of its obligations begin with, in a batch
+	offered  *offersInBatch // by the answer to the batch so far; nil for a single request
+	request  *authzen.EvaluationRequest
+}
+
+// item is the call of item n of a batch.
+func (c Call) item(n int) Call {
+	c.Item = strconv.Itoa(n)
+	c.ID += "." + c.Item
+	return c
+}
+
+// decide decides one request with the standing of the approval that it claims,
+// and says what the PEP can do about a denial. A permit uses the approval; when
+// another request was faster, it is decided again without.
+func (e *Engine) decide(ctx context.Context, a evaluationInput) (*decided, error) {
+	ctx, part := span(ctx, a.call, "decide")
+	defer part.End()
+	claim := e.approvalClaim(a.request.Context)
+	standing, err := e.approvalStatus(ctx, a, claim)
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := a.snapshot.Decide(a.request, snapshot.Environment{Time: a.time, Approval: standing.Approval})
+	if err != nil {
+		return nil, err
+	}
+	if outcome.Decision && outcome.Template == "" && standing.Consume != nil {
+		err = standing.Consume(ctx)
+	}
+	if errors.Is(err, authzen.ErrApprovalEnded) {
+		standing = authzen.ApprovalStatus{Reason: authzen.ReasonApprovalExpired, Explanation: toldTaken}
+		outcome, err = a.snapshot.Decide(a.request, snapshot.Environment{Time: a.time})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("use approval: %w", err)
+	}
+	out := &decided{outcome, standing.Approval, e.decideShadow(ctx, a, standing.Approval)}
+	snapshot.PrefixObligations(outcome.Obligations, a.item)
+	if err := e.offer(a, outcome); err != nil {
+		return nil, err
+	}
+	if claim != nil {
+		answerClaim(outcome, standing)
+	}
+	return out, nil
+}
+
+// decided is an outcome with what the log records beside it.
+type decided struct {
+	*snapshot.Outcome
+	approval *authzen.VerifiedApproval // in force for the request; nil for none
+	shadow   *decisionlog.Shadow       // nil without a shadow store
+}
+
+// result is the decision as the log has it.
+func (d *decided) result() decisionlog.Result {
+	r := d.Result()
+	r.Approval, r.Shadow = d.approval, d.shadow
+	return r
+}
+
+// approvalStatus asks how a claimed approval stands.
+func (e *Engine) approvalStatus(ctx context.Context, a evaluationInput, claim jsontext.Value) (authzen.ApprovalStatus, error) {
+	if claim == nil {
+		return authzen.ApprovalStatus{}, nil
+	}
+	standing, err := e.config.Approvals.Verify(ctx, &authzen.Reevaluation{
+		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, RequestID: a.call.RequestID, Item: a.call.Item,
+		Time: a.time, Revision: a.snapshot.Revision(), Claim: claim, Request: a.request,
+	})
+	if err != nil {
+		return standing, fmt.Errorf("verify approval: %w", err)
+	}
+	return standing, nil
+}
+
+// approvalClaim returns the approval that a request claims, nil for none. Most claim
+// none, which is seen without reading the context; a claim that is written so
+// that it is not seen does not stand.
+func (e *Engine) approvalClaim(context jsontext.Value) jsontext.Value {
+	if e.config.Approvals == nil || !bytes.Contains(context, []byte(`"`+snapshot.ContextApproval+`"`)) {
+		return nil
+	}
+	var claim struct {
+		Approval jsontext.Value `json:"approval"`
+	}
+	if json.Unmarshal(context, &claim) != nil || claim.Approval.Kind() == 'n' {
+		return nil
+	}
+	return claim.Approval
+}
+
+// offer tells the PEP how a person is asked: in a denial, or in the obligation
+// to wait for one.
+func (e *Engine) offer(a evaluationInput, out *snapshot.Outcome) error {
+	if out.Template == "" || e.config.Offer == nil {
+		return nil
+	}
+	if a.offered.isFull() {
+		withoutOffer(out)
+		return nil
+	}
+	offer, err := e.config.Offer(&authzen.RequestableDenial{
+		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, Time: a.time,
+		Revision: a.snapshot.Revision(), Template: out.Template, Request: a.request,
+		WithoutToken: a.call.Minimal,
+	})
+	if err != nil {
+		return fmt.Errorf("offer approval: %w", err)
+	}
+	if offer == nil {
+		return nil
+	}
+	if !a.offered.add(offer) {
+		withoutOffer(out)
+		return nil
+	}
+	if out.Decision {
+		return offerObligation(out, a.call.ID, offer)
+	}
+	context := contextOf(out)
+	context.EvaluationID, context.EvaluatedAt = a.call.ID, a.time.Truncate(time.Second)
+	context.Reason, context.AccessRequest = authzen.ReasonApprovalRequired, offer
+	return nil
+}
+
+// withoutOffer says that the answer has no room to say how a person is asked.
+func withoutOffer(o *snapshot.Outcome) {
+	context := contextOf(o)
+	if !o.Decision {
+		context.Reason = authzen.ReasonApprovalRequired
+	}
+	context.ReasonAdmin = context.ReasonAdmin.After("Ask about this item again, with fewer beside it: this answer offers no more approvals.")
+}
+
+// contextOf returns what the PEP is told beside the decision, to add to it.
+func contextOf(o *snapshot.Outcome) *authzen.DecisionContext {
+	if o.Context == nil {
+		o.Context = &authzen.DecisionContext{}
+	}
+	return o.Context
+}
+
+// offerObligation puts the offer into the obligation to wait for a person, the
+// last one. What is recorded stays without: the offer is good for whoever has
+// it.
+func offerObligation(o *snapshot.Outcome, evaluationID string, offer *authzen.AccessRequest) error {
+	properties, err := json.Marshal(authzen.ApprovalRequired{
+		Action: authzen.ActionApprovalRequired, Template: o.Template, EvaluationID: evaluationID, AccessRequest: offer,
+	})
+	if err != nil {
+		return fmt.Errorf("encode obligation: %w", err)
+	}
+	told := slices.Clone(o.Context.Obligations)
+	told[len(told)-1].Properties = properties
+	o.Context.Obligations = told
+	return nil
+}
+
+// retryAfter is when a PEP may claim again, in seconds, what is not approved
+// yet.
+const retryAfter = 5
+
+// toldTaken is what people are told when an approval ended while it was claimed.
+const toldTaken = "The approval has ended, or another request has used it up."
+
+// answerClaim tells the PEP what became of the approval that it claimed
+// (Access Request Profile, "Completion Semantics").
+func answerClaim(o *snapshot.Outcome, s authzen.ApprovalStatus) {
+	if o.Decision {
+		if s.Approval != nil && o.Template == "" {
+			contextOf(o).Approval = &authzen.Approval{ID: s.Approval.ID, ApprovedUntil: s.Approval.Until}
+		}
+		return
+	}
+	context := contextOf(o)
+	offered := context.AccessRequest != nil
+	context.Reason, context.NextAction = s.Reason, authzen.NextNone
+	if s.Explanation != "" {
+		context.ReasonUser = context.ReasonUser.After(s.Explanation)
+	}
+	switch {
+	case s.Approval != nil && offered:
+		context.Reason, context.NextAction = authzen.ReasonOutOfScope, authzen.NextRequest
+	case s.Approval != nil:
+		context.Reason = authzen.ReasonPolicyDenied
+	case s.Reason == authzen.ReasonGrantPending:
+		context.NextAction, context.RetryAfter = authzen.NextRetry, retryAfter
+	case s.Reason != authzen.ReasonApprovalUnverifiable && offered:
+		context.NextAction = authzen.NextRequest
+	}
+	if context.NextAction != authzen.NextRequest {
+		context.AccessRequest = nil
+	}
+}
+
+// MayDecide decides whether an approver may decide an Access Request, and
+// records that. A permit with obligations is none: nobody is there to meet them.
+func (e *Engine) MayDecide(ctx context.Context, call Call, req *authzen.EvaluationRequest) (bool, error) {
+	decision, err := e.Evaluate(ctx, call, req)
+	if err != nil {
+		return false, err
+	}
+	return decision.Decision && (decision.Context == nil || len(decision.Context.Obligations) == 0), nil
+}
+
+// ApprovalTemplate returns the terms by which people approve for a tenant. A
+// template that config.yaml does not name has the default terms.
+func (e *Engine) ApprovalTemplate(tenant, name string) (authzen.ApprovalTemplate, error) {
+	all := e.current.Load()
+	if all == nil {
+		return authzen.ApprovalTemplate{}, snapshot.ErrNoSnapshot
+	}
+	s, err := all.For(tenant)
+	if err != nil {
+		return authzen.ApprovalTemplate{}, err
+	}
+	if terms, ok := s.Templates[name]; ok {
+		return terms, nil
+	}
+	return snapshot.ApprovalTemplate{}.Compile()
+}

@@ -1,0 +1,66 @@
+package explain
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
+)
+
+// ignored lists what the request says and what does not count.
+func (e *explainer) ignored() {
+	if e.query.Denied != "" {
+		return
+	}
+	s, r := e.snapshot, e.query.Request
+	e.ignoredProperties("principal", r.Principal, e.request.Subject.Properties, s.Settings.Parents)
+	e.ignoredProperties("resource", r.Resource, e.request.Resource.Properties, nil)
+	e.ignoredApproval()
+}
+
+// ignoredProperties lists what is stored otherwise, and parents of a type of
+// which some are stored.
+func (e *explainer) ignoredProperties(variable string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) {
+	if raw == nil {
+		return
+	}
+	said, err := e.snapshot.Properties("", uid, raw, parents)
+	if err != nil { // against what the decision made of it
+		return
+	}
+	got, _ := e.query.Entity(uid)
+	for _, name := range slices.Sorted(maps.Keys(said.Attributes)) {
+		if counts, ok := got.Attributes.Get(name); ok && !counts.Equal(said.Attributes[name]) {
+			e.ignore(variable+"."+string(name), cedarText(said.Attributes[name]), cedarText(counts))
+		}
+	}
+	n := snapshot.ResolvedEntity{UID: uid, Ancestors: got.Ancestors}
+	for _, parent := range slices.SortedFunc(slices.Values(said.Parents), snapshot.CompareUID) {
+		if !n.In(parent) {
+			e.ignore(variable, "in "+parent.String(), "in "+listed(n.Groups()))
+		}
+	}
+}
+
+// ignoredApproval notes an approval that the request claims and that does not
+// stand.
+func (e *explainer) ignoredApproval() {
+	var sent struct {
+		Approval jsontext.Value `json:"approval"`
+	}
+	if _, stands := e.query.Request.Context.Get(snapshot.ContextApproval); stands || json.Unmarshal(e.request.Context, &sent) != nil {
+		return
+	}
+	if sent.Approval != nil && sent.Approval.Compact() == nil {
+		e.ignore("context."+snapshot.ContextApproval, string(sent.Approval), absent)
+	}
+}
+
+func (e *explainer) ignore(path, sent, counts string) {
+	e.out.Ignored = append(e.out.Ignored, Ignored{path, sent, counts})
+}
+
+func cedarText(v cedar.Value) string { return string(v.MarshalCedar()) }

@@ -1,0 +1,135 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/explain"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+var (
+	// ErrOtherwise means that a logged decision, made again of what the log has,
+	// came out otherwise: by another program, or of something else.
+	ErrOtherwise = errors.New("decided otherwise than it was")
+	// ErrMasked means that a part of a logged request is masked, so that it
+	// cannot be decided again.
+	ErrMasked = errors.New("it is masked")
+	// ErrNoDecision means that an entry of the log records something else.
+	ErrNoDecision = errors.New("it records no evaluation")
+)
+
+// A Logged is a decision that the log has: an evaluation, or one item of a
+// batch.
+type Logged struct {
+	ID       string // the Decision-ID, of item n of a batch with .n behind it
+	Tenant   string
+	Revision string
+	Time     time.Time
+	// Request is nil for an item that could not be read and is a denial as it
+	// stands; Errors say why.
+	Request *authzen.EvaluationRequest
+	Masked  []string // JSON Pointers into Request, to what is masked there
+	decisionlog.Result
+}
+
+// ReadEntry reads an entry of the log, a line as the log exports it.
+func ReadEntry(line []byte) (*decisionlog.Entry, error) {
+	var e decisionlog.Entry
+	if err := json.Unmarshal(line, &e); err != nil {
+		return nil, fmt.Errorf("read log entry: %w", err)
+	}
+	return &e, nil
+}
+
+// Decisions returns the decisions of an entry. There are none to be had of one
+// that is masked or records something else.
+func Decisions(e *decisionlog.Entry) ([]Logged, error) {
+	if masked := slices.DeleteFunc(slices.Clone(e.Masked), func(p string) bool { return !isOfRequest(p) }); len(masked) > 0 {
+		return nil, fmt.Errorf("%w at %s", ErrMasked, strings.Join(masked, ", "))
+	}
+	return MaskedDecisions(e)
+}
+
+// MaskedDecisions is Decisions for an entry that may be masked. Whoever makes
+// one of them again has to ask [HiddenFrom] whether that can be done.
+func MaskedDecisions(e *decisionlog.Entry) ([]Logged, error) {
+	switch {
+	case e.Kind == decisionlog.KindEvaluations:
+		return itemsOf(e)
+	case e.Kind != decisionlog.KindEvaluation || e.Result == nil:
+		return nil, fmt.Errorf("%w but %q", ErrNoDecision, e.Kind)
+	}
+	var request authzen.EvaluationRequest
+	if err := authzen.Unmarshal(e.Request, &request); err != nil {
+		return nil, err
+	}
+	return []Logged{logged(e, -1, &request, *e.Result)}, nil
+}
+
+// itemsOf returns the decisions of a batch, which may have ended before its
+// last item.
+func itemsOf(e *decisionlog.Entry) ([]Logged, error) {
+	var batch authzen.EvaluationsRequest
+	if err := authzen.Unmarshal(e.Request, &batch); err != nil {
+		return nil, err
+	}
+	var out []Logged
+	for i, item := range batch.Items()[:min(len(batch.Evaluations), len(e.Evaluations))] {
+		if item.Err != nil {
+			item.Request = nil
+		}
+		out = append(out, logged(e, i, item.Request, e.Evaluations[i]))
+	}
+	return out, nil
+}
+
+// logged is the decision of an entry, or that of its item.
+func logged(e *decisionlog.Entry, item int, request *authzen.EvaluationRequest, r decisionlog.Result) Logged {
+	id := e.ID
+	if item >= 0 {
+		id = fmt.Sprintf("%s.%d", e.ID, item)
+	}
+	return Logged{ID: id, Tenant: e.Tenant, Revision: e.Revision, Time: e.Time, Request: request, Masked: maskedIn(e.Masked, item), Result: r}
+}
+
+// Environment is that in which the decision was made.
+func (l *Logged) Environment() snapshot.Environment {
+	return snapshot.Environment{Time: l.Time, Approval: l.Approval}
+}
+
+// Explain explains a logged decision that the snapshot has made. It is
+// made again, and unless it comes out as it was, the error is [ErrOtherwise].
+func Explain(s *snapshot.Snapshot, l *Logged) (*explain.Explanation, error) {
+	if l.Request == nil {
+		return nil, fmt.Errorf("decision %s is a denial because the item could not be read: %s", l.ID, messages(l.Errors))
+	}
+	if hidden := HiddenFrom(s, l); hidden != nil {
+		return nil, fmt.Errorf("decision %s: %w", l.ID, hidden)
+	}
+	e, err := explain.Explain(s, l.Request, l.Environment())
+	if err != nil {
+		return nil, fmt.Errorf("decision %s: %w", l.ID, err)
+	}
+	if e.Decision != l.Decision || !slices.Equal(e.DeterminingIDs(), l.Policies) {
+		return nil, fmt.Errorf("decision %s: %w: it is %t by %q, and was %t by %q",
+			l.ID, ErrOtherwise, e.Decision, e.DeterminingIDs(), l.Decision, l.Policies)
+	}
+	e.Shadow = l.Shadow
+	return e, nil
+}
+
+func messages(all []decisionlog.PolicyError) string {
+	var out []string
+	for _, e := range all {
+		out = append(out, e.Message)
+	}
+	return strings.Join(out, "; ")
+}

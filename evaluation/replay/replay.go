@@ -1,0 +1,201 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Replay decides again what was logged: by the policies it was decided by,
+// which must come to the same result, and then by a candidate. Where these
+// differ, the candidate would change something.
+//
+// What is masked in the log is decided again where what the masks hide does not
+// count, for the policies and for the candidate; see [HiddenFrom].
+type Replay struct {
+	candidate *snapshot.Snapshots
+	archive   func(revision string) (map[string][]byte, error)
+	compiled  map[string]*snapshot.Snapshots // by revision
+	flips     map[change]*Changes
+	hidden    map[Hidden]*NotReplayable
+	report    Report
+}
+
+// New returns a replay that decides by candidate, and gets the policies
+// of a logged revision from archive.
+func New(candidate *snapshot.Snapshots, archive func(revision string) (map[string][]byte, error)) *Replay {
+	return &Replay{
+		candidate: candidate,
+		archive:   archive,
+		compiled:  make(map[string]*snapshot.Snapshots),
+		flips:     make(map[change]*Changes),
+		hidden:    make(map[Hidden]*NotReplayable),
+		report:    Report{Candidate: candidate.Revision()},
+	}
+}
+
+// mostRevisions is how many revisions are kept compiled.
+const mostRevisions = 16
+
+// Add decides the entry of a line of the log again, if it records a decision.
+// An error means that the line or the archive could not be read.
+func (r *Replay) Add(line []byte) error {
+	var record decisionlog.Record
+	if err := json.Unmarshal(line, &record); err != nil {
+		return fmt.Errorf("read log entry: %w", err)
+	}
+	logged, err := MaskedDecisions(&record.Entry)
+	switch {
+	case errors.Is(err, ErrNoDecision):
+		return nil
+	case err != nil:
+		r.report.unfaithful(&record, err)
+		return nil
+	}
+	if path := maskedResult(record.Masked); path != "" { // nobody can tell whether it comes out as it was
+		r.skip(record.ID, &Hidden{Path: path})
+		return nil
+	}
+	was, err := r.snapshots(record.Revision)
+	if err != nil && record.Revision != "" {
+		return fmt.Errorf("replay entry %d: %w", record.Index, err)
+	}
+	if hidden := hiddenIn(was, logged); hidden != nil {
+		r.skip(record.ID, hidden)
+		return nil
+	}
+	before, err := redecide(was, logged)
+	if err != nil || !sameResults(before, logged) {
+		r.report.unfaithful(&record, err)
+		return nil
+	}
+	if hidden := hiddenIn(r.candidate, logged); hidden != nil {
+		r.skip(record.ID, hidden)
+		return nil
+	}
+	if len(record.Masked) > 0 {
+		r.report.DecidedMasked++
+	}
+	after, err := redecide(r.candidate, logged)
+	return r.compare(line, before, after, err)
+}
+
+// hiddenIn returns what counts for one of the decisions and is masked, or nil.
+func hiddenIn(s *snapshot.Snapshots, logged []Logged) *Hidden {
+	for i := range logged {
+		compiled, err := s.For(logged[i].Tenant)
+		if err != nil {
+			continue // no policy is asked
+		}
+		if hidden := HiddenFrom(compiled, &logged[i]); hidden != nil {
+			return hidden
+		}
+	}
+	return nil
+}
+
+// skip notes an entry that cannot be decided again.
+func (r *Replay) skip(id string, why *Hidden) {
+	r.report.Masked++
+	known := r.hidden[*why]
+	if known == nil {
+		known = &NotReplayable{Hidden: *why}
+		r.hidden[*why] = known
+	}
+	known.Count++
+	if len(known.Examples) < mostExamples {
+		known.Examples = append(known.Examples, id)
+	}
+}
+
+// snapshots returns a logged revision, compiled.
+func (r *Replay) snapshots(revision string) (*snapshot.Snapshots, error) {
+	if s := r.compiled[revision]; s != nil {
+		return s, nil
+	}
+	files, err := r.archive(revision)
+	if err != nil {
+		return nil, err
+	}
+	s, err := snapshot.CompileLogged(files)
+	if err != nil {
+		return nil, fmt.Errorf("compile revision %s: %w", revision, err)
+	}
+	if len(r.compiled) >= mostRevisions {
+		clear(r.compiled)
+	}
+	r.compiled[revision] = s
+	return s, nil
+}
+
+// redecide makes logged decisions again, by other snapshots.
+func redecide(s *snapshot.Snapshots, logged []Logged) ([]decisionlog.Result, error) {
+	out := make([]decisionlog.Result, len(logged))
+	for i := range logged {
+		again, err := logged[i].again(s)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = again
+	}
+	return out, nil
+}
+
+// again makes a decision by other snapshots, in the environment that it was
+// made in. An item that could not be read stays the denial that it is.
+func (l *Logged) again(s *snapshot.Snapshots) (decisionlog.Result, error) {
+	if l.Request == nil {
+		return l.Result, nil
+	}
+	compiled, err := s.For(l.Tenant)
+	if err != nil {
+		return snapshot.DeniedResult(err), nil
+	}
+	outcome, err := compiled.Decide(l.Request, l.Environment())
+	_, item, isItem := strings.Cut(l.ID, ".")
+	var invalid *authzen.ValidationError
+	switch {
+	case isItem && errors.As(err, &invalid):
+		return snapshot.DeniedResult(invalid.Below("/evaluations/" + item)), nil
+	case err != nil:
+		return decisionlog.Result{}, err
+	case isItem:
+		snapshot.PrefixObligations(outcome.Obligations, item+".")
+	}
+	result := outcome.Result()
+	result.Approval, result.Shadow = l.Approval, l.Shadow
+	return result, nil
+}
+
+// inFormOf returns a result with its notifications as the logged ones are, where
+// only the draft of the profile that they follow is another.
+func inFormOf(again decisionlog.Result, logged []authzen.Obligation) decisionlog.Result {
+	again.Obligations = slices.Clone(again.Obligations)
+	for i := range again.Obligations {
+		if i < len(logged) && sameNotification(&again.Obligations[i], &logged[i]) {
+			again.Obligations[i].Properties = logged[i].Properties
+		}
+	}
+	return again
+}
+
+// sameResults reports whether decisions that were made again read the same in
+// the log.
+func sameResults(again []decisionlog.Result, logged []Logged) bool {
+	for i := range again {
+		x, errX := json.Marshal(inFormOf(again[i], logged[i].Obligations))
+		y, errY := json.Marshal(logged[i].Result)
+		if errX != nil || errY != nil || !bytes.Equal(x, y) {
+			return false
+		}
+	}
+	return true
+}

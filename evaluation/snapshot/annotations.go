@@ -1,0 +1,213 @@
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/cedar-policy/cedar-go"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/obligations"
+)
+
+// annotationID is the annotation that names a policy.
+const annotationID = "id"
+
+// annotationNotification is the annotation whose form settings choose.
+const annotationNotification = "obligation_notification"
+
+// readAnnotations takes the policy's id and terms from its annotations.
+func (c *compiler) readAnnotations(p *Policy, st cedarsyntax.Statement) {
+	annotations := annotationsOf(p.Syntax)
+	id := annotations[annotationID]
+	if id == "" {
+		c.fault(p.File, p.Line, p.Column, "this policy has no @id", `begin it with @id("a-unique-name")`)
+	}
+	p.ID = cedar.PolicyID(id)
+	terms, err := obligations.Parse(p.Permits(), annotations)
+	if err == nil && c.notificationTo == notifyString {
+		if err = terms.NotifyOne(); err != nil {
+			err = fmt.Errorf("@%s: notification_to is %s: it %w", annotationNotification, notifyString, err)
+		}
+	}
+	p.Terms = &terms
+	reported := map[string]bool{}
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			message := strings.TrimSpace(line)
+			key, _, _ := strings.Cut(strings.TrimPrefix(message, "@"), ":")
+			reported[key] = true
+			c.annotationFault(p, st, key, message)
+		}
+	}
+	for _, a := range p.Syntax.Annotations {
+		if key := string(a.Key); !c.logged && !reported[key] && !IsKnownAnnotation(key) && IsMisspelledAnnotation(key) {
+			c.annotationFault(p, st, key, "@"+key+": is not known; known are "+strings.Join(obligations.Known(), ", "))
+		}
+	}
+}
+
+// annotationFault reports what is wrong with an annotation where it is written.
+func (c *compiler) annotationFault(p *Policy, st cedarsyntax.Statement, key, message string) {
+	hint := ""
+	if near := meantAnnotation(key); near != "" && !IsKnownAnnotation(key) {
+		hint = "did you mean " + near + "?"
+	}
+	line, column := p.AnnotationPlace(st, key)
+	name := "this policy"
+	if p.ID != "" {
+		name = "policy " + string(p.ID)
+	}
+	c.fault(p.File, line, column, name+": "+message, hint)
+}
+
+// AnnotationPlace returns where in its file an annotation of the policy is.
+func (p *Policy) AnnotationPlace(st cedarsyntax.Statement, key string) (line, column int) {
+	offset := cedarsyntax.Tokenize(st).Find("@", key)
+	if offset < 0 {
+		return p.Line, p.Column
+	}
+	return st.Position(LineAndColumn(st.Text, int64(offset)))
+}
+
+func annotationsOf(p *xast.Policy) map[string]string {
+	annotations := map[string]string{}
+	for _, a := range p.Annotations {
+		annotations[string(a.Key)] = string(a.Value)
+	}
+	return annotations
+}
+
+// IsKnownAnnotation reports whether an annotation means something to the service.
+func IsKnownAnnotation(key string) bool {
+	return key == annotationID || slices.Contains(obligations.Known(), "@"+key)
+}
+
+// IsMisspelledAnnotation reports whether an annotation that nobody reads looks like one of
+// the service's. What it was to ask for would not be asked for, so it must not
+// be taken for a note of the author's.
+func IsMisspelledAnnotation(key string) bool {
+	return meantAnnotation(key) != "" || slices.ContainsFunc(annotationWords(key), func(word string) bool {
+		return faults.Nearest(word, []string{"obligation"}, 1) != ""
+	})
+}
+
+// meantAnnotation returns the annotation that a key is another spelling of, as
+// it is written, or "". Case and underscores make no difference, two letters may
+// differ, and the name of a template's annotation may be a part of the key, as
+// in require_approval.
+func meantAnnotation(key string) string {
+	known := map[string]string{annotationID: "@" + annotationID}
+	var long []string
+	for _, name := range obligations.Known() {
+		known[foldAnnotation(name)] = name
+		long = append(long, foldAnnotation(name))
+	}
+	folded := foldAnnotation(key)
+	if name, ok := known[folded]; ok {
+		return name
+	}
+	if near := faults.Nearest(folded, long, 2); near != "" {
+		return known[near]
+	}
+	for _, name := range []string{"approval", "requestable"} {
+		partly := func(word string) bool { return faults.Nearest(word, []string{name}, 1) != "" }
+		if strings.Contains(folded, name) || slices.ContainsFunc(annotationWords(key), partly) {
+			return "@" + name
+		}
+	}
+	return meantObligation(key)
+}
+
+// meantObligation returns the annotation of an obligation that a key names by
+// the type of the obligation alone, or with the word obligation elsewhere; "" for
+// none.
+func meantObligation(key string) string {
+	kinds := map[string]string{}
+	for _, name := range obligations.Known() {
+		if kind, ok := strings.CutPrefix(foldAnnotation(name), "obligation"); ok {
+			kinds[kind] = name
+		}
+	}
+	folded := foldAnnotation(key)
+	rest := strings.Replace(folded, "obligation", "", 1)
+	if rest == folded {
+		delete(kinds, "custom") // which alone is a word like customer
+		if len(folded) < len("stepup") {
+			return ""
+		}
+	}
+	return kinds[faults.Nearest(rest, slices.Collect(maps.Keys(kinds)), faults.MaxEdits(rest))]
+}
+
+func foldAnnotation(key string) string {
+	return strings.NewReplacer("_", "", "-", "", "@", "").Replace(strings.ToLower(key))
+}
+
+// annotationWords takes a key apart at underscores, hyphens and capitals.
+func annotationWords(key string) []string {
+	var spaced strings.Builder
+	previous := ' '
+	for _, r := range key {
+		if unicode.IsUpper(r) && unicode.IsLower(previous) {
+			spaced.WriteByte(' ')
+		}
+		spaced.WriteRune(r)
+		previous = r
+	}
+	return strings.FieldsFunc(strings.ToLower(spaced.String()), func(r rune) bool { return r == '_' || r == '-' || r == ' ' })
+}
+
+// checkTemplates holds the templates that policies name against those that are
+// configured. A name of none has the default terms, with which one person is
+// enough; where that could be fewer than were meant, it is a fault.
+func (c *compiler) checkTemplates(s *Snapshot) {
+	if c.logged {
+		return
+	}
+	for _, p := range s.Policies.Ordered {
+		key, name := p.Template()
+		if problem := s.TemplateProblem(name); problem.Fault {
+			line, column := p.AnnotationPlace(cedarsyntax.StatementAt(p.File, c.archive[p.File], p.Line, p.Column), key)
+			c.fault(p.File, line, column, fmt.Sprintf("policy %s: @%s names the template %q, which approval_templates of %s does not have", p.ID, key, name, FileConfig), problem.hint)
+		}
+	}
+}
+
+// Template returns the template that the policy's annotation names, and the
+// annotation; "" for none.
+func (p *Policy) Template() (key, name string) {
+	if p.Permits() {
+		return "approval", p.Terms.Approval
+	}
+	return "requestable", p.Terms.Requestable
+}
+
+// A templateProblem is what follows from a name that is no configured template's.
+type templateProblem struct {
+	Unknown, Fault bool
+	hint           string
+}
+
+func (s *Snapshot) TemplateProblem(name string) templateProblem {
+	if _, ok := s.Settings.ApprovalTemplates[name]; ok || name == "" {
+		return templateProblem{}
+	}
+	out := templateProblem{Unknown: true}
+	var names []string
+	for configured, template := range s.Settings.ApprovalTemplates {
+		names = append(names, configured)
+		out.Fault = out.Fault || template.quorum() > 1
+	}
+	if near := faults.Nearest(name, names, 2); near != "" {
+		out.Fault, out.hint = true, fmt.Sprintf("did you mean %q?", near)
+	} else if out.Fault {
+		out.hint = "add it there: without an entry one person is enough"
+	}
+	return out
+}

@@ -1,0 +1,141 @@
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// TypeAccessRequest is the type of the resource about which approvers decide.
+// The service describes it whole; a schema declares of that what policies read.
+const TypeAccessRequest cedar.EntityType = "access_request"
+
+// Members of context.approval, where policies find the approval that stands.
+const (
+	ApprovalTemplateName = "template"
+	approvalApprovers    = "approvers"
+	approvalUntil        = "until"
+	approvalChannel      = "channel"
+	approvalUsesLeft     = "uses_left" // only where uses are counted
+)
+
+// approvalShape are the types that a schema may declare for these members.
+var approvalShape = map[string]kind{
+	ApprovalTemplateName: kindString,
+	approvalApprovers:    kindSet,
+	approvalUntil:        KindDatetime,
+	approvalChannel:      kindString,
+	approvalUsesLeft:     kindLong,
+}
+
+// approve makes the approval that stands a fact: context.approval, and
+// context.justification, which says approved and of which a request is never
+// believed that. Where the schema has no place for them they are not there.
+func (s *Snapshot) approve(q *Query, shape *shape, a *authzen.VerifiedApproval, values cedar.RecordMap) {
+	if a == nil {
+		return
+	}
+	declared, ok := shape.member(ContextApproval)
+	if record, fits := s.approval(declared, a); ok && fits {
+		values[ContextApproval] = record
+	}
+	if declared, ok := shape.member(ContextJustification); ok && slices.Contains([]kind{kindAny, kindString}, declared.OrAny().Kind) {
+		values[ContextJustification] = cedar.String(justified)
+	}
+	q.Approved = a.Template
+}
+
+// approval returns the record of an approval, as far as the schema declares it.
+// It does not fit where an approver is not of the type that is declared.
+func (s *Snapshot) approval(shape *shape, a *authzen.VerifiedApproval) (record cedar.Record, fits bool) {
+	all := cedar.RecordMap{
+		ApprovalTemplateName: cedar.String(a.Template),
+		approvalUntil:        types.NewDatetime(a.Until),
+		approvalChannel:      cedar.String(a.Channel),
+	}
+	if a.UsesLeft > 0 {
+		all[approvalUsesLeft] = cedar.Long(a.UsesLeft)
+	}
+	approvers, fits := s.approvers(shape, a.Approvers)
+	all[approvalApprovers] = approvers
+	maps.DeleteFunc(all, func(name cedar.String, _ cedar.Value) bool {
+		_, declared := shape.member(string(name))
+		return !declared
+	})
+	return cedar.NewRecord(all), fits
+}
+
+func (s *Snapshot) approvers(shape *shape, all []authzen.Subject) (cedar.Set, bool) {
+	declared, ok := shape.member(approvalApprovers)
+	var uids []cedar.Value
+	for _, a := range all {
+		name, err := s.Settings.entityType(a.Type)
+		if err != nil || ok && declared.OrAny().Kind == kindSet && declared.element.Entity != name {
+			return cedar.Set{}, false
+		}
+		uids = append(uids, cedar.NewEntityUID(name, cedar.String(a.ID)))
+	}
+	return cedar.NewSet(uids...), true
+}
+
+// justified is the justification that only the service gives.
+const justified = "approved"
+
+// justification reads context.justification. One that claims to be approved
+// is dropped, whether or not the schema declares it.
+func (r *reader) justification(s *shape, into cedar.RecordMap) error {
+	declared, ok := s.member(ContextJustification)
+	var value cedar.Value
+	var err error
+	if ok {
+		value, err = r.value(declared)
+	} else {
+		value, err = r.value(nil)
+	}
+	text, _ := value.(cedar.String)
+	claimed := strings.EqualFold(strings.TrimSpace(string(text)), justified)
+	switch {
+	case err != nil || claimed:
+		return err
+	case ok:
+		into[ContextJustification] = value
+	case !r.drop || !s.drops(ContextJustification):
+		return r.invalid("is not declared by the schema")
+	}
+	return nil
+}
+
+// checkApprovals reports where the schema declares context.approval as what it
+// can never be.
+func (c *compiler) checkApprovals(all shapes) {
+	for _, action := range slices.SortedFunc(maps.Keys(all.Contexts), CompareUID) {
+		declared, ok := all.Contexts[action].Members[ContextApproval]
+		if !ok {
+			continue
+		}
+		at := fmt.Sprintf("%s: context.%s", action, ContextApproval)
+		if declared.Kind != kindRecord || declared.required {
+			c.fault(FileCedarSchema, 0, 0, at+" must be an optional record", "")
+			continue
+		}
+		for _, name := range declared.Names() {
+			member := declared.Members[name]
+			want, known := approvalShape[name]
+			switch {
+			case !known:
+				c.fault(FileCedarSchema, 0, 0, at+" has no "+name, faults.DidYouMean(name, slices.Collect(maps.Keys(approvalShape))))
+			case member.Kind != want || want == kindSet && member.element.Kind != KindEntity:
+				c.fault(FileCedarSchema, 0, 0, fmt.Sprintf("%s.%s is %s", at, name, want), "")
+			case name == approvalUsesLeft && member.required:
+				c.fault(FileCedarSchema, 0, 0, at+"."+name+" is there only where uses are counted", "make it optional")
+			}
+		}
+	}
+}

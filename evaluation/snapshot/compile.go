@@ -1,0 +1,391 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"strconv"
+
+	"github.com/cedar-policy/cedar-go"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
+)
+
+// ErrSlow means that a policy store takes longer to compile than
+// Config.CompileDeadline.
+var ErrSlow = errors.New("the policy store takes too long to compile")
+
+// Compile makes a snapshot of a policy store. It is all or nothing: with
+// anything wrong there is no snapshot and the error is [List], every one of
+// them.
+func Compile(a Archive) (*Snapshot, error) { return CompileContext(context.Background(), a) }
+
+// CompileContext is [Compile] until ctx ends, which is [ErrSlow].
+func CompileContext(ctx context.Context, a Archive) (*Snapshot, error) {
+	return compileArchive(ctx, a, false)
+}
+
+// compileArchive makes a snapshot. What was compiled before and logged may have
+// what is refused today.
+func compileArchive(ctx context.Context, a Archive, logged bool) (s *Snapshot, err error) {
+	defer recoverSlow(&err)
+	one := compileWhole(ctx, a, logged)
+	if err := one.faults.Unique().Sorted(); err != nil {
+		return nil, err
+	}
+	return one.snapshot, nil
+}
+
+// A compileResult is a snapshot and what is wrong with it.
+type compileResult struct {
+	snapshot *Snapshot
+	faults   faults.List
+	partial  bool // something could not be read, and is not in the snapshot
+}
+
+func compileWhole(ctx context.Context, a Archive, logged bool) compileResult {
+	c := compiler{ctx: ctx, archive: a, logged: logged}
+	compiled := c.compile()
+	if len(c.faults) == 0 {
+		c.selfTest(compiled)
+	}
+	return compileResult{compiled, c.faults, c.partial}
+}
+
+// slow is what the compiler panics with when its context has ended.
+type slow struct{}
+
+// inTime ends the compilation when its context has ended.
+func (c *compiler) inTime() {
+	if c.ctx.Err() != nil {
+		panic(slow{})
+	}
+}
+
+// recoverSlow makes an error of that panic.
+func recoverSlow(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case slow:
+		*err = ErrSlow
+	default:
+		panic(p)
+	}
+}
+
+type compiler struct {
+	ctx      context.Context
+	archive  Archive
+	logged   bool                // it decided once, so that what tenants may add is not asked
+	configs  []*yamldoc.Document // config.yaml, the root's first
+	settings map[string]Settings // by tenant, "" for the root
+	entities []writtenEntity
+	faults   faults.List
+	partial  bool // something could not be read
+	schema   *resolved.Schema
+
+	notificationTo string // of the settings
+}
+
+func (c *compiler) compile() *Snapshot {
+	manifest, err := decisionlog.Manifest(c.archive)
+	if err != nil {
+		c.fault(".", 0, 0, err.Error(), "")
+	}
+	s := &Snapshot{archive: c.archive, revision: decisionlog.Revision(manifest)}
+	c.checkMarks()
+	s.Settings = c.readSettings()
+	c.notificationTo = s.Settings.NotificationTo
+	c.schema = c.readSchema()
+	s.Schema = c.schema
+	c.partial = c.schema == nil && len(c.archive.Files(FileCedarSchema))+len(c.archive.Files(FileJSONSchema)) > 0 || len(c.faults) > 0
+	s.Shapes = c.readShapes(s.Settings)
+	s.Entities = c.readEntities()
+	s.Policies = c.readPolicies()
+	s.entityIndexes = newEntityIndexes(s.Entities, s.Schema, s.Policies.Ordered)
+	s.Actions = newActionIndex(s)
+	s.SubjectTypes = c.readSubjectTypes(s.Settings)
+	s.Templates = c.readTemplates(s.Settings)
+	c.checkApprovals(s.Shapes)
+	c.checkTemplates(s)
+	c.checkSettingsNames(s)
+	c.checkTenancy(s)
+	return s
+}
+
+// checkMarks reports files that begin with a byte order mark, which Cedar's own
+// tools do not read. YAML may.
+func (c *compiler) checkMarks() {
+	var without Archive
+	for file, text := range c.archive {
+		if plain, found := bytes.CutPrefix(text, []byte("\ufeff")); found && path.Base(file) != FileConfig {
+			c.fault(file, 1, 1, "begins with a byte order mark, which Cedar's own tools do not read", "save it as UTF-8 without BOM")
+			if without == nil {
+				without = maps.Clone(c.archive)
+			}
+			without[file] = plain
+		}
+	}
+	if without != nil {
+		c.archive = without
+	}
+}
+
+// readSettings reads config.yaml, a tenant's over the root's.
+func (c *compiler) readSettings() Settings {
+	var all Settings
+	c.settings = map[string]Settings{}
+	for _, file := range c.archive.Files(FileConfig) {
+		d, err := yamldoc.Parse(file, c.archive[file])
+		if err != nil {
+			c.yamlFault(file, err)
+			continue
+		}
+		c.configs = append(c.configs, d)
+		own, found := readSettings(d)
+		c.faults = append(c.faults, found...)
+		c.settings[TenantOf(file)] = own
+		if err := all.add(own, TenantOf(file) != ""); err != nil {
+			c.faults = append(c.faults, d.Fault(err.Error(), "", "on_policy_error"))
+		}
+	}
+	all.fillDefaults()
+	return all
+}
+
+func (c *compiler) yamlFault(file string, err error) {
+	var fault faults.Fault
+	if !errors.As(err, &fault) {
+		fault = faults.Fault{File: file, Message: err.Error()}
+	}
+	c.faults = append(c.faults, fault)
+}
+
+// configFault reports a fault at its place in the first config.yaml that has the
+// path, if there is one: what came by way of an alias has no place.
+func (c *compiler) configFault(message, hint string, path ...string) {
+	for _, d := range c.configs {
+		if d.Has(path...) {
+			c.faults = append(c.faults, d.Fault(message, hint, path...))
+			return
+		}
+	}
+	c.fault(FileConfig, 0, 0, message, hint)
+}
+
+func (c *compiler) readShapes(set Settings) shapes {
+	if c.schema == nil {
+		return shapesFrom(set.Attributes, func(path, message, hint string) {
+			c.configFault("attributes: "+path+": "+message, hint, "attributes", path)
+		})
+	}
+	if len(set.Attributes) > 0 {
+		c.configFault("attributes: the schema types attributes already", "declare them there", "attributes")
+	}
+	return shapesOf(c.schema)
+}
+
+func (c *compiler) readSubjectTypes(set Settings) map[cedar.EntityType]bool {
+	if set.SubjectTypes == nil {
+		return nil
+	}
+	out := map[cedar.EntityType]bool{}
+	for _, name := range set.SubjectTypes {
+		out[cedar.EntityType(name)] = true
+	}
+	return out
+}
+
+// readPolicies reads every policy file.
+func (c *compiler) readPolicies() policies {
+	var out []*Policy
+	for _, file := range c.archive.PolicyFiles() {
+		statements, found := cedarsyntax.Scan(file, c.archive[file])
+		c.faults, c.partial = append(c.faults, found...), c.partial || len(found) > 0
+		for _, st := range statements {
+			c.inTime()
+			if p := c.readPolicy(file, st); p != nil {
+				out = append(out, p)
+			} else {
+				c.partial = true
+			}
+		}
+	}
+	c.checkUnique(out)
+	return newPolicies(out)
+}
+
+func (c *compiler) readPolicy(file string, st cedarsyntax.Statement) *Policy {
+	list, err := cedar.NewPolicyListFromBytes(file, st.Text)
+	if err != nil && c.isTemplate(file, st) {
+		return nil
+	}
+	if err != nil {
+		c.parseFault(file, st, err)
+		return nil
+	}
+	if len(list) != 1 {
+		c.fault(file, st.Line, st.Column, fmt.Sprintf("%d policies in one statement", len(list)), "end each policy with a semicolon")
+		return nil
+	}
+	p := &Policy{effect: list[0].Effect(), Syntax: (*xast.Policy)(list[0].AST()), File: file}
+	at := list[0].Position()
+	p.Line, p.Column = st.Position(at.Line, at.Column)
+	c.readAnnotations(p, st)
+	if why := cedarsyntax.Incompatible(p.Syntax); why != "" {
+		c.fault(file, p.Line, p.Column, why, "")
+		return nil
+	}
+	c.validate(p, st)
+	cedarsyntax.Normalize(p.Syntax)
+	p.conditions = withoutScope(p.Syntax)
+	return p
+}
+
+// isTemplate reports a statement that is a template of policies.
+func (c *compiler) isTemplate(file string, st cedarsyntax.Statement) bool {
+	text := cedarsyntax.Tokenize(st)
+	for _, slot := range []string{"principal", "resource"} {
+		if at := text.Find("?", slot); at >= 0 {
+			line, column := st.Position(LineAndColumn(st.Text, int64(at)))
+			c.fault(file, line, column, "policy templates (?principal, ?resource) are not supported", "write a policy for each entity, or for a group of them")
+			return true
+		}
+	}
+	return false
+}
+
+func (c *compiler) checkUnique(all []*Policy) {
+	first := map[cedar.PolicyID]*Policy{}
+	for _, p := range all {
+		other, taken := first[p.ID]
+		if taken && p.ID != "" {
+			c.fault(p.File, p.Line, p.Column, fmt.Sprintf("@id(%q) is taken by %s:%d", string(p.ID), other.File, other.Line), "")
+		}
+		if !taken {
+			first[p.ID] = p
+		}
+	}
+}
+
+// validate holds the policy against the schema.
+func (c *compiler) validate(p *Policy, st cedarsyntax.Statement) {
+	if c.schema == nil {
+		return
+	}
+	typed, err := cedarsyntax.WithoutCertainty(mergeConditions(p.Syntax))
+	if err == nil {
+		err = validate.New(c.schema).Policy(string(p.ID), typed)
+	}
+	if err != nil {
+		c.typeFaults(p, st, err)
+	}
+	if why := cedarsyntax.IncompatibleWithSchema(c.schema, p.Syntax); why != "" {
+		c.fault(p.File, p.Line, p.Column, "policy "+string(p.ID)+": "+why, "")
+	}
+	for _, uid := range cedarsyntax.EntityLiterals(p.Syntax) {
+		if err := checkEnum(c.schema, uid); err != nil {
+			c.fault(p.File, p.Line, p.Column, "policy "+string(p.ID)+": "+err.Error(), "")
+		}
+	}
+}
+
+// mergeConditions returns the policy with its conditions as one, which means
+// the same. The validator looks at each condition alone and would otherwise
+// refuse an attribute whose presence an earlier condition has established.
+func mergeConditions(p *xast.Policy) *xast.Policy {
+	if len(p.Conditions) < 2 {
+		return p
+	}
+	merged := *p
+	var all xast.Node
+	for i, condition := range p.Conditions {
+		node := xast.NewNode(condition.Body)
+		if condition.Condition == xast.ConditionUnless {
+			node = xast.Not(node)
+		}
+		if i == 0 {
+			all = node
+		} else {
+			all = all.And(node)
+		}
+	}
+	merged.Conditions = []xast.ConditionType{{Condition: xast.ConditionWhen, Body: all.AsIsNode()}}
+	return &merged
+}
+
+// selfTest has the snapshot decide the requests of its self_test.
+func (c *compiler) selfTest(s *Snapshot) {
+	for i, test := range s.Settings.SelfTest {
+		c.inTime()
+		if err := test.run(s); err != nil {
+			c.selfTestFault(i, err)
+		}
+	}
+}
+
+// selfTestFault reports a fault of a self_test by its index among all.
+func (c *compiler) selfTestFault(i int, err error) {
+	for _, d := range c.configs {
+		n := d.Elements("self_test")
+		if i < n {
+			c.faults = append(c.faults, d.Fault(fmt.Sprintf("self_test %d: %v", i+1, err), "", "self_test", strconv.Itoa(i)))
+			return
+		}
+		i -= n
+	}
+	c.fault(FileConfig, 0, 0, fmt.Sprintf("self_test: %v", err), "")
+}
+
+// evaluation returns the request of the test.
+func (t selfTest) evaluation() (*authzen.EvaluationRequest, error) {
+	body, err := json.Marshal(t.Request)
+	if err != nil {
+		return nil, err
+	}
+	request := new(authzen.EvaluationRequest)
+	return request, authzen.Unmarshal(body, request)
+}
+
+func (t selfTest) run(s *Snapshot) error {
+	request, err := t.evaluation()
+	if err != nil {
+		return err
+	}
+	outcome, err := s.Decide(request, Environment{})
+	if err != nil {
+		return err
+	}
+	if outcome.Decision != t.Decision {
+		return fmt.Errorf("the decision is %t, not %t", outcome.Decision, t.Decision)
+	}
+	return nil
+}
+
+func (c *compiler) fault(file string, line, column int, message, hint string) {
+	c.faults = append(c.faults, faults.Fault{File: file, Line: line, Column: column, Message: message, Hint: hint})
+}
+
+// parseFault reports what a parser says about a statement.
+func (c *compiler) parseFault(file string, st cedarsyntax.Statement, err error) {
+	said := cedarsyntax.ReadParseError(err.Error())
+	if said.PastToken() {
+		said.StepBack(st.Text)
+	}
+	line, column := st.Line, st.Column
+	if said.Line > 0 {
+		line, column = st.Position(said.Line, said.Column)
+	}
+	c.fault(file, line, column, "does not parse: "+said.Message(), "")
+}

@@ -1,0 +1,172 @@
+package snapshot
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/ast"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+)
+
+// An index finds the policies whose scope a request satisfies without trying
+// the others: by action, then principal, then resource. A policy it does not
+// find evaluates to false and cannot error, because a scope names entities and
+// nothing else; so leaving it out changes neither decision, reasons nor errors.
+type policyIndex struct {
+	actions level[level[level[[]int32]]] // ordinals of policies, in the order of their ids
+}
+
+// A level maps the tests of one dimension of a scope to what lies below.
+type level[T any] struct {
+	any   *T
+	equal map[cedar.EntityUID]*T
+	in    map[cedar.EntityUID]*T
+	is    map[cedar.EntityType]*T
+	isIn  map[typedGroup]*T
+}
+
+type typedGroup struct {
+	entityType cedar.EntityType
+	group      cedar.EntityUID
+}
+
+// A node is an entity and everything above it.
+type ResolvedEntity struct {
+	UID       cedar.EntityUID
+	Ancestors []cedar.EntityUID
+}
+
+// visitMatching calls visit for every test of the level that n passes. A nil node is
+// one that is not known: it may pass any.
+func (l *level[T]) visitMatching(n *ResolvedEntity, visit func(*T)) {
+	if l.any != nil {
+		visit(l.any)
+	}
+	if n == nil {
+		l.visitNamed(visit)
+		return
+	}
+	visitKey(l.equal, n.UID, visit)
+	visitKey(l.is, n.UID.Type, visit)
+	if len(l.in) > 0 {
+		visitKey(l.in, n.UID, visit)
+		for _, group := range n.Ancestors {
+			visitKey(l.in, group, visit)
+		}
+	}
+	if len(l.isIn) > 0 {
+		visitKey(l.isIn, typedGroup{n.UID.Type, n.UID}, visit)
+		for _, group := range n.Ancestors {
+			visitKey(l.isIn, typedGroup{n.UID.Type, group}, visit)
+		}
+	}
+}
+
+// visitNamed calls visit for every test of the level that names something.
+func (l *level[T]) visitNamed(visit func(*T)) {
+	visitAll(l.equal, visit)
+	visitAll(l.in, visit)
+	visitAll(l.is, visit)
+	visitAll(l.isIn, visit)
+}
+
+func visitAll[K comparable, T any](m map[K]*T, visit func(*T)) {
+	for _, below := range m {
+		visit(below)
+	}
+}
+
+func visitKey[K comparable, T any](m map[K]*T, key K, visit func(*T)) {
+	if len(m) == 0 {
+		return
+	}
+	if below, ok := m[key]; ok {
+		visit(below)
+	}
+}
+
+// child returns what lies below a test, making it when there is nothing yet.
+func (l *level[T]) child(scope xast.IsScopeNode) *T {
+	switch s := scope.(type) {
+	case xast.ScopeTypeEq:
+		return getOrAdd(&l.equal, s.Entity)
+	case xast.ScopeTypeIn:
+		return getOrAdd(&l.in, s.Entity)
+	case xast.ScopeTypeIs:
+		return getOrAdd(&l.is, s.Type)
+	case xast.ScopeTypeIsIn:
+		return getOrAdd(&l.isIn, typedGroup{s.Type, s.Entity})
+	}
+	if l.any == nil {
+		l.any = new(T)
+	}
+	return l.any
+}
+
+func getOrAdd[K comparable, T any](m *map[K]*T, key K) *T {
+	if *m == nil {
+		*m = map[K]*T{}
+	}
+	if (*m)[key] == nil {
+		(*m)[key] = new(T)
+	}
+	return (*m)[key]
+}
+
+// add files a policy under every way to satisfy its scope.
+func (x *policyIndex) add(ordinal int32, s cedarsyntax.Scope) {
+	for _, action := range s.Actions {
+		principals := x.actions.child(action)
+		for _, principal := range s.Principals {
+			resources := principals.child(principal)
+			for _, resource := range s.Resources {
+				found := resources.child(resource)
+				*found = append(*found, ordinal)
+			}
+		}
+	}
+}
+
+// find appends to into the ordinals of the policies whose scope the request
+// satisfies, each once, in order. Of a request that is not known whole, a nil
+// node stands for what is not.
+func (x *policyIndex) find(action, principal, resource *ResolvedEntity, into []int32) []int32 {
+	x.actions.visitMatching(action, func(principals *level[level[[]int32]]) {
+		principals.visitMatching(principal, func(resources *level[[]int32]) {
+			resources.visitMatching(resource, func(ordinals *[]int32) {
+				into = append(into, *ordinals...)
+			})
+		})
+	})
+	slices.Sort(into)
+	return slices.Compact(into)
+}
+
+// policyCandidates are the policies that a request must be held against. It is a
+// cedar.PolicyIterator.
+type policyCandidates struct {
+	policies  []*Policy
+	Positions []int32
+}
+
+func (c *policyCandidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for _, ordinal := range c.Positions {
+			p := c.policies[ordinal]
+			if !yield(p.ID, p.conditions) {
+				return
+			}
+		}
+	}
+}
+
+// withoutScope compiles a policy's conditions alone, for a policy that the
+// index has found: its scope holds.
+func withoutScope(p *xast.Policy) *cedar.Policy {
+	stripped := *p
+	all := xast.Scope{}.All()
+	stripped.Principal, stripped.Action, stripped.Resource = all, all, all
+	return cedar.NewPolicyFromAST((*ast.Policy)(&stripped))
+}

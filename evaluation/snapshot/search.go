@@ -1,0 +1,234 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// What a question may leave open.
+const (
+	ForSubject  = "subject"
+	ForAction   = "action"
+	ForResource = "resource"
+)
+
+// A question is a request that leaves one of its entities open; of that it has
+// at most the type.
+type SearchQuery struct {
+	For     string
+	Request authzen.EvaluationRequest
+}
+
+// Answers are among the candidates for what a question leaves open: all that can
+// be one, and perhaps others. Each candidate is an ordinal, which is the same in every question that
+// leaves the same open to the same snapshot.
+type Candidates struct {
+	Positions []int32 // ascending
+	name      func(candidate int32) string
+	query     func(candidate int32) (*Query, error)
+}
+
+// SearchCandidates returns those of a question. A type or an action that nobody knows
+// has none. The error is an *[authzen.ValidationError] as for [Snapshot.Decide].
+func (s *Snapshot) SearchCandidates(q *SearchQuery, env Environment) (*Candidates, error) {
+	for _, sent := range []string{q.Request.Subject.Type, q.Request.Resource.Type} {
+		if _, err := s.Settings.entityType(sent); err != nil {
+			return &Candidates{}, nil
+		}
+	}
+	if q.For == ForAction {
+		return s.actionCandidates(q.Request, env)
+	}
+	return s.entityCandidates(q, env)
+}
+
+// actionCandidates asks for each action. That one cannot be read together with the rest
+// of the request, which is typed by the action, only means that it is no
+// answer; that none can be means that the request is invalid.
+func (s *Snapshot) actionCandidates(r authzen.EvaluationRequest, env Environment) (*Candidates, error) {
+	var queries []*Query
+	var all Candidates
+	var invalid error
+	for i, name := range s.Actions.Names {
+		about := r
+		about.Action.Name = name
+		q, err := s.NewQuery(&about, env)
+		if err != nil && invalid == nil {
+			invalid = err
+		}
+		if err == nil && q.Denied == "" {
+			all.Positions = append(all.Positions, int32(i))
+		}
+		queries = append(queries, q)
+	}
+	if len(all.Positions) == 0 && invalid != nil {
+		return nil, invalid
+	}
+	all.name = func(i int32) string { return s.Actions.Names[i] }
+	all.query = func(i int32) (*Query, error) { return queries[i], nil }
+	return &all, nil
+}
+
+// entityCandidates asks for the stored entities of the type that is searched. What is
+// stored of them is what they are asked about; of one that the request itself
+// describes, as its subject or its resource, that counts, too.
+func (s *Snapshot) entityCandidates(q *SearchQuery, env Environment) (*Candidates, error) {
+	open, err := s.openQuery(q, env)
+	if err != nil || open == nil {
+		return &Candidates{}, err
+	}
+	searched, other := &open.Request.Resource, open.Request.Principal
+	if q.For == ForSubject {
+		searched, other = &open.Request.Principal, open.Request.Resource
+	}
+	population := s.entityIndexes[searched.Type]
+	if population == nil || s.refuseEntity(other) != "" {
+		return &Candidates{}, nil
+	}
+	return &Candidates{
+		Positions: s.prefiltered(q, open, population, other),
+		name:      func(i int32) string { return string(population.uids[i].ID) },
+		query: func(i int32) (*Query, error) {
+			uid := population.uids[i]
+			about := q.about(string(uid.ID))
+			if uid == other {
+				return s.NewQuery(about, env)
+			}
+			*searched, open.evaluation = uid, about
+			return open, nil
+		},
+	}, nil
+}
+
+// about returns the request that asks for one entity.
+func (q *SearchQuery) about(id string) *authzen.EvaluationRequest {
+	r := q.Request
+	if q.For == ForSubject {
+		r.Subject.ID = id
+	} else {
+		r.Resource.ID = id
+	}
+	return &r
+}
+
+// prefiltered bounds the entities that can be found. The one that is the other
+// entity of the request is always among them.
+func (s *Snapshot) prefiltered(q *SearchQuery, open *Query, all *entityIndex, other cedar.EntityUID) []int32 {
+	b := prefilter{entityIndex: all, unknown: "resource", query: open}
+	if q.For == ForSubject {
+		b.unknown = "principal"
+	}
+	permitted := union(b.permitted(&s.Policies), b.single(other))
+	if permitted.all {
+		return all.all()
+	}
+	return permitted.positions
+}
+
+// openQuery turns a question into Cedar, all but the entity that is open. There
+// is none where no entity of its type can be part of such a request.
+func (s *Snapshot) openQuery(q *SearchQuery, env Environment) (*Query, error) {
+	principal, err := s.uid("/subject", q.Request.Subject)
+	if err != nil {
+		return nil, err
+	}
+	resource, err := s.uid("/resource", q.Request.Resource)
+	if err != nil {
+		return nil, err
+	}
+	action, err := s.Action(q.Request.Action.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := &Query{Store: s.Entities, Request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
+	if s.refuse(out.Request) != "" {
+		return nil, nil
+	}
+	if q.For == ForSubject {
+		err = s.overlay(out, "/resource/properties", resource, q.Request.Resource.Properties, nil)
+	} else {
+		err = s.overlay(out, "/subject/properties", principal, q.Request.Subject.Properties, s.Settings.Parents)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, s.context(out, &q.Request, env)
+}
+
+// A hit has a name and what the PEP must do before it uses it.
+type SearchResult struct {
+	Name        string
+	Obligations []authzen.Obligation
+}
+
+// SearchResults is a part of the answers. If there may be more, they begin at next.
+type SearchResults struct {
+	Results []SearchResult
+	More    bool
+	Next    int32
+}
+
+// SearchLimits bounds a part of the answers.
+type SearchLimits struct{ Results, Bytes, Candidates int }
+
+// Search decides on candidates from one on, until it has as many answers as it
+// may or has looked at as many candidates.
+func (s *Snapshot) Search(ctx context.Context, a *Candidates, from int32, m SearchLimits) (*SearchResults, error) {
+	out := &SearchResults{}
+	first, _ := slices.BinarySearch(a.Positions, from)
+	todo := a.Positions[first:]
+	until := NewTimeBudget(ctx, min(len(todo), m.Candidates), m.Results)
+	bytes := 0
+	for i, candidate := range todo {
+		if i%checkEvery == 0 {
+			if err := until.Check(ctx, i, len(out.Results)); err != nil {
+				return nil, err
+			}
+		}
+		if i == m.Candidates {
+			out.More, out.Next = true, candidate
+			break
+		}
+		obligations, granted, err := s.permitsCandidate(a, candidate)
+		switch {
+		case err != nil:
+			return nil, err
+		case !granted:
+			continue
+		case len(out.Results) == m.Results || len(out.Results) > 0 && bytes > m.Bytes:
+			out.More, out.Next = true, candidate
+			return out, nil
+		}
+		PrefixObligations(obligations, ItemPrefix(len(out.Results)))
+		h := SearchResult{a.name(candidate), obligations}
+		out.Results = append(out.Results, h)
+		bytes += h.size()
+	}
+	return out, nil
+}
+
+// size is about how many bytes of an answer a hit takes.
+func (h *SearchResult) size() int {
+	return authzen.FoundEntity{ID: h.Name, Obligations: h.Obligations}.Size()
+}
+
+// permitsCandidate reports whether a candidate is an answer, for a PEP that can meet the
+// obligations.
+func (s *Snapshot) permitsCandidate(a *Candidates, candidate int32) (obligations []authzen.Obligation, granted bool, err error) {
+	q, err := a.query(candidate)
+	var invalid *authzen.ValidationError
+	if errors.As(err, &invalid) { // what the request says of it contradicts what is known
+		return nil, false, nil
+	}
+	if err != nil || q.Denied != "" {
+		return nil, false, err
+	}
+	out := s.DecideQuery(q)
+	unmet := slices.ContainsFunc(out.Obligations, func(o authzen.Obligation) bool { return !q.Support.Has(o.Type) })
+	return out.Obligations, out.Decision && !unmet, nil
+}

@@ -1,0 +1,222 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
+)
+
+// Settings are config.yaml of a policy store: how requests become Cedar. They are
+// part of the snapshot because answers depend on it.
+type Settings struct {
+	// TypeAliases names the entity type for a type that PEPs send: identity: user.
+	TypeAliases map[string]string `yaml:"type_aliases"`
+	// SubjectTypes are the types that a subject may have. Without it they are
+	// the schema's principal types for the action or, without a schema, every
+	// type that is no parent of a stored entity.
+	SubjectTypes []string `yaml:"subject_types"`
+	// Parents names subject properties that list parents of the subject, and
+	// the parents' type: roles: Role.
+	Parents map[string]string `yaml:"parents"`
+	// Attributes types what a JSON value cannot say, where there is no schema:
+	// todo.ownerID: user, context.ip: ipaddr.
+	Attributes map[string]string `yaml:"attributes"`
+	// PEPAuthoritative lists the types (device) and attributes (user.location)
+	// for which what the PEP sends wins over what is stored.
+	PEPAuthoritative []string `yaml:"pep_authoritative"`
+	// UndeclaredAttributes says what becomes of properties and context members
+	// that the schema does not declare: refuse (the default) or drop.
+	UndeclaredAttributes string `yaml:"undeclared_attributes"`
+	// OnPolicyError says what follows when a policy errors: deny (the default)
+	// denies when a forbid does, deny_any when any does, skip never.
+	OnPolicyError string `yaml:"on_policy_error"`
+	// Clock names the context attribute at which policies find the time of the
+	// decision, as a datetime. Without it they find none.
+	Clock string `yaml:"clock"`
+	// NotificationTo says in which form notifications are sent: array (the
+	// default), or string, that of the profile's draft of July 2026.
+	NotificationTo string `yaml:"notification_to"`
+	// ApprovalTemplates say how people approve, by the names that policies use.
+	ApprovalTemplates map[string]ApprovalTemplate `yaml:"approval_templates"`
+	// SelfTest are requests and the decisions they must have. A store that
+	// decides one of them otherwise does not load.
+	SelfTest []selfTest `yaml:"self_test"`
+	// TenantEntities are what entities of tenants may have although the root's
+	// policies read it. It is the root's alone.
+	TenantEntities *tenantEntities `yaml:"tenant_entities"`
+	// Limits bound what a request may send.
+	Limits limits `yaml:"limits"`
+}
+
+// A selfTest is an AuthZEN evaluation request and its decision.
+type selfTest struct {
+	Request  map[string]any `yaml:"request"`
+	Decision bool           `yaml:"decision"`
+	Unknown  bool           `yaml:"unknown"` // the request may have names that the schema does not declare
+}
+
+// limits bound the values of a request. A zero is the default.
+type limits struct {
+	ArrayElements       int `yaml:"array_elements"`        // of an array; 1024
+	NestedArrayElements int `yaml:"nested_array_elements"` // of an array of arrays or objects; 64
+	StringBytes         int `yaml:"string_bytes"`          // of a string; 8192
+}
+
+// Values of UndeclaredAttributes, NotificationTo and OnPolicyError.
+const (
+	undeclaredRefuse = "refuse"
+	undeclaredDrop   = "drop"
+
+	notifyArray  = "array"
+	notifyString = "string"
+
+	onErrorDeny    = "deny"
+	onErrorDenyAny = "deny_any"
+	onErrorSkip    = "skip"
+)
+
+// readSettings reads a config.yaml.
+func readSettings(d *yamldoc.Document) (Settings, faults.List) {
+	var s Settings
+	found := d.Decode(&s)
+	return s, append(found, s.check(d)...)
+}
+
+// strictness orders the values of on_policy_error.
+var strictness = []string{onErrorSkip, onErrorDeny, onErrorDenyAny}
+
+// add lays settings over those that are there. A tenant's may not weaken what
+// happens when a policy errors.
+func (s *Settings) add(own Settings, tenant bool) error {
+	s.TypeAliases = joined(s.TypeAliases, own.TypeAliases)
+	s.Parents = joined(s.Parents, own.Parents)
+	s.Attributes = joined(s.Attributes, own.Attributes)
+	if own.SubjectTypes != nil { // an empty list lets nobody in
+		s.SubjectTypes = append([]string{}, slices.Concat(s.SubjectTypes, own.SubjectTypes)...)
+	}
+	s.PEPAuthoritative = append(s.PEPAuthoritative, own.PEPAuthoritative...)
+	s.SelfTest = append(s.SelfTest, own.SelfTest...)
+	s.UndeclaredAttributes = cmp.Or(own.UndeclaredAttributes, s.UndeclaredAttributes)
+	s.Clock = cmp.Or(own.Clock, s.Clock)
+	s.NotificationTo = cmp.Or(own.NotificationTo, s.NotificationTo)
+	s.Limits.ArrayElements = cmp.Or(own.Limits.ArrayElements, s.Limits.ArrayElements)
+	s.Limits.NestedArrayElements = cmp.Or(own.Limits.NestedArrayElements, s.Limits.NestedArrayElements)
+	s.Limits.StringBytes = cmp.Or(own.Limits.StringBytes, s.Limits.StringBytes)
+	guard := cmp.Or(s.OnPolicyError, onErrorDeny)
+	if strict := slices.Index(strictness, own.OnPolicyError); tenant && strict >= 0 && strict < slices.Index(strictness, guard) {
+		return fmt.Errorf("on_policy_error: %s is laxer than the guardrails' %s", own.OnPolicyError, guard)
+	}
+	s.OnPolicyError = cmp.Or(own.OnPolicyError, s.OnPolicyError)
+	return s.addTemplates(own.ApprovalTemplates)
+}
+
+func joined(a, b map[string]string) map[string]string {
+	if len(b) == 0 {
+		return a
+	}
+	both := maps.Clone(b)
+	for key, value := range a {
+		if _, ok := both[key]; !ok {
+			both[key] = value
+		}
+	}
+	return both
+}
+
+func (s *Settings) fillDefaults() {
+	s.UndeclaredAttributes = cmp.Or(s.UndeclaredAttributes, undeclaredRefuse)
+	s.OnPolicyError = cmp.Or(s.OnPolicyError, onErrorDeny)
+	s.Limits.ArrayElements = cmp.Or(s.Limits.ArrayElements, 1024)
+	s.Limits.NestedArrayElements = cmp.Or(s.Limits.NestedArrayElements, 64)
+	s.Limits.StringBytes = cmp.Or(s.Limits.StringBytes, 8192)
+}
+
+func (s *Settings) check(d *yamldoc.Document) faults.List {
+	var found faults.List
+	fault := func(message, hint string, path ...string) {
+		found = append(found, d.Fault(message, hint, path...))
+	}
+	oneOf := func(key, value string, allowed ...string) {
+		if value != "" && !slices.Contains(allowed, value) {
+			fault(key+": "+value+" is not one of "+strings.Join(allowed, ", "), faults.DidYouMean(value, allowed), key)
+		}
+	}
+	typeName := func(name string, path ...string) {
+		if _, err := types.NewEntityType(name); err != nil {
+			fault(name+" is not the name of a Cedar entity type", "", path...)
+		}
+	}
+	oneOf("undeclared_attributes", s.UndeclaredAttributes, undeclaredRefuse, undeclaredDrop)
+	oneOf("notification_to", s.NotificationTo, notifyArray, notifyString)
+	oneOf("on_policy_error", s.OnPolicyError, onErrorDeny, onErrorDenyAny, onErrorSkip)
+	for i, name := range s.SubjectTypes {
+		typeName(name, "subject_types", strconv.Itoa(i))
+	}
+	for _, sent := range slices.Sorted(maps.Keys(s.TypeAliases)) {
+		typeName(s.TypeAliases[sent], "type_aliases", sent)
+	}
+	for _, property := range slices.Sorted(maps.Keys(s.Parents)) {
+		typeName(s.Parents[property], "parents", property)
+	}
+	for i, name := range s.PEPAuthoritative {
+		entityType, _, _ := strings.Cut(name, ".")
+		if _, err := types.NewEntityType(entityType); err != nil {
+			fault("pep_authoritative: "+name+" is neither an entity type nor an attribute of one", "", "pep_authoritative", strconv.Itoa(i))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.ApprovalTemplates)) {
+		if _, err := s.ApprovalTemplates[name].Compile(); err != nil {
+			fault("approval_templates: "+name+": "+err.Error(), "", "approval_templates", name)
+		}
+	}
+	if slices.Contains([]string{ContextAction, ContextApproval, ContextSupport, ContextJustification}, s.Clock) {
+		fault("clock: context."+s.Clock+" is taken", "", "clock")
+	}
+	s.checkTenantEntities(fault)
+	return found
+}
+
+// entityType returns the Cedar type for a type that a PEP sent.
+func (s *Settings) entityType(sent string) (cedar.EntityType, error) {
+	if alias, ok := s.TypeAliases[sent]; ok {
+		sent = alias
+	}
+	return types.NewEntityType(sent)
+}
+
+// isParentType reports whether subjects may be given parents of that type.
+func (s *Settings) isParentType(t cedar.EntityType) bool {
+	for _, name := range s.Parents {
+		if name == string(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// pepWins reports whether the PEP is the authority for an attribute.
+func (s *Settings) pepWins(entity cedar.EntityType, attribute string) bool {
+	if len(s.PEPAuthoritative) == 0 {
+		return false
+	}
+	return slices.Contains(s.PEPAuthoritative, string(entity)) ||
+		slices.Contains(s.PEPAuthoritative, string(entity)+"."+attribute)
+}
+
+// SettingsKeys lists the keys of config.yaml.
+func SettingsKeys() []string {
+	var keys []string
+	for field := range reflect.TypeFor[Settings]().Fields() {
+		keys = append(keys, field.Tag.Get("yaml"))
+	}
+	return keys
+}
