@@ -28,41 +28,6 @@ func section(t *testing.T, page, title, language string) []string {
 	return blocks
 }
 
-// The way from a denial to a permit by an approval, as docs/guides/pep-developer.md
-// shows it with curl, prints what the page says. A line … stands for any lines.
-func TestApprovalStepByStep(t *testing.T) {
-	blocks := section(t, "guides/pep-developer.md", "An approval, step by step", "console")
-	if len(blocks) != 1 {
-		t.Fatalf("the page has %d transcripts", len(blocks))
-	}
-	dir := t.TempDir()
-	path := build(t, dir, "policy-service")
-	s := launch(t, inDir(exec.Command(path, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"), dir))
-	var script, want strings.Builder
-	for line := range strings.Lines(strings.ReplaceAll(blocks[0], "http://127.0.0.1:8080", s.URL)) {
-		command, isCommand := strings.CutPrefix(line, "$ ")
-		switch {
-		case isCommand, strings.HasPrefix(line, " "):
-			script.WriteString(command)
-		case line == "…\n":
-			want.WriteString("(?:.*\n)+")
-		default:
-			want.WriteString(regexp.QuoteMeta(line))
-		}
-	}
-	shell := inDir(exec.Command("bash", "-e", "-u", "-o", "pipefail", "-c", script.String()), dir)
-	shell.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	out, err := shell.CombinedOutput()
-	if err != nil || !regexp.MustCompile("^"+want.String()+"$").Match(out) {
-		t.Errorf("%v\n%s\nprinted\n%s", err, script.String(), out)
-	}
-}
-
-func inDir(command *exec.Cmd, dir string) *exec.Cmd {
-	command.Dir = dir
-	return command
-}
-
 // The store of docs/guides/policy-author.md in which security alone approves passes
 // the tests that the page has, and not without its forbid.
 func TestSeparationOfDuty(t *testing.T) {

@@ -1,0 +1,32 @@
+package conformance_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/policy-service/policy-service/conformance/docpage"
+)
+
+// The ten minutes of each guide work when they are pasted into a fresh clone, and
+// show what the page says. TestGuide of cmd/mcp-gateway does the same with the
+// guide of the gateway, which needs programs of others.
+func TestGuides(t *testing.T) {
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(path, filepath.Join(bin, "policy-service")); err != nil {
+		t.Fatal(err)
+	}
+	build(t, bin, "verify-log")
+	for _, guide := range []string{"policy-author", "pep-developer", "approver", "operator", "auditor"} {
+		t.Run(guide, func(t *testing.T) {
+			t.Parallel()
+			shell := docpage.NewTerminal(t, "..", bin)
+			shell.Follow(docpage.TenMinutes(t, "../docs/guides/"+guide+".md"))
+			t.Logf("%s", shell.Screen())
+		})
+	}
+}
