@@ -34,7 +34,9 @@ const (
 // adminRoutes of the admin listener. A caller of some tenants sees and does what
 // is theirs: entries of the log, requests and approvals. What shows or changes
 // what is everybody's needs a caller of every tenant.
-func adminRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approvalsHandler, auth authenticator, reloads *reloader, log *decisionlog.Log, metrics Telemetry) {
+func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
+	engine, auth, log, metrics := s.engine, s.auth, s.log, s.config.Telemetry
+	approvals := &approvalsHandler{s.approvals, cmp.Or(s.config.ApproverType, defaultApproverType), log.Mask}
 	audit, approve := auth.with(ScopeAudit), auth.with(ScopeApprove, ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, reloads.policies, log, auth))

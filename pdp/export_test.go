@@ -28,24 +28,25 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 	if err != nil {
 		return nil, nil, err
 	}
-	bounds := newLimiter(limits)
-	engine, approvals, err := newEngine(Config{State: state, Log: program}, "https://pdp.example.com", log, bounds, metrics)
-	if err != nil {
+	s := &server{
+		config:    Config{State: state, Log: program, Telemetry: Telemetry{Page: http.NotFoundHandler()}},
+		publicURL: "https://pdp.example.com", metrics: metrics, limits: newLimiter(limits), log: log, policies: &policyLoader{},
+	}
+	if err := s.openEngine(); err != nil {
 		return nil, nil, err
 	}
-	policies := &policyLoader{}
 	if store != nil {
-		if policies, err = loadEmbedded(context.Background(), engine, store); err != nil {
+		if s.policies, err = loadEmbedded(context.Background(), s.engine, store); err != nil {
 			return nil, nil, err
 		}
 	}
-	metadata, err := newMetadata("https://pdp.example.com", false)
+	metadata, err := newMetadata(s.publicURL, false)
 	if err != nil {
 		return nil, nil, err
 	}
 	m, a := newEcho(program), newEcho(program)
-	mainRoutes(m, engine, approvals, authenticator{}, bounds, metadata, defaultMaxBody)
-	adminRoutes(a, engine, &approvalsHandler{approvals, defaultApproverType, log.Mask}, authenticator{}, &reloader{policies: policies, shadow: &policyLoader{}}, log, Telemetry{Page: http.NotFoundHandler()})
+	s.mainRoutes(m, metadata)
+	s.adminRoutes(a, &reloader{policies: s.policies, shadow: &policyLoader{}})
 	return m, a, nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/labstack/echo/v4"
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
@@ -96,40 +97,58 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	warn(c.Log, verifier)
-	listeners, err := listen(c)
-	if err != nil {
+	s := &server{config: c, metrics: metrics, auth: authenticator{verifier}, limits: newLimiter(c.Limits)}
+	if s.listeners, err = listen(c); err != nil {
 		return err
 	}
-	defer listeners.close()
-	log, err := openLog(c, metrics)
-	if err != nil {
+	defer s.listeners.close()
+	if s.log, err = openLog(c, metrics); err != nil {
 		return err
 	}
 	defer func() {
-		if closing := log.Close(); log.Err() == nil { // a failed log has said so
+		if closing := s.log.Close(); s.log.Err() == nil { // a failed log has said so
 			err = errors.Join(err, closing)
 		}
 	}()
-	limits := newLimiter(c.Limits)
-	engine, approvals, err := newEngine(c, cmp.Or(c.PublicURL, listeners.mainURL()), log, limits, metrics)
-	if err != nil {
+	s.publicURL = cmp.Or(c.PublicURL, s.listeners.mainURL())
+	if err := s.openEngine(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, approvals.Close()) }()
-	policies, err := newPolicyLoader(ctx, engine, c)
-	if err != nil {
+	defer func() { err = errors.Join(err, s.approvals.Close()) }()
+	if err := s.loadPolicies(ctx); err != nil {
 		return err
 	}
-	shadow, err := newShadowLoader(ctx, engine, c)
-	if err != nil {
-		return err
-	}
-	limits.known = hasPolicies(engine)
-	if err := metrics.observe(engine, log, limits, approvals, policies); err != nil {
+	if err := metrics.observe(s.engine, s.log, s.limits, s.approvals, s.policies); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
-	warnTenants(c.Log, c.Auth, engine)
-	return serve(ctx, c, listeners, authenticator{verifier}, limits, metrics, engine, approvals, policies, shadow, log)
+	warnTenants(c.Log, c.Auth, s.engine)
+	return s.serve(ctx)
+}
+
+// A server joins what answers on the two listeners.
+type server struct {
+	config    Config
+	publicURL string // of the main listener
+
+	metrics   *telemetry
+	auth      authenticator
+	limits    *limiter
+	listeners *listeners
+	log       *decisionlog.Log
+	engine    *evaluation.Engine
+	approvals *approval.Service
+	policies  *policyLoader
+	shadow    *policyLoader
+}
+
+// loadPolicies loads the stores in force and in shadow.
+func (s *server) loadPolicies(ctx context.Context) (err error) {
+	if s.policies, err = newPolicyLoader(ctx, s.engine, s.config); err != nil {
+		return err
+	}
+	s.shadow, err = newShadowLoader(ctx, s.engine, s.config)
+	s.limits.known = hasPolicies(s.engine)
+	return err
 }
 
 // check reports settings that can never do, alone or beside one another: each is
@@ -162,27 +181,27 @@ func warnTenants(log *slog.Logger, auth Auth, engine *evaluation.Engine) {
 	}
 }
 
-// newEngine makes the engine and the Access Request Service, who ask each other:
-// which approval stands, and who may give one.
-func newEngine(c Config, baseURL string, log *decisionlog.Log, limits *limiter, metrics *telemetry) (*evaluation.Engine, *approval.Service, error) {
-	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret, metrics)
+// openEngine makes the engine and the Access Request Service, which call each
+// other: for the approvals in force, and for who may approve.
+func (s *server) openEngine() error {
+	c := s.config
+	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret, s.metrics)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	var engine *evaluation.Engine
-	approvals, err := approval.Open(c.State, approval.Config{
-		BaseURL: baseURL,
+	s.approvals, err = approval.Open(c.State, approval.Config{
+		BaseURL: s.publicURL,
 		Template: func(tenant, name string) (authzen.ApprovalTemplate, error) {
-			return engine.ApprovalTemplate(tenant, name)
+			return s.engine.ApprovalTemplate(tenant, name)
 		},
 		CanApprove: func(ctx context.Context, check approval.Check) (bool, error) {
 			call := evaluation.Call{Tenant: check.Tenant, Caller: check.Caller, RequestID: check.RequestID, TraceID: check.TraceID}
-			return engine.MayDecide(ctx, call, check.Request)
+			return s.engine.MayDecide(ctx, call, check.Request)
 		},
-		Record:   func(ctx context.Context, r approval.Record) error { return log.Append(ctx, entryOf(r)) },
-		Recorded: func(ctx context.Context, id string) (bool, error) { return engine.Recorded(ctx, id) },
+		Record:   func(ctx context.Context, r approval.Record) error { return s.log.Append(ctx, entryOf(r)) },
+		Recorded: func(ctx context.Context, id string) (bool, error) { return s.engine.Recorded(ctx, id) },
 		FindDenial: func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {
-			return engine.Denial(ctx, tenant, id)
+			return s.engine.Denial(ctx, tenant, id)
 		},
 		OnError: func(err error) { c.Log.Error("access requests", "error", err) },
 
@@ -190,20 +209,20 @@ func newEngine(c Config, baseURL string, log *decisionlog.Log, limits *limiter, 
 		SendCallback:    callbacks.call,
 	})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	engine = evaluation.NewEngine(log, evaluation.Config{
+	s.engine = evaluation.NewEngine(s.log, evaluation.Config{
 		ItemError:   describe,
-		Recorded:    metrics.recorded,
+		Recorded:    s.metrics.recorded,
 		GuardShrink: c.GuardShrink,
 		MaxItems:    c.MaxEvaluations,
 		MaxResults:  c.MaxResults,
-		Scan:        limits.scan,
+		Scan:        s.limits.scan,
 		PageKey:     []byte(c.PageKey),
-		Approvals:   approvals,
-		Offer:       approvals.Offer,
+		Approvals:   s.approvals,
+		Offer:       s.approvals.Offer,
 	})
-	return engine, approvals, nil
+	return nil
 }
 
 // entryOf is the log entry of a transition.
@@ -216,65 +235,90 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 
 // serve answers on both listeners until ctx ends or one of them or the log
 // fails.
-func serve(ctx context.Context, c Config, l *listeners, auth authenticator, limits *limiter, metrics *telemetry, engine *evaluation.Engine, approvals *approval.Service, policies, shadow *policyLoader, log *decisionlog.Log) error {
-	sinks, err := c.DecisionLog.sinks(&http.Client{Transport: metrics.outgoing("send checkpoint", http.DefaultTransport)})
+func (s *server) serve(ctx context.Context) error {
+	sinks, err := s.config.DecisionLog.sinks(&http.Client{Transport: s.metrics.outgoing("send checkpoint", http.DefaultTransport)})
 	if err != nil {
 		return err
 	}
-	metadata, err := newMetadata(cmp.Or(c.PublicURL, l.mainURL()), c.Insecure)
+	reloads := &reloader{
+		engine: s.engine, policies: s.policies, shadow: s.shadow, who: s.auth, listeners: s.listeners, settings: s.config.Settings, log: s.config.Log,
+	}
+	main, err := s.mainHandler()
 	if err != nil {
 		return err
 	}
-	hosts, err := newHostNames("admin_hosts", c.AdminHosts)
+	admin, err := s.adminHandler(reloads)
 	if err != nil {
 		return err
 	}
-	refuse, err := browserRules(c, l, metadata)
-	if err != nil {
-		return err
-	}
-	main := newEcho(c.Log)
-	main.Pre(metrics.serve, closeOnStrangers(auth))
-	main.Pre(refuse...)
-	mainRoutes(main, engine, approvals, auth, limits, metadata, cmp.Or(c.MaxBody, defaultMaxBody))
-	reloads := &reloader{engine: engine, policies: policies, shadow: shadow, who: auth, listeners: l, settings: c.Settings, log: c.Log}
-	admin := newEcho(c.Log)
-	admin.Pre(refuseNames("admin_hosts", hosts), refuseBrowsers())
-	adminRoutes(admin, engine, &approvalsHandler{approvals, cmp.Or(c.ApproverType, defaultApproverType), log.Mask}, auth, reloads, log, c.Telemetry)
-
-	unpublish, err := publishAdmin(c.State, l.ownAdminURL())
+	unpublish, err := publishAdmin(s.config.State, s.listeners.ownAdminURL())
 	if err != nil {
 		return err
 	}
 	defer unpublish()
 
 	group, ctx := errgroup.WithContext(ctx)
-	mainServer, adminServer := newServer(main, c.Log), newServer(admin, c.Log)
-	l.main.follow(mainServer)
-	group.Go(func() error { return serveOn(mainServer, l.main, l.tls) })
-	group.Go(func() error { return serveOn(adminServer, l.admin, nil) })
-	group.Go(func() error { return policies.follow(ctx) })
-	group.Go(func() error { return shadow.follow(ctx) })
-	group.Go(func() error { return reloads.followSignals(ctx, c.Reload) })
+	mainServer, adminServer := newServer(main, s.config.Log), newServer(admin, s.config.Log)
+	s.listeners.main.follow(mainServer)
+	group.Go(func() error { return serveOn(mainServer, s.listeners.main, s.listeners.tls) })
+	group.Go(func() error { return serveOn(adminServer, s.listeners.admin, nil) })
+	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
+	group.Go(func() error { return reloads.followSignals(ctx, s.config.Reload) })
 	group.Go(func() error { return reloads.jobs.drain(ctx) })
-	group.Go(func() error { return approvals.Run(ctx) })
-	group.Go(func() error { return approvals.RunCallbacks(ctx) })
-	group.Go(func() error { return watchLog(ctx, log) })
+	s.runTasks(ctx, group, sinks)
+	if s.config.Ready != nil {
+		s.config.Ready(s.listeners.mainURL(), s.listeners.adminURL())
+	}
+	return group.Wait()
+}
+
+// runTasks runs what goes on beside the requests until ctx ends.
+func (s *server) runTasks(ctx context.Context, group *errgroup.Group, sinks []sink) {
+	program := s.config.Log
+	group.Go(func() error { return s.policies.follow(ctx) })
+	group.Go(func() error { return s.shadow.follow(ctx) })
+	group.Go(func() error { return s.approvals.Run(ctx) })
+	group.Go(func() error { return s.approvals.RunCallbacks(ctx) })
+	group.Go(func() error { return watchLog(ctx, s.log) })
 	group.Go(func() error {
 		look := time.NewTicker(clockLook)
 		defer look.Stop()
-		return watchClock(ctx, look.C, hostClock(), noteStep(log, c.Log))
+		return watchClock(ctx, look.C, hostClock(), noteStep(s.log, program))
 	})
-	group.Go(func() error { return signCheckpoints(ctx, log, c.Log) })
-	group.Go(func() error { return prune(ctx, log, c.DecisionLog.Retention, c.Log) })
+	group.Go(func() error { return signCheckpoints(ctx, s.log, program) })
+	group.Go(func() error { return prune(ctx, s.log, s.config.DecisionLog.Retention, program) })
 	for _, to := range sinks {
-		group.Go(func() error { return send(ctx, log, to, c.Log) })
+		group.Go(func() error { return send(ctx, s.log, to, program) })
 	}
-	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
-	if c.Ready != nil {
-		c.Ready(l.mainURL(), l.adminURL())
+}
+
+// mainHandler serves the main listener.
+func (s *server) mainHandler() (*echo.Echo, error) {
+	metadata, err := newMetadata(s.publicURL, s.config.Insecure)
+	if err != nil {
+		return nil, err
 	}
-	return group.Wait()
+	refuse, err := browserRules(s.config, s.listeners, metadata)
+	if err != nil {
+		return nil, err
+	}
+	e := newEcho(s.config.Log)
+	e.Pre(s.metrics.serve, closeOnStrangers(s.auth))
+	e.Pre(refuse...)
+	s.mainRoutes(e, metadata)
+	return e, nil
+}
+
+// adminHandler serves the admin listener.
+func (s *server) adminHandler(reloads *reloader) (*echo.Echo, error) {
+	hosts, err := newHostNames("admin_hosts", s.config.AdminHosts)
+	if err != nil {
+		return nil, err
+	}
+	e := newEcho(s.config.Log)
+	e.Pre(refuseNames("admin_hosts", hosts), refuseBrowsers())
+	s.adminRoutes(e, reloads)
+	return e, nil
 }
 
 func serveOn(s *http.Server, l net.Listener, config *tls.Config) error {

@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,16 +14,16 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
-	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // mainRoutes of the main listener. What is below a tenant's path is decided by
 // the tenant's policies.
-func mainRoutes(e *echo.Echo, engine *evaluation.Engine, approvals *approval.Service, auth authenticator, limits *limiter, metadata authzen.Metadata, maxBody int64) {
+func (s *server) mainRoutes(e *echo.Echo, metadata authzen.Metadata) {
+	engine, approvals, auth, limits := s.engine, s.approvals, s.auth, s.limits
+	maxBody := cmp.Or(s.config.MaxBody, defaultMaxBody)
 	tenant, decisionDeadline := oneTenant(limits.perTenant), limits.deadline
 	evaluate, search, request := auth.with(ScopeEvaluate), auth.with(ScopeSearch), auth.with(ScopeRequest)
 	for _, base := range []string{"", pathTenant} {
