@@ -22,7 +22,7 @@ var (
 	// body is decoded.
 	errOverload = errors.New("there is too much to do: ask again")
 	// errTenantRate is more than one tenant may ask for.
-	errTenantRate = errors.New("the tenant asks too often")
+	errTenantRate = errors.New("the tenant is over its request rate")
 )
 
 // Limits bound what the service takes on. A zero is the default.

@@ -57,9 +57,9 @@ var defaultScopes = Scopes()[:3]
 
 var (
 	// ErrUnauthenticated is a request without a credential that is known here.
-	ErrUnauthenticated = errors.New("who asks is not known: send a valid credential")
+	ErrUnauthenticated = errors.New("missing or invalid credential")
 	// ErrForbidden is a request that its caller may not make.
-	ErrForbidden = errors.New("the credential is not for this")
+	ErrForbidden = errors.New("the credential lacks the required scope or tenant")
 )
 
 // A Grant is what a credential lets its holder do.
