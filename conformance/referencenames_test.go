@@ -15,8 +15,8 @@ func TestReference(t *testing.T) {
 	for _, test := range []struct {
 		page, what, file, pattern string
 	}{
-		{pages + "policy-store.md", "key of config.yaml", "../evaluation/settings.go", "`yaml:\"(\\w+)\"`"},
-		{pages + "approvals.md", "key of an approval template", "../evaluation/templates.go", "`yaml:\"(\\w+)\"`"},
+		{pages + "policy-store.md", "key of config.yaml", "../evaluation/snapshot/settings.go", "`yaml:\"(\\w+)\"`"},
+		{pages + "approvals.md", "key of an approval template", "../evaluation/snapshot/templates.go", "`yaml:\"(\\w+)\"`"},
 		{pages + "decision-log.md", "field of the log", "../evaluation/decisionlog/entry.go", "`json:\"(\\w+)[,\"]"},
 		{pages + "decision-log.md", "kind of an entry", "../evaluation/decisionlog/entry.go", `Kind = "(\w+)"`},
 		{pages + "policy-store.md", "annotation", "../obligations/annotations.go", `"(obligation_\w+|approval|requestable|reason_\w+)"`},
