@@ -1,26 +1,26 @@
 # make run      serve the embedded example policies on 127.0.0.1:8080
 # make test     every test, with the race detector
 # make check    formatting, vet, staticcheck, tidiness, then every test
-# make docs     write the generated parts of docs/reference
+# make docs     write the generated tables of docs/
 # make interop DIR=…   the public AuthZEN interop fixtures in DIR, against the binary
 # make differential N=…  N random cases against the official Cedar engine (needs node)
-# make prove    the index, searches, the corpus, the planted bugs, the limits and the tenants, at full length
-# make reload   10,000 reloads under load, every hardship of a store, 200 edits of each kind
-# make faults   kills, power cuts, I/O faults, tampering and proofs, at full length (needs strace), in less than an hour on two cores
-# make overload three times as much as can be answered, and a noisy tenant: overload-all, overload-noisy
-# make slow     thousands of clients that do not go on
-# make pod      every attack on the memory and the processors of a pod of 512 MiB, with decisions beside them
-# make soak DURATION=…  half of what can be answered, for long
-# make week     a log of a million decisions: made, verified, exported, replayed
-# make bench    what an answer costs, beside floors, cedar-go and OPA (needs wrk; 12 minutes): ROUNDS=10 SLICE=3s
-# make bench BEFORE=FILE  the same beside another build of policy-service: no worse than 2 % (8 minutes)
+# make prove    index, searches, corpus, planted bugs, limits and tenants, at full length
+# make reload   10,000 reloads under load, damaged stores, 200 edits of each kind
+# make faults   kills, power failures, I/O faults, tampering and proofs, at full length (needs strace; under an hour on two cores)
+# make overload three times the capacity, and a noisy tenant: overload-all, overload-noisy
+# make slow     thousands of stalled clients
+# make pod      attacks on memory and processors of a pod with 512 MiB, during decisions
+# make soak DURATION=…  half the capacity, for long
+# make week     a log of a million decisions: written, verified, exported, replayed
+# make bench    cost of an answer, compared with floors, cedar-go and OPA (needs wrk; 12 minutes): ROUNDS=10 SLICE=3s
+# make bench BEFORE=FILE  the same, compared with another build of policy-service: no worse than 2 % (8 minutes)
 # make bench-short  one round of make bench without OPA, in a minute
 # make bench-go  benchmarks of single packages: time and allocations
 # make crash    kill the program many times, with decisions and approvals in flight
-# make mcp      the MCP gateway between the official programs (needs npm)
-# make size     hold the service to 40 MB
+# make mcp      the MCP gateway with the official MCP programs (needs npm)
+# make size     check that the service has at most 40 MB
 # make reproducible  build twice, in two directories, and compare
-# make sbom     what is in the binary, as CycloneDX
+# make sbom     list the contents of the binary, as CycloneDX
 # make fuzz     every fuzz target for FUZZTIME each
 
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -43,7 +43,7 @@ CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 build:
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -funcalign=16 -X main.version=$(VERSION)' -o bin/ ./cmd/policy-service ./cmd/mcp-gateway ./cmd/log-parquet
 
-# Who runs the service pulls it from a registry and checks it at every update.
+# Every update pulls the image from a registry.
 size: build
 	@bytes=$$(wc -c < bin/policy-service) && echo "bin/policy-service has $$bytes bytes, of $(MOST_BYTES)" && test $$bytes -le $(MOST_BYTES)
 
