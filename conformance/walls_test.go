@@ -49,7 +49,9 @@ var walls = []wall{
 	{"pdp/jwks/jwkstest", 4, nil, "tests of any package may have an issuer of tokens"},
 	{"pdp/jwks", 4, nil, "whoever verifies tokens reads an issuer's keys alike, a gateway without a PDP, too"},
 	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen", "schemas/yamldoc"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
+	{"pdp/admission", 4, nil, "what runs under overload is decided without a router, a request or a policy"},
 	{"pdp", 4, []string{
+		"pdp/admission",
 		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/faults", "evaluation/replay", "evaluation/snapshot",
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 

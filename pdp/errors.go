@@ -13,6 +13,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -42,8 +43,8 @@ func describe(err error) *authzen.Error {
 	var tooLarge *http.MaxBytesError
 	var routing *echo.HTTPError
 	switch {
-	case errors.Is(err, errDeadline):
-		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: errDeadline.Error()}
+	case errors.Is(err, admission.ErrDeadline):
+		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: admission.ErrDeadline.Error()}
 	case errors.As(err, &invalid):
 		return &authzen.Error{Status: http.StatusBadRequest, Message: invalid.Error()}
 	case errors.As(err, &tooLarge):
@@ -95,7 +96,7 @@ var told = []struct {
 	{jwks.ErrUnavailable, http.StatusServiceUnavailable, false},
 	{errTenantRate, http.StatusTooManyRequests, false},
 	{errOverload, http.StatusServiceUnavailable, false},
-	{errMemory, http.StatusServiceUnavailable, false},
+	{admission.ErrMemory, http.StatusServiceUnavailable, false},
 
 	{approval.ErrNotRequestable, http.StatusBadRequest, true},
 	{approval.ErrBinding, http.StatusBadRequest, true},

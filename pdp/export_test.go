@@ -18,6 +18,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -91,12 +92,12 @@ func Problem(err error) authzen.Problem { return problem(err, describe(err)) }
 var ErrOverload = errOverload
 
 // ErrDeadline and Within are for methods that take too long.
-var ErrDeadline = errDeadline
+var ErrDeadline = admission.ErrDeadline
 
 // Within returns a method that keeps to a deadline.
 func Within(d time.Duration, call func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error)) func(context.Context, *authzen.EvaluationRequest) (*authzen.Decision, error) {
 	return func(ctx context.Context, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
-		answer := within(&deadline{after: d}, func(ctx context.Context, _ evaluation.Call, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
+		answer := within(&admission.Deadline{After: d}, func(ctx context.Context, _ evaluation.Call, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
 			return call(ctx, req)
 		})
 		return answer(ctx, evaluation.Call{}, req)
@@ -108,10 +109,10 @@ func NewInFlight(l Limits) echo.MiddlewareFunc {
 	limits := newLimiter(l)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if !limits.queue.acquire(c.Request().Context(), c.Param(paramTenant)) {
+			if !limits.queue.Acquire(c.Request().Context(), c.Param(paramTenant)) {
 				return errOverload
 			}
-			defer limits.queue.release()
+			defer limits.queue.Release()
 			return next(c)
 		}
 	}
@@ -154,8 +155,8 @@ func SendSyslog(ctx context.Context, url string, roots *x509.CertPool, c *decisi
 
 // NewMemory returns a budget of bytes.
 func NewMemory(most int64) (take func(who string, n int64) bool, give func(who string, n int64), load func() int64) {
-	m := newMemoryBudget(most)
-	return m.reserve, m.release, m.load
+	m := admission.NewMemoryBudget(most)
+	return m.Reserve, m.Release, m.Load
 }
 
 // NewWork returns what reads a request of a path and has it worked on.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -71,7 +72,7 @@ func tenantOf(c echo.Context) (string, error) {
 // decodeKnown reads a JSON body into v, strictly. People who operate the service
 // send it: what is not understood is refused, for it was meant.
 func decodeKnown(c echo.Context, v any) error {
-	return withBody(c, defaultMaxBody, &reservation{}, func(body []byte) error { return authzen.UnmarshalKnown(body, v) })
+	return withBody(c, defaultMaxBody, &admission.Reservation{}, func(body []byte) error { return authzen.UnmarshalKnown(body, v) })
 }
 
 // decodeNothing refuses a body that says anything.
@@ -90,7 +91,7 @@ func requestID(c echo.Context) string {
 
 // withBody reads a JSON body of at most limit bytes, for which it takes memory of
 // a share, and has use read it, which keeps nothing of it.
-func withBody(c echo.Context, limit int64, s *reservation, use func(body []byte) error) error {
+func withBody(c echo.Context, limit int64, s *admission.Reservation, use func(body []byte) error) error {
 	r := c.Request()
 	if err := checkContentType(r.Header.Get(echo.HeaderContentType)); err != nil {
 		return err
@@ -99,10 +100,10 @@ func withBody(c echo.Context, limit int64, s *reservation, use func(body []byte)
 		return errEncoding
 	}
 	return withBuffer(func(room *bytes.Buffer) error {
-		room.Grow(int(max(0, min(r.ContentLength, requestBytes-bytes.MinRead)) + bytes.MinRead))
-		body, err := s.read(http.MaxBytesReader(c.Response(), r.Body, limit), r.ContentLength, room.AvailableBuffer())
+		room.Grow(int(max(0, min(r.ContentLength, admission.RequestBytes-bytes.MinRead)) + bytes.MinRead))
+		body, err := s.Read(http.MaxBytesReader(c.Response(), r.Body, limit), r.ContentLength, room.AvailableBuffer())
 		switch {
-		case errors.Is(err, errMemory):
+		case errors.Is(err, admission.ErrMemory):
 			return err
 		case err != nil:
 			return fmt.Errorf("%w: %w", errBody, err)
@@ -115,13 +116,11 @@ func withBody(c echo.Context, limit int64, s *reservation, use func(body []byte)
 // not kept.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-const keptBuffer = 16 << 10
-
 // withBuffer has use work with an empty buffer.
 func withBuffer(use func(*bytes.Buffer) error) error {
 	b := buffers.Get().(*bytes.Buffer)
 	err := use(b)
-	if b.Cap() <= keptBuffer {
+	if b.Cap() <= admission.PooledBytes {
 		b.Reset()
 		buffers.Put(b)
 	}
@@ -176,4 +175,18 @@ func encode(body *bytes.Buffer, v any) error {
 func sendBody(c echo.Context, status int, mediaType string, body []byte) error {
 	c.Response().Header()[echo.HeaderCacheControl] = noStore
 	return c.Blob(status, mediaType, body)
+}
+
+// within is a method of the API that keeps to a deadline.
+func within[Request, Response any](d *admission.Deadline, answer method[Request, Response]) method[Request, Response] {
+	return func(ctx context.Context, call evaluation.Call, req *Request) (response *Response, err error) {
+		err = d.Run(ctx, func(ctx context.Context) error {
+			response, err = answer(ctx, call, req)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return response, nil
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
@@ -49,7 +50,7 @@ const (
 // the memory.
 func (l Limits) checkBody(largest int64) error {
 	memory := cmp.Or(l.BodyMemory, defaultBodyMemory)
-	if largest <= (memory/2-requestBytes-1)/2 {
+	if largest <= (memory/2-admission.RequestBytes-1)/2 {
 		return nil
 	}
 	at := []string{"max_body"}
@@ -58,20 +59,20 @@ func (l Limits) checkBody(largest int64) error {
 	}
 	return &yamldoc.SettingError{Path: []string{"max_body"}, At: at, Reason: fmt.Sprintf(
 		"%d bytes are more than a fourth of max_body_memory, %d, less %d: a body of that size would always be answered 503. Lower max_body, or raise max_body_memory to %d",
-		largest, memory, 2*(requestBytes+1), 4*largest+2*(requestBytes+1)+2)}
+		largest, memory, 2*(admission.RequestBytes+1), 4*largest+2*(admission.RequestBytes+1)+2)}
 }
 
 // limiter keeps to limits.
 type limiter struct {
-	queue    fairQueue
-	searches fairQueue // of those that have a turn
-	heavy    fairQueue
-	scans    fairQueue // of searches that use a processor
-	memory   *memoryBudget
-	deadline *deadline
+	queue    admission.FairQueue
+	searches admission.FairQueue // of those that have a turn
+	heavy    admission.FairQueue
+	scans    admission.FairQueue // of searches that use a processor
+	memory   *admission.MemoryBudget
+	deadline *admission.Deadline
 
 	known   func(tenant string) bool // nil for every name
-	rates   *rateLimits              // nil for none
+	rates   *admission.RateLimits    // nil for none
 	delayed chan struct{}            // one for each request that restrain keeps
 }
 
@@ -79,14 +80,14 @@ func newLimiter(l Limits) *limiter {
 	inFlight, room, wait := cmp.Or(l.InFlight, 256), cmp.Or(l.Queue, 4096), cmp.Or(l.Wait, 750*time.Millisecond)
 	memory := cmp.Or(l.BodyMemory, defaultBodyMemory)
 	return &limiter{
-		queue:    newFairQueue(inFlight, room, wait),
-		searches: newFairQueue(max(1, inFlight/8), room, wait),
-		heavy:    newFairQueue(maxHeavy(memory, inFlight), room, wait),
-		scans:    newFairQueue(cmp.Or(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
-		memory:   newMemoryBudget(memory),
-		deadline: &deadline{after: cmp.Or(l.Deadline, defaultDeadline)},
+		queue:    admission.NewFairQueue(inFlight, room, wait),
+		searches: admission.NewFairQueue(max(1, inFlight/8), room, wait),
+		heavy:    admission.NewFairQueue(maxHeavy(memory, inFlight), room, wait),
+		scans:    admission.NewFairQueue(cmp.Or(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
+		memory:   admission.NewMemoryBudget(memory),
+		deadline: &admission.Deadline{After: cmp.Or(l.Deadline, defaultDeadline)},
 
-		rates:   newRateLimits(rate.Limit(l.TenantRate)),
+		rates:   admission.NewRateLimits(rate.Limit(l.TenantRate)),
 		delayed: make(chan struct{}, cmp.Or(l.Queue, 4096)),
 	}
 }
@@ -94,22 +95,22 @@ func newLimiter(l Limits) *limiter {
 // decode reads the body of a request and, when it is its turn, decodes it into v.
 // Who sends slowly keeps nobody waiting. Unless there is an error, the caller
 // ends what was admitted.
-func (l *limiter) decode(c echo.Context, maxBody int64, v any) (admitted admission, err error) {
+func (l *limiter) decode(c echo.Context, maxBody int64, v any) (admitted runningRequest, err error) {
 	tenant, err := tenantOf(c)
 	if err != nil {
 		return admitted, err
 	}
 	ctx := c.Request().Context()
 	who := cmp.Or(l.tenantKey(tenant), callerFrom(ctx).ID)
-	mine := reservation{budget: l.memory, owner: who}
-	if err := mine.reserve(requestBytes); err != nil {
+	mine := admission.Reservation{Budget: l.memory, Owner: who}
+	if err := mine.Reserve(admission.RequestBytes); err != nil {
 		return admitted, err
 	}
-	admitted = admission{limits: l, reservation: mine}
+	admitted = runningRequest{limits: l, reservation: mine}
 	err = withBody(c, maxBody, &admitted.reservation, func(body []byte) error { return admitted.acquire(ctx, body, v) })
 	if err != nil {
-		admitted.reservation.release(admitted.reservation.bytes)
-		return admission{}, err
+		admitted.reservation.Release(admitted.reservation.Bytes)
+		return runningRequest{}, err
 	}
 	return admitted, nil
 }
@@ -166,17 +167,13 @@ func (l *limiter) admit(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// unknownTenants is the name of all tenants together that there are no policies for. No
-// tenant can have it.
-const unknownTenants = "*"
-
 // tenantKey is the name by which a tenant is told apart from others. Anybody can make
 // up names: those that there are no policies for are one.
 func (l *limiter) tenantKey(tenant string) string {
 	if tenant == "" || l.known == nil || l.known(tenant) {
 		return tenant
 	}
-	return unknownTenants
+	return admission.UnknownTenants
 }
 
 // hasPolicies returns whether an engine has policies for a tenant's requests.
@@ -193,5 +190,5 @@ func hasPolicies(engine *evaluation.Engine) func(tenant string) bool {
 
 // allow takes one request of a tenant into account.
 func (l *limiter) allow(tenant string) bool {
-	return l.rates == nil || l.rates.allow(l.tenantKey(tenant))
+	return l.rates == nil || l.rates.Allow(l.tenantKey(tenant))
 }

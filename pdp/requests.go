@@ -13,6 +13,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -79,13 +80,13 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 }
 
 // submit answers with the task: 201 when it is decided already, else 202.
-func submit(c echo.Context, approvals *approval.Service, decisionDeadline *deadline, tenant string, submission *authzen.Submission) error {
+func submit(c echo.Context, approvals *approval.Service, decisionDeadline *admission.Deadline, tenant string, submission *authzen.Submission) error {
 	if err := callerFrom(c.Request().Context()).Unclear; err != nil {
 		return err
 	}
 	key := c.Request().Header.Get(headerIdempotencyKey)
 	var task *authzen.TaskResponse
-	err := decisionDeadline.run(c.Request().Context(), func(ctx context.Context) (err error) {
+	err := decisionDeadline.Run(c.Request().Context(), func(ctx context.Context) (err error) {
 		task, err = approvals.Submit(ctx, callerOf(c, tenant), key, submission)
 		return err
 	})
@@ -178,7 +179,7 @@ func serveCancel(approvals *approval.Service, limits *limiter, maxBody int64) ec
 			defer admitted.release()
 		}
 		var task *authzen.TaskResponse
-		err = limits.deadline.run(c.Request().Context(), func(ctx context.Context) (err error) {
+		err = limits.deadline.Run(c.Request().Context(), func(ctx context.Context) (err error) {
 			task, err = approvals.Cancel(ctx, callerOf(c, tenant), c.Param(paramID), why)
 			return err
 		})

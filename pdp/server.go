@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/schemas"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -127,7 +128,7 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 		if told.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) && !isCounted(err) {
 			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "trace_id", traceID(c.Request().Context()), "error", err)
 		}
-		if r := c.Request(); errors.Is(err, errMemory) && r.ProtoMajor == 1 {
+		if r := c.Request(); errors.Is(err, admission.ErrMemory) && r.ProtoMajor == 1 {
 			// Else the answer waits for the rest of the body.
 			c.Response().Header().Set(echo.HeaderConnection, "close")
 		}
@@ -150,7 +151,7 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 // isCounted reports whether a request was turned away for a reason that metrics
 // tell of. Overload would fill the program's log.
 func isCounted(err error) bool {
-	return errors.Is(err, errOverload) || errors.Is(err, errMemory) || errors.Is(err, snapshot.ErrTooLong)
+	return errors.Is(err, errOverload) || errors.Is(err, admission.ErrMemory) || errors.Is(err, snapshot.ErrTooLong)
 }
 
 // isGone reports whether an answer ended because its client no longer reads.

@@ -23,6 +23,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/admission"
 )
 
 // instrumentation names this program as the source of spans and measurements.
@@ -124,12 +125,12 @@ func (n *tenantNames) of(tenant string) string {
 	store := n.policies()
 	switch {
 	case store == nil:
-		return unknownTenants
+		return admission.UnknownTenants
 	case !store.HasTenants():
 		return n.first(tenant)
 	}
 	if _, err := store.For(tenant); err != nil {
-		return unknownTenants
+		return admission.UnknownTenants
 	}
 	return tenant
 }
@@ -142,7 +143,7 @@ func (n *tenantNames) first(tenant string) string {
 	case n.seen[tenant]:
 		return tenant
 	case len(n.seen) >= maxNames:
-		return unknownTenants
+		return admission.UnknownTenants
 	case n.seen == nil:
 		n.seen = map[string]bool{}
 	}
@@ -237,7 +238,7 @@ func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, lim
 		return err
 	}
 	_, err = t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		w, q := limits.queue.load()
+		w, q := limits.queue.Load()
 		o.ObserveInt64(working, int64(w))
 		o.ObserveInt64(waiting, int64(q))
 		o.ObserveInt64(queued, int64(log.Queued()))
@@ -278,7 +279,7 @@ func (t *telemetry) committed(_ int, took time.Duration) {
 var reasons = []struct {
 	err  error
 	name string
-}{{errOverload, "overload"}, {errTenantRate, "rate"}, {errDeadline, "deadline"}, {snapshot.ErrTooLong, "deadline"}, {errMemory, "memory"}}
+}{{errOverload, "overload"}, {errTenantRate, "rate"}, {admission.ErrDeadline, "deadline"}, {snapshot.ErrTooLong, "deadline"}, {admission.ErrMemory, "memory"}}
 
 // turnedAway counts a request that has no answer for one of the reasons.
 func (t *telemetry) turnedAway(ctx context.Context, err error) {

@@ -9,41 +9,42 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // An admission is what one running request holds: a slot, memory, and a slot of
 // its class. The zero value holds nothing.
-type admission struct {
+type runningRequest struct {
 	limits      *limiter
-	reservation reservation
-	queue       *fairQueue // nil for none
+	reservation admission.Reservation
+	queue       *admission.FairQueue // nil for none
 }
 
 // release frees all of it. It happens before the answer is written: a client that
 // reads slowly holds no slot.
-func (a *admission) release() {
+func (a *runningRequest) release() {
 	if a.limits == nil {
 		return
 	}
-	a.limits.queue.release()
+	a.limits.queue.Release()
 	a.releaseQueue()
-	a.reservation.release(a.reservation.bytes)
+	a.reservation.Release(a.reservation.Bytes)
 	a.limits = nil
 }
 
 // answer releases the admission and writes the answer.
-func (a *admission) answer(c echo.Context, decision string, v any) error {
+func (a *runningRequest) answer(c echo.Context, decision string, v any) error {
 	return withBuffer(func(body *bytes.Buffer) error {
 		if err := encode(body, v); err != nil {
 			return err
 		}
 		a.release()
-		if large := int64(body.Cap()); large > keptBuffer {
-			if err := a.reservation.reserve(large); err != nil {
+		if large := int64(body.Cap()); large > admission.PooledBytes {
+			if err := a.reservation.Reserve(large); err != nil {
 				return err
 			}
-			defer a.reservation.release(large)
+			defer a.reservation.Release(large)
 		}
 		c.Response().Header()[headerDecisionID] = []string{decision}
 		return sendBody(c, http.StatusOK, echo.MIMEApplicationJSON, body.Bytes())
@@ -61,16 +62,16 @@ const (
 
 // acquire waits for the slots that a request needs and decodes its body into v. A
 // large body waits before it is decoded. With an error the request holds no slot.
-func (a *admission) acquire(ctx context.Context, body []byte, v any) error {
+func (a *runningRequest) acquire(ctx context.Context, body []byte, v any) error {
 	if len(body) > lightBytes && !a.acquireFrom(ctx, &a.limits.heavy) {
 		return errOverload
 	}
-	if !a.limits.queue.acquire(ctx, a.reservation.owner) {
+	if !a.limits.queue.Acquire(ctx, a.reservation.Owner) {
 		a.releaseQueue()
 		return errOverload
 	}
 	if err := authzen.Unmarshal(body, v); err != nil {
-		a.limits.queue.release()
+		a.limits.queue.Release()
 		a.releaseQueue()
 		return err
 	}
@@ -81,29 +82,29 @@ func (a *admission) acquire(ctx context.Context, body []byte, v any) error {
 }
 
 // acquireFrom waits for a slot of a class.
-func (a *admission) acquireFrom(ctx context.Context, class *fairQueue) bool {
-	if !class.acquire(ctx, a.reservation.owner) {
+func (a *runningRequest) acquireFrom(ctx context.Context, class *admission.FairQueue) bool {
+	if !class.Acquire(ctx, a.reservation.Owner) {
 		return false
 	}
 	a.queue = class
 	return true
 }
 
-func (a *admission) releaseQueue() {
+func (a *runningRequest) releaseQueue() {
 	if a.queue != nil {
-		a.queue.release()
+		a.queue.Release()
 		a.queue = nil
 	}
 }
 
 // switchQueue gives up the slot, waits for one of the class, and then for another
 // slot: a request that waits for its class blocks no other.
-func (a *admission) switchQueue(ctx context.Context, class *fairQueue) error {
-	a.limits.queue.release()
+func (a *runningRequest) switchQueue(ctx context.Context, class *admission.FairQueue) error {
+	a.limits.queue.Release()
 	if !a.acquireFrom(ctx, class) {
 		return errOverload
 	}
-	if !a.limits.queue.acquire(ctx, a.reservation.owner) {
+	if !a.limits.queue.Acquire(ctx, a.reservation.Owner) {
 		a.releaseQueue()
 		return errOverload
 	}
@@ -112,7 +113,7 @@ func (a *admission) switchQueue(ctx context.Context, class *fairQueue) error {
 
 // queueFor returns the queue of a request's class, nil for none. Requests that need
 // much memory or processor time run with few others of their class.
-func (l *limiter) queueFor(request any) *fairQueue {
+func (l *limiter) queueFor(request any) *admission.FairQueue {
 	switch r := request.(type) {
 	case *authzen.SubjectSearchRequest, *authzen.ResourceSearchRequest, *authzen.ActionSearchRequest:
 		return &l.searches
@@ -133,8 +134,8 @@ func maxHeavy(memory int64, inFlight int) int {
 // scan waits until a search, or a large batch, may use a processor. The others
 // have the rest of them, and the tenants that search take turns.
 func (l *limiter) scan(ctx context.Context, tenant string) (done func(), err error) {
-	if !l.scans.acquire(ctx, tenant) {
+	if !l.scans.Acquire(ctx, tenant) {
 		return nil, errOverload
 	}
-	return l.scans.release, nil
+	return l.scans.Release, nil
 }

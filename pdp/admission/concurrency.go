@@ -1,4 +1,4 @@
-package pdp
+package admission
 
 import "time"
 

@@ -1,4 +1,4 @@
-package pdp
+package admission
 
 import (
 	"container/list"
@@ -25,7 +25,7 @@ const overloadWait = 50 * time.Millisecond
 //
 // TestOverload models it: at three times the capacity p50 is 3 ms instead of 20,
 // and the p99 of a tenant that sends little is 17 ms instead of 45.
-type fairQueue struct {
+type FairQueue struct {
 	capacity int           // of all queues together
 	wait     time.Duration // the longest a request waits
 
@@ -38,8 +38,10 @@ type fairQueue struct {
 	overloadUntil time.Time      // its end, unless it is seen again before
 }
 
-func newFairQueue(most, room int, wait time.Duration) fairQueue {
-	return fairQueue{capacity: room, wait: wait, concurrency: newConcurrencyLimit(most), free: most}
+// NewFairQueue returns a queue of so many slots and so many waiting requests, each
+// for so long.
+func NewFairQueue(most, room int, wait time.Duration) FairQueue {
+	return FairQueue{capacity: room, wait: wait, concurrency: newConcurrencyLimit(most), free: most}
 }
 
 // A tenantQueue holds the waiting requests of a tenant, the oldest first.
@@ -54,10 +56,10 @@ type waiter struct {
 	admitted chan bool
 }
 
-// acquire waits for a slot and reports whether there is one. There is none for a
+// Acquire waits for a slot and reports whether there is one. There is none for a
 // request that was evicted, has waited too long, or was cancelled. The caller
 // releases its slot.
-func (f *fairQueue) acquire(ctx context.Context, tenant string) bool {
+func (f *FairQueue) Acquire(ctx context.Context, tenant string) bool {
 	f.mu.Lock()
 	if f.free > 0 && (f.waiting == 0 || f.working() < f.concurrency.limit || time.Now().After(f.overloadUntil)) {
 		f.free--
@@ -88,7 +90,7 @@ func (f *fairQueue) acquire(ctx context.Context, tenant string) bool {
 }
 
 // enqueue appends a request to its tenant's queue.
-func (f *fairQueue) enqueue(tenant string) (*tenantQueue, *list.Element) {
+func (f *FairQueue) enqueue(tenant string) (*tenantQueue, *list.Element) {
 	i := slices.IndexFunc(f.queues, func(l *tenantQueue) bool { return l.tenant == tenant })
 	if i < 0 {
 		i = len(f.queues)
@@ -104,17 +106,17 @@ func (f *fairQueue) enqueue(tenant string) (*tenantQueue, *list.Element) {
 	return l, place
 }
 
-// load returns the number of running and of waiting requests.
-func (f *fairQueue) load() (working, waiting int) {
+// Load returns the number of running and of waiting requests.
+func (f *FairQueue) Load() (working, waiting int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.working(), f.waiting
 }
 
-func (f *fairQueue) working() int { return f.concurrency.max - f.free }
+func (f *FairQueue) working() int { return f.concurrency.max - f.free }
 
-// release frees a slot and admits the next request.
-func (f *fairQueue) release() {
+// Release frees a slot and admits the next request.
+func (f *FairQueue) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.waiting == 0 {
@@ -141,7 +143,7 @@ func (f *fairQueue) release() {
 }
 
 // markOverload starts an overload, or prolongs it.
-func (f *fairQueue) markOverload(now time.Time) {
+func (f *FairQueue) markOverload(now time.Time) {
 	if now.After(f.overloadUntil) {
 		f.overloadSince = now
 	}
@@ -154,13 +156,13 @@ func waitedFor(place *list.Element, now time.Time) time.Duration {
 }
 
 // notify admits or evicts a waiter.
-func (f *fairQueue) notify(l *tenantQueue, place *list.Element, has bool) {
+func (f *FairQueue) notify(l *tenantQueue, place *list.Element, has bool) {
 	place.Value.(waiter).admitted <- has
 	f.remove(l, place)
 }
 
 // remove takes a waiter out of its queue, and removes the queue if it is empty.
-func (f *fairQueue) remove(l *tenantQueue, place *list.Element) {
+func (f *FairQueue) remove(l *tenantQueue, place *list.Element) {
 	l.Remove(place)
 	f.waiting--
 	if l.Len() == 0 {

@@ -1,4 +1,4 @@
-package pdp
+package admission
 
 import (
 	"context"
@@ -6,18 +6,16 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/policy-service/policy-service/evaluation"
 )
 
-// errDeadline is a decision that was not on disk in time. Its entry may be in
+// ErrDeadline is a decision that was not on disk in time. Its entry may be in
 // the log nevertheless; nobody is told what it says.
-var errDeadline = errors.New("there was no decision in time: ask again")
+var ErrDeadline = errors.New("there was no decision in time: ask again")
 
 // A deadline is how long a decision may take, from when its request has been
 // read until it is on disk.
-type deadline struct {
-	after time.Duration
+type Deadline struct {
+	After time.Duration
 
 	mu     sync.Mutex
 	shared context.Context // of the requests that were read last; nil before the first
@@ -31,31 +29,31 @@ type deadline struct {
 const deadlineShare = 64
 
 // begin returns a context that ends at the deadline, or a little earlier.
-func (d *deadline) begin() context.Context {
+func (d *Deadline) begin() context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if d.shared == nil || d.until.Sub(now) < d.after-d.after/deadlineShare {
-		d.until = now.Add(d.after)
-		shared, release := context.WithDeadlineCause(context.Background(), d.until, errDeadline)
+	if d.shared == nil || d.until.Sub(now) < d.After-d.After/deadlineShare {
+		d.until = now.Add(d.After)
+		shared, release := context.WithDeadlineCause(context.Background(), d.until, ErrDeadline)
 		context.AfterFunc(shared, release)
 		d.shared = shared
 	}
 	return d.shared
 }
 
-// run has act end by the deadline. What ends later is errDeadline, whatever act
+// Run has act end by the deadline. What ends later is errDeadline, whatever act
 // has come to. It goes on when its caller is gone: what was decided is recorded.
-func (d *deadline) run(ctx context.Context, act func(context.Context) error) error {
+func (d *Deadline) Run(ctx context.Context, act func(context.Context) error) error {
 	soon := d.begin()
 	err := act(deadlineContext{soon, ctx})
 	switch {
-	case soon.Err() == nil || errors.Is(err, errDeadline):
+	case soon.Err() == nil || errors.Is(err, ErrDeadline):
 		return err
 	case err == nil:
-		return errDeadline
+		return ErrDeadline
 	}
-	return fmt.Errorf("%w: %w", errDeadline, err)
+	return fmt.Errorf("%w: %w", ErrDeadline, err)
 }
 
 // An ending context has the end of one context and the values of another.
@@ -70,18 +68,4 @@ func (e deadlineContext) Value(key any) any {
 		return v
 	}
 	return e.values.Value(key)
-}
-
-// within is a method of the API that keeps to a deadline.
-func within[Request, Response any](d *deadline, answer method[Request, Response]) method[Request, Response] {
-	return func(ctx context.Context, call evaluation.Call, req *Request) (response *Response, err error) {
-		err = d.run(ctx, func(ctx context.Context) error {
-			response, err = answer(ctx, call, req)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		return response, nil
-	}
 }

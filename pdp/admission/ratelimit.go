@@ -1,4 +1,4 @@
-package pdp
+package admission
 
 import (
 	"sync"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// rateLimits are how often tenants may ask: a token bucket for each.
-type rateLimits struct {
+// RateLimits are how often tenants may ask: a token bucket for each.
+type RateLimits struct {
 	limit rate.Limit
 
 	mu      sync.Mutex
@@ -22,11 +22,13 @@ const (
 	swept = 4
 )
 
-func newRateLimits(limit rate.Limit) *rateLimits {
+// NewRateLimits returns limits of so many requests a second; nil for 0, which is no
+// limit.
+func NewRateLimits(limit rate.Limit) *RateLimits {
 	if limit == 0 {
 		return nil
 	}
-	return &rateLimits{limit: limit, buckets: map[string]*rate.Limiter{}}
+	return &RateLimits{limit: limit, buckets: map[string]*rate.Limiter{}}
 }
 
 // burst is how many requests of one tenant may come at once: a second's worth,
@@ -37,10 +39,10 @@ func burst(perSecond rate.Limit) int {
 	return int(max(1, min(perSecond, many), perSecond/8))
 }
 
-// allow takes one request of a tenant into account.
-func (r *rateLimits) allow(tenant string) bool { return r.bucket(tenant).Allow() }
+// Allow takes one request of a tenant into account.
+func (r *RateLimits) Allow(tenant string) bool { return r.bucket(tenant).Allow() }
 
-func (r *rateLimits) bucket(tenant string) *rate.Limiter {
+func (r *RateLimits) bucket(tenant string) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b := r.buckets[tenant]; b != nil {
@@ -48,7 +50,7 @@ func (r *rateLimits) bucket(tenant string) *rate.Limiter {
 	}
 	r.sweep()
 	if len(r.buckets) >= maxBuckets {
-		tenant = unknownTenants
+		tenant = UnknownTenants
 	}
 	b := r.buckets[tenant]
 	if b == nil {
@@ -60,7 +62,7 @@ func (r *rateLimits) bucket(tenant string) *rate.Limiter {
 
 // sweep forgets full buckets among a few that chance picks: a new one is the
 // same as they are.
-func (r *rateLimits) sweep() {
+func (r *RateLimits) sweep() {
 	looked := 0
 	for tenant, b := range r.buckets {
 		if b.Tokens() >= float64(b.Burst()) {
@@ -71,3 +73,7 @@ func (r *rateLimits) sweep() {
 		}
 	}
 }
+
+// UnknownTenants is the name of all tenants together that there are no policies for. No
+// tenant can have it.
+const UnknownTenants = "*"

@@ -1,0 +1,124 @@
+package admission
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// ErrMemory means that the budget has no room for a body or an answer.
+var ErrMemory = errors.New("too many bodies are being read: ask again")
+
+// A memoryBudget bounds the bytes of request bodies and large answers in memory,
+// over all connections and streams. An owner may reserve more while it holds no
+// more than what is free (dynamic thresholds, as in switches with shared buffers):
+// one owner alone gets at most half, and the next always gets some.
+type MemoryBudget struct {
+	limit int64
+
+	mu   sync.Mutex
+	used int64
+	held map[string]int64 // by tenant or, where a request names none, by caller
+}
+
+// NewMemoryBudget returns a budget of so many bytes.
+func NewMemoryBudget(most int64) *MemoryBudget {
+	return &MemoryBudget{limit: most, held: map[string]int64{}}
+}
+
+// Reserve reserves n bytes for an owner and reports whether the budget had room.
+func (m *MemoryBudget) Reserve(who string, n int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held[who]+n > m.limit-m.used-n {
+		return false
+	}
+	m.used += n
+	m.held[who] += n
+	return true
+}
+
+// Release returns n bytes of an owner to the budget.
+func (m *MemoryBudget) Release(who string, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used -= n
+	if m.held[who] -= n; m.held[who] == 0 {
+		delete(m.held, who)
+	}
+}
+
+// Load returns the number of reserved bytes.
+func (m *MemoryBudget) Load() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// A reservation is the part of the budget that one request holds.
+type Reservation struct {
+	Budget *MemoryBudget // nil for no bound
+	Owner  string
+	Bytes  int64
+}
+
+// RequestBytes are reserved for each request in addition to a larger body: for its
+// stream, headers and goroutine.
+const RequestBytes = 8 << 10
+
+// Reserve adds n bytes to the reservation.
+func (r *Reservation) Reserve(n int64) error {
+	if r.Budget != nil && !r.Budget.Reserve(r.Owner, n) {
+		return ErrMemory
+	}
+	r.Bytes += n
+	return nil
+}
+
+// Release returns n bytes of the reservation.
+func (r *Reservation) Release(n int64) {
+	if r.Budget != nil && n > 0 {
+		r.Budget.Release(r.Owner, n)
+	}
+	r.Bytes -= n
+}
+
+// Read reads a body, of which there are expected bytes if that is known, into
+// room that grows with what has come: a length that is only announced takes none.
+func (r *Reservation) Read(body io.Reader, expected int64, room []byte) ([]byte, error) {
+	for {
+		if len(room) == cap(room) {
+			larger, err := r.enlarge(room, expected)
+			if err != nil {
+				return nil, err
+			}
+			room = larger
+		}
+		n, err := body.Read(room[len(room):cap(room)])
+		room = room[:len(room)+n]
+		switch {
+		case err == io.EOF:
+			return room, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// enlarge returns a copy of full room with more of it.
+func (r *Reservation) enlarge(full []byte, expected int64) ([]byte, error) {
+	size := max(2*int64(cap(full)), PooledBytes)
+	if expected > int64(cap(full)) {
+		size = min(size, expected+1) // and one, to see the end
+	}
+	if err := r.Reserve(size); err != nil {
+		return nil, err
+	}
+	larger := append(make([]byte, 0, size), full...)
+	if cap(full) > PooledBytes {
+		r.Release(int64(cap(full)))
+	}
+	return larger, nil
+}
+
+const PooledBytes = 16 << 10
