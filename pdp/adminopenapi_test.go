@@ -3,7 +3,9 @@ package pdp_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -168,4 +170,32 @@ func TestAdminParametersAreDescribed(t *testing.T) {
 	if checked != 4 {
 		t.Errorf("%d operations were checked, want %s, %s, %s and %s", checked, pdp.PathLogExport, pdp.PathLogQuery, pdp.PathReload, pdp.PathRequests)
 	}
+}
+
+// The schemas of the requests of the admin API have the members that it reads.
+func TestAdminRequestsAreDescribed(t *testing.T) {
+	o := newOpenAPI(t)
+	for name, is := range map[string]reflect.Type{
+		"Verdict": reflect.TypeFor[pdp.Vote](), "Revocation": reflect.TypeFor[pdp.Revocation](), "Approver": reflect.TypeFor[pdp.Approver](),
+	} {
+		properties := o.at("#/components/schemas/" + name + "/properties").(map[string]any)
+		want := membersOf(is)
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(properties))); diff != "" {
+			t.Errorf("%s: members (-Go +openapi.yaml):\n%s", name, diff)
+		}
+	}
+}
+
+// membersOf lists the names that a struct has in JSON.
+func membersOf(is reflect.Type) (names []string) {
+	for field := range is.Fields() {
+		if field.Anonymous {
+			names = append(names, membersOf(field.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }

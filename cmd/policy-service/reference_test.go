@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -24,11 +25,12 @@ func TestReferencePages(t *testing.T) {
 func settingTable(flags []*kong.Flag) string {
 	var rows [][]string
 	for _, flag := range flags {
-		initial := ""
+		initial, meaning := "", docpage.FlagHelp(flag)
 		if flag.HasDefault {
 			initial = "`" + flag.Default + "`"
+			meaning = strings.Replace(meaning, " Default: "+flag.Default+".", "", 1) // it has a column
 		}
-		rows = append(rows, []string{"`" + configKey(flag) + "`", docpage.Variables(flag), initial, docpage.FlagHelp(flag)})
+		rows = append(rows, []string{"`" + configKey(flag) + "`", docpage.Variables(flag), initial, meaning})
 	}
 	return docpage.Table([]string{"key", "variable", "default", "meaning"}, rows)
 }

@@ -50,7 +50,7 @@ type serveCmd struct {
 	MaxEvaluations  int                    `help:"Maximum number of evaluations in a batch. Default: ${default}. A larger batch gets 400." default:"1000" some:"" placeholder:"N"`
 	MaxResults      int                    `help:"Maximum number of search results in one answer. Default: ${default}. The rest is on further pages." default:"10000" some:"" placeholder:"N"`
 	PageKey         string                 `help:"Secret that signs page tokens, the same for all replicas. Default: a random secret." placeholder:"TEXT" secret:""`
-	CallbackAllow   []string               `help:"Allowed URL, or prefix of URLs, for callbacks. Without one, callbacks are refused." placeholder:"URL"`
+	CallbackAllow   []string               `help:"URL at or below which callbacks are allowed. Without one, callbacks are refused." placeholder:"URL"`
 	ApproverType    string                 `help:"Entity type of approvers, if callers are authenticated. Default: ${default}." default:"user" placeholder:"TYPE"`
 	CallbackSecret  string                 `help:"File with the secret that signs callbacks." placeholder:"FILE"`
 	MaxConnections  int                    `help:"Maximum number of connections to the main listener. Default: ${default}. Beyond it, an idle connection is closed or the next one waits." default:"4096" some:"" placeholder:"N"`
