@@ -1,6 +1,6 @@
-// Package conformance says, check by check, whether a PDP keeps to AuthZEN
-// 1.0. It is a black box: requests go over HTTP, byte for byte as they are
-// written in the tables of this package, and only answers are looked at.
+// Package conformance checks whether a PDP conforms to AuthZEN 1.0. The PDP is a
+// black box: requests go over HTTP, byte for byte as they are written in the
+// tables of this package, and only answers count.
 //
 // The checks are those of two sources, under the names they have there:
 //

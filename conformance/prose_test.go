@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/policy-service/policy-service/conformance/docpage"
 )
 
 // The bounds of a page in plain English, in words of a sentence.
@@ -91,10 +89,10 @@ var (
 	sentence = regexp.MustCompile(`[.!?](?:["”)]*)\s+(?:[^a-z])`)
 )
 
-// sentences lists those of a page's paragraphs, items and cells, but for headings,
-// code, and what is generated from the program. Code in a sentence is a word.
+// sentences lists those of a page's paragraphs, items and cells, but for headings
+// and code. Code in a sentence is a word.
 func sentences(page string) (all []string) {
-	page = marks.ReplaceAllString(fences.ReplaceAllString(docpage.Generated.ReplaceAllString(page, ""), ""), "")
+	page = marks.ReplaceAllString(fences.ReplaceAllString(page, ""), "")
 	page = linked.ReplaceAllString(codes.ReplaceAllString(page, "X"), "$1")
 	paragraph := ""
 	end := func() {

@@ -1,5 +1,5 @@
-// Package obligations reads what a policy asks for beside its effect, and
-// says what a decision therefore asks of the PEP.
+// Package obligations reads the duties that policies add to their effect, and
+// turns them into obligations of a decision.
 //
 // A policy asks by annotation:
 //

@@ -1,5 +1,4 @@
-// Log-parquet makes a Parquet file of entries of the decision log, as log
-// export writes them, for programs that read tables:
+// Log-parquet converts exported entries of the decision log to a Parquet file:
 //
 //	policy-service log export | log-parquet > decisions.parquet
 //

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Benchmark measures what an answer of policy-service costs, beside servers that
-// do less and servers that do the same work.
+// Benchmark measures the cost of an answer of policy-service, and compares it with
+// servers that do less and servers that do the same work.
 //
 // All servers run on this machine, each in a process of its own, and answer the
 // same requests: one policy store, with properties of subject, resource and

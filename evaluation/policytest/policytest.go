@@ -1,5 +1,5 @@
-// Package policytest runs the tests that stand beside the policies of a policy
-// store. A test is a request and the decision that is wanted of it:
+// Package policytest runs the tests of a policy store. A test is a request and
+// the decision that it must have:
 //
 //	tests:
 //	  - name: alice writes her own document

@@ -1,5 +1,5 @@
-// Package approval is the Access Request Service: it keeps the requests that
-// people decide, and the approvals that come of them.
+// Package approval is the Access Request Service: it keeps access requests and
+// approvals.
 //
 // # The law
 //

@@ -1,5 +1,5 @@
-// Package plain shows text that a stranger wrote to people who decide by it:
-// on the approval page, in a summary for a policy, in a terminal.
+// Package plain makes untrusted text safe to show to people who decide by it: on
+// the approval page, in a summary for a policy, in a terminal.
 //
 // The law it keeps: what is read is what is there. Whatever has no shape of its
 // own, or changes the shape or the order of what stands beside it, is written

@@ -1,5 +1,5 @@
-// Package jwks reads the keys that an issuer of tokens publishes (RFC 7517), for
-// whoever verifies its tokens: the PDP, and a gateway before it.
+// Package jwks reads the published keys of token issuers (RFC 7517), for the PDP
+// and for the gateway.
 //
 // The law it keeps is that of RFC 8725: what a token says chooses neither where
 // its keys come from nor, beyond what was configured, how they verify it. Keys

@@ -1,5 +1,5 @@
-// Package schematest holds bodies against the JSON Schemas of the service. It
-// is for tests.
+// Package schematest validates bodies against the JSON Schemas of the service, in
+// tests.
 package schematest
 
 import (

@@ -1,4 +1,4 @@
-// Package environment holds what the programs share of reading their environment.
+// Package environment checks the environment variables of all programs.
 //
 // The law it keeps: a variable with a program's prefix that names nothing is an
 // error. What it was meant to say would not be so.

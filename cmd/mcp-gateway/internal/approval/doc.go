@@ -1,4 +1,4 @@
-// Package approval has a call wait until a person has approved it.
+// Package approval holds a call until a person has approved it.
 //
 // The law it keeps: what is carried out is what was approved, once, by policies
 // that still say so. A denial that a person may lift becomes an access request

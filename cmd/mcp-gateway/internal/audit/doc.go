@@ -1,5 +1,5 @@
-// Package audit keeps what the gateway did with each call: it was refused, or it
-// was forwarded and ended so, or nobody can say how it ended.
+// Package audit records the fate of each call: refused, forwarded with an outcome,
+// or forwarded with an unknown outcome.
 //
 // The law it keeps: a call is forwarded only after it is on disk that it will be,
 // and what is on disk without an end has one that is unknown. An intent is

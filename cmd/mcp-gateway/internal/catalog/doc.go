@@ -1,5 +1,5 @@
-// Package catalog keeps what servers list: the definition of each tool as it was
-// when it was accepted, and which items of a list a caller gets to see.
+// Package catalog pins the accepted definition of each tool, and filters the lists
+// of servers for a caller.
 //
 // The law it keeps: a tool is called as it was accepted or not at all. The first
 // definition of a tool that is seen is pinned, or waits for the operator where

@@ -1,5 +1,5 @@
-// Package coaz says what an MCP message asks of a PDP: it maps a JSON-RPC
-// method, its params and the claims of the caller's token to AuthZEN requests
+// Package coaz maps MCP messages to AuthZEN requests: a JSON-RPC method, its
+// params and the claims of the caller's token
 // ("Compatible with OpenID AuthZEN", framework and MCP binding, draft 1).
 //
 // The law it keeps: there is no way through without a question. A message is

@@ -1,5 +1,5 @@
-// Package number reads JSON without losing numbers, and tells which of them every
-// parser reads alike.
+// Package number reads JSON without loss of precision, and finds the numbers that
+// parsers read differently.
 //
 // The law it keeps: a number that is allowed is the number that is carried out.
 // JavaScript reads every number as a double, Python and others read integers

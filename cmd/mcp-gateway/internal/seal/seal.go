@@ -1,5 +1,5 @@
-// Package seal makes texts that the gateway gives to clients and believes when
-// they come back: names of sessions, the state of a call that waits.
+// Package seal encrypts and authenticates text that clients keep for the gateway:
+// ids of sessions, the state of a waiting call.
 //
 // The law it keeps: what a client sends is a lie until it opens. A sealed text
 // is encrypted and authenticated for one purpose; one that was changed, made

@@ -1,4 +1,4 @@
-// Package tasks remembers whose call began a task of a server.
+// Package tasks remembers the owner of each task of a server.
 //
 // The law it keeps: a task is its caller's, and for anybody else there is none. A
 // server behind the gateway sees one client, the gateway, and a policy sees an id
