@@ -34,6 +34,7 @@ const scanned = `@id("scan") permit (principal, action == Action::"scan", resour
 // of the evaluations count: on a machine that has else to do, single ones take any
 // time.
 func TestSearchesLeaveRoom(t *testing.T) {
+	underLoad(t)
 	duration, percent, bound := 2*time.Second, 50, looseBesideSearches
 	if *podFull {
 		duration, percent, bound = 20*time.Second, 99, maxBesideSearches

@@ -6,12 +6,15 @@ import (
 	"testing"
 
 	"github.com/policy-service/policy-service/conformance/docpage"
+	"github.com/policy-service/policy-service/conformance/external"
 )
 
 // The ten minutes of each guide work when they are pasted into a fresh clone, and
 // show what the page says. TestGuide of cmd/mcp-gateway does the same with the
 // guide of the gateway, which needs programs of others.
 func TestGuides(t *testing.T) {
+	external.Program(t, "curl")
+	external.Program(t, "jq")
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)

@@ -110,6 +110,7 @@ func settled(f *flow, normal float64) time.Duration {
 // ever, soon, and says to the others when to ask again. The control has no
 // limit: everything is begun, and takes long.
 func TestOverload(t *testing.T) {
+	underLoad(t)
 	limited := overload(t, serve(t, "certification"), *overloadDuration)
 	if len(limited.over.answers) == limited.over.due {
 		t.Error("everything was decided: that was no overload")
@@ -130,6 +131,7 @@ func TestOverload(t *testing.T) {
 // wait no longer than if it kept to its rate. The control has one line and one
 // rate for both.
 func TestNoisyTenant(t *testing.T) {
+	underLoad(t)
 	capacity := newStream(serve(t, "certification"), "", 0).saturate(64, min(*overloadDuration, overloadPart)/4).goodput()
 	s := serve(t, "certification", "--tenant-rate", strconv.Itoa(int(capacity/2)))
 	apart, shed := noise(t, s, "quiet", capacity)

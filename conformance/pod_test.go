@@ -46,6 +46,7 @@ const (
 // other, beside a tenant that keeps to the rules: the process stays, its memory is
 // that of the pod, and every decision of that tenant is answered and in the log.
 func TestPod(t *testing.T) {
+	underLoad(t)
 	p := newPod(t)
 	t.Run("nothing", func(t *testing.T) { p.row(t, "nothing", func() string { time.Sleep(podQuiet); return "" }) })
 	for _, a := range podAttacks {

@@ -101,6 +101,7 @@ func beset(t *testing.T, s *server, clients int) (quiet, during *flow, files flo
 // for a while; the others are answered as ever. In the control they take all
 // connections that there are.
 func TestSlowClients(t *testing.T) {
+	underLoad(t)
 	clients := 300
 	if *slowDuration >= enoughSlow {
 		clients = 3000

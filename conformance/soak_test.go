@@ -106,6 +106,7 @@ func descriptors(s sample) float64 { return s.descriptors }
 // TestSoak asks a service half of what it can answer for a long time: nothing
 // fails and nothing grows. Segments of the log are begun and removed meanwhile.
 func TestSoak(t *testing.T) {
+	underLoad(t)
 	linux(t)
 	s := serve(t, "certification", "--log.segment-bytes", fmt.Sprint(64<<20), "--log.retention-bytes", fmt.Sprint(512<<20))
 	capacity := newStream(s, "", 0).saturate(64, min(*soakDuration/4, 10*time.Second)).goodput()
@@ -129,6 +130,7 @@ func TestSoak(t *testing.T) {
 // A client that leaves connections open is seen as a leak: the control. It is
 // over before the service closes them because nothing is asked.
 func TestSoakControl(t *testing.T) {
+	underLoad(t)
 	linux(t)
 	s := serve(t, "certification")
 	_, samples := soak(t, s, min(*soakDuration, 30*time.Second), 100, func() {
@@ -194,5 +196,14 @@ func linux(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
+	}
+}
+
+// underLoad leaves a test that keeps the processors busy for seconds out of a
+// short run.
+func underLoad(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("puts load on the program: make check runs it")
 	}
 }

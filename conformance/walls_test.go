@@ -80,6 +80,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "schemas/yamldoc", "pdp/callers", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},
 	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/authzen", "cmd/mcp-gateway/internal/number"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
 	{"cmd/mcp-gateway/internal/audit", 5, []string{"evaluation/durable"}, "what became of a call is kept without knowing how it was decided"},
+	{"conformance/external", 5, nil, "a test of any package may need a program of others"},
 	{"conformance/docpage", 5, nil, "a test of any package may write the part of a page that its package knows"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
 	{"conformance/benchmark", 5, nil, "servers are measured from outside, ours like all others"},

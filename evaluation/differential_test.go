@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -132,33 +133,13 @@ func TestDifferentialDirected(t *testing.T) {
 	}
 }
 
-// oracle returns the path of the script that asks the official engine, and
-// installs the engine where it is missing.
+// oracle installs the official engine, and returns the path of the script that
+// asks it.
 func oracle(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join("testdata", "oracle")
-	engine := filepath.Join(dir, "node_modules", "@cedar-policy", "cedar-wasm", "package.json")
-	if _, err := exec.LookPath("node"); err != nil {
-		unavailable(t, "it needs node: %v", err)
-	}
-	if _, err := os.Stat(engine); errors.Is(err, os.ErrNotExist) {
-		install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-		install.Dir = dir
-		if out, err := install.CombinedOutput(); err != nil {
-			unavailable(t, "npm ci: %v\n%s", err, out)
-		}
-	}
+	external.Packages(t, dir)
 	return filepath.Join(dir, "oracle.js")
-}
-
-// unavailable skips a test, but not where nobody would notice.
-func unavailable(t *testing.T, format string, args ...any) {
-	t.Helper()
-	why := "the official engine is not available: " + fmt.Sprintf(format, args...)
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
 }
 
 // askOracle puts cases to one process of the official engine.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/schemas"
 )
 
@@ -13,10 +14,7 @@ import (
 // with properties and a context.
 func TestTypeScriptTypes(t *testing.T) {
 	tools := filepath.Join("testdata", "typescript")
-	if _, err := exec.LookPath("npm"); err != nil && os.Getenv("CI") != "true" {
-		t.Skipf("it needs npm: %v", err)
-	}
-	run(t, tools, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	external.Packages(t, tools)
 	bin, err := filepath.Abs(filepath.Join(tools, "node_modules", ".bin"))
 	if err != nil {
 		t.Fatal(err)

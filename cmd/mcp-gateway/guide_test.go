@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/conformance/docpage"
+	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
 )
 
@@ -76,22 +77,14 @@ func newTerminal(t *testing.T, packages string) *docpage.Terminal {
 }
 
 // guidePackages installs what the guide has npm fetch, of the versions that it
-// names, and returns the directory of it. Where there is no npm the test is
-// skipped, but not where nobody would notice.
+// names, and returns the directory of it.
 func guidePackages(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("testdata/guide")
 	if err != nil {
 		t.Fatal(err)
 	}
-	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("npm ci: %v\n%s", err, out)
-		}
-		t.Skipf("npm ci: %v\n%s", err, out)
-	}
+	external.Packages(t, dir)
 	text, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
 		t.Fatal(err)

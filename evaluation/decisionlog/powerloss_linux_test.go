@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
@@ -297,7 +298,7 @@ func survived(t *testing.T, dir string, ids []string) error {
 // every entry that was accepted by then. One control is a disk that says it
 // has flushed and has not, the other a log that accepts before it flushes.
 func TestPowerLoss(t *testing.T) {
-	tracer := strace(t)
+	tracer := external.Program(t, "strace")
 	dir := filepath.Join(t.TempDir(), "state")
 	calls := trace(t, tracer, "brief", dir)
 	controls := max(*images/10, 40)

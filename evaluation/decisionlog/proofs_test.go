@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
@@ -33,13 +33,7 @@ type proofOf struct {
 // each other: as long as all is there, and after most was pruned. The control
 // are the same proofs with a bit changed.
 func TestProofs(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("there is no python3, and in CI there has to be")
-		}
-		t.Skip("there is no python3 here; in CI there has to be")
-	}
+	python := external.Program(t, "python3")
 	dir, whole := aged(t)
 	lines := filepath.Join(t.TempDir(), "entries.jsonl")
 	writeFile(t, lines, whole)

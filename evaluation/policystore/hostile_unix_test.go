@@ -140,7 +140,7 @@ var hardships = []hardship{
 		name: "a storm of files",
 		hurt: func(t *testing.T, dir string) {
 			if testing.Short() {
-				t.Skip("it takes its time")
+				t.Skip("writes many files: make check runs it")
 			}
 			storm(t, func(name string) { put(t, filepath.Join(dir, name), "") })
 		},

@@ -60,6 +60,9 @@ func TestLimits(t *testing.T) {
 
 // The largest store that is allowed can be read.
 func TestLimitOfFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes many files: make check runs it")
+	}
 	dir := newStore(t, nil)
 	for i := range 10_000 {
 		put(t, filepath.Join(dir, fmt.Sprintf("%05d.cedar", i)), policy(i))

@@ -440,6 +440,9 @@ func TestOverflowIsANotice(t *testing.T) {
 
 // What happens beside a store does not keep it from being noticed.
 func TestStormBesideTheStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes many files: make check runs it")
+	}
 	dir := newStore(t, texts{"a.cedar": policy(0)})
 	f := follow(t, dir, policystore.Config{Poll: time.Hour})
 	for version := 1; version <= 3; version++ {
