@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -16,29 +15,6 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
-
-// Approvals says whether the approval that a request claims stands for it.
-type Approvals interface {
-	Verify(context.Context, *authzen.Reevaluation) (authzen.ApprovalStatus, error)
-}
-
-// evaluationInput is one request to decide, and what it is decided by.
-type evaluationInput struct {
-	snapshot *snapshot.Snapshot
-	shadow   *snapshot.Snapshots // which decides, too, and is not heeded; nil for none
-	time     time.Time
-	call     Call
-	item     string         // what the ids of its obligations begin with, in a batch
-	offered  *offersInBatch // by the answer to the batch so far; nil for a single request
-	request  *authzen.EvaluationRequest
-}
-
-// item is the call of item n of a batch.
-func (c Call) item(n int) Call {
-	c.Item = strconv.Itoa(n)
-	c.ID += "." + c.Item
-	return c
-}
 
 // decide decides one request with the standing of the approval that it claims,
 // and says what the PEP can do about a denial. A permit uses the approval; when
@@ -223,16 +199,6 @@ func answerClaim(o *snapshot.Outcome, s authzen.ApprovalStatus) {
 	if context.NextAction != authzen.NextRequest {
 		context.AccessRequest = nil
 	}
-}
-
-// MayDecide decides whether an approver may decide an Access Request, and
-// records that. A permit with obligations is none: nobody is there to meet them.
-func (e *Engine) MayDecide(ctx context.Context, call Call, req *authzen.EvaluationRequest) (bool, error) {
-	decision, err := e.Evaluate(ctx, call, req)
-	if err != nil {
-		return false, err
-	}
-	return decision.Decision && (decision.Context == nil || len(decision.Context.Obligations) == 0), nil
 }
 
 // ApprovalTemplate returns the terms by which people approve for a tenant. A

@@ -12,8 +12,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
-
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -123,78 +121,6 @@ func (e *Engine) HasTenant(name string) bool {
 	return err == nil || errors.Is(err, snapshot.ErrNoSnapshot)
 }
 
-// A Call is what the edge knows of a request beside its body.
-type Call struct {
-	ID        string // of the log entry, the Decision-ID; made here when empty
-	Tenant    string
-	Caller    string
-	RequestID string
-	TraceID   string
-	Item      string // of a batch, its number from 0; "" for a single request
-	Minimal   bool   // a denial is offered without a binding token
-}
-
-// Evaluate answers one AuthZEN request of a call. An *[authzen.ValidationError] means
-// that it could not be read; any other error that there is no decision.
-func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
-	s, start, err := e.begin(call.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	call = call.identified()
-	outcome, err := e.decide(ctx, evaluationInput{snapshot: s, shadow: e.shadow.Load(), time: start, call: call, request: req})
-	if err != nil {
-		return nil, err
-	}
-	result := outcome.result()
-	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
-	receipt, err := e.record(ctx, call, &entry, s.Revision(), start, req)
-	if err != nil {
-		return nil, err
-	}
-	decision := release(receipt, 0, outcome.Context)
-	return &decision, nil
-}
-
-// Authorize answers a request in the tenant, actor, action, resource shape.
-func (e *Engine) Authorize(ctx context.Context, call Call, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
-	evaluation, err := req.Evaluation()
-	if err != nil {
-		return nil, err
-	}
-	call.Tenant = req.TenantID
-	decision, err := e.Evaluate(ctx, call, evaluation)
-	if errors.Is(err, snapshot.ErrUnknownTenant) {
-		decision, err = e.denyTenant(ctx, call, evaluation, err)
-	}
-	var invalid *authzen.ValidationError
-	if errors.As(err, &invalid) {
-		return nil, req.Located(invalid)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return authzen.Authorize(decision)
-}
-
-// denyTenant denies a request because of its tenant.
-func (e *Engine) denyTenant(ctx context.Context, call Call, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
-	result := snapshot.DeniedResult(why)
-	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
-	if _, err := e.record(ctx, call.identified(), &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
-		return nil, err
-	}
-	return &authzen.Decision{}, nil
-}
-
-// identified returns the call with the id of its log entry.
-func (c Call) identified() Call {
-	if c.ID == "" {
-		c.ID = NewDecisionID()
-	}
-	return c
-}
-
 // begin fixes what a request is decided by, and when.
 func (e *Engine) begin(tenant string) (*snapshot.Snapshot, time.Time, error) {
 	all := e.current.Load()
@@ -251,6 +177,18 @@ func appendRequest(b []byte, req any) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// NewDecisionID returns a new id for a log entry: a UUID of version 7, so that
-// ids sort by time.
-func NewDecisionID() string { return uuid.Must(uuid.NewV7()).String() }
+// Approvals says whether the approval that a request claims stands for it.
+type Approvals interface {
+	Verify(context.Context, *authzen.Reevaluation) (authzen.ApprovalStatus, error)
+}
+
+// evaluationInput is one request to decide, and what it is decided by.
+type evaluationInput struct {
+	snapshot *snapshot.Snapshot
+	shadow   *snapshot.Snapshots // which decides, too, and is not heeded; nil for none
+	time     time.Time
+	call     Call
+	item     string         // what the ids of its obligations begin with, in a batch
+	offered  *offersInBatch // by the answer to the batch so far; nil for a single request
+	request  *authzen.EvaluationRequest
+}

@@ -26,20 +26,6 @@ type Change struct {
 	TenantFaults faults.List
 }
 
-// A Status says what requests are decided by and whether that is what the
-// policy store holds now.
-type Status struct {
-	Revision string    `json:"revision,omitzero"` // in force; "" before the first
-	Since    time.Time `json:"since,omitzero"`
-	Tenants  []string  `json:"tenants,omitempty"`
-	Policies int       `json:"policies"`
-	Entities int       `json:"entities"`
-	Stale    bool      `json:"stale"`              // the last attempt failed
-	Problem  string    `json:"problem,omitzero"`   // why
-	Attempt  time.Time `json:"attempted,omitzero"` // the last one
-	TookUS   int64     `json:"took_us,omitzero"`   // microseconds
-}
-
 // A seat is where a policy store takes its place: in force, or beside the one
 // that is, as its shadow.
 type slot struct {
@@ -193,14 +179,6 @@ func (e *Engine) keepArchives(s, old *snapshot.Snapshots) error {
 		}
 	}
 	return nil
-}
-
-// A reloadRequest is the request of an entry about an attempt to load policies.
-type reloadRequest struct {
-	Cause    string `json:"cause"`
-	Store    string `json:"store,omitzero"`    // shadow; none for the one in force
-	Revision string `json:"revision,omitzero"` // of the shadow now
-	Version  int64  `json:"version,omitzero"`  // of the manifest that comes into force
 }
 
 // recordReload records an attempt. Decision says whether the store took its

@@ -63,3 +63,11 @@ func (e *Engine) raiseFloor(ctx context.Context, version int64) error {
 	}
 	return e.log.KeepFloor(version)
 }
+
+// A reloadRequest is the request of an entry about an attempt to load policies.
+type reloadRequest struct {
+	Cause    string `json:"cause"`
+	Store    string `json:"store,omitzero"`    // shadow; none for the one in force
+	Revision string `json:"revision,omitzero"` // of the shadow now
+	Version  int64  `json:"version,omitzero"`  // of the manifest that comes into force
+}

@@ -1,0 +1,73 @@
+package evaluation
+
+import (
+	"context"
+	"errors"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Evaluate answers one AuthZEN request of a call. An *[authzen.ValidationError] means
+// that it could not be read; any other error that there is no decision.
+func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
+	s, start, err := e.begin(call.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	call = call.identified()
+	outcome, err := e.decide(ctx, evaluationInput{snapshot: s, shadow: e.shadow.Load(), time: start, call: call, request: req})
+	if err != nil {
+		return nil, err
+	}
+	result := outcome.result()
+	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
+	receipt, err := e.record(ctx, call, &entry, s.Revision(), start, req)
+	if err != nil {
+		return nil, err
+	}
+	decision := release(receipt, 0, outcome.Context)
+	return &decision, nil
+}
+
+// Authorize answers a request in the tenant, actor, action, resource shape.
+func (e *Engine) Authorize(ctx context.Context, call Call, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
+	evaluation, err := req.Evaluation()
+	if err != nil {
+		return nil, err
+	}
+	call.Tenant = req.TenantID
+	decision, err := e.Evaluate(ctx, call, evaluation)
+	if errors.Is(err, snapshot.ErrUnknownTenant) {
+		decision, err = e.denyTenant(ctx, call, evaluation, err)
+	}
+	var invalid *authzen.ValidationError
+	if errors.As(err, &invalid) {
+		return nil, req.Located(invalid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return authzen.Authorize(decision)
+}
+
+// denyTenant denies a request because of its tenant.
+func (e *Engine) denyTenant(ctx context.Context, call Call, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
+	result := snapshot.DeniedResult(why)
+	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
+	if _, err := e.record(ctx, call.identified(), &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
+		return nil, err
+	}
+	return &authzen.Decision{}, nil
+}
+
+// MayDecide decides whether an approver may decide an Access Request, and
+// records that. A permit with obligations is none: nobody is there to meet them.
+func (e *Engine) MayDecide(ctx context.Context, call Call, req *authzen.EvaluationRequest) (bool, error) {
+	decision, err := e.Evaluate(ctx, call, req)
+	if err != nil {
+		return false, err
+	}
+	return decision.Decision && (decision.Context == nil || len(decision.Context.Obligations) == 0), nil
+}

@@ -1,0 +1,19 @@
+package evaluation
+
+import (
+	"time"
+)
+
+// A Status says what requests are decided by and whether that is what the
+// policy store holds now.
+type Status struct {
+	Revision string    `json:"revision,omitzero"` // in force; "" before the first
+	Since    time.Time `json:"since,omitzero"`
+	Tenants  []string  `json:"tenants,omitempty"`
+	Policies int       `json:"policies"`
+	Entities int       `json:"entities"`
+	Stale    bool      `json:"stale"`              // the last attempt failed
+	Problem  string    `json:"problem,omitzero"`   // why
+	Attempt  time.Time `json:"attempted,omitzero"` // the last one
+	TookUS   int64     `json:"took_us,omitzero"`   // microseconds
+}
