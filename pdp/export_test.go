@@ -154,9 +154,9 @@ func SendSyslog(ctx context.Context, url string, roots *x509.CertPool, c *decisi
 }
 
 // NewMemory returns a budget of bytes.
-func NewMemory(most int64) (take func(who string, n int64) bool, give func(who string, n int64), load func() int64) {
+func NewMemory(most int64) (take func(who string, n int64) bool, give func(who string, n int64)) {
 	m := admission.NewMemoryBudget(most)
-	return m.Reserve, m.Release, m.Load
+	return m.Reserve, m.Release
 }
 
 // NewWork returns what reads a request of a path and has it worked on.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/policy-service/policy-service/schemas"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/schematest"
 )
 
 var update = flag.Bool("update", false, "copy the JSON Schemas into openapi.yaml")
@@ -31,7 +32,7 @@ func TestOpenAPIRepeatsSchemas(t *testing.T) {
 		t.Fatalf("openapi.yaml has no line %q", copied)
 	}
 	want := head + "\n" + copied
-	for _, name := range append(schemas.Names(), schemas.AdminNames()...) {
+	for _, name := range append(schematest.Names(), schematest.AdminNames()...) {
 		want += component(t, name)
 	}
 	if *update {
@@ -50,7 +51,7 @@ var fileReference = regexp.MustCompile(`\$ref: (\w+)\.json`)
 // component returns the named schema as a member of components/schemas.
 func component(t *testing.T, name string) string {
 	t.Helper()
-	text, err := schemas.JSONSchema(name)
+	text, err := schematest.JSONSchema(name)
 	if err != nil {
 		t.Fatal(err)
 	}

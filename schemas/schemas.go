@@ -23,11 +23,13 @@ package schemas
 import (
 	"embed"
 	"fmt"
-	"strings"
 )
 
+// Files are the schemas of the bodies: those of the main listener, and below
+// admin/ those of the admin API.
+//
 //go:embed *.json admin/*.json
-var files embed.FS
+var Files embed.FS
 
 //go:embed store/*.json
 var store embed.FS
@@ -41,18 +43,6 @@ func OpenAPI() []byte {
 	return []byte(openAPI)
 }
 
-// JSONSchema returns the schema of the body with the given name, for example
-// "EvaluationRequest". It refers to the others by their names with ".json"
-// behind.
-func JSONSchema(name string) ([]byte, error) {
-	for _, folder := range []string{"", adminFolder} {
-		if schema, err := files.ReadFile(folder + name + ".json"); err == nil {
-			return schema, nil
-		}
-	}
-	return nil, fmt.Errorf("no JSON Schema is called %q", name)
-}
-
 // StoreSchema returns the schema of the YAML files of a policy store: "config" of
 // config.yaml, "tests" of tests/*.yaml.
 func StoreSchema(name string) ([]byte, error) {
@@ -61,28 +51,4 @@ func StoreSchema(name string) ([]byte, error) {
 		return nil, fmt.Errorf("no JSON Schema of policy stores is called %q", name)
 	}
 	return schema, nil
-}
-
-// adminFolder holds the schemas of the admin API.
-const adminFolder = "admin/"
-
-// Names returns the names of the schemas of the main listener in alphabetical
-// order.
-func Names() []string { return namesIn(".") }
-
-// AdminNames returns those of the admin API.
-func AdminNames() []string { return namesIn(strings.TrimSuffix(adminFolder, "/")) }
-
-func namesIn(folder string) []string {
-	entries, err := files.ReadDir(folder)
-	if err != nil {
-		panic(err) // an embedded folder is always readable
-	}
-	var names []string
-	for _, entry := range entries {
-		if name, isSchema := strings.CutSuffix(entry.Name(), ".json"); isSchema {
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -6,12 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/policy-service/policy-service/schemas"
 	"github.com/policy-service/policy-service/schemas/schematest"
 )
 
 func TestSchemasCompile(t *testing.T) {
-	names := schemas.Names()
+	names := schematest.Names()
 	if !slices.IsSorted(names) || !slices.Contains(names, "EvaluationRequest") {
 		t.Errorf("Names() = %q", names)
 	}
@@ -29,7 +28,7 @@ func TestSchemasCompile(t *testing.T) {
 
 func TestSchemaUnknown(t *testing.T) {
 	for _, name := range []string{"", "evaluationrequest", "EvaluationRequest.json", "openapi", "../go"} {
-		if _, err := schemas.JSONSchema(name); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := schematest.JSONSchema(name); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("JSONSchema(%q): %v", name, err)
 		}
 	}
@@ -37,7 +36,7 @@ func TestSchemaUnknown(t *testing.T) {
 
 // AZ-80: whoever validates with these schemas ignores unknown members too.
 func TestSchemasAreOpen(t *testing.T) {
-	for _, name := range schemas.Names() {
+	for _, name := range schematest.Names() {
 		visit(parse(t, name), func(node map[string]any) {
 			for _, keyword := range []string{"additionalProperties", "unevaluatedProperties", "propertyNames", "maxProperties"} {
 				if _, object := node[keyword].(map[string]any); node[keyword] != nil && node[keyword] != true && !object {
@@ -51,7 +50,7 @@ func TestSchemasAreOpen(t *testing.T) {
 // parse returns the named schema as it is written.
 func parse(t testing.TB, name string) map[string]any {
 	t.Helper()
-	text, err := schemas.JSONSchema(name)
+	text, err := schematest.JSONSchema(name)
 	if err != nil {
 		t.Fatal(err)
 	}

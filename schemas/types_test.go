@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/policy-service/policy-service/schemas"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/schematest"
 )
 
 // A role says how strictly a schema speaks of a Go type.
@@ -74,7 +74,7 @@ var goTypes = map[string]struct {
 }
 
 func TestSchemasMatchTypes(t *testing.T) {
-	if diff := cmp.Diff(schemas.Names(), slices.Sorted(maps.Keys(goTypes))); diff != "" {
+	if diff := cmp.Diff(schematest.Names(), slices.Sorted(maps.Keys(goTypes))); diff != "" {
 		t.Fatalf("schemas and Go types (-schema +type):\n%s", diff)
 	}
 	for name, want := range goTypes {

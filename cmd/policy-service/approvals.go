@@ -293,6 +293,9 @@ func describeRequest(r *pdp.AccessRequest) string {
 			line("  approval", strings.TrimSpace(fmt.Sprintf("%s until %s %s", plain.Text(a.ID), a.Until.Format(time.RFC3339), plain.Text(a.Ended))))
 		}
 	}
+	if words := plain.Mixed(out.String()); len(words) > 0 {
+		line("warning", "words with look-alike letters of two alphabets: "+strings.Join(words, ", "))
+	}
 	return out.String()
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // An approver sees what is asked for of each thing, beside what is of all.
@@ -33,6 +34,17 @@ func TestDescribeRequest(t *testing.T) {
 	if !strings.Contains(all, "\nasks for   {\"ticket\":\"T-1\"}\n") || strings.Contains(first, "asks for") ||
 		!strings.Contains(second, "\n  asks for {\"requested_until\":\"2026-05-01T00:15:00Z\"}\n") || strings.Contains(got, "tenant") {
 		t.Errorf("described as\n%s", got)
+	}
+}
+
+// An approver is warned of letters that look like others.
+func TestDescribeLookAlikes(t *testing.T) {
+	for id, warned := range map[string]bool{"\u0440aypal": true, "paypal": false, "\u0440\u0430\u0431\u043e\u0442\u0430": false} {
+		got := describeRequest(&pdp.AccessRequest{Request: approval.Request{Items: []approval.Item{{Resource: authzen.Entity{Type: "shop", ID: id}}}}})
+		want := "\nwarning    words with look-alike letters of two alphabets: " + id + "\n"
+		if strings.HasSuffix(got, want) != warned || strings.Contains(got, "warning") != warned {
+			t.Errorf("described as\n%s", got)
+		}
 	}
 }
 

@@ -15,8 +15,8 @@
 // is the line of entry n: one JSON object in UTF-8 that begins {"index":n, and
 // has no line break. The bytes that are stored, hashed and exported are the
 // same; nothing is ever encoded a second time. A [Head], the size of the tree
-// and its root, therefore stands for every byte of the log, and
-// [VerifyExport] needs nothing else to check what [Reader.Export] wrote. The
+// and its root, therefore stands for every byte of the log: nothing else is
+// needed to check what [Reader.Export] wrote of all of it. The
 // nodes are numbered and proofs are made as golang.org/x/mod/sumdb/tlog does;
 // a [Reader] is its HashReader.
 //

@@ -1,12 +1,10 @@
 package decisionlog
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -149,53 +147,6 @@ func (r *Reader) verifyArchive(n int64, revision string) error {
 		return damaged(n, "names revision %s, whose archive is not whole: %v", revision, err)
 	}
 	return err
-}
-
-// VerifyExport verifies the lines that [Reader.Export] wrote of a whole log,
-// from index 0 to the head, with nothing but these lines and the head. It
-// returns an [IntegrityError] for the first line that cannot be the one at its
-// place; a line that is well-formed but not the one that was recorded shows in
-// the root alone, and the error then has no index.
-func VerifyExport(r io.Reader, head Head) (*Report, error) {
-	report, err := verifyExport(r, head)
-	if err != nil {
-		return nil, fmt.Errorf("verify export: %w", err)
-	}
-	return report, nil
-}
-
-func verifyExport(r io.Reader, head Head) (*Report, error) {
-	a := newAudit()
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, wholeLine)
-	lines.Split(splitLines)
-	for lines.Scan() {
-		if _, _, err := a.line(lines.Bytes()); err != nil {
-			return nil, err
-		}
-	}
-	switch err := lines.Err(); {
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, bufio.ErrTooLong):
-		return nil, damaged(a.tree.size, "has no end")
-	case err != nil:
-		return nil, err
-	}
-	if err := covers(head, a.tree.size); err != nil {
-		return nil, err
-	}
-	return a.report(head)
-}
-
-// splitLines is a [bufio.SplitFunc] for lines of which every byte counts and
-// every one has its line feed.
-func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
-	if i := bytes.IndexByte(data, '\n'); i >= 0 {
-		return i + 1, data[:i], nil
-	}
-	if atEOF && len(data) > 0 {
-		return 0, nil, io.ErrUnexpectedEOF
-	}
-	return 0, nil, nil
 }
 
 // An audit reads a log line by line and computes its tree anew.

@@ -1,11 +1,13 @@
 package policystore
 
 import (
+	"errors"
 	"io/fs"
 
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // TenantFaults lists what a listing tells of tenants.
@@ -42,3 +44,15 @@ func NewDelay() Delay      { return Delay{newDelay()} }
 func (d Delay) Hint()      { d.hint() }
 func (d Delay) Over() bool { return d.over() }
 func (d Delay) Done()      { d.done() }
+
+// Load reads the policy store in dir, which may be empty.
+func Load(dir string) (snapshot.Archive, error) {
+	state, err := New(dir, Config{}).read()
+	if state != nil {
+		err = state.asError(err)
+	}
+	if err != nil && !errors.Is(err, ErrEmpty) {
+		return nil, err
+	}
+	return state.Archive, nil
+}

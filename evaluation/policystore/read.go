@@ -16,18 +16,6 @@ import (
 
 const maxAttempts = 10
 
-// Load reads the policy store in dir, which may be empty.
-func Load(dir string) (snapshot.Archive, error) {
-	state, err := New(dir, Config{}).read()
-	if state != nil {
-		err = state.asError(err)
-	}
-	if err != nil && !errors.Is(err, ErrEmpty) {
-		return nil, err
-	}
-	return state.Archive, nil
-}
-
 // Read reads the policy store at the root of fsys. Beside an error that follows
 // from the names of the files alone, [ErrEmpty] or [evaluation.Faults], it returns
 // what could be read.

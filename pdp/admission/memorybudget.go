@@ -48,13 +48,6 @@ func (m *MemoryBudget) Release(who string, n int64) {
 	}
 }
 
-// Load returns the number of reserved bytes.
-func (m *MemoryBudget) Load() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.used
-}
-
 // A reservation is the part of the budget that one request holds.
 type Reservation struct {
 	Budget *MemoryBudget // nil for no bound

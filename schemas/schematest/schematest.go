@@ -4,6 +4,8 @@ package schematest
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -47,8 +49,8 @@ func compiler(t testing.TB) *jsonschema.Compiler {
 	t.Helper()
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	for _, name := range schemas.Names() {
-		text, err := schemas.JSONSchema(name)
+	for _, name := range Names() {
+		text, err := JSONSchema(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,4 +63,40 @@ func compiler(t testing.TB) *jsonschema.Compiler {
 		}
 	}
 	return c
+}
+
+// JSONSchema returns the schema of the body with the given name, for example
+// "EvaluationRequest". It refers to the others by their names with ".json"
+// behind.
+func JSONSchema(name string) ([]byte, error) {
+	for _, folder := range []string{"", adminFolder} {
+		if schema, err := schemas.Files.ReadFile(folder + name + ".json"); err == nil {
+			return schema, nil
+		}
+	}
+	return nil, fmt.Errorf("no JSON Schema is called %q", name)
+}
+
+// adminFolder holds the schemas of the admin API.
+const adminFolder = "admin/"
+
+// Names returns the names of the schemas of the main listener in alphabetical
+// order.
+func Names() []string { return namesIn(".") }
+
+// AdminNames returns those of the admin API.
+func AdminNames() []string { return namesIn(strings.TrimSuffix(adminFolder, "/")) }
+
+func namesIn(folder string) []string {
+	entries, err := schemas.Files.ReadDir(folder)
+	if err != nil {
+		panic(err) // an embedded folder is always readable
+	}
+	var names []string
+	for _, entry := range entries {
+		if name, isSchema := strings.CutSuffix(entry.Name(), ".json"); isSchema {
+			names = append(names, name)
+		}
+	}
+	return names
 }

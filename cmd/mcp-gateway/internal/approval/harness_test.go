@@ -79,7 +79,7 @@ type house struct {
 // build starts the PDP and opens the service as cfg changes it.
 func build(t *testing.T, cfg func(*approval.Config)) *house {
 	t.Helper()
-	h := &house{t: t, file: filepath.Join(t.TempDir(), "approvals.db"), key: seal.Random(), cfg: cfg}
+	h := &house{t: t, file: filepath.Join(t.TempDir(), "approvals.db"), key: newKey(t), cfg: cfg}
 	ctx, stop := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -431,4 +431,14 @@ func (h *house) get(path string, answer any) {
 	if err := json.UnmarshalRead(response.Body, answer); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// newKey returns a key.
+func newKey(t *testing.T) *seal.Key {
+	t.Helper()
+	key, err := seal.New(make([]byte, seal.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }

@@ -113,7 +113,7 @@ func newGateway(t *testing.T, u *upstream, change func(*proxy.Config)) *gateway 
 	})
 	g.Server = httptest.NewUnstartedServer(nil)
 	cfg := proxy.Config{
-		Server: "greeter", URL: u.URL, Gate: gate, Seal: seal.Random(), Log: log,
+		Server: "greeter", URL: u.URL, Gate: gate, Seal: newKey(t), Log: log,
 		Header: map[string]string{"Authorization": "Bearer the-gateways-own"},
 		Hosts:  []string{g.Listener.Addr().String()},
 		Identify: func(r *http.Request) (*enforce.Caller, error) {
@@ -259,4 +259,14 @@ func TestProgress(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newKey returns a key.
+func newKey(t *testing.T) *seal.Key {
+	t.Helper()
+	key, err := seal.New(make([]byte, seal.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }

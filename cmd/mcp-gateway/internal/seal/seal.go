@@ -9,7 +9,6 @@ package seal
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -40,18 +39,6 @@ func New(secret []byte) (*Key, error) {
 		return nil, err
 	}
 	return &Key{aead}, nil
-}
-
-// Random returns a Key that nobody else has, also not the gateway after a
-// restart.
-func Random() *Key {
-	secret := make([]byte, KeySize)
-	_, _ = rand.Read(secret) // it does not fail
-	key, err := New(secret)
-	if err != nil {
-		panic(err)
-	}
-	return key
 }
 
 // Seal returns v, as JSON, in a text of visible ASCII.
