@@ -16,18 +16,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The functions that cedar-go computes otherwise than the official engine
-// does, where that can change a decision: what it does with an argument is
-// right for some arguments, and these expressions give it such a one that
-// stands for the argument.
+// normalizations lists the functions that cedar-go computes differently from the official engine
+// in a way that can change a decision. cedar-go computes each one correctly for some arguments.
+// Each rewrite replaces the argument by an equivalent one from that range.
 //
-//	d.toDate()  drops the time of day toward 1970, not toward the past
+//	d.toDate()  truncates toward 1970 instead of toward the past
 //	d.toTime()  is negative before 1970
-//	decimal(s)  reads a plus sign
+//	decimal(s)  accepts a plus sign
 //
-// The first moves d by half of all time, so that it is after 1970, and back.
-// Dates more than 146 million years from then have no place to go: there it is
-// an error, before 1970 because d is moved back first.
+// The first moves d past 1970 by half of the representable range, and back. Dates more than
+// 146 million years from 1970 overflow and are an error. This includes dates before 1970,
+// because the rewrite moves d back first.
 var normalizations = map[types.Path]func(xast.Node) xast.Node{
 	"toDate": func(d xast.Node) xast.Node {
 		return d.Offset(duration("-53375995583d")).Offset(duration("106751991166d")).ToDate().Offset(duration("-53375995583d"))
@@ -42,8 +41,8 @@ var normalizations = map[types.Path]func(xast.Node) xast.Node{
 
 func duration(d types.String) xast.Node { return xast.ExtensionCall("duration", xast.String(d)) }
 
-// Normalize changes, in place, the arguments that a policy gives to functions
-// with repairs. It must be called once.
+// Normalize rewrites, in place, the arguments of the functions in normalizations. Call it once
+// for each policy.
 func Normalize(p *xast.Policy) {
 	r := normalizer{}
 	for _, condition := range p.Conditions {
@@ -51,13 +50,12 @@ func Normalize(p *xast.Policy) {
 	}
 }
 
-// A repairer knows which arguments it has repaired, by where they are: what
-// stands before a has path is in the tree once for each of its attributes, and
-// these share their arguments.
+// A normalizer records the argument slots that it has rewritten. The parser expands a has path
+// into one copy of its operand for each attribute, and the copies share their arguments.
 type normalizer map[*xast.IsNode]bool
 
-// visit repairs the innermost calls first and goes no further below a call it
-// has repaired, because what stands there now has calls of its own.
+// visit rewrites the innermost calls first. It does not descend into a rewritten argument,
+// because the rewrite itself contains calls.
 func (r normalizer) visit(n xast.IsNode) bool {
 	call, ok := n.(xast.NodeTypeExtensionCall)
 	if !ok {
@@ -77,8 +75,7 @@ func (r normalizer) visit(n xast.IsNode) bool {
 	return false
 }
 
-// Incompatible says why the official engine does not accept a policy that cedar-go
-// parses, or "".
+// Incompatible returns why the official engine rejects a policy that cedar-go parses, or "".
 func Incompatible(p *xast.Policy) string {
 	for _, test := range ActionTests(p.Action) {
 		var uid cedar.EntityUID
@@ -100,8 +97,8 @@ func Incompatible(p *xast.Policy) string {
 	return ""
 }
 
-// nestsDecimal reports whether a policy has a decimal() in the argument of
-// another, which nobody writes; each would double what the repair makes of it.
+// nestsDecimal reports whether the argument of a decimal() contains another decimal(). Each
+// level of nesting would double the rewritten expression, and nobody writes it.
 func nestsDecimal(p *xast.Policy) bool {
 	nested := false
 	isDecimal := func(n xast.IsNode) bool {
@@ -125,8 +122,8 @@ func nestsDecimal(p *xast.Policy) bool {
 	return nested
 }
 
-// IncompatibleWithSchema says why, with a schema, the official engine does not accept a
-// policy that cedar-go's validator accepts, or "".
+// IncompatibleWithSchema returns why the official engine, given the schema, rejects a policy
+// that cedar-go's validator accepts, or "".
 func IncompatibleWithSchema(schema *resolved.Schema, p *xast.Policy) (why string) {
 	for _, condition := range p.Conditions {
 		xast.Inspect(xast.NewNode(condition.Body), func(n xast.IsNode) bool {
@@ -155,8 +152,7 @@ func unknownType(schema *resolved.Schema, t cedar.EntityType) string {
 	return "the schema has no entity type " + string(t)
 }
 
-// WritesPlus reports whether a decimal in the value has a plus sign where it is
-// written, as JSON.
+// WritesPlus reports whether a decimal in the value is written with a plus sign in raw, its JSON.
 func WritesPlus(v cedar.Value, raw jsontext.Value) bool {
 	switch v := v.(type) {
 	case cedar.Decimal:
@@ -186,7 +182,7 @@ func WritesPlus(v cedar.Value, raw jsontext.Value) bool {
 	return false
 }
 
-// plusDecimal reports whether a call makes a decimal of a text with a plus sign.
+// plusDecimal reports whether the call is decimal() of a literal with a plus sign.
 func plusDecimal(call xast.NodeTypeExtensionCall) bool {
 	if call.Name != "decimal" || len(call.Args) != 1 {
 		return false
@@ -199,10 +195,10 @@ func plusDecimal(call xast.NodeTypeExtensionCall) bool {
 	return ok && strings.HasPrefix(string(text), "+")
 }
 
-// WithoutCertainty returns a policy that is typed as the official engine types
-// p. cedar-go's validator takes a variable to equal itself and looks at nothing
-// that this decides; the official one does not see it. In its place stands what
-// both take for true or false.
+// WithoutCertainty returns a copy of p that cedar-go's validator types as the official engine
+// types p. cedar-go's validator knows that a variable equals itself and skips the branches this
+// decides. The official validator does not. The copy compares with literals that both validators
+// treat as true or false.
 func WithoutCertainty(p *xast.Policy) (*xast.Policy, error) {
 	if !comparesItself(p) {
 		return p, nil
@@ -218,8 +214,8 @@ func WithoutCertainty(p *xast.Policy) (*xast.Policy, error) {
 	return (*xast.Policy)(&q), nil
 }
 
-// itself is a variable compared with itself, in Cedar's JSON form: no string has
-// a quote without a backslash.
+// itself matches a variable compared with itself in Cedar's JSON form. A string literal cannot
+// match, because JSON escapes its quotes.
 var (
 	itself      = regexp.MustCompile(`\{"[!=]=":\{"left":\{"Var":"(?:principal"\},"right":\{"Var":"principal|action"\},"right":\{"Var":"action|resource"\},"right":\{"Var":"resource|context"\},"right":\{"Var":"context)"\}\}\}`)
 	trueOrFalse = []byte(`{"like":{"left":{"Value":""},"pattern":["Wildcard"]}}`)
@@ -244,6 +240,7 @@ func comparesItself(p *xast.Policy) (found bool) {
 	return found
 }
 
+// IsActionType reports whether t is the type Action, with or without a namespace.
 func IsActionType(t cedar.EntityType) bool {
 	return t == "Action" || strings.HasSuffix(string(t), "::Action")
 }

@@ -10,29 +10,27 @@ import (
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// A Condition is one conjunct of a policy's when and unless clauses: all of
-// them must hold for the policy to apply. Text is a clause of its own, such as
+// A Condition is one conjunct of a policy's when and unless clauses. The policy applies only if
+// all its conditions hold. Text is a complete clause, such as
 //
 //	when { resource.impact == "read" }
 //	unless { principal in Role::"admin" }
 //
-// with the expression as the policy has it, on one line and without comments.
-// Line is where in the file it begins.
+// with the expression as written, on one line and without comments. Line is the line of the file
+// where it begins.
 type Condition struct {
 	Line int    `json:"line"`
 	Text string `json:"text"`
 }
 
-// A conjunct is the expression of a condition. It must be true or, of an
-// unless, false.
+// A Conjunct is the expression of a condition. It must be true in a when and false in an unless.
 type Conjunct struct {
 	Unless bool
 	Body   xast.IsNode
 }
 
-// ConjunctsOf takes a policy's clauses apart: a when at its &&, an unless at
-// its ||, each of which ends the evaluation where it is false or in error just
-// as the whole clause would.
+// ConjunctsOf splits a policy's clauses: a when at its && and an unless at its ||. Evaluation
+// stops at the first part that is false or in error, exactly as in the whole clause.
 func ConjunctsOf(p *xast.Policy) []Conjunct {
 	var all []Conjunct
 	for _, clause := range p.Conditions {
@@ -59,7 +57,7 @@ func (c Conjunct) equal(other Conjunct) bool {
 	return c.Unless == other.Unless && xast.Equal(xast.NewNode(c.Body), xast.NewNode(other.Body))
 }
 
-// clause writes an expression as the clause that the conjunct is.
+// clause formats an expression as a clause of the conjunct's kind.
 func (c Conjunct) clause(expression string) string {
 	if c.Unless {
 		return "unless { " + expression + " }"
@@ -67,7 +65,7 @@ func (c Conjunct) clause(expression string) string {
 	return "when { " + expression + " }"
 }
 
-// parseConjuncts parses an expression; it is nil for what is none.
+// parseConjuncts parses an expression. It returns nil if the text is not an expression.
 func parseConjuncts(unless bool, expression string) []Conjunct {
 	list, err := cedar.NewPolicyListFromBytes("", []byte("permit (principal, action, resource) when { "+expression+" };"))
 	if err != nil || len(list) != 1 || len(list[0].AST().Conditions) != 1 {
@@ -76,7 +74,7 @@ func parseConjuncts(unless bool, expression string) []Conjunct {
 	return AppendConjuncts(nil, unless, (*xast.Policy)(list[0].AST()).Conditions[0].Body)
 }
 
-// Render writes an expression as Cedar does.
+// Render formats an expression in Cedar syntax.
 func Render(n xast.IsNode) string {
 	p := xast.Permit().When(xast.NewNode(n))
 	text := string(cedar.NewPolicyFromAST((*ast.Policy)(p)).MarshalCedar())
@@ -84,7 +82,7 @@ func Render(n xast.IsNode) string {
 	return strings.TrimSuffix(text, " };")
 }
 
-// ClauseBodies returns what stands between the braces of each when and unless.
+// ClauseBodies returns the text between the braces of each when and unless.
 func ClauseBodies(st Statement) []Tokens {
 	p := Tokenize(st)
 	var bodies []Tokens
@@ -100,9 +98,8 @@ func ClauseBodies(st Statement) []Tokens {
 	return bodies
 }
 
-// Conditions says how the conjuncts of a clause, whose body the passage is,
-// are written. Where the text does not come apart as the syntax does, it is
-// the syntax that is written out.
+// Conditions returns the source text of the conjuncts of a clause, whose body is p. If the text
+// does not split into the same parts as the syntax tree, Conditions renders the tree instead.
 func (p Tokens) Conditions(conjuncts []Conjunct) []Condition {
 	var out []Condition
 	for _, piece := range p.split(conjuncts[0].Unless) {
@@ -131,7 +128,7 @@ func (p Tokens) rendered(conjuncts []Conjunct) []Condition {
 	return out
 }
 
-// split cuts the text of an expression where [ConjunctsOf] takes it apart.
+// split splits the text of an expression at the operators where [ConjunctsOf] splits the tree.
 func (p Tokens) split(unless bool) []Tokens {
 	operator := "&&"
 	if unless {
@@ -161,7 +158,7 @@ func (p Tokens) split(unless bool) []Tokens {
 	return pieces
 }
 
-// unwrapped takes away the brackets around the whole passage.
+// unwrapped removes the brackets that enclose all the tokens.
 func (p Tokens) unwrapped() (Tokens, bool) {
 	var brackets []string
 	for _, text := range p.unbracketed {

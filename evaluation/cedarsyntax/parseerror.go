@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// A parseError is what can be told from the text of a parser's error, which is
-// all that cedar-go gives.
+// A ParseError holds what the text of a cedar-go parse error tells. cedar-go's errors have no
+// fields.
 type ParseError struct {
-	Line, Column int    // in the statement; 0 when it does not say
+	Line, Column int    // in the statement; 0 if the error has no position
 	token        string // at that place; "" when it does not say
-	atEnd        bool   // that place is behind the last token
+	atEnd        bool   // the position is after the last token
 	text         string
 }
 
@@ -22,14 +22,14 @@ func ReadParseError(text string) ParseError {
 	if m == nil {
 		return ParseError{text: strings.TrimPrefix(text, "parser error: ")}
 	}
-	line, _ := strconv.Atoi(m[1]) // digits, by the expression
+	line, _ := strconv.Atoi(m[1]) // the expression matches digits only
 	column, _ := strconv.Atoi(m[2])
 	token, _ := strconv.Unquote(m[3])
 	return ParseError{Line: line, Column: column, token: token, atEnd: m[3] == `""`, text: text[len(m[0]):]}
 }
 
-// PastToken reports whether the place is that of the token behind the one that
-// is wrong, as it is where the parser has taken that one already.
+// PastToken reports whether the position is that of the token after the wrong one. This happens
+// if the parser has already consumed the wrong token.
 func (e ParseError) PastToken() bool {
 	got, exact := strings.CutPrefix(e.text, "exact got ")
 	if exact {
@@ -38,7 +38,7 @@ func (e ParseError) PastToken() bool {
 	return strings.HasPrefix(e.text, "unexpected effect") || e.token != "" && !strings.HasPrefix(e.text, "got ")
 }
 
-// StepBack moves the place to the token before it.
+// StepBack moves the position to the previous token.
 func (e *ParseError) StepBack(text []byte) {
 	line, column := 1, 1
 	before := *e
@@ -59,7 +59,7 @@ func (e *ParseError) StepBack(text []byte) {
 	*e = before
 }
 
-// Message says what is wrong, in words of its own for the parser's commonest.
+// Message returns the description of the error. The parser's commonest errors get a clearer text.
 func (e ParseError) Message() string {
 	found := strconv.Quote(e.token)
 	if e.atEnd {

@@ -6,9 +6,8 @@ import (
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// Paths yields the variables, attributes and tags that an expression reads,
-// the longest path of each, as expressions. The presence of an attribute is
-// read at the attribute.
+// Paths yields the variables, attributes and tags that an expression reads, as expressions. It
+// yields only the longest path of each. A presence test counts as a read of the attribute.
 func Paths(n xast.IsNode) func(yield func(xast.IsNode) bool) {
 	return func(yield func(xast.IsNode) bool) {
 		more := true
@@ -22,7 +21,7 @@ func Paths(n xast.IsNode) func(yield func(xast.IsNode) bool) {
 	}
 }
 
-// PathOf returns the path that an expression is or asks for, or nil.
+// PathOf returns the path that an expression is, or whose presence it tests, or nil.
 func PathOf(n xast.IsNode) xast.IsNode {
 	switch n := n.(type) {
 	case xast.NodeTypeHas:
@@ -57,8 +56,7 @@ func isLiteral(n xast.IsNode) bool {
 	return ok
 }
 
-// PathSteps returns the variable that a path begins with and the attributes that
-// lead on from there.
+// PathSteps returns the variable at the root of a path and the attribute names that follow it.
 func PathSteps(path xast.IsNode) (variable types.String, names []string) {
 	switch n := path.(type) {
 	case xast.NodeTypeVariable:

@@ -9,26 +9,25 @@ import (
 	"unicode/utf8"
 )
 
-// What the scanner lets through to the Cedar parser, which recurses without a
-// bound on nested text and takes quadratic time and worse on some chains. A
-// policy beyond these is a fault, and the process lives on.
+// The limits on text that the scanner passes to the Cedar parser. The parser recurses without a
+// limit on nested text and takes at least quadratic time on some chains. A policy over a limit is a
+// fault and does not crash the process.
 const (
 	maxStatement  = 64 << 10 // bytes of one policy
-	maxNesting    = 64       // brackets open at once
-	maxUnary      = 4        // ! or - in a row, as in the official engine
+	maxNesting    = 64       // brackets open at the same time
+	maxUnary      = 4        // consecutive ! or -, as in the official engine
 	maxHasPath    = 16       // attributes in one has a.b.c
 	maxLikeString = 256      // bytes of a pattern
-	maxInner      = 64       // sets and records in sets, in one policy
+	maxInner      = 64       // sets and records inside sets, in one policy
 )
 
-// A statement is one policy's text and where in its file it begins.
+// A Statement is the text of one policy and its position in the file.
 type Statement struct {
 	Text         []byte
-	Line, Column int // from 1; column counts characters
+	Line, Column int // from 1; the column counts characters
 }
 
-// Position returns where in the file the place is that is at line and column
-// of the statement.
+// Position converts a line and column of the statement to those of the file.
 func (s Statement) Position(line, column int) (int, int) {
 	if line == 1 {
 		return s.Line, s.Column + column - 1
@@ -36,33 +35,32 @@ func (s Statement) Position(line, column int) (int, int) {
 	return s.Line + line - 1, column
 }
 
-// A scanner cuts policy text into statements, so that the parser sees one
-// policy at a time and a fault in one does not hide those in others.
+// A scanner splits policy text into statements. The parser then sees one policy at a time, and
+// a fault in one does not hide the faults in others.
 type scanner struct {
 	src          []byte
-	at           int // next byte
-	line, column int // of that byte
+	at           int // offset of the next byte
+	line, column int // position of that byte
 
-	start     Statement // where the current statement began
+	start     Statement // start of the current statement
 	startedAt int
 	nesting   []bracket
-	sets      int // open
-	inner     int // sets and records in sets
+	sets      int // open sets
+	inner     int // sets and records inside sets
 	unary     int
 	hasPath   int  // attributes so far in a has path; 0 outside one
-	hasBehind bool // operand before that has
-	operand   bool // the current operand begins with brackets that hold a has path
+	hasBehind bool // an operand precedes has
+	operand   bool // the current operand begins with brackets that contain a has path
 	like      bool // the next string is a pattern
-	previous  byte // that the previous element began with
-	complete  bool // an operand may end with the previous element
+	previous  byte // first byte of the previous token
+	complete  bool // an operand may end with the previous token
 
 	file       string
 	statements []Statement
 	faults     faults.List
 }
 
-// Scan cuts the file into statements. Text that must not reach the parser is
-// reported and left out.
+// Scan splits the file into statements. It reports and omits text that must not reach the parser.
 func Scan(file string, src []byte) ([]Statement, faults.List) {
 	s := &scanner{src: src, file: file, line: 1, column: 1, startedAt: -1}
 	if i := invalidUTF8(src); i >= 0 {
@@ -104,13 +102,13 @@ func (s *scanner) next() {
 		s.visit(rest[:length])
 	}
 	s.advance(length)
-	if !blank && rest[0] == ';' || unclosed { // no semicolon of Cedar stands in brackets
+	if !blank && rest[0] == ';' || unclosed { // Cedar has no semicolon inside brackets
 		s.end()
 	}
 }
 
-// nextToken returns the length of the lexical element that src begins with, and
-// whether it is white space or a comment.
+// nextToken returns the length of the lexical element at the start of src, and whether it is
+// white space or a comment.
 func nextToken(src []byte) (length int, blank bool) {
 	switch c := src[0]; {
 	case c == ' ', c == '\t', c == '\n', c == '\r':
@@ -131,10 +129,10 @@ func nextToken(src []byte) (length int, blank bool) {
 	return size, false
 }
 
-// pairs are the punctuation of two characters.
+// pairs lists the two-character punctuation.
 var pairs = []string{"==", "!=", "<=", ">=", "&&", "||", "::"}
 
-// visit takes account of an element that is not blank.
+// visit updates the state for an element that is not blank.
 func (s *scanner) visit(text []byte) {
 	switch {
 	case text[0] == '"':
@@ -151,8 +149,8 @@ func (s *scanner) visit(text []byte) {
 	s.previous = text[0]
 }
 
-// completes reports whether an operand may end with an element: a name, a
-// literal or a closing bracket.
+// completes reports whether an operand may end with the element: a name, a literal or a
+// closing bracket.
 func (s *scanner) completes(text []byte) bool {
 	if wordLength(text) > 0 {
 		return s.previous == '.' || !slices.Contains(beforeOperand, string(text))
@@ -160,11 +158,11 @@ func (s *scanner) completes(text []byte) bool {
 	return strings.IndexByte(`")]}0123456789`, text[0]) >= 0
 }
 
-// beforeOperand are the words that an operand follows.
+// beforeOperand lists the keywords that precede an operand.
 var beforeOperand = []string{"if", "then", "else", "in"}
 
-// continues reports whether an element belongs to the operand that a bracket
-// closed: a dot or a word behind one, or another bracket.
+// continues reports whether an element extends the operand that a bracket closed. A dot, a name
+// after a dot and another bracket do.
 func (s *scanner) continues(text []byte) bool {
 	return strings.IndexByte(".()[]{}", text[0]) >= 0 || wordLength(text) > 0 && s.previous == '.'
 }
@@ -176,7 +174,7 @@ func (s *scanner) begin() {
 	}
 }
 
-// end closes the current statement. One that is too long is a fault.
+// end closes the current statement. A statement over the length limit is a fault.
 func (s *scanner) end() {
 	st := s.start
 	st.Text = s.src[s.startedAt:s.at]
@@ -204,8 +202,8 @@ func (s *scanner) quoted(text []byte) {
 	s.unary, s.hasPath, s.like = 0, 0, false
 }
 
-// word counts the attributes of a has path: the word behind has and those that
-// follow it behind a dot each.
+// word counts the attributes of a has path: the word after has, and each word that follows it
+// after a dot.
 func (s *scanner) word(w string) {
 	s.unary, s.like = 0, w == "like" && s.previous != '@'
 	switch {
@@ -231,7 +229,7 @@ func (s *scanner) punctuation(text []byte) {
 			break
 		}
 		if s.complete && text[0] == '-' {
-			return // it subtracts
+			return // binary minus
 		}
 		s.unary++
 		if s.unary == maxUnary+1 {
@@ -249,7 +247,7 @@ func (s *scanner) punctuation(text []byte) {
 	}
 }
 
-// open takes account of an opening bracket.
+// open records an opening bracket.
 func (s *scanner) open(c byte) {
 	if s.sets > 0 && c != '(' {
 		s.inner++
@@ -266,7 +264,7 @@ func (s *scanner) open(c byte) {
 	}
 }
 
-// close takes account of a closing bracket, with which an operand may begin.
+// close records a closing bracket. The bracketed text may be the start of an operand.
 func (s *scanner) close() {
 	if last := len(s.nesting) - 1; last >= 0 {
 		s.operand = s.operand || s.nesting[last].path
@@ -280,9 +278,8 @@ func (s *scanner) close() {
 	}
 }
 
-// path takes account of a has path of two attributes or more. The parser writes
-// what stands before it once for each attribute, and so would make a power of
-// them of paths within each other.
+// path records a has path of two or more attributes. The parser copies the operand once for
+// each attribute, so nested paths would grow exponentially.
 func (s *scanner) path() {
 	if s.hasBehind {
 		s.fault("a has path behind brackets that hold another", "write the has of each attribute")
@@ -290,17 +287,17 @@ func (s *scanner) path() {
 	s.holdsPath()
 }
 
-// holdsPath notes in the open bracket that it holds a has path.
+// holdsPath marks the open bracket as containing a has path.
 func (s *scanner) holdsPath() {
 	if around := len(s.nesting) - 1; around >= 0 {
 		s.nesting[around].path = true
 	}
 }
 
-// A bracket is open.
+// A bracket is an open bracket.
 type bracket struct {
 	kind byte
-	path bool // it holds a has path
+	path bool // it contains a has path
 }
 
 func (s *scanner) advance(n int) {
@@ -327,7 +324,7 @@ func lineLength(src []byte) int {
 	return len(src)
 }
 
-// commentLength is that of a block comment, or what there is of one.
+// commentLength returns the length of a block comment. An unclosed comment extends to the end.
 func commentLength(src []byte) int {
 	if i := bytes.Index(src, []byte("*/")); i >= 0 {
 		return i + 2
@@ -335,8 +332,7 @@ func commentLength(src []byte) int {
 	return len(src)
 }
 
-// quotedLength is that of a string literal; one that is not closed ends with
-// its line.
+// quotedLength returns the length of a string literal. An unclosed literal ends with its line.
 func quotedLength(src []byte) int {
 	for i := 1; i < len(src); i++ {
 		switch src[i] {
@@ -373,7 +369,7 @@ func wordLength(src []byte) int {
 	return len(src)
 }
 
-// StatementAt cuts the statement that begins at a line and column out of its file.
+// StatementAt returns the statement of the file that begins at a line and column.
 func StatementAt(file string, src []byte, line, column int) Statement {
 	for range line - 1 {
 		src = src[bytes.IndexByte(src, '\n')+1:]

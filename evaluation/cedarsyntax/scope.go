@@ -8,16 +8,15 @@ import (
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// A scope is what the index files a policy under: in each dimension, tests of
-// which the request must pass one.
+// A Scope is the key under which the policy index stores a policy. In each dimension, the
+// request must pass at least one of the tests.
 type Scope struct {
 	Principals, Actions, Resources []xast.IsScopeNode
 }
 
-// ScopeOf returns a policy's scope, narrowed by what its conditions say of
-// principal, action and resource before anything that can error. A request
-// that fails such a test makes the policy false, without an error, as the
-// scope would.
+// ScopeOf returns a policy's scope, narrowed by the tests of principal, action and resource in
+// its conditions. It uses only conditions that precede anything that can error. A request that
+// fails such a test makes the policy false without an error, as the scope would.
 func ScopeOf(p *xast.Policy) Scope {
 	s := Scope{
 		Principals: []xast.IsScopeNode{p.Principal},
@@ -49,10 +48,10 @@ func (s Scope) Reversed() Scope {
 	return Scope{Principals: s.Resources, Actions: s.Actions, Resources: s.Principals}
 }
 
-// maxTests bounds the combinations of tests that a policy is filed under.
+// maxTests limits the combinations of tests under which the index stores one policy.
 const maxTests = 256
 
-// ActionTests takes "action in [a, b]" apart.
+// ActionTests splits "action in [a, b]" into one test for each action.
 func ActionTests(scope xast.IsScopeNode) []xast.IsScopeNode {
 	set, ok := scope.(xast.ScopeTypeInSet)
 	if !ok {
@@ -65,8 +64,8 @@ func ActionTests(scope xast.IsScopeNode) []xast.IsScopeNode {
 	return tests
 }
 
-// narrow replaces the tests of an open dimension by those of a condition. A
-// dimension that the scope closes already keeps its tests, which suffice.
+// narrow replaces the tests of an unrestricted dimension by those of a condition. A dimension
+// that the scope already restricts keeps its tests, which are sufficient.
 func narrow(tests, condition []xast.IsScopeNode) []xast.IsScopeNode {
 	if len(condition) == 0 || len(tests) != 1 {
 		return tests
@@ -80,7 +79,7 @@ func narrow(tests, condition []xast.IsScopeNode) []xast.IsScopeNode {
 	return tests
 }
 
-// narrowType narrows "is T" by groups to "is T in group".
+// narrowType combines "is T" with groups to "is T in group".
 func narrowType(t xast.ScopeTypeIs, condition []xast.IsScopeNode) []xast.IsScopeNode {
 	narrowed := make([]xast.IsScopeNode, len(condition))
 	for i, test := range condition {
@@ -93,8 +92,7 @@ func narrowType(t xast.ScopeTypeIs, condition []xast.IsScopeNode) []xast.IsScope
 	return narrowed
 }
 
-// EachConjunct yields the parts of a policy's conditions that must all hold, in
-// the order in which Cedar evaluates them.
+// EachConjunct yields the conjuncts of a policy's conditions, in Cedar's order of evaluation.
 func EachConjunct(p *xast.Policy) func(yield func(xast.IsNode) bool) {
 	return func(yield func(xast.IsNode) bool) {
 		for _, condition := range p.Conditions {
@@ -116,10 +114,9 @@ func visitConjuncts(n xast.IsNode, yield func(xast.IsNode) bool) bool {
 	return yield(n)
 }
 
-// entityTests reads a conjunct that tests one of the request's entities
-// against literals: principal == E, principal in E, principal in [E, F],
-// principal is T, principal is T in E, or an || of these on one variable.
-// Otherwise the variable is empty.
+// entityTests returns the tests of a conjunct that compares one of the request's entities with
+// literals: principal == E, principal in E, principal in [E, F], principal is T, principal is T in
+// E, or an || of these on one variable. For any other conjunct the variable is empty.
 func entityTests(n xast.IsNode) (variable types.String, tests []xast.IsScopeNode) {
 	switch n := n.(type) {
 	case xast.NodeTypeOr:
@@ -149,8 +146,8 @@ func entityTests(n xast.IsNode) (variable types.String, tests []xast.IsScopeNode
 	return "", nil
 }
 
-// groupTests reads the right side of "in": an entity or a set of entities. It
-// is nil for anything else.
+// groupTests returns the tests for the right side of "in": an entity or a set of entities. It
+// returns nil for anything else.
 func groupTests(n xast.IsNode) []xast.IsScopeNode {
 	elements := []xast.IsNode{n}
 	if set, ok := n.(xast.NodeTypeSet); ok {
@@ -184,10 +181,9 @@ func EntityVariable(n xast.IsNode) types.String {
 	return ""
 }
 
-// cannotError reports whether a conjunct evaluates to a boolean whatever the
-// request: tests of the request's entities, the presence of an attribute of
-// theirs or of the context, boolean literals, and what !, && and || make of
-// these.
+// cannotError reports whether a conjunct evaluates to a boolean for every request. These are
+// tests of the request's entities, presence tests of their attributes or the context's, boolean
+// literals, and combinations of these with !, && and ||.
 func cannotError(n xast.IsNode) bool {
 	switch n := n.(type) {
 	case xast.NodeValue:

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// A passage is a part of a statement's text, as the words and signs it is made
-// of. Comments are none of them.
+// Tokens is a part of a statement's text, split into tokens without comments.
 type Tokens struct {
 	Src    []byte
-	line   int // in the file, of the beginning of src
+	line   int // line of the file where src begins
 	Tokens []token
 }
 
@@ -20,7 +19,7 @@ func (p Tokens) Text(i int) string { return string(p.Src[p.Tokens[i].Start:p.Tok
 
 func (p Tokens) slice(i, j int) Tokens { return Tokens{p.Src, p.line, p.Tokens[i:j]} }
 
-// OneLine returns the passage on one line.
+// OneLine returns the text on one line.
 func (p Tokens) OneLine() string {
 	var b strings.Builder
 	for i, w := range p.Tokens {
@@ -32,7 +31,7 @@ func (p Tokens) OneLine() string {
 	return b.String()
 }
 
-// Texts lists the words.
+// Texts lists the texts of the tokens.
 func (p Tokens) Texts() []string {
 	out := make([]string, len(p.Tokens))
 	for i := range p.Tokens {
@@ -41,7 +40,7 @@ func (p Tokens) Texts() []string {
 	return out
 }
 
-// Find returns where in the text the words stand one after the other, or -1.
+// Find returns the byte offset of the first run of tokens that equals words, or -1.
 func (p Tokens) Find(words ...string) int {
 	for i := range p.Tokens {
 		if end := i + len(words); end <= len(p.Tokens) && slices.Equal(p.slice(i, end).Texts(), words) {
@@ -51,7 +50,7 @@ func (p Tokens) Find(words ...string) int {
 	return -1
 }
 
-// firstLine returns where in the file the passage begins.
+// firstLine returns the line of the file where the text begins.
 func (p Tokens) firstLine() int {
 	if len(p.Tokens) == 0 {
 		return p.line
@@ -71,8 +70,8 @@ func Tokenize(st Statement) Tokens {
 	return p
 }
 
-// unbracketed yields the words that no bracket of the passage encloses, and
-// where they are. An opening and a closing bracket are themselves outside.
+// unbracketed yields the tokens outside all brackets, with their indexes. It also yields the
+// outermost brackets themselves.
 func (p Tokens) unbracketed(yield func(int, string) bool) {
 	depth := 0
 	for i := range p.Tokens {
