@@ -28,8 +28,8 @@ func TestReference(t *testing.T) {
 		{pages + "cli.md", "exit code", "../cmd/policy-service/main.go", `exit\w+\s+= (\d+)`},
 		{pages + "configuration.md", "key of auth", "../deploy/config.schema.json", `(?m)^ {8,}"(aliases|api_keys|jwt|mtls|tenants|scopes|id|sha256|issuer|audience|jwks_url|algorithms|tenant_claim|id_claim|alias_claims|ca|callers|name)": \{`},
 		{pages + "configuration.md", "scope", "../pdp/callers/callers.go", `Scope = "(\w+)"`},
-		{pages + "mcp-gateway.md", "key", "../cmd/mcp-gateway/config.go", "`yaml:\"(\\w+)\""},
-		{pages + "mcp-gateway.md", "metric", "../cmd/mcp-gateway/telemetry.go", `(?:Histogram|Counter|Gauge)\("([\w.]+)"`},
+		{pages + "mcp-gateway.md", "key", "../cmd/mcp-gateway/internal/gateway/config.go", "`yaml:\"(\\w+)\""},
+		{pages + "mcp-gateway.md", "metric", "../cmd/mcp-gateway/internal/gateway/telemetry.go", `(?:Histogram|Counter|Gauge)\("([\w.]+)"`},
 		{pages + "mcp-gateway.md", "reason", "../cmd/mcp-gateway/internal/enforce/refusal.go", `Reason\w+\s+= "(\w+)"`},
 	} {
 		t.Run(test.what, func(t *testing.T) {

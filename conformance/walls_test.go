@@ -60,12 +60,14 @@ var walls = []wall{
 	}, "a command may use all there is"},
 	{"cmd/internal/environment", 5, []string{"schemas/yamldoc"}, "both programs refuse variables that name nothing, in one way"},
 	{"cmd/mcp-gateway", 5, []string{
-		"cmd/internal/environment",
-		"schemas/authzen", "schemas/yamldoc", "obligations/plain", "pdp/client", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
+		"cmd/internal/environment", "schemas/yamldoc", "obligations/plain", "cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
+	}, "it has the flags and the configuration file; what a gateway does, the component does"},
+	{"cmd/mcp-gateway/internal/gateway", 5, []string{
+		"schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire",
-	}, "it joins its rooms, and is a PEP like any other: what a PDP is made of it does not see"},
+	}, "it joins the parts of a gateway, and is a PEP like any other: what a PDP is made of it does not see"},
 	{"cmd/log-parquet", 5, []string{"evaluation/decisionlog"}, "it reads lines of the log, and nothing else of the service"},
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"cmd/mcp-gateway/internal/wire", 5, []string{"cmd/mcp-gateway/internal/number"}, "what a message is does not depend on who may send it"},
@@ -107,12 +109,12 @@ var tenancies = []tenancy{
 	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"net/http", []string{
-		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway", "cmd/mcp-gateway/internal/identity",
+		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/proxy", "conformance", "conformance/benchmark",
 	}, "below the top two floors nothing knows of HTTP"},
 	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval"}, "signatures are made and verified by few packages"},
-	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/mcp-gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
-	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/mcp-gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/mcp-gateway/internal/gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
+	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/mcp-gateway/internal/gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 }
 
 func TestWalls(t *testing.T) {

@@ -7,9 +7,11 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/gateway"
 )
 
-func configured(t *testing.T, text string) (*config, error) {
+func configured(t *testing.T, text string) (*gateway.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	write(t, file, text)
@@ -142,7 +144,7 @@ func TestTaught(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, example)
 	}
-	if len(c.Servers) != 1 || c.Servers[0].path() != "/files/mcp" || c.Identity.Local.ID != "alice" {
+	if len(c.Servers) != 1 || c.Servers[0].Endpoint() != "/files/mcp" || c.Identity.Local.ID != "alice" {
 		t.Errorf("%+v", c)
 	}
 	err = kong.Visit(newParser(t.Context()).Model, func(node kong.Visitable, next kong.Next) error {
@@ -160,23 +162,5 @@ func TestTaught(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-// Requests may be addressed to this host where it alone is listened on, and
-// elsewhere to what the configuration names.
-func TestHosts(t *testing.T) {
-	for _, test := range []struct {
-		address string
-		hosts   []string
-		want    string
-	}{
-		{"127.0.0.1:8090", nil, "localhost:8090 127.0.0.1:8090 [::1]:8090"},
-		{"[::1]:8090", []string{"Gateway"}, "gateway localhost:8090 127.0.0.1:8090 [::1]:8090"},
-		{"10.0.0.1:8443", []string{"gateway.example.com:8443"}, "gateway.example.com:8443"},
-	} {
-		if got := strings.Join(hosts(test.hosts, test.address), " "); got != test.want {
-			t.Errorf("%s: %s", test.address, got)
-		}
 	}
 }

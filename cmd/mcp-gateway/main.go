@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
@@ -71,21 +72,16 @@ func run(ctx context.Context, args []string) int {
 		return 1
 	}
 	err = command.Run()
-	var ended exitError
+	var ended *exec.ExitError
 	switch {
-	case errors.As(err, &ended):
-		return int(ended)
+	case errors.As(err, &ended) && ended.ExitCode() >= 0:
+		return ended.ExitCode()
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "mcp-gateway:", plain.Lines(err.Error()))
 		return 1
 	}
 	return 0
 }
-
-// An exitError ends the program with the exit code of the server.
-type exitError int
-
-func (e exitError) Error() string { return fmt.Sprintf("the server ended with exit code %d", int(e)) }
 
 func newParser(ctx context.Context) *kong.Kong {
 	return kong.Must(new(cli),

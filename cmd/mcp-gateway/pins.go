@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/gateway"
 	"github.com/policy-service/policy-service/obligations/plain"
 )
 
@@ -16,13 +16,13 @@ type pinsCmd struct {
 	Accept pinsAcceptCmd `cmd:"" help:"Accept a definition. This ends the quarantine of the tool."`
 }
 
-// open opens the catalog, which a running gateway has for itself.
-func (s *settings) open() (*config, *catalog.Catalog, error) {
-	cfg, err := readConfig(s.Config, "", false)
+// open opens the catalog. A running gateway locks it.
+func (s *settings) open() (*gateway.Config, *catalog.Catalog, error) {
+	cfg, err := s.read("", false)
 	if err != nil {
 		return nil, nil, err
 	}
-	pins, err := catalog.Open(catalog.Config{Path: filepath.Join(cfg.State, catalogFile)})
+	pins, err := cfg.OpenCatalog()
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: end the gateway first", err)
 	}

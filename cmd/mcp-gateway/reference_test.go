@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/gateway"
 	"github.com/policy-service/policy-service/conformance/docpage"
 )
 
@@ -24,7 +25,7 @@ func TestReferenceHasTheKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := keysOf(reflect.TypeFor[config](), "")
+	keys := keysOf(reflect.TypeFor[gateway.Config](), "")
 	if len(keys) < 40 {
 		t.Fatalf("only %d keys are found", len(keys))
 	}

@@ -1,4 +1,4 @@
-package main
+package gateway
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -28,10 +27,16 @@ import (
 // catalogFile is the catalog in the state directory.
 const catalogFile = "catalog.db"
 
+// OpenCatalog opens the catalog of pinned tools in the state directory. It fails
+// while a gateway runs on the same directory. The caller closes it.
+func (c *Config) OpenCatalog() (*catalog.Catalog, error) {
+	return catalog.Open(catalog.Config{Path: filepath.Join(c.State, catalogFile)})
+}
+
 // A gateway is what serve and stdio have in common. Its parts are joined here
 // and nowhere else.
 type gateway struct {
-	cfg       *config
+	cfg       *Config
 	log       *slog.Logger
 	seal      *seal.Key
 	mapper    *mapper
@@ -43,21 +48,22 @@ type gateway struct {
 	owners    *tasks.Owners
 	gate      *enforce.Gate
 	pdp       *enforce.PDP
-	asks      map[string]*asks // by server
+	policies  map[string]*requestPolicy // by server
 	// execute carries out a call at a server, by its name.
 	execute map[string]func(context.Context, *wire.Message) (*wire.Message, error)
 }
 
 // join opens what is kept in the state directory. The caller closes the gateway.
-func join(cfg *config, log *slog.Logger) (g *gateway, err error) {
-	g = &gateway{cfg: cfg, log: log, asks: make(map[string]*asks), execute: make(map[string]func(context.Context, *wire.Message) (*wire.Message, error))}
+func join(cfg *Config) (g *gateway, err error) {
+	log := cfg.Log
+	g = &gateway{cfg: cfg, log: log, policies: make(map[string]*requestPolicy), execute: make(map[string]func(context.Context, *wire.Message) (*wire.Message, error))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.close())
 		}
 	}()
 	for i, s := range cfg.Servers {
-		g.asks[s.Name] = &cfg.Servers[i].Asks
+		g.policies[s.Name] = &cfg.Servers[i].RequestPolicy
 	}
 	key, err := readSecret(cfg.PDP.KeyFile)
 	if err != nil {
@@ -181,7 +187,7 @@ func (g *gateway) own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 // heard is that of [proxy.Config.Heard].
 func (g *gateway) heard(c *enforce.Call, m *wire.Message) bool {
 	g.tools.heard(c, m)
-	return g.owners.Tells(c, m) && g.asks[c.Server].tells(m)
+	return g.owners.Tells(c, m) && g.policies[c.Server].allowsNotification(m)
 }
 
 // shown is that of [enforce.Config.Filter].
@@ -249,52 +255,4 @@ func openKey(file string) (*seal.Key, error) {
 		return nil, err
 	}
 	return seal.New(secret)
-}
-
-// A trail keeps what becomes of calls in the audit trail.
-type trail struct {
-	*audit.Trail
-	log *slog.Logger
-}
-
-// Intend is that of [enforce.Trail].
-func (t *trail) Intend(e *enforce.Entry) (func(how string), error) {
-	intent, err := t.Trail.Intent(kept(e))
-	if err != nil {
-		return nil, err
-	}
-	return func(how string) {
-		if err := t.Trail.Done(intent, audit.Outcome(how), ""); err != nil {
-			t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
-		}
-	}, nil
-}
-
-// Refuse is that of [enforce.Trail].
-func (t *trail) Refuse(e *enforce.Entry, reason string) {
-	if err := t.Trail.Refused(kept(e), reason); err != nil {
-		t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
-	}
-}
-
-// password is one in a URL, with what is before it. A client may send text that
-// is nearly a URL.
-var password = regexp.MustCompile(`(://[^/?#@:]*):[^/?#]*@`)
-
-// withoutPassword returns the target of a call without the password of a URL.
-func withoutPassword(target string) string { return password.ReplaceAllString(target, "$1:xxxxx@") }
-
-// kept is what the audit trail keeps of a call.
-func kept(e *enforce.Entry) audit.Call {
-	target, _ := e.Call.Params.Target(e.Call.Message.Method)
-	agent, _ := e.Call.Caller.Claims["client_id"].(string)
-	c := audit.Call{
-		Server: e.Call.Server, Method: e.Call.Message.Method, Tool: withoutPassword(target),
-		Subject: e.Call.Caller.Subject.Type + "::" + e.Call.Caller.Subject.ID, Agent: agent, Tenant: e.Call.Caller.Tenant,
-		Decisions: e.Decisions, TraceID: e.Call.TraceID(), ArgsDigest: e.Digest, Task: e.Task, Approval: e.Approval,
-	}
-	if e.Call.Tool != nil {
-		c.Definition = e.Call.Tool.Digest
-	}
-	return c
 }

@@ -1,4 +1,4 @@
-package main
+package gateway
 
 import (
 	"crypto/tls"
@@ -50,8 +50,10 @@ func (f *faults) must(ok bool, path, value, be string) {
 
 var serverName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// check reports every fault of the settings.
-func (c *config) check() error {
+// Check reports all invalid settings at once, each as a [yamldoc.SettingError].
+// ListenKey is the name by which errors refer to c.Listen: the key listen, or the
+// flag that has replaced its value.
+func (c *Config) Check(listenKey string) error {
 	f := new(faults)
 	f.must(isURL(c.PDP.URL), "pdp.url", c.PDP.URL, "the URL of a policy decision point, such as http://127.0.0.1:8080")
 	for path, value := range map[string]duration{"pdp.timeout": c.PDP.Timeout, "pdp.pause": c.PDP.Pause} {
@@ -69,7 +71,7 @@ func (c *config) check() error {
 	f.must(page == "" || isURL(page) && strings.Contains(page, "{task}"), "approval.page", page, "a URL with {task} in it")
 	posted := c.Obligations.NotificationURL
 	f.must(posted == "" || isURL(posted), "obligations.notification_url", posted, "a URL")
-	c.checkListeners(f)
+	c.checkListeners(f, listenKey)
 	c.checkIdentity(f)
 	c.checkServers(f)
 	c.checkMappings(f)
@@ -77,14 +79,14 @@ func (c *config) check() error {
 }
 
 // checkListeners reports what is wrong with where the gateway listens.
-func (c *config) checkListeners(f *faults) {
+func (c *Config) checkListeners(f *faults, listenKey string) {
 	host, _, err := net.SplitHostPort(c.Listen)
-	f.must(err == nil, c.listenKey, c.Listen, "HOST:PORT, such as 127.0.0.1:8090")
+	f.must(err == nil, listenKey, c.Listen, "HOST:PORT, such as 127.0.0.1:8090")
 	if err == nil && !jwks.IsThisHost(host) {
 		if !c.Insecure && (c.TLSCert == "" || c.Identity.Local != nil) {
-			f.fault(c.listenKey, "other hosts can reach %s: it needs tls_cert and tls_key, and no identity.local, or insecure: true", c.Listen)
+			f.fault(listenKey, "other hosts can reach %s: it needs tls_cert and tls_key, and no identity.local, or insecure: true", c.Listen)
 		}
-		f.needs(len(c.Hosts) > 0, "hosts", c.listenKey, "the names by which other hosts address the gateway, such as [gateway.example.com:8090]")
+		f.needs(len(c.Hosts) > 0, "hosts", listenKey, "the names by which other hosts address the gateway, such as [gateway.example.com:8090]")
 	}
 	admin, _, err := net.SplitHostPort(c.Admin)
 	f.must(c.Admin == "" || err == nil && jwks.IsThisHost(admin), "admin_listen", c.Admin, "HOST:PORT that only this host can reach, such as 127.0.0.1:8091")
@@ -93,7 +95,7 @@ func (c *config) checkListeners(f *faults) {
 }
 
 // checkIdentity reports what is wrong with who may call.
-func (c *config) checkIdentity(f *faults) {
+func (c *Config) checkIdentity(f *faults) {
 	local := c.Identity.Local
 	f.must(local == nil || local.ID != "", "identity.local.id", "", "the id of who calls from this host")
 	f.needs(c.Identity.MTLS == nil || c.TLSCA != "", "tls_client_ca", "identity.mtls", "the file of the authorities of clients' certificates")
@@ -104,7 +106,7 @@ func (c *config) checkIdentity(f *faults) {
 }
 
 // checkServers reports what is wrong with the servers.
-func (c *config) checkServers(f *faults) {
+func (c *Config) checkServers(f *faults) {
 	if len(c.Servers) == 0 {
 		f.fault("servers", "is required: a list of servers, each with a name and a url")
 	}
@@ -114,15 +116,15 @@ func (c *config) checkServers(f *faults) {
 		f.must(serverName.MatchString(s.Name), at+".name", s.Name, "a name of a-z, 0-9, _ and -, which begins with a letter or a digit and has 63 characters at most")
 		f.must(s.URL == "" || isURL(s.URL), at+".url", s.URL, "the URL of a server, such as http://127.0.0.1:3001/mcp")
 		f.must(s.Path == "" || strings.HasPrefix(s.Path, "/") && !strings.ContainsAny(s.Path, "{} "), at+".path", s.Path, "a path, such as /files/mcp")
-		for n, page := range s.Asks.Pages {
+		for n, page := range s.RequestPolicy.Pages {
 			f.must(isOrigin(page), at+".pages."+strconv.Itoa(n), page, "an origin, such as https://auth.example.com")
 		}
 		if first, taken := names[s.Name]; taken {
 			f.fault(at+".name", "must be another: servers.%d is called %q, too", first, s.Name)
-		} else if first, taken := paths[s.path()]; taken {
-			f.fault(at+".path", "must be another: servers.%d has %s, too", first, s.path())
+		} else if first, taken := paths[s.Endpoint()]; taken {
+			f.fault(at+".path", "must be another: servers.%d has %s, too", first, s.Endpoint())
 		}
-		names[s.Name], paths[s.path()] = i, i
+		names[s.Name], paths[s.Endpoint()] = i, i
 	}
 }
 
@@ -131,8 +133,8 @@ func isOrigin(text string) bool {
 	return err == nil && isURL(text) && text == u.Scheme+"://"+u.Host
 }
 
-// checkFiles reports the files of the settings that cannot be used.
-func (c *config) checkFiles() error {
+// CheckFiles reports all files named by the settings that cannot be used.
+func (c *Config) CheckFiles() error {
 	f := new(faults)
 	secret := func(path, file string) {
 		if _, err := readSecret(file); err != nil {
@@ -161,7 +163,7 @@ func (c *config) checkFiles() error {
 }
 
 // checkMappings reports what is wrong with how the calls to servers are mapped.
-func (c *config) checkMappings(f *faults) {
+func (c *Config) checkMappings(f *faults) {
 	for i, s := range c.Servers {
 		f.add(yamldoc.Below(coaz.Check(s.Upstream), "servers", strconv.Itoa(i)))
 	}

@@ -1,4 +1,4 @@
-package main
+package gateway
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type mapper struct {
 	log *slog.Logger
 }
 
-func newMapper(cfg *config, log *slog.Logger) (*mapper, error) {
+func newMapper(cfg *Config, log *slog.Logger) (*mapper, error) {
 	upstreams := make(map[string]coaz.Upstream)
 	for _, s := range cfg.Servers {
 		u := s.Upstream

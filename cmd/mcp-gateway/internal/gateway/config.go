@@ -1,11 +1,11 @@
-package main
+package gateway
 
 import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"strings"
@@ -14,12 +14,11 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
-	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// A config is what the file of --config says. docs/reference/mcp-gateway.md
-// explains each key.
-type config struct {
+// A Config is the configuration of a gateway. docs/reference/mcp-gateway.md
+// explains each key of its YAML form.
+type Config struct {
 	Listen  string   `yaml:"listen"`
 	Admin   string   `yaml:"admin_listen"`
 	TLSCert string   `yaml:"tls_cert"`
@@ -43,7 +42,8 @@ type config struct {
 	MaxReply    int64             `yaml:"max_reply"`
 	Servers     []serverConfig    `yaml:"servers"`
 
-	listenKey string // where Listen was said
+	// Log is the program's own log.
+	Log *slog.Logger `yaml:"-"`
 }
 
 type pdpConfig struct {
@@ -95,16 +95,16 @@ type serverConfig struct {
 	BearerFile    string            `yaml:"bearer_file"`
 	Header        map[string]string `yaml:"header"`
 	coaz.Upstream `yaml:",inline"`
-	Asks          asks `yaml:",inline"`
+	RequestPolicy requestPolicy `yaml:",inline"`
 }
 
-// A duration is read as [yamldoc.ParseDuration] does.
+// A duration is in the syntax of yamldoc.ParseDuration.
 type duration = time.Duration
 
-// defaults of a configuration.
-func newConfig() *config {
-	return &config{
-		Listen: "127.0.0.1:8090", listenKey: "listen",
+// NewConfig returns a Config with the default of every key.
+func NewConfig() *Config {
+	return &Config{
+		Listen: "127.0.0.1:8090", Log: slog.New(slog.DiscardHandler),
 		State:   "mcp-gateway-state",
 		PDP:     pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
 		Denial:  denialConfig{Code: enforce.DefaultDenial.Code, OlderCode: enforce.DefaultDenial.OlderCode, HTTPStatus: enforce.DefaultDenial.Status},
@@ -116,32 +116,12 @@ func newConfig() *config {
 	}
 }
 
-// readConfig reads and checks a file, with the address to listen on in place of
-// the file's, unless it is "". Each of its faults has a place in the file; those
-// of the address say --listen. With files, the files that it names are looked
-// at, too.
-func readConfig(file, listen string, files bool) (*config, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+// ServerNames lists the names of the servers.
+func (c *Config) ServerNames() (names []string) {
+	for _, s := range c.Servers {
+		names = append(names, s.Name)
 	}
-	c := newConfig()
-	document, err := yamldoc.Parse(file, text)
-	if err != nil {
-		return nil, err
-	}
-	decoded := document.Decode(c)
-	if listen != "" {
-		c.Listen, c.listenKey = listen, "--listen"
-	}
-	wrong := c.check()
-	if files {
-		wrong = errors.Join(wrong, c.checkFiles())
-	}
-	if all := yamldoc.Errors(document.Settings(decoded, wrong)); all != nil {
-		return nil, all
-	}
-	return c, nil
+	return names
 }
 
 func isURL(text string) bool {
@@ -150,7 +130,7 @@ func isURL(text string) bool {
 }
 
 // tls says whose certificates clients may have.
-func (c *config) tls() (*tls.Config, error) {
+func (c *Config) tls() (*tls.Config, error) {
 	if c.TLSCA == "" {
 		return nil, nil
 	}
@@ -165,8 +145,8 @@ func (c *config) tls() (*tls.Config, error) {
 	return &tls.Config{ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12}, nil
 }
 
-// path is where the server's endpoint is.
-func (s *serverConfig) path() string {
+// Endpoint returns the path at which the gateway serves this server.
+func (s *serverConfig) Endpoint() string {
 	if s.Path != "" {
 		return s.Path
 	}

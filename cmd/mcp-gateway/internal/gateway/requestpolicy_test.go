@@ -1,4 +1,4 @@
-package main
+package gateway
 
 import (
 	"fmt"
@@ -8,11 +8,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // A server asks its clients what the operator lets it, in whatever way it asks: by
 // a request, by a result that wants another call, by an error.
-func TestAsks(t *testing.T) {
+func TestRequestPolicy(t *testing.T) {
 	const (
 		form   = `{"message":"x","requestedSchema":{}}`
 		page   = `{"mode":"url","message":"x","url":"https://auth.example.com/a?b"}`
@@ -46,16 +47,13 @@ func TestAsks(t *testing.T) {
 		{"", "elicitation/create", `{"mode":"app","message":"x"}`, false},
 		{"", "elicitation/create", `{"mode":"form","message":"x","requestedSchema":{}}`, true},
 	} {
-		c, err := configured(t, "pdp: {url: http://127.0.0.1:1}\nidentity: {local: {id: alice}}\nservers:\n  - name: crm\n    "+test.settings+"\n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		asks := &c.Servers[0].Asks
+		c := decoded(t, "servers:\n  - name: crm\n    "+test.settings+"\n")
+		policy := &c.Servers[0].RequestPolicy
 		var params jsontext.Value
 		if test.params != "" {
 			params = jsontext.Value(test.params)
 		}
-		if got := asks.may(test.method, params); got != test.want {
+		if got := policy.allowsMethod(test.method, params); got != test.want {
 			t.Errorf("%s: %s %s: %v", test.settings, test.method, test.params, got)
 		}
 		if params == nil {
@@ -69,32 +67,45 @@ func TestAsks(t *testing.T) {
 		} {
 			want := test.want
 			if m.Error != nil || strings.HasPrefix(string(m.Result), `{"status"`) {
-				want = asks.may("elicitation/create", params)
-			} else if asks.Requests != nil && strings.Contains(string(m.Result), "x/y") {
+				want = policy.allowsMethod("elicitation/create", params)
+			} else if policy.Requests != nil && strings.Contains(string(m.Result), "x/y") {
 				want = false
 			}
-			if err := asks.fits(m); (err == nil) != want {
+			if err := policy.checkResponse(m); (err == nil) != want {
 				t.Errorf("%s: %s%s: %v", test.settings, m.Result, m.Error, err)
 			}
-			if got := asks.tells(&wire.Message{Method: "notifications/tasks", Params: m.Result}); m.Result != nil && got != want {
+			if got := policy.allowsNotification(&wire.Message{Method: "notifications/tasks", Params: m.Result}); m.Result != nil && got != want {
 				t.Errorf("%s: told %s: %v", test.settings, m.Result, got)
 			}
 		}
 	}
 	for _, code := range []string{"-32042.0", "-3.2042e4", "-32042E0"} { // numbers that a client takes for the code
 		m := &wire.Message{Error: fmt.Appendf(nil, `{"code":%s,"message":"x","data":{"elicitations":[%s]}}`, code, others)}
-		if err := (&asks{Pages: []string{"https://auth.example.com"}}).fits(m); err == nil {
+		if err := (&requestPolicy{Pages: []string{"https://auth.example.com"}}).checkResponse(m); err == nil {
 			t.Errorf("an error of the code %s leads anywhere", code)
 		}
 	}
 	for _, plain := range []string{`{"content":[]}`, `{}`, `{"tools":[]}`} {
-		if err := (&asks{Requests: []string{}}).fits(&wire.Message{Result: jsontext.Value(plain)}); err != nil {
+		if err := (&requestPolicy{Requests: []string{}}).checkResponse(&wire.Message{Result: jsontext.Value(plain)}); err != nil {
 			t.Errorf("%s: %v", plain, err)
 		}
 	}
 	for _, odd := range []string{`{"inputRequests":[]}`, `{"inputRequests":{"a":1}}`, `{"inputRequests":{"a":{"method":1}}}`} {
-		if err := (&asks{}).fits(&wire.Message{Result: jsontext.Value(odd)}); err == nil {
+		if err := (&requestPolicy{}).checkResponse(&wire.Message{Result: jsontext.Value(odd)}); err == nil {
 			t.Errorf("%s is passed on", odd)
 		}
 	}
+}
+
+func decoded(t *testing.T, text string) *Config {
+	t.Helper()
+	document, err := yamldoc.Parse("gateway.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := NewConfig()
+	if err := yamldoc.Errors(document.Settings(document.Decode(c), nil)); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

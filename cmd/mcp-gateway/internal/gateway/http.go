@@ -1,4 +1,4 @@
-package main
+package gateway
 
 import (
 	"context"
@@ -13,35 +13,12 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
-	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
-// settings name the configuration.
-type settings struct {
-	Config    string `help:"YAML file of the configuration." default:"mcp-gateway.yaml" placeholder:"FILE"`
-	LogFormat string `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
-}
-
-func (s *settings) logger() *slog.Logger {
-	options := &slog.HandlerOptions{ReplaceAttr: plain.Attr}
-	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
-}
-
-type serveCmd struct {
-	settings
-	Listen string `help:"Address for clients, in place of the file's. Port 0 selects a free port." placeholder:"HOST:PORT"`
-}
-
-func (c *serveCmd) Run(ctx context.Context) error {
-	cfg, err := readConfig(c.Config, c.Listen, true)
-	if err != nil {
-		return err
-	}
-	g, err := join(cfg, c.logger())
+// Run serves MCP over HTTP until ctx ends.
+func Run(ctx context.Context, cfg *Config) error {
+	g, err := join(cfg)
 	if err != nil {
 		return err
 	}
@@ -136,11 +113,11 @@ func (g *gateway) routes(address string) (http.Handler, error) {
 		}
 		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
-			Identify: g.callers.identify, Refuse: g.callers.refuse, Heard: g.heard, MayAsk: g.asks[s.Name].may,
+			Identify: g.callers.identify, Refuse: g.callers.refuse, Heard: g.heard, MayAsk: g.policies[s.Name].allowsMethod,
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})
-		routes.Handle(s.path(), endpoint)
+		routes.Handle(s.Endpoint(), endpoint)
 		g.execute[s.Name] = func(ctx context.Context, m *wire.Message) (*wire.Message, error) {
 			return endpoint.Execute(ctx, m, g.tools.called(s.Name, m))
 		}
@@ -166,19 +143,4 @@ func hosts(configured []string, address string) []string {
 		all = append(all, name+":"+port)
 	}
 	return all
-}
-
-type checkCmd struct {
-	settings
-}
-
-func (c *checkCmd) Run() error {
-	cfg, err := readConfig(c.Config, "", true)
-	if err != nil {
-		return err
-	}
-	for _, s := range cfg.Servers {
-		fmt.Printf("%s\t%s\t%s\n", s.Name, s.path(), s.URL)
-	}
-	return nil
 }

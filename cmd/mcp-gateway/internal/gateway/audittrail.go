@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"log/slog"
+	"regexp"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+)
+
+// A trail keeps what becomes of calls in the audit trail.
+type trail struct {
+	*audit.Trail
+	log *slog.Logger
+}
+
+// Intend is that of [enforce.Trail].
+func (t *trail) Intend(e *enforce.Entry) (func(how string), error) {
+	intent, err := t.Trail.Intent(kept(e))
+	if err != nil {
+		return nil, err
+	}
+	return func(how string) {
+		if err := t.Trail.Done(intent, audit.Outcome(how), ""); err != nil {
+			t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
+		}
+	}, nil
+}
+
+// Refuse is that of [enforce.Trail].
+func (t *trail) Refuse(e *enforce.Entry, reason string) {
+	if err := t.Trail.Refused(kept(e), reason); err != nil {
+		t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
+	}
+}
+
+// password is one in a URL, with what is before it. A client may send text that
+// is nearly a URL.
+var password = regexp.MustCompile(`(://[^/?#@:]*):[^/?#]*@`)
+
+// withoutPassword returns the target of a call without the password of a URL.
+func withoutPassword(target string) string { return password.ReplaceAllString(target, "$1:xxxxx@") }
+
+// kept is what the audit trail keeps of a call.
+func kept(e *enforce.Entry) audit.Call {
+	target, _ := e.Call.Params.Target(e.Call.Message.Method)
+	agent, _ := e.Call.Caller.Claims["client_id"].(string)
+	c := audit.Call{
+		Server: e.Call.Server, Method: e.Call.Message.Method, Tool: withoutPassword(target),
+		Subject: e.Call.Caller.Subject.Type + "::" + e.Call.Caller.Subject.ID, Agent: agent, Tenant: e.Call.Caller.Tenant,
+		Decisions: e.Decisions, TraceID: e.Call.TraceID(), ArgsDigest: e.Digest, Task: e.Task, Approval: e.Approval,
+	}
+	if e.Call.Tool != nil {
+		c.Definition = e.Call.Tool.Digest
+	}
+	return c
+}
