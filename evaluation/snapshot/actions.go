@@ -12,13 +12,13 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An actionIndex says which Cedar action a request names. A name is the id of an
-// action without a namespace; of one in a namespace it is the whole, as in
-// Tax::Action::"view", or the id where no other action or group has that.
+// An actionIndex maps the action names of requests to Cedar actions. The name of an action without
+// a namespace is its id. The name of an action in a namespace is the whole Cedar name, as in
+// Tax::Action::"view", or the id alone if no other action or group has that id.
 type actionIndex struct {
-	Names     []string                   // by which a search can find actions, sorted
-	named     map[string]cedar.EntityUID // nil where no action is in a namespace
-	ambiguous map[string][]string        // the whole names of several, by their id
+	Names     []string                   // the names a search can return, sorted
+	named     map[string]cedar.EntityUID // nil if no action is in a namespace
+	ambiguous map[string][]string        // the whole names of the actions that share an id, by id
 }
 
 func newActionIndex(s *Snapshot) actionIndex {
@@ -40,15 +40,14 @@ func newActionIndex(s *Snapshot) actionIndex {
 	return x
 }
 
-// hasAction reports whether there is such an action or group of actions.
+// hasAction reports whether the snapshot knows an action or group of actions.
 func (s *Snapshot) hasAction(uid cedar.EntityUID) bool {
 	_, stored := s.Entities.ByUID[uid]
 	return stored || s.entityIndexes[actionType] != nil && s.entityIndexes[actionType].descendants[uid] != nil
 }
 
-// add takes an action into the index, given all of its id and whether it is taken
-// by an action or a group without a namespace, and reports whether the id alone
-// names it.
+// add adds an action and reports whether its id alone names it. same lists all actions with that
+// id. taken reports whether an action or a group without a namespace has the id.
 func (x *actionIndex) add(uid cedar.EntityUID, same []cedar.EntityUID, taken bool) bool {
 	if uid.Type == actionType {
 		return true
@@ -60,7 +59,7 @@ func (x *actionIndex) add(uid cedar.EntityUID, same []cedar.EntityUID, taken boo
 	id := string(uid.ID)
 	switch {
 	case taken || slices.Contains(same, cedar.NewEntityUID(actionType, uid.ID)):
-		return false // whose id it is
+		return false // the id belongs to the action without a namespace
 	case len(same) == 1:
 		x.named[id] = uid
 		return true
@@ -70,7 +69,7 @@ func (x *actionIndex) add(uid cedar.EntityUID, same []cedar.EntityUID, taken boo
 	return false
 }
 
-// Action returns the action that a request names.
+// Action returns the action that a name in a request denotes.
 func (s *Snapshot) Action(name string) (cedar.EntityUID, error) {
 	if s.Actions.named != nil {
 		if uid, ok := s.Actions.named[name]; ok {
@@ -83,8 +82,8 @@ func (s *Snapshot) Action(name string) (cedar.EntityUID, error) {
 	return cedar.NewEntityUID(actionType, cedar.String(name)), nil
 }
 
-// actionsOf lists the actions that a request can be for: the schema's or,
-// without one, those that policies and entities name, but for groups.
+// actionsOf lists the actions that a request can name, without groups: the schema's or, without a
+// schema, those that policies and entities name.
 func actionsOf(s *Snapshot) []cedar.EntityUID {
 	known := map[cedar.EntityUID]bool{}
 	if s.Schema != nil {
@@ -118,7 +117,7 @@ func actionsOf(s *Snapshot) []cedar.EntityUID {
 	return slices.SortedFunc(maps.Keys(known), CompareUID)
 }
 
-// Applies reports whether the schema has a request that the action is for.
+// Applies reports whether the schema allows any request for the action.
 func Applies(a resolved.Action) bool {
 	return a.AppliesTo != nil && len(a.AppliesTo.Principals) > 0 && len(a.AppliesTo.Resources) > 0
 }

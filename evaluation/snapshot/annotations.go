@@ -18,10 +18,10 @@ import (
 // annotationID is the annotation that names a policy.
 const annotationID = "id"
 
-// annotationNotification is the annotation whose form settings choose.
+// annotationNotification is the annotation whose form the settings choose.
 const annotationNotification = "obligation_notification"
 
-// readAnnotations takes the policy's id and terms from its annotations.
+// readAnnotations sets the policy's id and terms from its annotations.
 func (c *compiler) readAnnotations(p *Policy, st cedarsyntax.Statement) {
 	annotations := annotationsOf(p.Syntax)
 	id := annotations[annotationID]
@@ -52,7 +52,7 @@ func (c *compiler) readAnnotations(p *Policy, st cedarsyntax.Statement) {
 	}
 }
 
-// annotationFault reports what is wrong with an annotation where it is written.
+// annotationFault reports a fault at the position of an annotation.
 func (c *compiler) annotationFault(p *Policy, st cedarsyntax.Statement, key, message string) {
 	hint := ""
 	if near := meantAnnotation(key); near != "" && !IsKnownAnnotation(key) {
@@ -66,7 +66,7 @@ func (c *compiler) annotationFault(p *Policy, st cedarsyntax.Statement, key, mes
 	c.fault(p.File, line, column, name+": "+message, hint)
 }
 
-// AnnotationPlace returns where in its file an annotation of the policy is.
+// AnnotationPlace returns the position of an annotation of the policy in its file.
 func (p *Policy) AnnotationPlace(st cedarsyntax.Statement, key string) (line, column int) {
 	offset := cedarsyntax.Tokenize(st).Find("@", key)
 	if offset < 0 {
@@ -83,24 +83,23 @@ func annotationsOf(p *xast.Policy) map[string]string {
 	return annotations
 }
 
-// IsKnownAnnotation reports whether an annotation means something to the service.
+// IsKnownAnnotation reports whether the service uses an annotation.
 func IsKnownAnnotation(key string) bool {
 	return key == annotationID || slices.Contains(obligations.Known(), "@"+key)
 }
 
-// IsMisspelledAnnotation reports whether an annotation that nobody reads looks like one of
-// the service's. What it was to ask for would not be asked for, so it must not
-// be taken for a note of the author's.
+// IsMisspelledAnnotation reports whether an unknown annotation resembles one of the service's. The
+// service would ignore it, and the obligation it asks for would be lost. So the caller must not
+// accept it as a note of the author's.
 func IsMisspelledAnnotation(key string) bool {
 	return meantAnnotation(key) != "" || slices.ContainsFunc(annotationWords(key), func(word string) bool {
 		return faults.Nearest(word, []string{"obligation"}, 1) != ""
 	})
 }
 
-// meantAnnotation returns the annotation that a key is another spelling of, as
-// it is written, or "". Case and underscores make no difference, two letters may
-// differ, and the name of a template's annotation may be a part of the key, as
-// in require_approval.
+// meantAnnotation returns the annotation that a key misspells, or "". It ignores case and
+// underscores and allows two edits. The key may contain the name of a template's annotation, as in
+// require_approval.
 func meantAnnotation(key string) string {
 	known := map[string]string{annotationID: "@" + annotationID}
 	var long []string
@@ -124,9 +123,8 @@ func meantAnnotation(key string) string {
 	return meantObligation(key)
 }
 
-// meantObligation returns the annotation of an obligation that a key names by
-// the type of the obligation alone, or with the word obligation elsewhere; "" for
-// none.
+// meantObligation returns the annotation of the obligation that a key names by its type alone, or
+// with the word obligation in another position. It returns "" for none.
 func meantObligation(key string) string {
 	kinds := map[string]string{}
 	for _, name := range obligations.Known() {
@@ -137,7 +135,7 @@ func meantObligation(key string) string {
 	folded := foldAnnotation(key)
 	rest := strings.Replace(folded, "obligation", "", 1)
 	if rest == folded {
-		delete(kinds, "custom") // which alone is a word like customer
+		delete(kinds, "custom") // too common: "customer" would match
 		if len(folded) < len("stepup") {
 			return ""
 		}
@@ -149,7 +147,7 @@ func foldAnnotation(key string) string {
 	return strings.NewReplacer("_", "", "-", "", "@", "").Replace(strings.ToLower(key))
 }
 
-// annotationWords takes a key apart at underscores, hyphens and capitals.
+// annotationWords splits a key at underscores, hyphens and capitals.
 func annotationWords(key string) []string {
 	var spaced strings.Builder
 	previous := ' '
@@ -163,9 +161,9 @@ func annotationWords(key string) []string {
 	return strings.FieldsFunc(strings.ToLower(spaced.String()), func(r rune) bool { return r == '_' || r == '-' || r == ' ' })
 }
 
-// checkTemplates holds the templates that policies name against those that are
-// configured. A name of none has the default terms, with which one person is
-// enough; where that could be fewer than were meant, it is a fault.
+// checkTemplates checks the template names in policies against the configured templates. An
+// unknown name gets the default terms, with a quorum of one. It is a fault if the author may have
+// meant a stricter template.
 func (c *compiler) checkTemplates(s *Snapshot) {
 	if c.logged {
 		return
@@ -179,8 +177,8 @@ func (c *compiler) checkTemplates(s *Snapshot) {
 	}
 }
 
-// Template returns the template that the policy's annotation names, and the
-// annotation; "" for none.
+// Template returns the template that the policy's annotation names, and the key of the annotation.
+// Both are "" for none.
 func (p *Policy) Template() (key, name string) {
 	if p.Permits() {
 		return "approval", p.Terms.Approval
@@ -188,7 +186,7 @@ func (p *Policy) Template() (key, name string) {
 	return "requestable", p.Terms.Requestable
 }
 
-// A templateProblem is what follows from a name that is no configured template's.
+// A templateProblem describes the consequence of an unknown template name.
 type templateProblem struct {
 	Unknown, Fault bool
 	hint           string

@@ -13,20 +13,20 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// TypeAccessRequest is the type of the resource about which approvers decide.
-// The service describes it whole; a schema declares of that what policies read.
+// TypeAccessRequest is the type of the resource that approvers decide on. The service supplies all
+// its attributes. A schema declares the ones that policies read.
 const TypeAccessRequest cedar.EntityType = "access_request"
 
-// Members of context.approval, where policies find the approval that stands.
+// Members of context.approval, where policies read the active approval.
 const (
 	ApprovalTemplateName = "template"
 	approvalApprovers    = "approvers"
 	approvalUntil        = "until"
 	approvalChannel      = "channel"
-	approvalUsesLeft     = "uses_left" // only where uses are counted
+	approvalUsesLeft     = "uses_left" // only if uses are counted
 )
 
-// approvalShape are the types that a schema may declare for these members.
+// approvalShape maps these members to the types that a schema may declare.
 var approvalShape = map[string]kind{
 	ApprovalTemplateName: kindString,
 	approvalApprovers:    kindSet,
@@ -35,9 +35,9 @@ var approvalShape = map[string]kind{
 	approvalUsesLeft:     kindLong,
 }
 
-// approve makes the approval that stands a fact: context.approval, and
-// context.justification, which says approved and of which a request is never
-// believed that. Where the schema has no place for them they are not there.
+// approve adds the active approval to the context as a fact: context.approval, and
+// context.justification with the value approved, which a request itself can never set. It omits
+// members that the schema has no place for.
 func (s *Snapshot) approve(q *Query, shape *shape, a *authzen.VerifiedApproval, values cedar.RecordMap) {
 	if a == nil {
 		return
@@ -52,8 +52,8 @@ func (s *Snapshot) approve(q *Query, shape *shape, a *authzen.VerifiedApproval, 
 	q.Approved = a.Template
 }
 
-// approval returns the record of an approval, as far as the schema declares it.
-// It does not fit where an approver is not of the type that is declared.
+// approval returns the record of an approval, with the members that the schema declares. It does
+// not fit if an approver is not of the declared type.
 func (s *Snapshot) approval(shape *shape, a *authzen.VerifiedApproval) (record cedar.Record, fits bool) {
 	all := cedar.RecordMap{
 		ApprovalTemplateName: cedar.String(a.Template),
@@ -85,11 +85,11 @@ func (s *Snapshot) approvers(shape *shape, all []authzen.Subject) (cedar.Set, bo
 	return cedar.NewSet(uids...), true
 }
 
-// justified is the justification that only the service gives.
+// justified is the justification that only the service sets.
 const justified = "approved"
 
-// justification reads context.justification. One that claims to be approved
-// is dropped, whether or not the schema declares it.
+// justification reads context.justification. It drops the value "approved", whether or not the
+// schema declares the member.
 func (r *reader) justification(s *shape, into cedar.RecordMap) error {
 	declared, ok := s.member(ContextJustification)
 	var value cedar.Value
@@ -112,8 +112,8 @@ func (r *reader) justification(s *shape, into cedar.RecordMap) error {
 	return nil
 }
 
-// checkApprovals reports where the schema declares context.approval as what it
-// can never be.
+// checkApprovals reports a schema that declares context.approval with a type the service never
+// supplies.
 func (c *compiler) checkApprovals(all shapes) {
 	for _, action := range slices.SortedFunc(maps.Keys(all.Contexts), CompareUID) {
 		declared, ok := all.Contexts[action].Members[ContextApproval]

@@ -11,14 +11,12 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An Archive is the text of a policy store: what decisions depend on, by
-// slash-separated path from the store's root. Its canonical form and its
-// revision are the decision log's (see package decisionlog), which keeps it.
+// An Archive holds the files that decisions depend on, by slash-separated path from the root of the
+// policy store. Package decisionlog stores it and defines its canonical form and its revision.
 type Archive map[string][]byte
 
-// The files of a policy store that count, in its root and in the folder of each
-// tenant. Every *.cedar file there and in the folders below holds policies, but
-// for those of [outsidePolicies].
+// The relevant files of a policy store, in its root and in each tenant's folder. Every *.cedar file
+// in these folders and below holds policies, except those of [outsidePolicies].
 const (
 	FileCedarSchema = "schema.cedarschema"
 	FileJSONSchema  = "schema.json"
@@ -30,12 +28,11 @@ const (
 	testsFolder   = "tests"
 )
 
-// KeptFiles lists the names of the files that count beside policies.
+// KeptFiles lists the names of the relevant files that hold no policies.
 func KeptFiles() []string { return []string{FileCedarSchema, FileJSONSchema, FileEntities, FileConfig} }
 
-// Counts reports whether a file of a policy store is one that decisions depend
-// on, by its path from the root. An Archive holds these files and no others.
-// A hidden file, or one in a hidden folder, is none of them.
+// Counts reports whether decisions depend on a file of a policy store, given its path from the root.
+// An Archive holds exactly these files. Hidden files and files in hidden folders do not count.
 func Counts(name string) bool {
 	parts := strings.Split(name, "/")
 	if slices.ContainsFunc(parts, func(part string) bool { return part == "" || part[0] == '.' }) {
@@ -54,9 +51,9 @@ func Counts(name string) bool {
 	return path.Ext(file) == policySuffix && !outsidePolicies(parts[:len(parts)-1])
 }
 
-// outsidePolicies reports whether the folders that lead to a file, from the root
-// or a tenant's folder on, keep it from being one of policies: those of tests,
-// those that hold other data, and those that could be taken for tenants'.
+// outsidePolicies reports whether the folders of a file, from the root or a tenant's folder on,
+// exclude it from the policies. These are folders of tests, folders of other data, and folders that
+// could be mistaken for tenants'.
 func outsidePolicies(folders []string) bool {
 	if len(folders) > 0 && (folders[0] == "access" || folders[0] == "entities") {
 		return true
@@ -67,14 +64,13 @@ func outsidePolicies(folders []string) bool {
 	})
 }
 
-// ValidTenant reports whether name can be a tenant's.
+// ValidTenant reports whether name is a valid tenant name.
 func ValidTenant(name string) bool { return authzen.ValidTenant(name) }
 
-// ValidPath reports whether name can be the path of a file of an archive, as the
-// decision log keeps it.
+// ValidPath reports whether name is a valid path for a file of an archive in the decision log.
 func ValidPath(name string) bool { return decisionlog.ValidPath(name) }
 
-// TenantAt returns the tenant whose folder name is, or is in; "" for none.
+// TenantAt returns the tenant whose folder is or contains name, or "".
 func TenantAt(name string) string {
 	below, found := strings.CutPrefix(name, tenantsFolder+"/")
 	if tenant, _, _ := strings.Cut(below, "/"); found && ValidTenant(tenant) {
@@ -83,7 +79,7 @@ func TenantAt(name string) string {
 	return ""
 }
 
-// TenantOf returns the tenant whose file it is, or "" for a file of the root.
+// TenantOf returns the tenant that owns the file, or "" for a file of the root.
 func TenantOf(name string) string {
 	parts := strings.Split(name, "/")
 	if len(parts) < 3 || parts[0] != tenantsFolder || !ValidTenant(parts[1]) {
@@ -104,8 +100,7 @@ func (a Archive) Tenants() []string {
 	return names
 }
 
-// ForTenant returns the part of the archive that a tenant's decisions depend on: the
-// files of the root and its own.
+// ForTenant returns the files that a tenant's decisions depend on: the root's and its own.
 func (a Archive) ForTenant(tenant string) Archive {
 	own := Archive{}
 	for file, text := range a {
@@ -116,7 +111,7 @@ func (a Archive) ForTenant(tenant string) Archive {
 	return own
 }
 
-// withTenant returns the root of the archive with a tenant's files of another.
+// withTenant returns the root of the archive with a tenant's files from another archive.
 func (a Archive) withTenant(tenant string, other Archive) Archive {
 	files := a.ForTenant("")
 	for file, text := range other {
@@ -132,8 +127,8 @@ func (a Archive) sameRoot(other Archive) bool {
 	return maps.EqualFunc(a.ForTenant(""), other.ForTenant(""), bytes.Equal)
 }
 
-// Lost returns the schema or the settings that a later archive does not have, in
-// either form, although it has other files of that folder; "" for none.
+// Lost returns the schema or the settings that a later archive lacks in either form, although it
+// has other files of that folder. It returns "" if nothing is lost.
 func (a Archive) Lost(later Archive) string {
 	for _, file := range slices.Sorted(maps.Keys(a)) {
 		folder, base := path.Split(file)
@@ -151,8 +146,8 @@ func (a Archive) Lost(later Archive) string {
 	return ""
 }
 
-// hasEntities reports whether the entities file of a tenant, or of the root for "",
-// has any. The file has been compiled.
+// hasEntities reports whether the entities file of a tenant, or of the root for "", lists any
+// entity. The file must have compiled.
 func (a Archive) hasEntities(tenant string) bool {
 	file := FileEntities
 	if tenant != "" {
@@ -161,7 +156,7 @@ func (a Archive) hasEntities(tenant string) bool {
 	return len(bytes.Trim(a[file], "[] \t\r\n")) > 0
 }
 
-// has reports whether the archive has a file in or below a folder.
+// has reports whether the archive has a file in a folder or below.
 func (a Archive) has(folder string) bool {
 	for file := range a {
 		if strings.HasPrefix(file, folder) {
@@ -171,12 +166,12 @@ func (a Archive) has(folder string) bool {
 	return false
 }
 
-// Files lists the archive's files with that base name, that of the root first.
+// Files lists the archive's files with that base name, the root's first.
 func (a Archive) Files(base string) []string {
 	return a.filesWhere(func(file string) bool { return path.Base(file) == base })
 }
 
-// PolicyFiles lists the archive's policy files, those of the root first.
+// PolicyFiles lists the archive's policy files, the root's first.
 func (a Archive) PolicyFiles() []string {
 	return a.filesWhere(func(file string) bool { return path.Ext(file) == policySuffix })
 }

@@ -6,17 +6,15 @@ import (
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// A chain is what an expression reads of another: the names of attributes one
-// below the other, as in context.a.b. It is as long as it can be.
+// An AttributePath is a maximal chain of attribute reads in an expression, such as context.a.b.
 type AttributePath struct {
-	InContext bool // it begins at the context
+	InContext bool // the path begins at the context
 	Names     []string
-	presence  bool // it asks whether the last is there, and does not read it
+	presence  bool // the expression tests whether the last attribute is present, and does not read it
 }
 
-// AttributePaths lists the chains of a policy. A record that is read otherwise than by
-// its attributes, such as one that is compared, ends a chain, and all that is
-// below it is read.
+// AttributePaths lists the attribute paths of a policy. A path ends at a record that the policy uses
+// as a whole, for example in a comparison. That counts as a read of everything below the record.
 func AttributePaths(p *xast.Policy) (all []AttributePath) {
 	for _, condition := range p.Conditions {
 		all = append(all, attributePathsIn(condition.Body)...)
@@ -41,8 +39,8 @@ func attributePathsIn(n xast.IsNode) (all []AttributePath) {
 	return all
 }
 
-// attributePathOf returns the chain that ends with n, and what it is read of: n itself,
-// where n reads no attribute.
+// attributePathOf returns the path that ends with n and the expression at its base. The base is n
+// itself if n reads no attribute.
 func attributePathOf(n xast.IsNode) (c AttributePath, base xast.IsNode) {
 	for base = n; ; {
 		var of xast.StrOpNode
@@ -61,9 +59,8 @@ func attributePathOf(n xast.IsNode) (c AttributePath, base xast.IsNode) {
 	}
 }
 
-// Matches reports whether the chain, from its ith name on, is a path, leads to
-// it, or leads on from it. That something is there does not depend on what is
-// below it.
+// Matches reports whether the names of c from index i on equal path, or either is a prefix of the
+// other. A presence test does not depend on the attributes below it.
 func (c AttributePath) Matches(i int, path []string) bool {
 	names := c.Names[i:]
 	n := min(len(names), len(path))

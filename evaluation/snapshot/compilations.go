@@ -14,32 +14,32 @@ import (
 	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
-// ErrInPart means that a policy store is in force but for what some of its
-// tenants have changed: their last good files count, with the root as it is.
+// ErrInPart means that the policy store is active except for the changes of some tenants. Those
+// tenants use their last good files with the new root.
 var ErrInPart = errors.New("the policy store is in force in part")
 
 const (
-	CompileDeadline = 30 * time.Second // of one snapshot
+	CompileDeadline = 30 * time.Second // for one snapshot
 
-	// CompileGrace is how long a reload waits for the slowest tenant, and then for
-	// the slowest of those that fall back to their last good files. A new root is in
-	// force for every tenant by then, and one that is not compiled is not answered.
+	// CompileGrace is how long a reload waits for the slowest tenant. It then waits that long again for
+	// the slowest tenant that falls back to its last good files. A new root applies to every tenant
+	// after that, and the service refuses requests to a tenant that has not compiled.
 	CompileGrace = time.Second
-	// LateGrace is the same once tenants come late: others come with them.
+	// LateGrace replaces CompileGrace once some tenants are late, because others may be late as well.
 	LateGrace = CompileGrace / 4
 )
 
-// A compilation makes one snapshot, in the background: one that takes long keeps
-// nothing else waiting, and is not begun twice.
+// A compilation compiles one snapshot in the background. A slow one does not delay other work, and
+// no archive is compiled twice at the same time.
 type compilation struct {
 	done     chan struct{}
-	snapshot *Snapshot // when done
+	snapshot *Snapshot // set when done
 	err      error
-	overdue  context.Context // ends with the deadline
+	overdue  context.Context // ends at the deadline
 }
 
-// outcome is what has come of a compilation; ErrSlow after its deadline, and no
-// snapshot and no error while it goes on.
+// outcome returns the result of a compilation. It returns ErrSlow after the deadline, and neither a
+// snapshot nor an error while the compilation runs.
 func (c *compilation) outcome() (*Snapshot, error) {
 	select {
 	case <-c.done:
@@ -52,7 +52,7 @@ func (c *compilation) outcome() (*Snapshot, error) {
 	return nil, nil
 }
 
-// wait waits until there is an outcome.
+// wait blocks until there is an outcome or ctx ends.
 func (c *compilation) wait(ctx context.Context) {
 	select {
 	case <-c.done:
@@ -61,8 +61,8 @@ func (c *compilation) wait(ctx context.Context) {
 	}
 }
 
-// A Compiler compiles policy stores. It keeps the compilations of the stores that
-// came into force last, by revision: the same files are compiled once.
+// A Compiler compiles policy stores. It caches the compilations of the stores that last became
+// active, by revision, so that the same files are compiled once.
 type Compiler struct {
 	compile  func(context.Context, Archive) (*Snapshot, error)
 	deadline time.Duration
@@ -71,8 +71,8 @@ type Compiler struct {
 	all map[string]*compilation
 }
 
-// NewCompiler returns a compiler that gives each snapshot so long. compile is nil
-// for [CompileContext].
+// NewCompiler returns a Compiler with a deadline for each snapshot. A nil compile means
+// [CompileContext].
 func NewCompiler(deadline time.Duration, compile func(context.Context, Archive) (*Snapshot, error)) *Compiler {
 	if compile == nil {
 		compile = CompileContext
@@ -80,7 +80,7 @@ func NewCompiler(deadline time.Duration, compile func(context.Context, Archive) 
 	return &Compiler{compile: compile, deadline: cmp.Or(deadline, CompileDeadline), all: map[string]*compilation{}}
 }
 
-// begin begins to compile an archive, or returns what has been begun.
+// begin starts to compile an archive, or returns the compilation in the cache.
 func (c *Compiler) begin(a Archive) (*compilation, error) {
 	manifest, err := decisionlog.Manifest(a)
 	if err != nil {
@@ -99,14 +99,14 @@ func (c *Compiler) begin(a Archive) (*compilation, error) {
 		defer cancel()
 		defer close(begun.done)
 		begun.snapshot, begun.err = c.unharmed(ctx, a)
-		if ctx.Err() != nil { // it was told that it is too slow
+		if ctx.Err() != nil { // the caller has already seen ErrSlow
 			begun.snapshot, begun.err = nil, ErrSlow
 		}
 	}()
 	return begun, nil
 }
 
-// unharmed compiles an archive. One that makes the compiler panic does not load.
+// unharmed compiles an archive. It turns a panic of the compiler into an error.
 func (c *Compiler) unharmed(ctx context.Context, a Archive) (s *Snapshot, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -116,8 +116,8 @@ func (c *Compiler) unharmed(ctx context.Context, a Archive) (s *Snapshot, err er
 	return c.compile(ctx, a)
 }
 
-// keep forgets all but the compilations that are wanted, and those that run. One
-// that was too slow begins anew when it is next wanted, once that has been told.
+// keep removes all compilations from the cache except the wanted and the running ones. A slow one
+// starts again when it is next wanted, once its ErrSlow has been reported.
 func (c *Compiler) keep(wanted map[*compilation]bool, pending Pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,26 +131,26 @@ func (c *Compiler) keep(wanted map[*compilation]bool, pending Pending) {
 	})
 }
 
-// partly is [ErrInPart] with what keeps the rest from it.
+// partly is [ErrInPart] with the problems that keep the other changes from becoming active.
 type partly struct{ problem error }
 
 func (p *partly) Error() string   { return p.problem.Error() }
 func (p *partly) Unwrap() []error { return []error{ErrInPart, p.problem} }
 
-// An Upgrade is a policy store that is to come into force in the place of another.
+// An Upgrade is a policy store that replaces the active one.
 type Upgrade struct {
 	Archive      Archive
-	TenantFaults faults.List   // what is wrong in tenants' folders beside what the archive shows
-	Old          *Snapshots    // nil for none
+	TenantFaults faults.List   // faults in tenants' folders that the archive does not show
+	Old          *Snapshots    // the active store; nil for none
 	MayShrink    bool          // a tenant may lose policies
 	Strict       bool          // see Config.GuardShrink
-	Grace        time.Duration // to wait for slow tenants where policies are in force
+	Grace        time.Duration // how long to wait for slow tenants if a store is active
 }
 
-// Pending are the compilations that go on after [Compiler.Compile] has returned.
+// Pending holds the compilations that continue after [Compiler.Compile] has returned.
 type Pending map[*compilation]bool
 
-// Wait waits until one of them ends.
+// Wait blocks until one of them ends or ctx ends.
 func (p Pending) Wait(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -163,9 +163,9 @@ func (p Pending) Wait(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// Compile compiles a store, tenant by tenant, and returns the snapshots that come
-// into force. With an error that is ErrInPart they come into force without what
-// keeps some tenants from theirs. Pending is nil where nothing goes on.
+// Compile compiles a store, tenant by tenant, and returns the snapshots to activate. With an error
+// that is ErrInPart, the snapshots omit the changes that keep some tenants back. Pending is nil if
+// no compilation continues.
 func (c *Compiler) Compile(ctx context.Context, u Upgrade) (*Snapshots, Pending, error) {
 	t := attempt{Compiler: c, Upgrade: u, wanted: map[*compilation]bool{}, problems: map[string]error{}, pending: Pending{}}
 	s, err := t.run(ctx)
@@ -176,18 +176,18 @@ func (c *Compiler) Compile(ctx context.Context, u Upgrade) (*Snapshots, Pending,
 	return s, t.pending, err
 }
 
-// An attempt is one call of [Compiler.Compile].
+// An attempt is the state of one call of [Compiler.Compile].
 type attempt struct {
 	*Compiler
 	Upgrade
 
 	wanted   map[*compilation]bool
-	problems map[string]error // of tenants
+	problems map[string]error // by tenant
 	pending  Pending
 }
 
-// run returns the snapshots that come into force. Beside them the error is
-// ErrInPart with what keeps tenants from theirs.
+// run returns the snapshots to activate. An error next to them is ErrInPart with the tenants'
+// problems.
 func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 	names := t.tenants()
 	if len(names) == 0 {
@@ -221,8 +221,7 @@ func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 	return t.joined(s)
 }
 
-// tenants lists the tenants of the store. What is wrong in the folder of one is a
-// problem of its own.
+// tenants lists the tenants of the store. A fault in a tenant's folder is a problem of that tenant.
 func (t *attempt) tenants() []string {
 	names := t.Archive.Tenants()
 	for _, fault := range t.TenantFaults {
@@ -260,23 +259,23 @@ func (t *attempt) everyone(ctx context.Context) (*Snapshots, error) {
 	return &Snapshots{archive: t.Archive, revision: compiled.revision, everyone: compiled}, nil
 }
 
-// wait waits for all compilations.
+// wait blocks until all compilations have ended.
 func (t *attempt) wait(ctx context.Context, begun map[string]*compilation) {
 	for _, one := range begun {
 		one.wait(ctx)
 	}
 }
 
-// waitGrace waits for all compilations, but not long.
+// waitGrace waits for all compilations, for the grace period at most.
 func (t *attempt) waitGrace(ctx context.Context, begun map[string]*compilation) {
 	ctx, cancel := context.WithTimeout(ctx, min(t.Grace, t.deadline))
 	defer cancel()
 	t.wait(ctx, begun)
 }
 
-// place puts a tenant's new snapshot into the store or, while it is not known
-// what comes of it, the last, unless that has another root: what this one forbids
-// counts for all tenants at once. What is wrong with it is a problem.
+// place adds a tenant's new snapshot to the store. While the compilation runs, it adds the last
+// snapshot, unless that has another root: the forbids of a new root apply to all tenants at once. A
+// compile error becomes a problem of the tenant.
 func (t *attempt) place(s *Snapshots, tenant string, one *compilation) {
 	compiled, err := one.outcome()
 	if compiled != nil {
@@ -296,8 +295,8 @@ func (t *attempt) place(s *Snapshots, tenant string, one *compilation) {
 	}
 }
 
-// last returns what has answered a tenant so far, or did before it was
-// unavailable; nil for nothing.
+// last returns the tenant's active snapshot or, if the tenant is unavailable, its previous one. It
+// returns nil for none.
 func (t *attempt) last(tenant string) *Snapshot {
 	if now := t.Old.answering(tenant); now != nil || t.Old == nil {
 		return now
@@ -305,9 +304,9 @@ func (t *attempt) last(tenant string) *Snapshot {
 	return t.Old.unavailable[tenant]
 }
 
-// fallBack has tenants without a snapshot answered by their last good files. Where
-// they do not compile with the root as it is now, or not yet, the tenant is not
-// answered: what it had with the old root could be what the new one forbids.
+// fallBack activates the last good files of tenants without a snapshot. If these do not compile with
+// the new root, or not in time, the tenant becomes unavailable. Its snapshot with the old root could
+// permit what the new root forbids.
 func (t *attempt) fallBack(ctx context.Context, s *Snapshots, names []string, own map[string]*compilation) {
 	begun := map[string]*compilation{}
 	for _, tenant := range names {
@@ -329,8 +328,8 @@ func (t *attempt) fallBack(ctx context.Context, s *Snapshots, names []string, ow
 	}
 }
 
-// placeLast puts what comes of a tenant's last good files into the store. They may
-// be its own of now, of which it is known only now what comes of them.
+// placeLast adds the result of a tenant's last good files to the store. With own, these are the
+// tenant's current files, which have only now compiled.
 func (t *attempt) placeLast(s *Snapshots, tenant string, one *compilation, own bool) {
 	compiled, err := one.outcome()
 	if own && (err != nil || compiled != nil) {
@@ -349,7 +348,7 @@ func (t *attempt) placeLast(s *Snapshots, tenant string, one *compilation, own b
 	}
 }
 
-// guard refuses what an accident could have made of a tenant's files.
+// guard refuses changes to a tenant's files that look like an accident.
 func (t *attempt) guard(now *Snapshot, tenant string) error {
 	before := t.last(tenant)
 	if before == nil || t.MayShrink {
@@ -358,8 +357,8 @@ func (t *attempt) guard(now *Snapshot, tenant string) error {
 	return checkTenantLosses(before, now, tenant, t.Strict)
 }
 
-// rootAtFault returns what is wrong with the whole store: if the root does not
-// compile alone, it is not a tenant that is at fault.
+// rootAtFault returns the error of the whole store. If the root does not compile alone, no tenant is
+// at fault.
 func (t *attempt) rootAtFault(ctx context.Context) error {
 	if !slices.ContainsFunc(slices.Collect(maps.Values(t.problems)), isFaults) {
 		return nil
@@ -380,7 +379,7 @@ func isFaults(err error) bool {
 	return errors.As(err, &found)
 }
 
-// told joins what is wrong with tenants.
+// told joins the tenants' problems.
 func (t *attempt) told() error {
 	var found faults.List
 	var all []error
@@ -401,7 +400,7 @@ func (t *attempt) told() error {
 	return errors.Join(all...)
 }
 
-// joined names the store of what is in force.
+// joined computes the revision of the active files.
 func (t *attempt) joined(s *Snapshots) (*Snapshots, error) {
 	s.archive = t.Archive.ForTenant("")
 	for tenant, compiled := range s.tenants {

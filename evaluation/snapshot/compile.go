@@ -22,22 +22,20 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// ErrSlow means that a policy store takes longer to compile than
-// Config.CompileDeadline.
+// ErrSlow means that a policy store takes longer to compile than Config.CompileDeadline.
 var ErrSlow = errors.New("the policy store takes too long to compile")
 
-// Compile makes a snapshot of a policy store. It is all or nothing: with
-// anything wrong there is no snapshot and the error is [List], every one of
-// them.
+// Compile compiles a policy store to a snapshot. It is all or nothing: on any fault it returns no
+// snapshot, and the error is a [List] of every fault.
 func Compile(a Archive) (*Snapshot, error) { return CompileContext(context.Background(), a) }
 
-// CompileContext is [Compile] until ctx ends, which is [ErrSlow].
+// CompileContext is [Compile] with a context. It returns [ErrSlow] when ctx ends.
 func CompileContext(ctx context.Context, a Archive) (*Snapshot, error) {
 	return compileArchive(ctx, a, false)
 }
 
-// compileArchive makes a snapshot. What was compiled before and logged may have
-// what is refused today.
+// compileArchive compiles a snapshot. With logged, it accepts what older versions accepted, because
+// the log holds decisions of that revision.
 func compileArchive(ctx context.Context, a Archive, logged bool) (s *Snapshot, err error) {
 	defer recoverSlow(&err)
 	one := compileWhole(ctx, a, logged)
@@ -47,11 +45,11 @@ func compileArchive(ctx context.Context, a Archive, logged bool) (s *Snapshot, e
 	return one.snapshot, nil
 }
 
-// A compileResult is a snapshot and what is wrong with it.
+// A compileResult is a snapshot and its faults.
 type compileResult struct {
 	snapshot *Snapshot
 	faults   faults.List
-	partial  bool // something could not be read, and is not in the snapshot
+	partial  bool // the snapshot omits something that could not be read
 }
 
 func compileWhole(ctx context.Context, a Archive, logged bool) compileResult {
@@ -63,17 +61,17 @@ func compileWhole(ctx context.Context, a Archive, logged bool) compileResult {
 	return compileResult{compiled, c.faults, c.partial}
 }
 
-// slow is what the compiler panics with when its context has ended.
+// slow is the panic value of the compiler when its context has ended.
 type slow struct{}
 
-// inTime ends the compilation when its context has ended.
+// inTime panics with slow if the context has ended.
 func (c *compiler) inTime() {
 	if c.ctx.Err() != nil {
 		panic(slow{})
 	}
 }
 
-// recoverSlow makes an error of that panic.
+// recoverSlow converts that panic to an error.
 func recoverSlow(err *error) {
 	switch p := recover().(type) {
 	case nil:
@@ -87,7 +85,7 @@ func recoverSlow(err *error) {
 type compiler struct {
 	ctx      context.Context
 	archive  Archive
-	logged   bool                // it decided once, so that what tenants may add is not asked
+	logged   bool                // the log holds decisions of this revision, so the tenancy checks are skipped
 	configs  []*yamldoc.Document // config.yaml, the root's first
 	settings map[string]Settings // by tenant, "" for the root
 	entities []writtenEntity
@@ -95,7 +93,7 @@ type compiler struct {
 	partial  bool // something could not be read
 	schema   *resolved.Schema
 
-	notificationTo string // of the settings
+	notificationTo string // the setting of that name
 }
 
 func (c *compiler) compile() *Snapshot {
@@ -124,8 +122,8 @@ func (c *compiler) compile() *Snapshot {
 	return s
 }
 
-// checkMarks reports files that begin with a byte order mark, which Cedar's own
-// tools do not read. YAML may.
+// checkMarks reports files that begin with a byte order mark, which Cedar's own tools reject. YAML
+// allows one.
 func (c *compiler) checkMarks() {
 	var without Archive
 	for file, text := range c.archive {
@@ -142,7 +140,7 @@ func (c *compiler) checkMarks() {
 	}
 }
 
-// readSettings reads config.yaml, a tenant's over the root's.
+// readSettings reads config.yaml and lays a tenant's over the root's.
 func (c *compiler) readSettings() Settings {
 	var all Settings
 	c.settings = map[string]Settings{}
@@ -172,8 +170,8 @@ func (c *compiler) yamlFault(file string, err error) {
 	c.faults = append(c.faults, fault)
 }
 
-// configFault reports a fault at its place in the first config.yaml that has the
-// path, if there is one: what came by way of an alias has no place.
+// configFault reports a fault at its position in the first config.yaml that has the path. A value
+// from an alias has no position.
 func (c *compiler) configFault(message, hint string, path ...string) {
 	for _, d := range c.configs {
 		if d.Has(path...) {
@@ -253,7 +251,7 @@ func (c *compiler) readPolicy(file string, st cedarsyntax.Statement) *Policy {
 	return p
 }
 
-// isTemplate reports a statement that is a template of policies.
+// isTemplate reports a fault for a statement that is a policy template, and whether it is one.
 func (c *compiler) isTemplate(file string, st cedarsyntax.Statement) bool {
 	text := cedarsyntax.Tokenize(st)
 	for _, slot := range []string{"principal", "resource"} {
@@ -279,7 +277,7 @@ func (c *compiler) checkUnique(all []*Policy) {
 	}
 }
 
-// validate holds the policy against the schema.
+// validate checks the policy against the schema.
 func (c *compiler) validate(p *Policy, st cedarsyntax.Statement) {
 	if c.schema == nil {
 		return
@@ -301,9 +299,9 @@ func (c *compiler) validate(p *Policy, st cedarsyntax.Statement) {
 	}
 }
 
-// mergeConditions returns the policy with its conditions as one, which means
-// the same. The validator looks at each condition alone and would otherwise
-// refuse an attribute whose presence an earlier condition has established.
+// mergeConditions returns an equivalent policy with a single condition. The validator checks each
+// condition alone. It would otherwise reject a read of an attribute whose presence an earlier
+// condition has tested.
 func mergeConditions(p *xast.Policy) *xast.Policy {
 	if len(p.Conditions) < 2 {
 		return p
@@ -325,7 +323,7 @@ func mergeConditions(p *xast.Policy) *xast.Policy {
 	return &merged
 }
 
-// selfTest has the snapshot decide the requests of its self_test.
+// selfTest decides the requests of self_test with the snapshot.
 func (c *compiler) selfTest(s *Snapshot) {
 	for i, test := range s.Settings.SelfTest {
 		c.inTime()
@@ -335,7 +333,7 @@ func (c *compiler) selfTest(s *Snapshot) {
 	}
 }
 
-// selfTestFault reports a fault of a self_test by its index among all.
+// selfTestFault reports a fault of the self_test at index i of all tests.
 func (c *compiler) selfTestFault(i int, err error) {
 	for _, d := range c.configs {
 		n := d.Elements("self_test")
@@ -377,7 +375,7 @@ func (c *compiler) fault(file string, line, column int, message, hint string) {
 	c.faults = append(c.faults, faults.Fault{File: file, Line: line, Column: column, Message: message, Hint: hint})
 }
 
-// parseFault reports what a parser says about a statement.
+// parseFault reports a parser's error in a statement.
 func (c *compiler) parseFault(file string, st cedarsyntax.Statement, err error) {
 	said := cedarsyntax.ReadParseError(err.Error())
 	if said.PastToken() {

@@ -1,19 +1,17 @@
-// Package snapshot is the pure function at the heart of the service: a decision
-// follows from a snapshot, a request and an environment, and from nothing else.
+// Package snapshot computes decisions as a pure function: a decision depends on a snapshot, a request
+// and an environment, and on nothing else.
 //
-// A [Snapshot] is what the operator wrote (policies, schema, entities, settings),
-// compiled, immutable, and named by the hash of its files, the revision. An
-// [Environment] is the time and the approval in force. [Snapshot.Decide] reads no
-// clock, no file and no network, so that a logged decision can be made again.
+// A [Snapshot] is the operator's input (policies, schema, entities, settings), compiled and
+// immutable. Its revision, the hash of its files, names it. An [Environment] is the time and the
+// active approval. [Snapshot.Decide] reads no clock, no file and no network, so a logged decision
+// can be replayed.
 //
-// [Compile] is all or nothing: it reports every fault of an [Archive] at once and
-// never leaves out a policy that it cannot read, because a forbid that is left out
-// permits. [Snapshots] are the snapshots of a store with tenants, and a [Compiler]
-// makes them while others are in force, so that one tenant's fault or slow policies
-// keep nobody else waiting.
+// [Compile] is all or nothing. It reports every fault of an [Archive] at once and never omits a
+// policy that it cannot read, because an omitted forbid permits. [Snapshots] holds the snapshots of
+// a store with tenants. A [Compiler] compiles them while others are active, so that one tenant's
+// fault or slow policies do not delay the others.
 //
-// A request changes form exactly once, in query.go, from AuthZEN to Cedar. The
-// policy index (policyindex.go) leaves out policies whose scope the request does
-// not satisfy; a search leaves out entities that no permit can be found for
-// (prefilter.go, entityindex.go). Neither changes an answer.
+// Only query.go converts requests from AuthZEN to Cedar. The policy index (policyindex.go) skips
+// policies whose scope the request does not satisfy. A search skips entities that no permit can
+// match (prefilter.go, entityindex.go). Neither changes a result.
 package snapshot

@@ -18,28 +18,28 @@ import (
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 )
 
-// A store holds the entities of a snapshot.
+// An entityStore holds the entities of a snapshot.
 type entityStore struct {
 	ByUID   map[cedar.EntityUID]entity
-	parents map[cedar.EntityType]bool // types that some entity has as ancestor
-	Stored  int                       // entities that are written; the others are the schema's actions
+	parents map[cedar.EntityType]bool // types of which some entity is an ancestor
+	Stored  int                       // entities in entities.json; the others are the schema's actions
 }
 
-// An entity has all its ancestors as parents, so that "in" is one look-up
-// however deep the hierarchy; here they are once more as a list.
+// An entity has all its ancestors as parents, so that "in" is one lookup at any depth of the
+// hierarchy. The field ancestors holds them as a list as well.
 type entity struct {
 	cedar.Entity
 	Ancestors []cedar.EntityUID
 }
 
-// A place is where an entity is written.
+// A place is the position of an entity in a file.
 type place struct {
 	file   string
 	offset int64
 }
 
-// readEntities reads entities.json, a tenant's with the root's, and adds the
-// schema's actions with their groups. There may be no file.
+// readEntities reads entities.json, a tenant's together with the root's, and adds the schema's actions
+// and their groups. The file is optional.
 func (c *compiler) readEntities() *entityStore {
 	s := &entityStore{ByUID: map[cedar.EntityUID]entity{}, parents: map[cedar.EntityType]bool{}}
 	places := map[cedar.EntityUID]place{}
@@ -81,8 +81,7 @@ func (c *compiler) readEntities() *entityStore {
 	return s
 }
 
-// keepEntity keeps an entity as it is written, where a tenant's are held against
-// the root's.
+// keepEntity records an entity as written, for the check of a tenant's entities against the root's.
 func (c *compiler) keepEntity(e cedar.Entity, at place) {
 	if !c.logged && len(c.archive.Tenants()) > 0 {
 		c.entities = append(c.entities, writtenEntity{e, at})
@@ -95,7 +94,7 @@ func (c *compiler) entityFault(at place, message string) {
 	c.fault(at.file, line, column, message, "")
 }
 
-// jsonOffset returns where in its text a JSON reader's error is, or 0.
+// jsonOffset returns the byte offset of a JSON reader's error, or 0.
 func jsonOffset(err error) int64 {
 	var syntax *jsontext.SyntacticError
 	var semantic *json.SemanticError
@@ -108,7 +107,7 @@ func jsonOffset(err error) int64 {
 	return 0
 }
 
-// jsonMessage is what an error says beside where it is.
+// jsonMessage returns the text of an error without its position.
 func jsonMessage(err error) string {
 	var syntax *jsontext.SyntacticError
 	switch {
@@ -120,13 +119,13 @@ func jsonMessage(err error) string {
 	return "is not valid JSON: " + syntax.Err.Error()
 }
 
-// eachElement calls visit with every element of a JSON array and where it
-// begins. No text at all is an empty array.
+// eachElement calls visit with every element of a JSON array and its byte offset. Empty text is an
+// empty array.
 func eachElement(src []byte, visit func(raw jsontext.Value, offset int64)) error {
 	if len(bytes.TrimSpace(src)) == 0 {
 		return nil
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(src)) // which it reads in place, and has the names of for errors
+	dec := jsontext.NewDecoder(bytes.NewBuffer(src)) // a bytes.Buffer is decoded in place, and errors can name members
 	if dec.PeekKind() != '[' {
 		return fmt.Errorf("must be a JSON array of entities")
 	}
@@ -149,8 +148,7 @@ func eachElement(src []byte, visit func(raw jsontext.Value, offset int64)) error
 	return nil
 }
 
-// readEntity reads one entity in Cedar's JSON form, which the operator wrote,
-// and holds it against the schema.
+// readEntity reads one entity of the operator's in Cedar's JSON form and checks it against the schema.
 func readEntity(raw jsontext.Value, schema *resolved.Schema) (cedar.Entity, error) {
 	var read xtypes.Entity
 	var err error
@@ -172,14 +170,13 @@ func readEntity(raw jsontext.Value, schema *resolved.Schema) (cedar.Entity, erro
 	return out, err
 }
 
-// checkDecimals reports a decimal written with a plus sign, which the official
-// engine does not read.
+// checkDecimals reports a decimal with a plus sign, which the official engine rejects.
 func checkDecimals(raw jsontext.Value, e cedar.Entity) error {
 	var written struct {
 		Attributes jsontext.Value `json:"attrs"`
 		Tags       jsontext.Value `json:"tags"`
 	}
-	if !bytes.ContainsAny(raw, `+\`) { // there is none, plain or escaped
+	if !bytes.ContainsAny(raw, `+\`) { // no plus sign, plain or escaped
 		return nil
 	}
 	if err := json.Unmarshal(raw, &written); err != nil {
@@ -191,9 +188,8 @@ func checkDecimals(raw jsontext.Value, e cedar.Entity) error {
 	return nil
 }
 
-// checkEntity reports what the official engine refuses and cedar-go takes:
-// escapes it does not know, which it leaves as data, and an action in a group
-// that is no action.
+// checkEntity reports what cedar-go accepts and the official engine rejects: unknown escapes, which
+// cedar-go keeps as data, and an action in a group that is not an action.
 func checkEntity(e cedar.Entity) error {
 	for _, values := range []cedar.Record{e.Attributes, e.Tags} {
 		if name := reservedName(values); name != "" {
@@ -208,7 +204,7 @@ func checkEntity(e cedar.Entity) error {
 	return nil
 }
 
-// reservedName finds a name of Cedar's JSON form that was left in a value.
+// reservedName returns a reserved name of Cedar's JSON form that remains in a value.
 func reservedName(v cedar.Value) string {
 	switch v := v.(type) {
 	case cedar.Record:
@@ -230,7 +226,7 @@ func reservedName(v cedar.Value) string {
 	return ""
 }
 
-// checkDeclared holds an entity against the schema.
+// checkDeclared checks an entity against the schema.
 func checkDeclared(schema *resolved.Schema, e cedar.Entity) error {
 	if err := validate.New(schema).Entity(e); err != nil {
 		return fmt.Errorf("%s: %w", e.UID, err)
@@ -245,7 +241,7 @@ func checkDeclared(schema *resolved.Schema, e cedar.Entity) error {
 	return nil
 }
 
-// entitiesIn lists the entities that a value names.
+// entitiesIn lists the entities that a value refers to.
 func entitiesIn(v cedar.Value) []cedar.EntityUID {
 	var all []cedar.EntityUID
 	switch v := v.(type) {
@@ -264,8 +260,7 @@ func entitiesIn(v cedar.Value) []cedar.EntityUID {
 	return all
 }
 
-// checkEnum reports an entity of an enumerated type that the schema does not
-// list.
+// checkEnum reports an entity of an enumerated type that the schema does not list.
 func checkEnum(schema *resolved.Schema, uid cedar.EntityUID) error {
 	enum, ok := schema.Enums[uid.Type]
 	if ok && !slices.Contains(enum.Values, uid) {
@@ -274,17 +269,15 @@ func checkEnum(schema *resolved.Schema, uid cedar.EntityUID) error {
 	return nil
 }
 
-// maxAncestors is how many ancestors an entity may have: every one is kept with
-// it.
+// maxAncestors limits the ancestors of one entity, because each entity stores all of them.
 const maxAncestors = 1000
 
-// mostAncestors is how many ancestors n entities may have in all. Hierarchies are
-// wide and not deep: a chain of thousands would take as many ancestors for each.
+// mostAncestors returns the limit on the ancestors of n entities in total. Real hierarchies are wide
+// and shallow. A chain of thousands would store as many ancestors for each entity.
 func mostAncestors(n int) int { return 600_000 + 30*n }
 
-// flatten gives every entity all its ancestors as parents, and returns what it
-// found on the way. What is over or has too many ancestors is a fault, and nothing
-// is flattened then.
+// flatten gives every entity all its ancestors as parents, and returns the flattener. An entity above
+// itself or with too many ancestors is a fault, and flatten then changes nothing.
 func (s *entityStore) flatten() *flattener {
 	f := &flattener{
 		store: s, most: mostAncestors(len(s.ByUID)),
@@ -308,17 +301,16 @@ func (s *entityStore) flatten() *flattener {
 	return f
 }
 
-// A flattener finds ancestors depth first. An entity that is open is below
-// the one being visited.
+// A flattener finds ancestors depth first. An entity is open while the search visits its ancestors.
 type flattener struct {
 	store   *entityStore
-	done    map[cedar.EntityUID][]cedar.EntityUID // ancestors, each once
+	done    map[cedar.EntityUID][]cedar.EntityUID // ancestors, without duplicates
 	open    map[cedar.EntityUID]bool
-	total   int               // of ancestors
-	most    int               // that there may be in all
-	cyclic  []cedar.EntityUID // its own ancestors, in a fixed order
-	crowded []cedar.EntityUID // with too many, in a fixed order
-	over    *cedar.EntityUID  // with which there are too many in all
+	total   int               // number of ancestors
+	most    int               // limit on total
+	cyclic  []cedar.EntityUID // entities that are their own ancestors, in a fixed order
+	crowded []cedar.EntityUID // entities with too many ancestors, in a fixed order
+	over    *cedar.EntityUID  // the entity that exceeds the total; nil for none
 }
 
 func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
@@ -329,7 +321,7 @@ func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
 		f.cyclic = append(f.cyclic, uid)
 		return nil
 	}
-	if len(f.open) > maxAncestors { // what is below all of these has more
+	if len(f.open) > maxAncestors { // entities below all of these have more ancestors
 		return nil
 	}
 	f.open[uid] = true
@@ -341,7 +333,7 @@ func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
 		}
 	}
 	delete(f.open, uid)
-	if len(seen) > maxAncestors { // a fault; what is above does not matter any more
+	if len(seen) > maxAncestors { // already a fault; further ancestors do not matter
 		f.crowded = append(f.crowded, uid)
 		seen = nil
 	}
@@ -364,8 +356,8 @@ func CompareUID(a, b cedar.EntityUID) int {
 	return bytes.Compare([]byte(a.ID), []byte(b.ID))
 }
 
-// LineAndColumn returns where in src a byte offset is, both from 1; columns
-// count characters.
+// LineAndColumn converts a byte offset in src to a line and a column, both from 1. Columns count
+// characters.
 func LineAndColumn(src []byte, offset int64) (line, column int) {
 	before := src[:min(int(offset), len(src))]
 	line = bytes.Count(before, []byte{'\n'}) + 1

@@ -10,19 +10,17 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 )
 
-// A population is all the entities of one type that a search may find, and
-// ways to some of them that do not lead past the others. An entity is its
-// ordinal in the order of ids; every list of ordinals is in that order.
+// An entityIndex indexes all entities of one type that a search may return. The position of an entity
+// is its index in the order of ids. Every list of positions is in ascending order.
 type entityIndex struct {
 	uids        []cedar.EntityUID
 	descendants map[cedar.EntityUID][]int32      // by ancestor
-	values      map[types.String]map[any][]int32 // by attribute and its value
-	elements    map[types.String]map[any][]int32 // by attribute and an element of its value, a set
+	values      map[types.String]map[any][]int32 // by attribute and value
+	elements    map[types.String]map[any][]int32 // by set-valued attribute and element
 }
 
-// newEntityIndexes sorts the entities that are stored, and those that the schema
-// lists, by type. Of their attributes only those are looked up that a policy
-// reads.
+// newEntityIndexes groups the stored entities and those that the schema enumerates by type. It indexes
+// only attributes that a policy reads.
 func newEntityIndexes(s *entityStore, schema *resolved.Schema, all []*Policy) map[cedar.EntityType]*entityIndex {
 	out := map[cedar.EntityType]*entityIndex{}
 	for uid := range s.ByUID {
@@ -70,7 +68,7 @@ func (p *entityIndex) build(s *entityStore, read []types.String) {
 	}
 }
 
-// addAttribute files an entity under the value of its attribute.
+// addAttribute adds an entity under the value of its attribute.
 func (p *entityIndex) addAttribute(ordinal int32, name types.String, value cedar.Value) {
 	switch v := value.(type) {
 	case cedar.Set:
@@ -86,8 +84,7 @@ func (p *entityIndex) addAttribute(ordinal int32, name types.String, value cedar
 	}
 }
 
-// lookupKey returns what a value is looked up by: for values of the types
-// whose equality in Go is that of Cedar.
+// lookupKey returns the map key for a value. It covers the types whose equality in Go equals Cedar's.
 func lookupKey(v cedar.Value) (key any, ok bool) {
 	switch v.(type) {
 	case cedar.EntityUID, cedar.String, cedar.Long, cedar.Boolean:
@@ -96,7 +93,7 @@ func lookupKey(v cedar.Value) (key any, ok bool) {
 	return nil, false
 }
 
-// all lists the whole population.
+// all lists all positions.
 func (p *entityIndex) all() []int32 {
 	all := make([]int32, len(p.uids))
 	for i := range all {
@@ -105,7 +102,7 @@ func (p *entityIndex) all() []int32 {
 	return all
 }
 
-// position returns where in the population an entity is.
+// position returns the position of an entity.
 func (p *entityIndex) position(uid cedar.EntityUID) (int32, bool) {
 	i, ok := slices.BinarySearchFunc(p.uids, uid, byID)
 	return int32(i), ok && p.uids[i] == uid
@@ -113,7 +110,7 @@ func (p *entityIndex) position(uid cedar.EntityUID) (int32, bool) {
 
 func byID(a, b cedar.EntityUID) int { return strings.Compare(string(a.ID), string(b.ID)) }
 
-// attributesRead lists the attributes that policies read of anything.
+// attributesRead lists the attributes that policies read of any entity or record.
 func attributesRead(all []*Policy) []types.String {
 	seen := map[types.String]bool{}
 	for _, p := range all {

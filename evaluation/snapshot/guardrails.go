@@ -12,8 +12,8 @@ import (
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 )
 
-// guardrails are what the root of a policy store names and reads: a tenant may
-// not change what it means. Each name has where it is used, for the fault.
+// guardrails holds the names that the root of a policy store uses. A tenant must not change their
+// meaning. Each name maps to the place of its use, for the fault.
 type guardrails struct {
 	settings Settings         // the root's alone
 	schema   *resolved.Schema // the root's alone; nil without one
@@ -28,14 +28,14 @@ type guardrails struct {
 	within    string            // a forbid that tests membership in what is not written down, or ""
 }
 
-// guardrailsOf returns what the root of the compiler's archive names.
+// guardrailsOf returns the names that the root of the compiler's archive uses.
 func (c *compiler) guardrailsOf(all policies, set Settings) *guardrails {
 	g := &guardrails{
 		settings: set, entities: map[cedar.EntityUID]string{}, types: map[string]string{},
 		read: map[string]string{}, template: map[string]string{}, forbidden: map[string]string{},
 	}
 	root := compiler{ctx: c.ctx, archive: c.archive.ForTenant("")}
-	g.schema = root.readSchema() // its faults are those of the whole
+	g.schema = root.readSchema() // the whole store's compilation reports its faults
 	for _, p := range all.Ordered {
 		if TenantOf(p.File) == "" {
 			g.policy(p)
@@ -51,7 +51,7 @@ func (c *compiler) guardrailsOf(all policies, set Settings) *guardrails {
 	return g
 }
 
-// note keeps where a name is used first.
+// note records the first place where a name is used.
 func note[K comparable](names map[K]string, name K, where string) {
 	if _, known := names[name]; !known {
 		names[name] = where
@@ -90,7 +90,7 @@ func (g *guardrails) policy(p *Policy) {
 	}
 }
 
-// forbid notes what a forbid reads beside attributes.
+// forbid records what a forbid reads other than attributes.
 func (g *guardrails) forbid(p *Policy, where string) {
 	for _, condition := range p.Syntax.Conditions {
 		xast.Inspect(xast.NewNode(condition.Body), func(n xast.IsNode) bool {
@@ -109,7 +109,7 @@ func (g *guardrails) forbid(p *Policy, where string) {
 	}
 }
 
-// membership notes a test of membership in what a policy does not write down.
+// membership records a membership test against anything but literals.
 func (g *guardrails) membership(in xast.IsNode, where string) {
 	elements := []xast.IsNode{in}
 	if set, ok := in.(xast.NodeTypeSet); ok {
@@ -122,8 +122,8 @@ func (g *guardrails) membership(in xast.IsNode, where string) {
 	}
 }
 
-// isEntitySet reports whether a node is a set of entities that is written down.
-// Each of them is one of [EntityLiterals] only where it is a node of its own.
+// isEntitySet reports whether a node is a set of literal entities. [EntityLiterals] finds only
+// literals that are nodes of their own.
 func isEntitySet(n xast.IsNode) bool {
 	value, ok := n.(xast.NodeValue)
 	if !ok {
@@ -172,7 +172,7 @@ func (g *guardrails) fromSchema() {
 	}
 }
 
-// fromSettings notes the names in the root's config.yaml.
+// fromSettings records the names in the root's config.yaml.
 func (g *guardrails) fromSettings() {
 	at := func(key string) string { return key + " (" + FileConfig + ")" }
 	for _, sent := range slices.Sorted(maps.Keys(g.settings.TypeAliases)) {

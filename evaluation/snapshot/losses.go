@@ -6,22 +6,22 @@ import (
 )
 
 var (
-	// ErrEmptied means that a policy store without policies would have replaced
-	// one that has some: a file cut off, a mount that vanished.
+	// ErrEmptied means that a policy store without policies would replace one that has policies. A
+	// truncated file or a missing mount can cause this.
 	ErrEmptied = errors.New("the policy store has no policies any more")
-	// ErrUnsettled means that a policy store without the schema, the settings or the
-	// entities that it had would have come into force: they were moved or renamed.
+	// ErrUnsettled means that a policy store would lose its schema, its settings or its entities. The
+	// files were moved or renamed.
 	ErrUnsettled = errors.New("the policy store has lost its schema, its settings or its entities")
-	// ErrUntenanted means that a policy store without tenants would have replaced
-	// one that has some: its root would answer every tenant, and everybody else.
+	// ErrUntenanted means that a policy store without tenants would replace one that has tenants. Its root
+	// would then answer every request.
 	ErrUntenanted = errors.New("the policy store has no tenants any more")
-	// ErrShrunk means that a policy store would have lost all its forbids or
-	// half its policies, which Config.GuardShrink does not allow.
+	// ErrShrunk means that a policy store would lose all its forbids or half its policies, which
+	// Config.GuardShrink refuses.
 	ErrShrunk = errors.New("the policy store has lost too many policies")
 )
 
-// CheckLosses refuses a store that an accident could have made of the old one: an
-// emptied file, a folder that vanished. Strict is Config.GuardShrink.
+// CheckLosses refuses a store whose losses look like an accident: an emptied file, a missing folder.
+// Strict is Config.GuardShrink.
 func CheckLosses(old, s *Snapshots, strict bool) error {
 	before, had := old.counted()
 	after, has := s.counted()

@@ -7,8 +7,8 @@ import (
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// AttributeRead returns the attribute that an expression is part of or asks for,
-// and whose it is: a variable's or context.action's.
+// AttributeRead returns the attribute that an expression belongs to or tests for presence, and its
+// owner: a variable or context.action.
 func AttributeRead(n xast.IsNode) (owner, name string, ok bool) {
 	variable, names := cedarsyntax.PathSteps(cedarsyntax.PathOf(n))
 	switch {
@@ -20,15 +20,15 @@ func AttributeRead(n xast.IsNode) (owner, name string, ok bool) {
 	return string(variable), names[0], true
 }
 
-// OwnerAction is where policies find the action's properties.
+// OwnerAction is the expression by which policies read the action's properties.
 const OwnerAction = "context." + ContextAction
 
-// A vocabulary is every name that means something to a snapshot.
+// Names holds every name that a snapshot knows.
 type Names struct {
 	Types  map[cedar.EntityType]bool
 	IDs    map[cedar.EntityType][]string // stored, or named by a policy
-	Stored map[cedar.EntityType]bool     // types of which entities are stored
-	Read   map[string]map[string]bool    // attributes that policies read, by what has them
+	Stored map[cedar.EntityType]bool     // types that have stored entities
+	Read   map[string]map[string]bool    // attributes that policies read, by owner
 }
 
 func (s *Snapshot) KnownNames() Names {

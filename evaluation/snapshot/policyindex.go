@@ -10,15 +10,14 @@ import (
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 )
 
-// An index finds the policies whose scope a request satisfies without trying
-// the others: by action, then principal, then resource. A policy it does not
-// find evaluates to false and cannot error, because a scope names entities and
-// nothing else; so leaving it out changes neither decision, reasons nor errors.
+// A policyIndex finds the policies whose scope a request satisfies: by action, then principal, then
+// resource. Every other policy evaluates to false and cannot error, because a scope consists of
+// entity literals only. Skipping it changes neither decision, reasons nor errors.
 type policyIndex struct {
-	actions level[level[level[[]int32]]] // ordinals of policies, in the order of their ids
+	actions level[level[level[[]int32]]] // positions of policies, in the order of their ids
 }
 
-// A level maps the tests of one dimension of a scope to what lies below.
+// A level maps the tests of one dimension of a scope to the next dimension.
 type level[T any] struct {
 	any   *T
 	equal map[cedar.EntityUID]*T
@@ -32,14 +31,14 @@ type typedGroup struct {
 	group      cedar.EntityUID
 }
 
-// A node is an entity and everything above it.
+// A ResolvedEntity is an entity and all its ancestors.
 type ResolvedEntity struct {
 	UID       cedar.EntityUID
 	Ancestors []cedar.EntityUID
 }
 
-// visitMatching calls visit for every test of the level that n passes. A nil node is
-// one that is not known: it may pass any.
+// visitMatching calls visit for every test of the level that n passes. A nil n is unknown and may pass
+// any test.
 func (l *level[T]) visitMatching(n *ResolvedEntity, visit func(*T)) {
 	if l.any != nil {
 		visit(l.any)
@@ -64,7 +63,7 @@ func (l *level[T]) visitMatching(n *ResolvedEntity, visit func(*T)) {
 	}
 }
 
-// visitNamed calls visit for every test of the level that names something.
+// visitNamed calls visit for every test of the level that names an entity or a type.
 func (l *level[T]) visitNamed(visit func(*T)) {
 	visitAll(l.equal, visit)
 	visitAll(l.in, visit)
@@ -87,7 +86,7 @@ func visitKey[K comparable, T any](m map[K]*T, key K, visit func(*T)) {
 	}
 }
 
-// child returns what lies below a test, making it when there is nothing yet.
+// child returns the value for a test, and creates it if it is missing.
 func (l *level[T]) child(scope xast.IsScopeNode) *T {
 	switch s := scope.(type) {
 	case xast.ScopeTypeEq:
@@ -115,7 +114,7 @@ func getOrAdd[K comparable, T any](m *map[K]*T, key K) *T {
 	return (*m)[key]
 }
 
-// add files a policy under every way to satisfy its scope.
+// add adds a policy under every combination of tests that satisfies its scope.
 func (x *policyIndex) add(ordinal int32, s cedarsyntax.Scope) {
 	for _, action := range s.Actions {
 		principals := x.actions.child(action)
@@ -129,9 +128,8 @@ func (x *policyIndex) add(ordinal int32, s cedarsyntax.Scope) {
 	}
 }
 
-// find appends to into the ordinals of the policies whose scope the request
-// satisfies, each once, in order. Of a request that is not known whole, a nil
-// node stands for what is not.
+// find appends to into the positions of the policies whose scope the request satisfies, in order and
+// without duplicates. A nil argument is an unknown entity.
 func (x *policyIndex) find(action, principal, resource *ResolvedEntity, into []int32) []int32 {
 	x.actions.visitMatching(action, func(principals *level[level[[]int32]]) {
 		principals.visitMatching(principal, func(resources *level[[]int32]) {
@@ -144,8 +142,7 @@ func (x *policyIndex) find(action, principal, resource *ResolvedEntity, into []i
 	return slices.Compact(into)
 }
 
-// policyCandidates are the policies that a request must be held against. It is a
-// cedar.PolicyIterator.
+// policyCandidates holds the policies to evaluate for a request. It is a cedar.PolicyIterator.
 type policyCandidates struct {
 	policies  []*Policy
 	Positions []int32
@@ -162,8 +159,8 @@ func (c *policyCandidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	}
 }
 
-// withoutScope compiles a policy's conditions alone, for a policy that the
-// index has found: its scope holds.
+// withoutScope compiles only a policy's conditions. Use it for policies that the index found, whose
+// scope holds.
 func withoutScope(p *xast.Policy) *cedar.Policy {
 	stripped := *p
 	all := xast.Scope{}.All()
