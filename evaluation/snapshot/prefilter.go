@@ -10,10 +10,10 @@ import (
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 )
 
-// A bound is a part of a population outside of which something is not true.
-// Inside it, it may be.
+// A candidateSet is a superset of the entities for which a condition can be true, as positions in an
+// entityIndex.
 type candidateSet struct {
-	all       bool    // the whole population, and ordinals does not count
+	all       bool    // every entity of the index; positions is unused
 	positions []int32 // ascending
 }
 
@@ -22,7 +22,7 @@ var (
 	noCandidates  = candidateSet{}
 )
 
-// intersect bounds what holds in both: the smaller of the two will do.
+// intersect returns a candidate set for the conjunction of two: the smaller one is sufficient.
 func intersect(a, b candidateSet) candidateSet {
 	if a.all || !b.all && len(b.positions) < len(a.positions) {
 		return b
@@ -30,7 +30,7 @@ func intersect(a, b candidateSet) candidateSet {
 	return a
 }
 
-// union bounds what holds in one of them.
+// union returns a candidate set for the disjunction of several.
 func union(bounds ...candidateSet) candidateSet {
 	var lists [][]int32
 	for _, b := range bounds {
@@ -49,16 +49,16 @@ func union(bounds ...candidateSet) candidateSet {
 	return candidateSet{positions: slices.Compact(all)}
 }
 
-// A bounder bounds the entities for which the policies can permit a request
-// that leaves its principal or its resource open. It goes by what is stored of
-// them: an entity of which the request itself says something it cannot bound.
+// A prefilter narrows the entities for which the policies can permit a request whose principal or
+// resource is unknown. It uses stored data only. It cannot exclude an entity that the request itself
+// describes.
 type prefilter struct {
 	*entityIndex
-	unknown types.String // the variable that is open: principal or resource
-	query   *Query       // the rest of the request
+	unknown types.String // the unknown variable: principal or resource
+	query   *Query       // the known part of the request
 }
 
-// permitted bounds the entities that a permit can be found for.
+// permitted returns the candidates that some permit can match.
 func (b *prefilter) permitted(p *policies) candidateSet {
 	var all []candidateSet
 	for _, ordinal := range b.relevant(p) {
@@ -73,7 +73,7 @@ func (b *prefilter) permitted(p *policies) candidateSet {
 	return union(all...)
 }
 
-// relevant returns the ordinals of those whose scope some entity can satisfy.
+// relevant returns the positions of the policies whose scope some entity can satisfy.
 func (b *prefilter) relevant(p *policies) []int32 {
 	r := b.query.Request
 	action, principal, resource := b.query.Node(r.Action), b.query.Node(r.Principal), b.query.Node(r.Resource)
@@ -83,8 +83,8 @@ func (b *prefilter) relevant(p *policies) []int32 {
 	return p.reverse.find(&action, &resource, nil, nil)
 }
 
-// policy bounds the entities that one policy is satisfied by: those that one
-// test of its scope and every one of its conditions leaves.
+// policy returns the candidates of one policy: those of any test of its scope, intersected with those
+// of each condition.
 func (b *prefilter) policy(p *Policy) candidateSet {
 	if computesGroup(p.Syntax) {
 		return b.scope(p.Scope)
@@ -100,9 +100,9 @@ func (b *prefilter) policy(p *Policy) candidateSet {
 	return all
 }
 
-// computesGroup reports whether a policy has "is T in" with a group that is not
-// written out. PartialPolicy takes an error in such a group for the policy's,
-// though the group does not matter to an entity that is no T.
+// computesGroup reports whether a policy has "is T in" with a group that is not a literal.
+// PartialPolicy treats an error in such a group as an error of the policy, even though the group does
+// not matter for an entity of another type.
 func computesGroup(p *xast.Policy) (computes bool) {
 	for _, condition := range p.Conditions {
 		xast.Inspect(xast.NewNode(condition.Body), func(n xast.IsNode) bool {
@@ -116,7 +116,7 @@ func computesGroup(p *xast.Policy) (computes bool) {
 	return computes
 }
 
-// environment is what is known of the request. What is open is a variable.
+// environment returns the known part of the request. The unknown entity is a variable.
 func (b *prefilter) environment() eval.Env {
 	r := b.query.Request
 	env := eval.Env{Principal: r.Principal, Action: r.Action, Resource: r.Resource, Context: r.Context, Entities: b.query}
@@ -172,8 +172,7 @@ func (b *prefilter) ofType(t cedar.EntityType) candidateSet {
 	return noCandidates
 }
 
-// condition bounds the entities that a conjunct is true for. A conjunct that
-// tells nothing, or nothing here, leaves everyone.
+// condition returns the candidates of a conjunct. It returns all candidates if it cannot narrow them.
 func (b *prefilter) condition(n xast.IsNode) candidateSet {
 	switch n := n.(type) {
 	case xast.NodeValue:
@@ -210,7 +209,7 @@ func (b *prefilter) condition(n xast.IsNode) candidateSet {
 	return allCandidates
 }
 
-// membership bounds left in right.
+// membership returns the candidates of "left in right".
 func (b *prefilter) membership(left, right xast.IsNode) candidateSet {
 	if b.isUnknown(left) {
 		return b.unionOf(right, func(v cedar.Value) candidateSet {
@@ -232,7 +231,7 @@ func (b *prefilter) membership(left, right xast.IsNode) candidateSet {
 	return union(all...)
 }
 
-// equals bounds a variable or an attribute that is equal to a literal.
+// equals returns the candidates of a variable or an attribute compared with a literal.
 func (b *prefilter) equals(n, literal xast.IsNode) candidateSet {
 	value, ok := literal.(xast.NodeValue)
 	if !ok {
@@ -241,7 +240,7 @@ func (b *prefilter) equals(n, literal xast.IsNode) candidateSet {
 	return b.equalTo(n, value.Value)
 }
 
-// equalTo bounds a variable or an attribute that is a value.
+// equalTo returns the candidates for which a variable or an attribute has a value.
 func (b *prefilter) equalTo(n xast.IsNode, value cedar.Value) candidateSet {
 	if uid, ok := value.(cedar.EntityUID); ok && b.isUnknown(n) {
 		return b.single(uid)
@@ -252,7 +251,7 @@ func (b *prefilter) equalTo(n xast.IsNode, value cedar.Value) candidateSet {
 	return allCandidates
 }
 
-// contains bounds an attribute that contains a literal.
+// contains returns the candidates whose set attribute contains a literal.
 func (b *prefilter) contains(set, element xast.IsNode) candidateSet {
 	name, reads := b.attribute(set)
 	value, literal := element.(xast.NodeValue)
@@ -262,7 +261,7 @@ func (b *prefilter) contains(set, element xast.IsNode) candidateSet {
 	return b.lookup(b.elements, name, value.Value)
 }
 
-// elementOf bounds a variable or an attribute that is an element of a literal.
+// elementOf returns the candidates for which a variable or an attribute is in a literal set.
 func (b *prefilter) elementOf(n, set xast.IsNode) candidateSet {
 	if _, reads := b.attribute(n); !reads && !b.isUnknown(n) {
 		return allCandidates
@@ -270,7 +269,7 @@ func (b *prefilter) elementOf(n, set xast.IsNode) candidateSet {
 	return b.unionOf(set, func(v cedar.Value) candidateSet { return b.equalTo(n, v) })
 }
 
-// containsAny bounds an attribute that has an element in common with a literal.
+// containsAny returns the candidates whose set attribute shares an element with a literal set.
 func (b *prefilter) containsAny(set, literal xast.IsNode) candidateSet {
 	name, reads := b.attribute(set)
 	if !reads {
@@ -279,8 +278,7 @@ func (b *prefilter) containsAny(set, literal xast.IsNode) candidateSet {
 	return b.unionOf(literal, func(v cedar.Value) candidateSet { return b.lookup(b.elements, name, v) })
 }
 
-// unionOf bounds what holds for a literal or, where that is a set, for one of its
-// elements.
+// unionOf returns the candidates for a literal or, for a set, for any of its elements.
 func (b *prefilter) unionOf(n xast.IsNode, holds func(cedar.Value) candidateSet) candidateSet {
 	literal, ok := n.(xast.NodeValue)
 	if !ok {
@@ -297,7 +295,7 @@ func (b *prefilter) unionOf(n xast.IsNode, holds func(cedar.Value) candidateSet)
 	return union(all...)
 }
 
-// lookup returns the entities of which an attribute was filed under a value.
+// lookup returns the entities that an index lists under a value of an attribute.
 func (b *prefilter) lookup(filed map[types.String]map[any][]int32, name types.String, value cedar.Value) candidateSet {
 	key, ok := lookupKey(value)
 	if !ok || filed[name] == nil {
@@ -311,7 +309,7 @@ func (b *prefilter) isUnknown(n xast.IsNode) bool {
 	return ok && variable.Name == b.unknown
 }
 
-// attribute returns the name of an attribute of what is open.
+// attribute returns the name of an attribute that n reads of the unknown entity.
 func (b *prefilter) attribute(n xast.IsNode) (name types.String, ok bool) {
 	access, ok := n.(xast.NodeTypeAccess)
 	if !ok || !b.isUnknown(access.Arg) {

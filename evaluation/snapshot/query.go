@@ -14,33 +14,33 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Members of a request's context that are the service's and never a policy's.
+// Reserved members of a request's context. Policies never see the values that the request sends.
 const (
-	ContextSupport  = "supported_obligations" // what the PEP says it can meet
-	ContextApproval = "approval"              // a claim, which only the service can make a fact
-	ContextAction   = "action"                // where policies find the action's properties
+	ContextSupport  = "supported_obligations" // the obligations that the PEP declares it can meet
+	ContextApproval = "approval"              // a claim; only the service can confirm it
+	ContextAction   = "action"                // where policies read the action's properties
 
-	ContextJustification = "justification" // as approved it is a claim, too
+	ContextJustification = "justification" // the value "approved" is a claim as well
 )
 
 // actionType is the type of the actions without a namespace.
 const actionType = "Action"
 
-// A query is a request as Cedar sees it. It is the entity store of one
-// evaluation: what the request says of its own entities, over what is stored.
+// A Query is a request in Cedar terms. It is also the entity store of one evaluation: the properties in
+// the request, merged with the stored entities.
 type Query struct {
-	evaluation *authzen.EvaluationRequest // as it was sent
+	evaluation *authzen.EvaluationRequest // the request as sent
 	Request    cedar.Request
 	Support    obligations.Support
 	Approved   string // template of the approval that stands, or ""
 	Denied     string // why no policy needs to be asked, or ""
 
 	Store *entityStore
-	own   [2]entity // subject and resource, where the request says something of them
+	own   [2]entity // subject and resource, if the request has properties of them
 	owned int
 }
 
-// Get is a cedar.EntityGetter.
+// Get implements cedar.EntityGetter.
 func (q *Query) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	e, ok := q.Entity(uid)
 	return e.Entity, ok
@@ -56,13 +56,13 @@ func (q *Query) Entity(uid cedar.EntityUID) (entity, bool) {
 	return e, ok
 }
 
-// Node returns what the index needs to know of an entity.
+// Node returns an entity with its ancestors, for the policy index.
 func (q *Query) Node(uid cedar.EntityUID) ResolvedEntity {
 	e, _ := q.Entity(uid)
 	return ResolvedEntity{uid, e.Ancestors}
 }
 
-// NewQuery turns a request from AuthZEN into Cedar.
+// NewQuery converts a request from AuthZEN to Cedar.
 func (s *Snapshot) NewQuery(req *authzen.EvaluationRequest, env Environment) (*Query, error) {
 	principal, err := s.uid("/subject", req.Subject)
 	if err != nil {
@@ -86,8 +86,8 @@ func (s *Snapshot) NewQuery(req *authzen.EvaluationRequest, env Environment) (*Q
 	return q, s.context(q, req, env)
 }
 
-// uid names an entity of the request. A type that is no Cedar type and has no
-// alias is an error: rewriting it could make two types one.
+// uid returns the Cedar entity that an entity of the request names. A type that is neither a Cedar type
+// nor an alias is an error, because rewriting it could merge two types.
 func (s *Snapshot) uid(path string, e authzen.Entity) (cedar.EntityUID, error) {
 	name, err := s.Settings.entityType(e.Type)
 	if err != nil {
@@ -96,9 +96,8 @@ func (s *Snapshot) uid(path string, e authzen.Entity) (cedar.EntityUID, error) {
 	return cedar.NewEntityUID(name, cedar.String(e.ID)), nil
 }
 
-// maybeSubject reports whether subjects may be of a type. These types are an
-// allow-list, because Cedar's "in" is reflexive: a subject of type Role would be
-// in every role it names itself.
+// maybeSubject reports whether subjects may have a type. The types are an allowlist, because Cedar's
+// "in" is reflexive: a subject of type Role would be in every role whose name it sends.
 func (s *Snapshot) maybeSubject(t cedar.EntityType) bool {
 	if s.SubjectTypes != nil {
 		return s.SubjectTypes[t]
@@ -106,8 +105,7 @@ func (s *Snapshot) maybeSubject(t cedar.EntityType) bool {
 	return s.Schema != nil || !s.Entities.parents[t] && !s.Settings.isParentType(t)
 }
 
-// refuse says why a request between such types is denied before any policy is
-// asked, or "".
+// refuse returns why a request is denied because of its types, before any policy is evaluated, or "".
 func (s *Snapshot) refuse(r cedar.Request) string {
 	if !s.maybeSubject(r.Principal.Type) {
 		return fmt.Sprintf("the type %s is not a subject's", r.Principal.Type)
@@ -127,7 +125,7 @@ func (s *Snapshot) refuse(r cedar.Request) string {
 	return ""
 }
 
-// refuseEntity says why an entity cannot be part of a request, or "".
+// refuseEntity returns why an entity cannot be part of a request, or "".
 func (s *Snapshot) refuseEntity(uid cedar.EntityUID) string {
 	if s.Schema == nil {
 		return ""
@@ -138,8 +136,7 @@ func (s *Snapshot) refuseEntity(uid cedar.EntityUID) string {
 	return ""
 }
 
-// describe lays what the request says of its subject and resource over what
-// is stored of them.
+// describe merges the properties of the request's subject and resource with the stored entities.
 func (s *Snapshot) describe(q *Query, req *authzen.EvaluationRequest) error {
 	if err := s.overlay(q, "/subject/properties", q.Request.Principal, req.Subject.Properties, s.Settings.Parents); err != nil {
 		return err
@@ -150,8 +147,7 @@ func (s *Snapshot) describe(q *Query, req *authzen.EvaluationRequest) error {
 	return s.overlay(q, "/resource/properties", q.Request.Resource, req.Resource.Properties, nil)
 }
 
-// overlay lays properties over what is stored of an entity. Those that parents
-// names may give it parents.
+// overlay merges properties with a stored entity. The properties listed in parents may add parents.
 func (s *Snapshot) overlay(q *Query, path string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) error {
 	if raw == nil {
 		return nil
@@ -164,9 +160,9 @@ func (s *Snapshot) overlay(q *Query, path string, uid cedar.EntityUID, raw jsont
 	return err
 }
 
-// sameEntity accepts what a request says of a resource that is the subject
-// itself only where it is known of the subject already. Otherwise whoever
-// describes resources could give the subject attributes.
+// sameEntity checks the properties of a resource that is also the subject. It accepts only properties
+// that the subject already has. Otherwise a caller that describes resources could add attributes to
+// the subject.
 func (s *Snapshot) sameEntity(q *Query, raw jsontext.Value) error {
 	if raw == nil {
 		return nil
@@ -184,15 +180,14 @@ func (s *Snapshot) sameEntity(q *Query, raw jsontext.Value) error {
 	return nil
 }
 
-// entityClaims are what a request says of an entity.
+// entityClaims holds what a request says about an entity.
 type entityClaims struct {
 	Attributes cedar.RecordMap
 	Parents    []cedar.EntityUID
 }
 
-// Properties reads an entity's properties. Those that parents names become
-// parents of that type; they stay attributes where the schema has them or
-// there is none.
+// Properties reads an entity's properties. The properties listed in parents become parents of the
+// listed type. They also remain attributes if the schema declares them or there is no schema.
 func (s *Snapshot) Properties(path string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) (entityClaims, error) {
 	said := entityClaims{Attributes: cedar.RecordMap{}}
 	r := newReader(raw, path, &s.Settings)
@@ -216,7 +211,7 @@ func (s *Snapshot) Properties(path string, uid cedar.EntityUID, raw jsontext.Val
 	return said, err
 }
 
-// parents reads a property that is nothing but parents.
+// parents reads a property that only lists parents.
 func (r *reader) parents(t cedar.EntityType, into *[]cedar.EntityUID) error {
 	value, err := r.value(nil)
 	if err == nil {
@@ -225,8 +220,7 @@ func (r *reader) parents(t cedar.EntityType, into *[]cedar.EntityUID) error {
 	return err
 }
 
-// parentsIn takes parents of type t from a string, an entity, or an array of
-// either.
+// parentsIn reads parents of type t from a string, an entity, or an array of either.
 func parentsIn(value cedar.Value, t cedar.EntityType, found []cedar.EntityUID, r *reader) ([]cedar.EntityUID, error) {
 	elements := []cedar.Value{value}
 	if set, ok := value.(cedar.Set); ok {
@@ -245,9 +239,9 @@ func parentsIn(value cedar.Value, t cedar.EntityType, found []cedar.EntityUID, r
 	return found, nil
 }
 
-// merge returns an entity with what the request says of it. Of each attribute
-// the stored value wins, unless the PEP is the authority for it; parents that
-// the request claims count only where none of that type are stored.
+// merge returns an entity with the properties from the request. The stored value of an attribute wins
+// unless the PEP is authoritative for it. Parents from the request count only if no parent of that
+// type is stored.
 func (s *Snapshot) merge(uid cedar.EntityUID, said entityClaims) entity {
 	merged := s.Entities.ByUID[uid]
 	values := said.Attributes
@@ -264,8 +258,7 @@ func (s *Snapshot) merge(uid cedar.EntityUID, said entityClaims) entity {
 	return merged
 }
 
-// ancestors adds to the stored ancestors of an entity those it is claimed to
-// have.
+// ancestors returns the stored ancestors of an entity and those of its claimed parents.
 func (s *Snapshot) ancestors(stored, claimed []cedar.EntityUID) []cedar.EntityUID {
 	all := slices.Clone(stored)
 	for _, parent := range claimed {
@@ -276,9 +269,8 @@ func (s *Snapshot) ancestors(stored, claimed []cedar.EntityUID) []cedar.EntityUI
 	return all
 }
 
-// context makes the Cedar context: the request's, without what is the
-// service's, with the action's properties, and with the time where the
-// configuration asks for it.
+// context builds the Cedar context: the request's without the reserved members, with the action's
+// properties, and with the time if the settings name a clock.
 func (s *Snapshot) context(q *Query, req *authzen.EvaluationRequest, env Environment) error {
 	shape := s.Shapes.context
 	if s.Schema != nil {
@@ -336,7 +328,7 @@ func (s *Snapshot) readContext(q *Query, shape *shape, raw jsontext.Value, into 
 	})
 }
 
-// readAction reads the action's properties, which policies find in the context.
+// readAction reads the action's properties, which policies read in the context.
 func (s *Snapshot) readAction(shape *shape, action authzen.Action, into cedar.RecordMap) error {
 	declared, ok := shape.member(ContextAction)
 	if !ok {
@@ -351,10 +343,10 @@ func (s *Snapshot) readAction(shape *shape, action authzen.Action, into cedar.Re
 	return err
 }
 
-// noMembers is the shape of a record for which nothing is declared.
+// noMembers is the shape of a record without declared members.
 var noMembers = shape{Kind: kindRecord, declared: true}
 
-// Passes reports whether the entity passes a test of a scope.
+// Passes reports whether the entity satisfies a test of a scope.
 func (n *ResolvedEntity) Passes(test xast.IsScopeNode) bool {
 	switch t := test.(type) {
 	case xast.ScopeTypeEq:
@@ -375,7 +367,7 @@ func (n *ResolvedEntity) In(group cedar.EntityUID) bool {
 	return n.UID == group || slices.Contains(n.Ancestors, group)
 }
 
-// Groups returns what the entity is in, as Cedar writes it.
+// Groups returns the ancestors of the entity in Cedar syntax.
 func (n *ResolvedEntity) Groups() []string {
 	var names []string
 	for _, group := range slices.SortedFunc(slices.Values(n.Ancestors), CompareUID) {

@@ -19,8 +19,8 @@ import (
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 )
 
-// readSchema reads the schema, in either of its two forms. A tenant's is added
-// to the root's. There may be none.
+// readSchema reads the schema in either of its two forms and adds a tenant's to the root's. The schema
+// is optional.
 func (c *compiler) readSchema() *resolved.Schema {
 	whole := &ast.Schema{}
 	var read []string
@@ -61,7 +61,7 @@ func (c *compiler) readSchema() *resolved.Schema {
 	return out
 }
 
-// schemaFault reports what a parser says about a schema file.
+// schemaFault reports a parser's error in a schema file.
 func (c *compiler) schemaFault(file string, err error) {
 	if offset := jsonOffset(err); offset > 0 {
 		line, column := LineAndColumn(c.archive[file], offset)
@@ -73,9 +73,8 @@ func (c *compiler) schemaFault(file string, err error) {
 
 var saysUndefined = regexp.MustCompile(`undefined .*type "([^"]+)"$`)
 
-// unresolved reports what schema files say of a name that none of them
-// declares, where the first of them has it. Without such a place it is what the
-// last adds to the others.
+// unresolved reports a name that no schema file declares, at its first use. If it cannot find a use, it
+// reports the last file.
 func (c *compiler) unresolved(files []string, err error) {
 	if m := saysUndefined.FindStringSubmatch(err.Error()); m != nil {
 		name := cedarsyntax.Tokenize(cedarsyntax.Statement{Text: []byte(m[1])})
@@ -95,7 +94,7 @@ func (c *compiler) unresolved(files []string, err error) {
 	c.fault(files[len(files)-1], 0, 0, err.Error(), "")
 }
 
-// parseSchema reads one schema file.
+// parseSchema parses one schema file.
 func (c *compiler) parseSchema(file string) (*ast.Schema, error) {
 	var parsed schema.Schema
 	parsed.SetFilename(file)
@@ -111,8 +110,8 @@ func (c *compiler) parseSchema(file string) (*ast.Schema, error) {
 	return parsed.AST(), strictLists(c.archive[file])
 }
 
-// strictLists refuses what cedar-go reads in lists and the official parser does
-// not: a comma behind the last element, and an action in no groups.
+// strictLists rejects lists that cedar-go accepts and the official parser does not: a comma after the
+// last element, and an action with an empty list of groups.
 func strictLists(text []byte) error {
 	words := cedarsyntax.Tokenize(cedarsyntax.Statement{Text: text})
 	inAction := false
@@ -123,7 +122,7 @@ func strictLists(text []byte) error {
 		}
 		switch {
 		case word == "entity" || word == "action":
-			if i+1 < len(words.Tokens) && words.Text(i+1) != ":" && words.Text(i+1) != "?" { // no attribute
+			if i+1 < len(words.Tokens) && words.Text(i+1) != ":" && words.Text(i+1) != "?" { // not an attribute
 				inAction = word == "action"
 			}
 		case word != "]":
@@ -136,15 +135,15 @@ func strictLists(text []byte) error {
 	return nil
 }
 
-// faultAt is an error at a word of a schema, in the form of the parser's.
+// faultAt returns an error at a token of a schema, in the format of the parser's errors.
 func faultAt(p cedarsyntax.Tokens, i int, message string) error {
 	line, column := LineAndColumn(p.Src, int64(p.Tokens[i].Start))
 	return fmt.Errorf(`<input>:%d:%d: %q: %s`, line, column, p.Text(i), message)
 }
 
-// parseJSONSchema reads a schema in its JSON form. What it declares is held
-// against the grammar by being written in the other, which has no way to say
-// that an action applies to nothing but not to say it.
+// parseJSONSchema parses a schema in JSON form. To check it against the grammar, it converts the schema
+// to Cedar form and parses that. The Cedar form can express that an action applies to nothing only by
+// omitting appliesTo.
 func (c *compiler) parseJSONSchema(file string) (*ast.Schema, error) {
 	var parsed, again schema.Schema
 	if err := parsed.UnmarshalJSON(c.archive[file]); err != nil {
@@ -163,13 +162,13 @@ func (c *compiler) parseJSONSchema(file string) (*ast.Schema, error) {
 		err = again.UnmarshalCedar(text)
 	}
 	if err != nil {
-		return nil, errors.New(cedarsyntax.ReadParseError(err.Error()).Message()) // its place is in a text that nobody has
+		return nil, errors.New(cedarsyntax.ReadParseError(err.Error()).Message()) // the position refers to the converted text, which the operator does not have
 	}
 	return whole, nil
 }
 
-// omitIdle has actions that apply to no principal or no resource say nothing of
-// what they apply to, which is the same.
+// omitIdle removes the appliesTo of actions without principals or without resources. The meaning stays
+// the same.
 func omitIdle(actions ast.Actions) {
 	for name, action := range actions {
 		if to := action.AppliesTo; to != nil && (len(to.Principals) == 0 || len(to.Resources) == 0) {
@@ -179,8 +178,7 @@ func omitIdle(actions ast.Actions) {
 	}
 }
 
-// completeAppliesTo refuses an appliesTo without its two lists, as the official
-// parser does.
+// completeAppliesTo rejects an appliesTo without its two lists, as the official parser does.
 func completeAppliesTo(text []byte) error {
 	var spaces map[string]struct {
 		Actions map[string]struct {
@@ -203,8 +201,7 @@ func completeAppliesTo(text []byte) error {
 	return nil
 }
 
-// addSchema adds what a schema declares to a whole. It returns what both declare,
-// or "".
+// addSchema adds the declarations of part to whole. It returns a name that both declare, or "".
 func addSchema(whole, part *ast.Schema) (keyword, name string) {
 	if whole.Namespaces == nil {
 		whole.Namespaces = ast.Namespaces{}
@@ -254,10 +251,9 @@ func together[M ~map[K]V, K comparable, V any](a, b M) M {
 	return a
 }
 
-// closeParents gives every entity type the parent types of its parent types:
-// what is in a group is in the groups of that, too, and may be said to be, which
-// the official engine takes and cedar-go refuses. It returns the type with which
-// there are more parents than [maxSchemaTypes], or "".
+// closeParents gives every entity type the parent types of its parent types. Membership is transitive,
+// and a request may state it directly. The official engine accepts that, but cedar-go does not. It
+// returns the type that exceeds [maxSchemaTypes] parents in total, or "".
 func closeParents(s *resolved.Schema) cedar.EntityType {
 	direct := map[cedar.EntityType][]cedar.EntityType{}
 	for name, entity := range s.Entities {
@@ -286,7 +282,7 @@ func closeParents(s *resolved.Schema) cedar.EntityType {
 	return ""
 }
 
-// unqualified is the name of a type without its namespace, as it is declared.
+// unqualified returns the declared name of a type, without its namespace.
 func unqualified(name cedar.EntityType) string {
 	return string(name[strings.LastIndex(string(name), ":")+1:])
 }

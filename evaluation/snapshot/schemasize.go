@@ -10,20 +10,19 @@ import (
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 )
 
-// maxSchemaTypes bounds how many types a schema is made of once each name of a
-// common type is replaced by what it stands for, and each list of names is given
-// to each of the names that it is declared for. Names of names of names can stand
-// for any number, in any memory.
+// maxSchemaTypes limits the types in a schema after expansion. Expansion replaces each name of a common
+// type by its definition and copies each list of names to every name it is declared for. Nested names
+// can otherwise expand without limit.
 const maxSchemaTypes = 200_000
 
-// A sizer reckons how many types a schema comes to, without making them.
+// A sizeCounter computes the number of types in the expanded schema without expanding it.
 type sizeCounter struct {
-	common map[string]ast.IsType // by their whole names
-	sizes  map[string]int        // of those that have been reckoned; 0 while one is
+	common map[string]ast.IsType // by qualified name
+	sizes  map[string]int        // sizes computed so far; 0 while a computation runs
 }
 
-// oversized returns the name of what makes a schema too large, and the sign
-// before it in Cedar's form; "" for a schema that is not.
+// oversized returns the declaration that makes a schema too large, and its keyword in Cedar's form. It
+// returns "" for a schema within the limit.
 func oversized(s *ast.Schema) (keyword, name string) {
 	z := sizeCounter{common: map[string]ast.IsType{}, sizes: map[string]int{}}
 	spaces := namespaces(s)
@@ -49,7 +48,7 @@ func oversized(s *ast.Schema) (keyword, name string) {
 		for _, name := range slices.Sorted(maps.Keys(all.Actions)) {
 			total += len(all.Actions[name].Parents)
 			if to := all.Actions[name].AppliesTo; to != nil {
-				total += z.of(space, to.Context) + len(to.Principals)*len(to.Resources) // policies are checked for each pair
+				total += z.of(space, to.Context) + len(to.Principals)*len(to.Resources) // the validator checks policies for each pair
 			}
 			if total > maxSchemaTypes {
 				return "action", string(name)
@@ -59,7 +58,7 @@ func oversized(s *ast.Schema) (keyword, name string) {
 	return "", ""
 }
 
-// namespaces lists what a schema declares by namespace, "" for none.
+// namespaces returns the declarations of a schema by namespace, "" for none.
 func namespaces(s *ast.Schema) map[string]ast.Namespace {
 	all := map[string]ast.Namespace{"": {Entities: s.Entities, Actions: s.Actions, CommonTypes: s.CommonTypes}}
 	for name, space := range s.Namespaces {
@@ -75,8 +74,8 @@ func qualified(space, name string) string {
 	return space + "::" + name
 }
 
-// of reckons the size of a type in a namespace, at most one more than too many.
-// A type that is part of itself is none: the schema is refused for it.
+// of returns the size of a type in a namespace. It stops counting one above the limit. A recursive type
+// has no size, because the schema is rejected for it.
 func (z *sizeCounter) of(space string, t ast.IsType) int {
 	n := 1
 	switch t := t.(type) {
@@ -94,7 +93,7 @@ func (z *sizeCounter) of(space string, t ast.IsType) int {
 	return min(n, maxSchemaTypes+1)
 }
 
-// named reckons the size of what a name stands for.
+// named returns the size of the type that a name denotes.
 func (z *sizeCounter) named(space, ref string) int {
 	name := ref
 	if own := qualified(space, ref); !strings.Contains(ref, "::") && z.common[own] != nil {
@@ -102,7 +101,7 @@ func (z *sizeCounter) named(space, ref string) int {
 	}
 	common, declared := z.common[name]
 	if !declared {
-		return 1 // an entity type, or one that is Cedar's
+		return 1 // an entity type or a built-in type
 	}
 	if size, known := z.sizes[name]; known {
 		return size
@@ -116,7 +115,7 @@ func (z *sizeCounter) named(space, ref string) int {
 	return z.sizes[name]
 }
 
-// schemaSize reports a schema that is too large, where it becomes so.
+// schemaSize reports a schema over the limit, at the declaration that exceeds it.
 func (c *compiler) schemaSize(files []string, s *ast.Schema) bool {
 	keyword, name := oversized(s)
 	if name == "" {
@@ -126,15 +125,15 @@ func (c *compiler) schemaSize(files []string, s *ast.Schema) bool {
 	return false
 }
 
-// oversizedSchema reports where a schema becomes too large.
+// oversizedSchema reports the declaration that exceeds the limit.
 func (c *compiler) oversizedSchema(files []string, keyword, name string) {
 	message := fmt.Sprintf("with %s %s the schema stands for more than %d types", keyword, name, maxSchemaTypes)
 	file, line, column := c.declaration(files, keyword, name)
 	c.fault(file, line, column, message, "name fewer common types within each other, and fewer types in each other")
 }
 
-// declaration finds where one of the schema files declares a name; without such
-// a place it is the last file.
+// declaration returns the position of a declaration in the schema files. If it finds none, it returns
+// the last file.
 func (c *compiler) declaration(files []string, keyword, name string) (file string, line, column int) {
 	for _, file := range files {
 		for _, form := range []string{keyword + " " + name, fmt.Sprintf("%s %q", keyword, name), fmt.Sprintf("%q", name)} {

@@ -10,31 +10,29 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// What a question may leave open.
+// The variables that a search can leave unknown.
 const (
 	ForSubject  = "subject"
 	ForAction   = "action"
 	ForResource = "resource"
 )
 
-// A question is a request that leaves one of its entities open; of that it has
-// at most the type.
+// A SearchQuery is a request in which one entity is unknown, or known only by type.
 type SearchQuery struct {
 	For     string
 	Request authzen.EvaluationRequest
 }
 
-// Answers are among the candidates for what a question leaves open: all that can
-// be one, and perhaps others. Each candidate is an ordinal, which is the same in every question that
-// leaves the same open to the same snapshot.
+// Candidates is a superset of the results of a search. A candidate is identified by its position, which
+// is the same for every search for the same kind and type in the same snapshot.
 type Candidates struct {
 	Positions []int32 // ascending
 	name      func(candidate int32) string
 	query     func(candidate int32) (*Query, error)
 }
 
-// SearchCandidates returns those of a question. A type or an action that nobody knows
-// has none. The error is an *[authzen.ValidationError] as for [Snapshot.Decide].
+// SearchCandidates returns the candidates of a search. An unknown type or action has none. The error is
+// an *[authzen.ValidationError] as for [Snapshot.Decide].
 func (s *Snapshot) SearchCandidates(q *SearchQuery, env Environment) (*Candidates, error) {
 	for _, sent := range []string{q.Request.Subject.Type, q.Request.Resource.Type} {
 		if _, err := s.Settings.entityType(sent); err != nil {
@@ -47,9 +45,9 @@ func (s *Snapshot) SearchCandidates(q *SearchQuery, env Environment) (*Candidate
 	return s.entityCandidates(q, env)
 }
 
-// actionCandidates asks for each action. That one cannot be read together with the rest
-// of the request, which is typed by the action, only means that it is no
-// answer; that none can be means that the request is invalid.
+// actionCandidates returns the actions as candidates. The action determines the types of the request.
+// An action for which the request is invalid is not a candidate. If there is no other action, the
+// request is invalid.
 func (s *Snapshot) actionCandidates(r authzen.EvaluationRequest, env Environment) (*Candidates, error) {
 	var queries []*Query
 	var all Candidates
@@ -74,9 +72,9 @@ func (s *Snapshot) actionCandidates(r authzen.EvaluationRequest, env Environment
 	return &all, nil
 }
 
-// entityCandidates asks for the stored entities of the type that is searched. What is
-// stored of them is what they are asked about; of one that the request itself
-// describes, as its subject or its resource, that counts, too.
+// entityCandidates returns the stored entities of the searched type as candidates. Decisions use their
+// stored data. For an entity that is also the request's subject or resource, the properties in the
+// request apply as well.
 func (s *Snapshot) entityCandidates(q *SearchQuery, env Environment) (*Candidates, error) {
 	open, err := s.openQuery(q, env)
 	if err != nil || open == nil {
@@ -105,7 +103,7 @@ func (s *Snapshot) entityCandidates(q *SearchQuery, env Environment) (*Candidate
 	}, nil
 }
 
-// about returns the request that asks for one entity.
+// about returns the request with the unknown entity set to id.
 func (q *SearchQuery) about(id string) *authzen.EvaluationRequest {
 	r := q.Request
 	if q.For == ForSubject {
@@ -116,8 +114,8 @@ func (q *SearchQuery) about(id string) *authzen.EvaluationRequest {
 	return &r
 }
 
-// prefiltered bounds the entities that can be found. The one that is the other
-// entity of the request is always among them.
+// prefiltered returns the positions of the candidates that a permit can match. It always includes the
+// other entity of the request.
 func (s *Snapshot) prefiltered(q *SearchQuery, open *Query, all *entityIndex, other cedar.EntityUID) []int32 {
 	b := prefilter{entityIndex: all, unknown: "resource", query: open}
 	if q.For == ForSubject {
@@ -130,8 +128,8 @@ func (s *Snapshot) prefiltered(q *SearchQuery, open *Query, all *entityIndex, ot
 	return permitted.positions
 }
 
-// openQuery turns a question into Cedar, all but the entity that is open. There
-// is none where no entity of its type can be part of such a request.
+// openQuery converts a search to Cedar, except for the unknown entity. It returns nil if no entity of
+// that type can be part of such a request.
 func (s *Snapshot) openQuery(q *SearchQuery, env Environment) (*Query, error) {
 	principal, err := s.uid("/subject", q.Request.Subject)
 	if err != nil {
@@ -160,24 +158,24 @@ func (s *Snapshot) openQuery(q *SearchQuery, env Environment) (*Query, error) {
 	return out, s.context(out, &q.Request, env)
 }
 
-// A hit has a name and what the PEP must do before it uses it.
+// A SearchResult is a name and the obligations that the PEP must meet before it uses it.
 type SearchResult struct {
 	Name        string
 	Obligations []authzen.Obligation
 }
 
-// SearchResults is a part of the answers. If there may be more, they begin at next.
+// SearchResults is one page of results. If there may be more, they begin at Next.
 type SearchResults struct {
 	Results []SearchResult
 	More    bool
 	Next    int32
 }
 
-// SearchLimits bounds a part of the answers.
+// SearchLimits limits one page of results.
 type SearchLimits struct{ Results, Bytes, Candidates int }
 
-// Search decides on candidates from one on, until it has as many answers as it
-// may or has looked at as many candidates.
+// Search decides candidates in order, from position from on. It stops at a limit on results, bytes or
+// candidates.
 func (s *Snapshot) Search(ctx context.Context, a *Candidates, from int32, m SearchLimits) (*SearchResults, error) {
 	out := &SearchResults{}
 	first, _ := slices.BinarySearch(a.Positions, from)
@@ -212,17 +210,16 @@ func (s *Snapshot) Search(ctx context.Context, a *Candidates, from int32, m Sear
 	return out, nil
 }
 
-// size is about how many bytes of an answer a hit takes.
+// size returns the approximate size of a result in bytes.
 func (h *SearchResult) size() int {
 	return authzen.FoundEntity{ID: h.Name, Obligations: h.Obligations}.Size()
 }
 
-// permitsCandidate reports whether a candidate is an answer, for a PEP that can meet the
-// obligations.
+// permitsCandidate reports whether a candidate is a result, for a PEP that can meet the obligations.
 func (s *Snapshot) permitsCandidate(a *Candidates, candidate int32) (obligations []authzen.Obligation, granted bool, err error) {
 	q, err := a.query(candidate)
 	var invalid *authzen.ValidationError
-	if errors.As(err, &invalid) { // what the request says of it contradicts what is known
+	if errors.As(err, &invalid) { // the properties in the request contradict stored data
 		return nil, false, nil
 	}
 	if err != nil || q.Denied != "" {

@@ -15,60 +15,58 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// Settings are config.yaml of a policy store: how requests become Cedar. They are
-// part of the snapshot because answers depend on it.
+// Settings is the config.yaml of a policy store: how requests map to Cedar. It is part of the snapshot
+// because decisions depend on it.
 type Settings struct {
-	// TypeAliases names the entity type for a type that PEPs send: identity: user.
+	// TypeAliases maps types that PEPs send to entity types: identity: user.
 	TypeAliases map[string]string `yaml:"type_aliases"`
-	// SubjectTypes are the types that a subject may have. Without it they are
-	// the schema's principal types for the action or, without a schema, every
-	// type that is no parent of a stored entity.
+	// SubjectTypes lists the types that a subject may have. The default is the schema's principal types
+	// for the action. Without a schema it is every type that is not a parent of a stored entity.
 	SubjectTypes []string `yaml:"subject_types"`
-	// Parents names subject properties that list parents of the subject, and
-	// the parents' type: roles: Role.
+	// Parents maps subject properties that list parents of the subject to the parents' type: roles: Role.
 	Parents map[string]string `yaml:"parents"`
-	// Attributes types what a JSON value cannot say, where there is no schema:
-	// todo.ownerID: user, context.ip: ipaddr.
+	// Attributes declares types that JSON cannot express, if there is no schema: todo.ownerID: user,
+	// context.ip: ipaddr.
 	Attributes map[string]string `yaml:"attributes"`
-	// PEPAuthoritative lists the types (device) and attributes (user.location)
-	// for which what the PEP sends wins over what is stored.
+	// PEPAuthoritative lists the types (device) and attributes (user.location) for which the value in the
+	// request wins over the stored value.
 	PEPAuthoritative []string `yaml:"pep_authoritative"`
-	// UndeclaredAttributes says what becomes of properties and context members
-	// that the schema does not declare: refuse (the default) or drop.
+	// UndeclaredAttributes sets how to handle properties and context members that the schema does not
+	// declare: refuse (the default) or drop.
 	UndeclaredAttributes string `yaml:"undeclared_attributes"`
-	// OnPolicyError says what follows when a policy errors: deny (the default)
-	// denies when a forbid does, deny_any when any does, skip never.
+	// OnPolicyError sets how to handle a policy that errors. With deny (the default), a forbid that errors
+	// denies. With deny_any, any policy that errors denies. With skip, none does.
 	OnPolicyError string `yaml:"on_policy_error"`
-	// Clock names the context attribute at which policies find the time of the
-	// decision, as a datetime. Without it they find none.
+	// Clock names the context attribute that holds the time of the decision, as a datetime. By default
+	// there is none.
 	Clock string `yaml:"clock"`
-	// NotificationTo says in which form notifications are sent: array (the
-	// default), or string, that of the profile's draft of July 2026.
+	// NotificationTo sets the form of notifications: array (the default), or string, as in the profile's
+	// draft of July 2026.
 	NotificationTo string `yaml:"notification_to"`
-	// ApprovalTemplates say how people approve, by the names that policies use.
+	// ApprovalTemplates sets the terms of approvals, by the names that policies use.
 	ApprovalTemplates map[string]ApprovalTemplate `yaml:"approval_templates"`
-	// SelfTest are requests and the decisions they must have. A store that
-	// decides one of them otherwise does not load.
+	// SelfTest lists requests with their expected decisions. A store that decides one of them differently
+	// does not load.
 	SelfTest []selfTest `yaml:"self_test"`
-	// TenantEntities are what entities of tenants may have although the root's
-	// policies read it. It is the root's alone.
+	// TenantEntities lists what tenants' entities may have although the root's policies read it. Only the
+	// root may set it.
 	TenantEntities *tenantEntities `yaml:"tenant_entities"`
-	// Limits bound what a request may send.
+	// Limits limits what a request may send.
 	Limits limits `yaml:"limits"`
 }
 
-// A selfTest is an AuthZEN evaluation request and its decision.
+// A selfTest is an AuthZEN evaluation request and its expected decision.
 type selfTest struct {
 	Request  map[string]any `yaml:"request"`
 	Decision bool           `yaml:"decision"`
-	Unknown  bool           `yaml:"unknown"` // the request may have names that the schema does not declare
+	Unknown  bool           `yaml:"unknown"` // the request may use names that the schema does not declare
 }
 
-// limits bound the values of a request. A zero is the default.
+// limits holds limits on the values of a request. Zero means the default.
 type limits struct {
-	ArrayElements       int `yaml:"array_elements"`        // of an array; 1024
-	NestedArrayElements int `yaml:"nested_array_elements"` // of an array of arrays or objects; 64
-	StringBytes         int `yaml:"string_bytes"`          // of a string; 8192
+	ArrayElements       int `yaml:"array_elements"`        // elements of an array; default 1024
+	NestedArrayElements int `yaml:"nested_array_elements"` // elements of an array of arrays or objects; default 64
+	StringBytes         int `yaml:"string_bytes"`          // length of a string in bytes; default 8192
 }
 
 // Values of UndeclaredAttributes, NotificationTo and OnPolicyError.
@@ -91,16 +89,15 @@ func readSettings(d *yamldoc.Document) (Settings, faults.List) {
 	return s, append(found, s.check(d)...)
 }
 
-// strictness orders the values of on_policy_error.
+// strictness lists the values of on_policy_error from lax to strict.
 var strictness = []string{onErrorSkip, onErrorDeny, onErrorDenyAny}
 
-// add lays settings over those that are there. A tenant's may not weaken what
-// happens when a policy errors.
+// add lays settings over the existing ones. A tenant's must not weaken on_policy_error.
 func (s *Settings) add(own Settings, tenant bool) error {
 	s.TypeAliases = joined(s.TypeAliases, own.TypeAliases)
 	s.Parents = joined(s.Parents, own.Parents)
 	s.Attributes = joined(s.Attributes, own.Attributes)
-	if own.SubjectTypes != nil { // an empty list lets nobody in
+	if own.SubjectTypes != nil { // an empty list allows no subject
 		s.SubjectTypes = append([]string{}, slices.Concat(s.SubjectTypes, own.SubjectTypes)...)
 	}
 	s.PEPAuthoritative = append(s.PEPAuthoritative, own.PEPAuthoritative...)
@@ -193,7 +190,7 @@ func (s *Settings) entityType(sent string) (cedar.EntityType, error) {
 	return types.NewEntityType(sent)
 }
 
-// isParentType reports whether subjects may be given parents of that type.
+// isParentType reports whether a request may give subjects parents of that type.
 func (s *Settings) isParentType(t cedar.EntityType) bool {
 	for _, name := range s.Parents {
 		if name == string(t) {
@@ -203,7 +200,7 @@ func (s *Settings) isParentType(t cedar.EntityType) bool {
 	return false
 }
 
-// pepWins reports whether the PEP is the authority for an attribute.
+// pepWins reports whether the PEP is authoritative for an attribute.
 func (s *Settings) pepWins(entity cedar.EntityType, attribute string) bool {
 	if len(s.PEPAuthoritative) == 0 {
 		return false

@@ -17,8 +17,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// A settingsChecker holds the names in one config.yaml against the schema. A
-// misspelt name there has no effect, and what it was to restrict is permitted.
+// A settingsChecker checks the names in one config.yaml against the schema. A misspelled name has no
+// effect, so a restriction would be lost.
 type settingsChecker struct {
 	*compiler
 	snapshot *Snapshot
@@ -26,8 +26,8 @@ type settingsChecker struct {
 	own      Settings
 }
 
-// checkSettingsNames checks what config.yaml names, and the values with which a
-// template would bind nothing. A logged revision has decided with what it has.
+// checkSettingsNames checks the names in config.yaml, and template values that would bind nothing. It
+// skips logged revisions, which have already decided with their settings.
 func (c *compiler) checkSettingsNames(s *Snapshot) {
 	if c.logged {
 		return
@@ -66,8 +66,8 @@ func (c *settingsChecker) types() {
 	}
 }
 
-// entityType checks that the schema declares an entity type, and reports whether
-// it does. The form of the name is another check's.
+// entityType reports a fault unless the schema declares the type, and returns whether it does. Another
+// check covers the syntax of the name.
 func (c *settingsChecker) entityType(name string, path ...string) bool {
 	if _, err := types.NewEntityType(name); err != nil {
 		return false
@@ -79,7 +79,7 @@ func (c *settingsChecker) entityType(name string, path ...string) bool {
 	return false
 }
 
-// typeHint says which type of the schema may be meant.
+// typeHint suggests a type of the schema for an unknown name.
 func (s *Snapshot) typeHint(name string) string {
 	if alias, ok := s.Settings.TypeAliases[name]; ok && s.Shapes.Entities[cedar.EntityType(alias)] != nil {
 		return fmt.Sprintf("write %s, as type_aliases does", alias)
@@ -91,8 +91,7 @@ func (s *Snapshot) typeHint(name string) string {
 	return faults.DidYouMean(name, known)
 }
 
-// inNamespace returns the known name that is in a namespace and has the last
-// part, or "".
+// inNamespace returns the known name in a namespace that ends with last, or "".
 func inNamespace(last string, known []string) string {
 	for _, name := range slices.Sorted(slices.Values(known)) {
 		if strings.HasSuffix(name, "::"+last) {
@@ -102,7 +101,7 @@ func inNamespace(last string, known []string) string {
 	return ""
 }
 
-// authoritative checks the types and the attributes for which PEPs are the authority.
+// authoritative checks the types and attributes for which PEPs are authoritative.
 func (c *settingsChecker) authoritative() {
 	for i, name := range c.own.PEPAuthoritative {
 		at := []string{"pep_authoritative", strconv.Itoa(i)}
@@ -117,8 +116,8 @@ func (c *settingsChecker) authoritative() {
 	}
 }
 
-// tenantEntities checks names that look like another spelling of the schema's. One
-// that does not may be of a tenant's schema, which not every tenant has.
+// tenantEntities reports names that misspell one of the schema's. Other unknown names are allowed,
+// because they may belong to the schema of some tenants.
 func (c *settingsChecker) tenantEntities() {
 	if c.own.TenantEntities == nil {
 		return
@@ -149,7 +148,7 @@ func (s *Snapshot) declaredAttributes() (names []string) {
 	return names
 }
 
-// templates checks what approvals are bound to, and how many people give them.
+// templates checks the context members and the quorum of approval templates.
 func (c *settingsChecker) templates() {
 	for _, name := range slices.Sorted(maps.Keys(c.own.ApprovalTemplates)) {
 		template := c.own.ApprovalTemplates[name]
@@ -165,12 +164,10 @@ func (c *settingsChecker) templates() {
 	}
 }
 
-// serviceMembers are the members of a context that the service fills in or
-// takes away.
+// serviceMembers lists the context members that the service sets or removes.
 var serviceMembers = []string{ContextAction, ContextApproval, ContextSupport, ContextJustification}
 
-// boundMembers checks that requests for which a template is used can have the
-// members of the context that it names.
+// boundMembers checks that requests for a template can have the context members that it names.
 func (c *settingsChecker) boundMembers(template string, members []string) {
 	var known []string
 	of := "the schema's actions"
@@ -191,8 +188,8 @@ func (c *settingsChecker) boundMembers(template string, members []string) {
 	}
 }
 
-// contextOf lists the members that the schema has in the contexts of the actions
-// of all policies that name a template; of all actions, if no policy does.
+// contextOf lists the context members that the schema declares for the actions of all policies that
+// name a template. If no policy names it, contextOf uses all actions.
 func (s *Snapshot) contextOf(template string) (names []string, used bool) {
 	var tests []xast.IsScopeNode
 	for _, p := range s.Policies.Ordered {
@@ -214,7 +211,7 @@ func (c *settingsChecker) selfTests() {
 	for i, test := range c.own.SelfTest {
 		request, err := test.evaluation()
 		if err != nil || test.Unknown {
-			continue // running the test reports the error
+			continue // the test itself reports the error
 		}
 		for _, unknown := range c.snapshot.UnknownNames(request) {
 			c.fault(fmt.Sprintf("self_test %d: %s", i+1, unknown.Message), unknown.Hint, "self_test", strconv.Itoa(i))
@@ -222,10 +219,10 @@ func (c *settingsChecker) selfTests() {
 	}
 }
 
-// UnknownNames lists the names in a request that the schema does not declare: the
-// action, types, properties and members of the context. A request with one is
-// denied, or decided without it. The faults have no place. Where undeclared
-// attributes are dropped, only other spellings of declared ones are listed.
+// UnknownNames lists the names in a request that the schema does not declare: the action, types,
+// properties and context members. A request with such a name is denied or decided without it. The
+// faults have no position. If undeclared attributes are dropped, UnknownNames lists only misspellings
+// of declared ones.
 func (s *Snapshot) UnknownNames(r *authzen.EvaluationRequest) faults.List {
 	if s.Schema == nil {
 		return nil
@@ -257,7 +254,7 @@ func (s *Snapshot) actionHint(name string) string {
 func (s *Snapshot) unknownInEntity(part string, e authzen.Entity, parents map[string]string) faults.List {
 	of, err := s.Settings.entityType(e.Type)
 	if err != nil {
-		return nil // an error of the request
+		return nil // deciding the request reports the error
 	}
 	shape := s.Shapes.Entities[of]
 	if shape == nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 )
 
-// A shape says which Cedar value a JSON value stands for, where the JSON alone
-// cannot say it. The nil shape takes a value as it comes.
+// A shape declares the Cedar type of a JSON value, where JSON alone is ambiguous. The nil shape accepts
+// any value.
 type shape struct {
 	Kind     kind
-	Entity   cedar.EntityType // of kindEntity
-	ids      []cedar.String   // of kindEntity: the only ids there are, or nil
-	element  *shape           // of kindSet
+	Entity   cedar.EntityType // for kindEntity
+	ids      []cedar.String   // for kindEntity: the only valid ids, or nil for any
+	element  *shape           // for kindSet
 	Members  map[string]memberShape
-	declared bool // of kindRecord: members lists every member there may be
-	orArray  bool // an array of such values will do, too
-	// kept are names that are never dropped, although declared leaves them out:
-	// a forbid of the root reads them.
+	declared bool // for kindRecord: Members lists every valid member
+	orArray  bool // an array of such values is valid, too
+	// kept lists names that are never dropped, even if undeclared, because a forbid of the root reads
+	// them.
 	kept  map[string]string
 	whole bool // nothing is dropped
 }
@@ -47,7 +47,7 @@ const (
 	kindRecord
 )
 
-// extensions are the extension types by their Cedar names.
+// extensions maps the Cedar names of extension types to kinds.
 var extensions = map[string]kind{
 	"decimal":  kindDecimal,
 	"ipaddr":   kindIPAddr,
@@ -60,7 +60,7 @@ func (k kind) String() string {
 		"an IP address", "a datetime", "a duration", "an array", "an object"}[k]
 }
 
-// OrAny lets a nil shape be asked.
+// OrAny returns s, or an empty shape if s is nil.
 func (s *shape) OrAny() *shape {
 	if s == nil {
 		return &anyShape
@@ -70,8 +70,7 @@ func (s *shape) OrAny() *shape {
 
 var anyShape shape
 
-// member returns the shape of a record's member and whether the member may be
-// there.
+// member returns the shape of a record's member and whether the member is allowed.
 func (s *shape) member(name string) (*shape, bool) {
 	if s == nil {
 		return nil, true
@@ -80,8 +79,8 @@ func (s *shape) member(name string) (*shape, bool) {
 	return m.shape, ok || !s.declared
 }
 
-// keep has the record, and those in it, never drop a member of such a name, and
-// none within one of such a name: a forbid may compare that whole.
+// keep makes the record and its nested records never drop a member with one of the names. Nothing
+// inside such a member is dropped either, because a forbid may compare it as a whole.
 func (s *shape) keep(names map[string]string) {
 	if s == nil {
 		return
@@ -95,7 +94,7 @@ func (s *shape) keep(names map[string]string) {
 	}
 }
 
-// keepAll has the record, and those in it, never drop a member.
+// keepAll makes the record and its nested records never drop a member.
 func (s *shape) keepAll() {
 	if s == nil {
 		return
@@ -107,17 +106,17 @@ func (s *shape) keepAll() {
 	}
 }
 
-// drops reports whether an undeclared member may be dropped where those are.
+// drops reports whether an undeclared member may be dropped if the settings drop undeclared members.
 func (s *shape) drops(name string) bool { return s == nil || !s.whole && s.kept[name] == "" }
 
-// Names lists the members a shape declares.
+// Names lists the members that a shape declares.
 func (s *shape) Names() []string { return slices.Sorted(maps.Keys(s.Members)) }
 
-// shapes are the shapes of everything a request may carry.
+// shapes holds the shapes of everything in a request.
 type shapes struct {
 	Entities map[cedar.EntityType]*shape
 	Contexts map[cedar.EntityUID]*shape // by action
-	context  *shape                     // for every action, where there is no schema
+	context  *shape                     // for every action, if there is no schema
 }
 
 // shapesOf returns the shapes that a schema declares.
@@ -171,10 +170,9 @@ func entityShape(s *resolved.Schema, name cedar.EntityType) *shape {
 	return out
 }
 
-// shapesFrom returns the shapes that config.yaml's attributes declare, where
-// there is no schema. A path is type.attribute or context.attribute, with
-// further attributes of records behind it; the elements of an array are what
-// the path says. What is wrong with a path is told to fault.
+// shapesFrom returns the shapes that the attributes setting declares if there is no schema. A path is
+// type.attribute or context.attribute, followed by attributes of nested records. For an array, the
+// path declares its elements. shapesFrom reports each invalid path to fault.
 func shapesFrom(attributes map[string]string, fault func(path, message, hint string)) shapes {
 	out := shapes{Entities: map[cedar.EntityType]*shape{}, context: &shape{Kind: kindRecord}}
 	for _, path := range slices.Sorted(maps.Keys(attributes)) {
@@ -209,8 +207,8 @@ func namedShape(name string) (*shape, bool) {
 	return &shape{Kind: KindEntity, Entity: entity, orArray: true}, err == nil
 }
 
-// put declares the shape of the value at path below s. It reports false where
-// something on the way is no record.
+// put declares the shape of the value at path below s. It returns false if a prefix of the path is not
+// a record.
 func (s *shape) put(path []string, value *shape) bool {
 	if s.Kind != kindRecord {
 		return false

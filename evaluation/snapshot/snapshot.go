@@ -18,14 +18,13 @@ import (
 )
 
 var (
-	// ErrNoSnapshot means that no policies have been installed yet.
+	// ErrNoSnapshot means that no policies have been loaded yet.
 	ErrNoSnapshot = errors.New("no policies are loaded")
-	// ErrTooLong means that a search or a batch cannot end in the time that it has.
+	// ErrTooLong means that a search or a batch cannot finish before its deadline.
 	ErrTooLong = errors.New("this would take too long: ask for less at once")
 )
 
-// A Snapshot is a policy store, compiled. It never changes and may be used by
-// any number of goroutines.
+// A Snapshot is a compiled policy store. It is immutable and safe for concurrent use.
 type Snapshot struct {
 	revision      string
 	archive       Archive
@@ -36,45 +35,44 @@ type Snapshot struct {
 	entityIndexes map[cedar.EntityType]*entityIndex
 	Actions       actionIndex
 	Policies      policies
-	SubjectTypes  map[cedar.EntityType]bool // nil without an allow-list in config.yaml
+	SubjectTypes  map[cedar.EntityType]bool // nil without an allowlist in config.yaml
 	Templates     map[string]authzen.ApprovalTemplate
 }
 
-// Revision names the snapshot: "sha256:" and the hash of its files.
+// Revision returns "sha256:" and the hash of the snapshot's files.
 func (s *Snapshot) Revision() string { return s.revision }
 
-// Archive returns the files the snapshot was made of. Do not change them.
+// Archive returns the files of the snapshot. Callers must not modify them.
 func (s *Snapshot) Archive() Archive { return s.archive }
 
-// Size counts what is in the snapshot: policies, and the entities that are
-// stored. The schema's actions are none of these.
+// Size returns the number of policies and of stored entities. The schema's actions do not count.
 func (s *Snapshot) Size() (policies, entities int) {
 	return len(s.Policies.Ordered), s.Entities.Stored
 }
 
-// An Environment is what a decision depends on beside snapshot and request.
+// An Environment holds the inputs of a decision other than snapshot and request.
 type Environment struct {
-	Time     time.Time                 // when the decision is made
-	Approval *authzen.VerifiedApproval // that stands for the request; nil for none
+	Time     time.Time                 // the time of the decision
+	Approval *authzen.VerifiedApproval // the active approval for the request; nil for none
 }
 
-// An Outcome is a decision and how it came about.
+// An Outcome is a decision and its reasons.
 type Outcome struct {
 	Decision    bool
 	Policies    []string // the determining policies, sorted
 	Errors      []decisionlog.PolicyError
 	Obligations []authzen.Obligation
-	Context     *authzen.DecisionContext // for the PEP; nil for nothing
+	Context     *authzen.DecisionContext // for the PEP; nil for none
 	Template    string                   // by which a person could lift a denial or has yet to approve; "" for none
 }
 
-// Result is the outcome as the decision log has it.
+// Result returns the outcome as a decision log record.
 func (o *Outcome) Result() decisionlog.Result {
 	return decisionlog.Result{Decision: o.Decision, Policies: o.Policies, Errors: o.Errors, Obligations: o.Obligations}
 }
 
-// Decide decides. The error is an *[authzen.ValidationError] when the request
-// cannot be read as this snapshot's schema and configuration ask.
+// Decide decides a request. The error is an *[authzen.ValidationError] if the request does not conform
+// to the snapshot's schema and settings.
 func (s *Snapshot) Decide(req *authzen.EvaluationRequest, env Environment) (*Outcome, error) {
 	q, err := s.NewQuery(req, env)
 	if err != nil {
@@ -91,7 +89,7 @@ func (s *Snapshot) DecideQuery(q *Query) *Outcome {
 	return s.outcome(bool(decision), diagnostic, q)
 }
 
-// outcome says what follows from the engine's answer.
+// outcome derives the outcome from the engine's answer.
 func (s *Snapshot) outcome(permitted bool, diagnostic cedar.Diagnostic, q *Query) *Outcome {
 	out := &Outcome{}
 	for _, e := range diagnostic.Errors {
@@ -113,13 +111,11 @@ func (s *Snapshot) outcome(permitted bool, diagnostic cedar.Diagnostic, q *Query
 	return out
 }
 
-// ErrorEvaluation marks in a log entry a denial that is one because policies
-// errored.
+// ErrorEvaluation marks a log entry of a denial that was caused by policy errors.
 const ErrorEvaluation = "evaluation_error"
 
-// denyingError reports whether the errors of an evaluation make it a denial.
-// Cedar skips a policy that errors, which opens what an erroring forbid
-// closes.
+// denyingError reports whether the errors of an evaluation cause a denial. Cedar skips a policy that
+// errors, so a forbid that errors would not forbid.
 func (s *Snapshot) denyingError(errors []cedar.DiagnosticError) bool {
 	switch s.Settings.OnPolicyError {
 	case onErrorSkip:
@@ -132,7 +128,7 @@ func (s *Snapshot) denyingError(errors []cedar.DiagnosticError) bool {
 	})
 }
 
-// A policy is one Cedar policy and what its annotations ask for.
+// A Policy is one Cedar policy with the obligations and terms of its annotations.
 type Policy struct {
 	ID           cedar.PolicyID
 	effect       cedar.Effect
@@ -146,8 +142,8 @@ type Policy struct {
 
 func (p *Policy) Permits() bool { return p.effect == cedar.Permit }
 
-// policies are tried in the order of their ids, so that the same request has
-// the same reasons every time.
+// policies holds the policies in the order of their ids. They are evaluated in this order, so that the
+// same request always has the same reasons.
 type policies struct {
 	Ordered []*Policy
 	ByID    map[cedar.PolicyID]*Policy
@@ -167,14 +163,13 @@ func newPolicies(all []*Policy) policies {
 	return out
 }
 
-// Candidates returns the policies that the query must be held against.
+// Candidates returns the policies to evaluate for the query.
 func (p *policies) Candidates(q *Query) *policyCandidates {
 	action, principal, resource := q.Node(q.Request.Action), q.Node(q.Request.Principal), q.Node(q.Request.Resource)
 	return &policyCandidates{p.Ordered, p.index.find(&action, &principal, &resource, nil)}
 }
 
-// ItemPrefix is what ids begin with in an answer that has several decisions,
-// where they belong to the nth.
+// ItemPrefix returns the prefix of obligation ids for the nth decision of a batch.
 func ItemPrefix(n int) string { return strconv.Itoa(n) + "." }
 
 func PrefixObligations(all []authzen.Obligation, with string) {
@@ -183,12 +178,12 @@ func PrefixObligations(all []authzen.Obligation, with string) {
 	}
 }
 
-// DeniedResult is the result of a request that is denied before any policy is asked.
+// DeniedResult returns the result of a request that is denied before any policy is evaluated.
 func DeniedResult(why error) decisionlog.Result {
 	return decisionlog.Result{Errors: []decisionlog.PolicyError{{Message: why.Error()}}}
 }
 
-// Count counts the policies in a tenant's files, or "" for those of the root.
+// Count counts the policies in a tenant's files, or in the root for "".
 func (s *Snapshot) Count(tenant string) (policies, forbids int) {
 	for _, p := range s.Policies.Ordered {
 		if TenantOf(p.File) == tenant {

@@ -11,29 +11,28 @@ import (
 	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
-// ErrUnknownTenant means that a policy store with tenants has none of that
-// name, or that a request to it named none.
+// ErrUnknownTenant means that a policy store with tenants does not have the tenant, or that a request
+// named none.
 var ErrUnknownTenant = errors.New("unknown tenant")
 
-// Snapshots are a policy store, compiled: one snapshot that answers everybody
-// or, where the store has tenants, one for each, of the guardrails in the
-// store's root and what the tenant adds. They share nothing that a request
-// could change, so no request of one tenant changes an answer of another.
+// Snapshots is a compiled policy store. It holds one snapshot for all requests or, if the store has
+// tenants, one for each. A tenant's snapshot combines the guardrails in the store's root with the
+// tenant's files. Snapshots share no mutable state, so a request of one tenant cannot change a
+// decision of another.
 type Snapshots struct {
 	archive  Archive
 	revision string
 	everyone *Snapshot // nil with tenants
 	tenants  map[string]*Snapshot
 
-	unavailable map[string]*Snapshot // tenants of which no files compile, with what answered them last; nil for nothing
+	unavailable map[string]*Snapshot // tenants whose files do not compile, with their previous snapshot; nil for none
 }
 
-// CompileStore makes the snapshots of a policy store. Like [Compile] it is all
-// or nothing, over all tenants.
+// CompileStore compiles a policy store. Like [Compile] it is all or nothing, over all tenants.
 func CompileStore(a Archive) (*Snapshots, error) { return compileTenants(a, false) }
 
-// CompileLogged makes the snapshots of a revision that the log has: it has decided,
-// so that what is refused today does not keep its decisions from being explained.
+// CompileLogged compiles a revision from the decision log. It accepts what older versions accepted, so
+// that past decisions can be explained.
 func CompileLogged(a Archive) (*Snapshots, error) { return compileTenants(a, true) }
 
 func compileTenants(a Archive, logged bool) (*Snapshots, error) {
@@ -63,9 +62,8 @@ func compileTenants(a Archive, logged bool) (*Snapshots, error) {
 	return s, nil
 }
 
-// Inspect compiles a policy store as [CompileStore] does and returns snapshots and
-// faults. Snapshots of a store with faults decide nothing. They are whole if all
-// that was written could be read.
+// Inspect compiles a policy store as [CompileStore] does and returns both snapshots and faults. Do not
+// decide with the snapshots of a store with faults. whole reports whether everything could be read.
 func Inspect(a Archive) (s *Snapshots, found faults.List, whole bool) {
 	manifest, err := decisionlog.Manifest(a)
 	if err != nil {
@@ -91,11 +89,11 @@ func Inspect(a Archive) (s *Snapshots, found faults.List, whole bool) {
 	return s, found, whole
 }
 
-// Revision names the whole store: "sha256:" and the hash of its files. Without
-// tenants it is the snapshot's.
+// Revision returns "sha256:" and the hash of all files of the store. Without tenants it equals the
+// snapshot's revision.
 func (s *Snapshots) Revision() string { return s.revision }
 
-// For returns the snapshot that answers a tenant's requests.
+// For returns the snapshot for a tenant's requests.
 func (s *Snapshots) For(tenant string) (*Snapshot, error) {
 	if s.everyone != nil {
 		return s.everyone, nil
@@ -109,7 +107,7 @@ func (s *Snapshots) For(tenant string) (*Snapshot, error) {
 	return nil, fmt.Errorf("%w %q", ErrUnknownTenant, tenant)
 }
 
-// answering returns what answers a tenant of a store that may be nil, or nil.
+// answering returns the snapshot for a tenant, or nil. The store may be nil.
 func (s *Snapshots) answering(tenant string) *Snapshot {
 	if s == nil {
 		return nil
@@ -117,8 +115,8 @@ func (s *Snapshots) answering(tenant string) *Snapshot {
 	return s.tenants[tenant]
 }
 
-// Guardrails returns the snapshot of the store's root alone: what answers
-// everybody or, with tenants, what holds for each of them and answers none.
+// Guardrails returns the snapshot of the store's root alone. Without tenants it decides all requests.
+// With tenants it applies to each of them and decides no request.
 func (s *Snapshots) Guardrails() (*Snapshot, error) {
 	if s.everyone != nil {
 		return s.everyone, nil
@@ -126,11 +124,11 @@ func (s *Snapshots) Guardrails() (*Snapshot, error) {
 	return Compile(s.archive.ForTenant(""))
 }
 
-// Tenants lists the tenants; none when the store answers everybody.
+// Tenants lists the tenants. The list is empty if the store has none.
 func (s *Snapshots) Tenants() []string { return slices.Sorted(maps.Keys(s.tenants)) }
 
-// HasTenants reports whether the store has tenants. One without answers
-// everybody, whatever tenant a request names.
+// HasTenants reports whether the store has tenants. A store without tenants decides every request,
+// whatever tenant it names.
 func (s *Snapshots) HasTenants() bool { return s.everyone == nil }
 
 // All lists the snapshots.
@@ -141,7 +139,8 @@ func (s *Snapshots) All() []*Snapshot {
 	return slices.Collect(maps.Values(s.tenants))
 }
 
-// Size counts what is in the store, guardrails once for each tenant.
+// Size returns the number of policies and entities in the store. The guardrails count once for each
+// tenant.
 func (s *Snapshots) Size() (policies, entities int) {
 	for _, compiled := range s.All() {
 		p, e := compiled.Size()
@@ -150,8 +149,8 @@ func (s *Snapshots) Size() (policies, entities int) {
 	return policies, entities
 }
 
-// Actions counts the actions that the schemas declare, the guardrails' once for
-// each tenant.
+// Actions returns the number of actions that the schemas declare. The guardrails' count once for each
+// tenant.
 func (s *Snapshots) Actions() int {
 	actions := 0
 	for _, compiled := range s.All() {
@@ -162,8 +161,8 @@ func (s *Snapshots) Actions() int {
 	return actions
 }
 
-// ArchivesBeyond lists the store's archive and those of its snapshots that another
-// store does not have; nil is no other.
+// ArchivesBeyond lists the archives of the store and its snapshots that another store does not have.
+// other may be nil.
 func (s *Snapshots) ArchivesBeyond(other *Snapshots) []Archive {
 	archives := []Archive{s.archive}
 	known := map[*Snapshot]bool{}
@@ -180,8 +179,8 @@ func (s *Snapshots) ArchivesBeyond(other *Snapshots) []Archive {
 	return archives
 }
 
-// counted counts the policies of the store, with those that tenants had who are
-// not answered now: they are late, not lost.
+// counted returns the number of policies in the store. It includes the previous policies of unavailable
+// tenants, which are late and not lost.
 func (s *Snapshots) counted() (policies, forbids int) {
 	for _, compiled := range slices.Concat(s.All(), slices.Collect(maps.Values(s.unavailable))) {
 		if compiled == nil {

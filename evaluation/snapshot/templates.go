@@ -17,35 +17,33 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An approvalTemplate says in config.yaml how people approve.
+// An ApprovalTemplate holds the terms of approvals from config.yaml.
 type ApprovalTemplate struct {
-	// TTL is how long an approval stands. The default is 15m.
+	// TTL is how long an approval is valid. The default is 15m.
 	TTL time.Duration `yaml:"ttl" duration:"some"`
-	// DecideWithin is how long a request waits for a person. The default is 1h.
+	// DecideWithin is how long a request waits for a decision. The default is 1h.
 	DecideWithin time.Duration `yaml:"decide_within" duration:"some"`
-	// Escalation is after how long a request that waits comes first. Without it
-	// none does.
+	// Escalation is the waiting time after which a request moves to the top of the list. The default is
+	// never.
 	Escalation time.Duration `yaml:"escalation"`
-	// Uses is how many permits an approval is good for; 0 is any number. The
-	// default is 1.
+	// Uses is the number of permits an approval allows; 0 is unlimited. The default is 1.
 	Uses *int `yaml:"uses"`
-	// Quorum is how many people have to approve. The default is 1.
+	// Quorum is the number of people that must approve. The default is 1.
 	Quorum *int `yaml:"quorum"`
-	// Scope is call (the default: the request that was denied) or resource_type
-	// (the same action on every resource of the type).
+	// Scope is call (the default: the denied request) or resource_type (the same action on every resource
+	// of the type).
 	Scope string `yaml:"scope"`
-	// Context names the members of the context that the approval is bound to.
-	// The default is all of them.
+	// Context names the context members that the approval is bound to. The default is all of them.
 	Context []string `yaml:"context"`
 	// PinRevision ends an approval when the policies change.
 	PinRevision bool `yaml:"pin_revision"`
-	// AutoApprover is asked at once, by the same policies as people.
+	// AutoApprover is consulted immediately, under the same policies as people.
 	AutoApprover *approver `yaml:"auto_approver"`
-	// TellComment has whoever asked told what the approver who denied wrote.
+	// TellComment shows the requester the comment of the approver who denied.
 	TellComment bool `yaml:"tell_comment"`
-	// Display is shown to the person who asks.
+	// Display is shown to the requester.
 	Display map[string]any `yaml:"display"`
-	// RequestSchema is the JSON Schema of what a request has to say.
+	// RequestSchema is the JSON Schema of requested_access.
 	RequestSchema map[string]any `yaml:"request_schema"`
 }
 
@@ -54,8 +52,7 @@ type approver struct {
 	ID   string `yaml:"id"`
 }
 
-// addTemplates lays templates over those that are there. What the guardrails
-// ask for no tenant changes.
+// addTemplates lays templates over the existing ones. A tenant cannot change the guardrails' terms.
 func (s *Settings) addTemplates(own map[string]ApprovalTemplate) error {
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		if _, taken := s.ApprovalTemplates[name]; taken {
@@ -70,7 +67,7 @@ func (s *Settings) addTemplates(own map[string]ApprovalTemplate) error {
 	return nil
 }
 
-// readTemplates compiles the templates. Their faults are those of config.yaml.
+// readTemplates compiles the templates and reports their faults in config.yaml.
 func (c *compiler) readTemplates(set Settings) map[string]authzen.ApprovalTemplate {
 	out := make(map[string]authzen.ApprovalTemplate, len(set.ApprovalTemplates))
 	for name, template := range set.ApprovalTemplates {
@@ -81,7 +78,7 @@ func (c *compiler) readTemplates(set Settings) map[string]authzen.ApprovalTempla
 	return out
 }
 
-// Compile returns the terms of a template, or everything that is wrong with it.
+// Compile returns the terms of a template, or every fault in it.
 func (t ApprovalTemplate) Compile() (authzen.ApprovalTemplate, error) {
 	terms := authzen.ApprovalTemplate{
 		TTL:          authzen.Duration{Duration: cmp.Or(t.TTL, 15*time.Minute)},
@@ -113,8 +110,8 @@ func (t ApprovalTemplate) Compile() (authzen.ApprovalTemplate, error) {
 	return terms, errors.Join(errs...)
 }
 
-// quorum returns how many people have to approve. A 0 that was written has been
-// one person's for revisions that are logged.
+// quorum returns the number of people that must approve. It treats 0 as 1, because logged revisions
+// used it that way.
 func (t ApprovalTemplate) quorum() int {
 	if t.Quorum == nil {
 		return 1
@@ -122,8 +119,7 @@ func (t ApprovalTemplate) quorum() int {
 	return cmp.Or(*t.Quorum, 1)
 }
 
-// maxTTL bounds how long an approval stands: what it is signed with is kept
-// that long.
+// maxTTL limits the validity of an approval, because its signing key is kept that long.
 const maxTTL = 60 * 24 * time.Hour
 
 func (t ApprovalTemplate) check(terms authzen.ApprovalTemplate) error {
@@ -148,8 +144,7 @@ func (t ApprovalTemplate) check(terms authzen.ApprovalTemplate) error {
 	return errors.Join(errs...)
 }
 
-// requestSchema compiles the schema of requested_access. It may refer to
-// nothing outside itself.
+// requestSchema compiles the schema of requested_access. External references are not allowed.
 func requestSchema(source map[string]any) (jsontext.Value, func(jsontext.Value) error, error) {
 	text, err := json.Marshal(source, json.Deterministic(true))
 	if err != nil {
@@ -172,7 +167,7 @@ func requestSchema(source map[string]any) (jsontext.Value, func(jsontext.Value) 
 	return text, func(access jsontext.Value) error { return checkAccess(compiled, access) }, nil
 }
 
-// checkAccess says where a requested_access is not what its schema asks for.
+// checkAccess reports where a requested_access violates its schema.
 func checkAccess(schema *jsonschema.Schema, access jsontext.Value) error {
 	if access == nil {
 		access = jsontext.Value("{}")

@@ -16,17 +16,16 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// tenantEntities are what the root lets the entities of tenants have, although
-// its policies read it.
+// tenantEntities lists what the root allows in tenants' entities although its policies read it.
 type tenantEntities struct {
-	// Parents are entities (Role::"staff") and entity types (Team).
+	// Parents lists entities (Role::"staff") and entity types (Team).
 	Parents []string `yaml:"parents"`
-	// Attributes are attributes of every type (env) or of one (tool.env).
+	// Attributes lists attributes of every type (env) or of one (tool.env).
 	Attributes []string `yaml:"attributes"`
 }
 
-// A tenancy checks that what a tenant adds does not change how the root's
-// policies read the world: then what a forbid of the root denies stays denied.
+// A tenantChecker checks that a tenant's files do not change what the root's policies read. Then a
+// tenant cannot lift a forbid of the root.
 type tenantChecker struct {
 	*compiler
 	*guardrails
@@ -34,7 +33,7 @@ type tenantChecker struct {
 	own    Settings
 }
 
-// checkTenancy checks the tenants of the compiler's archive, if there are any.
+// checkTenancy checks the tenants of the compiler's archive.
 func (c *compiler) checkTenancy(s *Snapshot) {
 	if c.logged || len(c.archive.Tenants()) == 0 {
 		return
@@ -55,9 +54,9 @@ func (c *compiler) checkTenancy(s *Snapshot) {
 	t.keepForbidden(s)
 }
 
-// keepForbidden has requests about what the tenant's schema alone declares never
-// lose a name that a forbid of the root reads: where undeclared names are dropped,
-// a schema that leaves it out would lift the forbid.
+// keepForbidden preserves the names that a forbid of the root reads in requests that only the tenant's
+// schema declares. If undeclared names are dropped, a tenant's schema without the name would otherwise
+// lift the forbid.
 func (t *tenantChecker) keepForbidden(s *Snapshot) {
 	var root resolved.Schema
 	if t.guardrails.schema != nil {
@@ -79,7 +78,7 @@ func (t *tenantChecker) keepForbidden(s *Snapshot) {
 	}
 }
 
-// used reports a setting of the tenant that names what the root uses.
+// used reports a setting of the tenant that names something the root uses.
 func (t *tenantChecker) used(what, name, where string, path ...string) {
 	t.faults = append(t.faults, t.config.Fault(
 		fmt.Sprintf("%s: the root uses %s %s: %s", strings.Join(path, "."), what, name, where),
@@ -102,7 +101,7 @@ func (t *tenantChecker) named(names []string, path ...string) {
 	}
 }
 
-// checkSettings checks the settings by which requests become what policies read.
+// checkSettings checks the settings that map requests to what policies read.
 func (t *tenantChecker) checkSettings() {
 	for _, sent := range slices.Sorted(maps.Keys(t.own.TypeAliases)) {
 		t.typed(sent, "type_aliases", sent)
@@ -127,7 +126,7 @@ func (t *tenantChecker) checkSettings() {
 	t.checkLaxity()
 }
 
-// checkParents checks a type of which a property gives the subject parents.
+// checkParents checks a type whose entities a property adds as parents of the subject.
 func (t *tenantChecker) checkParents(property, of string) {
 	_, used := t.types[of]
 	switch where := t.taken(cedar.NewEntityUID(cedar.EntityType(of), "")); {
@@ -176,7 +175,7 @@ func (t *tenantChecker) checkClock() {
 	}
 }
 
-// checkLaxity checks the settings of which one value is stricter than another.
+// checkLaxity checks the settings that have stricter and laxer values.
 func (t *tenantChecker) checkLaxity() {
 	root := t.guardrails.settings
 	root.fillDefaults()
@@ -206,7 +205,7 @@ func (t *tenantChecker) bound(key string, own, root int) {
 	}
 }
 
-// A writtenEntity is an entity as a file has it, and where.
+// A writtenEntity is an entity as written in a file, with its position.
 type writtenEntity struct {
 	cedar.Entity
 	place
@@ -244,8 +243,8 @@ func sortedNames(r cedar.Record) func(func(string) bool) {
 	return slices.Values(names)
 }
 
-// taken says where the root uses an entity, or membership in any, so that a
-// tenant's may not be below it; "" for one that it may be below.
+// taken returns where the root uses an entity, or membership in any, so that a tenant's entity must not
+// be below it. It returns "" if it may be.
 func (t *tenantChecker) taken(parent cedar.EntityUID) string {
 	if open := t.guardrails.settings.TenantEntities; open != nil &&
 		(slices.Contains(open.Parents, string(parent.Type)) || slices.Contains(open.Parents, parent.String())) {
@@ -257,14 +256,13 @@ func (t *tenantChecker) taken(parent cedar.EntityUID) string {
 	return t.within
 }
 
-// listed reports whether the root lets a tenant's entities have an attribute.
+// listed reports whether the root allows an attribute in a tenant's entities.
 func (t *tenantChecker) listed(of cedar.EntityType, name string) bool {
 	open := t.guardrails.settings.TenantEntities
 	return open != nil && (slices.Contains(open.Attributes, name) || slices.Contains(open.Attributes, string(of)+"."+name))
 }
 
-// checkSchema checks what the tenant's schema adds to the root's, or is where
-// the root has none.
+// checkSchema checks what the tenant's schema adds to the root's. The root may have no schema.
 func (t *tenantChecker) checkSchema(all *resolved.Schema) {
 	files := slices.DeleteFunc(slices.Concat(t.archive.Files(FileCedarSchema), t.archive.Files(FileJSONSchema)),
 		func(file string) bool { return TenantOf(file) == "" })
@@ -293,7 +291,7 @@ type schemaTenancy struct {
 	*tenantChecker
 	files []string // the tenant's
 	root  *resolved.Schema
-	typed map[string][]resolved.IsType // what attributes are in the root's schema, by their names
+	typed map[string][]resolved.IsType // types of the attributes in the root's schema, by name
 }
 
 func (s *schemaTenancy) fault(keyword, name, message string) {
@@ -340,8 +338,8 @@ func (s *schemaTenancy) action(uid cedar.EntityUID, a resolved.Action) {
 	}
 }
 
-// record checks the attributes of what a tenant's schema declares: one that the
-// root's policies read is of a type by which they read the same.
+// record checks the attributes in a tenant's declaration. An attribute that the root's policies read
+// must have a type that they read in the same way.
 func (s *schemaTenancy) record(keyword, name string, r resolved.RecordType) {
 	for _, attribute := range slices.Sorted(maps.Keys(r)) {
 		is := r[attribute].Type
@@ -354,8 +352,8 @@ func (s *schemaTenancy) record(keyword, name string, r resolved.RecordType) {
 	}
 }
 
-// alike reports whether an attribute of a type is read as the root's policies
-// read it: by the root's schema or, without one there, as JSON has it.
+// alike reports whether an attribute's type reads as the root's policies expect: by the root's schema
+// or, without a declaration there, by plain JSON.
 func (s *schemaTenancy) alike(name string, is resolved.IsType) bool {
 	if s.guardrails.schema != nil && len(s.typed[name]) > 0 {
 		return slices.ContainsFunc(s.typed[name], func(t resolved.IsType) bool { return reflect.DeepEqual(t, is) })
@@ -363,7 +361,7 @@ func (s *schemaTenancy) alike(name string, is resolved.IsType) bool {
 	return isPlain(is)
 }
 
-// isPlain reports whether JSON says itself what a value of the type is.
+// isPlain reports whether JSON alone determines values of the type.
 func isPlain(t resolved.IsType) bool {
 	switch t := t.(type) {
 	case resolved.BoolType, resolved.LongType, resolved.StringType:
@@ -381,7 +379,7 @@ func isPlain(t resolved.IsType) bool {
 	return false
 }
 
-// checkTenantEntities checks the form of tenant_entities.
+// checkTenantEntities checks the syntax of tenant_entities.
 func (s *Settings) checkTenantEntities(fault func(message, hint string, path ...string)) {
 	if s.TenantEntities == nil {
 		return

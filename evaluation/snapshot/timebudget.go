@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// checkEvery is after how many candidates a search looks at the time, and lets others
-// have the processor.
+// checkEvery is the number of candidates between checks of the time. At each check a search also yields
+// the processor.
 const checkEvery = 64
 
-// A foresight tells early that a search or a batch cannot end in the time that it
-// has, so that it takes no processor from others for an answer that nobody gets.
+// A TimeBudget detects early that a search or a batch cannot finish before its deadline. The service
+// then stops, and spends no more processor time on a reply that nobody receives.
 type TimeBudget struct {
-	start, until time.Time // until is zero where there is no end
-	candidates   int       // entities of a search, items of a batch
-	results      int       // that are enough
+	start, until time.Time // until is zero without a deadline
+	candidates   int       // entities of a search, or items of a batch
+	results      int       // number of results that is sufficient
 }
 
 func NewTimeBudget(ctx context.Context, candidates, results int) TimeBudget {
@@ -23,8 +23,7 @@ func NewTimeBudget(ctx context.Context, candidates, results int) TimeBudget {
 	return TimeBudget{time.Now(), until, candidates, results}
 }
 
-// Check says whether to go on after decisions on so many candidates that have so
-// many results, and lets others have the processor.
+// Check reports whether to continue after that many decisions and results. It also yields the processor.
 func (f *TimeBudget) Check(ctx context.Context, decided, results int) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -39,8 +38,8 @@ func (f *TimeBudget) Check(ctx context.Context, decided, results int) error {
 	return nil
 }
 
-// late reports whether what is left takes clearly longer than there is time for,
-// at the pace so far. The pace counts only once a good part of the time is gone.
+// late reports whether the rest clearly takes longer than the remaining time, at the rate so far. The
+// rate counts only after a good part of the time has passed.
 func (f *TimeBudget) late(now time.Time, decided, results int) bool {
 	took, left := now.Sub(f.start), f.until.Sub(now)
 	if took < left/8 {

@@ -13,8 +13,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
-// typeFaults reports what the validator says about a policy, each at the name
-// that it is about.
+// typeFaults reports the validator's errors about a policy, each at the name it concerns.
 func (c *compiler) typeFaults(p *Policy, st cedarsyntax.Statement, err error) {
 	said := typeErrors(string(p.ID), err)
 	for _, text := range said {
@@ -30,7 +29,7 @@ func (c *compiler) typeFaults(p *Policy, st cedarsyntax.Statement, err error) {
 	}
 }
 
-// typeErrors are the validator's errors without what all of them begin with.
+// typeErrors returns the validator's errors without their common prefix.
 func typeErrors(id string, err error) []string {
 	var all []string
 	for _, line := range slices.Sorted(strings.Lines(err.Error())) {
@@ -39,14 +38,12 @@ func typeErrors(id string, err error) []string {
 	return slices.Compact(all)
 }
 
-// isConsequence reports whether a saying only follows from others, if there
-// are some.
+// isConsequence reports whether an error only follows from other errors, if there are any.
 func isConsequence(said string) bool {
 	return strings.HasPrefix(said, "unable to find an applicable action")
 }
 
-// A typeFault is what the validator says, which is all that cedar-go gives, and
-// the policy that it says it of.
+// A typeError is an error message of the validator and its policy. cedar-go's errors have no fields.
 type typeError struct {
 	message string
 	policy  cedarsyntax.Tokens
@@ -62,7 +59,7 @@ var (
 	saysOptional  = regexp.MustCompile("optional attribute `([^`]+)`")
 )
 
-// offset returns where in the policy's text the name is, or -1.
+// offset returns the byte offset of the name in the policy's text, or -1.
 func (f typeError) offset() int {
 	if m := saysEntity.FindStringSubmatch(f.message); m != nil {
 		name := cedarsyntax.Tokenize(cedarsyntax.Statement{Text: []byte(m[1])})
@@ -76,7 +73,7 @@ func (f typeError) offset() int {
 	return -1
 }
 
-// hint says what may have been meant.
+// hint suggests the intended name.
 func (f typeError) hint(s *resolved.Schema) string {
 	if m := saysAction.FindStringSubmatch(f.message); m != nil {
 		return actionHint(s, m[1])
@@ -99,8 +96,7 @@ func (f typeError) hint(s *resolved.Schema) string {
 	return ""
 }
 
-// actionHint says which action of the schema may be meant: one in a namespace by
-// its whole name.
+// actionHint suggests an action of the schema, with its whole name if it is in a namespace.
 func actionHint(s *resolved.Schema, id string) string {
 	near := faults.Nearest(id, actionNames(s), len(id)/2)
 	if near == "" {
@@ -138,8 +134,7 @@ func attributeNames(record resolved.RecordType) []string {
 	return names
 }
 
-// contextNames lists the attributes of the context of an action, as Cedar
-// writes it.
+// contextNames lists the context attributes of an action, which is given in Cedar syntax.
 func contextNames(s *resolved.Schema, action string) []string {
 	for uid, a := range s.Actions {
 		if uid.String() == action && a.AppliesTo != nil {

@@ -15,36 +15,34 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A reader turns one JSON object of a request into Cedar values. What a PEP
-// sends is data: it never goes through Cedar's own JSON form, in which data
-// can name entities and extension values.
+// A reader converts one JSON object of a request to Cedar values. A PEP sends data only. The reader
+// never uses Cedar's own JSON form, in which data can name entities and extension values.
 type reader struct {
 	dec  jsontext.Decoder
-	raw  bytes.Buffer // what dec reads
-	path string       // of the object within the request
+	raw  bytes.Buffer // input of dec
+	path string       // path of the object in the request
 	*Settings
-	drop bool // members that a declared record does not declare
+	drop bool // drop members that a declared record does not declare
 	tally
 }
 
-// A tally is what a reader has counted.
+// A tally holds a reader's counts.
 type tally struct {
-	elements, nested int // in arrays so far, and those that are arrays or objects
-	arrays           int // open at once
-	inner            int // arrays and objects so far in arrays that are in arrays
+	elements, nested int // elements of arrays so far, and those that are arrays or objects
+	arrays           int // open arrays
+	inner            int // arrays and objects so far inside arrays of arrays
 }
 
-// What may stand in the arrays of one object, all together. A set takes time in
-// the square of the elements that collide, and a set of sets of sets in the
-// square of its elements' squares: of arrays and objects in arrays in arrays
-// there may be as many in all as in one array.
+// Limits on the arrays of one object in total. A set takes quadratic time in the number of colliding
+// elements, and nested sets take the square of that. So the limit on arrays and objects inside arrays
+// of arrays is, in total, the limit of one array.
 const (
 	maxElements = 16384
 	maxNested   = 2048
 )
 
-// members reads an object member by member. What visit does not read is
-// skipped. Nulls are members that are not there.
+// members calls visit for each member of an object. It skips values that visit does not read. It treats
+// nulls as absent members.
 func (r *reader) members(visit func(name string) error) error {
 	if _, err := r.dec.ReadToken(); err != nil {
 		return r.syntax(err)
@@ -74,8 +72,8 @@ func (r *reader) members(visit func(name string) error) error {
 	return r.syntax(err)
 }
 
-// isReserved reports the names by which Cedar's JSON form escapes from data.
-// Readers that match names without case would take the other spellings, too.
+// isReserved reports whether a name is an escape in Cedar's JSON form. Readers that ignore case would
+// accept the other spellings, too.
 func isReserved(name string) bool {
 	return strings.HasPrefix(name, "__") && slices.Contains([]string{"__entity", "__extn", "__expr"}, strings.ToLower(name))
 }
@@ -96,8 +94,7 @@ func (r *reader) record(s *shape) (cedar.Record, error) {
 	return cedar.NewRecord(values), err
 }
 
-// missing reports a member that the shape requires and the values of the object
-// just read lack.
+// missing reports a member that the shape requires and that the values of the object lack.
 func (r *reader) missing(s *shape, values cedar.RecordMap) error {
 	if name := missing(s, values); name != "" {
 		return authzen.Invalid(below(r.here(), name), "is required by the schema")
@@ -118,13 +115,13 @@ func missing(s *shape, values cedar.RecordMap) string {
 	return first
 }
 
-// below is the JSON Pointer of a member of the object at path.
+// below returns the JSON Pointer of a member of the object at path.
 func below(path, member string) string {
 	return string(jsontext.Pointer(path).AppendToken(member))
 }
 
-// member reads the value of a record's member. It is nil for a member that is
-// dropped, which must be acceptable all the same.
+// member reads the value of a record's member. It returns nil for a dropped member, whose value must
+// be valid nevertheless.
 func (r *reader) member(s *shape, name string) (cedar.Value, error) {
 	declared, ok := s.member(name)
 	switch {
@@ -186,7 +183,7 @@ func (r *reader) object(s *shape) (cedar.Value, error) {
 	return nil, r.mismatch(s)
 }
 
-// reference reads {"type":…,"id":…} where the shape is an entity.
+// reference reads {"type":…,"id":…} if the shape is an entity.
 func (r *reader) reference(s *shape) (cedar.Value, error) {
 	sent := map[string]string{}
 	err := r.members(func(name string) error {
@@ -268,7 +265,7 @@ func (r *reader) array(s *shape) (cedar.Value, error) {
 	return cedar.NewSet(elements...), nil
 }
 
-// crowded reports arrays that are too much together.
+// crowded reports arrays that exceed the limits in total.
 func (r *reader) crowded() error {
 	switch {
 	case r.nested > maxNested || r.elements > maxElements:
@@ -307,8 +304,7 @@ func (r *reader) text(s *shape, text string) (cedar.Value, error) {
 	return value, nil
 }
 
-// parseDecimal reads a decimal as the official engine does, which knows no
-// plus sign.
+// parseDecimal parses a decimal as the official engine does, without a plus sign.
 func parseDecimal(text string) (cedar.Decimal, error) {
 	if strings.HasPrefix(text, "+") {
 		return cedar.Decimal{}, strconv.ErrSyntax
@@ -316,8 +312,8 @@ func parseDecimal(text string) (cedar.Decimal, error) {
 	return types.ParseDecimal(text)
 }
 
-// number reads a JSON number: an integral one is a Long, one with up to four
-// decimals is a decimal. Nothing is rounded.
+// number reads a JSON number. An integral number is a Long, and one with up to four decimals is a
+// decimal. It never rounds.
 func (r *reader) number(s *shape, text string) (cedar.Value, error) {
 	digits, exponent, ok := splitNumber(text)
 	switch {
@@ -335,9 +331,8 @@ func (r *reader) number(s *shape, text string) (cedar.Value, error) {
 	return cedar.Long(digits), nil
 }
 
-// splitNumber returns digits and exponent such that text is digits * 10^exponent,
-// with an exponent of 0 if and only if the number is integral. It is not ok for
-// a number of which no int64 holds the digits.
+// splitNumber returns digits and exponent such that text is digits * 10^exponent. The exponent is 0 if
+// and only if the number is integral. It returns false if the digits do not fit an int64.
 func splitNumber(text string) (digits int64, exponent int, ok bool) {
 	mantissa, power, scientific := strings.Cut(strings.ToLower(text), "e")
 	if scientific {
@@ -367,7 +362,7 @@ func splitNumber(text string) (digits int64, exponent int, ok bool) {
 	return digits, exponent, err == nil
 }
 
-// skip passes over a value, so that the path of a complaint is the value's.
+// skip skips a value, so that an error's path is that of the value.
 func (r *reader) skip() { _ = r.dec.SkipValue() }
 
 func (r *reader) here() string { return r.path + string(r.dec.StackPointer()) }
@@ -384,8 +379,8 @@ func (r *reader) mismatch(s *shape) error {
 	return r.invalid("must be %s", what)
 }
 
-// syntax wraps what the JSON reader says. Requests are read strictly before
-// they get here, so it speaks only to callers that made a request themselves.
+// syntax wraps an error of the JSON reader. Requests are parsed strictly before, so only callers that
+// build requests themselves see it.
 func (r *reader) syntax(err error) error {
 	if err == nil {
 		return nil
@@ -393,11 +388,10 @@ func (r *reader) syntax(err error) error {
 	return authzen.Invalid(r.here(), "is not valid JSON: %v", err)
 }
 
-// readers are those that nobody has.
+// readers holds readers for reuse.
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// newReader reads the object raw, which stands at path in a request. Its caller
-// closes it.
+// newReader returns a reader of the object raw at path in a request. The caller must close it.
 func newReader(raw jsontext.Value, path string, s *Settings) *reader {
 	r := readers.Get().(*reader)
 	r.raw = *bytes.NewBuffer(raw)
