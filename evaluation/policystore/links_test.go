@@ -40,7 +40,7 @@ func TestLoad(t *testing.T) {
 	dir := newStore(t, store)
 	loads(t, dir, store)
 	fill(t, dir, texts{
-		"README.md": "x", "tests/a.yaml": "x", "tests/c.cedar": "x", "a.cedar~": "x", "a.cedar.bak": "x", "._a.cedar": "\x00\x05",
+		"README.md": "x", "tests/a.yaml": "x", "a.cedar~": "x", "a.cedar.bak": "x", "._a.cedar": "\x00\x05",
 		"cedar": "x", "entities.json.tmp": "x", "config.yaml~": "x", "sub/.hidden/c.cedar": "x", ".git/c.cedar": "x", "docs/notes.yaml": "x",
 	})
 	loads(t, dir, store)

@@ -116,6 +116,7 @@ func (l *listing) link(name string, above []fs.FileInfo) {
 // below adds a folder below another.
 func (l *listing) below(name string, above []fs.FileInfo) {
 	if skipped(name) {
+		l.tests(name)
 		return
 	}
 	if fault := misplacedFolder(name); fault != nil {
@@ -131,6 +132,28 @@ func (l *listing) below(name string, above []fs.FileInfo) {
 		l.fault(name, fmt.Errorf("folders nest deeper than %d", maxDepth))
 	default:
 		l.folder(name, append(slices.Clip(above), info))
+	}
+}
+
+// tests looks for policies in a folder of tests, where they are not read. The
+// folder is nothing else to the store: it counts towards no limit, and what is
+// wrong with it is a matter of the tests.
+func (l *listing) tests(dir string) {
+	folder, err := l.fsys.Open(dir)
+	if err != nil {
+		return
+	}
+	defer folder.Close()
+	reader, ok := folder.(fs.ReadDirFile)
+	if !ok {
+		return
+	}
+	entries, _ := reader.ReadDir(maxTenantNames)
+	for _, entry := range entries {
+		if base := entry.Name(); !strings.HasPrefix(base, ".") && looksLikePolicy(strings.ToLower(base)) {
+			name := path.Join(dir, base)
+			l.misplace(misplacedPolicy(name, locate(name)))
+		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
-	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // What looks as if it were read and is not would silently decide nothing: a
@@ -60,6 +59,9 @@ func misplacedFolder(name string) *faults.Fault {
 	case l.top() && (fold == "test" || fold == testsDir):
 		return misplaced(name, "is not read", "tests are in "+path.Join(parent, testsDir)+"/")
 	}
+	if near := nearFolder(fold); l.top() && near != "" && near != l.base() {
+		return misplaced(name, "is nearly the name of a folder with a meaning", "did you mean "+path.Join(parent, near)+"/?")
+	}
 	return nil
 }
 
@@ -104,9 +106,7 @@ func looksRead(fold string) bool { return looksLikePolicy(fold) || meantFile(fol
 // looksLikePolicy reports whether a name in lower case is nearly that of a policy
 // file.
 func looksLikePolicy(fold string) bool {
-	extension := path.Ext(fold)
-	letters := strings.Trim(extension, ".abcdefghijklmnopqrstuvwxyz") == ""
-	return extension == policySuffix || strings.HasSuffix(fold, policySuffix+".txt") || letters && yamldoc.Nearest(extension, []string{policySuffix}, 1) != ""
+	return strings.HasSuffix(fold, policySuffix+".txt") || nearSuffix(path.Ext(fold)) == policySuffix
 }
 
 // meantFile returns the file that counts which a name in lower case looks like,
@@ -115,7 +115,7 @@ func looksLikePolicy(fold string) bool {
 func meantFile(fold string, top bool) string {
 	extension := path.Ext(fold)
 	switch {
-	case extension == ".cedarschema":
+	case nearSuffix(extension) == schemaSuffix:
 		return "schema.cedarschema"
 	case strings.HasSuffix(fold, "cedarschema.json"):
 		return "schema.json"
@@ -124,16 +124,13 @@ func meantFile(fold string, top bool) string {
 	case fold == "config.yml":
 		return "config.yaml"
 	}
-	known := append(snapshot.KeptFiles(), manifestFile, signatureFile)
-	for _, name := range known {
-		if fold == name {
-			return name
-		}
+	if slices.Contains(nearNames.files, fold) {
+		return fold
 	}
-	if !top || !slices.Contains([]string{".json", ".yaml", ".yml", ".sig"}, extension) {
+	if !top {
 		return ""
 	}
-	return yamldoc.Nearest(fold, known, 2)
+	return nearFile(fold)
 }
 
 // mayBeFolder reports whether a name is not plainly that of a file without any

@@ -23,7 +23,7 @@ func TestFoldersAreRead(t *testing.T) {
 		"tenants/acme/a/b/c/d.cedar":          policy(5),
 	}
 	dir := newStore(t, want)
-	fill(t, dir, texts{"forbids/README.md": "x", "forbids/.old/c.cedar": "x", "tests/c.cedar": "x", "tests/deep/c.cedar": "x", "tenants/acme/tests/c.cedar": "x"})
+	fill(t, dir, texts{"forbids/README.md": "x", "forbids/.old/c.cedar": "x", "tests/config.yaml": "x", "tenants/acme/tests/c.yaml": "x"})
 	loads(t, dir, want)
 }
 
@@ -70,6 +70,36 @@ func TestMisplaced(t *testing.T) {
 	isMisplaced(t, "Tests/a.yaml", "Tests", "is not read (tests are in tests/)")
 	isMisplaced(t, "tenants/acme/test/a.yaml", "tenants/acme/test", "is not read (tests are in tenants/acme/tests/)")
 	isMisplaced(t, "sub/tests/a.cedar", "sub/tests/a.cedar", "policies are not read in sub/tests/ (move it to the root of the store, or to a folder of another name)")
+}
+
+// A name near one that is read is a fault; a backup, or another ordinary name, is
+// not.
+func TestNearMisses(t *testing.T) {
+	policySuffix := "is not read: the names of policy files end with .cedar (did you mean guard.cedar?)"
+	for name, want := range map[string]string{
+		"guard.cdear":              policySuffix,
+		"guard.cedarpolicy":        policySuffix,
+		"guard.cedar ":             policySuffix,
+		"tenants/acme/guard.cdear": policySuffix,
+		"schema.cedarscheme":       "is not read (did you mean schema.cedarschema?)",
+		"schema.cedarshema":        "is not read (did you mean schema.cedarschema?)",
+		"schema.cedarschma":        "is not read (did you mean schema.cedarschema?)",
+		"entities.jsn":             "is not read (did you mean entities.json?)",
+		"config.ymal":              "is not read (did you mean config.yaml?)",
+		"tests/a.cedar":            "policies are not read in tests/ (move it to the root of the store, or to a folder of another name)",
+	} {
+		isMisplaced(t, name, name, want)
+	}
+	for _, folder := range []string{"tets", "testss"} {
+		isMisplaced(t, folder+"/a.yaml", folder, "is nearly the name of a folder with a meaning (did you mean tests/?)")
+	}
+	for _, name := range []string{
+		"a.cedar~", "a.cedar.swp", "a.cedar.bak", "a.cedar.orig", "#a.cedar#", ".a.cedar", "README.md", "notes.txt", "Makefile",
+		"test.md", "ca.cer", "config.toml", "schema.js", "docs/a.md", "text/a.md", "texts/a.md", "entries/a.md", "identities/a.md", "tests/config.yaml",
+	} {
+		dir := newStore(t, texts{"b.cedar": policy(1), name: "x"})
+		loads(t, dir, texts{"b.cedar": policy(1)})
+	}
 }
 
 // isMisplaced checks what is said of a file beside one policy, and that the

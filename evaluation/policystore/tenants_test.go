@@ -27,7 +27,7 @@ func TestTenantsAreRead(t *testing.T) {
 		"README.md":                  "not a policy",
 		".git/x.cedar":               "hidden",
 		".#a.cedar":                  "hidden",
-		"tests/a.cedar":              "not a policy",
+		"tests/a.yaml":               "a test",
 		"tenants/README.md":          "not a policy",
 		"tenants/.git/x.cedar":       "hidden",
 		"tenants/acme/.#b.cedar":     "hidden",

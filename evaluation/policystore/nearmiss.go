@@ -1,0 +1,58 @@
+package policystore
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
+)
+
+const schemaSuffix = ".cedarschema"
+
+// nearNames are the names that a store reads, against which near misses are
+// measured. Ordinary are common names that are near one of them by chance.
+var nearNames = struct{ suffixes, folders, files, ordinary []string }{
+	suffixes: []string{policySuffix, schemaSuffix},
+	folders:  []string{testsDir, tenantsDir, "access", "entities"},
+	files:    append(snapshot.KeptFiles(), manifestFile, signatureFile),
+	ordinary: []string{"texts", "rests", "nests", ".js", ".jsx", ".ts", ".xml", ".toml", ".sql"},
+}
+
+// nearSuffix returns the suffix that an extension in lower case equals or is at
+// most two edits from, or "". It passes over the extensions of editors' backups,
+// which are not all letters, and over short ones such as .cer, which have other
+// uses.
+func nearSuffix(extension string) string {
+	extension = strings.TrimSpace(extension)
+	switch {
+	case strings.Trim(extension, ".abcdefghijklmnopqrstuvwxyz") != "" || len(extension) < len(".ceda"):
+		return ""
+	case yamldoc.Nearest(extension, nearNames.suffixes, 2) != "":
+		return yamldoc.Nearest(extension, nearNames.suffixes, 2)
+	case strings.HasPrefix(extension, policySuffix):
+		return policySuffix
+	}
+	return ""
+}
+
+// nearFile returns the known file whose name is at most two edits from a name in
+// lower case, or "".
+func nearFile(fold string) string {
+	fold = strings.TrimSpace(fold)
+	if extension := path.Ext(fold); strings.Trim(extension, ".abcdefghijklmnopqrstuvwxyz") != "" || slices.Contains(nearNames.ordinary, extension) {
+		return ""
+	}
+	return yamldoc.Nearest(fold, nearNames.files, 2)
+}
+
+// nearFolder returns the known folder whose name is one edit from a name in lower
+// case, or "". Two edits would match entries/ and text/.
+func nearFolder(fold string) string {
+	fold = strings.TrimSpace(fold)
+	if slices.Contains(nearNames.ordinary, fold) {
+		return ""
+	}
+	return yamldoc.Nearest(fold, nearNames.folders, 1)
+}
