@@ -23,7 +23,7 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verd
 		return nil, err
 	}
 	if state != nil && state.Round > 0 {
-		return s.carryOn(ctx, d, state)
+		return s.continueRound(ctx, d, state)
 	}
 	r, err := s.find(ctx, d, state)
 	if err != nil {
@@ -32,8 +32,8 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verd
 	if r.State == waiting && withdraws(d.Params) {
 		s.refuse(ctx, r, enforce.ReasonWithdrawn)
 	}
-	channel := s.channel(d, state != nil)
-	approvals, err := channel.wait(ctx, r)
+	notice := s.noticeFor(d, state != nil)
+	approvals, err := notice.wait(ctx, r)
 	switch {
 	case r.State == refused:
 		return nil, ended(d.Refusal, r)
@@ -45,12 +45,12 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verd
 	case err != nil && ctx.Err() == nil:
 		s.cfg.Log.WarnContext(ctx, "how an approval stands", "task", r.Task.Task.ID, "error", err)
 	}
-	return channel.tell(d, r)
+	return notice.tell(d, r)
 }
 
-// find returns the call that one with a ticket was told about, and the one that
+// find returns the call that the client of a resume state was told about, and the one that
 // any other attaches to.
-func (s *Service) find(ctx context.Context, d *enforce.Denied, state *ticket) (*record, error) {
+func (s *Service) find(ctx context.Context, d *enforce.Denied, state *resumeState) (*record, error) {
 	if state == nil {
 		return s.attach(ctx, d)
 	}
@@ -100,12 +100,13 @@ const (
 	longPoll   = 20 * time.Second
 )
 
-// look asks how the approvals of a call stand that waits, see [Service.stand].
-func (s *Service) look(ctx context.Context, r *record) (enforce.Approvals, error) {
+// pollOnce polls the approvals of a waiting call without waiting, see
+// [Service.poll].
+func (s *Service) pollOnce(ctx context.Context, r *record) (enforce.Approvals, error) {
 	if !r.waits() {
 		return nil, nil
 	}
-	return s.stand(ctx, r.Tenant, r.asks(), 0)
+	return s.poll(ctx, r.Tenant, r.asks(), 0)
 }
 
 // await waits for the approvals of a call, so long at most. Neither approvals
@@ -115,7 +116,7 @@ func (s *Service) await(ctx context.Context, r *record, long time.Duration) (enf
 		return nil, nil
 	}
 	if long <= 0 {
-		return s.look(ctx, r)
+		return s.pollOnce(ctx, r)
 	}
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
@@ -123,7 +124,7 @@ func (s *Service) await(ctx context.Context, r *record, long time.Duration) (enf
 	asks := r.asks()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		begun := time.Now()
-		approvals, err := s.stand(ctx, r.Tenant, asks, min(time.Until(until), longPoll))
+		approvals, err := s.poll(ctx, r.Tenant, asks, min(time.Until(until), longPoll))
 		switch {
 		case approvals != nil || errors.Is(err, client.ErrNotApproved):
 			return approvals, err
@@ -140,7 +141,7 @@ func (s *Service) await(ctx context.Context, r *record, long time.Duration) (enf
 
 // resume carries out a call that is approved: the policies are asked again, and
 // if they permit it with the approval, one of those who wait claims it.
-func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, approvals enforce.Approvals, state *ticket) (*enforce.Verdict, error) {
+func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, approvals enforce.Approvals, state *resumeState) (*enforce.Verdict, error) {
 	if err := s.permitted(ctx, d.Call, r, d.Question, approvals); err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, appr
 		if again := s.again(ctx, taken, response); again != nil {
 			return again
 		}
-		s.settle(ctx, taken, response, nil)
+		s.recordOutcome(ctx, taken, response, nil)
 		return response
 	}}, nil
 }
@@ -218,8 +219,8 @@ func (s *Service) claim(r *record, approvals enforce.Approvals) (*record, func(h
 	if err != nil {
 		return nil, nil, err
 	}
-	s.pending.give(r.owner())
-	end, err := s.cfg.Trail.Intend(r.entry(approvals))
+	s.pending.release(r.owner())
+	end, err := s.cfg.Trail.Begin(r.entry(approvals))
 	if err != nil {
 		_, lost := s.store.move(taken, unknown, nil)
 		return nil, nil, errors.Join(fmt.Errorf("keep the call: %w", err), lost)
@@ -227,8 +228,8 @@ func (s *Service) claim(r *record, approvals enforce.Approvals) (*record, func(h
 	return taken, end, nil
 }
 
-// settle says that a call that was claimed has ended.
-func (s *Service) settle(ctx context.Context, r *record, response *wire.Message, change func(*record)) {
+// recordOutcome stores the final state of a call that was claimed.
+func (s *Service) recordOutcome(ctx context.Context, r *record, response *wire.Message, change func(*record)) {
 	to := done
 	if response == nil {
 		to = unknown

@@ -47,7 +47,7 @@ type Config struct {
 	PassingMeta []string
 	// PerCaller and Limit bound the calls that wait.
 	PerCaller, Limit int
-	Trail            enforce.Trail    // nil is enforce.Untold
+	Trail            enforce.Trail    // nil is enforce.NopTrail
 	Now              func() time.Time // nil is time.Now
 	Log              *slog.Logger
 }
@@ -56,7 +56,7 @@ type Config struct {
 type Service struct {
 	cfg     Config
 	store   *store
-	pending counts
+	pending quotas
 	once    singleflight.Group // attaching, by key
 
 	life context.Context // of what is carried out for nobody who waits
@@ -71,13 +71,13 @@ func Open(cfg Config) (*Service, error) {
 		cfg.Now = time.Now
 	}
 	if cfg.Trail == nil {
-		cfg.Trail = enforce.Untold{}
+		cfg.Trail = enforce.NopTrail{}
 	}
 	opened, err := openStore(cfg.File, cfg.Seal, cfg.Now)
 	if err != nil {
 		return nil, fmt.Errorf("approvals: %w", err)
 	}
-	s := &Service{cfg: cfg, store: opened, pending: counts{ofCaller: make(map[string]int), perCaller: cfg.PerCaller, limit: cfg.Limit}}
+	s := &Service{cfg: cfg, store: opened, pending: quotas{ofCaller: make(map[string]int), perCaller: cfg.PerCaller, limit: cfg.Limit}}
 	s.life, s.end = context.WithCancel(context.Background())
 	if err := s.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("approvals: %w", err), s.Close())
@@ -126,7 +126,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		switch {
 		case r.State == asking && now.Sub(r.Changed) > s.cfg.Refused:
 			gone = append(gone, r.Handle)
-			s.pending.give(r.owner())
+			s.pending.release(r.owner())
 		case r.State == waiting && now.After(r.expires()):
 			late = append(late, *r)
 		case r.ended() && now.Sub(r.Changed) > s.cfg.Refused:
@@ -175,10 +175,10 @@ func (s *Service) attach(ctx context.Context, d *enforce.Denied) (*record, error
 			return nil, err
 		}
 		if r != nil && r.State == asking {
-			if err = s.ask(context.WithoutCancel(ctx), r); err == nil || !isRefused(err) {
+			if err = s.requestApprovals(context.WithoutCancel(ctx), r); err == nil || !isRefused(err) {
 				return r, err
 			}
-			s.drop(ctx, r) // the PDP does not want it any more
+			s.discard(ctx, r) // the PDP does not want it any more
 			r = nil
 		}
 		if r != nil && (r.waits() || r.State == refused && r.Reason == enforce.ReasonNotApproved && s.cfg.Now().Sub(r.Changed) < s.cfg.Refused) {
@@ -203,14 +203,14 @@ func (s *Service) submit(ctx context.Context, d *enforce.Denied) (*record, error
 	if len(params) > maxKept {
 		return nil, tooLarge
 	}
-	asks, err := newAsks(d)
+	asks, err := newApprovalRequests(d)
 	if err != nil {
 		return nil, err
 	}
 	r := &record{
 		Handle: handlePrefix + rand.Text(), Tenant: d.Caller.Tenant, Subject: authzen.Subject{Type: d.Caller.Subject.Type, ID: d.Caller.Subject.ID},
 		Server: d.Server, Method: d.Message.Method, Name: d.Binding.Name, Definition: d.Binding.Definition, Digest: d.Digest,
-		Params: params, Request: d.Question.Evaluation, Batch: d.Question.Evaluations, ask: asks[0], More: asks[1:],
+		Params: params, Request: d.Question.Evaluation, Batch: d.Question.Evaluations, approvalRequest: asks[0], More: asks[1:],
 		Denial: d.Refusal.Data.EvaluationID, Code: d.Refusal.Code, Version: d.Params.Meta.ProtocolVersion,
 	}
 	if whole, err := json.Marshal(r); err != nil {
@@ -218,18 +218,18 @@ func (s *Service) submit(ctx context.Context, d *enforce.Denied) (*record, error
 	} else if len(whole) > maxRecord {
 		return nil, tooLarge
 	}
-	if !s.pending.take(r.owner()) {
+	if !s.pending.acquire(r.owner()) {
 		refused := refusal(d.Refusal, enforce.ReasonTooMany, "too many calls wait for a person")
 		refused.Data.RetryAfter = 60
 		return nil, refused
 	}
 	if err := s.store.add(r); err != nil {
-		s.pending.give(r.owner())
+		s.pending.release(r.owner())
 		return nil, fmt.Errorf("keep the call: %w", err)
 	}
-	if err := s.ask(ctx, r); err != nil {
+	if err := s.requestApprovals(ctx, r); err != nil {
 		if isRefused(err) {
-			s.drop(ctx, r)
+			s.discard(ctx, r)
 		}
 		return nil, err
 	}
@@ -242,13 +242,13 @@ func isRefused(err error) bool {
 	return errors.As(err, &status) && status.Status >= 400 && status.Status < 500 || errors.Is(err, client.ErrForeign)
 }
 
-// drop forgets a call that the PDP would not have anybody approve.
-func (s *Service) drop(ctx context.Context, r *record) {
+// discard deletes a call for which the PDP accepts no access request.
+func (s *Service) discard(ctx context.Context, r *record) {
 	s.cancel(ctx, r)
 	if err := s.store.forget([]string{r.Handle}); err != nil {
 		s.cfg.Log.ErrorContext(ctx, "approvals", "error", err)
 	}
-	s.pending.give(r.owner())
+	s.pending.release(r.owner())
 }
 
 // shown adds the arguments, and what of _meta is bound, to the context of a
@@ -316,7 +316,7 @@ func setMember(members map[string]jsontext.Value, name string, value jsontext.Va
 
 // assemble returns the message that goes to the server: what was kept, under the
 // id and with the passing members of the message that came now.
-func (s *Service) assemble(r *record, now *wire.Message, state *ticket) (*wire.Message, error) {
+func (s *Service) assemble(r *record, now *wire.Message, state *resumeState) (*wire.Message, error) {
 	members, came := map[string]jsontext.Value{}, map[string]jsontext.Value{}
 	if err := json.Unmarshal(r.Params, &members); err != nil {
 		return nil, fmt.Errorf("params: %w", err)
@@ -421,7 +421,7 @@ func (s *Service) finish(ctx context.Context, r *record, reason, comment string)
 		return
 	}
 	*r = *ended
-	s.pending.give(r.owner())
+	s.pending.release(r.owner())
 	s.cfg.Trail.Refuse(r.entry(nil), reason)
 	if reason == enforce.ReasonWithdrawn || len(r.More) > 0 { // a single one has ended
 		s.cancel(ctx, r)

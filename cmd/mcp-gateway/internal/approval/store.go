@@ -40,29 +40,29 @@ var follows = map[state][]state{
 
 // A record is a call that waits, or has.
 type record struct {
-	Handle     string                      `json:"handle"` // what clients call it, not to be guessed
-	Tenant     string                      `json:"tenant,omitzero"`
-	Subject    authzen.Subject             `json:"subject"` // the caller, without properties
-	Server     string                      `json:"server"`
-	Method     string                      `json:"method"`
-	Name       string                      `json:"name"`
-	Definition string                      `json:"definition,omitzero"` // digest of the tool's
-	Digest     string                      `json:"digest"`              // of the call
-	Params     jsontext.Value              `json:"params"`              // what the server gets, but for _meta
-	Request    *authzen.EvaluationRequest  `json:"request"`             // that was denied
-	Batch      *authzen.EvaluationsRequest `json:"batch,omitzero"`      // where several evaluations were asked for, and no Request
-	ask                                    // the first
-	More       []ask                       `json:"more,omitempty"`
-	Denial     string                      `json:"denial,omitzero"` // the evaluation that asked for an approval
-	Code       int                         `json:"code,omitzero"`   // of its refusal
-	State      state                       `json:"state"`
-	Reason     string                      `json:"reason,omitzero"` // of a refusal, and what the approver wrote
-	Comment    string                      `json:"comment,omitzero"`
-	Rounds     int                         `json:"rounds,omitzero"` // times that the server wanted to be called again
-	Created    time.Time                   `json:"created"`
-	Changed    time.Time                   `json:"changed"`
-	Version    string                      `json:"version,omitzero"`  // of the protocol, where nobody waits for the response
-	Response   jsontext.Value              `json:"response,omitzero"` // of the server, where nobody waited
+	Handle          string                      `json:"handle"` // what clients call it, not to be guessed
+	Tenant          string                      `json:"tenant,omitzero"`
+	Subject         authzen.Subject             `json:"subject"` // the caller, without properties
+	Server          string                      `json:"server"`
+	Method          string                      `json:"method"`
+	Name            string                      `json:"name"`
+	Definition      string                      `json:"definition,omitzero"` // digest of the tool's
+	Digest          string                      `json:"digest"`              // of the call
+	Params          jsontext.Value              `json:"params"`              // what the server gets, but for _meta
+	Request         *authzen.EvaluationRequest  `json:"request"`             // that was denied
+	Batch           *authzen.EvaluationsRequest `json:"batch,omitzero"`      // where several evaluations were asked for, and no Request
+	approvalRequest                             // the first
+	More            []approvalRequest           `json:"more,omitempty"`
+	Denial          string                      `json:"denial,omitzero"` // the evaluation that asked for an approval
+	Code            int                         `json:"code,omitzero"`   // of its refusal
+	State           state                       `json:"state"`
+	Reason          string                      `json:"reason,omitzero"` // of a refusal, and what the approver wrote
+	Comment         string                      `json:"comment,omitzero"`
+	Rounds          int                         `json:"rounds,omitzero"` // times that the server wanted to be called again
+	Created         time.Time                   `json:"created"`
+	Changed         time.Time                   `json:"changed"`
+	Version         string                      `json:"version,omitzero"`  // of the protocol, where nobody waits for the response
+	Response        jsontext.Value              `json:"response,omitzero"` // of the server, where nobody waited
 }
 
 // code is that of errors by which the call is denied.

@@ -94,7 +94,7 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 	}
 	switch c.Message.Method {
 	case "tasks/get":
-		s.poll(ctx, r)
+		s.pollDetached(ctx, r)
 		return s.reply(c, r, "complete")
 	case "tasks/cancel":
 		if r.State == waiting {
@@ -107,14 +107,14 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 	return &enforce.Verdict{Answer: &wire.Message{ID: c.Message.ID, Result: jsontext.Value(`{"resultType":"complete"}`)}, Status: 200}, nil
 }
 
-// poll looks how a call stands that nobody waits for, and carries it out once it
-// is approved.
-func (s *Service) poll(ctx context.Context, r *record) {
-	switch approvals, err := s.look(ctx, r); {
+// pollDetached polls the approvals of a call that no client waits for, and
+// executes the call once it is approved.
+func (s *Service) pollDetached(ctx context.Context, r *record) {
+	switch approvals, err := s.pollOnce(ctx, r); {
 	case errors.Is(err, client.ErrNotApproved):
 		s.deny(ctx, r, err)
 	case approvals != nil:
-		s.busy.Go(func() { s.carryOut(s.life, *r, approvals) })
+		s.busy.Go(func() { s.executeDetached(s.life, *r, approvals) })
 	case err != nil:
 		s.cfg.Log.WarnContext(ctx, "how an approval stands", "task", r.Task.Task.ID, "error", err)
 	}
@@ -123,9 +123,9 @@ func (s *Service) poll(ctx context.Context, r *record) {
 // maxResponse bounds a response that is kept for its client, in bytes.
 const maxResponse = 1 << 20
 
-// carryOut carries out an approved call for nobody who waits, and keeps the
-// response.
-func (s *Service) carryOut(ctx context.Context, r record, approvals enforce.Approvals) {
+// executeDetached executes an approved call that no client waits for, and
+// stores the response.
+func (s *Service) executeDetached(ctx context.Context, r record, approvals enforce.Approvals) {
 	m := &wire.Message{ID: jsontext.Value(`"` + r.Handle + `"`), Method: r.Method}
 	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, RequestID: r.Handle}
 	if err := s.permitted(ctx, call, &r, r.question(), approvals); err != nil {
@@ -154,7 +154,7 @@ func (s *Service) carryOut(ctx context.Context, r record, approvals enforce.Appr
 	}
 	call.Message = m
 	end(enforce.End(call, response))
-	s.settle(ctx, taken, response, func(r *record) {
+	s.recordOutcome(ctx, taken, response, func(r *record) {
 		if response != nil {
 			r.Response = response.Encode()
 		}

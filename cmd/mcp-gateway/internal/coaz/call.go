@@ -123,7 +123,7 @@ func (m *Mapper) Map(call Call) (Questions, error) {
 	if passes(call) {
 		return Questions{PassThrough: true, Dialect: Default}, nil
 	}
-	a := &asking{Mapper: m, upstream: u, call: call, dialect: Default}
+	a := &mappingRun{Mapper: m, upstream: u, call: call, dialect: Default}
 	q, err := a.questions()
 	if err != nil {
 		return Questions{Dialect: a.dialect}, err

@@ -14,7 +14,7 @@ const labelImpact = "impact"
 // labels returns the properties of a tool: those that the operator gives it and,
 // where its annotations are trusted and the operator says none, its impact.
 // Nil is none.
-func (a *asking) labels(name string) (jsontext.Value, error) {
+func (a *mappingRun) labels(name string) (jsontext.Value, error) {
 	labels := maps.Clone(a.Tools[name].Labels)
 	if _, said := labels[labelImpact]; !said && a.Annotations == AnnotationsTrusted {
 		impact, err := annotatedImpact(a.call.Tool)

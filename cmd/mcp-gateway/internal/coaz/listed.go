@@ -34,7 +34,7 @@ func (m *Mapper) Listed(call Call, name string) (*authzen.EvaluationRequest, err
 		return nil, &MappingError{"the name cannot be written", err}
 	}
 	call.Method, call.Params, call.Notification = use.method, params, false
-	a := &asking{Mapper: m, upstream: u, call: call, dialect: Default}
+	a := &mappingRun{Mapper: m, upstream: u, call: call, dialect: Default}
 	if err := a.read(); err != nil {
 		return nil, err
 	}

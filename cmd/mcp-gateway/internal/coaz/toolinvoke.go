@@ -19,7 +19,7 @@ var said = []string{"purpose", "workflow_id", "agent_invocation_id"}
 
 // invoke maps a tools/call by the tool.invoke profile: the subject as its claims
 // describe it, the resource SERVER:NAME with the operator's labels.
-func (a *asking) invoke(name string) (*authzen.EvaluationRequest, error) {
+func (a *mappingRun) invoke(name string) (*authzen.EvaluationRequest, error) {
 	if name == "" {
 		return nil, unmapped("params.name is not there")
 	}
@@ -43,7 +43,7 @@ func (a *asking) invoke(name string) (*authzen.EvaluationRequest, error) {
 	return request, err
 }
 
-func (a *asking) actor() (authzen.Subject, error) {
+func (a *mappingRun) actor() (authzen.Subject, error) {
 	id, err := a.subject()
 	if err != nil {
 		return authzen.Subject{}, err
@@ -67,7 +67,7 @@ func (a *asking) actor() (authzen.Subject, error) {
 
 // actorType returns the type of who acts: of the token, of the settings, of who
 // the operator says it is, or agent.
-func (a *asking) actorType() string {
+func (a *mappingRun) actorType() string {
 	claimed := ""
 	if a.Actor.TypeClaim != "" {
 		claimed = a.claim(a.Actor.TypeClaim)
@@ -81,7 +81,7 @@ func (a *asking) actorType() string {
 
 // purpose returns what the client says of its call, and a summary of its
 // arguments.
-func (a *asking) purpose() (jsontext.Value, error) {
+func (a *mappingRun) purpose() (jsontext.Value, error) {
 	context := members{}
 	params, _ := a.in.params.(map[string]any)
 	meta, _ := params["_meta"].(map[string]any)

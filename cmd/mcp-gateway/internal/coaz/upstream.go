@@ -201,8 +201,8 @@ func (u *upstream) declaration(definition jsontext.Value) (*mapping, error) {
 	return m, err
 }
 
-// declares what a tool's definition says of its mapping.
-type declares struct {
+// A declaration is the mapping in the definition of a tool.
+type declaration struct {
 	tool    string
 	dialect Dialect
 	mapping jsontext.Value
@@ -210,16 +210,16 @@ type declares struct {
 
 // declared finds out the dialect of a tool's definition. The current one goes
 // before the older; x-coaz-mapping counts only beside coaz: true.
-func declared(definition jsontext.Value) (declares, error) {
+func declared(definition jsontext.Value) (declaration, error) {
 	var tool struct {
 		Name        string         `json:"name"`
 		COAZ        jsontext.Value `json:"coaz"`
 		InputSchema jsontext.Value `json:"inputSchema"`
 	}
 	if err := json.Unmarshal(definition, &tool); err != nil {
-		return declares{}, &MappingError{"the definition of the tool cannot be read", err}
+		return declaration{}, &MappingError{"the definition of the tool cannot be read", err}
 	}
-	out := declares{tool: tool.Name, dialect: Default}
+	out := declaration{tool: tool.Name, dialect: Default}
 	schema := members{}
 	if tool.InputSchema.Kind() == '{' {
 		var err error

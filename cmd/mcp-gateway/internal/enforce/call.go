@@ -29,11 +29,12 @@ type Call struct {
 	Capabilities *wire.Capabilities
 	// Tool is the one that a tools/call names, once the gate has looked it up.
 	Tool *Tool
-	// Fits holds what the transport says of the arguments against the tool. Its
-	// error is a [Refusal]. Nil where the transport says nothing.
-	Fits func(*Tool) error
-	// Reach sends the server a request of the gateway, in the session of the call.
-	Reach func(context.Context, *wire.Message) (*wire.Message, error)
+	// CheckTool compares the call's transport headers with the tool's definition.
+	// Its error is a [Refusal]. Nil checks nothing.
+	CheckTool func(*Tool) error
+	// Upstream sends the server a request of the gateway, in the session of the
+	// call.
+	Upstream func(context.Context, *wire.Message) (*wire.Message, error)
 	// Client reaches the client while the call is pending; nil where nothing can
 	// be said before the answer.
 	Client Client

@@ -37,10 +37,10 @@ type Config struct {
 	// Filter returns of the result of a list, or of server/discover, what its caller
 	// gets to see. Nil shows all.
 	Filter func(ctx context.Context, c *Call, result jsontext.Value) (jsontext.Value, error)
-	// Answered returns what the caller gets of the response to a call that was
-	// forwarded, whatever way it came back. After an error it gets nothing of it.
-	// Nil lets all through.
-	Answered func(ctx context.Context, c *Call, response *wire.Message) (*wire.Message, error)
+	// FilterResponse returns the part of a forwarded call's response that its
+	// caller gets. After an error the caller gets none of it. Nil passes every
+	// response.
+	FilterResponse func(ctx context.Context, c *Call, response *wire.Message) (*wire.Message, error)
 	// Obligations are those that the gateway carries out.
 	Obligations client.Obligations
 	// PassingMeta names members of _meta that are of one message and not of the
@@ -51,7 +51,7 @@ type Config struct {
 	// Own answers calls that are the gateway's own to answer, nil for others. Nil
 	// answers none.
 	Own    func(context.Context, *Call) (*Verdict, error)
-	Trail  Trail  // nil is Untold
+	Trail  Trail  // nil is NopTrail
 	Denial Denial // the zero Denial is DefaultDenial
 	Log    *slog.Logger
 }
@@ -65,7 +65,7 @@ func New(cfg Config) *Gate {
 		cfg.Denial = DefaultDenial
 	}
 	if cfg.Trail == nil {
-		cfg.Trail = Untold{}
+		cfg.Trail = NopTrail{}
 	}
 	return &Gate{cfg}
 }
@@ -86,13 +86,13 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 	ctx = withTrace(WithRequestID(ctx, call.RequestID), call.TraceParent)
 	verdict, err := g.try(ctx, call)
 	if err == nil {
-		return g.answered(call, verdict)
+		return g.filterResponse(call, verdict)
 	}
 	var refusal *Refusal
 	if !errors.As(err, &refusal) {
 		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}, Why: err.Error()}
 	}
-	g.tell(ctx, call, refusal)
+	g.logRefusal(ctx, call, refusal)
 	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.tasks()}, refusal.Data.Reason)
 	if g.cfg.Denial.Conceal {
 		refusal = refusal.concealed(call)
@@ -100,9 +100,10 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 	return refusal.verdict(call.Message.ID)
 }
 
-// answered has a verdict settle with what its caller gets of the response.
-func (g *Gate) answered(call *Call, v *Verdict) *Verdict {
-	if v.Forward == nil || g.cfg.Answered == nil {
+// filterResponse wraps the verdict's Settle so that its caller gets the
+// filtered response.
+func (g *Gate) filterResponse(call *Call, v *Verdict) *Verdict {
+	if v.Forward == nil || g.cfg.FilterResponse == nil {
 		return v
 	}
 	settle := v.Settle
@@ -111,7 +112,7 @@ func (g *Gate) answered(call *Call, v *Verdict) *Verdict {
 		if m == nil {
 			return nil
 		}
-		answer, err := g.cfg.Answered(ctx, call, m)
+		answer, err := g.cfg.FilterResponse(ctx, call, m)
 		if err != nil {
 			g.cfg.Log.ErrorContext(ctx, "no result", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
 			return wire.Refuse(m.ID, wire.CodeInternal, "what the server answered goes no further", Data{Reason: ReasonUnavailable})
@@ -146,7 +147,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	if err := undefined(call.Message); err != nil {
 		return nil, err
 	}
-	if err := g.lookUp(ctx, call); err != nil {
+	if err := g.resolveTool(ctx, call); err != nil {
 		return nil, err
 	}
 	evaluated := call.Message.Encode()
@@ -221,7 +222,7 @@ func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
 
 func (g *Gate) denial(q *Question, evaluationID string) *Refusal {
 	code := g.cfg.Denial.Code
-	if q.Older {
+	if q.OlderDialect {
 		code = g.cfg.Denial.OlderCode
 	}
 	return &Refusal{Code: code, Status: g.cfg.Denial.Status, Message: accessDenied, Data: Data{Reason: ReasonDenied, EvaluationID: evaluationID}}
@@ -242,8 +243,8 @@ func (g *Gate) unmapped(call *Call, err error) *Refusal {
 	return refusal
 }
 
-// lookUp finds the tool that a call names.
-func (g *Gate) lookUp(ctx context.Context, call *Call) error {
+// resolveTool finds the tool that a call names, and checks the call against it.
+func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
 	if call.Message.Method != wire.MethodToolsCall || g.cfg.Tool == nil {
 		return nil
 	}
@@ -252,15 +253,15 @@ func (g *Gate) lookUp(ctx context.Context, call *Call) error {
 	if err != nil && !errors.As(err, &refusal) {
 		return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the tools of the server are not known", Data: Data{Reason: ReasonUnavailable}, Why: err.Error()}
 	}
-	if call.Tool = tool; err == nil && call.Fits != nil {
-		err = call.Fits(tool)
+	if call.Tool = tool; err == nil && call.CheckTool != nil {
+		err = call.CheckTool(tool)
 	}
 	return err
 }
 
 // forward lets a call go on, once that is kept.
 func (g *Gate) forward(call *Call, a *Answer, digest string) (*Verdict, error) {
-	ended, err := g.cfg.Trail.Intend(&Entry{Call: call, Decisions: Decisions(a.EvaluationID), Digest: digest})
+	ended, err := g.cfg.Trail.Begin(&Entry{Call: call, Decisions: Decisions(a.EvaluationID), Digest: digest})
 	if err != nil {
 		return nil, fmt.Errorf("keep the call: %w", err)
 	}

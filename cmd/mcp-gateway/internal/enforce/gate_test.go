@@ -157,7 +157,7 @@ func TestJudge(t *testing.T) {
 		{"a bug", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { panic("bug") }, nil, -32603, enforce.ReasonPDP},
 		{"an older dialect", 200, denied, func(c *enforce.Call) (*enforce.Question, error) {
 			q, err := single(c)
-			q.Older = true
+			q.OlderDialect = true
 			return q, err
 		}, nil, -32401, enforce.ReasonDenied},
 	} {
@@ -241,7 +241,7 @@ func TestConceal(t *testing.T) {
 // A trail keeps in a list what it is told.
 type trail []string
 
-func (k *trail) Intend(e *enforce.Entry) (func(string), error) {
+func (k *trail) Begin(e *enforce.Entry) (func(string), error) {
 	*k = append(*k, "intend "+strings.Join(e.Decisions, " "))
 	return func(how string) { *k = append(*k, how) }, nil
 }
@@ -251,7 +251,7 @@ func (k *trail) Refuse(_ *enforce.Entry, reason string) { *k = append(*k, "refus
 // A lost trail can keep nothing.
 type lost struct{ trail }
 
-func (*lost) Intend(*enforce.Entry) (func(string), error) { return nil, errors.New("disk full") }
+func (*lost) Begin(*enforce.Entry) (func(string), error) { return nil, errors.New("disk full") }
 
 // What cannot be kept does not go on.
 func TestJudgeUnkept(t *testing.T) {

@@ -54,7 +54,7 @@ func NewPDP(cfg PDPConfig) *PDP {
 		cfg.Client.Transport = transport
 	}
 	cfg.Client.RequestID = requestID
-	cfg.Client.Answered = hear
+	cfg.Client.Answered = recordDecisionID
 	credentials := cfg.Client.Header
 	cfg.Client.Header = func(ctx context.Context, header http.Header) error {
 		if trace, _ := ctx.Value(traceKey{}).(string); trace != "" {
@@ -143,7 +143,7 @@ func (p *PDP) Refusal(ctx context.Context) error {
 // Ask asks a question that does not pass by itself.
 func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, error) {
 	heard := new(string)
-	ctx = context.WithValue(ctx, heardKey{}, heard)
+	ctx = context.WithValue(ctx, decisionIDKey{}, heard)
 	answer := new(Answer)
 	begun := time.Now()
 	err := p.Do(tenant, func(c *client.Client) error {
@@ -179,9 +179,9 @@ func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, err
 }
 
 type (
-	heardKey     struct{}
-	requestIDKey struct{}
-	traceKey     struct{}
+	decisionIDKey struct{}
+	requestIDKey  struct{}
+	traceKey      struct{}
 )
 
 // withTrace returns a context in which what the PDP is asked is of a trace.
@@ -201,15 +201,17 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// Look asks how a task of an approval stands, and where it is not decided lets
-// the PDP wait so long before it says so. It does not count for the breaker.
-func (p *PDP) Look(ctx context.Context, tenant string, task *authzen.TaskResponse, wait time.Duration) (*authzen.Approval, error) {
+// PollTask polls a task of an approval. While the task is undecided, the PDP
+// may hold the request for up to wait. It does not count for the circuit
+// breaker.
+func (p *PDP) PollTask(ctx context.Context, tenant string, task *authzen.TaskResponse, wait time.Duration) (*authzen.Approval, error) {
 	return p.client(tenant).LookWithin(ctx, task, wait)
 }
 
-// hear keeps the Decision-ID of an answer.
-func hear(ctx context.Context, header http.Header) {
-	if heard, ok := ctx.Value(heardKey{}).(*string); ok {
+// recordDecisionID stores the Decision-ID of an answer where [PDP.Ask] reads
+// it.
+func recordDecisionID(ctx context.Context, header http.Header) {
+	if heard, ok := ctx.Value(decisionIDKey{}).(*string); ok {
 		*heard = header.Get("Decision-ID")
 	}
 }

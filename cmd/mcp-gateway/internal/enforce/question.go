@@ -15,10 +15,10 @@ import (
 // several of which every one must be permitted. The zero Question lets nothing
 // through.
 type Question struct {
-	Pass        bool // there is nothing to ask
-	Evaluation  *authzen.EvaluationRequest
-	Evaluations *authzen.EvaluationsRequest
-	Older       bool // the tool is declared in a dialect whose denials had another code
+	Pass         bool // there is nothing to ask
+	Evaluation   *authzen.EvaluationRequest
+	Evaluations  *authzen.EvaluationsRequest
+	OlderDialect bool // the tool is declared in a dialect whose denials had another code
 }
 
 var (

@@ -18,18 +18,18 @@ const (
 
 // A Trail keeps what becomes of calls.
 type Trail interface {
-	// Intend keeps that a call will be forwarded. Only when it has returned may
+	// Begin keeps that a call will be forwarded. Only when it has returned may
 	// the call be. Ended keeps how it ended.
-	Intend(*Entry) (ended func(how string), err error)
+	Begin(*Entry) (ended func(how string), err error)
 	// Refuse keeps that a call was not forwarded, and why.
 	Refuse(e *Entry, reason string)
 }
 
-// Untold is a Trail of nothing.
-type Untold struct{}
+// NopTrail is a Trail that keeps nothing.
+type NopTrail struct{}
 
-// Intend keeps nothing.
-func (Untold) Intend(*Entry) (func(string), error) { return func(string) {}, nil }
+// Begin keeps nothing.
+func (NopTrail) Begin(*Entry) (func(string), error) { return func(string) {}, nil }
 
 // Refuse keeps nothing.
-func (Untold) Refuse(*Entry, string) {}
+func (NopTrail) Refuse(*Entry, string) {}

@@ -14,9 +14,9 @@ type trail struct {
 	log *slog.Logger
 }
 
-// Intend is that of [enforce.Trail].
-func (t *trail) Intend(e *enforce.Entry) (func(how string), error) {
-	intent, err := t.Trail.Intent(kept(e))
+// Begin implements [enforce.Trail].
+func (t *trail) Begin(e *enforce.Entry) (func(how string), error) {
+	intent, err := t.Trail.Intent(auditCall(e))
 	if err != nil {
 		return nil, err
 	}
@@ -27,9 +27,9 @@ func (t *trail) Intend(e *enforce.Entry) (func(how string), error) {
 	}, nil
 }
 
-// Refuse is that of [enforce.Trail].
+// Refuse implements [enforce.Trail].
 func (t *trail) Refuse(e *enforce.Entry, reason string) {
-	if err := t.Trail.Refused(kept(e), reason); err != nil {
+	if err := t.Trail.Refused(auditCall(e), reason); err != nil {
 		t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
 	}
 }
@@ -41,8 +41,8 @@ var password = regexp.MustCompile(`(://[^/?#@:]*):[^/?#]*@`)
 // withoutPassword returns the target of a call without the password of a URL.
 func withoutPassword(target string) string { return password.ReplaceAllString(target, "$1:xxxxx@") }
 
-// kept is what the audit trail keeps of a call.
-func kept(e *enforce.Entry) audit.Call {
+// auditCall returns the members of the audit trail's entry for a call.
+func auditCall(e *enforce.Entry) audit.Call {
 	target, _ := e.Call.Params.Target(e.Call.Message.Method)
 	agent, _ := e.Call.Caller.Claims["client_id"].(string)
 	c := audit.Call{

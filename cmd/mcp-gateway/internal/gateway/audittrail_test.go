@@ -18,7 +18,7 @@ func TestTrailHasNoPasswords(t *testing.T) {
 		e := &enforce.Entry{Call: &enforce.Call{
 			Caller: &enforce.Caller{}, Message: &wire.Message{Method: wire.MethodResourceRead}, Params: &wire.Params{URI: uri},
 		}}
-		if got := kept(e).Tool; got != want {
+		if got := auditCall(e).Tool; got != want {
 			t.Errorf("%s: %s", uri, got)
 		}
 	}

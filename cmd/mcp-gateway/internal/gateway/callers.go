@@ -37,7 +37,7 @@ func newCallers(cfg *identityConfig) (*callers, error) {
 	return c, err
 }
 
-// identify is that of [proxy.Config.Identify].
+// identify implements [proxy.Config.Identify].
 func (c *callers) identify(r *http.Request) (*enforce.Caller, error) {
 	if c.Verifier == nil {
 		return c.local, nil

@@ -99,18 +99,18 @@ func join(cfg *Config) (g *gateway, err error) {
 		Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
 		OnBreak: func(state string) {
 			log.Warn("circuit breaker of the PDP", "state", state)
-			g.telemetry.broken(state)
+			g.telemetry.breakerChanged(state)
 		},
-		Asked: g.telemetry.asked,
+		Asked: g.telemetry.pdpAnswered,
 	})
 	g.pdp = decides
 	return g, g.decide(decides)
 }
 
-// introduce says whether the PDP refuses the gateway's key: every call would be
-// denied, and nobody would know why. A PDP that does not answer in time is asked
-// again by the first call.
-func (g *gateway) introduce(ctx context.Context) {
+// checkPDPKey logs an error if the PDP refuses the gateway's key, because every
+// call would then fail without an obvious reason. If the PDP does not answer in
+// time, the first call finds out.
+func (g *gateway) checkPDPKey(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, min(g.cfg.PDP.Timeout, 2*time.Second))
 	defer cancel()
 	err := g.pdp.Refusal(ctx)
@@ -146,7 +146,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	g.tools = newTools(pins, g.mapper, pdp, &cfg.Catalog)
 	kept := &counted{&trail{g.trail, g.log}, g.telemetry}
 	g.gate = enforce.New(enforce.Config{
-		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.shown, Trail: kept, Log: g.log,
+		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.filterResult, Trail: kept, Log: g.log,
 		Obligations: cfg.Obligations.handlers(),
 		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
 			verdict, err := g.approvals.Suspend(ctx, d)
@@ -155,7 +155,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 			}
 			return verdict, err
 		},
-		Own: g.own, Answered: g.answered, PassingMeta: cfg.Approval.PassingMeta,
+		Own: g.answerOwn, FilterResponse: g.filterResponse, PassingMeta: cfg.Approval.PassingMeta,
 		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal},
 	})
 	g.tools.gate = g.gate
@@ -176,22 +176,22 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	return g.telemetry.observe(g)
 }
 
-// own is that of [enforce.Config.Own].
-func (g *gateway) own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) {
+// answerOwn implements [enforce.Config.Own].
+func (g *gateway) answerOwn(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) {
 	if own, err := g.approvals.Own(ctx, c); own != nil || err != nil {
 		return own, err
 	}
 	return nil, g.owners.Check(c)
 }
 
-// heard is that of [proxy.Config.Heard].
-func (g *gateway) heard(c *enforce.Call, m *wire.Message) bool {
-	g.tools.heard(c, m)
-	return g.owners.Tells(c, m) && g.policies[c.Server].allowsNotification(m)
+// onNotification implements [proxy.Config.OnNotification].
+func (g *gateway) onNotification(c *enforce.Call, m *wire.Message) bool {
+	g.tools.onNotification(c, m)
+	return g.owners.AllowsNotification(c, m) && g.policies[c.Server].allowsNotification(m)
 }
 
-// shown is that of [enforce.Config.Filter].
-func (g *gateway) shown(ctx context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
+// filterResult implements [enforce.Config.Filter].
+func (g *gateway) filterResult(ctx context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
 	if c.Message.Method != wire.MethodDiscover {
 		return g.tools.filter(ctx, c, result)
 	}

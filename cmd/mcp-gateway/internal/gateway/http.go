@@ -43,7 +43,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	}
 	defer closeAdmin()
 	go g.approvals.Run(ctx)
-	g.introduce(ctx)
+	g.checkPDPKey(ctx)
 	ended := make(chan error, 1)
 	scheme := "http"
 	if server.TLSConfig, err = g.cfg.tls(); err != nil {
@@ -97,12 +97,12 @@ func (g *gateway) server(h http.Handler) *http.Server {
 	}
 }
 
-func alive(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+func livez(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 
 // routes are the endpoints of the servers.
 func (g *gateway) routes(address string) (http.Handler, error) {
 	routes := http.NewServeMux()
-	routes.HandleFunc("GET /livez", alive)
+	routes.HandleFunc("GET /livez", livez)
 	for _, s := range g.cfg.Servers {
 		if s.URL == "" {
 			continue // it is run by stdio
@@ -113,7 +113,7 @@ func (g *gateway) routes(address string) (http.Handler, error) {
 		}
 		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
-			Identify: g.callers.identify, Refuse: g.callers.refuse, Heard: g.heard, MayAsk: g.policies[s.Name].allowsMethod,
+			Identify: g.callers.identify, Refuse: g.callers.refuse, OnNotification: g.onNotification, AllowRequest: g.policies[s.Name].allowsMethod,
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})

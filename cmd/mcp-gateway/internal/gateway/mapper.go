@@ -31,17 +31,17 @@ func newMapper(cfg *Config, log *slog.Logger) (*mapper, error) {
 	return &mapper{m, log}, err
 }
 
-// mapped is what the mapping sees of a call.
-func mapped(c *enforce.Call) coaz.Call {
+// coazCall converts a call to the input of the mapping.
+func coazCall(c *enforce.Call) coaz.Call {
 	return coaz.Call{
 		Method: c.Message.Method, Params: c.Message.Params, Notification: !c.Message.IsRequest(),
 		Subject: c.Caller.Subject, Claims: c.Caller.Claims, Server: c.Server,
 	}
 }
 
-// question is that of [enforce.Config.Map].
+// question implements [enforce.Config.Map].
 func (m *mapper) question(c *enforce.Call) (*enforce.Question, error) {
-	asked := mapped(c)
+	asked := coazCall(c)
 	if c.Tool != nil {
 		asked.Tool = c.Tool.Definition
 	}
@@ -58,13 +58,13 @@ func (m *mapper) question(c *enforce.Call) (*enforce.Question, error) {
 	case err != nil:
 		return nil, enforce.ErrMapping
 	}
-	return &enforce.Question{Pass: q.PassThrough, Evaluation: q.Evaluation, Evaluations: q.Evaluations, Older: q.Dialect.Older()}, nil
+	return &enforce.Question{Pass: q.PassThrough, Evaluation: q.Evaluation, Evaluations: q.Evaluations, OlderDialect: q.Dialect.Older()}, nil
 }
 
 // item returns what to ask before the caller of a list sees an item of it: what
 // using it would ask, as far as that is known without arguments.
 func (m *mapper) item(c *enforce.Call, name string, definition jsontext.Value) (*authzen.EvaluationRequest, error) {
-	listed := mapped(c)
+	listed := coazCall(c)
 	listed.Tool = definition
 	return m.Listed(listed, name)
 }

@@ -17,15 +17,16 @@ type obligationsConfig struct {
 	NotificationURL string `yaml:"notification_url"`
 }
 
-// notice is how long somebody who is notified may take to say that they were.
-const notice = 5 * time.Second
+// notificationTimeout bounds the wait for the receiver of a notification to
+// confirm it.
+const notificationTimeout = 5 * time.Second
 
 // handlers are the obligations that the gateway carries out: none, where nothing
 // is configured.
 func (c *obligationsConfig) handlers() client.Obligations {
 	all := client.Obligations{}
 	if c.NotificationURL != "" {
-		sender := &http.Client{Timeout: notice, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		sender := &http.Client{Timeout: notificationTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		all[authzen.ObligationNotification] = func(ctx context.Context, o authzen.Obligation) error {
 			return notify(ctx, sender, c.NotificationURL, o)
 		}

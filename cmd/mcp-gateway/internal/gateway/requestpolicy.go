@@ -111,11 +111,11 @@ func (p *requestPolicy) allowsNotification(m *wire.Message) bool {
 	return m.Params == nil || p.checkResponse(&wire.Message{Result: m.Params}) == nil
 }
 
-// answered is that of [enforce.Config.Answered].
-func (g *gateway) answered(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
+// filterResponse implements [enforce.Config.FilterResponse].
+func (g *gateway) filterResponse(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
 	if err := g.policies[c.Server].checkResponse(m); err != nil || m.Result == nil {
 		return m, err
 	}
-	result, err := g.owners.Answered(ctx, c, m.Result)
+	result, err := g.owners.FilterResult(ctx, c, m.Result)
 	return &wire.Message{ID: m.ID, Result: result}, err
 }

@@ -30,13 +30,13 @@ func RunStdio(ctx context.Context, cfg *Config, server string, command []string)
 	child.Env = slices.DeleteFunc(os.Environ(), isCredential)
 	pipe := proxy.NewPipe(proxy.PipeConfig{
 		Server: server, Command: child, Gate: g.gate, Identify: g.callers.environment, In: os.Stdin, Out: os.Stdout,
-		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, Heard: g.heard, MayAsk: g.policies[server].allowsMethod, Log: g.log,
+		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, OnNotification: g.onNotification, AllowRequest: g.policies[server].allowsMethod, Log: g.log,
 	})
 	g.execute[server] = pipe.Execute
 	sweeps, stop := context.WithCancel(ctx)
 	defer stop()
 	go g.approvals.Run(sweeps)
-	g.introduce(sweeps)
+	g.checkPDPKey(sweeps)
 	return pipe.Run(ctx)
 }
 

@@ -25,10 +25,10 @@ import (
 // says is a label: servers are those of the configuration, methods those that the
 // gateway knows, reasons its own.
 type telemetry struct {
-	page  http.Handler // of the admin listener's /metrics
-	meter metric.Meter
-	calls metric.Int64Counter
-	asks  metric.Float64Histogram
+	page        http.Handler // of the admin listener's /metrics
+	meter       metric.Meter
+	calls       metric.Int64Counter
+	pdpDuration metric.Float64Histogram
 
 	breaker atomic.Int64 // an index of breakerStates
 }
@@ -50,7 +50,7 @@ func newTelemetry() (*telemetry, error) {
 	if t.calls, err = t.meter.Int64Counter("mcp_gateway.calls", metric.WithDescription("Decided calls, by outcome.")); err != nil {
 		return nil, err
 	}
-	t.asks, err = t.meter.Float64Histogram("mcp_gateway.pdp_duration", metric.WithUnit("s"), metric.WithDescription("Time of the PDP's decisions."),
+	t.pdpDuration, err = t.meter.Float64Histogram("mcp_gateway.pdp_duration", metric.WithUnit("s"), metric.WithDescription("Time of the PDP's decisions."),
 		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5))
 	return t, err
 }
@@ -84,13 +84,13 @@ func (t *telemetry) observe(g *gateway) error {
 	return err
 }
 
-// broken is that of [enforce.PDPConfig.OnBreak].
-func (t *telemetry) broken(state string) {
+// breakerChanged implements [enforce.PDPConfig.OnBreak].
+func (t *telemetry) breakerChanged(state string) {
 	t.breaker.Store(int64(max(0, slices.Index(breakerStates, state))))
 }
 
-// asked is that of [enforce.PDPConfig.Asked].
-func (t *telemetry) asked(took time.Duration, err error) {
+// pdpAnswered implements [enforce.PDPConfig.Asked].
+func (t *telemetry) pdpAnswered(took time.Duration, err error) {
 	result := "decided"
 	switch {
 	case errors.Is(err, enforce.ErrPaused):
@@ -98,7 +98,7 @@ func (t *telemetry) asked(took time.Duration, err error) {
 	case err != nil:
 		result = "failed"
 	}
-	t.asks.Record(context.Background(), took.Seconds(), metric.WithAttributes(attribute.String("result", result)))
+	t.pdpDuration.Record(context.Background(), took.Seconds(), metric.WithAttributes(attribute.String("result", result)))
 }
 
 // outcomeWaiting and outcomeRefused are the outcomes of calls that are not
@@ -132,9 +132,9 @@ type counted struct {
 	*telemetry
 }
 
-// Intend is that of [enforce.Trail].
-func (c *counted) Intend(e *enforce.Entry) (func(how string), error) {
-	ended, err := c.Trail.Intend(e)
+// Begin implements [enforce.Trail].
+func (c *counted) Begin(e *enforce.Entry) (func(how string), error) {
+	ended, err := c.Trail.Begin(e)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (r resumed) Refuse(e *enforce.Entry, reason string) { r.Trail.Refuse(e, rea
 // admin are the endpoints of the admin listener, for who addresses this host.
 func (g *gateway) admin(address string) http.Handler {
 	routes := http.NewServeMux()
-	routes.HandleFunc("GET /livez", alive)
+	routes.HandleFunc("GET /livez", livez)
 	routes.Handle("GET /metrics", g.telemetry.page)
 	local := hosts(nil, address)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

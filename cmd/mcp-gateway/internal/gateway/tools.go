@@ -26,12 +26,13 @@ type tools struct {
 	refresh time.Duration // after which a server is asked again
 	ttl     time.Duration // for which a client may keep a list
 
-	once singleflight.Group // by server
-	mu   sync.Mutex
-	read map[string]time.Time // when each server was last asked
-	// told has each server that is asked again because it has said that its tools
-	// are others, with the call on whose stream it said so last; nil once it is asked.
-	told      map[string]*enforce.Call
+	once      singleflight.Group // by server
+	mu        sync.Mutex
+	refreshed map[string]time.Time // when each server was last asked
+	// changed has the servers that have announced new tools and are to be listed
+	// again, each with the call on whose stream the latest announcement came. The
+	// call is nil while the list is being read.
+	changed   map[string]*enforce.Call
 	rereading sync.WaitGroup
 	life      context.Context
 	end       context.CancelFunc
@@ -40,7 +41,7 @@ type tools struct {
 func newTools(pins *catalog.Catalog, m *mapper, pdp *enforce.PDP, cfg *catalogConfig) *tools {
 	t := &tools{
 		Catalog: pins, mapper: m, pdp: pdp, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL),
-		read: make(map[string]time.Time), told: make(map[string]*enforce.Call),
+		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call),
 	}
 	t.life, t.end = context.WithCancel(context.Background())
 	return t
@@ -53,11 +54,11 @@ func (t *tools) Close() error {
 	return t.Catalog.Close()
 }
 
-// tool is that of [enforce.Config.Tool].
+// tool implements [enforce.Config.Tool].
 func (t *tools) tool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error) {
 	found, err := t.Tool(c.Server, c.Params.Name)
 	if t.isStale(c.Server, errors.Is(err, catalog.ErrUnknown)) {
-		if err := t.ask(context.WithoutCancel(ctx), c); err != nil {
+		if err := t.refreshTools(context.WithoutCancel(ctx), c); err != nil {
 			return nil, err
 		}
 		found, err = t.Tool(c.Server, c.Params.Name)
@@ -79,88 +80,88 @@ func (t *tools) tool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error
 	return &enforce.Tool{Definition: found.Definition, Digest: found.Digest}, nil
 }
 
-// soon is how soon after a list a server is asked again for a tool that was not
-// on it, or because it says that its tools have changed.
-const soon = time.Second
+// minRefreshInterval is the shortest time between two lists of the same server,
+// for an unknown tool or an announced change.
+const minRefreshInterval = time.Second
 
-// isStale reports whether the server is to be asked again.
+// isStale reports whether the server's tools must be listed again.
 func (t *tools) isStale(server string, unknown bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, told := t.told[server]
-	age := time.Since(t.read[server])
-	return age >= t.refresh || (unknown || told) && age >= soon
+	_, told := t.changed[server]
+	age := time.Since(t.refreshed[server])
+	return age >= t.refresh || (unknown || told) && age >= minRefreshInterval
 }
 
-// ask has the server list its tools, in the session of a call.
-func (t *tools) ask(ctx context.Context, c *enforce.Call) error {
+// refreshTools lists the tools of the call's server, in the session of the
+// call.
+func (t *tools) refreshTools(ctx context.Context, c *enforce.Call) error {
 	_, err, _ := t.once.Do(c.Server, func() (any, error) {
 		err := t.Refresh(ctx, c.Server, func(ctx context.Context, cursor string) (jsontext.Value, error) { return list(ctx, c, cursor) })
 		if err == nil {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.read[c.Server] = time.Now()
+			t.refreshed[c.Server] = time.Now()
 		}
 		return nil, err
 	})
 	return err
 }
 
-// heard is told what servers say of their own accord. One that says that its
-// tools have changed is asked what they are, once in [soon] however often it says
-// so.
-func (t *tools) heard(c *enforce.Call, m *wire.Message) {
+// onNotification lists the tools of a server again that has announced a change:
+// at most once in [minRefreshInterval], however often it announces one.
+func (t *tools) onNotification(c *enforce.Call, m *wire.Message) {
 	if m.Method != wire.MethodToolsChanged {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, asked := t.told[c.Server]
-	t.told[c.Server] = c
+	_, asked := t.changed[c.Server]
+	t.changed[c.Server] = c
 	if !asked {
-		pause := max(0, soon-time.Since(t.read[c.Server]))
-		t.rereading.Go(func() { t.reread(c.Server, pause) })
+		pause := max(0, minRefreshInterval-time.Since(t.refreshed[c.Server]))
+		t.rereading.Go(func() { t.refreshChanged(c.Server, pause) })
 	}
 }
 
-// reread asks a server for its tools as long as it has said that they are
-// others.
-func (t *tools) reread(server string, pause time.Duration) {
-	for ; ; pause = soon {
+// refreshChanged lists the tools of a server for as long as it announces
+// changes.
+func (t *tools) refreshChanged(server string, pause time.Duration) {
+	for ; ; pause = minRefreshInterval {
 		select {
 		case <-time.After(pause):
 		case <-t.life.Done():
 			return
 		}
-		c := t.take(server)
+		c := t.takeChanged(server)
 		if c == nil {
 			return
 		}
 		t.once.Forget(server) // a list that is being read may be of before
-		if err := t.ask(t.life, c); err != nil {
+		if err := t.refreshTools(t.life, c); err != nil {
 			t.mapper.log.Warn("the tools of a server that says they have changed", "server", server, "error", err)
 		}
 	}
 }
 
-// take returns the call on whose stream a server has said that its tools are
-// others, or nil where it has not since it was asked.
-func (t *tools) take(server string) *enforce.Call {
+// takeChanged returns the call on whose stream the server last announced a
+// change, or nil if it has announced none since the last list.
+func (t *tools) takeChanged(server string) *enforce.Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.told[server]
-	if t.told[server] = nil; c == nil {
-		delete(t.told, server)
+	c := t.changed[server]
+	if t.changed[server] = nil; c == nil {
+		delete(t.changed, server)
 	}
 	return c
 }
 
-// listPatience bounds the wait for one page of a list.
-const listPatience = 30 * time.Second
+// listTimeout bounds the wait for one page of a list.
+const listTimeout = 30 * time.Second
 
 // list asks for a page of the tools of the server of a call.
 func list(ctx context.Context, c *enforce.Call, cursor string) (jsontext.Value, error) {
-	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	params := map[string]any{}
 	if cursor != "" {
@@ -173,7 +174,7 @@ func list(ctx context.Context, c *enforce.Call, cursor string) (jsontext.Value, 
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.Reach(ctx, &wire.Message{ID: jsontext.Value(`"gw-list"`), Method: wire.MethodToolsList, Params: text})
+	response, err := c.Upstream(ctx, &wire.Message{ID: jsontext.Value(`"gw-list"`), Method: wire.MethodToolsList, Params: text})
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +222,7 @@ func (t *tools) filter(ctx context.Context, c *enforce.Call, result jsontext.Val
 			if err != nil {
 				return nil, err
 			}
-			t.gate.TellHidden(ctx, c, answer)
+			t.gate.LogHidden(ctx, c, answer)
 			return &authzen.EvaluationsResponse{Evaluations: answer.Decisions}, nil
 		},
 	})

@@ -41,7 +41,7 @@ func TestHeard(t *testing.T) {
 				var asked atomic.Int64
 				title := "one"
 				call := &enforce.Call{Server: "desk", Params: &wire.Params{Name: "write"}}
-				call.Reach = func(_ context.Context, m *wire.Message) (*wire.Message, error) {
+				call.Upstream = func(_ context.Context, m *wire.Message) (*wire.Message, error) {
 					asked.Add(1)
 					if test.fails && title != "one" {
 						return nil, errors.New("the server is gone")
@@ -55,7 +55,7 @@ func TestHeard(t *testing.T) {
 				before := asked.Load()
 				title = "two"
 				for range test.times {
-					all.heard(call, test.says)
+					all.onNotification(call, test.says)
 					time.Sleep(time.Millisecond)
 				}
 				time.Sleep(5 * time.Second)
@@ -90,7 +90,7 @@ func TestHeardBeforeACall(t *testing.T) {
 		all := listing(t, path)
 		title := "one"
 		call := &enforce.Call{Server: "desk", Params: &wire.Params{Name: "write"}}
-		call.Reach = func(_ context.Context, m *wire.Message) (*wire.Message, error) {
+		call.Upstream = func(_ context.Context, m *wire.Message) (*wire.Message, error) {
 			answer := fmt.Appendf(nil, `{"tools":[{"name":"write","description":%q}]}`, title)
 			time.Sleep(10 * time.Second)
 			return &wire.Message{ID: m.ID, Result: answer}, nil
@@ -103,7 +103,7 @@ func TestHeardBeforeACall(t *testing.T) {
 			t.Fatalf("the control: %v", err)
 		}
 		title = "two"
-		all.heard(call, &wire.Message{Method: wire.MethodToolsChanged})
+		all.onNotification(call, &wire.Message{Method: wire.MethodToolsChanged})
 		time.Sleep(time.Millisecond)
 		var refused *enforce.Refusal
 		if _, err := all.tool(t.Context(), call); !errors.As(err, &refused) || refused.Data.Reason != enforce.ReasonQuarantined {

@@ -26,5 +26,5 @@ func (k *client) Ask(ctx context.Context, method string, params any) (*wire.Mess
 	if k.c.session == nil {
 		return nil, errNoSession
 	}
-	return k.h.asked.elicit(ctx, k.c.session.ID, method, params, func(m *wire.Message) error { return k.Notify(ctx, m) })
+	return k.h.requests.elicit(ctx, k.c.session.ID, method, params, func(m *wire.Message) error { return k.Notify(ctx, m) })
 }

@@ -31,13 +31,14 @@ type Config struct {
 	// with the error of that.
 	Identify func(*http.Request) (*enforce.Caller, error)
 	Refuse   func(http.ResponseWriter, error)
-	// Heard, if not nil, is told of a notification of the server before the client
-	// of the call is, on whose stream it came, and says whether that is. It does not
-	// wait for anything.
-	Heard func(*enforce.Call, *wire.Message) bool
-	// MayAsk says whether a request of the server reaches a client. Nil lets all.
-	MayAsk func(method string, params jsontext.Value) bool
-	Seal   *seal.Key
+	// OnNotification, if not nil, is called with each notification of the server,
+	// and with the call on whose stream it came. It reports whether the client gets
+	// the notification. It must not block.
+	OnNotification func(*enforce.Call, *wire.Message) bool
+	// AllowRequest reports whether a request of the server may reach a client. Nil
+	// allows all.
+	AllowRequest func(method string, params jsontext.Value) bool
+	Seal         *seal.Key
 	// Hosts are the values of the Host header that are answered, Origins those of
 	// Origin beside none: a page that a browser shows must not get here by
 	// rebinding a name.
@@ -52,7 +53,7 @@ type Config struct {
 type Handler struct {
 	cfg      Config
 	upstream *http.Client
-	asked    *asked
+	requests *pendingRequests
 	deciding *deciding
 	broken   *unanswered // calls of sessions whose streams broke off
 }
@@ -68,7 +69,7 @@ func New(cfg Config) *Handler {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableCompression, transport.MaxIdleConnsPerHost = true, 100
 	return &Handler{
-		cfg: cfg, asked: newAsked(), deciding: newDeciding(), broken: &unanswered{calls: make(map[key]settling), limit: maxUnanswered},
+		cfg: cfg, requests: newPendingRequests(), deciding: newDeciding(), broken: &unanswered{calls: make(map[key]settling), limit: maxUnanswered},
 		upstream: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -101,11 +102,11 @@ type call struct {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
-	if !h.isWelcome(r) {
+	if !h.isAllowedHost(r) {
 		http.Error(w, "this host or origin is not served", http.StatusForbidden)
 		return
 	}
-	if h.share(w, r) {
+	if h.allowOrigin(w, r) {
 		return
 	}
 	caller, err := h.cfg.Identify(r)
@@ -125,9 +126,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isWelcome reports whether the request is addressed to this host, by no page of
-// another.
-func (h *Handler) isWelcome(r *http.Request) bool {
+// isAllowedHost reports whether the request addresses this host and comes from
+// no page of another origin.
+func (h *Handler) isAllowedHost(r *http.Request) bool {
 	if !slices.Contains(h.cfg.Hosts, strings.ToLower(r.Host)) {
 		return false
 	}
@@ -139,9 +140,9 @@ func (h *Handler) isWelcome(r *http.Request) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
 }
 
-// share lets a page of one of the origins read the answer, and reports whether it
-// only asked if it may (WHATWG Fetch, "CORS protocol").
-func (h *Handler) share(w http.ResponseWriter, r *http.Request) bool {
+// allowOrigin sets the CORS headers for the configured origins, and reports
+// whether it has answered a preflight request (WHATWG Fetch, "CORS protocol").
+func (h *Handler) allowOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if !slices.Contains(h.cfg.Origins, origin) {
 		return false
@@ -161,7 +162,7 @@ func (h *Handler) share(w http.ResponseWriter, r *http.Request) bool {
 func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {
 	out := &reply{w: w, streams: accepts(r, typeEvents)}
 	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(bodyPatience)) // a test's writer has none
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // a test's writer has none
 	c, failed := h.read(r, caller)
 	_ = deadline.SetReadDeadline(time.Time{})
 	if failed != nil {
@@ -173,7 +174,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 		h.respond(w, c)
 		return
 	}
-	c.reach(h)
+	c.setUpstream(h)
 	ctx, done := h.begin(c)
 	defer done()
 	if out.streams && !c.Stateless && c.Message.IsRequest() {
@@ -190,9 +191,9 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 	}
 }
 
-// reach has the server of a call be reached in the call's session.
-func (c *call) reach(h *Handler) {
-	c.Reach = func(ctx context.Context, m *wire.Message) (*wire.Message, error) { return h.execute(ctx, m, c) }
+// setUpstream makes c.Upstream send requests in the session of the call.
+func (c *call) setUpstream(h *Handler) {
+	c.Upstream = func(ctx context.Context, m *wire.Message) (*wire.Message, error) { return h.execute(ctx, m, c) }
 }
 
 // begin returns the context in which a call is decided: within a session, the
@@ -236,7 +237,7 @@ func (h *Handler) read(r *http.Request, caller *enforce.Caller) (*call, *failure
 		if m.IsRequest() && params.Meta.ProtocolVersion == "" {
 			return nil, &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeParams, ID: m.ID, Reason: "_meta does not say the version of the protocol"}}
 		}
-		c.Fits = c.checkMirrors
+		c.CheckTool = c.checkMirrors
 		if fault := c.checkHeaders(); fault != "" {
 			return nil, &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeHeaderMismatch, ID: m.ID, Reason: fault}}
 		}
@@ -296,7 +297,7 @@ func (c *call) checkMirrors(tool *enforce.Tool) error {
 	}
 	for _, m := range mirrors {
 		sent := c.request.Header.Values(prefixParam + m.Name)
-		if len(sent) == 0 && !m.Is || len(sent) == 1 && m.Same(sent[0]) {
+		if len(sent) == 0 && !m.Present || len(sent) == 1 && m.Same(sent[0]) {
 			continue
 		}
 		return &enforce.Refusal{
@@ -316,7 +317,7 @@ func (h *Handler) respond(w http.ResponseWriter, c *call) {
 	}
 	if isOurs(c.Message.ID) {
 		if c.session != nil {
-			h.asked.answer(c.session.ID, c.Message)
+			h.requests.deliver(c.session.ID, c.Message)
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -332,7 +333,7 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request, caller *enforc
 		return
 	}
 	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller}, request: r, session: s, reply: &reply{w: w, streams: true}}
-	c.reach(h)
+	c.setUpstream(h)
 	h.listen(c)
 }
 
@@ -361,9 +362,9 @@ const (
 	prefixParam   = "Mcp-Param-"
 )
 
-// bodyPatience is how long the body of a message may take to come.
-const bodyPatience = 30 * time.Second
+// bodyTimeout bounds the time in which the body of a message must arrive.
+const bodyTimeout = 30 * time.Second
 
-// lull is how long a stream may be silent before the gateway gives a sign of
-// life on it.
-const lull = 10 * time.Second
+// keepAliveInterval is how long a stream may be silent before the gateway
+// writes a keep-alive comment.
+const keepAliveInterval = 10 * time.Second

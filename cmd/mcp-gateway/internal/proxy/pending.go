@@ -26,20 +26,22 @@ func isOurs(id jsontext.Value) bool { return strings.HasPrefix(string(id), ours)
 // one conversation that standard input and output are.
 type key struct{ conversation, id string }
 
-// asked are the requests of the gateway that have no response.
-type asked struct {
+// pendingRequests are the gateway's own requests that have no response yet.
+type pendingRequests struct {
 	mu      sync.Mutex
 	waiting map[key]chan *wire.Message // of one; nil once nobody answers any more
 }
 
-func newAsked() *asked { return &asked{waiting: make(map[key]chan *wire.Message)} }
+func newPendingRequests() *pendingRequests {
+	return &pendingRequests{waiting: make(map[key]chan *wire.Message)}
+}
 
 var errUnreachable = errors.New("nobody answers any more")
 
-// ask sends a request by send, and waits for the response.
-func (a *asked) ask(ctx context.Context, conversation string, m *wire.Message, send func(*wire.Message) error) (*wire.Message, error) {
+// roundTrip sends a request and waits for its response.
+func (a *pendingRequests) roundTrip(ctx context.Context, conversation string, m *wire.Message, send func(*wire.Message) error) (*wire.Message, error) {
 	k, answer := key{conversation, string(m.ID)}, make(chan *wire.Message, 1)
-	if !a.expect(k, answer) {
+	if !a.register(k, answer) {
 		return nil, errUnreachable
 	}
 	defer func() {
@@ -61,7 +63,7 @@ func (a *asked) ask(ctx context.Context, conversation string, m *wire.Message, s
 	}
 }
 
-func (a *asked) expect(k key, answer chan *wire.Message) bool {
+func (a *pendingRequests) register(k key, answer chan *wire.Message) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.waiting == nil {
@@ -71,8 +73,8 @@ func (a *asked) expect(k key, answer chan *wire.Message) bool {
 	return true
 }
 
-// end says that nobody answers any more.
-func (a *asked) end() {
+// close fails all pending requests, and those to come.
+func (a *pendingRequests) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, answer := range a.waiting {
@@ -81,9 +83,9 @@ func (a *asked) end() {
 	a.waiting = nil
 }
 
-// answer hands a response to the one that waits for it, and reports whether one
-// does.
-func (a *asked) answer(conversation string, response *wire.Message) bool {
+// deliver hands a response to the request that waits for it, and reports
+// whether there is one.
+func (a *pendingRequests) deliver(conversation string, response *wire.Message) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := key{conversation, string(response.ID)}
@@ -96,13 +98,13 @@ func (a *asked) answer(conversation string, response *wire.Message) bool {
 }
 
 // elicit asks a client by a request with params.
-func (a *asked) elicit(ctx context.Context, conversation, method string, params any, send func(*wire.Message) error) (*wire.Message, error) {
+func (a *pendingRequests) elicit(ctx context.Context, conversation, method string, params any, send func(*wire.Message) error) (*wire.Message, error) {
 	text, err := json.Marshal(params)
 	if err != nil {
 		return nil, err
 	}
 	id := newID()
-	response, err := a.ask(ctx, conversation, &wire.Message{ID: id, Method: method, Params: text}, send)
+	response, err := a.roundTrip(ctx, conversation, &wire.Message{ID: id, Method: method, Params: text}, send)
 	if err != nil && ctx.Err() != nil { // the client need not go on showing it
 		params := fmt.Appendf(nil, `{"requestId":%s,"reason":"it has been decided"}`, id)
 		return nil, errors.Join(err, send(&wire.Message{Method: wire.MethodCancelled, Params: params}))

@@ -64,8 +64,9 @@ func (r *reply) message(status int, m *wire.Message) error {
 	return err
 }
 
-// sustain gives signs of life on a stream that has begun, until stop is called.
-func (r *reply) sustain(ctx context.Context) (stop func()) {
+// keepAlive writes keep-alive comments to a stream that has begun, until stop
+// is called.
+func (r *reply) keepAlive(ctx context.Context) (stop func()) {
 	r.mu.Lock()
 	begun := r.begun
 	r.mu.Unlock()
@@ -75,7 +76,7 @@ func (r *reply) sustain(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var alive sync.WaitGroup
 	alive.Go(func() {
-		for tick := time.NewTicker(lull); ; {
+		for tick := time.NewTicker(keepAliveInterval); ; {
 			select {
 			case <-tick.C:
 				_ = r.event(&event{comment: true})

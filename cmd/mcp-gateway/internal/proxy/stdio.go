@@ -27,14 +27,15 @@ type PipeConfig struct {
 	Gate    *enforce.Gate
 	// Identify says who calls, before each message: a token may be good no longer.
 	Identify func(context.Context) (*enforce.Caller, error)
-	// Heard, if not nil, is told of a notification of the server before the client
-	// is, with the last call of that, and says whether the client is. It does not wait
-	// for anything.
-	Heard func(*enforce.Call, *wire.Message) bool
-	// MayAsk says whether a request of the server reaches the client. Nil lets all.
-	MayAsk func(method string, params jsontext.Value) bool
-	In     io.Reader // from the client, a message a line
-	Out    io.Writer // to the client
+	// OnNotification, if not nil, is called with each notification of the server,
+	// and with the client's last call. It reports whether the client gets the
+	// notification. It must not block.
+	OnNotification func(*enforce.Call, *wire.Message) bool
+	// AllowRequest reports whether a request of the server may reach the client.
+	// Nil allows all.
+	AllowRequest func(method string, params jsontext.Value) bool
+	In           io.Reader // from the client, a message a line
+	Out          io.Writer // to the client
 	// MaxBody bounds a message of the client, MaxReply one of the server, in bytes.
 	// 0 is 4 MiB and 16 MiB.
 	MaxBody, MaxReply int64
@@ -47,7 +48,7 @@ type Pipe struct {
 	cfg      PipeConfig
 	toClient lines
 	toServer lines
-	asked    *asked
+	requests *pendingRequests
 	deciding *deciding
 	sent     *unanswered
 
@@ -71,7 +72,7 @@ func NewPipe(cfg PipeConfig) *Pipe {
 		cfg.MaxReply = maxReply
 	}
 	return &Pipe{
-		cfg: cfg, toClient: lines{w: cfg.Out}, asked: newAsked(), deciding: newDeciding(),
+		cfg: cfg, toClient: lines{w: cfg.Out}, requests: newPendingRequests(), deciding: newDeciding(),
 		sent: &unanswered{calls: make(map[key]settling), limit: maxUnanswered},
 	}
 }
@@ -89,8 +90,8 @@ func (l *lines) write(m *wire.Message) error {
 	return err
 }
 
-// patience is how long a server may take to end once its client has gone.
-const patience = 5 * time.Second
+// exitTimeout is how long a server may take to exit once its client has gone.
+const exitTimeout = 5 * time.Second
 
 // Run runs the server until the client or the server ends. The error is that of
 // the server ([exec.Cmd.Wait]).
@@ -120,8 +121,8 @@ func (p *Pipe) Run(ctx context.Context) error {
 		defer close(heard)
 		p.server(ctx, out)
 	}()
-	p.overlook(ctx, left, heard)
-	p.asked.end()
+	p.supervise(ctx, left, heard)
+	p.requests.close()
 	p.mu.Lock()
 	cancel()
 	p.mu.Unlock()
@@ -133,9 +134,10 @@ func (p *Pipe) Run(ctx context.Context) error {
 	return p.cfg.Command.Wait()
 }
 
-// overlook waits until the server has said its last, and has it end where it does
-// not of itself once the client is gone.
-func (p *Pipe) overlook(ctx context.Context, left, heard <-chan struct{}) {
+// supervise waits until the output of the server ends. Once the client has
+// gone, it waits [exitTimeout] for the server to exit, and then terminates and
+// at last kills it.
+func (p *Pipe) supervise(ctx context.Context, left, heard <-chan struct{}) {
 	select {
 	case <-heard:
 		return
@@ -147,7 +149,7 @@ func (p *Pipe) overlook(ctx context.Context, left, heard <-chan struct{}) {
 		select {
 		case <-heard:
 			return
-		case <-time.After(patience):
+		case <-time.After(exitTimeout):
 		}
 	}
 	<-heard
@@ -183,7 +185,7 @@ func (p *Pipe) client(ctx context.Context) {
 			return
 		}
 	}
-	grace := time.AfterFunc(patience, cancel)
+	grace := time.AfterFunc(exitTimeout, cancel)
 	defer grace.Stop()
 	p.calls.Wait()
 }
@@ -223,7 +225,7 @@ func (p *Pipe) read(line []byte, err error) (*enforce.Call, *wire.Fault) {
 	c := &enforce.Call{
 		Server: p.cfg.Server, Message: m, Params: params, RequestID: uuid.NewString(),
 		TraceParent: enforce.TraceParent(params.Meta.TraceParent),
-		Stateless:   params.Meta.ProtocolVersion != "", Capabilities: params.Meta.Capabilities, Reach: p.Execute,
+		Stateless:   params.Meta.ProtocolVersion != "", Capabilities: params.Meta.Capabilities, Upstream: p.Execute,
 	}
 	if !c.Stateless {
 		if m.Method == wire.MethodInitialize {
@@ -241,7 +243,7 @@ func (p *Pipe) judge(ctx context.Context, c *enforce.Call) {
 		if !isOurs(c.Message.ID) {
 			_ = p.toServer.write(c.Message) // its end is seen elsewhere
 		} else {
-			p.asked.answer(conversation, c.Message)
+			p.requests.deliver(conversation, c.Message)
 		}
 		return
 	}
@@ -282,7 +284,7 @@ func (p *Pipe) server(ctx context.Context, out io.Reader) {
 			return
 		}
 		if err == nil {
-			err = p.said(ctx, line)
+			err = p.onServerLine(ctx, line)
 		}
 		if err != nil {
 			p.cfg.Log.WarnContext(ctx, "what the server says goes no further", "server", p.cfg.Server, "error", err)
@@ -290,8 +292,8 @@ func (p *Pipe) server(ctx context.Context, out io.Reader) {
 	}
 }
 
-// said takes one line of the server.
-func (p *Pipe) said(ctx context.Context, line []byte) error {
+// onServerLine handles one line of the server's output.
+func (p *Pipe) onServerLine(ctx context.Context, line []byte) error {
 	if len(line) == 0 {
 		return nil
 	}
@@ -301,22 +303,22 @@ func (p *Pipe) said(ctx context.Context, line []byte) error {
 	}
 	switch {
 	case !m.IsResponse() && !m.IsRequest():
-		if last := p.last.Load(); last != nil && p.cfg.Heard != nil && !p.cfg.Heard(last, m) {
+		if last := p.last.Load(); last != nil && p.cfg.OnNotification != nil && !p.cfg.OnNotification(last, m) {
 			return nil
 		}
 		return p.toClient.write(m)
 	case m.IsRequest() && (p.capabilities.Load() == nil || isOurs(m.ID)):
-		return errors.Join(errUnasked, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errUnasked.Error(), nil)))
-	case m.IsRequest() && p.cfg.MayAsk != nil && !p.cfg.MayAsk(m.Method, m.Params):
-		return errors.Join(errMayNotAsk, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errMayNotAsk.Error(), nil)))
+		return errors.Join(errServerRequest, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errServerRequest.Error(), nil)))
+	case m.IsRequest() && p.cfg.AllowRequest != nil && !p.cfg.AllowRequest(m.Method, m.Params):
+		return errors.Join(errRequestDenied, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errRequestDenied.Error(), nil)))
 	case m.IsRequest():
 		return p.toClient.write(m)
-	case p.asked.answer(conversation, m):
+	case p.requests.deliver(conversation, m):
 		return nil
 	}
 	settle := p.sent.take(conversation, m.ID)
 	if settle == nil {
-		return errForeign
+		return errWrongID
 	}
 	if m = settle(ctx, m); m != nil {
 		return p.toClient.write(m)
@@ -329,7 +331,7 @@ func (p *Pipe) Notify(_ context.Context, m *wire.Message) error { return p.toCli
 
 // Ask asks the client, and waits for the response.
 func (p *Pipe) Ask(ctx context.Context, method string, params any) (*wire.Message, error) {
-	return p.asked.elicit(ctx, conversation, method, params, p.toClient.write)
+	return p.requests.elicit(ctx, conversation, method, params, p.toClient.write)
 }
 
 // Execute carries out a request of the gateway at the server, and returns the
@@ -337,7 +339,7 @@ func (p *Pipe) Ask(ctx context.Context, method string, params any) (*wire.Messag
 func (p *Pipe) Execute(ctx context.Context, m *wire.Message) (*wire.Message, error) {
 	own := *m
 	own.ID = newID()
-	response, err := p.asked.ask(ctx, conversation, &own, p.toServer.write)
+	response, err := p.requests.roundTrip(ctx, conversation, &own, p.toServer.write)
 	if err != nil {
 		return nil, err
 	}

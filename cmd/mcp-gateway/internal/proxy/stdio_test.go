@@ -90,7 +90,7 @@ func TestHeardOnStdio(t *testing.T) {
 		Server: "desk", In: fromClient, Out: gateway, Log: log, Identify: alice,
 		Command: exec.Command("sh", "-c", `read -r call; echo '{"jsonrpc":"2.0","method":"notifications/tasks"}'; echo '`+says+`'; read -r end; exit 0`),
 		Gate:    enforce.New(enforce.Config{PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL}), Map: plain, Log: log}),
-		Heard: func(c *enforce.Call, m *wire.Message) bool {
+		OnNotification: func(c *enforce.Call, m *wire.Message) bool {
 			if m.Method == wire.MethodToolsChanged {
 				heard <- c
 			}
@@ -106,7 +106,7 @@ func TestHeardOnStdio(t *testing.T) {
 	if err != nil || line != says+"\n" {
 		t.Errorf("the client gets %q, %v", line, err)
 	}
-	if c := <-heard; c.Params.Name != "greet" || c.Reach == nil {
+	if c := <-heard; c.Params.Name != "greet" || c.Upstream == nil {
 		t.Errorf("%+v", c)
 	}
 	go func() { _, _ = io.Copy(io.Discard, toClient) }()

@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	errForeign   = errors.New("the server sent a response to another request")
-	errResponse  = errors.New("the server's answer is no MCP")
-	errBroken    = errors.New("the stream ends before the response")
-	errMayNotAsk = errors.New("the server may not ask that")
-	errUnasked   = errors.New("the server sent a request, which this version of the protocol has not")
+	errWrongID       = errors.New("the server sent a response to another request")
+	errResponse      = errors.New("the server's answer is no MCP")
+	errIncomplete    = errors.New("the stream ends before the response")
+	errRequestDenied = errors.New("the server may not ask that")
+	errServerRequest = errors.New("the server sent a request, which this version of the protocol has not")
 )
 
 // send sends a message to the server, with headers that are made from it.
@@ -64,7 +64,7 @@ func (c *call) mirror(header http.Header, m *wire.Message) error {
 	}
 	for _, mirror := range mirrors {
 		header.Del(prefixParam + mirror.Name)
-		if mirror.Is {
+		if mirror.Present {
 			header.Set(prefixParam+mirror.Name, wire.HeaderText(mirror.Text))
 		}
 	}
@@ -103,7 +103,7 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 
 // forward sends a message on and gives the client what comes back.
 func (h *Handler) forward(c *call, v *enforce.Verdict) {
-	stop := c.reply.sustain(c.request.Context())
+	stop := c.reply.keepAlive(c.request.Context())
 	response, err := h.send(c.request.Context(), c, v.Forward)
 	stop()
 	if err != nil {
@@ -194,7 +194,7 @@ func answers(m, request *wire.Message) error {
 		m.ID = request.ID
 	}
 	if !bytes.Equal(m.ID, request.ID) {
-		return errForeign
+		return errWrongID
 	}
 	return nil
 }
@@ -215,9 +215,9 @@ func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
 			return v.Settle(c.request.Context(), m), nil
 		}
 		if m.IsRequest() && c.Stateless {
-			return nil, errUnasked
+			return nil, errServerRequest
 		}
-		return h.hear(c, m), nil
+		return h.onServerMessage(c, m), nil
 	})
 	if settled {
 		return
@@ -226,7 +226,7 @@ func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
 		return // the client may take up the rest of the stream later
 	}
 	if c.request.Context().Err() == nil {
-		h.unavailable(c, v, cmp.Or(err, errBroken))
+		h.unavailable(c, v, cmp.Or(err, errIncomplete))
 		return
 	}
 	v.Settle(context.WithoutCancel(c.request.Context()), nil)
@@ -263,14 +263,14 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 	}
 }
 
-// hear returns what the client of a call gets of a message that the server sent
-// of its own accord on the call's stream, or nil.
-func (h *Handler) hear(c *call, m *wire.Message) *wire.Message {
+// onServerMessage returns what the client of a call gets of a request or
+// notification that the server sent on the call's stream, or nil.
+func (h *Handler) onServerMessage(c *call, m *wire.Message) *wire.Message {
 	switch {
-	case m.IsRequest() && h.cfg.MayAsk != nil && !h.cfg.MayAsk(m.Method, m.Params):
+	case m.IsRequest() && h.cfg.AllowRequest != nil && !h.cfg.AllowRequest(m.Method, m.Params):
 		h.deny(c, m)
 		return nil
-	case !m.IsRequest() && h.cfg.Heard != nil && !h.cfg.Heard(c.Call, m):
+	case !m.IsRequest() && h.cfg.OnNotification != nil && !h.cfg.OnNotification(c.Call, m):
 		return nil
 	}
 	return m
@@ -278,8 +278,8 @@ func (h *Handler) hear(c *call, m *wire.Message) *wire.Message {
 
 // deny tells the server that it may not ask the client of a call what it asks.
 func (h *Handler) deny(c *call, m *wire.Message) {
-	h.cfg.Log.WarnContext(c.request.Context(), errMayNotAsk.Error(), "server", h.cfg.Server, "method", m.Method)
-	response, err := h.send(c.request.Context(), c, wire.Refuse(m.ID, wire.CodeMethod, errMayNotAsk.Error(), nil))
+	h.cfg.Log.WarnContext(c.request.Context(), errRequestDenied.Error(), "server", h.cfg.Server, "method", m.Method)
+	response, err := h.send(c.request.Context(), c, wire.Refuse(m.ID, wire.CodeMethod, errRequestDenied.Error(), nil))
 	if err != nil {
 		h.cfg.Log.WarnContext(c.request.Context(), "no answer of the server", "server", h.cfg.Server, "error", err)
 		return
@@ -314,14 +314,14 @@ func (h *Handler) listen(c *call) {
 	c.reply.start()
 	err = h.events(c, response.Body, func(m *wire.Message) (*wire.Message, error) {
 		if !m.IsResponse() {
-			return h.hear(c, m), nil
+			return h.onServerMessage(c, m), nil
 		}
 		if c.session != nil {
 			if settle := h.broken.take(c.session.ID, m.ID); settle != nil {
 				return settle(c.request.Context(), m), nil
 			}
 		}
-		return nil, errForeign
+		return nil, errWrongID
 	})
 	if err != nil && c.request.Context().Err() == nil {
 		h.cfg.Log.WarnContext(c.request.Context(), "the stream of a session ends", "server", h.cfg.Server, "error", err)

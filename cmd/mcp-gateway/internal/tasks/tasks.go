@@ -20,7 +20,7 @@ func (o *Owners) isOf(c *enforce.Call, id string) (bool, error) {
 // Check refuses a call that names a task which is not its caller's: tasks/get and
 // the like, whoever listens to tasks, and calls that say they are related to some.
 func (o *Owners) Check(c *enforce.Call) error {
-	named, err := names(c)
+	named, err := taskIDs(c)
 	if err != nil {
 		return err
 	}
@@ -36,8 +36,8 @@ func (o *Owners) Check(c *enforce.Call) error {
 	return nil
 }
 
-// names lists the tasks that a call names.
-func names(c *enforce.Call) ([]string, error) {
+// taskIDs lists the tasks that a call names.
+func taskIDs(c *enforce.Call) ([]string, error) {
 	switch c.Message.Method {
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
 		return []string{c.Params.TaskID}, nil
@@ -64,10 +64,10 @@ func names(c *enforce.Call) ([]string, error) {
 	return append(listens.IDs, params.Meta.Related...), nil
 }
 
-// Answered returns what the caller gets of the result of a call: what begins a
+// FilterResult returns what the caller gets of the result of a call: what begins a
 // task once it is on disk whose that is, and of a list of tasks those that are
 // the caller's.
-func (o *Owners) Answered(_ context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
+func (o *Owners) FilterResult(_ context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
 	switch c.Message.Method {
 	case "tasks/list":
 		return o.filter(c, result)
@@ -131,9 +131,9 @@ func (o *Owners) filter(c *enforce.Call, result jsontext.Value) (jsontext.Value,
 	return json.Marshal(members, json.Deterministic(true))
 }
 
-// Tells reports whether the caller of a call is told a notification of the
+// AllowsNotification reports whether the caller of a call is told a notification of the
 // server: not how a task stands that is not the caller's.
-func (o *Owners) Tells(c *enforce.Call, m *wire.Message) bool {
+func (o *Owners) AllowsNotification(c *enforce.Call, m *wire.Message) bool {
 	if m.Method != "notifications/tasks" && m.Method != "notifications/tasks/status" {
 		return true
 	}

@@ -50,8 +50,8 @@ func newDesk(t *testing.T, cfg tasks.Config) *desk {
 			}}, nil
 		},
 		Own: func(_ context.Context, c *enforce.Call) (*enforce.Verdict, error) { return nil, d.Check(c) },
-		Answered: func(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
-			result, err := d.Owners.Answered(ctx, c, m.Result)
+		FilterResponse: func(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
+			result, err := d.Owners.FilterResult(ctx, c, m.Result)
 			return &wire.Message{ID: m.ID, Result: result}, err
 		},
 	})
@@ -168,11 +168,11 @@ func TestTasksThatAreTold(t *testing.T) {
 	for as, want := range map[string]bool{alice: true, "acme/user/bob/crm": false} {
 		for _, method := range []string{"notifications/tasks", "notifications/tasks/status"} {
 			m := &wire.Message{Method: method, Params: jsontext.Value(`{"taskId":"t1","status":"completed"}`)}
-			if got := d.Tells(call(t, as, "subscriptions/listen", `{}`), m); got != want {
+			if got := d.AllowsNotification(call(t, as, "subscriptions/listen", `{}`), m); got != want {
 				t.Errorf("%s hears %s: %v", as, method, got)
 			}
 		}
-		if !d.Tells(call(t, as, "subscriptions/listen", `{}`), &wire.Message{Method: "notifications/message"}) {
+		if !d.AllowsNotification(call(t, as, "subscriptions/listen", `{}`), &wire.Message{Method: "notifications/message"}) {
 			t.Errorf("%s hears nothing", as)
 		}
 	}

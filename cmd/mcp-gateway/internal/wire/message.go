@@ -59,7 +59,7 @@ func Parse(body []byte) (*Message, error) {
 		return nil, err
 	}
 	for _, part := range []jsontext.Value{m.Params, m.Result, m.Error} {
-		if twin := twins(part); twin != "" {
+		if twin := caseDuplicates(part); twin != "" {
 			return nil, &Fault{CodeRequest, m.ID, fmt.Sprintf("there are names that differ from %q by case alone", twin)}
 		}
 	}
@@ -182,9 +182,9 @@ func deep(v jsontext.Value) bool {
 	}
 }
 
-// twins returns a name that stands in one object of v with another that differs
+// caseDuplicates returns a name that stands in one object of v with another that differs
 // from it by case alone, or "".
-func twins(v jsontext.Value) string {
+func caseDuplicates(v jsontext.Value) string {
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
 	var seen []map[string]bool // of the objects and arrays that are open
 	for {

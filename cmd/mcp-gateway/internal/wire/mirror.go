@@ -13,9 +13,9 @@ import (
 // A Mirror is an argument of a call that stands in a header, too (SEP-2243,
 // "Custom Headers from Tool Parameters").
 type Mirror struct {
-	Name string // of the header, behind Mcp-Param-
-	Text string // of the argument; "" where there is none
-	Is   bool   // there is one
+	Name    string // of the header, behind Mcp-Param-
+	Text    string // of the argument; "" where there is none
+	Present bool   // there is one
 }
 
 // Mirrors lists what of the arguments of a call stands in headers, by the
@@ -46,7 +46,7 @@ func mirrors(found []Mirror, schema, value jsontext.Value) ([]Mirror, error) {
 		if err := json.Unmarshal(object.Header, &m.Name); err != nil {
 			return nil, fmt.Errorf("x-mcp-header: %w", err)
 		}
-		m.Text, m.Is = mirrored(value)
+		m.Text, m.Present = mirrored(value)
 		found = append(found, m)
 	}
 	if object.Properties.Kind() != '{' {
@@ -90,7 +90,7 @@ func mirrored(value jsontext.Value) (string, bool) {
 // Same reports whether what a header says is the argument. 42.0 is 42.
 func (m Mirror) Same(header string) bool {
 	text, ok := TextOfHeader(header)
-	if !ok || !m.Is {
+	if !ok || !m.Present {
 		return false
 	}
 	if text == m.Text {

@@ -158,9 +158,9 @@ func TestMirrors(t *testing.T) {
 		m      wire.Mirror
 		same   bool
 	}{
-		{"42", wire.Mirror{Text: "42", Is: true}, true}, {"42.0", wire.Mirror{Text: "42", Is: true}, true}, {"43", wire.Mirror{Text: "42", Is: true}, false},
-		{"=?base64?esO8cmljaA==?=", wire.Mirror{Text: "zürich", Is: true}, true}, {"=?base64?%%?=", wire.Mirror{Text: "=?base64?%%?=", Is: true}, false},
-		{"x", wire.Mirror{}, false}, {"", wire.Mirror{Text: "", Is: true}, true}, {"X", wire.Mirror{Text: "x", Is: true}, false},
+		{"42", wire.Mirror{Text: "42", Present: true}, true}, {"42.0", wire.Mirror{Text: "42", Present: true}, true}, {"43", wire.Mirror{Text: "42", Present: true}, false},
+		{"=?base64?esO8cmljaA==?=", wire.Mirror{Text: "zürich", Present: true}, true}, {"=?base64?%%?=", wire.Mirror{Text: "=?base64?%%?=", Present: true}, false},
+		{"x", wire.Mirror{}, false}, {"", wire.Mirror{Text: "", Present: true}, true}, {"X", wire.Mirror{Text: "x", Present: true}, false},
 	} {
 		if got := test.m.Same(test.header); got != test.same {
 			t.Errorf("%q and %+v: %v", test.header, test.m, got)

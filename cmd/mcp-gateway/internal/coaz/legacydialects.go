@@ -54,7 +54,7 @@ func olderParts(text jsontext.Value) (members, error) {
 
 // objects returns what compiles the seed's dialect: objects, whose strings are
 // literals or JSONPaths below $.properties and $.token.
-func (d declares) objects(c *compiler) func(jsontext.Value) (*mapping, error) {
+func (d declaration) objects(c *compiler) func(jsontext.Value) (*mapping, error) {
 	return func(text jsontext.Value) (*mapping, error) {
 		parts, err := olderParts(text)
 		if err != nil {
@@ -66,13 +66,13 @@ func (d declares) objects(c *compiler) func(jsontext.Value) (*mapping, error) {
 			}
 		}
 		quote := func(name string) jsontext.Value { return fmt.Appendf(nil, `{"name":%s}`, quoted(name)) }
-		return d.older(c, paths, parts, nil, quote)
+		return d.compileLegacy(c, paths, parts, nil, quote)
 	}
 }
 
 // arrays returns what compiles the dialect of arrays, whose strings are all
 // expressions: where one has several elements, the n-th of each are a question.
-func (d declares) arrays(c *compiler) func(jsontext.Value) (*mapping, error) {
+func (d declaration) arrays(c *compiler) func(jsontext.Value) (*mapping, error) {
 	return func(text jsontext.Value) (*mapping, error) {
 		parts, err := olderParts(text)
 		if err != nil {
@@ -85,7 +85,7 @@ func (d declares) arrays(c *compiler) func(jsontext.Value) (*mapping, error) {
 		quote := func(name string) jsontext.Value {
 			return fmt.Appendf(nil, `{"name":%s}`, quoted(strconv.QuoteToASCII(name)))
 		}
-		return d.older(c, bare, single, entries, quote)
+		return d.compileLegacy(c, bare, single, entries, quote)
 	}
 }
 
@@ -124,9 +124,9 @@ func zip(parts members) (single members, entries []members, err error) {
 	return single, entries, nil
 }
 
-// older writes the parts as a body of the current draft, with the tool's name
+// compileLegacy writes the parts as a body of the current draft, with the tool's name
 // for an action that is missing, and compiles it in their language.
-func (d declares) older(c *compiler, l language, parts members, entries []members, action func(string) jsontext.Value) (*mapping, error) {
+func (d declaration) compileLegacy(c *compiler, l language, parts members, entries []members, action func(string) jsontext.Value) (*mapping, error) {
 	if _, ok := parts[partAction]; !ok && (entries == nil || entries[0][partAction] == nil) {
 		parts[partAction] = action(d.tool)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/policy-service/policy-service/pdp/client"
 )
 
-// A channel is how a client is told that its call waits.
-type channel struct {
+// A clientNotice is a way to tell a client that its call waits.
+type clientNotice struct {
 	// wait waits for the decision as long as this client can. The record may have
 	// ended by then.
 	wait func(context.Context, *record) (enforce.Approvals, error)
@@ -27,34 +27,35 @@ type channel struct {
 	tell func(*enforce.Denied, *record) (*enforce.Verdict, error)
 }
 
-// channel chooses the best that the client has. Again says that it comes back to
-// a call that it was told about.
-func (s *Service) channel(d *enforce.Denied, again bool) channel {
+// noticeFor chooses the best way to tell the client that its call waits. Again
+// means that the client returns to a call about which it was told before.
+func (s *Service) noticeFor(d *enforce.Denied, again bool) clientNotice {
 	_, mayAsk := d.Params.Target(d.Message.Method)
-	asks := d.Stateless && mayAsk && s.asks(d.Capabilities)
+	asks := d.Stateless && mayAsk && s.canPrompt(d.Capabilities)
 	hold := func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.await(ctx, r, s.cfg.Hold) }
 	switch {
 	case asks && again:
-		return channel{hold, s.inputRequired}
+		return clientNotice{hold, s.inputRequired}
 	case asks:
-		return channel{s.look, s.inputRequired}
+		return clientNotice{s.pollOnce, s.inputRequired}
 	case d.Stateless && d.Capabilities.Tasks() && d.Message.Method == wire.MethodToolsCall && s.cfg.Execute != nil:
-		return channel{s.look, s.task}
-	case d.Client != nil && (s.asks(d.Capabilities) || d.Params.Meta.ProgressToken != nil):
-		return channel{func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.stay(ctx, d, r) }, s.pendingError}
+		return clientNotice{s.pollOnce, s.task}
+	case d.Client != nil && (s.canPrompt(d.Capabilities) || d.Params.Meta.ProgressToken != nil):
+		return clientNotice{func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.waitOnStream(ctx, d, r) }, s.pendingError}
 	}
-	return channel{hold, s.pendingError}
+	return clientNotice{hold, s.pendingError}
 }
 
-// asks reports whether a client can show what the gateway has to say.
-func (s *Service) asks(c *wire.Capabilities) bool {
+// canPrompt reports whether the client can show a message to its user.
+func (s *Service) canPrompt(c *wire.Capabilities) bool {
 	return c.Form() || s.cfg.Page != "" && c.URL()
 }
 
-// stay waits on the stream of a pending call: the client is asked to go on
-// waiting, where it can be asked, and gets signs of progress.
-func (s *Service) stay(ctx context.Context, d *enforce.Denied, r *record) (enforce.Approvals, error) {
-	if approvals, err := s.look(ctx, r); approvals != nil || errors.Is(err, client.ErrNotApproved) || !r.waits() {
+// waitOnStream waits on the stream of a pending call. It asks the client
+// whether to go on waiting, if the client can be asked, and sends progress
+// notifications.
+func (s *Service) waitOnStream(ctx context.Context, d *enforce.Denied, r *record) (enforce.Approvals, error) {
+	if approvals, err := s.pollOnce(ctx, r); approvals != nil || errors.Is(err, client.ErrNotApproved) || !r.waits() {
 		return approvals, err
 	}
 	waits, stop := context.WithTimeout(ctx, s.cfg.Wait)
@@ -79,7 +80,7 @@ func (s *Service) stay(ctx context.Context, d *enforce.Denied, r *record) (enfor
 // asksToStop asks the client whether to go on waiting, and reports whether it
 // wants to withdraw. A client that cannot be asked goes on.
 func (s *Service) asksToStop(ctx context.Context, d *enforce.Denied, r *record) bool {
-	if !s.asks(d.Capabilities) {
+	if !s.canPrompt(d.Capabilities) {
 		return false
 	}
 	response, err := d.Client.Ask(ctx, wire.MethodElicitation, s.elicitation(d, r))
@@ -90,15 +91,15 @@ func (s *Service) asksToStop(ctx context.Context, d *enforce.Denied, r *record) 
 	return json.Unmarshal(response.Result, a) == nil && a.withdraws()
 }
 
-// signs is the time between two signs of progress.
-const signs = 10 * time.Second
+// progressInterval is the time between two progress notifications.
+const progressInterval = 10 * time.Second
 
 // progress tells the client that its call is alive, if it wants to know.
 func (s *Service) progress(ctx context.Context, d *enforce.Denied) {
 	if d.Params.Meta.ProgressToken == nil {
 		return
 	}
-	tick := time.NewTicker(signs)
+	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		select {

@@ -12,8 +12,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// asking is one call that is mapped.
-type asking struct {
+// A mappingRun is the mapping of one call.
+type mappingRun struct {
 	*Mapper
 	*upstream
 	call     Call
@@ -24,7 +24,7 @@ type asking struct {
 
 const toolsCall = "tools/call"
 
-func (a *asking) questions() (Questions, error) {
+func (a *mappingRun) questions() (Questions, error) {
 	if err := a.read(); err != nil {
 		return Questions{}, err
 	}
@@ -44,7 +44,7 @@ func (a *asking) questions() (Questions, error) {
 }
 
 // read makes params and token what expressions see.
-func (a *asking) read() (err error) {
+func (a *mappingRun) read() (err error) {
 	params := a.call.Params
 	if params == nil {
 		params = jsontext.Value("{}")
@@ -67,7 +67,7 @@ func (a *asking) read() (err error) {
 }
 
 // tool maps a tools/call.
-func (a *asking) tool() (Questions, error) {
+func (a *mappingRun) tool() (Questions, error) {
 	name, _ := a.in.params.(map[string]any)["name"].(string)
 	if m, ok := a.pinned[name]; ok {
 		a.dialect = Operator
@@ -92,7 +92,7 @@ func (a *asking) tool() (Questions, error) {
 }
 
 // own returns the mapping that the definition of the tool declares, or nil.
-func (a *asking) own(name string) (*mapping, error) {
+func (a *mappingRun) own(name string) (*mapping, error) {
 	if a.call.Tool == nil {
 		return nil, unmapped("the tool is not known")
 	}
@@ -106,7 +106,7 @@ func (a *asking) own(name string) (*mapping, error) {
 }
 
 // standard maps a tools/call by the profile of the upstream.
-func (a *asking) standard(name string) (Questions, error) {
+func (a *mappingRun) standard(name string) (Questions, error) {
 	if a.Profile == ProfileToolInvoke {
 		request, err := a.invoke(name)
 		return Questions{Evaluation: request}, err
@@ -119,7 +119,7 @@ func (a *asking) standard(name string) (Questions, error) {
 }
 
 // both asks by the profile and by a declared mapping.
-func (a *asking) both(name string, m *mapping) (Questions, error) {
+func (a *mappingRun) both(name string, m *mapping) (Questions, error) {
 	standard, err := a.standard(name)
 	if err != nil {
 		return Questions{}, err
@@ -143,7 +143,7 @@ const maxURIs = maxEntries - 1
 
 // listen maps a subscriptions/listen: the server may be listened to, and each
 // resource may be subscribed to.
-func (a *asking) listen() (Questions, error) {
+func (a *mappingRun) listen() (Questions, error) {
 	var params struct {
 		Notifications struct {
 			URIs []string `json:"resourceSubscriptions"`
@@ -188,16 +188,16 @@ func together(all []*authzen.EvaluationRequest) (Questions, error) {
 }
 
 // ask resolves a mapping to requests that are complete.
-func (a *asking) ask(m *mapping) (Questions, error) {
+func (a *mappingRun) ask(m *mapping) (Questions, error) {
 	parts, err := a.resolve("", m.parts)
 	if err != nil {
 		return Questions{}, err
 	}
-	unverified, err := a.anchor(parts, m)
+	unverified, err := a.bindSubject(parts, m)
 	if err != nil {
 		return Questions{}, err
 	}
-	if err := a.located(parts, m); err != nil {
+	if err := a.qualifyResource(parts, m); err != nil {
 		return Questions{}, err
 	}
 	if parts[partContext], err = a.context(parts[partContext], m, unverified); err != nil {
@@ -211,7 +211,7 @@ func (a *asking) ask(m *mapping) (Questions, error) {
 
 // resolve resolves parts and holds them against what AuthZEN gives their
 // members' names.
-func (a *asking) resolve(at string, nodes map[string]node) (members, error) {
+func (a *mappingRun) resolve(at string, nodes map[string]node) (members, error) {
 	parts := members{}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		value, err := nodes[name].resolve(&a.in)
@@ -257,7 +257,7 @@ func single(parts members) (Questions, error) {
 
 // batch resolves the entries. One with a context of its own has that in place
 // of the whole one, and so is told by whom it is sent, too.
-func (a *asking) batch(m *mapping, parts members, unverified bool) (Questions, error) {
+func (a *mappingRun) batch(m *mapping, parts members, unverified bool) (Questions, error) {
 	batch := &authzen.EvaluationsRequest{
 		Subject: parts[partSubject], Action: parts[partAction], Resource: parts[partResource], Context: parts[partContext],
 	}

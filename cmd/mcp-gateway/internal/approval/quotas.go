@@ -2,8 +2,8 @@ package approval
 
 import "sync"
 
-// counts bound the calls that wait, of each caller and altogether.
-type counts struct {
+// quotas bound the calls that wait, of each caller and altogether.
+type quotas struct {
 	mu        sync.Mutex
 	ofCaller  map[string]int
 	total     int
@@ -11,8 +11,8 @@ type counts struct {
 	limit     int // of total
 }
 
-// take makes place for a call, or reports that there is none.
-func (c *counts) take(owner string) bool {
+// acquire counts a call, or reports that a limit is reached.
+func (c *quotas) acquire(owner string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.total >= c.limit || c.ofCaller[owner] >= c.perCaller {
@@ -24,7 +24,7 @@ func (c *counts) take(owner string) bool {
 }
 
 // add counts a call that waits, whether there is place or not.
-func (c *counts) add(owner string) {
+func (c *quotas) add(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total++
@@ -38,8 +38,8 @@ func (s *Service) Waiting() int {
 	return s.pending.total
 }
 
-// give gives the place of a call back.
-func (c *counts) give(owner string) {
+// release ends the counting of a call.
+func (c *quotas) release(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total--

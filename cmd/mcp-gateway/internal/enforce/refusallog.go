@@ -17,8 +17,8 @@ var expected = []string{
 	ReasonDenied, ReasonUnknownTool, ReasonArguments, ReasonPending, ReasonNotApproved, ReasonWithdrawn, ReasonSettled, ReasonUnknownMethod,
 }
 
-// tell writes a refusal to the program's log: each has one line.
-func (g *Gate) tell(ctx context.Context, call *Call, r *Refusal) {
+// logRefusal writes one line about a refusal to the program's log.
+func (g *Gate) logRefusal(ctx context.Context, call *Call, r *Refusal) {
 	level := slog.LevelWarn
 	if slices.Contains(expected, r.Data.Reason) {
 		level = slog.LevelInfo
@@ -84,9 +84,9 @@ func operatorReason(d *authzen.Decision) string {
 // maxReasons is how many of the reasons for what a list does not show are told.
 const maxReasons = 3
 
-// TellHidden writes to the program's log how many items of a list its caller does
-// not see by the decisions about them, and what is said of those.
-func (g *Gate) TellHidden(ctx context.Context, call *Call, a *Answer) {
+// LogHidden logs how many items of a list the decisions hide from its caller,
+// with the first reasons.
+func (g *Gate) LogHidden(ctx context.Context, call *Call, a *Answer) {
 	hidden := 0
 	var reasons []string
 	for i := range a.Decisions {

@@ -12,10 +12,10 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
-// A ticket is what a client gets back to, sealed, as the requestState of its
+// A resumeState is what a client gets back to, sealed, as the requestState of its
 // call (MCP 2026-07-28, "Multi Round-Trip Requests"): it is good for the same
 // call of the same caller, and for one round.
-type ticket struct {
+type resumeState struct {
 	Handle   string         `json:"handle"`
 	Tenant   string         `json:"tenant,omitzero"`
 	Type     string         `json:"type"`
@@ -27,19 +27,19 @@ type ticket struct {
 }
 
 const (
-	sealTicket  = "call"
-	inputPrefix = "gw."
-	inputName   = inputPrefix + "approval"
+	sealResumeState = "call"
+	inputPrefix     = "gw."
+	inputName       = inputPrefix + "approval"
 )
 
-// open returns the ticket that a call came with, or nil. The state of a server
+// open returns the resume state that a call came with, or nil. The state of a server
 // that the gateway has not sealed is not the gateway's to read.
-func (s *Service) open(d *enforce.Denied) (*ticket, error) {
+func (s *Service) open(d *enforce.Denied) (*resumeState, error) {
 	if d.Params.RequestState == "" {
 		return nil, nil
 	}
-	t := new(ticket)
-	if err := s.cfg.Seal.Open(sealTicket, d.Params.RequestState, t); err != nil {
+	t := new(resumeState)
+	if err := s.cfg.Seal.Open(sealResumeState, d.Params.RequestState, t); err != nil {
 		return nil, nil
 	}
 	if t.Tenant != d.Caller.Tenant || t.Type != d.Caller.Subject.Type || t.ID != d.Caller.Subject.ID || t.Digest != d.Digest || s.cfg.Now().After(t.Expires) {
@@ -51,9 +51,9 @@ func (s *Service) open(d *enforce.Denied) (*ticket, error) {
 	return t, nil
 }
 
-// seal makes a ticket for a call.
+// seal makes the resume state of a call.
 func (s *Service) seal(r *record, upstream jsontext.Value) (string, error) {
-	return s.cfg.Seal.Seal(sealTicket, &ticket{
+	return s.cfg.Seal.Seal(sealResumeState, &resumeState{
 		Handle: r.Handle, Tenant: r.Tenant, Type: r.Subject.Type, ID: r.Subject.ID, Digest: r.Digest,
 		Expires: r.expires(), Round: r.Rounds, Upstream: upstream,
 	})
@@ -85,7 +85,7 @@ func withdraws(p *wire.Params) bool {
 }
 
 // again returns the response of a server that wants to be called again, under a
-// ticket by which the approval goes on to cover the call; nil for any other.
+// resume state by which the approval goes on to cover the call; nil for any other.
 func (s *Service) again(ctx context.Context, r *record, response *wire.Message) *wire.Message {
 	members := map[string]jsontext.Value{}
 	if response == nil || response.Result == nil || json.Unmarshal(response.Result, &members) != nil || string(members["resultType"]) != `"input_required"` {
@@ -111,8 +111,9 @@ func (s *Service) again(ctx context.Context, r *record, response *wire.Message) 
 	return &wire.Message{ID: response.ID, Result: result}
 }
 
-// carryOn goes on with a call that the server wanted to be called again for.
-func (s *Service) carryOn(ctx context.Context, d *enforce.Denied, t *ticket) (*enforce.Verdict, error) {
+// continueRound resumes a call whose server has answered that it needs input,
+// in the next round.
+func (s *Service) continueRound(ctx context.Context, d *enforce.Denied, t *resumeState) (*enforce.Verdict, error) {
 	r, err := s.store.byHandle(t.Handle)
 	if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func (s *Service) carryOn(ctx context.Context, d *enforce.Denied, t *ticket) (*e
 	if r == nil || r.State != waiting || r.Rounds != t.Round {
 		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval has been used")
 	}
-	approvals, err := s.stand(ctx, r.Tenant, r.asks(), 0)
+	approvals, err := s.poll(ctx, r.Tenant, r.asks(), 0)
 	if approvals == nil {
 		return nil, explain(d, errors.Join(errNoApproval, err))
 	}

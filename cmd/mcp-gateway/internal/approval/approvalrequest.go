@@ -15,24 +15,25 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// maxAsks bounds the approvals that a call may need.
-const maxAsks = 8
+// maxApprovalRequests bounds the approvals that a call may need.
+const maxApprovalRequests = 8
 
-// An ask is for one of the approvals that a call needs: for each of its
+// An approvalRequest is for one of the approvals that a call needs: for each of its
 // evaluations that was denied there is one.
-type ask struct {
+type approvalRequest struct {
 	Item       int                   `json:"item,omitzero"`       // the evaluation, by its number in the question
 	Submission *authzen.Submission   `json:"submission,omitzero"` // until the PDP has it
 	Endpoint   string                `json:"endpoint,omitzero"`   // where it is submitted
 	Task       *authzen.TaskResponse `json:"task"`                // at the PDP, once it has it
 }
 
-// newAsks prepares to ask for what was denied.
-func newAsks(d *enforce.Denied) ([]ask, error) {
-	if len(d.Denials) > maxAsks {
+// newApprovalRequests prepares an access request for each evaluation that was
+// denied.
+func newApprovalRequests(d *enforce.Denied) ([]approvalRequest, error) {
+	if len(d.Denials) > maxApprovalRequests {
 		return nil, refusal(d.Refusal, enforce.ReasonTooMany, "the call needs more approvals than are asked for")
 	}
-	var all []ask
+	var all []approvalRequest
 	for _, n := range d.Denials {
 		request, err := d.Question.Request(n)
 		if err != nil {
@@ -49,14 +50,14 @@ func newAsks(d *enforce.Denied) ([]ask, error) {
 		if submission.Context, err = shown(submission.Context, &d.Binding); err != nil {
 			return nil, err
 		}
-		all = append(all, ask{Item: n, Submission: submission, Endpoint: decision.Context.AccessRequest.Endpoint})
+		all = append(all, approvalRequest{Item: n, Submission: submission, Endpoint: decision.Context.AccessRequest.Endpoint})
 	}
 	return all, nil
 }
 
 // asks returns a copy of all that is asked for.
-func (r *record) asks() []ask {
-	all := append([]ask{r.ask}, r.More...)
+func (r *record) asks() []approvalRequest {
+	all := append([]approvalRequest{r.approvalRequest}, r.More...)
 	for i := range all {
 		if task := all[i].Task; task != nil {
 			own := *task
@@ -66,7 +67,7 @@ func (r *record) asks() []ask {
 	return all
 }
 
-func (r *record) setAsks(all []ask) { r.ask, r.More = all[0], all[1:] }
+func (r *record) setAsks(all []approvalRequest) { r.approvalRequest, r.More = all[0], all[1:] }
 
 // tasks lists the tasks of a call at the PDP.
 func (r *record) tasks() (ids []string) {
@@ -103,9 +104,9 @@ func (r *record) expires() time.Time {
 	return first
 }
 
-// ask submits the access requests of a call that is kept. It is safe to
-// repeat.
-func (s *Service) ask(ctx context.Context, r *record) error {
+// requestApprovals submits the access requests of a stored call. It may be
+// repeated.
+func (s *Service) requestApprovals(ctx context.Context, r *record) error {
 	all := r.asks()
 	for i := range all {
 		key := r.Handle
@@ -159,17 +160,17 @@ type notApproved struct {
 
 func (e *notApproved) Unwrap() error { return e.error }
 
-// stand looks how the approvals that are asked for stand, and where they are not
-// decided lets the PDP wait so long before it says so. They are all there, or
-// none yet; that one will never be is [client.ErrNotApproved].
-func (s *Service) stand(ctx context.Context, tenant string, asks []ask, wait time.Duration) (enforce.Approvals, error) {
+// poll polls the tasks of the approval requests. While they are undecided, the
+// PDP may hold each request for up to wait. The result has all approvals or is
+// nil. An approval that was refused is [client.ErrNotApproved].
+func (s *Service) poll(ctx context.Context, tenant string, asks []approvalRequest, wait time.Duration) (enforce.Approvals, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	approvals, errs := make([]*authzen.Approval, len(asks)), make([]error, len(asks))
 	var all sync.WaitGroup
 	for i := range asks {
 		all.Go(func() {
-			approvals[i], errs[i] = s.cfg.PDP.Look(ctx, tenant, asks[i].Task, wait)
+			approvals[i], errs[i] = s.cfg.PDP.PollTask(ctx, tenant, asks[i].Task, wait)
 			if errors.Is(errs[i], client.ErrNotApproved) {
 				errs[i] = &notApproved{errs[i], client.Comment(asks[i].Task)}
 				stop() // nobody needs the others

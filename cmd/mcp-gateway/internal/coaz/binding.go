@@ -13,23 +13,24 @@ import (
 const subjectType = "identity"
 
 // claim returns a claim that is a string, or "".
-func (a *asking) claim(name string) string {
+func (a *mappingRun) claim(name string) string {
 	text, _ := a.call.Claims[name].(string)
 	return text
 }
 
 // subject returns the id of who calls.
-func (a *asking) subject() (string, error) {
+func (a *mappingRun) subject() (string, error) {
 	if a.in.caller == "" {
 		return "", unmapped("the token has no %s", claimSub)
 	}
 	return a.in.caller, nil
 }
 
-// anchor makes the subject the token's: what a mapping leaves out is supplied,
-// and what it has must be that. Another id is an error or, where the upstream
-// may have it so, unverified.
-func (a *asking) anchor(parts members, m *mapping) (unverified bool, err error) {
+// bindSubject makes the caller of the token the subject. It fills in members
+// that the mapping leaves out, and compares those that it sets. Another id is
+// an error, unless the upstream may override the subject; then the subject is
+// unverified.
+func (a *mappingRun) bindSubject(parts members, m *mapping) (unverified bool, err error) {
 	caller, err := a.subject()
 	if err != nil {
 		return false, err
@@ -63,7 +64,7 @@ func (a *asking) anchor(parts members, m *mapping) (unverified bool, err error) 
 }
 
 // described makes the subject the one that the tool.invoke profile describes.
-func (a *asking) described(parts members) error {
+func (a *mappingRun) described(parts members) error {
 	subject, err := a.actor()
 	if err != nil {
 		return err
@@ -75,18 +76,18 @@ func (a *asking) described(parts members) error {
 }
 
 // subjectType returns the type of who calls.
-func (a *asking) subjectType() string {
+func (a *mappingRun) subjectType() string {
 	if a.Profile == ProfileToolInvoke {
 		return a.actorType()
 	}
 	return cmp.Or(a.call.Subject.Type, subjectType)
 }
 
-// located makes the resource of a default mapping one at this server: the server
+// qualifyResource makes the resource of a default mapping one at this server: the server
 // itself, or an id that begins with the server's name.
-func (a *asking) located(parts members, m *mapping) error {
+func (a *mappingRun) qualifyResource(parts members, m *mapping) error {
 	if m.server {
-		return a.itself(parts)
+		return a.setServerResource(parts)
 	}
 	if m.dialect != Default || a.Profile == ProfileCOAZ {
 		return nil
@@ -105,8 +106,8 @@ func (a *asking) located(parts members, m *mapping) error {
 // at names what is at a server. Names of servers have no colon.
 func at(server, name string) string { return server + ":" + name }
 
-// itself makes the server the resource.
-func (a *asking) itself(parts members) error {
+// setServerResource makes the server the resource.
+func (a *mappingRun) setServerResource(parts members) error {
 	id := a.Resource
 	if id == "" {
 		if id = a.claim("aud"); id == "" {
@@ -133,7 +134,7 @@ const (
 )
 
 // context adds to a context what the gateway itself knows.
-func (a *asking) context(text jsontext.Value, m *mapping, unverified bool) (jsontext.Value, error) {
+func (a *mappingRun) context(text jsontext.Value, m *mapping, unverified bool) (jsontext.Value, error) {
 	context, err := readMembers(text)
 	if err != nil {
 		return nil, &MappingError{"/context is not an object", err}
@@ -157,7 +158,7 @@ func (a *asking) context(text jsontext.Value, m *mapping, unverified bool) (json
 }
 
 // agent makes the agent that a context names the one that the token shows.
-func (a *asking) agent(context members) {
+func (a *mappingRun) agent(context members) {
 	shown := a.claim("client_id")
 	if shown == "" {
 		shown = a.claim("azp")
@@ -176,7 +177,7 @@ func (a *asking) agent(context members) {
 
 // facts are what policy may believe beside the subject: whom the gateway asks
 // for, and by which mapping.
-func (a *asking) facts(m *mapping) (jsontext.Value, error) {
+func (a *mappingRun) facts(m *mapping) (jsontext.Value, error) {
 	facts := struct {
 		Server  string  `json:"server"`
 		Tool    string  `json:"tool,omitzero"`
@@ -196,7 +197,7 @@ func (a *asking) facts(m *mapping) (jsontext.Value, error) {
 }
 
 // warn tells the operator something, once.
-func (a *asking) warn(text string) {
+func (a *mappingRun) warn(text string) {
 	if !slices.Contains(a.warnings, text) {
 		a.warnings = append(a.warnings, text)
 	}
