@@ -1,8 +1,7 @@
-// Package explain says how a snapshot decides: which policies determined the
-// decision, what each condition came to, which permits came near, and what would
-// change a denial. It decides by the same functions as the snapshot and changes
-// nothing.
+// Package explain explains the decisions of a snapshot: which policies determined the decision, the
+// verdict on each condition, which permits nearly applied, and what would change a denial. It uses the
+// snapshot's own decision functions and changes nothing.
 //
-// An explanation is for people who write and operate policies. It shows stored
-// data, which a requester must not see.
+// An explanation is for authors and operators of policies. It shows stored data, which a requester
+// must not see.
 package explain

@@ -11,94 +11,89 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An Explanation says how a decision came about and, of a denial, what would
-// have been needed. It is for the people who write and operate policies: it
-// shows what is stored, which a requester must not learn.
+// An Explanation explains a decision and, for a denial, what would change it. It is for authors and
+// operators of policies. It shows stored data, which a requester must not see.
 type Explanation struct {
 	Decision  bool   `json:"decision"`
 	Revision  string `json:"revision"`
-	Principal string `json:"principal"` // as Cedar writes it, and so below
+	Principal string `json:"principal"` // in Cedar syntax, like the other entities
 	Action    string `json:"action"`
 	Resource  string `json:"resource"`
 	Because   string `json:"because"` // in one sentence
 
-	// Determining are the determining policies, as the log has them.
+	// Determining lists the determining policies, as in the log.
 	Determining []Determining `json:"determining,omitempty"`
-	// Overruled are the policies that applied and did not determine: permits
-	// beside a forbid, and every policy where one in error makes the denial.
+	// Overruled lists the policies that applied but did not determine the decision: permits that a forbid
+	// overrides, and all policies if an error causes the denial.
 	Overruled []Trace `json:"overruled,omitempty"`
-	// Errors are the policies that could not be evaluated.
+	// Errors lists the policies whose evaluation failed.
 	Errors []Trace `json:"errors,omitempty"`
-	// Nearest are the permits that came nearest, best first, where none
-	// applied; at most 20. Permits that miss in more than one part of their
-	// scope are not near.
+	// Nearest lists the near misses if no permit applied, nearest first, at most 20. A permit that the
+	// request misses in more than one part of the scope is not a near miss.
 	Nearest []NearMiss `json:"nearest,omitempty"`
-	// NearestLeft counts the near permits that Nearest leaves out.
+	// NearestLeft is the number of near misses that Nearest omits.
 	NearestLeft int `json:"nearest_left,omitzero"`
-	// Unknown are names in the request, or in the policies near it, that mean
-	// nothing to the snapshot.
+	// Unknown lists names in the request, or in the policies near it, that the snapshot does not know.
 	Unknown []Unknown `json:"unknown,omitempty"`
-	// Ignored is what a request that is denied said and what did not count.
+	// Ignored lists what a denied request said without effect.
 	Ignored []Ignored `json:"ignored,omitempty"`
-	// Withheld are the obligations for want of which a permit is a denial.
+	// Withheld lists the unsupported obligations that turned a permit into a denial.
 	Withheld []Withheld `json:"withheld,omitempty"`
-	// Suggestions say what would change a denial, the surest first.
+	// Suggestions lists what would change a denial, the most certain first.
 	Suggestions []Suggestion `json:"suggestions,omitempty"`
-	// Shadow is what the shadow store decided of a logged request; nil where
-	// there was none.
+	// Shadow is the shadow store's decision of a logged request; nil for none.
 	Shadow *decisionlog.Shadow `json:"shadow,omitzero"`
 }
 
 // A Determining is a policy that determined a decision.
 type Determining struct {
 	Trace
-	Text        string `json:"text"` // as it is written
+	Text        string `json:"text"` // source text
 	ReasonUser  string `json:"reason_user,omitzero"`
 	ReasonAdmin string `json:"reason_admin,omitzero"`
 }
 
-// A Near is a permit that did not apply. Where it is the scope that the request
-// does not satisfy, Part is principal, action or resource, and the conditions
-// are not reached.
+// A NearMiss is a permit that did not apply. If the request does not satisfy the scope, Part is
+// principal, action or resource, and the conditions are not evaluated.
 type NearMiss struct {
 	Trace
 	Part    string `json:"part,omitzero"`
-	Because string `json:"because"` // what kept it from applying, in one sentence
+	Because string `json:"because"` // why it did not apply, in one sentence
 }
 
-// An Unknown is a name that means nothing to the snapshot.
+// An Unknown is a name that the snapshot does not know.
 type Unknown struct {
 	Name string `json:"name"` // such as context.aproval, or an entity
-	What string `json:"what"` // what is not known of it
+	What string `json:"what"` // what is unknown about it
 	Hint string `json:"hint,omitzero"`
 }
 
-// An Ignored is something the request says of an entity where something else
-// counts: what is stored, or what only the service can say.
+// An Ignored is a statement of the request about an entity that has no effect. A stored value wins, or
+// only the service can make the statement.
 type Ignored struct {
 	Path   string `json:"path"`
 	Sent   string `json:"sent"`
 	Counts string `json:"counts"` // a Cedar value, or "absent"
 }
 
-// A Withheld is an obligation that the PEP did not declare it can meet, so
-// that it is answered with a denial.
+// A Withheld is an obligation that the PEP does not declare it supports. The answer is therefore a
+// denial.
 type Withheld struct {
-	Policy   string `json:"policy"` // that asks for it
+	Policy   string `json:"policy"` // the policy with the obligation
 	Type     string `json:"type"`
 	Template string `json:"template,omitzero"` // of an approval
 	Because  string `json:"because"`
 }
 
-// A Suggestion is what would change what a policy did, given all of Needs.
-// Nothing is needed of a policy that only its author can change.
+// A Suggestion is a change that would alter a policy's effect if all of Needs hold. Needs is empty if
+// only the policy's author can make the change.
 type Suggestion struct {
 	Policy string      `json:"policy"`
 	Then   Consequence `json:"then"`
 	Needs  []string    `json:"needs,omitempty"`
 }
 
-// A Then is what a policy would do.
+// A Consequence is the effect that a policy would have.
 type Consequence string
 
 const (
@@ -108,12 +103,12 @@ const (
 	ThenStays      Consequence = "makes no exception"
 )
 
-// maxNearest bounds the permits that an explanation shows: in a large store
-// thousands differ in nothing but the principal they name.
+// maxNearest limits the near misses in an explanation. In a large store, thousands differ only in the
+// principal they name.
 const maxNearest = 20
 
-// Explain says how [snapshot.Snapshot.Decide] decides. It depends on the same things and
-// on nothing else, and its error is the same.
+// Explain explains the decision of [snapshot.Snapshot.Decide]. It has the same inputs, no others, and
+// the same error.
 func Explain(s *snapshot.Snapshot, req *authzen.EvaluationRequest, env snapshot.Environment) (*Explanation, error) {
 	outcome, err := s.Decide(req, env)
 	if err != nil {
@@ -150,7 +145,7 @@ func Explain(s *snapshot.Snapshot, req *authzen.EvaluationRequest, env snapshot.
 	return e.out, nil
 }
 
-// An explainer makes one explanation.
+// An explainer builds one explanation.
 type explainer struct {
 	snapshot *snapshot.Snapshot
 	request  *authzen.EvaluationRequest
@@ -160,7 +155,7 @@ type explainer struct {
 	out      *Explanation
 }
 
-// policies sorts the policies by what they did.
+// policies sorts the policies by their result.
 func (e *explainer) policies() {
 	permitted := false
 	var near []nearPermit
@@ -185,7 +180,7 @@ func (e *explainer) policies() {
 	e.withhold()
 }
 
-// applied notes a policy that applied.
+// applied adds a policy that applied.
 func (e *explainer) applied(p *snapshot.Policy) {
 	trace := e.tracer.trace(p)
 	if !slices.Contains(e.outcome.Policies, string(p.ID)) {
@@ -200,7 +195,7 @@ func (e *explainer) applied(p *snapshot.Policy) {
 	})
 }
 
-// because says in one sentence what the decision rests on.
+// because returns the reason for the decision in one sentence.
 func (e *explainer) because() string {
 	determining := listed(e.outcome.Policies)
 	switch {
@@ -218,15 +213,14 @@ func (e *explainer) because() string {
 	return "permitted by " + determining
 }
 
-// denyingError reports whether the decision is a denial because a policy
-// could not be evaluated.
+// denyingError reports whether a policy error caused the denial.
 func (e *explainer) denyingError() bool {
 	return slices.ContainsFunc(e.outcome.Errors, func(err decisionlog.PolicyError) bool {
 		return err == decisionlog.PolicyError{Message: snapshot.ErrorEvaluation}
 	})
 }
 
-// withhold lists the obligations for want of which a permit is a denial.
+// withhold lists the unsupported obligations that turned a permit into a denial.
 func (e *explainer) withhold() {
 	determining := e.out.Determining
 	if e.outcome.Decision || len(determining) == 0 || determining[0].Effect == "forbid" {
@@ -252,7 +246,7 @@ func withheld(policy, obligation, template string) Withheld {
 	return Withheld{policy, obligation, template, fmt.Sprintf("the PEP does not declare %q in context.%s", obligation, snapshot.ContextSupport)}
 }
 
-// DeterminingIDs lists the determining policies by their ids.
+// DeterminingIDs lists the ids of the determining policies.
 func (e *Explanation) DeterminingIDs() []string {
 	var ids []string
 	for _, d := range e.Determining {

@@ -10,7 +10,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// ignored lists what the request says and what does not count.
+// ignored lists what the request says without effect.
 func (e *explainer) ignored() {
 	if e.query.Denied != "" {
 		return
@@ -21,14 +21,14 @@ func (e *explainer) ignored() {
 	e.ignoredApproval()
 }
 
-// ignoredProperties lists what is stored otherwise, and parents of a type of
-// which some are stored.
+// ignoredProperties lists attributes whose stored values differ, and parents of a type of which some
+// parents are stored.
 func (e *explainer) ignoredProperties(variable string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) {
 	if raw == nil {
 		return
 	}
 	said, err := e.snapshot.Properties("", uid, raw, parents)
-	if err != nil { // against what the decision made of it
+	if err != nil { // contradicts the decision, which read the properties
 		return
 	}
 	got, _ := e.query.Entity(uid)
@@ -45,8 +45,7 @@ func (e *explainer) ignoredProperties(variable string, uid cedar.EntityUID, raw 
 	}
 }
 
-// ignoredApproval notes an approval that the request claims and that does not
-// stand.
+// ignoredApproval adds an approval that the request claims and that is not active.
 func (e *explainer) ignoredApproval() {
 	var sent struct {
 		Approval jsontext.Value `json:"approval"`

@@ -10,15 +10,15 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// A nearPermit is a permit that did not apply, because of the one part of its
-// scope that the request missed or, where it missed none, of its conditions.
+// A nearPermit is a permit that did not apply. Either the request missed one part of its scope, or
+// missed none and failed its conditions.
 type nearPermit struct {
 	policy *snapshot.Policy
 	missed []miss
-	alone  []Verdict // of its conditions, each by itself
+	alone  []Verdict // verdict on each condition, evaluated separately
 }
 
-// failing counts the conditions that do not hold.
+// failing returns the number of conditions that do not hold.
 func (n nearPermit) failing() int {
 	count := 0
 	for _, v := range n.alone {
@@ -29,7 +29,7 @@ func (n nearPermit) failing() int {
 	return count
 }
 
-// held counts the conditions before the first that does not hold.
+// held returns the number of conditions before the first that does not hold.
 func (n nearPermit) held() int {
 	if i := slices.IndexFunc(n.alone, func(v Verdict) bool { return v != VerdictTrue }); i >= 0 {
 		return i
@@ -37,8 +37,8 @@ func (n nearPermit) held() int {
 	return len(n.alone)
 }
 
-// distance says how much of a request would have to be another one: first the
-// policies whose scope it satisfies, last those about another action.
+// distance ranks how much of the request would have to change: policies whose scope it satisfies come
+// first, policies for another action last.
 func (n nearPermit) distance() int {
 	if len(n.missed) == 0 {
 		return 0
@@ -53,7 +53,7 @@ func (n nearPermit) distance() int {
 	return 1
 }
 
-// nearest cites the permits that came nearest.
+// nearest cites the nearest permits.
 func (e *explainer) nearest(permits []nearPermit) {
 	slices.SortStableFunc(permits, func(a, b nearPermit) int {
 		return cmp.Or(cmp.Compare(a.distance(), b.distance()), cmp.Compare(a.failing(), b.failing()), cmp.Compare(b.held(), a.held()))
@@ -88,7 +88,7 @@ func (t *Trace) stop() *Step {
 	return &t.Conditions[i]
 }
 
-// values says what the condition read.
+// values describes what the condition read.
 func (s *Step) values() []string {
 	var out []string
 	for _, r := range shortest(s.Read) {
@@ -97,7 +97,7 @@ func (s *Step) values() []string {
 	return out
 }
 
-// String says what stands at the path.
+// String describes the value at the path.
 func (r Reading) String() string {
 	text := r.Path + " is " + r.Value
 	if len(r.In) > 0 {
@@ -106,7 +106,7 @@ func (r Reading) String() string {
 	return text
 }
 
-// String says why a request misses a part of a scope.
+// String describes why a request misses a part of a scope.
 func (m miss) String() string {
 	is := m.part + " is " + m.node.UID.String()
 	switch t := m.test.(type) {
@@ -132,8 +132,7 @@ func (m miss) String() string {
 	return fmt.Sprintf("%s is not in %s; it is in %s", m.part, m.group(), groups)
 }
 
-// group returns the group that the scope asks for, or "" where it is not that
-// which the request misses.
+// group returns the group that the scope requires, or "" if the request misses another test.
 func (m miss) group() string {
 	switch t := m.test.(type) {
 	case xast.ScopeTypeIn:
@@ -146,7 +145,7 @@ func (m miss) group() string {
 	return ""
 }
 
-// listed joins the first few of a list.
+// listed joins the first few items of a list.
 func listed(names []string) string {
 	const few = 5
 	if len(names) > few {

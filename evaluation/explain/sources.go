@@ -7,7 +7,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// A Citation says where a policy stands.
+// A Citation is the position of a policy in its file.
 type Citation struct {
 	Policy string `json:"policy"` // its @id
 	Effect string `json:"effect"` // permit or forbid
@@ -15,8 +15,7 @@ type Citation struct {
 	Line   int    `json:"line"`
 }
 
-// A Source is a policy as it is written, with its conditions in the order in
-// which Cedar evaluates them.
+// A Source is a policy's text with its conditions in Cedar's order of evaluation.
 type Source struct {
 	Citation
 	Text       string                  `json:"text"`
@@ -51,23 +50,23 @@ func citationOf(p *snapshot.Policy) Citation {
 	return Citation{Policy: string(p.ID), Effect: effect, File: p.File, Line: p.Line}
 }
 
-// A writing is a policy read again from its file. Its conjuncts are those that
-// Cedar evaluates as they were before [cedarsyntax.Normalize].
+// A writing is a policy parsed again from its file. Its conjuncts are those that Cedar evaluates,
+// without the rewrites of [cedarsyntax.Normalize].
 type writing struct {
 	Source
 	conjuncts []cedarsyntax.Conjunct
 }
 
-// writtenIn reads a policy again.
+// writtenIn parses a policy again.
 func writtenIn(s *snapshot.Snapshot, p *snapshot.Policy) writing {
 	return writtenAs(p, cedarsyntax.StatementAt(p.File, s.Archive()[p.File], p.Line, p.Column))
 }
 
-// writtenAs reads the policy from its statement.
+// writtenAs parses the policy from its statement.
 func writtenAs(p *snapshot.Policy, st cedarsyntax.Statement) writing {
 	list, err := cedar.NewPolicyListFromBytes(p.File, st.Text)
 	if err != nil || len(list) != 1 {
-		panic("evaluation: " + p.File + " has changed since it was compiled") // against the contract of Snapshot.Archive
+		panic("evaluation: " + p.File + " has changed since it was compiled") // violates the contract of Snapshot.Archive
 	}
 	w := writing{Source: Source{Citation: citationOf(p), Text: string(st.Text)}}
 	bodies := cedarsyntax.ClauseBodies(st)

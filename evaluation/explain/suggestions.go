@@ -14,11 +14,11 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// maxSuggested is from how many suggestions on no further permit is looked at.
+// maxSuggested is the number of suggestions after which suggest considers no further permit.
 const maxSuggested = 5
 
-// suggest says what would change a denial: first what lifts it, then what
-// makes a permit apply, which is of no use under a forbid without exceptions.
+// suggest lists what would change a denial: first what lifts it, then what makes a permit apply. The
+// latter does not help under a forbid without exceptions.
 func (e *explainer) suggest() {
 	if e.denyingError() {
 		for i := range e.out.Errors {
@@ -70,7 +70,7 @@ func (e *Explanation) applied(yield func(*Trace) bool) {
 	}
 }
 
-// suggestRepair says what a policy in error lacks.
+// suggestRepair suggests the data whose absence makes a policy error.
 func (e *explainer) suggestRepair(t *Trace) {
 	step := t.stop()
 	var needs []string
@@ -85,8 +85,8 @@ func (e *explainer) suggestRepair(t *Trace) {
 	e.add(t.Policy, ThenEvaluates, needs...)
 }
 
-// suggestExceptions says what the forbids that applied make exceptions for,
-// and reports whether all of them make some.
+// suggestExceptions suggests the exceptions of the forbids that applied, and reports whether all of
+// them have one.
 func (e *explainer) suggestExceptions() bool {
 	excepted := true
 	for t := range e.out.applied {
@@ -114,7 +114,7 @@ func (e *explainer) suggestException(t *Trace) (excepted bool) {
 	return excepted
 }
 
-// suggestSupport says how a permit that was withheld is given.
+// suggestSupport suggests how to obtain a permit that was withheld.
 func (e *explainer) suggestSupport(w Withheld) {
 	if w.Template != "" {
 		e.add(w.Policy, ThenPermits, approvalBy(w.Template))
@@ -122,9 +122,8 @@ func (e *explainer) suggestSupport(w Withheld) {
 	e.add(w.Policy, ThenPermits, fmt.Sprintf("%q in context.%s", w.Type, snapshot.ContextSupport))
 }
 
-// suggestPermit says what a permit that did not apply lacks. Of a permit that
-// is for another action, or for one principal or resource, it is not said: that
-// would be another request.
+// suggestPermit suggests what a permit that did not apply needs. It skips permits for another action,
+// or for a single principal or resource, because these would be a different request.
 func (e *explainer) suggestPermit(t *Trace) {
 	p := e.snapshot.Policies.ByID[cedar.PolicyID(t.Policy)]
 	if !p.Permits() || len(e.out.Suggestions) >= maxSuggested {
@@ -145,8 +144,8 @@ func (e *explainer) suggestPermit(t *Trace) {
 	e.add(t.Policy, ThenPermits, needs...)
 }
 
-// needs says what the conditions that do not hold ask for, each thing once.
-// That an attribute is present goes without saying where more is asked of it.
+// needs lists what the failing conditions require, without duplicates. It omits the presence of an
+// attribute for which a condition requires more.
 func (e *explainer) needs(steps []Step) []string {
 	var needs []string
 	for i := range steps {
@@ -163,7 +162,7 @@ func (e *explainer) needs(steps []Step) []string {
 	return needs
 }
 
-// presence returns the path whose presence alone the condition asks for, or nil.
+// presence returns the path if the condition tests only its presence, or nil.
 func (s *Step) presence() xast.IsNode {
 	if _, has := s.conjunct.Body.(xast.NodeTypeHas); has {
 		return cedarsyntax.PathOf(s.conjunct.Body)
@@ -171,8 +170,7 @@ func (s *Step) presence() xast.IsNode {
 	return nil
 }
 
-// presenceReadBy reports whether the step asks for the presence of what a
-// later one reads.
+// presenceReadBy reports whether the step tests the presence of what a later one reads.
 func (s *Step) presenceReadBy(later Step) bool {
 	path := s.presence()
 	if path == nil || s.conjunct.Unless {
@@ -186,7 +184,7 @@ func (s *Step) presenceReadBy(later Step) bool {
 	return false
 }
 
-// need says what would make a condition hold.
+// need returns what would make a condition hold.
 func (e *explainer) need(s *Step) string {
 	if template, ok := approvalIn(s.conjunct.Body); ok {
 		return approvalBy(template)
@@ -213,7 +211,7 @@ func (e *explainer) need(s *Step) string {
 	return need
 }
 
-// absent lists what a condition reads and does not find.
+// absent lists the paths that a condition reads and that have no value.
 func (e *explainer) absent(s *Step) []string {
 	var missing []string
 	for _, r := range shortest(e.tracer.readings(s.conjunct.Body)) {
@@ -224,7 +222,7 @@ func (e *explainer) absent(s *Step) []string {
 	return missing
 }
 
-// shortest leaves out what must be absent because what it is part of is.
+// shortest omits paths that are absent only because a prefix is absent.
 func shortest(readings []Reading) []Reading {
 	return slices.DeleteFunc(slices.Clone(readings), func(r Reading) bool {
 		return slices.ContainsFunc(readings, func(of Reading) bool { return of.Absent() && strings.HasPrefix(r.Path, of.Path+".") })
@@ -244,8 +242,8 @@ func approvalBy(template string) string {
 	return fmt.Sprintf("an approval by template %q", template)
 }
 
-// approvalIn reports whether an expression reads context.approval, and which
-// template it asks for, if any.
+// approvalIn reports whether an expression reads context.approval, and the template it requires, if
+// any.
 func approvalIn(n xast.IsNode) (template string, reads bool) {
 	xast.Inspect(xast.NewNode(n), func(n xast.IsNode) bool {
 		switch n := n.(type) {

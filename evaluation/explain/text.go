@@ -12,22 +12,21 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// How much of an explanation fits on a screen.
+// Limits on the text of an explanation, to fit on a screen.
 const (
 	shownPolicies = 5
 	shownSteps    = 4
 	shownNames    = 5
-	shownText     = 110 // letters of one value
+	shownText     = 110 // characters of one value
 )
 
-// Text writes the explanation for a person to read, a screenful at most. What
-// it leaves out is in the fields.
+// Text writes the explanation for people, in at most a screenful. The fields hold what it omits.
 func (e *Explanation) Text(w io.Writer) error {
 	_, err := io.WriteString(w, e.String())
 	return err
 }
 
-// String returns what [Explanation.Text] writes.
+// String returns the text that [Explanation.Text] writes.
 func (e *Explanation) String() string {
 	var p page
 	p.line(0, "%s (%s, %s, %s)", decisionlog.DecisionString(e.Decision), e.Principal, e.Action, e.Resource)
@@ -44,7 +43,7 @@ func (e *Explanation) String() string {
 	return p.String()
 }
 
-// A page is an explanation as it is written.
+// A page builds the text of an explanation.
 type page struct{ strings.Builder }
 
 func (p *page) line(indent int, format string, args ...any) {
@@ -52,7 +51,7 @@ func (p *page) line(indent int, format string, args ...any) {
 	fmt.Fprintf(p, format+"\n", args...)
 }
 
-// section begins a part of n items and returns how many of them fit.
+// section begins a section of n items and returns how many to write.
 func (p *page) section(title string, n, most int) int {
 	if n > 0 {
 		p.line(0, "")
@@ -61,7 +60,7 @@ func (p *page) section(title string, n, most int) int {
 	return min(n, most)
 }
 
-// rest says that n items were left out.
+// rest writes how many items were omitted.
 func (p *page) rest(n int) {
 	if n > 0 {
 		p.line(1, "… and %d more", n)
@@ -70,8 +69,7 @@ func (p *page) rest(n int) {
 
 func (p *page) policy(c Citation) { p.line(1, "%s:%d: %s %s", c.File, c.Line, c.Effect, c.Policy) }
 
-// conditions writes the steps of a policy that applied, but for those that a
-// later one takes for granted.
+// conditions writes the steps of a policy that applied. It omits steps that a later one implies.
 func (p *page) conditions(t Trace) {
 	var steps []*Step
 	for i := range t.Conditions {
@@ -180,7 +178,7 @@ func (p *page) suggestions(e *Explanation) {
 	p.rest(len(e.Suggestions) - n)
 }
 
-// String says the suggestion in one sentence.
+// String returns the suggestion as one sentence.
 func (s Suggestion) String() string {
 	if len(s.Needs) == 0 {
 		return fmt.Sprintf("%s %s", s.Policy, s.Then)
@@ -188,7 +186,7 @@ func (s Suggestion) String() string {
 	return fmt.Sprintf("%s %s, given %s", s.Policy, s.Then, strings.Join(s.Needs, " and "))
 }
 
-// shortened cuts text that would not fit on its line.
+// shortened truncates text that would not fit on its line.
 func shortened(text string) string {
 	if utf8.RuneCountInString(text) <= shownText {
 		return text
@@ -196,7 +194,7 @@ func shortened(text string) string {
 	return string([]rune(text)[:shownText-1]) + "…"
 }
 
-// shadow says what was decided beside, and not given.
+// shadow writes the shadow store's decision, which has no effect.
 func (p *page) shadow(e *Explanation) {
 	if e.Shadow == nil {
 		return
@@ -205,7 +203,7 @@ func (p *page) shadow(e *Explanation) {
 	p.line(1, "%s, which nobody was told: %s", decisionlog.DecisionString(e.Shadow.Decision), Cause(&decisionlog.Result{}, &e.Shadow.Result))
 }
 
-// Cause names the policies behind a difference.
+// Cause names the policies that cause a difference.
 func Cause(before, after *decisionlog.Result) string {
 	switch {
 	case len(after.Policies) > 0:

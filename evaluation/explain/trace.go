@@ -13,41 +13,38 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A Verdict is what a policy or one of its conditions came to.
+// A Verdict is the result of a policy or of one of its conditions.
 type Verdict string
 
-// The verdicts. A policy's verdict is that of the first of its conditions that
-// does not hold, or VerdictTrue.
+// The verdicts. A policy's verdict is that of its first condition that does not hold, or VerdictTrue.
 const (
 	VerdictTrue       Verdict = "true"
 	VerdictFalse      Verdict = "false"
 	VerdictError      Verdict = "error"
-	VerdictNotReached Verdict = "not reached" // one before it did not hold
+	VerdictNotReached Verdict = "not reached" // an earlier condition did not hold
 )
 
-// A Trace is a policy held against a request whose scope the request
-// satisfies, one condition after the other.
+// A Trace is the evaluation of a policy whose scope the request satisfies, condition by condition.
 type Trace struct {
 	Citation
 	Verdict    Verdict `json:"verdict"`
 	Conditions []Step  `json:"conditions,omitempty"`
 }
 
-// A Step is a condition held against a request. Its verdict is the clause's:
-// an unless whose expression is true is VerdictFalse.
+// A Step is the evaluation of a condition. Its verdict is the clause's: an unless whose expression is
+// true is VerdictFalse.
 type Step struct {
 	cedarsyntax.Condition
 	Verdict Verdict   `json:"verdict"`
 	Error   string    `json:"error,omitzero"`
-	Read    []Reading `json:"read,omitempty"` // what it names, in the order of its text
+	Read    []Reading `json:"read,omitempty"` // the paths in the condition, in source order
 
 	conjunct cedarsyntax.Conjunct
-	alone    Verdict // what it comes to, reached or not
+	alone    Verdict // the result of the condition by itself, reached or not
 }
 
-// A Reading is what stands at a path of the request, such as
-// resource.owner.department: a Cedar value, or "absent". Of principal, action
-// and resource themselves In lists the ancestors.
+// A Reading is the value at a path of the request, such as resource.owner.department: a Cedar value,
+// or "absent". For principal, action and resource themselves, In lists the ancestors.
 type Reading struct {
 	Path  string   `json:"path"`
 	Value string   `json:"value"`
@@ -56,12 +53,12 @@ type Reading struct {
 
 const absent = "absent"
 
-// Absent reports whether nothing stands at the path.
+// Absent reports whether the path has no value.
 func (r Reading) Absent() bool { return r.Value == absent }
 
-// Traces holds a request against every policy whose scope it satisfies, in the
-// order of their ids. The verdicts are those that [snapshot.Snapshot.Decide] decides
-// by. There are none for a request that is denied before any policy is asked.
+// Traces evaluates every policy whose scope the request satisfies, in the order of their ids. The
+// verdicts are those that [snapshot.Snapshot.Decide] uses. There are none for a request that is denied
+// before any policy is evaluated.
 func Traces(s *snapshot.Snapshot, req *authzen.EvaluationRequest, env snapshot.Environment) ([]Trace, error) {
 	q, err := s.NewQuery(req, env)
 	if err != nil || q.Denied != "" {
@@ -77,7 +74,7 @@ func Traces(s *snapshot.Snapshot, req *authzen.EvaluationRequest, env snapshot.E
 	return traces, nil
 }
 
-// A tracer holds policies against one query.
+// A tracer evaluates policies for one query.
 type tracer struct {
 	snapshot                    *snapshot.Snapshot
 	environment                 eval.Env
@@ -95,7 +92,7 @@ func newTracer(s *snapshot.Snapshot, q *snapshot.Query) *tracer {
 	}
 }
 
-// trace evaluates the conditions of a policy as if its scope were satisfied.
+// trace evaluates the conditions of a policy and assumes that its scope holds.
 func (t *tracer) trace(p *snapshot.Policy) Trace {
 	w := writtenIn(t.snapshot, p)
 	out := Trace{Citation: w.Citation, Verdict: VerdictTrue}
@@ -115,8 +112,8 @@ func (t *tracer) trace(p *snapshot.Policy) Trace {
 	return out
 }
 
-// verdicts returns what a policy comes to, and what each of its conditions
-// comes to by itself, as if its scope were satisfied.
+// verdicts returns the result of a policy, and of each condition by itself. It assumes that the scope
+// holds.
 func (t *tracer) verdicts(p *snapshot.Policy) (Verdict, []Verdict) {
 	verdict := VerdictTrue
 	var alone []Verdict
@@ -145,7 +142,7 @@ func (t *tracer) evaluate(c cedarsyntax.Conjunct) (Verdict, error) {
 	return VerdictTrue, nil
 }
 
-// readings returns what stands at every path that an expression names.
+// readings returns the value at every path in an expression.
 func (t *tracer) readings(n xast.IsNode) []Reading {
 	var all []Reading
 	for path := range cedarsyntax.Paths(n) {
@@ -184,7 +181,7 @@ type miss struct {
 	node *snapshot.ResolvedEntity
 }
 
-// misses returns what of a policy's scope the request does not satisfy.
+// misses returns the parts of a policy's scope that the request does not satisfy.
 func (t *tracer) misses(p *snapshot.Policy) []miss {
 	var missed []miss
 	for _, m := range [...]miss{

@@ -18,7 +18,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// unknown lists the names that mean nothing to the snapshot.
+// unknown lists the names that the snapshot does not know.
 func (e *explainer) unknown() {
 	v := e.snapshot.KnownNames()
 	r := e.query.Request
@@ -40,8 +40,7 @@ func (e *explainer) unknown() {
 	}
 }
 
-// refusedTypes notes types that the schema does not have for the action, or
-// that no subject may have.
+// refusedTypes adds types that the schema does not declare for the action, or that no subject may have.
 func (e *explainer) refusedTypes() {
 	s, r := e.snapshot, e.query.Request
 	if s.Schema == nil {
@@ -78,9 +77,8 @@ func (e *explainer) unknownName(name, what, hint string) {
 	}
 }
 
-// unknownEntity notes a type that nothing has, or an entity that is not stored
-// where others of its type are and of which the request says nothing. Without
-// a schema a type may be one that only requests have.
+// unknownEntity adds an unknown type, or an entity that is not stored although others of its type are
+// and whose properties the request does not send. Without a schema, a type may occur only in requests.
 func (e *explainer) unknownEntity(v *snapshot.Names, uid cedar.EntityUID, sent authzen.Entity) {
 	switch {
 	case !v.Types[uid.Type]:
@@ -96,8 +94,8 @@ func (e *explainer) unknownEntity(v *snapshot.Names, uid cedar.EntityUID, sent a
 	}
 }
 
-// unknownAction notes an action that no policy names or, with a schema, that
-// the schema does not declare.
+// unknownAction adds an action that no policy names or, with a schema, that the schema does not
+// declare.
 func (e *explainer) unknownAction(v *snapshot.Names, action cedar.EntityUID) {
 	known, what := v.IDs[action.Type], "no policy names this action"
 	declared := slices.Contains(known, string(action.ID))
@@ -110,8 +108,8 @@ func (e *explainer) unknownAction(v *snapshot.Names, action cedar.EntityUID) {
 	}
 }
 
-// unreadAttributes notes what the request says of an entity or the context and
-// was dropped, or looks like another spelling of what policies read in vain.
+// unreadAttributes adds properties or context members that were dropped, or that look like a
+// misspelling of an absent attribute that policies read.
 func (e *explainer) unreadAttributes(v *snapshot.Names, owner string, raw jsontext.Value, got cedar.Record) {
 	var wanted []string
 	for name := range v.Read[owner] {
@@ -131,7 +129,7 @@ func (e *explainer) unreadAttributes(v *snapshot.Names, owner string, raw jsonte
 	}
 }
 
-// sent lists the members of an object of the request that are data.
+// sent lists the data members of an object of the request.
 func (e *explainer) sent(owner string, raw jsontext.Value) []string {
 	var members map[string]jsontext.Value
 	if json.Unmarshal(raw, &members) != nil {
@@ -147,8 +145,8 @@ func (e *explainer) sent(owner string, raw jsontext.Value) []string {
 	return slices.Sorted(maps.Keys(members))
 }
 
-// missingAttributes notes attributes that the policies near the request read
-// and that no entity of the type has.
+// missingAttributes adds attributes that the policies near the request read and that no entity of the
+// type has.
 func (e *explainer) missingAttributes() {
 	traces := slices.Clone(e.out.Errors)
 	for _, n := range e.out.Nearest {
@@ -179,14 +177,12 @@ func (e *explainer) missingAttribute(policy string, path xast.IsNode) {
 	}
 }
 
-// hinted reports whether a name is already known to have been misspelt in the
-// request.
+// hinted reports whether the name is already the hint for a misspelling in the request.
 func (e *explainer) hinted(name string) bool {
 	return slices.ContainsFunc(e.out.Unknown, func(u Unknown) bool { return strings.Contains(u.Hint, fmt.Sprintf("%q", name)) })
 }
 
-// attributeNames lists the attributes that entities of the type have: stored,
-// declared, or in the request.
+// attributeNames lists the attributes of entities of the type: stored, declared, or in the request.
 func (e *explainer) attributeNames(uid cedar.EntityUID) []string {
 	names := map[string]bool{}
 	add := func(r cedar.Record) {
