@@ -51,7 +51,7 @@ func Load(fsys fs.FS) ([]Test, error) {
 	var tests []Test
 	problems := Misplaced(fsys)
 	for _, name := range names {
-		src, err := fs.ReadFile(fsys, name)
+		src, err := readFile(fsys, name)
 		if err != nil {
 			return nil, fmt.Errorf("read policy tests: %w", err)
 		}
@@ -63,6 +63,23 @@ func Load(fsys fs.FS) ([]Test, error) {
 		return nil, problems
 	}
 	return tests, nil
+}
+
+// maxFile bounds a file of tests, in bytes.
+const maxFile = 64 << 20
+
+// readFile reads a regular file. Another, such as a named pipe, may never end.
+func readFile(fsys fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(fsys, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: is not a regular file", name)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s: is larger than %d bytes", name, maxFile)
+	}
+	return fs.ReadFile(fsys, name)
 }
 
 // parse reads one file of tests.
