@@ -13,46 +13,46 @@ const (
 	strictQueue  = 4096
 	batchedQueue = 512
 
-	commitEntries = 1024    // most entries in a commit
-	commitBytes   = 1 << 20 // a commit takes no more entries once it has as many bytes
+	commitEntries = 1024    // maximum number of entries in one commit
+	commitBytes   = 1 << 20 // a commit that has reached this size takes no more entries
 	flushDelay    = 50 * time.Millisecond
 	retryTime     = 100 * time.Millisecond
 	watchTime     = 2 * time.Second
 )
 
-// A committer takes entries to the disk. Those of a strict log go to the
-// journal first: one goroutine takes what has queued meanwhile, writes and
-// flushes it at once, and then releases all who wait for it. Another goroutine
-// settles entries, those of a batched log without a journal: it commits them to
-// the segment, many in one transaction.
+// A committer writes entries to disk. In a strict log one goroutine takes all
+// queued entries, writes them to the journal with one flush, and then releases
+// the waiting callers. A second goroutine commits entries to the segment, many in
+// one transaction. A batched log has no journal and uses only the second
+// goroutine.
 type committer struct {
 	config  Config
-	origin  string // the name under which the log is signed
+	origin  string // name that signs the log
 	seg     *segment
-	tree    *tree // the committed one
+	tree    *tree // state after the last commit
 	reader  *Reader
 	batched bool
 
-	// outcomes are channels for the outcome of an entry that nobody uses: one comes
-	// back when it has been received from.
+	// outcomes pools the channels that report the outcome of an entry. A channel
+	// returns to the pool after its value has been received.
 	outcomes sync.Pool
 
-	slots     chan struct{} // one for each entry accepted and not yet on disk
-	incoming  *queue        // entries that are not in the journal; nil of a batched log
-	journal   *journal      // nil of a batched log
+	slots     chan struct{} // holds one token for each accepted entry that is not yet on disk
+	incoming  *queue        // entries not yet in the journal; nil for a batched log
+	journal   *journal      // nil for a batched log
 	next      int64         // index after the last entry in the journal
-	backlog   *queue        // entries that are not in the segment
-	first     int64         // index of the first of them that ever was there
+	backlog   *queue        // entries not yet in the segment
+	first     int64         // index of the first entry ever queued in backlog
 	flushing  flushStatus
-	unflushed bool // some entry was not settled when the log was closed
+	unflushed bool // the log was closed before every entry was in the segment
 
-	closing chan struct{} // closed when no more entries are accepted
+	closing chan struct{} // closed when the log stops accepting entries
 	ended   chan struct{} // closed when the goroutines have ended
 	failing sync.Once
 	failed  chan struct{} // closed when failure is set
 	failure error
-	lost    int   // entries a batched committer accepted and could not write
-	lostErr error // why
+	lost    int   // number of accepted entries that a batched log could not write
+	lostErr error // error that lost them
 }
 
 func newCommitter(seg *segment, t *tree, r *Reader, origin string, cfg Config) *committer {
@@ -81,8 +81,8 @@ func newCommitter(seg *segment, t *tree, r *Reader, origin string, cfg Config) *
 	}
 }
 
-// start takes over what is in the journal of a log that was not closed, and
-// begins to accept entries.
+// start commits the entries that an unclean shutdown left in the journal, and
+// then begins to accept entries.
 func (c *committer) start(journaled []*pending) error {
 	if err := c.replayJournal(journaled); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (c *committer) start(journaled []*pending) error {
 	return nil
 }
 
-// append queues an entry and, if strict, waits until it is on disk.
+// append queues an entry. If strict is set, it waits until the entry is on disk.
 func (c *committer) append(ctx context.Context, rest []byte, strict bool) error {
 	p := &pending{tail: rest}
 	if strict {
@@ -122,7 +122,7 @@ func (c *committer) append(ctx context.Context, rest []byte, strict bool) error 
 	}
 }
 
-// enqueue waits for room and queues p.
+// enqueue waits for a free slot and queues p.
 func (c *committer) enqueue(ctx context.Context, p *pending) error {
 	if err := c.refusal(ctx); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (c *committer) enqueue(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// inputQueue is the queue for new entries.
+// inputQueue returns the queue for new entries.
 func (c *committer) inputQueue() *queue {
 	if c.batched {
 		return c.backlog
@@ -155,7 +155,7 @@ func (c *committer) inputQueue() *queue {
 
 var errClosed = fmt.Errorf("%w: the log is closed", ErrUnavailable)
 
-// refusal returns why no entry is accepted, or nil.
+// refusal returns the reason why the log accepts no entries, or nil.
 func (c *committer) refusal(ctx context.Context) error {
 	select {
 	case <-c.failed:
@@ -169,12 +169,12 @@ func (c *committer) refusal(ctx context.Context) error {
 	}
 }
 
-// journalLoop puts entries in the journal until no more come.
+// journalLoop writes queued entries to the journal until the queue is closed.
 func (c *committer) journalLoop() {
 	defer c.backlog.close()
 	for open := true; open; {
 		<-c.incoming.wake
-		runtime.Gosched() // those who are about to queue do
+		runtime.Gosched() // lets goroutines that are about to enqueue do so
 		var batch []*pending
 		for batch, open = c.incoming.take(); len(batch) > 0; {
 			part, start := batch[:commitLen(batch)], time.Now()
@@ -189,7 +189,7 @@ func (c *committer) journalLoop() {
 	}
 }
 
-// commitLen returns how many entries go into one commit, at least one.
+// commitLen returns the number of entries for the next commit, at least one.
 func commitLen(batch []*pending) int {
 	size := 0
 	for i, p := range batch[:min(len(batch), commitEntries)] {
@@ -200,9 +200,9 @@ func commitLen(batch []*pending) int {
 	return min(len(batch), commitEntries)
 }
 
-// writeJournal puts a batch in the journal. Its error is [ErrUnavailable] if nothing
-// of it is there, else [ErrFailed]. As long as entries cannot be settled no
-// more are accepted.
+// writeJournal writes a batch to the journal. It returns [ErrUnavailable] if it
+// wrote nothing, and [ErrFailed] otherwise. It accepts no entries while flushes
+// to the segment fail.
 func (c *committer) writeJournal(batch []*pending) error {
 	if err := c.err(); err != nil {
 		return err
@@ -232,7 +232,7 @@ func (c *committer) writeJournal(batch []*pending) error {
 	return c.fail(fmt.Errorf("write journal: %w", err))
 }
 
-// fail makes the log fail for good.
+// fail puts the log into its permanent failed state.
 func (c *committer) fail(err error) error {
 	c.failing.Do(func() {
 		c.failure = fmt.Errorf("%w: %w", ErrFailed, err)
@@ -250,7 +250,7 @@ func (c *committer) err() error {
 	}
 }
 
-// release tells those who wait what became of their entries.
+// release reports the outcome of a batch to the waiting callers.
 func (c *committer) release(batch []*pending, err error) {
 	for _, p := range batch {
 		if p.done != nil {
@@ -260,8 +260,8 @@ func (c *committer) release(batch []*pending, err error) {
 	}
 }
 
-// close ends the goroutines after they have committed what is queued, and
-// returns why they could not. What is in the journal is not lost.
+// close ends the goroutines after they have committed the queued entries. It
+// returns the error that prevented a commit. Entries in the journal are not lost.
 func (c *committer) close() error {
 	close(c.closing)
 	c.inputQueue().close()

@@ -14,23 +14,24 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// A progress tells those who wait for entries to be settled of each try.
+// A flushStatus publishes the outcome of each attempt to flush entries to the
+// segment.
 type flushStatus struct {
-	urgent chan struct{} // has a token when settling is not to wait for more entries
+	urgent chan struct{} // has a token when the flush must not wait for more entries
 
 	mu    sync.Mutex
-	tried chan struct{} // closed with the next try, and once there will be none
-	err   error         // of the last
+	tried chan struct{} // closed by the next attempt, or when no further attempt will follow
+	err   error         // outcome of the last attempt
 }
 
-// nextTry returns a channel that is closed with the next try.
+// nextTry returns a channel that is closed by the next attempt.
 func (p *flushStatus) nextTry() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tried
 }
 
-// report tells of a try.
+// report publishes the outcome of an attempt.
 func (p *flushStatus) report(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,22 +40,22 @@ func (p *flushStatus) report(err error) {
 	p.tried = make(chan struct{})
 }
 
-// end tells that there will be no other try.
+// end announces that no further attempt will follow.
 func (p *flushStatus) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(p.tried)
 }
 
-// lastErr returns how the last try ended.
+// lastErr returns the error of the last attempt.
 func (p *flushStatus) lastErr() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// flushed has all that was accepted committed to the segment, and returns why
-// that cannot be.
+// flushed waits until all accepted entries are in the segment. It returns the
+// error that prevents this.
 func (c *committer) flushed(ctx context.Context) error {
 	for all := c.first + c.backlog.accepted(); ; {
 		tried := c.flushing.nextTry()
@@ -75,9 +76,9 @@ func (c *committer) flushed(ctx context.Context) error {
 	}
 }
 
-// flushLoop commits entries to the segment until no more come. It waits for more
-// before, up to lingerTime or until there are many, and meanwhile looks after
-// the files.
+// flushLoop commits entries to the segment until the queue is closed. Before each
+// commit it waits up to flushDelay for more entries. While idle it checks the
+// files at intervals of watchTime.
 func (c *committer) flushLoop() {
 	defer close(c.ended)
 	watch := time.NewTicker(watchTime)
@@ -96,7 +97,8 @@ func (c *committer) flushLoop() {
 	}
 }
 
-// waitForMore waits for more entries.
+// waitForMore waits until flushDelay has passed, a flush is urgent, or the log is
+// closing.
 func (c *committer) waitForMore() {
 	select {
 	case <-time.After(flushDelay):
@@ -105,7 +107,7 @@ func (c *committer) waitForMore() {
 	}
 }
 
-// replayJournal commits what the journal has of a log that was not closed.
+// replayJournal commits the entries that an unclean shutdown left in the journal.
 func (c *committer) replayJournal(journaled []*pending) error {
 	for len(journaled) > 0 {
 		part := journaled[:c.room(journaled)]
@@ -118,9 +120,9 @@ func (c *committer) replayJournal(journaled []*pending) error {
 	return nil
 }
 
-// flush commits a batch. As long as the disk has no room for it, it tries again
-// until the log is closed. Of a strict log it then commits nothing any more:
-// the journal has these entries, and has them in their places.
+// flush commits a batch. While the disk is full, it retries until the log is
+// closed. A strict log then commits nothing more, because the journal has these
+// entries in order.
 func (c *committer) flush(batch []*pending) {
 	for len(batch) > 0 && !c.unflushed {
 		part, start := batch[:c.room(batch)], time.Now()
@@ -142,15 +144,14 @@ func (c *committer) flush(batch []*pending) {
 	}
 }
 
-// countLost counts entries that are accepted and not on disk.
+// countLost counts accepted entries that could not be written.
 func (c *committer) countLost(batch []*pending, err error) {
 	if err != nil {
 		c.lost, c.lostErr = c.lost+len(batch), err
 	}
 }
 
-// pause waits before a batch is tried again, and reports whether the log is
-// still open.
+// pause waits before the next attempt and reports whether the log is still open.
 func (c *committer) pause() bool {
 	select {
 	case <-time.After(retryTime):
@@ -162,8 +163,8 @@ func (c *committer) pause() bool {
 	}
 }
 
-// commit writes the batch in one transaction. Its error is [ErrUnavailable] if
-// nothing was written, else [ErrFailed].
+// commit writes the batch in one transaction. It returns [ErrUnavailable] if it
+// wrote nothing, and [ErrFailed] otherwise.
 func (c *committer) commit(batch []*pending) error {
 	if err := c.err(); err != nil {
 		return err
@@ -180,11 +181,12 @@ func (c *committer) commit(batch []*pending) error {
 	c.reader.ids.add(c.tree.size, batch)
 	c.tree = &grown
 	c.reader.head.Store(&head)
-	_ = guard(c.seg.release) // what is not released costs memory, and nothing else
+	_ = guard(c.seg.release) // a failure only leaves memory in use
 	return nil
 }
 
-// release releases what commits have read of the map, whenever there is enough.
+// release releases the mapped pages that commits have read, once per releaseBytes of
+// growth.
 func (s *segment) release() error {
 	if s.used-s.released < releaseBytes {
 		return nil
@@ -193,12 +195,13 @@ func (s *segment) release() error {
 	return s.View(func(tx *bbolt.Tx) error { release(tx); return nil })
 }
 
-// releaseBytes is after how many new bytes of a segment that is done.
+// releaseBytes is the growth of a segment, in bytes, between two calls that
+// release memory.
 const releaseBytes = 8 << 20
 
-// write adds the batch to the tree and commits it to the file, which is in its
-// place before and after. After a panic the transaction stays open, for nothing
-// may touch the file any more.
+// write adds the batch to the tree and commits it to the file. It checks before
+// and after that the file is still at its path. After a panic the transaction
+// stays open, because nothing may use the file any more.
 func (s *segment) write(t *tree, batch []*pending) error {
 	if err := s.inPlace(); err != nil {
 		return err
@@ -219,7 +222,7 @@ func (s *segment) write(t *tree, batch []*pending) error {
 
 func put(tx *bbolt.Tx, t *tree, batch []*pending) error {
 	entries := tx.Bucket(entriesBucket)
-	entries.FillPercent = 1 // every key is behind all others
+	entries.FillPercent = 1 // keys are appended in order
 	for _, p := range batch {
 		k := key(t.size)
 		if err := entries.Put(k, t.extend(p.tail)); err != nil {
@@ -229,9 +232,9 @@ func put(tx *bbolt.Tx, t *tree, batch []*pending) error {
 	return tx.Bucket(metaBucket).Put(headKey, encodeHead(t.head()))
 }
 
-// wroteNothing reports whether a commit that ended in err has left the file as
-// it was: it had no room to write. Any other error, and a flush that finds the
-// disk full, has an unknown outcome.
+// wroteNothing reports whether a commit that returned err left the file unchanged
+// because the disk had no space for the write. Every other error has an unknown
+// outcome, and so has a sync that finds the disk full.
 func wroteNothing(err error) bool {
 	if errors.Is(err, berrors.ErrMaxSizeReached) || strings.HasPrefix(err.Error(), "file resize error: ") {
 		return true
@@ -241,7 +244,7 @@ func wroteNothing(err error) bool {
 		(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG))
 }
 
-// unchanged reports whether the file has the head that was committed last.
+// unchanged reports whether the file still has the last committed head.
 func (c *committer) unchanged() bool {
 	e, err := c.reader.last().meta()
 	return err == nil && e.head == c.reader.committed() && e.count == e.head.Size

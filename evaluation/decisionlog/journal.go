@@ -17,49 +17,49 @@ import (
 	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
-// journalFileBytes is from which size on a file of the journal takes no more records
-// before the entries it has are in the segment.
+// journalFileBytes is the size in bytes from which a journal file takes no more
+// records until its entries are in the segment.
 const journalFileBytes = 2 << 20
 
-// A record has a header, its lines with a line feed behind each, and a trailer.
+// A record is a header, its lines, each terminated by a line feed, and a trailer.
 // Numbers are big-endian.
 const (
 	recordMagic  = "dlj1"
-	recordHeader = 4 + 4 + 8 + 4 // magic, checksum of what follows it, first index, bytes of the lines
+	recordHeader = 4 + 4 + 8 + 4 // magic, checksum of everything after it, first index, length of lines and trailer in bytes
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errJournalFull means that the journal has no room before more entries are in
+// errJournalFull means that the journal has no space until more entries are in
 // the segment.
 var errJournalFull = errors.New("the journal is full")
 
-// A journal is where the entries of a strict log are on disk first: one write
-// and one flush for all that have queued. Its two files take turns, and are
-// written to again from the beginning once all that they have is in the
-// segment. So their size is bounded, and what is written to them soon changes
-// no length any more, which is what makes a flush cheap.
+// A journal is a write-ahead journal for the entries of a strict log: one write
+// and one flush put a whole batch on disk. It alternates between two files. It
+// overwrites a file from the beginning once all entries of the file are in the
+// segment, so the size is bounded. Soon no write changes the length of a file any
+// more, which makes a flush cheap.
 type journal struct {
 	files  [2]journalFile
 	active int
 	buf    []byte
 }
 
-// A bank is a file of the journal.
+// A journalFile is one of the two files of a journal.
 type journalFile struct {
 	file  *os.File
 	seen  fs.FileInfo
-	size  int64 // bytes of the records that count
+	size  int64 // length in bytes of the valid records
 	until int64 // index after its last entry
 }
 
-// journalPaths are the paths of the journal of the log in dir.
+// journalPaths returns the paths of the journal files of the log in dir.
 func journalPaths(dir string) [2]string {
 	return [2]string{filepath.Join(dir, logDir, "journal.0"), filepath.Join(dir, logDir, "journal.1")}
 }
 
-// createJournal makes an empty journal in dir, in place of one whose entries
-// are all in the segment.
+// createJournal creates an empty journal in dir. It replaces a journal whose
+// entries are all in the segment.
 func createJournal(dir string) (*journal, error) {
 	j := new(journal)
 	for i, path := range journalPaths(dir) {
@@ -75,8 +75,8 @@ func createJournal(dir string) (*journal, error) {
 	return j, durable.SyncDir(filepath.Join(dir, logDir))
 }
 
-// write puts a batch on disk, which begins at index first. The entries below
-// settled are in the segment.
+// write writes a batch to disk. The batch begins at index first. Entries with
+// indexes below settled are in the segment.
 func (j *journal) write(first int64, batch []*pending, settled int64) error {
 	b, err := j.room(settled)
 	if err != nil {
@@ -94,9 +94,9 @@ func (j *journal) write(first int64, batch []*pending, settled int64) error {
 	return nil
 }
 
-// inPlace checks that the files are where they were. It is not asked for each
-// record: to be looked at makes the next flush of a file a longer one, and what
-// is in a file that is gone is on its way to the segment.
+// inPlace checks that the files are still at their paths. It does not run for
+// each record, because a stat makes the next flush of the file slower. Entries of
+// a deleted file are still in memory on their way to the segment.
 func (j *journal) inPlace() error {
 	var errs []error
 	for i := range j.files {
@@ -106,7 +106,7 @@ func (j *journal) inPlace() error {
 	return errors.Join(errs...)
 }
 
-// room returns the bank that takes the next record.
+// room returns the file for the next record.
 func (j *journal) room(settled int64) (*journalFile, error) {
 	b := &j.files[j.active]
 	if b.until > settled && b.size >= journalFileBytes {
@@ -138,10 +138,10 @@ func appendRecord(b []byte, first int64, batch []*pending) []byte {
 	return b
 }
 
-// appendTrailer ends a record with its first index, as text on a line. What an
-// earlier record of the same length has left at its end is another text: so it is
-// known whether a record was written to its end. A record of an older version has
-// none.
+// appendTrailer ends a record with its first index, encoded as text on a line of
+// its own. The trailer shows whether a record was written to its end, because an
+// earlier record of the same length has another trailer. Records of older
+// versions have no trailer.
 func appendTrailer(b []byte, first int64) []byte {
 	b = append(b, '#')
 	from := len(b)
@@ -152,24 +152,24 @@ func appendTrailer(b []byte, first int64) []byte {
 	return append(b, '\n')
 }
 
-// trailerDigits are letters of which each two differ by more than a bit: another
-// index is not taken for a bit that was flipped.
+// trailerDigits are letters that differ pairwise in more than one bit, so that a
+// flipped bit does not turn one index into another.
 const trailerDigits = "ABDGHKMNPS"
 
-// A run is entries in a row.
+// A journalBatch is a run of consecutive entries.
 type journalBatch struct {
 	first int64
-	tails [][]byte // their lines, without the beginning
-	harm  int64    // index after the last entry that is behind them and damaged, or 0
+	tails [][]byte // their lines, each without its beginning
+	harm  int64    // index after the last damaged entry that follows them, or 0
 }
 
-// next is the index after the last entry.
+// next returns the index after the last entry.
 func (r *journalBatch) next() int64 { return r.first + int64(len(r.tails)) }
 
-// readJournalFile reads the records at the beginning of a file of a journal. What
-// follows them is of an earlier turn, or was being written when the process
-// died, and nobody was told that it is there. Unless it is whole: then its
-// entries may have been answered, and it is damaged.
+// readJournalFile reads the valid records at the beginning of a journal file. The
+// bytes after them come from an earlier use of the file or from a write that a
+// crash interrupted and nobody relied on. A complete record among them is
+// damaged: its entries may have been acknowledged.
 func readJournalFile(file []byte) (r journalBatch, err error) {
 	for at := 0; ; {
 		record, first, ok := cutRecord(file[at:])
@@ -198,7 +198,7 @@ func readJournalFile(file []byte) (r journalBatch, err error) {
 	}
 }
 
-// cutRecord returns the record that a text begins with, and its first index.
+// cutRecord returns the first record of text and the record's first index.
 func cutRecord(text []byte) (record []byte, first int64, ok bool) {
 	if len(text) <= recordHeader || string(text[:4]) != recordMagic {
 		return nil, 0, false
@@ -211,13 +211,13 @@ func cutRecord(text []byte) (record []byte, first int64, ok bool) {
 	return record, first, binary.BigEndian.Uint32(record[4:]) == crc32.Checksum(record[8:], castagnoli)
 }
 
-// sector is how many bytes a disk writes whole or not at all, at the least.
+// sector is the smallest number of bytes that a disk writes atomically.
 const sector = 512
 
-// damagedRecord returns the indexes of the entries of the record at an offset of
-// a file, if that record was written whole and is not what was written; else an
-// until of 0. A record that was being written has sectors that are as they were
-// before: of zeros, or of entries with lower indexes.
+// damagedRecord returns the index range of the record at an offset of a file if
+// the record was written completely and then changed. Otherwise until is 0. An
+// interrupted write leaves sectors with their old content: zeros or entries with
+// lower indexes.
 func damagedRecord(file []byte, at int) (first, until int64) {
 	text := file[at:]
 	if len(text) <= recordHeader {
@@ -238,14 +238,14 @@ func damagedRecord(file []byte, at int) (first, until int64) {
 		return 0, 0
 	}
 	end := at + recordHeader + len(appendIndex(nil, began))
-	if at/sector != (end-1)/sector { // the header may be as it was before
+	if at/sector != (end-1)/sector { // the header may have its old content
 		return 0, 0
 	}
 	return began, began + 1
 }
 
-// otherLength reports whether a text begins with a record that is as it was
-// written but for one bit of its length.
+// otherLength reports whether text begins with a record that differs from the
+// written one in exactly one bit of its length.
 func otherLength(text []byte) bool {
 	header := bytes.Clone(text[:recordHeader])
 	for bit := range 32 {
@@ -262,14 +262,15 @@ func otherLength(text []byte) bool {
 	return false
 }
 
-// oneBit reports whether a record is another than its checksum says by one bit.
+// oneBit reports whether a record differs from its checksum by exactly one
+// flipped bit.
 func oneBit(record []byte) bool {
 	wrong := binary.BigEndian.Uint32(record[4:]) ^ crc32.Checksum(record[8:], castagnoli)
 	if bits.OnesCount32(wrong) == 1 {
 		return true
 	}
 	for bit := range 8 {
-		of := castagnoli[1<<bit] // what a bit of the last byte adds to the sum
+		of := castagnoli[1<<bit] // change of the checksum for this bit of the last byte
 		for range len(record) - 8 {
 			if of == wrong {
 				return true
@@ -280,9 +281,8 @@ func oneBit(record []byte) bool {
 	return false
 }
 
-// wholeLines returns the index after the last of lines that are in their
-// places and have their trailer, beginning with that of index n; 0 if some of them
-// are not there.
+// wholeLines returns the index after the last line if all lines, beginning with
+// index n, are in order and end with their trailer. Otherwise it returns 0.
 func wholeLines(lines []byte, n int64) int64 {
 	lines, ended := bytes.CutSuffix(lines, appendTrailer(nil, n))
 	if !ended {
@@ -297,9 +297,9 @@ func wholeLines(lines []byte, n int64) int64 {
 	return n
 }
 
-// readJournal returns the entries of the journal in dir from index next on,
-// which are not in the segment, up to the first that is not as it was. There is
-// no journal of a log that was closed.
+// readJournal returns the entries from index next on that are in the journal in
+// dir and not in the segment. It stops at the first damaged entry. A log that was
+// closed cleanly has no journal.
 func readJournal(dir string, next int64) (batch []*pending, err error) {
 	var runs []journalBatch
 	for _, path := range journalPaths(dir) {
@@ -345,8 +345,8 @@ func (j *journal) close() error {
 	return errors.Join(errs...)
 }
 
-// removeJournal removes the journal in dir, if there is one, once all that it
-// has is in the segment.
+// removeJournal removes the journal in dir, if it exists. All its entries must be
+// in the segment.
 func removeJournal(dir string) error {
 	var errs []error
 	for _, path := range journalPaths(dir) {

@@ -16,28 +16,28 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A part is a segment as readers see it. A sealed one is opened when it is
-// first read, and its pages are checked then. Of a pruned one there are only
-// the hashes.
+// A segmentReader reads one segment. It opens a sealed segment at the first read
+// and checks its pages then. A pruned segment has only its hashes.
 type segmentReader struct {
 	first   int64
 	created time.Time
 
-	opening sync.Mutex // held while the file is checked, which takes long
+	opening sync.Mutex // held during the check of the file, which is slow
 
 	mu   sync.RWMutex
 	path string
 	seen fs.FileInfo
-	db   *bbolt.DB // nil while it is not open
-	done bool      // it is not to be opened any more
+	db   *bbolt.DB // nil while the file is closed
+	done bool      // the file must not be opened again
 
-	// While a log is opened, sealed segments are read without a check of all
-	// their pages: what is read there has to lead to the root.
+	// skipPageCheck is set while the log is opened. Sealed segments are then read
+	// without a check of all pages, because the entries read must lead to the root
+	// hash.
 	skipPageCheck bool
 }
 
-// listSegments lists the segments of the log in dir by their first index. A
-// segment that is there counts, although it may be about to be pruned.
+// listSegments lists the segments of the log in dir, ordered by first index. A
+// segment file that exists counts even if it is about to be pruned.
 func listSegments(dir string) ([]*segmentReader, error) {
 	dir = filepath.Join(dir, logDir)
 	files, err := os.ReadDir(dir) // sorted: "….db" comes before "….pruned"
@@ -66,7 +66,7 @@ func listSegments(dir string) ([]*segmentReader, error) {
 	return parts, nil
 }
 
-// segmentFirst returns the index that a segment's name says it begins at.
+// segmentFirst returns the first index of a segment, parsed from its file name.
 func segmentFirst(path, ext string) (int64, error) {
 	name := strings.TrimSuffix(filepath.Base(path), ext)
 	first, err := strconv.ParseInt(name, 10, 64)
@@ -76,14 +76,15 @@ func segmentFirst(path, ext string) (int64, error) {
 	return first, nil
 }
 
-// pruned reports whether there are only the hashes.
+// pruned reports whether the segment has only its hashes.
 func (p *segmentReader) pruned() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return filepath.Ext(p.path) == prunedExt
 }
 
-// view calls read in a read transaction, which read must not outlast.
+// view calls read in a read transaction. The buckets are valid only until read
+// returns.
 func (p *segmentReader) view(read func(entries, meta *bbolt.Bucket) error) error {
 	if err := p.open(); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (p *segmentReader) view(read func(entries, meta *bbolt.Bucket) error) error
 	return viewBuckets(p.db, read)
 }
 
-// open opens a segment that is not open, after a check of the file.
+// open checks and opens the file of a closed segment.
 func (p *segmentReader) open() error {
 	p.opening.Lock()
 	defer p.opening.Unlock()
@@ -120,14 +121,14 @@ func (p *segmentReader) open() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.path != path || p.done { // meanwhile
+	if p.path != path || p.done { // pruned or closed during the check
 		return errors.Join(ErrPruned, db.Close())
 	}
 	p.db = db
 	return nil
 }
 
-// closeForGood closes the file for good.
+// closeForGood closes the file and prevents it from being opened again.
 func (p *segmentReader) closeForGood() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +136,7 @@ func (p *segmentReader) closeForGood() error {
 	return p.closeLocked()
 }
 
-// close closes the file. What reads it next opens it again.
+// close closes the file. The next read opens it again.
 func (p *segmentReader) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +152,8 @@ func (p *segmentReader) closeLocked() error {
 	return err
 }
 
-// checkInPlace notes which file is at the path, or checks that it still is there.
+// checkInPlace records the identity of the file at the path on the first call.
+// Later calls check that the same file is still there.
 func (p *segmentReader) checkInPlace() (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +165,7 @@ func (p *segmentReader) checkInPlace() (err error) {
 	return err
 }
 
-// size is how many bytes the file has.
+// size returns the size of the file in bytes.
 func (p *segmentReader) size() (int64, error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -174,7 +176,7 @@ func (p *segmentReader) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// viewBuckets calls read in a read transaction of a segment.
+// viewBuckets calls read with the buckets of a segment in a read transaction.
 func viewBuckets(db *bbolt.DB, read func(entries, meta *bbolt.Bucket) error) error {
 	return guard(func() error {
 		return db.View(func(tx *bbolt.Tx) error {
@@ -187,15 +189,15 @@ func viewBuckets(db *bbolt.DB, read func(entries, meta *bbolt.Bucket) error) err
 	})
 }
 
-// An extent is what a segment says of itself.
+// A segmentMeta is the metadata stored in a segment.
 type segmentMeta struct {
-	base, head Head // of the log before its first entry, and after its last
+	base, head Head // tree heads before the first entry and after the last
 	created    time.Time
-	origin     string // the name under which the log is signed; "" before it is
-	count      int64  // index after its last key
+	origin     string // name that signs the log; "" before the first signature
+	count      int64  // index after the last key
 }
 
-// meta reads what the segment says of itself.
+// meta reads the metadata of the segment.
 func (p *segmentReader) meta() (e segmentMeta, err error) {
 	err = p.view(func(entries, meta *bbolt.Bucket) (err error) {
 		e, err = readSegmentMeta(p.first, entries, meta)
@@ -235,8 +237,9 @@ func readSegmentMeta(first int64, entries, meta *bbolt.Bucket) (e segmentMeta, e
 	return e, nil
 }
 
-// setSkipPageCheck says whether the segment is read without a check of all its pages. One
-// that was is closed, and checked when it is read next.
+// setSkipPageCheck sets whether the segment is read without a check of all its
+// pages. Clearing it closes a segment read so, and the next read checks all
+// pages.
 func (p *segmentReader) setSkipPageCheck(hasty bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,7 +251,7 @@ func (p *segmentReader) setSkipPageCheck(hasty bool) error {
 	return nil
 }
 
-// readHashes returns the hashes of nodes whose last leaf is in the part.
+// readHashes returns the hashes of nodes whose last leaf is in the segment.
 func (p *segmentReader) readHashes(indexes []int64) ([]tlog.Hash, error) {
 	if p.pruned() {
 		return p.readPruned(indexes)
@@ -266,13 +269,14 @@ func (p *segmentReader) readHashes(indexes []int64) ([]tlog.Hash, error) {
 		}
 		return nil
 	})
-	if errors.Is(err, ErrPruned) { // meanwhile
+	if errors.Is(err, ErrPruned) { // pruned after the first check
 		return p.readPruned(indexes)
 	}
 	return hashes, err
 }
 
-// segmentAt returns the part that has entry n, and the index after its last.
+// segmentAt returns the segment that contains entry n, and the index after the
+// segment's last entry.
 func segmentAt(parts []*segmentReader, n int64) (p *segmentReader, until int64) {
 	i, found := slices.BinarySearchFunc(parts, n, func(p *segmentReader, n int64) int { return cmp.Compare(p.first, n) })
 	if !found {
