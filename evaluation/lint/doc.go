@@ -1,4 +1,4 @@
-// Package lint warns of what a policy store may contain but seldom means:
-// policies that never apply or always do, permits without effect, annotations that
-// mean nothing, and names that no entity, schema, setting or test has.
+// Package lint warns about valid parts of a policy store that are rarely intended. These are policies
+// that never or always apply, permits without effect, unknown annotations, and names that no entity,
+// schema, setting or test has.
 package lint

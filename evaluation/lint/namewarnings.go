@@ -20,21 +20,20 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// A namer warns of names that nothing has: entities, values of attributes,
-// templates. A forbid with such a name forbids nothing.
+// A namer warns about unknown names: entities, attribute values, templates. A forbid with such a name
+// forbids nothing.
 type namer struct {
 	linter
 	entities map[cedar.EntityType][]string // ids that are stored, or that an entity has as parent
 	literals map[cedar.EntityUID]bool      // entities that policies name
-	values   map[string]map[string]bool    // strings that are stored, by the attribute
-	written  map[string]map[string]int     // strings that policies compare with, by the attribute, and how often
-	said     map[string]bool               // every string of tests and settings
-	reported map[string]bool               // what has been told of the current policy
+	values   map[string]map[string]bool    // stored strings, by attribute
+	written  map[string]map[string]int     // strings that policies compare with, by attribute, with their number of uses
+	said     map[string]bool               // every string in tests and settings
+	reported map[string]bool               // names already reported for the current policy
 	named    map[string]bool               // templates that are configured or that an annotation names
 }
 
-// nameWarnings lists the names that nothing has: no entity, no schema, no setting
-// and none of the tests.
+// nameWarnings lists the names that no entity, schema, setting or test has.
 func nameWarnings(s *snapshot.Snapshot, tests []*authzen.EvaluationRequest) faults.List {
 	n := namer{linter: linter{snapshot: s},
 		entities: map[cedar.EntityType][]string{}, literals: map[cedar.EntityUID]bool{},
@@ -55,7 +54,7 @@ func nameWarnings(s *snapshot.Snapshot, tests []*authzen.EvaluationRequest) faul
 	return n.warnings
 }
 
-// learn notes every name there is.
+// learn collects every known name.
 func (n *namer) learn(tests []*authzen.EvaluationRequest) {
 	known := map[cedar.EntityUID]bool{}
 	for uid, e := range n.snapshot.Entities.ByUID {
@@ -106,7 +105,7 @@ func (n *namer) learnPolicy(p *snapshot.Policy) {
 	}
 }
 
-// learnValues notes the strings of a stored value, by the attribute that has them.
+// learnValues collects the strings of a stored value, by attribute.
 func (n *namer) learnValues(attribute string, v cedar.Value) {
 	switch v := v.(type) {
 	case cedar.String:
@@ -125,11 +124,11 @@ func (n *namer) learnValues(attribute string, v cedar.Value) {
 	}
 }
 
-// learnJSON notes every string of a value that is written as JSON.
+// learnJSON collects every string of a JSON value.
 func (n *namer) learnJSON(v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return // it is no request, which has been told
+		return // an invalid request; reported elsewhere
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(text))
 	for {
@@ -143,8 +142,7 @@ func (n *namer) learnJSON(v any) {
 	}
 }
 
-// checkEntities warns of entities that a policy names and nothing has, where
-// others of their type are stored.
+// checkEntities warns about an unknown entity in a policy if others of its type are stored.
 func (n *namer) checkEntities(p *snapshot.Policy) {
 	for _, uid := range cedarsyntax.EntityLiterals(p.Syntax) {
 		known, id := n.entities[uid.Type], string(uid.ID)
@@ -155,8 +153,8 @@ func (n *namer) checkEntities(p *snapshot.Policy) {
 	}
 }
 
-// checkStrings warns of values with which a policy compares an attribute and that
-// it never has.
+// checkStrings warns about a value that a policy compares with an attribute and that the attribute
+// never has.
 func (n *namer) checkStrings(p *snapshot.Policy) {
 	for c := range comparisons(p.Syntax) {
 		if c.template {
@@ -177,13 +175,13 @@ func (n *namer) checkStrings(p *snapshot.Policy) {
 		}
 		hint := faults.SpellingHint(c.value, candidates)
 		listed := slices.ContainsFunc(c.among, func(other string) bool { return known[other] || n.said[other] })
-		if hint != "" || c.entity && len(known) > 0 && !listed { // of a list of all values there may be, not all need be in use
+		if hint != "" || c.entity && len(known) > 0 && !listed { // not every value of a complete list needs to be in use
 			n.warnWord(p, strconv.Quote(c.value), hint, "compares %s with %q, which no entity or test has", c.attribute, c.value)
 		}
 	}
 }
 
-// warnWord warns once of what is written in a policy, where it is.
+// warnWord warns once about a name in a policy, at its position.
 func (n *namer) warnWord(p *snapshot.Policy, written, hint, format string, args ...any) {
 	if n.reported[written] {
 		return
@@ -197,16 +195,16 @@ func (n *namer) warnWord(p *snapshot.Policy, written, hint, format string, args 
 	}
 }
 
-// A comparison is one of an attribute with a string.
+// A comparison compares an attribute with a string.
 type comparison struct {
 	attribute, value string
 	entity           bool     // the attribute is the principal's or the resource's
-	template         bool     // it names the template of an approval
-	among            []string // all strings of the set that the value is in
+	template         bool     // the string names the template of an approval
+	among            []string // all strings of the set that contains the value
 }
 
-// comparisons yields those of a policy's conditions: with == and !=, and with the
-// elements of a set.
+// comparisons yields the comparisons in a policy's conditions: with == and !=, and with the elements
+// of a set.
 func comparisons(p *xast.Policy) func(yield func(comparison) bool) {
 	return func(yield func(comparison) bool) {
 		for _, condition := range p.Conditions {
@@ -267,7 +265,7 @@ func comparisonsOf(path, literal xast.IsNode) []comparison {
 	return all
 }
 
-// stringsIn lists the strings of a literal, or of a set of them.
+// stringsIn lists the strings of a literal, or of a set of literals.
 func stringsIn(n xast.IsNode) []string {
 	elements := []xast.IsNode{n}
 	if set, ok := n.(xast.NodeTypeSet); ok {
@@ -284,8 +282,8 @@ func stringsIn(n xast.IsNode) []string {
 	return all
 }
 
-// parents warns of parents of entities that are not stored and that no policy
-// names, where others of their type are or look alike.
+// parents warns about parents of entities that are not stored and that no policy names. It does so
+// only if others of their type are stored or have a similar name.
 func (n *namer) parents() {
 	store := n.snapshot.Entities.ByUID
 	unknown := map[cedar.EntityUID]bool{}
@@ -312,7 +310,7 @@ func (n *namer) parents() {
 	}
 }
 
-// unusedTemplates warns of templates that no policy names.
+// unusedTemplates warns about templates that no policy names.
 func (n *namer) unusedTemplates() {
 	used := map[string]bool{}
 	for _, p := range n.snapshot.Policies.Ordered {
@@ -326,7 +324,7 @@ func (n *namer) unusedTemplates() {
 	}
 }
 
-// warnSetting warns at the place of a setting.
+// warnSetting warns at the position of a setting.
 func (n *namer) warnSetting(message, hint string, path ...string) {
 	for _, file := range n.snapshot.Archive().Files(snapshot.FileConfig) {
 		d, err := yamldoc.Parse(file, n.snapshot.Archive()[file])
@@ -338,10 +336,10 @@ func (n *namer) warnSetting(message, hint string, path ...string) {
 	}
 }
 
-// actionApprove is what approvers are asked about.
+// actionApprove is the action that approvers need.
 const actionApprove = "approval.approve"
 
-// approvers warns of approvals that nobody may give.
+// approvers warns about approvals that no one may give.
 func (n *namer) approvers() {
 	s := n.snapshot
 	approve, err := s.Action(actionApprove)
@@ -362,7 +360,7 @@ func (n *namer) approvers() {
 	}
 }
 
-// clock warns of a clock that no action of the schema has in its context.
+// clock warns about a clock attribute that no action of the schema has in its context.
 func (n *namer) clock() {
 	s := n.snapshot
 	if s.Settings.Clock == "" || s.Schema == nil {
@@ -386,9 +384,8 @@ func (n *namer) clock() {
 	n.warnSetting("clock: the schema has no "+s.Settings.Clock+" in the context of any action", hint, "clock")
 }
 
-// requestedTypes warns of a policy that asks for approvals about resources of a
-// type that the schema's access_request does not have as its resource: nobody
-// could give them.
+// requestedTypes warns about a policy that requires approvals for a resource type which the schema's
+// access_request does not allow as its resource. No one could give them.
 func (n *namer) requestedTypes(p *snapshot.Policy) {
 	s := n.snapshot
 	key, name := p.Template()
@@ -418,7 +415,7 @@ func (n *namer) requestedTypes(p *snapshot.Policy) {
 	}
 }
 
-// mayBeOf reports whether an entity of a type can pass a test.
+// mayBeOf reports whether an entity of a type can satisfy a test.
 func mayBeOf(test xast.IsScopeNode, t cedar.EntityType) bool {
 	switch test := test.(type) {
 	case xast.ScopeTypeEq:

@@ -18,10 +18,9 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
 )
 
-// SnapshotWarnings lists what is no fault of a policy store but is seldom meant:
-// policies that never apply or always do, permits that a forbid makes idle,
-// policies that every request is held against, and attributes that look like
-// spelling mistakes.
+// SnapshotWarnings lists valid parts of a policy store that are rarely intended: policies that never or
+// always apply, permits that a forbid makes ineffective, policies that every request must evaluate, and
+// attributes that look misspelled.
 func SnapshotWarnings(s *snapshot.Snapshot) faults.List {
 	l := linter{snapshot: s}
 	for _, p := range s.Policies.Ordered {
@@ -48,7 +47,7 @@ func (l *linter) warn(p *snapshot.Policy, hint, format string, args ...any) {
 		Message: fmt.Sprintf("policy %s ", p.ID) + fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// warnAt warns at the place of an annotation of the policy.
+// warnAt warns at the position of an annotation of the policy.
 func (l *linter) warnAt(p *snapshot.Policy, key, hint, format string, args ...any) {
 	l.warn(p, hint, format, args...)
 	last := &l.warnings[len(l.warnings)-1]
@@ -80,8 +79,8 @@ func isOpen(tests []xast.IsScopeNode) bool {
 	return all
 }
 
-// residual says whether a policy's conditions can hold, and whether they
-// always do, for all that can be told without a request.
+// residual reports whether a policy's conditions can hold and whether they always hold, as far as can
+// be known without a request.
 func residual(p *xast.Policy) (applies, always bool) {
 	unscoped := *p
 	all := xast.Scope{}.All()
@@ -101,7 +100,7 @@ func residual(p *xast.Policy) (applies, always bool) {
 	})
 }
 
-// shadows warns of permits whose whole scope an open forbid covers.
+// shadows warns about permits whose whole scope an unconditional forbid covers.
 func (l *linter) shadows() {
 	for _, p := range l.snapshot.Policies.Ordered {
 		i := slices.IndexFunc(l.open, func(f *snapshot.Policy) bool { return p.Permits() && covers(f.Syntax, p.Syntax) })
@@ -120,8 +119,8 @@ func covers(f, p *xast.Policy) bool {
 		})
 }
 
-// within reports whether all that passes the test narrow passes wide, as far
-// as the two tests alone can tell.
+// within reports whether everything that satisfies narrow also satisfies wide, judged by the two tests
+// alone.
 func within(narrow, wide xast.IsScopeNode) bool {
 	switch w := wide.(type) {
 	case xast.ScopeTypeAll:
@@ -144,8 +143,8 @@ func within(narrow, wide xast.IsScopeNode) bool {
 	return narrow == wide
 }
 
-// attributes warns of an attribute of principal or resource that nothing
-// stored has, where something stored has one with almost the same name.
+// attributes warns about an attribute of principal or resource that no stored entity has, if a stored
+// attribute has almost the same name.
 func (l *linter) attributes(p *snapshot.Policy) {
 	reported := map[string]bool{}
 	for _, condition := range p.Syntax.Conditions {
@@ -163,8 +162,7 @@ func (l *linter) attributes(p *snapshot.Policy) {
 	}
 }
 
-// entityAttribute returns the name of an attribute that a node reads from
-// principal or resource.
+// entityAttribute returns the name of an attribute that a node reads from principal or resource.
 func entityAttribute(n xast.IsNode) (string, bool) {
 	var access xast.StrOpNode
 	switch n := n.(type) {
@@ -178,7 +176,7 @@ func entityAttribute(n xast.IsNode) (string, bool) {
 	return string(access.Value), cedarsyntax.EntityVariable(access.Arg) != ""
 }
 
-// idleActions warns of actions that no request can be for, and no group is.
+// idleActions warns about actions that no request can name and that are not groups.
 func (l *linter) idleActions() {
 	if l.snapshot.Schema == nil {
 		return
@@ -198,7 +196,7 @@ func (l *linter) idleActions() {
 	}
 }
 
-// schemaPlace returns where a schema has a name, as it is or in quotes.
+// schemaPlace returns the first position of a name in a schema, bare or quoted.
 func schemaPlace(s *snapshot.Snapshot, name string) faults.Fault {
 	files := slices.Concat(s.Archive().Files(snapshot.FileCedarSchema), s.Archive().Files(snapshot.FileJSONSchema))
 	for _, file := range files {
@@ -213,8 +211,7 @@ func schemaPlace(s *snapshot.Snapshot, name string) faults.Fault {
 	return faults.Fault{File: files[len(files)-1]}
 }
 
-// stored returns the names of all attributes that are stored or typed in
-// config.yaml.
+// stored returns the names of all attributes that are stored or declared in config.yaml.
 func (l *linter) stored() map[string]bool {
 	if l.known != nil {
 		return l.known
@@ -233,7 +230,7 @@ func (l *linter) stored() map[string]bool {
 	return l.known
 }
 
-// annotations warns of annotations that nobody reads.
+// annotations warns about unknown annotations.
 func (l *linter) annotations(p *snapshot.Policy) {
 	for _, a := range p.Syntax.Annotations {
 		if key := string(a.Key); !snapshot.IsKnownAnnotation(key) && !snapshot.IsMisspelledAnnotation(key) {
@@ -242,8 +239,7 @@ func (l *linter) annotations(p *snapshot.Policy) {
 	}
 }
 
-// unknownTemplate warns of a template that has the default terms because it is
-// not configured.
+// unknownTemplate warns about a template that has the default terms because it is not configured.
 func (l *linter) unknownTemplate(p *snapshot.Policy) {
 	key, name := p.Template()
 	if problem := l.snapshot.TemplateProblem(name); problem.Unknown && !problem.Fault {
@@ -251,9 +247,9 @@ func (l *linter) unknownTemplate(p *snapshot.Policy) {
 	}
 }
 
-// Check compiles a policy store as [snapshot.CompileStore] does and lists its warnings, to
-// which tests are known. Of a store with faults there are no snapshots; where
-// everything could be read, there are warnings all the same.
+// Check compiles a policy store as [snapshot.CompileStore] does and lists its warnings. Names in tests
+// count as known. For a store with faults it returns no snapshots. It still returns warnings if
+// everything could be read.
 func Check(a snapshot.Archive, tests ...*authzen.EvaluationRequest) (s *snapshot.Snapshots, found, warnings faults.List) {
 	s, found, whole := snapshot.Inspect(a)
 	if whole {
@@ -265,8 +261,8 @@ func Check(a snapshot.Archive, tests ...*authzen.EvaluationRequest) (s *snapshot
 	return s, nil, warnings
 }
 
-// Warnings lists the warnings of every snapshot, each once. Names that the tests
-// of the store use are known; what the root names is so if one tenant has it.
+// Warnings lists the warnings of every snapshot without duplicates. Names in the store's tests count as
+// known. A name in the root is known if one tenant knows it.
 func Warnings(s *snapshot.Snapshots, tests ...*authzen.EvaluationRequest) faults.List {
 	var all faults.List
 	told := map[faults.Fault]int{}
@@ -287,7 +283,7 @@ func Warnings(s *snapshot.Snapshots, tests ...*authzen.EvaluationRequest) faults
 	return all
 }
 
-// placeOf returns where the files of a base name have a text first.
+// placeOf returns the first position of a text in the files of a base name.
 func placeOf(s *snapshot.Snapshot, base, text string) faults.Fault {
 	file := base
 	for _, file = range s.Archive().Files(base) {
