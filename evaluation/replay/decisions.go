@@ -16,31 +16,28 @@ import (
 )
 
 var (
-	// ErrOtherwise means that a logged decision, made again of what the log has,
-	// came out otherwise: by another program, or of something else.
+	// ErrOtherwise means that the replay of a logged decision gave a different result. The program or its
+	// input differs.
 	ErrOtherwise = errors.New("decided otherwise than it was")
-	// ErrMasked means that a part of a logged request is masked, so that it
-	// cannot be decided again.
+	// ErrMasked means that a logged request cannot be replayed because part of it is masked.
 	ErrMasked = errors.New("it is masked")
-	// ErrNoDecision means that an entry of the log records something else.
+	// ErrNoDecision means that an entry of the log does not record an evaluation.
 	ErrNoDecision = errors.New("it records no evaluation")
 )
 
-// A Logged is a decision that the log has: an evaluation, or one item of a
-// batch.
+// A Logged is a logged decision: an evaluation, or one item of a batch.
 type Logged struct {
-	ID       string // the Decision-ID, of item n of a batch with .n behind it
+	ID       string // the Decision-ID; for item n of a batch, with the suffix .n
 	Tenant   string
 	Revision string
 	Time     time.Time
-	// Request is nil for an item that could not be read and is a denial as it
-	// stands; Errors say why.
+	// Request is nil for an invalid item, which is always a denial. Errors holds the reason.
 	Request *authzen.EvaluationRequest
-	Masked  []string // JSON Pointers into Request, to what is masked there
+	Masked  []string // JSON Pointers into Request, to the masked members
 	decisionlog.Result
 }
 
-// ReadEntry reads an entry of the log, a line as the log exports it.
+// ReadEntry parses an entry of the log from a line of the log's export.
 func ReadEntry(line []byte) (*decisionlog.Entry, error) {
 	var e decisionlog.Entry
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -49,8 +46,8 @@ func ReadEntry(line []byte) (*decisionlog.Entry, error) {
 	return &e, nil
 }
 
-// Decisions returns the decisions of an entry. There are none to be had of one
-// that is masked or records something else.
+// Decisions returns the decisions of an entry. It returns an error for an entry that is masked or that
+// records something else.
 func Decisions(e *decisionlog.Entry) ([]Logged, error) {
 	if masked := slices.DeleteFunc(slices.Clone(e.Masked), func(p string) bool { return !isOfRequest(p) }); len(masked) > 0 {
 		return nil, fmt.Errorf("%w at %s", ErrMasked, strings.Join(masked, ", "))
@@ -58,8 +55,8 @@ func Decisions(e *decisionlog.Entry) ([]Logged, error) {
 	return MaskedDecisions(e)
 }
 
-// MaskedDecisions is Decisions for an entry that may be masked. Whoever makes
-// one of them again has to ask [HiddenFrom] whether that can be done.
+// MaskedDecisions is Decisions for an entry that may be masked. Before a replay, callers must check
+// with [HiddenFrom] that the masks do not matter.
 func MaskedDecisions(e *decisionlog.Entry) ([]Logged, error) {
 	switch {
 	case e.Kind == decisionlog.KindEvaluations:
@@ -74,8 +71,7 @@ func MaskedDecisions(e *decisionlog.Entry) ([]Logged, error) {
 	return []Logged{logged(e, -1, &request, *e.Result)}, nil
 }
 
-// itemsOf returns the decisions of a batch, which may have ended before its
-// last item.
+// itemsOf returns the decisions of a batch, which may have stopped before its last item.
 func itemsOf(e *decisionlog.Entry) ([]Logged, error) {
 	var batch authzen.EvaluationsRequest
 	if err := authzen.Unmarshal(e.Request, &batch); err != nil {
@@ -91,7 +87,7 @@ func itemsOf(e *decisionlog.Entry) ([]Logged, error) {
 	return out, nil
 }
 
-// logged is the decision of an entry, or that of its item.
+// logged returns the decision of an entry, or of one of its items.
 func logged(e *decisionlog.Entry, item int, request *authzen.EvaluationRequest, r decisionlog.Result) Logged {
 	id := e.ID
 	if item >= 0 {
@@ -100,13 +96,13 @@ func logged(e *decisionlog.Entry, item int, request *authzen.EvaluationRequest, 
 	return Logged{ID: id, Tenant: e.Tenant, Revision: e.Revision, Time: e.Time, Request: request, Masked: maskedIn(e.Masked, item), Result: r}
 }
 
-// Environment is that in which the decision was made.
+// Environment returns the environment of the decision.
 func (l *Logged) Environment() snapshot.Environment {
 	return snapshot.Environment{Time: l.Time, Approval: l.Approval}
 }
 
-// Explain explains a logged decision that the snapshot has made. It is
-// made again, and unless it comes out as it was, the error is [ErrOtherwise].
+// Explain explains a logged decision of the snapshot. It replays the decision and returns
+// [ErrOtherwise] if the result differs.
 func Explain(s *snapshot.Snapshot, l *Logged) (*explain.Explanation, error) {
 	if l.Request == nil {
 		return nil, fmt.Errorf("decision %s is a denial because the item could not be read: %s", l.ID, messages(l.Errors))

@@ -9,11 +9,10 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// A Hidden is what keeps a logged decision from being made again: a masked
-// part of its request that counts for it.
+// A Hidden is a masked part of a request that matters for the decision, and so prevents a replay.
 type Hidden struct {
 	Path   string `json:"path"`            // JSON Pointer into the request
-	Policy string `json:"policy,omitzero"` // that reads it; none where it counts before any policy is asked
+	Policy string `json:"policy,omitzero"` // the policy that reads it; none if it matters before any policy is evaluated
 }
 
 func (h *Hidden) Error() string {
@@ -25,17 +24,16 @@ func (h *Hidden) Error() string {
 
 func (h *Hidden) Unwrap() error { return ErrMasked }
 
-// HiddenFrom returns what of a masked decision counts for the snapshot, or nil
-// where it comes out the same whatever stands behind the masks. That is so
-// where no policy whose scope the request satisfies names what is masked, or
-// what it is a part of. A policy that names it and does not come to read it
-// counts as well: what it would read is not known.
+// HiddenFrom returns a masked part of a request that matters for the snapshot's decision. It returns nil
+// if the result is the same for any masked values. This is so if no policy whose scope the request
+// satisfies names a masked value or a record that contains it. A policy that names one but does not
+// evaluate that expression counts as well, because its value is unknown.
 func HiddenFrom(s *snapshot.Snapshot, l *Logged) *Hidden {
 	if len(l.Masked) == 0 || l.Request == nil {
 		return nil
 	}
 	q, err := s.NewQuery(l.Request, l.Environment())
-	if err != nil { // the mask is not of the type that what it hides is
+	if err != nil { // the mask has a different type than the value it hides
 		return &Hidden{Path: l.Masked[0]}
 	}
 	for _, pointer := range l.Masked {
@@ -55,22 +53,21 @@ func HiddenFrom(s *snapshot.Snapshot, l *Logged) *Hidden {
 	return nil
 }
 
-// Whether a spot in a request counts for its decision.
+// Whether a path in a request matters for its decision.
 const (
-	ifRead = iota // by a policy
+	ifRead = iota // if a policy reads it
 	always
 	never
 )
 
-// A spot is where policies find a member of a request: below the context, or
-// at an attribute of the principal or the resource.
+// A maskedPath is the path by which policies read a member of a request: below the context, or at an
+// attribute of the principal or the resource.
 type maskedPath struct {
 	inContext bool
 	names     []string
 }
 
-// spotOf returns where policies find what a JSON Pointer into a request points
-// at.
+// spotOf converts a JSON Pointer into a request to the path by which policies read its target.
 func spotOf(s *snapshot.Snapshot, pointer string) (p maskedPath, counts int) {
 	path := slices.Collect(jsontext.Pointer(pointer).Tokens())
 	if len(path) < 2 {
@@ -84,12 +81,12 @@ func spotOf(s *snapshot.Snapshot, pointer string) (p maskedPath, counts int) {
 		names = names[1:]
 	}
 	if last := names[len(names)-1]; len(names) > 1 && (last == "id" || last == "type") {
-		names = names[:len(names)-1] // it may be that of an entity, of which any attribute may be read
+		names = names[:len(names)-1] // it may be an entity's, and policies may read any attribute of that entity
 	}
 	switch within {
 	case "context":
 		switch names[0] {
-		case snapshot.ContextApproval: // a claim; the approval that stood is logged
+		case snapshot.ContextApproval: // a claim; the log holds the approval that was active
 			return p, never
 		case snapshot.ContextSupport:
 			return p, always
@@ -108,9 +105,8 @@ func spotOf(s *snapshot.Snapshot, pointer string) (p maskedPath, counts int) {
 	return maskedPath{false, names}, ifRead
 }
 
-// readBy reports whether a chain reads what is at the spot, what it is a part
-// of, or a part of it. A chain may come to an entity at each of its names, and
-// read of that the rest.
+// readBy reports whether an attribute path reads the masked path, a prefix of it, or something below it.
+// Each name of the attribute path may lead to an entity, whose attributes are the remaining names.
 func (p maskedPath) readBy(c snapshot.AttributePath) bool {
 	if p.inContext {
 		return c.InContext && c.Matches(0, p.names)
@@ -123,9 +119,8 @@ func (p maskedPath) readBy(c snapshot.AttributePath) bool {
 	return false
 }
 
-// maskedIn returns which of the masked members of an entry are in a request, as
-// JSON Pointers into that. Item n of a batch has its own members and those of
-// the batch.
+// maskedIn returns the masked members of an entry that belong to a request, as JSON Pointers into the
+// request. Item n of a batch has its own members and those of the batch.
 func maskedIn(masked []string, item int) (own []string) {
 	const request, items = "/request", "/request/evaluations/"
 	prefix := fmt.Sprintf("%s%d", items, item)
@@ -139,14 +134,12 @@ func maskedIn(masked []string, item int) (own []string) {
 	return own
 }
 
-// isOfRequest reports whether a JSON Pointer into an entry points into its
-// request.
+// isOfRequest reports whether a JSON Pointer into an entry points into its request.
 func isOfRequest(pointer string) bool {
 	return pointer == "/request" || strings.HasPrefix(pointer, "/request/")
 }
 
-// maskedResult returns where in an entry something is masked that was decided,
-// or "".
+// maskedResult returns the path of a masked part of an entry's result, or "".
 func maskedResult(masked []string) string {
 	for _, pointer := range masked {
 		if !isOfRequest(pointer) && pointer != "/request_id" {

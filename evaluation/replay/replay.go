@@ -14,12 +14,11 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A Replay decides again what was logged: by the policies it was decided by,
-// which must come to the same result, and then by a candidate. Where these
-// differ, the candidate would change something.
+// A Replay repeats logged decisions, first with the logged policies and then with a candidate. The
+// logged policies must give the same result. A different result of the candidate is a change.
 //
-// What is masked in the log is decided again where what the masks hide does not
-// count, for the policies and for the candidate; see [HiddenFrom].
+// It repeats a masked decision if the masked values matter neither for the logged policies nor for the
+// candidate; see [HiddenFrom].
 type Replay struct {
 	candidate *snapshot.Snapshots
 	archive   func(revision string) (map[string][]byte, error)
@@ -29,8 +28,7 @@ type Replay struct {
 	report    Report
 }
 
-// New returns a replay that decides by candidate, and gets the policies
-// of a logged revision from archive.
+// New returns a Replay for candidate. It reads the policies of a logged revision from archive.
 func New(candidate *snapshot.Snapshots, archive func(revision string) (map[string][]byte, error)) *Replay {
 	return &Replay{
 		candidate: candidate,
@@ -42,11 +40,11 @@ func New(candidate *snapshot.Snapshots, archive func(revision string) (map[strin
 	}
 }
 
-// mostRevisions is how many revisions are kept compiled.
+// mostRevisions is the number of compiled revisions in the cache.
 const mostRevisions = 16
 
-// Add decides the entry of a line of the log again, if it records a decision.
-// An error means that the line or the archive could not be read.
+// Add replays a line of the log if it records a decision. An error means that the line or the archive
+// could not be read.
 func (r *Replay) Add(line []byte) error {
 	var record decisionlog.Record
 	if err := json.Unmarshal(line, &record); err != nil {
@@ -60,7 +58,7 @@ func (r *Replay) Add(line []byte) error {
 		r.report.unfaithful(&record, err)
 		return nil
 	}
-	if path := maskedResult(record.Masked); path != "" { // nobody can tell whether it comes out as it was
+	if path := maskedResult(record.Masked); path != "" { // a masked result cannot be compared
 		r.skip(record.ID, &Hidden{Path: path})
 		return nil
 	}
@@ -88,12 +86,12 @@ func (r *Replay) Add(line []byte) error {
 	return r.compare(line, before, after, err)
 }
 
-// hiddenIn returns what counts for one of the decisions and is masked, or nil.
+// hiddenIn returns a masked value that matters for one of the decisions, or nil.
 func hiddenIn(s *snapshot.Snapshots, logged []Logged) *Hidden {
 	for i := range logged {
 		compiled, err := s.For(logged[i].Tenant)
 		if err != nil {
-			continue // no policy is asked
+			continue // denied before any policy is evaluated
 		}
 		if hidden := HiddenFrom(compiled, &logged[i]); hidden != nil {
 			return hidden
@@ -102,7 +100,7 @@ func hiddenIn(s *snapshot.Snapshots, logged []Logged) *Hidden {
 	return nil
 }
 
-// skip notes an entry that cannot be decided again.
+// skip counts an entry that cannot be replayed.
 func (r *Replay) skip(id string, why *Hidden) {
 	r.report.Masked++
 	known := r.hidden[*why]
@@ -116,7 +114,7 @@ func (r *Replay) skip(id string, why *Hidden) {
 	}
 }
 
-// snapshots returns a logged revision, compiled.
+// snapshots returns the compiled snapshots of a logged revision.
 func (r *Replay) snapshots(revision string) (*snapshot.Snapshots, error) {
 	if s := r.compiled[revision]; s != nil {
 		return s, nil
@@ -136,7 +134,7 @@ func (r *Replay) snapshots(revision string) (*snapshot.Snapshots, error) {
 	return s, nil
 }
 
-// redecide makes logged decisions again, by other snapshots.
+// redecide repeats logged decisions with other snapshots.
 func redecide(s *snapshot.Snapshots, logged []Logged) ([]decisionlog.Result, error) {
 	out := make([]decisionlog.Result, len(logged))
 	for i := range logged {
@@ -149,8 +147,8 @@ func redecide(s *snapshot.Snapshots, logged []Logged) ([]decisionlog.Result, err
 	return out, nil
 }
 
-// again makes a decision by other snapshots, in the environment that it was
-// made in. An item that could not be read stays the denial that it is.
+// again repeats a decision with other snapshots in the logged environment. An invalid item remains a
+// denial.
 func (l *Logged) again(s *snapshot.Snapshots) (decisionlog.Result, error) {
 	if l.Request == nil {
 		return l.Result, nil
@@ -175,8 +173,8 @@ func (l *Logged) again(s *snapshot.Snapshots) (decisionlog.Result, error) {
 	return result, nil
 }
 
-// inFormOf returns a result with its notifications as the logged ones are, where
-// only the draft of the profile that they follow is another.
+// inFormOf returns a result whose notifications have the form of the logged ones, if the two differ
+// only in the draft of the profile.
 func inFormOf(again decisionlog.Result, logged []authzen.Obligation) decisionlog.Result {
 	again.Obligations = slices.Clone(again.Obligations)
 	for i := range again.Obligations {
@@ -187,8 +185,7 @@ func inFormOf(again decisionlog.Result, logged []authzen.Obligation) decisionlog
 	return again
 }
 
-// sameResults reports whether decisions that were made again read the same in
-// the log.
+// sameResults reports whether repeated decisions have the same log records.
 func sameResults(again []decisionlog.Result, logged []Logged) bool {
 	for i := range again {
 		x, errX := json.Marshal(inFormOf(again[i], logged[i].Obligations))

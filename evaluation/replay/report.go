@@ -16,13 +16,13 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An Effect is what a candidate changes about a decision.
+// An Effect is the kind of change that a candidate makes to a decision.
 type Effect string
 
-// The effects, the gravest first. A decision has the first that is true of it.
+// The effects, the most severe first. A decision has the first that applies.
 const (
 	EffectAllows  Effect = "deny_to_allow"
-	EffectLoses   Effect = "obligation_lost" // it still allows, and asks less
+	EffectLoses   Effect = "obligation_lost" // it still permits, with fewer obligations
 	EffectDenies  Effect = "allow_to_deny"
 	EffectErrors  Effect = "new_error"
 	EffectObliges Effect = "obligations_changed"
@@ -30,52 +30,52 @@ const (
 
 var effects = []Effect{EffectAllows, EffectLoses, EffectDenies, EffectErrors, EffectObliges}
 
-// widens reports whether a PEP may do what it could not.
+// widens reports whether a PEP may do something that it could not do before.
 func (e Effect) widens() bool { return e == EffectAllows || e == EffectLoses }
 
-// A flip is an effect, what decides now, and who asked.
+// A change is an effect, its cause in the candidate, and the requester.
 type change struct {
 	Effect  Effect `json:"effect"`
 	Policy  string `json:"policy"` // that now decides or errs; "without " and those that no longer do, where none does
 	Subject string `json:"subject"`
 }
 
-// Changes are the decisions that a candidate changes in the same way.
+// Changes counts the decisions that a candidate changes in the same way.
 type Changes struct {
 	change
 	Count    int      `json:"count"`
-	Examples []string `json:"examples"` // Decision-IDs of the first
+	Examples []string `json:"examples"` // Decision-IDs of the first ones
 }
 
-// mostExamples is how many examples there are of the same.
+// mostExamples is the number of examples for each kind of change.
 const mostExamples = 3
 
-// A ReplayReport says what a candidate would have changed.
+// A Report describes the changes that a candidate would have made.
 type Report struct {
 	Candidate     string           `json:"candidate"`                // its revision
-	Decisions     int              `json:"decisions"`                // that were compared
-	Masked        int              `json:"masked"`                   // entries that cannot be decided again, because what they hide counts
-	DecidedMasked int              `json:"decided_masked"`           // entries that are masked, where that does not count
-	NotReplayable []*NotReplayable `json:"not_replayable,omitempty"` // the former, the most frequent first
-	Unfaithful    []Unfaithful     `json:"unfaithful,omitempty"`     // entries that the policies they name do not give
-	Flips         []*Changes       `json:"flips,omitempty"`          // by effect, and the most frequent first
+	Decisions     int              `json:"decisions"`                // number of decisions compared
+	Masked        int              `json:"masked"`                   // number of entries that cannot be replayed because a masked value matters
+	DecidedMasked int              `json:"decided_masked"`           // number of masked entries in which the masks do not matter
+	NotReplayable []*NotReplayable `json:"not_replayable,omitempty"` // the entries of Masked, the most frequent first
+	Unfaithful    []Unfaithful     `json:"unfaithful,omitempty"`     // entries whose policies do not reproduce them
+	Flips         []*Changes       `json:"flips,omitempty"`          // by effect, the most frequent first
 }
 
-// NotReplayable are entries that cannot be decided again for the same reason.
+// A NotReplayable counts the entries that cannot be replayed for the same reason.
 type NotReplayable struct {
 	Hidden
 	Count    int      `json:"count"`
-	Examples []string `json:"examples"` // Decision-IDs of the first
+	Examples []string `json:"examples"` // Decision-IDs of the first ones
 }
 
-// An Unfaithful is an entry that the policies it names do not give.
+// An Unfaithful is an entry whose policies do not reproduce it.
 type Unfaithful struct {
 	Index  int64  `json:"index"`
 	ID     string `json:"id"`
-	Reason string `json:"reason,omitzero"` // why they give nothing; else they give another result
+	Reason string `json:"reason,omitzero"` // why they give no result; empty if the result differs
 }
 
-// Report returns what was found. More may be added after it.
+// Report returns the report so far. Add may be called after it.
 func (r *Replay) Report() *Report {
 	r.report.Flips = slices.SortedFunc(maps.Values(r.flips), func(a, b *Changes) int {
 		return cmp.Or(
@@ -91,8 +91,7 @@ func (r *Replay) Report() *Report {
 	return &r.report
 }
 
-// Widens reports whether the candidate allows what was denied, or asks less
-// where it allows.
+// Widens reports whether the candidate permits what was denied, or permits with fewer obligations.
 func (r *Report) Widens() bool {
 	return slices.ContainsFunc(r.Flips, func(f *Changes) bool { return f.Effect.widens() })
 }
@@ -105,11 +104,11 @@ func (r *Report) unfaithful(logged *decisionlog.Record, why error) {
 	r.Unfaithful = append(r.Unfaithful, u)
 }
 
-// compare notes how the results of an entry differ. An error means that the
-// candidate cannot read the request. Of a batch that stops at another item
-// only the items both have count: what stopped it is one of them.
+// compare adds the differences between the results of an entry. refused means that the candidate cannot
+// read the request. If a batch stops at different items, only the items in both results count. These
+// include the item at which it stopped.
 func (r *Replay) compare(line []byte, before, after []decisionlog.Result, refused error) (err error) {
-	var decisions []decisionlog.DecisionRow // read when there is something to tell of one
+	var decisions []decisionlog.DecisionRow // read only if there is a difference
 	for i := range before {
 		switch {
 		case refused != nil:
@@ -144,7 +143,7 @@ func (r *Replay) add(f change, id string) {
 	}
 }
 
-// EffectOf returns the gravest difference between two results, or "".
+// EffectOf returns the most severe difference between two results, or "".
 func EffectOf(before, after *decisionlog.Result) Effect {
 	switch {
 	case !before.Decision && after.Decision:
@@ -161,7 +160,7 @@ func EffectOf(before, after *decisionlog.Result) Effect {
 	return ""
 }
 
-// contains reports whether all obligations of a are in b, whatever their ids.
+// contains reports whether all obligations of a are in b. It ignores their ids.
 func contains(a, b []authzen.Obligation) bool {
 	return !slices.ContainsFunc(a, func(o authzen.Obligation) bool {
 		return !slices.ContainsFunc(b, func(other authzen.Obligation) bool {
@@ -170,9 +169,8 @@ func contains(a, b []authzen.Obligation) bool {
 	})
 }
 
-// sameNotification reports whether two notifications are one in two forms of
-// the profile: what one draft has as a string another has as a list, and one of
-// them has no decision_subject.
+// sameNotification reports whether two notifications are the same in two drafts of the profile. One
+// draft has a string where the other has a list, and one has no decision_subject.
 func sameNotification(a, b *authzen.Obligation) bool {
 	var x, y authzen.NotificationObligation
 	if a.Type != authzen.ObligationNotification || json.Unmarshal(a.Properties, &x) != nil || json.Unmarshal(b.Properties, &y) != nil {
@@ -186,7 +184,7 @@ func errorsWithin(a, b []decisionlog.PolicyError) bool {
 	return !slices.ContainsFunc(a, func(e decisionlog.PolicyError) bool { return !slices.Contains(b, e) })
 }
 
-// effectWords say what an effect is.
+// effectWords describes the effects.
 var effectWords = map[Effect]string{
 	EffectAllows:  "deny → allow",
 	EffectLoses:   "allow, with an obligation less",
