@@ -45,7 +45,7 @@ CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 .PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy slow pod soak crash mcp reproducible sbom fuzz bench bench-short bench-go clean
 
 build:
-	$(SHARED) go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/policy-service ./cmd/mcp-gateway ./cmd/log-parquet
+	$(SHARED) go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 # Every update pulls the image from a registry.
 size: build

@@ -52,7 +52,7 @@ func askURL(ctx context.Context, method, url string, body []byte) (*http.Respons
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the running server: %w", err)
+		return nil, fmt.Errorf("the running server does not answer: %w", err)
 	}
 	return response, nil
 }
@@ -83,12 +83,12 @@ func heldBy(ctx context.Context, state, method, path string) (*http.Response, er
 func refusal(response *http.Response) error {
 	var answer authzen.ErrorResponse
 	if err := json.UnmarshalRead(response.Body, &answer); err != nil {
-		return fmt.Errorf("ask the running server: %s", response.Status)
+		return fmt.Errorf("the running server answered %s", response.Status)
 	}
 	if response.StatusCode == http.StatusUnprocessableEntity {
 		return &decisionlog.IntegrityError{Index: -1, Reason: "does not prove it: " + answer.Error.Message}
 	}
-	err := fmt.Errorf("ask the running server: %s", answer.Error.Message)
+	err := fmt.Errorf("refused by the running server: %s", answer.Error.Message)
 	if response.StatusCode == http.StatusUnauthorized {
 		err = fmt.Errorf("%w (%s has the API key)", err, apiKeyVariable)
 	}
