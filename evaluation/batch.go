@@ -10,9 +10,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Evaluations answers a batch. All of it is decided by one snapshot at one
-// time and recorded as one entry. What is wrong with an item is that item's
-// denial; a batch without items is a single request.
+// Evaluations decides a batch. One snapshot decides all items at one time, and one log entry records
+// them. An invalid item is a denial of that item. A batch without items is a single request.
 func (e *Engine) Evaluations(ctx context.Context, call Call, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
 	if len(req.Evaluations) == 0 {
 		return e.evaluateSingle(ctx, call, req)
@@ -44,10 +43,10 @@ func (e *Engine) Evaluations(ctx context.Context, call Call, req *authzen.Evalua
 	return &authzen.EvaluationsResponse{Evaluations: b.decisions}, nil
 }
 
-// LightItems are those of a batch that is decided on as soon as a single request.
+// LightItems is the largest number of items that a batch decides without waiting for Config.Scan.
 const LightItems = 64
 
-// decideBatch decides the items. Many wait for their turn.
+// decideBatch decides the items. A batch of more than LightItems waits for Config.Scan.
 func (e *Engine) decideBatch(ctx context.Context, tenant string, b *batch, req *authzen.EvaluationsRequest) error {
 	if len(req.Evaluations) > LightItems {
 		done, err := e.config.Scan(ctx, tenant)
@@ -75,14 +74,13 @@ func (e *Engine) evaluateSingle(ctx context.Context, call Call, req *authzen.Eva
 type batch struct {
 	one       func(n int, r *authzen.EvaluationRequest) (*decided, error) // decides the request of item n
 	describe  func(error) *authzen.Error
-	most      int                // bytes of the answer
-	bytes     int                // so far, about
-	decisions []authzen.Decision // denials before they are recorded
+	most      int                // limit on the bytes of the answer
+	bytes     int                // approximate bytes so far
+	decisions []authzen.Decision // denials until they are recorded
 	results   []decisionlog.Result
 }
 
-// decideAll decides the items, up to the one that the semantic stops at, for as
-// long as somebody waits for them.
+// decideAll decides the items, up to the one at which the semantic stops. It ends when ctx ends.
 func (b *batch) decideAll(ctx context.Context, req *authzen.EvaluationsRequest) error {
 	until := snapshot.NewTimeBudget(ctx, len(req.Evaluations), len(req.Evaluations))
 	for n, item := range req.Items() {
@@ -111,7 +109,7 @@ func (b *batch) decide(item authzen.Item) bool {
 	return outcome.Decision
 }
 
-// outcome decides an item. What it says of the request says where in the batch.
+// outcome decides an item. Its errors name the position in the batch.
 func (b *batch) outcome(item authzen.Item) (*decided, error) {
 	if item.Err != nil {
 		return nil, item.Err
@@ -125,7 +123,7 @@ func (b *batch) outcome(item authzen.Item) (*decided, error) {
 	return outcome, err
 }
 
-// failed is the denial of an item that could not be decided.
+// failed returns the denial of an item that could not be decided.
 func (b *batch) failed(err error) *decided {
 	out := &decided{Outcome: &snapshot.Outcome{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
 	if shown := b.describe(err); shown != nil {
@@ -140,8 +138,8 @@ func (b *batch) add(o *decided) {
 	b.results = append(b.results, o.result())
 }
 
-// size is about how many bytes of an answer, or of its log entry if that is more,
-// an outcome takes.
+// size returns the approximate size of an outcome in bytes, in the answer or in the log entry,
+// whichever is larger.
 func (o *decided) size() int {
 	logged := 0
 	for _, id := range o.Policies {

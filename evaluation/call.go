@@ -6,18 +6,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Call is what the edge knows of a request beside its body.
+// A Call holds what the transport knows about a request other than its body.
 type Call struct {
-	ID        string // of the log entry, the Decision-ID; made here when empty
+	ID        string // of the log entry, the Decision-ID; generated if empty
 	Tenant    string
 	Caller    string
 	RequestID string
 	TraceID   string
 	Item      string // of a batch, its number from 0; "" for a single request
-	Minimal   bool   // a denial is offered without a binding token
+	Minimal   bool   // a denial's offer has no binding token
 }
 
-// identified returns the call with the id of its log entry.
+// identified returns the call with an id for its log entry.
 func (c Call) identified() Call {
 	if c.ID == "" {
 		c.ID = NewDecisionID()
@@ -25,11 +25,10 @@ func (c Call) identified() Call {
 	return c
 }
 
-// NewDecisionID returns a new id for a log entry: a UUID of version 7, so that
-// ids sort by time.
+// NewDecisionID returns a new id for a log entry: a version 7 UUID, so that ids sort by time.
 func NewDecisionID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// item is the call of item n of a batch.
+// item returns the call for item n of a batch.
 func (c Call) item(n int) Call {
 	c.Item = strconv.Itoa(n)
 	c.ID += "." + c.Item

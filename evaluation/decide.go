@@ -16,9 +16,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// decide decides one request with the standing of the approval that it claims,
-// and says what the PEP can do about a denial. A permit uses the approval; when
-// another request was faster, it is decided again without.
+// decide decides one request with the status of the approval that it claims, and adds to a denial what
+// the PEP can do about it. A permit uses the approval. If another request used it up first, decide
+// decides again without it.
 func (e *Engine) decide(ctx context.Context, a evaluationInput) (*decided, error) {
 	ctx, part := span(ctx, a.call, "decide")
 	defer part.End()
@@ -52,21 +52,21 @@ func (e *Engine) decide(ctx context.Context, a evaluationInput) (*decided, error
 	return out, nil
 }
 
-// decided is an outcome with what the log records beside it.
+// decided is an outcome and the other data that the log records.
 type decided struct {
 	*snapshot.Outcome
-	approval *authzen.VerifiedApproval // in force for the request; nil for none
+	approval *authzen.VerifiedApproval // active for the request; nil for none
 	shadow   *decisionlog.Shadow       // nil without a shadow store
 }
 
-// result is the decision as the log has it.
+// result returns the decision as a log record.
 func (d *decided) result() decisionlog.Result {
 	r := d.Result()
 	r.Approval, r.Shadow = d.approval, d.shadow
 	return r
 }
 
-// approvalStatus asks how a claimed approval stands.
+// approvalStatus returns the status of a claimed approval.
 func (e *Engine) approvalStatus(ctx context.Context, a evaluationInput, claim jsontext.Value) (authzen.ApprovalStatus, error) {
 	if claim == nil {
 		return authzen.ApprovalStatus{}, nil
@@ -81,9 +81,9 @@ func (e *Engine) approvalStatus(ctx context.Context, a evaluationInput, claim js
 	return standing, nil
 }
 
-// approvalClaim returns the approval that a request claims, nil for none. Most claim
-// none, which is seen without reading the context; a claim that is written so
-// that it is not seen does not stand.
+// approvalClaim returns the approval that a request claims, or nil. Most requests claim none, and a text
+// search finds that without parsing the context. A claim in a spelling that the search misses has no
+// effect.
 func (e *Engine) approvalClaim(context jsontext.Value) jsontext.Value {
 	if e.config.Approvals == nil || !bytes.Contains(context, []byte(`"`+snapshot.ContextApproval+`"`)) {
 		return nil
@@ -97,8 +97,7 @@ func (e *Engine) approvalClaim(context jsontext.Value) jsontext.Value {
 	return claim.Approval
 }
 
-// offer tells the PEP how a person is asked: in a denial, or in the obligation
-// to wait for one.
+// offer adds how to request an approval: to a denial, or to the obligation to wait for approval.
 func (e *Engine) offer(a evaluationInput, out *snapshot.Outcome) error {
 	if out.Template == "" || e.config.Offer == nil {
 		return nil
@@ -131,7 +130,7 @@ func (e *Engine) offer(a evaluationInput, out *snapshot.Outcome) error {
 	return nil
 }
 
-// withoutOffer says that the answer has no room to say how a person is asked.
+// withoutOffer notes that the answer is too large for another offer.
 func withoutOffer(o *snapshot.Outcome) {
 	context := contextOf(o)
 	if !o.Decision {
@@ -140,7 +139,7 @@ func withoutOffer(o *snapshot.Outcome) {
 	context.ReasonAdmin = context.ReasonAdmin.After("Ask about this item again, with fewer beside it: this answer offers no more approvals.")
 }
 
-// contextOf returns what the PEP is told beside the decision, to add to it.
+// contextOf returns the context of the decision, and creates it if it is nil.
 func contextOf(o *snapshot.Outcome) *authzen.DecisionContext {
 	if o.Context == nil {
 		o.Context = &authzen.DecisionContext{}
@@ -148,9 +147,8 @@ func contextOf(o *snapshot.Outcome) *authzen.DecisionContext {
 	return o.Context
 }
 
-// offerObligation puts the offer into the obligation to wait for a person, the
-// last one. What is recorded stays without: the offer is good for whoever has
-// it.
+// offerObligation adds the offer to the obligation to wait for approval, which is the last one. The log
+// record omits the offer, because anyone who holds it can use it.
 func offerObligation(o *snapshot.Outcome, evaluationID string, offer *authzen.AccessRequest) error {
 	properties, err := json.Marshal(authzen.ApprovalRequired{
 		Action: authzen.ActionApprovalRequired, Template: o.Template, EvaluationID: evaluationID, AccessRequest: offer,
@@ -164,15 +162,14 @@ func offerObligation(o *snapshot.Outcome, evaluationID string, offer *authzen.Ac
 	return nil
 }
 
-// retryAfter is when a PEP may claim again, in seconds, what is not approved
-// yet.
+// retryAfter is the delay in seconds before a PEP should retry a pending approval.
 const retryAfter = 5
 
-// toldTaken is what people are told when an approval ended while it was claimed.
+// toldTaken is the message for an approval that ended while a request claimed it.
 const toldTaken = "The approval has ended, or another request has used it up."
 
-// answerClaim tells the PEP what became of the approval that it claimed
-// (Access Request Profile, "Completion Semantics").
+// answerClaim adds the status of the claimed approval to the answer (Access Request Profile,
+// "Completion Semantics").
 func answerClaim(o *snapshot.Outcome, s authzen.ApprovalStatus) {
 	if o.Decision {
 		if s.Approval != nil && o.Template == "" {
@@ -201,8 +198,8 @@ func answerClaim(o *snapshot.Outcome, s authzen.ApprovalStatus) {
 	}
 }
 
-// ApprovalTemplate returns the terms by which people approve for a tenant. A
-// template that config.yaml does not name has the default terms.
+// ApprovalTemplate returns the terms of approvals for a tenant. A template that config.yaml does not
+// name has the default terms.
 func (e *Engine) ApprovalTemplate(tenant, name string) (authzen.ApprovalTemplate, error) {
 	all := e.current.Load()
 	if all == nil {

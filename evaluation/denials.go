@@ -11,11 +11,10 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Denial returns the denial that an evaluation of a tenant was, nil for one
-// that no person could have lifted. The log has what was asked, and the answer
-// to that is what it was as long as the policies are: it is
-// [authzen.ErrUnknownEvaluation] when they are not, when the log has masked
-// what was asked, or has no such evaluation of that tenant in the last hour.
+// Denial returns the denial of a tenant's evaluation, or nil if an approval could not have lifted it. It
+// replays the logged request, which gives the same result while the policies are the same. It returns
+// [authzen.ErrUnknownEvaluation] in three cases: the policies changed, the log masked the request, or
+// the tenant has no such evaluation in the last hour.
 func (e *Engine) Denial(ctx context.Context, tenant, evaluationID string) (*authzen.RequestableDenial, error) {
 	s, now, err := e.begin(tenant)
 	if err != nil {
@@ -47,8 +46,8 @@ func (e *Engine) Denial(ctx context.Context, tenant, evaluationID string) (*auth
 	}, nil
 }
 
-// decisionOf returns the decision of that id that an entry records, nil where
-// it records none that can be made again.
+// decisionOf returns the decision with that id in an entry, or nil if the entry has none that can be
+// replayed.
 func decisionOf(entry *decisionlog.Entry, id string) *replay.Logged {
 	all, err := replay.Decisions(entry)
 	if err != nil {
@@ -61,7 +60,7 @@ func decisionOf(entry *decisionlog.Entry, id string) *replay.Logged {
 	return &all[i]
 }
 
-// Recorded reports whether the log has an entry of that id.
+// Recorded reports whether the log has an entry with that id.
 func (e *Engine) Recorded(ctx context.Context, id string) (bool, error) {
 	_, _, err := e.log.Lookup(ctx, id)
 	if errors.Is(err, decisionlog.ErrNoEntry) {

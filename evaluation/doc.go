@@ -1,11 +1,10 @@
-// Package evaluation answers requests. An [Engine] gathers what counts, decides by
-// the snapshot in force, records the decision, and only then gives it.
+// Package evaluation decides requests. An [Engine] gathers the input, decides with the active snapshot,
+// records the decision, and only then returns it.
 //
-// The rooms below it do one thing each: faults (what is wrong in a store),
-// cedarsyntax (text and syntax of policies), snapshot (the pure function),
-// explain, lint, replay. The log is in decisionlog, the directory of policies in
-// policystore, tests of policies in policytest.
+// Each package below it has one purpose: faults (errors in a store), cedarsyntax (text and syntax of
+// policies), snapshot (the pure function), explain, lint, replay. Package decisionlog is the log,
+// policystore reads the directory of policies, and policytest runs tests of policies.
 //
-// The law: nothing is answered that is not on disk. Only [decisionlog.Receipt]
-// becomes a yes, in one function.
+// The invariant: no decision is returned before it is on disk. Only a [decisionlog.Receipt] becomes a
+// permit, in one function.
 package evaluation

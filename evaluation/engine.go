@@ -20,8 +20,7 @@ import (
 var (
 	// ErrTooManyItems means that a batch has more items than Config.MaxItems.
 	ErrTooManyItems = errors.New("the batch has too many items")
-	// ErrLargeAnswer means that the answer to a batch has more bytes than
-	// Config.MaxAnswer.
+	// ErrLargeAnswer means that the answer to a batch has more bytes than Config.MaxAnswer.
 	ErrLargeAnswer = errors.New("the answer would be too large: ask for fewer evaluations at once")
 )
 
@@ -29,44 +28,39 @@ var (
 type Config struct {
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
-	// MaxItems bounds a batch. The default is 1000.
+	// MaxItems limits the items of a batch. The default is 1000.
 	MaxItems int
 	// GuardShrink refuses a reload that loses all forbids or half the policies.
 	GuardShrink bool
-	// CompileDeadline bounds how long one snapshot may take to compile. The
-	// default is 30 seconds.
+	// CompileDeadline limits the time to compile one snapshot. The default is 30 seconds.
 	CompileDeadline time.Duration
-	// MaxResults bounds the results in one answer to a search; those beyond it
-	// are on further pages. The default is 10,000.
+	// MaxResults limits the results on one page of a search. The default is 10,000.
 	MaxResults int
-	// MaxCandidates bounds the entities that are decided on for one answer to a
-	// search. The default is 250,000.
+	// MaxCandidates limits the entities that a search decides for one page. The default is 250,000.
 	MaxCandidates int
-	// MaxAnswer bounds the bytes of an answer to a batch or a search. A batch with
-	// a larger one is refused, and a search goes on on a further page. The default
-	// is 8 MiB.
+	// MaxAnswer limits the bytes of an answer to a batch or a search. A batch over the limit is refused. A
+	// search continues on another page. The default is 8 MiB.
 	MaxAnswer int
-	// Scan waits until a search of a tenant may decide on many candidates, or a
-	// batch on more than LightItems, and returns how it says that it has. Without it
-	// none waits.
+	// Scan blocks until a tenant's search over many candidates, or batch of more than LightItems, may
+	// start. The caller calls done at the end. By default nothing waits.
 	Scan func(ctx context.Context, tenant string) (done func(), err error)
-	// PageKey signs the tokens that lead to further pages. Engines that share a
-	// key continue each other's searches. The default is a random one.
+	// PageKey signs page tokens. Engines that share a key can continue each other's searches. The default
+	// is a random key.
 	PageKey []byte
-	// Recorded is told of every entry that is on disk, before it is answered.
+	// Recorded receives every entry that is on disk, before the answer is returned.
 	Recorded func(context.Context, *decisionlog.Entry)
-	// ItemError says how an error of one item of a batch is shown in that
-	// item's answer. Without it the answer is a bare denial.
+	// ItemError converts the error of a batch item to the error in that item's answer. By default the answer
+	// is a denial without an error.
 	ItemError func(error) *authzen.Error
-	// Approvals says which claimed approvals stand. Without it none does.
+	// Approvals returns the status of claimed approvals. By default no approval is active.
 	Approvals Approvals
-	// Offer makes what a PEP is told of a denial that a person may lift; nil for
-	// one that cannot be asked for. Without it a PEP is told nothing.
+	// Offer creates the offer for a denial that an approval can lift, or nil if no one can request it. By
+	// default there are no offers.
 	Offer func(*authzen.RequestableDenial) (*authzen.AccessRequest, error)
 }
 
-// An Engine answers requests: it gathers what counts, decides, records the
-// decision, and only then gives it. Its methods have the shape of the wire.
+// An Engine decides requests: it gathers the input, decides, records the decision, and only then returns
+// it. Its methods take and return AuthZEN messages.
 type Engine struct {
 	log       *decisionlog.Log
 	config    Config
@@ -82,8 +76,7 @@ type Engine struct {
 	generation, shadowGeneration atomic.Int64
 }
 
-// NewEngine returns an engine that records in log. It decides nothing until
-// [Engine.Reload].
+// NewEngine returns an engine that records in log. It decides nothing until [Engine.Reload].
 func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -107,11 +100,10 @@ func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	return &Engine{log: log, config: c, compiler: snapshot.NewCompiler(c.CompileDeadline, nil)}
 }
 
-// Snapshots returns what requests are decided by, or nil.
+// Snapshots returns the active snapshots, or nil.
 func (e *Engine) Snapshots() *snapshot.Snapshots { return e.current.Load() }
 
-// HasTenant reports whether there is such a tenant, whether or not its policies
-// could be loaded.
+// HasTenant reports whether the tenant exists, whether or not its policies are loaded.
 func (e *Engine) HasTenant(name string) bool {
 	all := e.current.Load()
 	if all == nil || !snapshot.ValidTenant(name) {
@@ -121,7 +113,7 @@ func (e *Engine) HasTenant(name string) bool {
 	return err == nil || errors.Is(err, snapshot.ErrNoSnapshot)
 }
 
-// begin fixes what a request is decided by, and when.
+// begin returns the snapshot and the time for a request.
 func (e *Engine) begin(tenant string) (*snapshot.Snapshot, time.Time, error) {
 	all := e.current.Load()
 	if all == nil {
@@ -131,7 +123,7 @@ func (e *Engine) begin(tenant string) (*snapshot.Snapshot, time.Time, error) {
 	return s, e.config.Now().UTC(), err
 }
 
-// record puts a decision on disk. Nothing may be answered unless it succeeds.
+// record writes a decision to disk. The caller must not return the decision unless it succeeds.
 func (e *Engine) record(ctx context.Context, call Call, entry *decisionlog.Entry, revision string, start time.Time, req any) (decisionlog.Receipt, error) {
 	text := texts.Get().(*[]byte)
 	defer texts.Put(text)
@@ -156,19 +148,18 @@ func (e *Engine) record(ctx context.Context, call Call, entry *decisionlog.Entry
 	return receipt, nil
 }
 
-// release makes a decision what the PEP gets. No other place can say yes, and
-// this one says what the log has.
+// release converts a receipt to the PEP's decision. No other function can permit, and this one returns
+// what the log recorded.
 func release(r decisionlog.Receipt, item int, c *authzen.DecisionContext) authzen.Decision {
 	return authzen.Decision{Decision: r.Decision(item), Context: c}
 }
 
-// texts are the buffers of requests that have been recorded. A large one is not
-// kept.
+// texts holds buffers of recorded requests for reuse, except large ones.
 var texts = sync.Pool{New: func() any { return new([]byte) }}
 
 const keptText = 16 << 10
 
-// appendRequest appends a request as it is recorded, but for white space.
+// appendRequest appends a request in its recorded form, except for white space.
 func appendRequest(b []byte, req any) ([]byte, error) {
 	if single, ok := req.(*authzen.EvaluationRequest); ok {
 		return single.AppendTo(b)
@@ -177,18 +168,18 @@ func appendRequest(b []byte, req any) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// Approvals says whether the approval that a request claims stands for it.
+// Approvals checks the approvals that requests claim.
 type Approvals interface {
 	Verify(context.Context, *authzen.Reevaluation) (authzen.ApprovalStatus, error)
 }
 
-// evaluationInput is one request to decide, and what it is decided by.
+// evaluationInput is one request with everything that decides it.
 type evaluationInput struct {
 	snapshot *snapshot.Snapshot
-	shadow   *snapshot.Snapshots // which decides, too, and is not heeded; nil for none
+	shadow   *snapshot.Snapshots // also decides, without effect on the answer; nil for none
 	time     time.Time
 	call     Call
-	item     string         // what the ids of its obligations begin with, in a batch
-	offered  *offersInBatch // by the answer to the batch so far; nil for a single request
+	item     string         // prefix of obligation ids, in a batch
+	offered  *offersInBatch // offers in the answer to the batch so far; nil for a single request
 	request  *authzen.EvaluationRequest
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Evaluate answers one AuthZEN request of a call. An *[authzen.ValidationError] means
-// that it could not be read; any other error that there is no decision.
+// Evaluate decides one AuthZEN request. An *[authzen.ValidationError] means that the request is invalid.
+// Any other error means that there is no decision.
 func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
 	s, start, err := e.begin(call.Tenant)
 	if err != nil {
@@ -31,7 +31,7 @@ func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.Evaluatio
 	return &decision, nil
 }
 
-// Authorize answers a request in the tenant, actor, action, resource shape.
+// Authorize decides a request of the tenant, actor, action, resource form.
 func (e *Engine) Authorize(ctx context.Context, call Call, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
 	evaluation, err := req.Evaluation()
 	if err != nil {
@@ -62,8 +62,8 @@ func (e *Engine) denyTenant(ctx context.Context, call Call, req *authzen.Evaluat
 	return &authzen.Decision{}, nil
 }
 
-// MayDecide decides whether an approver may decide an Access Request, and
-// records that. A permit with obligations is none: nobody is there to meet them.
+// MayDecide decides and records whether an approver may decide an Access Request. A permit with
+// obligations counts as a denial, because no PEP can meet them.
 func (e *Engine) MayDecide(ctx context.Context, call Call, req *authzen.EvaluationRequest) (bool, error) {
 	decision, err := e.Evaluate(ctx, call, req)
 	if err != nil {

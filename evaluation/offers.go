@@ -2,23 +2,22 @@ package evaluation
 
 import "github.com/policy-service/policy-service/schemas/authzen"
 
-// maxOffers bounds all offers of one answer, in bytes. Every item of a batch
-// without a subject or a context of its own has that of the whole, and its
-// offer tells of it again.
+// maxOffers limits the bytes of all offers in one answer. Items of a batch inherit its subject and
+// context, and each offer repeats them.
 const maxOffers = 256 << 10
 
-// An offered is how much the answer to a batch has offered.
+// offersInBatch counts the offers in the answer to a batch.
 type offersInBatch struct {
 	bytes int
-	full  bool // from then on nothing is offered
+	full  bool // no more offers
 }
 
-// isFull reports whether there is no room for another offer. Nil is a single
-// request, which has room.
+// isFull reports whether the answer has reached the limit. A nil receiver is a single request, which has
+// none.
 func (o *offersInBatch) isFull() bool { return o != nil && o.full }
 
-// add reports whether an offer has room, and counts it. The first one does:
-// it is not much longer than the request.
+// add counts an offer and reports whether it fits. The first one always fits, because it is not much
+// longer than the request.
 func (o *offersInBatch) add(offer *authzen.AccessRequest) bool {
 	if o == nil {
 		return true

@@ -14,17 +14,16 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A cursor is where a page of results begins and how many it may have.
+// A cursor is the start of a page of results and its limit.
 type cursor struct {
-	From  int32 // ordinal of the first candidate to look at
-	Limit int32 // as it was asked for; noLimit where it was not
+	From  int32 // position of the first candidate to decide
+	Limit int32 // as requested; noLimit if the request has none
 }
 
 const noLimit = -1
 
-// A pageToken is a cursor and what it belongs to: a search, and the revision
-// that answers it. Its text is opaque to PEPs, and signed, because a position in
-// one search means nothing in another.
+// A pageToken is a cursor with its search and the revision that decides it. Its text is opaque to PEPs.
+// It is signed, because a position in one search has no meaning in another.
 type pageToken struct {
 	Revision [8]byte
 	Search   [16]byte
@@ -33,7 +32,7 @@ type pageToken struct {
 
 const macSize = 16
 
-// seal returns the token's text.
+// seal returns the token's signed text.
 func (t pageToken) seal(key []byte) string {
 	body, err := binary.Append(nil, binary.BigEndian, t)
 	if err != nil { // it has a fixed size
@@ -48,7 +47,7 @@ func mac(key, body []byte) []byte {
 	return h.Sum(nil)[:macSize]
 }
 
-// open reads a token's text. It is not ok for one that key did not seal.
+// open parses a token's text. It returns false unless key signed it.
 func (t *pageToken) open(key []byte, text string) (ok bool) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(sealed) != binary.Size(t)+macSize {
@@ -72,7 +71,7 @@ func newPageToken(q *snapshot.SearchQuery, page *authzen.PageRequest, tenant, re
 	if err != nil {
 		return pageToken{}, err
 	}
-	// The same search may be written with its members in another order.
+	// The same search may have its members in another order.
 	if err := (*jsontext.Value)(&asked).Canonicalize(); err != nil {
 		return pageToken{}, err
 	}
@@ -86,9 +85,8 @@ func newPageToken(q *snapshot.SearchQuery, page *authzen.PageRequest, tenant, re
 	return t, nil
 }
 
-// resume moves t, the token of a search's first page, to the page that a PEP
-// asks for. A limit that is not repeated holds on (AuthZEN 1.0, "Paginated
-// Requests").
+// resume moves t, the token of a search's first page, to the requested page. A limit that the request
+// does not repeat stays in effect (AuthZEN 1.0, "Paginated Requests").
 func (t *pageToken) resume(key []byte, page *authzen.PageRequest) error {
 	if page.Token == "" {
 		return nil

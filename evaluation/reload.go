@@ -14,27 +14,26 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// A Change is a policy store that is to come into force.
+// A Change is a policy store to activate.
 type Change struct {
 	Archive snapshot.Archive
-	Cause   string // why now: start, change, signal, admin
-	Shrink  bool   // the operator says that policies may go
+	Cause   string // the trigger: start, change, signal, admin
+	Shrink  bool   // the operator allows a loss of policies
 	Version int64  // of the store's manifest; 0 without one
 
-	// TenantFaults are what is wrong in tenants' folders beside what the archive
-	// shows. Such a tenant keeps its last good files.
+	// TenantFaults lists faults in tenants' folders that the archive does not show. Such a tenant keeps its
+	// last good files.
 	TenantFaults faults.List
 }
 
-// A seat is where a policy store takes its place: in force, or beside the one
-// that is, as its shadow.
+// A slot holds a policy store: the active one or its shadow.
 type slot struct {
 	store     string // what the log calls the store; "" where it comes into force
 	snapshots *atomic.Pointer[snapshot.Snapshots]
 	status    *atomic.Pointer[Status]
 
-	changed    *atomic.Pointer[time.Time] // since when a change has not been in force
-	generation *atomic.Int64              // counts reloads
+	changed    *atomic.Pointer[time.Time] // the time of the first change that is not active
+	generation *atomic.Int64              // number of reloads
 }
 
 const shadowStore = "shadow"
@@ -54,9 +53,8 @@ func (s slot) get() Status {
 // Status returns the engine's status.
 func (e *Engine) Status() Status { return e.activeSlot().get() }
 
-// Reload compiles a policy store and puts it into force, or leaves in force
-// what is. Either way the attempt is an entry of the log, and it is there
-// before the first request is decided by the new policies.
+// Reload compiles a policy store and activates it. On failure the active store stays. Either way it
+// records the attempt in the log before the new policies decide the first request.
 func (e *Engine) Reload(ctx context.Context, c Change) (Status, error) {
 	return e.reload(ctx, e.activeSlot(), c)
 }
@@ -68,7 +66,7 @@ func (e *Engine) reload(ctx context.Context, to slot, c Change) (Status, error) 
 	return e.reloadLocked(ctx, to, c, snapshot.CompileGrace)
 }
 
-// reloadLocked is reload for who holds e.reloading.
+// reloadLocked is Reload for callers that hold e.reloading.
 func (e *Engine) reloadLocked(ctx context.Context, to slot, c Change, grace time.Duration) (Status, error) {
 	start := e.config.Now().UTC()
 	s, pending, err := e.compiler.Compile(ctx, snapshot.Upgrade{
@@ -87,8 +85,8 @@ func (e *Engine) reloadLocked(ctx context.Context, to slot, c Change, grace time
 	return e.install(ctx, to, c, start, s, err)
 }
 
-// retryPending reloads a store when more of it is compiled, unless another came: also
-// one that was on its way when it was compiled.
+// retryPending reloads a store when more of it has compiled. It does nothing if another store has been loaded
+// since.
 func (e *Engine) retryPending(ctx context.Context, to slot, c Change, pending snapshot.Pending) {
 	generation := to.generation.Load()
 	go func() {
@@ -96,12 +94,12 @@ func (e *Engine) retryPending(ctx context.Context, to slot, c Change, pending sn
 		e.reloading.Lock()
 		defer e.reloading.Unlock()
 		if ctx.Err() == nil && to.generation.Load() == generation {
-			_, _ = e.reloadLocked(ctx, to, c, snapshot.LateGrace) // it is in the log, and the status has it
+			_, _ = e.reloadLocked(ctx, to, c, snapshot.LateGrace) // the log and the status have the error
 		}
 	}()
 }
 
-// install puts snapshots into force, with what keeps tenants from theirs.
+// install activates snapshots. partly holds the problems of tenants that keep their old ones.
 func (e *Engine) install(ctx context.Context, to slot, c Change, start time.Time, s *snapshot.Snapshots, partly error) (Status, error) {
 	var err error
 	if to.store == "" {
@@ -129,8 +127,7 @@ func (e *Engine) install(ctx context.Context, to slot, c Change, start time.Time
 	return status, partly
 }
 
-// Pending says since when there has been a change that is neither in force nor
-// refused; the zero time for none.
+// Pending returns the time since which a change is neither active nor refused, or the zero time.
 func (e *Engine) Pending() time.Time {
 	if since := e.activeSlot().changed.Load(); since != nil {
 		return *since
@@ -138,7 +135,7 @@ func (e *Engine) Pending() time.Time {
 	return time.Time{}
 }
 
-// ReloadFailed notes that the policy store could not even be read.
+// ReloadFailed records that the policy store could not be read.
 func (e *Engine) ReloadFailed(ctx context.Context, cause string, err error) {
 	e.reloadFailed(ctx, e.activeSlot(), cause, err)
 }
@@ -149,7 +146,7 @@ func (e *Engine) reloadFailed(ctx context.Context, to slot, cause string, err er
 	_, _ = e.refuse(ctx, to, cause, e.config.Now().UTC(), err)
 }
 
-// refuse leaves in its place what is there, and says why in status and log.
+// refuse keeps the store in the slot, and records why in the status and the log.
 func (e *Engine) refuse(ctx context.Context, to slot, cause string, start time.Time, why error) (Status, error) {
 	status := to.get()
 	status.Stale, status.Problem = true, why.Error()
@@ -161,7 +158,7 @@ func (e *Engine) refuse(ctx context.Context, to slot, cause string, start time.T
 	return status, why
 }
 
-// checkLosses refuses a store that an accident could have made.
+// checkLosses refuses a store whose losses look like an accident.
 func (e *Engine) checkLosses(s *snapshot.Snapshots, mayShrink bool) error {
 	old := e.current.Load()
 	if old == nil || mayShrink {
@@ -170,8 +167,7 @@ func (e *Engine) checkLosses(s *snapshot.Snapshots, mayShrink bool) error {
 	return snapshot.CheckLosses(old, s, e.config.GuardShrink)
 }
 
-// keepArchives puts the archives of a store into the log that the old one did not
-// have.
+// keepArchives writes to the log the archives of s that old does not have.
 func (e *Engine) keepArchives(s, old *snapshot.Snapshots) error {
 	for _, archive := range s.ArchivesBeyond(old) {
 		if _, err := e.log.KeepArchive(archive); err != nil {
@@ -181,8 +177,8 @@ func (e *Engine) keepArchives(s, old *snapshot.Snapshots) error {
 	return nil
 }
 
-// recordReload records an attempt. Decision says whether the store took its
-// place, revision what is there now.
+// recordReload records an attempt. Decision is whether the store took the slot, and revision is the one
+// in the slot now.
 func (e *Engine) recordReload(ctx context.Context, to slot, what reloadRequest, start time.Time, revision string, why error) error {
 	if to.store != "" {
 		what.Store, what.Revision = to.store, revision

@@ -11,9 +11,9 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// Floor returns the highest version of a policy store's manifest that the log
-// says was in force; 0 for none. A store of a lower version is an older one. It
-// is kept beside the log, whose entries are read where that is lost.
+// Floor returns the highest manifest version of a policy store that was active; 0 for none. A store with
+// a lower version is a rollback. The version is stored with the log. If it is lost, Floor reads the
+// log's entries.
 func (e *Engine) Floor(ctx context.Context) (int64, error) {
 	version, err := e.log.Floor()
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -25,8 +25,7 @@ func (e *Engine) Floor(ctx context.Context) (int64, error) {
 	return version, e.log.KeepFloor(version)
 }
 
-// loggedFloor reads the entries of the log about reloads, the last first, up to
-// one of a version.
+// loggedFloor reads the log's reload entries, newest first, up to one with a version.
 func (e *Engine) loggedFloor(ctx context.Context) (int64, error) {
 	yes := true
 	for until := e.log.Head().Size; until > 0; {
@@ -50,9 +49,8 @@ func (e *Engine) loggedFloor(ctx context.Context) (int64, error) {
 	return 0, nil
 }
 
-// raiseFloor keeps the version of a store that is about to come into force. It
-// is kept before the entry about it: a crash between the two leaves the higher
-// one.
+// raiseFloor stores the version of a store before it becomes active and before its log entry. A crash
+// between the two leaves the higher version.
 func (e *Engine) raiseFloor(ctx context.Context, version int64) error {
 	if version == 0 {
 		return nil
@@ -64,10 +62,10 @@ func (e *Engine) raiseFloor(ctx context.Context, version int64) error {
 	return e.log.KeepFloor(version)
 }
 
-// A reloadRequest is the request of an entry about an attempt to load policies.
+// A reloadRequest is the request of a log entry about an attempt to load policies.
 type reloadRequest struct {
 	Cause    string `json:"cause"`
-	Store    string `json:"store,omitzero"`    // shadow; none for the one in force
-	Revision string `json:"revision,omitzero"` // of the shadow now
-	Version  int64  `json:"version,omitzero"`  // of the manifest that comes into force
+	Store    string `json:"store,omitzero"`    // "shadow"; empty for the active store
+	Revision string `json:"revision,omitzero"` // of the current shadow
+	Version  int64  `json:"version,omitzero"`  // of the manifest to activate
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// SearchSubjects finds the stored subjects of a type that may do an action with
-// a resource. Each of them has been decided on like a request of its own; the
-// search is one entry of the log.
+// SearchSubjects returns the stored subjects of a type that may perform an action on a resource. It
+// decides each like a separate request, and records the search as one log entry.
 func (e *Engine) SearchSubjects(ctx context.Context, call Call, req *authzen.SubjectSearchRequest) (*authzen.EntitySearchResponse, error) {
 	q := snapshot.SearchQuery{For: snapshot.ForSubject, Request: authzen.EvaluationRequest{
 		Subject: authzen.Subject{Type: req.Subject.Type}, Action: req.Action, Resource: req.Resource, Context: req.Context,
@@ -23,8 +22,8 @@ func (e *Engine) SearchSubjects(ctx context.Context, call Call, req *authzen.Sub
 	return entitiesFound(page, req.Subject.Type, hits), nil
 }
 
-// SearchResources finds the stored resources of a type that a subject may do an
-// action with. See [Engine.SearchSubjects].
+// SearchResources returns the stored resources of a type on which a subject may perform an action. See
+// [Engine.SearchSubjects].
 func (e *Engine) SearchResources(ctx context.Context, call Call, req *authzen.ResourceSearchRequest) (*authzen.EntitySearchResponse, error) {
 	q := snapshot.SearchQuery{For: snapshot.ForResource, Request: authzen.EvaluationRequest{
 		Subject: req.Subject, Action: req.Action, Resource: authzen.Resource{Type: req.Resource.Type}, Context: req.Context,
@@ -44,8 +43,8 @@ func entitiesFound(page *authzen.Page, entityType string, hits []snapshot.Search
 	return out
 }
 
-// SearchActions finds what a subject may do with a resource, of the actions
-// that the schema has or, without one, that policies and entities name. See
+// SearchActions returns the actions that a subject may perform on a resource. The candidates are the
+// schema's actions or, without a schema, those that policies and entities name. See
 // [Engine.SearchSubjects].
 func (e *Engine) SearchActions(ctx context.Context, call Call, req *authzen.ActionSearchRequest) (*authzen.ActionSearchResponse, error) {
 	q := snapshot.SearchQuery{For: snapshot.ForAction, Request: authzen.EvaluationRequest{
@@ -62,7 +61,7 @@ func (e *Engine) SearchActions(ctx context.Context, call Call, req *authzen.Acti
 	return out, nil
 }
 
-// search answers a question and records that it was asked.
+// search performs a search and records it.
 func (e *Engine) search(ctx context.Context, call Call, q *snapshot.SearchQuery, asked *authzen.PageRequest, req any) (*authzen.Page, []snapshot.SearchResult, error) {
 	s, start, err := e.begin(call.Tenant)
 	if err != nil {
@@ -93,10 +92,11 @@ func (e *Engine) search(ctx context.Context, call Call, q *snapshot.SearchQuery,
 	return e.page(token, asked, part), part.Results, nil
 }
 
-// lightScan are candidates that are decided on as soon as those of a batch.
+// lightScan is the largest number of candidates that a search decides without waiting for Config.Scan.
 const lightScan = 1000
 
-// results finds the answers of a page. Many candidates wait for their turn.
+// results returns one page of results. A search over more than lightScan candidates waits for
+// Config.Scan.
 func (e *Engine) results(ctx context.Context, tenant string, s *snapshot.Snapshot, a *snapshot.Candidates, token pageToken) (*snapshot.SearchResults, error) {
 	if len(a.Positions) > lightScan {
 		done, err := e.config.Scan(ctx, tenant)
@@ -108,8 +108,8 @@ func (e *Engine) results(ctx context.Context, tenant string, s *snapshot.Snapsho
 	return s.Search(ctx, a, token.From, snapshot.SearchLimits{Results: e.pageSize(token.Limit), Bytes: e.config.MaxAnswer, Candidates: e.config.MaxCandidates})
 }
 
-// pageSize is how many results a page may have. What was asked for is a
-// maximum, and so is what is configured.
+// pageSize returns the maximum number of results of a page: the smaller of the requested and the
+// configured limit.
 func (e *Engine) pageSize(asked int32) int {
 	if asked == noLimit {
 		return e.config.MaxResults
@@ -117,8 +117,8 @@ func (e *Engine) pageSize(asked int32) int {
 	return min(int(asked), e.config.MaxResults)
 }
 
-// page describes a part of the results. Results that are whole need none unless
-// somebody asked for a page (AuthZEN 1.0, "Paginated Responses").
+// page describes one page of the results. A complete result needs no page object unless the request asked
+// for a page (AuthZEN 1.0, "Paginated Responses").
 func (e *Engine) page(token pageToken, asked *authzen.PageRequest, part *snapshot.SearchResults) *authzen.Page {
 	if asked.Token == "" && asked.Limit == nil && !part.More {
 		return nil

@@ -10,14 +10,13 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// ReloadShadow is [Engine.Reload] for a policy store that shadows the one in
-// force: from then on the log says of every evaluation what it would have
-// decided. Nobody is told, so that it may lose as many policies as it likes.
+// ReloadShadow is [Engine.Reload] for a policy store that shadows the active one. The log then records
+// its decision of every evaluation. It affects no answer, so it may lose any number of policies.
 func (e *Engine) ReloadShadow(ctx context.Context, c Change) (Status, error) {
 	return e.reload(ctx, e.shadowSlot(), c)
 }
 
-// ShadowFailed is [Engine.ReloadFailed] for that store.
+// ShadowFailed is [Engine.ReloadFailed] for the shadow store.
 func (e *Engine) ShadowFailed(ctx context.Context, cause string, err error) {
 	e.reloadFailed(ctx, e.shadowSlot(), cause, err)
 }
@@ -25,9 +24,8 @@ func (e *Engine) ShadowFailed(ctx context.Context, cause string, err error) {
 // ShadowStatus returns the status of the shadow; the zero Status without one.
 func (e *Engine) ShadowStatus() Status { return e.shadowSlot().get() }
 
-// decideShadow decides a request by the shadow, in the environment in which it
-// was decided. What goes wrong there, a panic too, is in the result and does
-// not reach the answer.
+// decideShadow decides a request with the shadow, in the environment of the decision. Its errors and
+// panics are part of the shadow's result and do not affect the answer.
 func (e *Engine) decideShadow(ctx context.Context, a evaluationInput, approval *authzen.VerifiedApproval) (out *decisionlog.Shadow) {
 	if a.shadow == nil {
 		return nil
@@ -56,6 +54,5 @@ func (e *Engine) decideShadow(ctx context.Context, a evaluationInput, approval *
 	return out
 }
 
-// ShadowEffect returns what it would change about a result if its shadow were
-// in force; "" for nothing.
+// ShadowEffect returns the change to a result if its shadow were active, or "".
 func ShadowEffect(r *decisionlog.Result) replay.Effect { return replay.EffectOf(r, &r.Shadow.Result) }

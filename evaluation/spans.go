@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// span begins a part of the trace that a request belongs to, if it does and
-// somebody records it. The caller ends it.
+// span starts a span in the trace of a request, if the request has one and a recorder exists. The caller
+// must end it.
 func span(ctx context.Context, call Call, name string) (context.Context, trace.Span) {
 	if call.TraceID == "" {
 		return ctx, noop.Span{}

@@ -4,8 +4,7 @@ import (
 	"time"
 )
 
-// A Status says what requests are decided by and whether that is what the
-// policy store holds now.
+// A Status describes the active policy store and whether it is up to date.
 type Status struct {
 	Revision string    `json:"revision,omitzero"` // in force; "" before the first
 	Since    time.Time `json:"since,omitzero"`
@@ -13,7 +12,7 @@ type Status struct {
 	Policies int       `json:"policies"`
 	Entities int       `json:"entities"`
 	Stale    bool      `json:"stale"`              // the last attempt failed
-	Problem  string    `json:"problem,omitzero"`   // why
+	Problem  string    `json:"problem,omitzero"`   // why it failed
 	Attempt  time.Time `json:"attempted,omitzero"` // the last one
 	TookUS   int64     `json:"took_us,omitzero"`   // microseconds
 }
