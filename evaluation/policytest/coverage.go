@@ -11,26 +11,25 @@ import (
 	"github.com/policy-service/policy-service/evaluation/explain"
 )
 
-// ErrCoverage means that the tests try less of the policies than is wanted.
+// ErrCoverage means that the tests cover less of the policies than required.
 var ErrCoverage = errors.New("the tests try too little of the policies")
 
-// Coverage says what of the policies the tests have tried. A policy has been
-// tried when it has determined a decision, a condition when it has been seen
-// to hold and when it has been seen not to: each of these counts alike.
+// Coverage is the part of the policies that the tests cover. A policy counts as covered when it has
+// determined a decision. A condition has two outcomes, true and false, and each counts as much as a
+// policy.
 type Coverage struct {
 	Policies []PolicyCoverage `json:"policies"` // in the order of their ids and files
 }
 
-// A PolicyCoverage counts the tests that had to do with a policy.
+// A PolicyCoverage counts the tests that concern a policy.
 type PolicyCoverage struct {
 	explain.Citation
-	Reached     int                 `json:"reached"`     // its scope was satisfied
-	Determining int                 `json:"determining"` // it determined the decision
+	Reached     int                 `json:"reached"`     // tests that satisfy its scope
+	Determining int                 `json:"determining"` // tests whose decision it determined
 	Conditions  []ConditionCoverage `json:"conditions,omitempty"`
 }
 
-// A ConditionCoverage counts what a condition came to in the tests that
-// reached it.
+// A ConditionCoverage counts the results of a condition in the tests that reached it.
 type ConditionCoverage struct {
 	cedarsyntax.Condition
 	True   int `json:"true"`
@@ -38,13 +37,13 @@ type ConditionCoverage struct {
 	Errors int `json:"errors,omitzero"`
 }
 
-// A Share is how many of so many things have been tried.
+// A Share is the number of covered items of a total.
 type Share struct {
 	Tried int `json:"tried"`
 	Of    int `json:"of"`
 }
 
-// Percent returns the share in percent. All of nothing has been tried.
+// Percent returns the share in percent. The share of an empty total is 100.
 func (s Share) Percent() float64 {
 	if s.Of == 0 {
 		return 100
@@ -63,7 +62,7 @@ func (s *Share) count(tried bool) {
 	}
 }
 
-// Determined is the share of policies that determined a decision.
+// Determined returns the share of policies that determined a decision.
 func (c Coverage) Determined() Share {
 	var s Share
 	for _, p := range c.Policies {
@@ -72,8 +71,7 @@ func (c Coverage) Determined() Share {
 	return s
 }
 
-// Conditions is the share of outcomes of conditions, two for each, that were
-// seen.
+// Conditions returns the share of covered outcomes of conditions, two for each.
 func (c Coverage) Conditions() Share {
 	var s Share
 	for _, p := range c.Policies {
@@ -85,10 +83,10 @@ func (c Coverage) Conditions() Share {
 	return s
 }
 
-// Share is the share of all of it.
+// Share returns the share of policies and outcomes together.
 func (c Coverage) Share() Share { return c.Determined().plus(c.Conditions()) }
 
-// A Gap is something of a policy that no test has tried.
+// A Gap is a part of a policy that no test covers.
 type Gap struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
@@ -97,8 +95,8 @@ type Gap struct {
 
 func (g Gap) String() string { return fmt.Sprintf("%s:%d: %s", g.File, g.Line, g.What) }
 
-// Gaps lists what no test has tried, in the order in which a reader goes
-// through the files. Of a policy whose scope no test satisfies that is all.
+// Gaps lists what no test covers, in the order of the files. If no test satisfies a policy's scope, it
+// lists only the policy.
 func (c Coverage) Gaps() []Gap {
 	var gaps []Gap
 	for _, p := range c.Policies {
@@ -141,7 +139,7 @@ func (c ConditionCoverage) missing() string {
 	return ""
 }
 
-// newCoverage returns the coverage of no tests at all.
+// newCoverage returns the coverage of an empty set of tests.
 func newCoverage(sources []explain.Source) Coverage {
 	c := Coverage{Policies: make([]PolicyCoverage, len(sources))}
 	for i, source := range sources {
@@ -153,7 +151,7 @@ func newCoverage(sources []explain.Source) Coverage {
 	return c
 }
 
-// add counts one decision, by the traces of its policies.
+// add counts one decision, given the traces of its policies.
 func (c Coverage) add(traces []explain.Trace, determining []string) {
 	for _, trace := range traces {
 		p := c.policy(trace.Policy)
@@ -164,8 +162,7 @@ func (c Coverage) add(traces []explain.Trace, determining []string) {
 	}
 }
 
-// merge adds what other tests have tried. The same policy is one, whoever it
-// was asked for.
+// merge adds the coverage of other tests. A policy counts once, whichever tenant's tests evaluate it.
 func (c *Coverage) merge(other Coverage) {
 	own := make(map[explain.Citation]int, len(c.Policies))
 	for i, p := range c.Policies {
@@ -216,8 +213,7 @@ func (c *ConditionCoverage) add(v explain.Verdict) {
 	}
 }
 
-// FailUnder returns ErrCoverage when the tests have tried less than so many
-// percent of the policies.
+// FailUnder returns ErrCoverage if the tests cover less than percent of the policies.
 func (r *Report) FailUnder(percent float64) error {
 	if tried := r.Coverage.Share().Percent(); tried < percent {
 		return fmt.Errorf("%w: %.1f%%, less than %g%%", ErrCoverage, tried, percent)

@@ -17,15 +17,14 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// ErrNoTest means that an entry of the decision log cannot be made a test.
+// ErrNoTest means that an entry of the decision log cannot be converted to a test.
 var ErrNoTest = errors.New("this entry makes no test")
 
-// FromEntry writes a decision of the log as a test file with one test, or one
-// for each item of a batch: the request, at its time, must be decided as it
-// was. line is the entry as the log exports it. The result reads back as that
-// request exactly, or the error is ErrNoTest: so it is for an entry that
-// records no evaluation, whose request is masked, or whose numbers YAML cannot
-// carry.
+// FromEntry converts a decision of the log to a test file with one test, or one for each item of a
+// batch. The test expects the same decision for the request at its time. line is the entry as the log
+// exports it. FromEntry returns ErrNoTest if the result does not read back as exactly that request. This
+// is so for an entry that records no evaluation, a masked request, or numbers that YAML cannot
+// represent.
 func FromEntry(line []byte) ([]byte, error) {
 	e, err := replay.ReadEntry(line)
 	if err != nil {
@@ -50,7 +49,7 @@ func FromEntry(line []byte) ([]byte, error) {
 	return out, readsBack(out, logged)
 }
 
-// decided returns the decisions that had a request to decide.
+// decided returns the decisions that have a valid request.
 func decided(all []replay.Logged, err error) ([]replay.Logged, error) {
 	all = slices.DeleteFunc(all, func(l replay.Logged) bool { return l.Request == nil })
 	if err == nil && len(all) == 0 {
@@ -59,7 +58,7 @@ func decided(all []replay.Logged, err error) ([]replay.Logged, error) {
 	return all, err
 }
 
-// A testFile is a file of tests as it is written.
+// A testFile is a test file to write.
 type testFile struct {
 	Tests []*row `yaml:"tests"`
 }
@@ -89,7 +88,7 @@ func rowOf(d replay.Logged) (*row, error) {
 	return &out, yaml.Unmarshal(body, out.Request)
 }
 
-// nameOf says what was decided, in the words of the request.
+// nameOf returns a test name that describes the decision.
 func nameOf(d replay.Logged) string {
 	may := "may not"
 	if d.Decision {
@@ -99,8 +98,7 @@ func nameOf(d replay.Logged) string {
 	return fmt.Sprintf("%s %s %s %s %s %s (decision %s)", r.Subject.Type, r.Subject.ID, may, r.Action.Name, r.Resource.Type, r.Resource.ID, d.ID)
 }
 
-// plain returns JSON in which each number has the one form that YAML reads as
-// the same number.
+// plain returns JSON in which each number has the form that YAML reads as the same number.
 func plain(body jsontext.Value) (jsontext.Value, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(body))
 	for {
@@ -115,22 +113,20 @@ func plain(body jsontext.Value) (jsontext.Value, error) {
 	return body, body.Canonicalize(jsontext.CanonicalizeRawInts(false))
 }
 
-// tooLong reports whether a number that is no integer has more digits than a
-// float64 keeps.
+// tooLong reports whether a non-integer has more digits than a float64 holds.
 func tooLong(number string) bool {
 	mantissa, _, scientific := strings.Cut(strings.ToLower(number), "e")
 	digits := strings.Trim(strings.ReplaceAll(strings.TrimPrefix(mantissa, "-"), ".", ""), "0")
 	return (scientific || strings.Contains(mantissa, ".")) && len(digits) > 15
 }
 
-// bare is text that needs no quotes, but for the words that mean something
-// else to some reader of YAML.
+// bare matches text that needs no quotes, except for words with a special meaning to some YAML reader.
 var (
 	bare  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 	words = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
 )
 
-// quoted writes a string such that every reader of YAML reads that string.
+// quoted formats a string so that every YAML reader reads the same string.
 func quoted(text string) ([]byte, error) {
 	if bare.MatchString(text) && !words.MatchString(text) {
 		return []byte(text), nil
@@ -138,7 +134,7 @@ func quoted(text string) ([]byte, error) {
 	return jsontext.AppendQuote(nil, text)
 }
 
-// readsBack reports tests that would be read otherwise than they were meant.
+// readsBack returns an error if the tests do not read back as intended.
 func readsBack(src []byte, want []replay.Logged) error {
 	tests, problems := parse("", src)
 	if len(problems) > 0 {
@@ -166,8 +162,8 @@ func sameRequest(a, b *authzen.EvaluationRequest) bool {
 	return bytes.Equal(forms[0], forms[1])
 }
 
-// namesUnknown reports whether a decision has an error of no policy: the request
-// names what the schema does not have.
+// namesUnknown reports whether a decision has an error without a policy: the request has names that the
+// schema does not declare.
 func namesUnknown(d replay.Logged) bool {
 	for _, e := range d.Errors {
 		if e.Policy == "" {

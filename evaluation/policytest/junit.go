@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// JUnit writes the report in the XML that build servers read: a suite for each
-// file, in the order of the tests. A test whose request cannot be decided is an
-// error there, one that gets another decision a failure.
+// JUnit writes the report in JUnit XML for build servers: one suite for each file, in the order of the
+// tests. A test without a decision is an error, and one with a different decision is a failure.
 func (r *Report) JUnit(w io.Writer) error {
 	out := junitReport{Name: "policies"}
 	for _, result := range r.Results {
@@ -72,7 +71,7 @@ func (r *junitReport) add(result Result) {
 	r.junitCounts.add(counts)
 }
 
-// suite returns the suite of a file, which is the last one or a new one.
+// suite returns the suite of a file: the last one or a new one.
 func (r *junitReport) suite(file string) *junitSuite {
 	if n := len(r.Suites); n > 0 && r.Suites[n-1].Name == file {
 		return r.Suites[n-1]

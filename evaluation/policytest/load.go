@@ -15,30 +15,28 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// A Test is a request and what is wanted of it.
+// A Test is a request and its expected decision.
 type Test struct {
 	Name     string
 	Tenant   string // whose test it is; "" for one of the store's root
 	File     string // path from the root of the policy store
 	Line     int    // from 1
 	Request  *authzen.EvaluationRequest
-	Time     time.Time                 // of the decision; zero when the test does not say
-	Approval *authzen.VerifiedApproval // that stands; nil for none
+	Time     time.Time                 // of the decision; zero if the test sets none
+	Approval *authzen.VerifiedApproval // the active approval; nil for none
 	Unknown  bool                      // the request may have names that the schema does not declare
 	Want     Expectation
 }
 
-// An Expectation is what a test wants of an outcome, or what it got. Nil
-// policies or obligations are not wanted in particular.
+// An Expectation is the expected or the actual outcome of a test. Nil policies or obligations match any.
 type Expectation struct {
 	Decision    bool     `json:"decision"`
-	Policies    []string `json:"policies,omitzero"`    // ids of the determining policies, all of them
-	Obligations []string `json:"obligations,omitzero"` // types of the obligations, all of them
+	Policies    []string `json:"policies,omitzero"`    // ids of all determining policies
+	Obligations []string `json:"obligations,omitzero"` // types of all obligations
 }
 
-// Load reads the tests of the policy store at the root of fsys, in the order
-// of their files, those of tenants last. The error is an [evaluation.Faults]
-// with everything that is wrong in them.
+// Load reads the tests of the policy store at the root of fsys, in the order of their files, tenants'
+// last. The error is an [evaluation.Faults] with every fault.
 func Load(fsys fs.FS) ([]Test, error) {
 	var names []string
 	for _, pattern := range []string{"tests/*.yaml", "tenants/*/tests/*.yaml"} {
@@ -65,10 +63,10 @@ func Load(fsys fs.FS) ([]Test, error) {
 	return tests, nil
 }
 
-// maxFile bounds a file of tests, in bytes.
+// maxFile limits a test file, in bytes.
 const maxFile = 64 << 20
 
-// readFile reads a regular file. Another, such as a named pipe, may never end.
+// readFile reads a regular file. Reading another kind, such as a named pipe, may never end.
 func readFile(fsys fs.FS, name string) ([]byte, error) {
 	info, err := fs.Stat(fsys, name)
 	switch {
@@ -82,7 +80,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	return fs.ReadFile(fsys, name)
 }
 
-// parse reads one file of tests.
+// parse parses one test file.
 func parse(name string, src []byte) (tests []Test, problems faults.List) {
 	rows, problems := rowsOf(name, src)
 	names := make(map[string]bool)
@@ -102,7 +100,7 @@ func parse(name string, src []byte) (tests []Test, problems faults.List) {
 	return tests, problems
 }
 
-// tenantOf returns the tenant whose file of tests it is.
+// tenantOf returns the tenant that owns a test file.
 func tenantOf(name string) string {
 	below, ok := strings.CutPrefix(name, "tenants/")
 	if !ok {
@@ -112,7 +110,7 @@ func tenantOf(name string) string {
 	return tenant
 }
 
-// rowsOf returns the tests of a file as they are written.
+// rowsOf returns the tests of a file as written.
 func rowsOf(name string, src []byte) (rows []*yamldoc.Document, problems faults.List) {
 	d, err := yamldoc.Parse(name, src)
 	var fault faults.Fault
@@ -132,8 +130,7 @@ func rowsOf(name string, src []byte) (rows []*yamldoc.Document, problems faults.
 	return rows, problems
 }
 
-// A row is a test as it is written. Pointers tell what is missing from what is
-// empty.
+// A row is a test as written. Pointers distinguish a missing value from an empty one.
 type row struct {
 	Name        string    `yaml:"name"`
 	Time        string    `yaml:"time"`
@@ -145,8 +142,8 @@ type row struct {
 	Obligations *[]string `yaml:"obligations,flow"`
 }
 
-// A request has the members of an authzen.EvaluationRequest and no others.
-// What their values must be, that package says.
+// A request has the members of an authzen.EvaluationRequest and no others. Package authzen checks the
+// values.
 type request struct {
 	Subject  *entity        `yaml:"subject,flow"          json:"subject,omitzero"`
 	Action   *action        `yaml:"action,flow"           json:"action,omitzero"`
@@ -165,7 +162,7 @@ type action struct {
 	Properties map[string]any `yaml:"properties,omitzero" json:"properties,omitzero"`
 }
 
-// An approval is one that stands for the request.
+// An approval is the active approval of the request.
 type approval struct {
 	Template  string     `yaml:"template"`
 	Approvers []approver `yaml:"approvers,omitempty"`
@@ -198,8 +195,7 @@ func (a *approval) verified() (*authzen.VerifiedApproval, error) {
 	return out, nil
 }
 
-// read reads a test. What its values must be beside what YAML can say is a
-// fault of the whole test.
+// read reads a test. A value that YAML accepts but the test does not is a fault of the whole test.
 func read(part *yamldoc.Document) (Test, []faults.Fault) {
 	var row row
 	if part.Empty() {
@@ -240,7 +236,7 @@ func (r *row) test() (Test, error) {
 	return Test{Name: r.Name, Time: decided, Request: sent, Approval: approval, Unknown: r.Unknown, Want: r.want()}, nil
 }
 
-// moment reads a time; "" is zero.
+// moment parses a time; "" is zero.
 func moment(name, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -252,8 +248,7 @@ func moment(name, text string) (time.Time, error) {
 	return t, nil
 }
 
-// evaluation returns the request as it would have come over the wire, by the
-// same reading.
+// evaluation returns the request as if it had come over the wire, with the same parser.
 func (r *request) evaluation() (*authzen.EvaluationRequest, error) {
 	body, err := json.Marshal(r, json.Deterministic(true))
 	if err != nil {

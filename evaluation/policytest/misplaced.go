@@ -9,13 +9,13 @@ import (
 	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
-// Misplaced lists the files of the policy store at the root of fsys that look
-// like tests and are not read: those of another extension and those in folders
-// below. They would be green without ever having been tried.
+// Misplaced lists the files of the policy store at the root of fsys that look like tests but are not
+// read: those with another extension and those in subfolders. Otherwise they would seem to pass without
+// ever running.
 func Misplaced(fsys fs.FS) faults.List {
 	var problems faults.List
 	folders := []string{"tests"}
-	tenants, _ := fs.Glob(fsys, "tenants/*/tests") // the pattern is a good one
+	tenants, _ := fs.Glob(fsys, "tenants/*/tests") // the pattern is valid
 	for _, folder := range slices.Concat(folders, tenants) {
 		_ = fs.WalkDir(fsys, folder, func(name string, entry fs.DirEntry, err error) error {
 			if err != nil || strings.HasPrefix(entry.Name(), ".") {
@@ -30,8 +30,7 @@ func Misplaced(fsys fs.FS) faults.List {
 	return problems
 }
 
-// skip leaves out a folder that is hidden, or that cannot be read and then holds
-// nothing that could be mistaken.
+// skip skips a folder that is hidden or unreadable. Nothing in it can be mistaken for a test.
 func skip(entry fs.DirEntry) error {
 	if entry != nil && entry.IsDir() {
 		return fs.SkipDir

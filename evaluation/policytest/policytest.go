@@ -1,5 +1,4 @@
-// Package policytest runs the tests of a policy store. A test is a request and
-// the decision that it must have:
+// Package policytest runs the tests of a policy store. A test is a request and its expected decision:
 //
 //	tests:
 //	  - name: alice writes her own document
@@ -13,21 +12,19 @@
 //	    obligations: [notification]  # optional: the types of the obligations, exactly
 //	    unknown: true                # optional: the request has names that the
 //	                                 # schema does not declare
-//	    time: 2026-01-31T12:00:00Z   # optional: when the decision is made
-//	    approval: {template: sre}    # optional: the approval that stands, with
+//	    time: 2026-01-31T12:00:00Z   # optional: the time of the decision
+//	    approval: {template: sre}    # optional: the active approval, with
 //	                                 # approvers, until, channel and uses_left
 //
-// The law it keeps: a test that would be misread is a fault, not a test that
-// passes. Keys that are not known are faults, a name stands for one test of its
-// file, and a request is read as strictly as one from a PEP.
+// A test that cannot be read exactly is a fault and never passes. Unknown keys are faults, names are
+// unique in a file, and requests are parsed as strictly as those from a PEP.
 //
 // Tests are in files tests/*.yaml of the store, and tests of a tenant in
-// tenants/<tenant>/tests/*.yaml. They are no part of a snapshot: a change of a
-// test is no new revision.
+// tenants/<tenant>/tests/*.yaml. They are not part of a snapshot: a change to a test does not change
+// the revision.
 //
-// [RunStore] decides the requests and says what of the policies they have tried: a
-// [Report] is written as text, JSON or JUnit XML. [FromEntry] makes a test of
-// a decision in the log.
+// [RunStore] decides the requests and computes the coverage of the policies. It returns a [Report],
+// which can be written as text, JSON or JUnit XML. [FromEntry] converts a logged decision to a test.
 package policytest
 
 import (
@@ -39,8 +36,8 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// A Report is what became of each test, in the order in which they were given,
-// and what of the policies they have tried. How it is written is in report.go.
+// A Report holds the result of each test, in the given order, and the coverage of the policies. Its
+// formats are in report.go.
 type Report struct {
 	Results  []Result
 	Coverage Coverage
@@ -57,19 +54,19 @@ func (r *Report) Failed() []Result {
 	return failed
 }
 
-// A Result is what became of one test.
+// A Result is the result of one test.
 type Result struct {
 	Test    Test
 	Got     Expectation
-	Errors  []string // of policies that could not be evaluated, and of names nobody knows
-	Vacuous []string // names for which the wanted denial would pass whatever the policies say
+	Errors  []string // policies whose evaluation failed, and unknown names
+	Vacuous []string // unknown names for which the expected denial would pass with any policies
 	Err     error    // why there is no decision, or nil
 
-	// Explanation says how the decision of a test that did not pass came about.
+	// Explanation explains the decision of a test that did not pass.
 	Explanation *explain.Explanation
 }
 
-// Run decides every request by the snapshot and compares.
+// Run decides every request with the snapshot and compares the results.
 func Run(s *snapshot.Snapshot, tests []Test) *Report {
 	report := &Report{Results: make([]Result, len(tests)), Coverage: newCoverage(explain.Sources(s))}
 	for i, test := range tests {
@@ -111,18 +108,17 @@ func newResult(test Test, outcome *snapshot.Outcome) Result {
 	return result
 }
 
-// sorted returns a list of names as it is compared: in order, and not nil.
+// sorted returns a list of names in a comparable form: sorted and not nil.
 func sorted(names []string) []string {
 	out := append([]string{}, names...)
 	slices.Sort(out)
 	return out
 }
 
-// Pass reports whether the test got what it wants.
+// Pass reports whether the test got the expected result.
 func (r Result) Pass() bool { return r.Err == nil && len(r.differences()) == 0 }
 
-// String says what became of the test in one line, after its place in the
-// file.
+// String returns the result in one line, after the test's position in the file.
 func (r Result) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", r.Test.File, r.Test.Line, r.Test.Name, r.verdict())
 }

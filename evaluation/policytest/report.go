@@ -12,15 +12,14 @@ import (
 	"github.com/policy-service/policy-service/evaluation/explain"
 )
 
-// How many lines of a text report are given to one thing.
+// Limits on the lines of one item in a text report.
 const (
-	explainedLines = 12 // of a test that did not pass
+	explainedLines = 12 // for a test that did not pass
 	shownGaps      = 20
 )
 
-// Text writes the report for a person to read: what did not pass with what was
-// wanted, what there was instead and how that came about; then what the tests
-// have tried of the policies, and what they have not.
+// Text writes the report for people: the failed tests with expected and actual results and an
+// explanation, then what the tests cover and what they do not.
 func (r *Report) Text(w io.Writer) error {
 	var b strings.Builder
 	failed := r.Failed()
@@ -89,7 +88,7 @@ func (r *Report) MarshalJSONTo(enc *jsontext.Encoder) error {
 	return json.MarshalEncode(enc, out)
 }
 
-// JSON writes the report as JSON, indented.
+// JSON writes the report as indented JSON.
 func (r *Report) JSON(w io.Writer) error {
 	if err := json.MarshalWrite(w, r, jsontext.Multiline(true)); err != nil {
 		return err

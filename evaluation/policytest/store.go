@@ -8,10 +8,9 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// RunStore runs the tests of a whole policy store. A tenant's are decided by
-// what answers the tenant, those of the root by what answers everybody or,
-// where the store has tenants, by the guardrails alone. Coverage is of all
-// together: a guardrail that one tenant's tests have tried has been tried.
+// RunStore runs the tests of a whole policy store. A tenant's snapshot decides the tenant's tests. The
+// store's only snapshot or, with tenants, the guardrails alone decide the root's tests. The coverage is
+// for all together: a guardrail that one tenant's tests cover is covered.
 func RunStore(s *snapshot.Snapshots, tests []Test) (*Report, error) {
 	of := byTenant(s, tests)
 	all := new(Report)
@@ -25,8 +24,8 @@ func RunStore(s *snapshot.Snapshots, tests []Test) (*Report, error) {
 	return all, nil
 }
 
-// byTenant sorts tests by their tenant. A tenant without tests is there as
-// well, and the root where it answers everybody.
+// byTenant groups tests by tenant. It includes tenants without tests, and the root if the store has no
+// tenants.
 func byTenant(s *snapshot.Snapshots, tests []Test) map[string][]Test {
 	of := map[string][]Test{}
 	for _, tenant := range s.Tenants() {
@@ -41,13 +40,13 @@ func byTenant(s *snapshot.Snapshots, tests []Test) map[string][]Test {
 	return of
 }
 
-// decider returns what decides the tests of a tenant, or of the root.
+// decider returns the snapshot that decides the tests of a tenant, or of the root.
 func decider(s *snapshot.Snapshots, tenant string) (*snapshot.Snapshot, error) {
 	if tenant != "" {
 		return s.For(tenant)
 	}
 	snapshot, err := s.Guardrails()
-	if err != nil { // a fault of this use and not of the store, so that it is no Faults
+	if err != nil { // an error of the caller and not of the store, so it is not a Faults
 		return nil, fmt.Errorf("is decided by the guardrails alone, which need what tenants add:\n%v", err)
 	}
 	return snapshot, nil

@@ -8,11 +8,11 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// unknownHint says how a test asks for the denial of an unknown name.
+// unknownHint tells how to test the denial of an unknown name.
 const unknownHint = "a test of such a denial says unknown: true"
 
-// vacuous lists the names in a test of a denial that the schema does not declare:
-// misspelt, they are denied whatever the policies say.
+// vacuous lists the names in a test of a denial that the schema does not declare. Such a name is denied
+// whatever the policies say, so a misspelling would pass.
 func vacuous(s *snapshot.Snapshot, test Test) faults.List {
 	if test.Want.Decision || test.Unknown {
 		return nil
@@ -20,7 +20,7 @@ func vacuous(s *snapshot.Snapshot, test Test) faults.List {
 	return s.UnknownNames(test.Request)
 }
 
-// sentence returns what a fault says without its place.
+// sentence returns the text of a fault without its position.
 func sentence(f faults.Fault) string {
 	if f.Hint == "" {
 		return f.Message
@@ -28,8 +28,8 @@ func sentence(f faults.Fault) string {
 	return f.Message + " (" + f.Hint + ")"
 }
 
-// Vacuous lists the tests of a policy store that want a denial and name what the
-// schema does not declare, each at the place of the test.
+// Vacuous lists the tests of a policy store that expect a denial and use names that the schema does not
+// declare, each at the position of the test.
 func Vacuous(s *snapshot.Snapshots, tests []Test) (out faults.List) {
 	of := byTenant(s, tests)
 	for _, tenant := range slices.Sorted(maps.Keys(of)) {
@@ -38,7 +38,7 @@ func Vacuous(s *snapshot.Snapshots, tests []Test) (out faults.List) {
 		}
 		snapshot, err := decider(s, tenant)
 		if err != nil {
-			continue // running the tests reports it
+			continue // running the tests reports the error
 		}
 		for _, test := range of[tenant] {
 			for _, name := range vacuous(snapshot, test) {
