@@ -12,17 +12,18 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A bound is what of a context an approval is bound to. It has a digest of
-// that and not the context, which is as long as who asks makes it.
+// A contextBinding binds an approval to members of a context. It holds a digest,
+// because the size of the context itself is up to the caller.
 type contextBinding struct {
-	Members []string `json:"members,omitzero"` // that count, whether they are there or not
-	Whole   bool     `json:"whole,omitzero"`   // every member counts but those of authzen.UnboundContext
-	Digest  []byte   `json:"digest,omitzero"`  // SHA-256 of the canonical form of those that were there
-	// Context are those that were there: of a token or a request of before digests.
+	Members []string `json:"members,omitzero"` // names of the bound members, present or absent
+	Whole   bool     `json:"whole,omitzero"`   // every member is bound except those of authzen.UnboundContext
+	Digest  []byte   `json:"digest,omitzero"`  // SHA-256 of the canonical form of the bound members that were present
+	// Context holds the bound members that were present. Only tokens and requests of
+	// versions without digests have it.
 	Context jsontext.Value `json:"context,omitzero"`
 }
 
-// bind takes from a context what counts.
+// bind binds the members of a context.
 func bind(context jsontext.Value, members []string) (contextBinding, error) {
 	b := contextBinding{Members: members, Whole: members == nil}
 	counting, err := b.counting(context, false)
@@ -36,7 +37,7 @@ func bind(context jsontext.Value, members []string) (contextBinding, error) {
 	return b, err
 }
 
-// counts reports whether a member of that name has to be as it was.
+// counts reports whether the member of that name is bound.
 func (b *contextBinding) counts(name string) bool {
 	if slices.Contains(authzen.UnboundContext, name) {
 		return false
@@ -44,8 +45,8 @@ func (b *contextBinding) counts(name string) bool {
 	return b.Whole || slices.Contains(b.Members, name)
 }
 
-// counting returns the members of a context that count. A submission may add to
-// a whole one, which does not count.
+// counting returns the bound members of a context. If mayAdd is set, it leaves
+// out the members that a submission added to a whole context.
 func (b *contextBinding) counting(context jsontext.Value, mayAdd bool) (map[string]jsontext.Value, error) {
 	all, err := object(context)
 	if err != nil {
@@ -57,8 +58,8 @@ func (b *contextBinding) counting(context jsontext.Value, mayAdd bool) (map[stri
 	return all, nil
 }
 
-// covers reports whether a context has what counts as it was. A submission may
-// add to a whole one.
+// covers reports whether the bound members of a context are unchanged. If mayAdd
+// is set, a submission may add members to a whole context.
 func (b *contextBinding) covers(context jsontext.Value, mayAdd bool) bool {
 	is, err := b.counting(context, mayAdd)
 	if err != nil {
@@ -72,7 +73,7 @@ func (b *contextBinding) covers(context jsontext.Value, mayAdd bool) bool {
 	return err == nil && bytes.Equal(sum, b.Digest)
 }
 
-// of returns what counts of the context of a submission that is covered.
+// of returns the bound members of the context of a covered submission.
 func (b *contextBinding) of(context jsontext.Value) (jsontext.Value, error) {
 	if b.Digest == nil {
 		return b.Context, nil
@@ -84,7 +85,7 @@ func (b *contextBinding) of(context jsontext.Value) (jsontext.Value, error) {
 	return json.Marshal(counting, json.Deterministic(true))
 }
 
-// digest is the SHA-256 of the canonical form of an object.
+// digest returns the SHA-256 of the canonical form of an object.
 func digest(members map[string]jsontext.Value) ([]byte, error) {
 	text, err := json.Marshal(members)
 	if err == nil {
@@ -97,21 +98,22 @@ func digest(members map[string]jsontext.Value) ([]byte, error) {
 	return sum[:], nil
 }
 
-// sameCall reports whether subject, action and resource are those of an item,
-// properties and all.
+// sameCall reports whether subject, action and resource equal those of an item,
+// including their properties.
 func (i *Item) sameCall(subject authzen.Subject, of *authzen.EvaluationRequest) bool {
 	return sameSubject(subject, of.Subject) &&
 		sameEntity(i.Resource, of.Resource) && equal(i.Resource.Properties, of.Resource.Properties) &&
 		i.Action.Name == of.Action.Name && equal(i.Action.Properties, of.Action.Properties)
 }
 
-// sameSubject compares subjects but for who acts for them.
+// sameSubject compares subjects without their actors.
 func sameSubject(a, b authzen.Subject) bool {
 	return sameEntity(a, b) && equal(withoutActor(a.Properties), withoutActor(b.Properties))
 }
 
-// withoutActor takes act out of a subject's properties, and then properties
-// that are empty: a submission that says the actor elsewhere has none.
+// withoutActor removes act from the properties of a subject. It returns nil if no
+// property is left, because a submission that names the actor elsewhere has no
+// properties.
 func withoutActor(properties jsontext.Value) jsontext.Value {
 	all, err := object(properties)
 	if err != nil || properties == nil {
@@ -125,14 +127,14 @@ func withoutActor(properties jsontext.Value) jsontext.Value {
 		return nil
 	}
 	rest, err := json.Marshal(all)
-	if err != nil { // it has been read as JSON
+	if err != nil { // cannot fail: the members were parsed from JSON
 		panic(err)
 	}
 	return rest
 }
 
-// equal reports whether two JSON values are equal (see the package comment).
-// No value equals only no value.
+// equal reports whether two JSON values are equal (see the package comment). An
+// absent value equals only an absent value.
 func equal(a, b jsontext.Value) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -142,15 +144,15 @@ func equal(a, b jsontext.Value) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// canonical returns the canonical form of a JSON value, its integers as they
-// are.
+// canonical returns the canonical form of a JSON value, with integers unchanged.
 func canonical(v jsontext.Value) (jsontext.Value, error) {
 	c := v.Clone()
 	err := c.Canonicalize(jsontext.CanonicalizeRawInts(false))
 	return c, err
 }
 
-// object reads the members of a JSON object, none of no value.
+// object returns the members of a JSON object, and an empty map for an absent
+// value.
 func object(v jsontext.Value) (map[string]jsontext.Value, error) {
 	all := map[string]jsontext.Value{}
 	if v == nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// callsAtOnce is how many callbacks go to one destination at the same time.
+// callsAtOnce is the maximum number of concurrent callbacks to one destination.
 const callsAtOnce = 8
 
-// Notify calls back the PEPs that have to learn how their task ended, each
-// once. One that cannot be reached is called again later. Destinations do not
-// wait for each other: a PEP that is slow delays its own calls alone.
+// Notify sends one callback for each ended task whose PEP asked for it. Failed
+// callbacks are retried later. Destinations are independent: a slow PEP delays
+// only its own callbacks.
 func (s *Service) Notify(ctx context.Context) error {
 	due, err := s.destinations(ctx)
 	if err != nil {
@@ -33,10 +33,10 @@ func (s *Service) Notify(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// RunCallbacks calls PEPs back until ctx ends. A destination that is still being
-// called is left alone, and keeps no other one waiting.
+// RunCallbacks sends callbacks until ctx ends. It skips a destination that is
+// still being called, so that no other destination waits.
 func (s *Service) RunCallbacks(ctx context.Context) error {
-	var busy sync.Map // destinations
+	var busy sync.Map // destinations being called
 	var all sync.WaitGroup
 	defer all.Wait()
 	return s.repeat(ctx, func(ctx context.Context) error {
@@ -56,7 +56,7 @@ func (s *Service) RunCallbacks(ctx context.Context) error {
 	})
 }
 
-// destinations lists where PEPs are to be called back now.
+// destinations returns the destinations with callbacks that are due.
 func (s *Service) destinations(ctx context.Context) (all []string, err error) {
 	err = s.view(ctx, func(tx txn) error {
 		all = tx.destinations(s.now())
@@ -65,7 +65,7 @@ func (s *Service) destinations(ctx context.Context) (all []string, err error) {
 	return all, err
 }
 
-// notifyAll calls the PEPs at one destination until nobody there is due.
+// notifyAll sends callbacks to one destination until none is due.
 func (s *Service) notifyAll(ctx context.Context, to string) error {
 	var errs []error
 	for ctx.Err() == nil {
@@ -86,8 +86,8 @@ func (s *Service) notifyAll(ctx context.Context, to string) error {
 	return errors.Join(errs...)
 }
 
-// notifyAtOnce calls some PEPs at the same time. It returns the calls that
-// failed, and apart from them why how it went could not be noted.
+// notifyAtOnce sends callbacks concurrently. It returns the errors of failed
+// callbacks, and separately the error of recording an outcome.
 func (s *Service) notifyAtOnce(ctx context.Context, due []*Request) (failed []error, err error) {
 	failed = make([]error, len(due))
 	var all errgroup.Group
@@ -101,8 +101,8 @@ func (s *Service) notifyAtOnce(ctx context.Context, due []*Request) (failed []er
 	return failed, err
 }
 
-// notify calls one PEP back, and notes how that went. A call that broke off
-// because the service ends is made again.
+// notify sends one callback and records its outcome. A callback that shutdown
+// interrupts is sent again.
 func (s *Service) notify(ctx context.Context, r *Request) (failed, err error) {
 	task, err := s.response(r)
 	if err != nil {
@@ -124,10 +124,10 @@ func (s *Service) notify(ctx context.Context, r *Request) (failed, err error) {
 	return failed, err
 }
 
-// destination is the part of a callback's endpoint that says who answers.
+// destination returns the scheme and host of a callback endpoint.
 func destination(endpoint string) string {
 	u, err := url.Parse(endpoint)
-	if err != nil { // it was allowed once
+	if err != nil { // cannot happen: the endpoint was validated at submission
 		return ""
 	}
 	return u.Scheme + "://" + u.Host

@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// A request is kept for a day after it has ended, so that what a tenant may have
-// pending does not bound what it may have kept: a PEP can submit and cancel as
-// fast as it can ask. The bytes of all requests are counted, of each tenant and
-// of all.
+// A request stays stored for a day after it has ended. A limit on pending
+// requests therefore does not bound storage, because a PEP can submit and cancel
+// at any rate. The quota counts the bytes of all requests, for each tenant and in
+// total.
 
-// bytesOfAll is the key of the count of all; that of a tenant is [bytesOf] it.
+// bytesOfAll is the key of the total. The key of a tenant is [bytesOf] it.
 var bytesOfAll = []byte("all")
 
 func bytesOf(tenant string) []byte { return append([]byte("tenant\x00"), tenant...) }
 
-// indexWeight is about what the index entries of a request take beside it.
+// indexWeight is the approximate size in bytes of a request's index entries.
 const indexWeight = 512
 
-// weight is how many bytes a stored request counts for.
+// weight returns the bytes that a stored request counts for.
 func weight(value []byte) int64 { return int64(len(value)) + indexWeight }
 
-// storedBytes returns how many bytes are kept, by the key of the count.
+// storedBytes returns the bytes stored under the key of a count.
 func (t txn) storedBytes(key []byte) int64 {
 	value := t.Bucket(bucketKept).Get(key)
 	if value == nil {
@@ -30,7 +30,8 @@ func (t txn) storedBytes(key []byte) int64 {
 	return int64(binary.BigEndian.Uint64(value))
 }
 
-// addBytes counts bytes that a tenant has more, or less.
+// addBytes adds more, which may be negative, to the counts of a tenant and of all
+// tenants.
 func (t txn) addBytes(tenant string, more int64) error {
 	for _, key := range [][]byte{bytesOfAll, bytesOf(tenant)} {
 		n := t.storedBytes(key) + more
@@ -47,7 +48,8 @@ func (t txn) addBytes(tenant string, more int64) error {
 	return nil
 }
 
-// checkQuota reports a tenant that has more than it may, or all tenants together.
+// checkQuota returns [ErrTooManyKept] if the tenant, or all tenants together,
+// exceed their quota.
 func (s *Service) checkQuota(tx txn, tenant string) error {
 	if tx.storedBytes(bytesOf(tenant)) > s.config.MaxKept {
 		return fmt.Errorf("%w: more than %d bytes of the tenant", ErrTooManyKept, s.config.MaxKept)

@@ -13,19 +13,19 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// repetitionWindow is how long after a use the same request is a repetition of
-// it: as long as a PEP, or what is between, tries again.
+// repetitionWindow is how long after a use the same request counts as its
+// repetition. It covers the retries of PEPs and of proxies.
 const repetitionWindow = time.Minute
 
-// A Use is a permit that an approval was used for.
+// A Use is a permit that consumed an approval.
 type Use struct {
-	RequestID string    `json:"request_id,omitzero"` // the PEP's; "" for none
-	Question  []byte    `json:"question,omitzero"`   // digest of what was asked; nil repeats nothing
+	RequestID string    `json:"request_id,omitzero"` // from the PEP; "" for none
+	Question  []byte    `json:"question,omitzero"`   // digest of the evaluation request; nil matches no repetition
 	Time      time.Time `json:"time,omitzero"`
 }
 
-// UnmarshalJSONFrom reads a use. One that is no more than a request id counts
-// as a use and repeats nothing: a file of before digests has such uses.
+// UnmarshalJSONFrom reads a use. A bare request id, as versions without digests
+// stored it, counts as a use and matches no repetition.
 func (u *Use) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if dec.PeekKind() == '"' {
 		return json.UnmarshalDecode(dec, &u.RequestID)
@@ -34,21 +34,21 @@ func (u *Use) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return json.UnmarshalDecode(dec, (*plain)(u))
 }
 
-// useOf is the use of an approval for a request.
+// useOf returns the use of an approval for a request.
 func useOf(v *authzen.Reevaluation) Use {
 	return Use{RequestID: v.RequestID, Question: question(v), Time: v.Time.UTC().Truncate(time.Second)}
 }
 
-// repeats reports whether u is a repetition of an earlier use: the same request
-// id and the same question, soon after. An id whose bytes were no text may
-// stand for any other such id, and repeats nothing.
+// repeats reports whether u repeats an earlier use: the same request id and the
+// same question within repetitionWindow. An id with replacement characters
+// matches nothing, because it may stand for any other invalid id.
 func (u Use) repeats(earlier Use) bool {
 	return u.RequestID != "" && !strings.ContainsRune(u.RequestID, '\uFFFD') && u.RequestID == earlier.RequestID &&
 		u.Question != nil && slices.Equal(u.Question, earlier.Question) && u.Time.Sub(earlier.Time).Abs() < repetitionWindow
 }
 
-// question is a digest of all that was asked, but for the members of the
-// context that never count. It is nil for what cannot be read.
+// question returns a digest of the evaluation request without the context members
+// that are never bound. It returns nil if the request cannot be parsed.
 func question(v *authzen.Reevaluation) []byte {
 	context, err := object(v.Request.Context)
 	if err != nil {
@@ -74,8 +74,8 @@ func question(v *authzen.Reevaluation) []byte {
 	return sum[:]
 }
 
-// left returns how often the approval may still be used, of so many uses; it
-// is not counted for 0. A repetition is not another use.
+// left returns the remaining number of uses. They are not counted if uses is 0. A
+// repetition consumes no use.
 func (a *Approval) left(uses int, u Use) (left int, counted bool) {
 	left = max(uses-len(a.Uses), 0)
 	if a.repeated(u) {

@@ -9,9 +9,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// validate holds every item against its denial, and takes from there what the
-// request is bound to. It looks into the log where a denial is named by its
-// evaluation, and so may take long: no transaction waits for it.
+// validate checks every item against its denial and sets the bindings of the
+// request from it. It may be slow, because it reads the log where a denial is
+// named by its evaluation. It must not run in a transaction.
 func (s *Service) validate(ctx context.Context, r *Request, sub *authzen.Submission, denials []*authzen.Denial) ([]*proof, error) {
 	var proofs []*proof
 	for i := range r.Items {
@@ -42,11 +42,11 @@ func (s *Service) validate(ctx context.Context, r *Request, sub *authzen.Submiss
 	return proofs, nil
 }
 
-// denialHolds says where a submission has its denial from.
+// denialHolds explains how a submission names its denial.
 const denialHolds = "copy expires_at and binding_token from context.access_request of the answer that denied, or name that answer by evaluation_id beside expires_at"
 
-// proofOf returns what a denial proves to this tenant and caller. A token is
-// proof by itself; an evaluation is when it can be resolved.
+// proofOf returns the proof of a denial for this tenant and caller. A token is a
+// proof by itself. An evaluation is a proof if FindDenial can resolve it.
 func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*proof, error) {
 	if d == nil {
 		return nil, fmt.Errorf("%w: the member denial is missing, of the submission or of the item: %s", ErrBinding, denialHolds)
@@ -75,7 +75,7 @@ func (s *Service) proofOf(ctx context.Context, r *Request, d *authzen.Denial) (*
 	return p, nil
 }
 
-// resolve returns the proof that the log is of a denial.
+// resolve returns the proof of a denial from the log.
 func (s *Service) resolve(ctx context.Context, tenant, evaluationID string) (*proof, error) {
 	d, err := s.config.FindDenial(ctx, tenant, evaluationID)
 	switch {
@@ -94,7 +94,7 @@ func (s *Service) resolve(ctx context.Context, tenant, evaluationID string) (*pr
 	return &p, err
 }
 
-// bind gives an item the terms it is decided by.
+// bind sets the terms that govern the decision on an item.
 func (s *Service) bind(r *Request, i *Item, p *proof) error {
 	terms, err := s.config.Template(r.Tenant, p.Template)
 	if err != nil {

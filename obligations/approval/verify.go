@@ -11,9 +11,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Verify says whether the approval that a request claims is one of ours, and
-// for this request. It never fails because of the claim: whatever is wrong
-// with that, it does not stand.
+// Verify reports whether the approval in a request's claim was issued by this
+// service and covers the request. An invalid claim is never an error: it yields a
+// status with the reason of the rejection.
 func (s *Service) Verify(ctx context.Context, v *authzen.Reevaluation) (authzen.ApprovalStatus, error) {
 	id, ok := s.claimed(v)
 	if !ok {
@@ -36,8 +36,8 @@ func (s *Service) Verify(ctx context.Context, v *authzen.Reevaluation) (authzen.
 	return authzen.ApprovalStatus{Approval: r.verified(i, use), Consume: func(ctx context.Context) error { return s.markUsed(ctx, r.ID, i, v, use) }}, nil
 }
 
-// What people are told of an approval that has ended. The profile has one
-// reason for programs, whatever ended it.
+// Explanations for people of an approval that has ended. The profile defines one
+// machine-readable reason for all of them.
 const (
 	toldExpired    = "The approval has expired."
 	toldUsedUp     = "The approval has been used up."
@@ -49,8 +49,8 @@ func ended(told string) authzen.ApprovalStatus {
 	return authzen.ApprovalStatus{Reason: authzen.ReasonApprovalExpired, Explanation: told}
 }
 
-// claimed returns the id of the approval that is claimed, if the claim could
-// be true: a state that comes with it must be ours, and of that approval.
+// claimed returns the id of the claimed approval. It reports false if the claim
+// has a state that this service did not sign for that approval.
 func (s *Service) claimed(v *authzen.Reevaluation) (string, bool) {
 	var claim struct {
 		ID    string         `json:"id"`
@@ -71,8 +71,8 @@ func (s *Service) claimed(v *authzen.Reevaluation) (string, bool) {
 	return claim.ID, said.ID == claim.ID && said.Issuer == base && said.Audience == base
 }
 
-// unknown says why an approval that is not there does not stand: a PEP that
-// sends the id of its task instead has only to wait.
+// unknown returns the reason why an id that names no approval is rejected. A PEP
+// that sent the id of its pending task only has to wait.
 func (s *Service) unknown(ctx context.Context, v *authzen.Reevaluation, id string) (authzen.ApprovalStatus, error) {
 	r, err := s.Request(ctx, id)
 	switch {
@@ -85,8 +85,9 @@ func (s *Service) unknown(ctx context.Context, v *authzen.Reevaluation, id strin
 	return authzen.ApprovalStatus{Reason: authzen.ReasonApprovalUnverifiable}, nil
 }
 
-// checkUse says why the approval of an item does not stand for a request; there
-// is no reason where it does. To another tenant it does not exist.
+// checkUse returns the reason why the approval of an item is not valid for a
+// request. The reason is empty if the approval is valid. To other tenants the
+// approval does not exist.
 func (r *Request) checkUse(i int, v *authzen.Reevaluation, use Use) authzen.ApprovalStatus {
 	item := &r.Items[i]
 	left, counted := item.Approval.left(item.Terms.Uses, use)
@@ -107,9 +108,9 @@ func (r *Request) checkUse(i int, v *authzen.Reevaluation, use Use) authzen.Appr
 	return authzen.ApprovalStatus{}
 }
 
-// covers reports whether a request is in the scope of an item. Every resource
-// of a type may have a context of its own, unless the template names what of it
-// has to be as it was.
+// covers reports whether a request is in the scope of an item. In the scope of a
+// resource type the context may differ, except for the members that the template
+// names.
 func (r *Request) covers(i *Item, of *authzen.EvaluationRequest) bool {
 	actors, err := actorsOf(of.Subject)
 	if err != nil || !slices.Equal(actors, r.Actors) {
@@ -122,7 +123,7 @@ func (r *Request) covers(i *Item, of *authzen.EvaluationRequest) bool {
 	return i.sameCall(r.Subject, of) && i.Bound.covers(of.Context, false)
 }
 
-// verified is what policies learn of the approval of an item.
+// verified returns the properties of an item's approval that policies can read.
 func (r *Request) verified(i int, use Use) *authzen.VerifiedApproval {
 	item := &r.Items[i]
 	v := &authzen.VerifiedApproval{ID: item.Approval.ID, Task: r.ID, Template: item.Template, Until: item.Approval.Until}
@@ -136,7 +137,7 @@ func (r *Request) verified(i int, use Use) *authzen.VerifiedApproval {
 	return v
 }
 
-// markUsed counts a use of an approval.
+// markUsed records a use of an approval.
 func (s *Service) markUsed(ctx context.Context, id string, i int, v *authzen.Reevaluation, use Use) error {
 	_, err := s.apply(ctx, id, event{kind: eventUse, caller: v.Caller, items: []int{i}, use: use, usedBy: v.EvaluationID})
 	if errors.Is(err, ErrTaskState) {
@@ -145,23 +146,22 @@ func (s *Service) markUsed(ctx context.Context, id string, i int, v *authzen.Ree
 	return err
 }
 
-// supersede ends an approval that was given under other policies.
+// supersede ends an approval that was granted under another policy revision.
 func (s *Service) supersede(ctx context.Context, r *Request, i int, v *authzen.Reevaluation) error {
 	_, err := s.apply(ctx, r.ID, event{kind: eventSupersede, caller: v.Caller, items: []int{i}, reason: "the policies are now " + v.Revision})
-	if errors.Is(err, ErrTaskState) { // somebody else ended it
+	if errors.Is(err, ErrTaskState) { // a concurrent request ended it
 		return nil
 	}
 	return err
 }
 
-// Approved returns the request that an approval came of, to people who operate
-// the service.
+// Approved returns the request behind an approval, for administrators.
 func (s *Service) Approved(ctx context.Context, id string) (*Request, error) {
 	r, _, err := s.approved(ctx, id)
 	return r, err
 }
 
-// approved returns the request that an approval came of, and its item.
+// approved returns the request behind an approval, and the index of its item.
 func (s *Service) approved(ctx context.Context, id string) (r *Request, i int, err error) {
 	err = s.view(ctx, func(tx txn) (err error) {
 		r, i, err = tx.approved(id)
