@@ -363,7 +363,7 @@ func TestKeptSealed(t *testing.T) {
 	if task == "" {
 		t.Fatal("the call does not wait")
 	}
-	if err := h.service.Close(); err != nil {
+	if err := h.close(); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(h.file)
@@ -391,7 +391,7 @@ func TestKeptSealed(t *testing.T) {
 func TestKeptOtherwise(t *testing.T) {
 	h := build(t, nil)
 	h.approve(h.send(sent{}).Task)
-	if err := h.service.Close(); err != nil {
+	if err := h.close(); err != nil {
 		t.Fatal(err)
 	}
 	h.rewrite(func(text string) string { return strings.Replace(text, `{"text":"hello"}`, `{"text":"adieu"}`, 1) })

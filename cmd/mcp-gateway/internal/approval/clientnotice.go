@@ -38,7 +38,7 @@ func (s *Service) noticeFor(d *enforce.Denied, again bool) clientNotice {
 		return clientNotice{hold, s.inputRequired}
 	case asks:
 		return clientNotice{s.pollOnce, s.inputRequired}
-	case d.Stateless && d.Capabilities.Tasks() && d.Message.Method == wire.MethodToolsCall && s.cfg.Execute != nil:
+	case d.Stateless && d.Capabilities.Tasks() && d.Message.Method == wire.MethodToolsCall && s.cfg.Tasks:
 		return clientNotice{s.pollOnce, s.task}
 	case d.Client != nil && (s.canPrompt(d.Capabilities) || d.Params.Meta.ProgressToken != nil):
 		return clientNotice{func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.waitOnStream(ctx, d, r) }, s.pendingError}

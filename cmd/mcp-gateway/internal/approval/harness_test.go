@@ -72,6 +72,7 @@ type house struct {
 	fewer    atomic.Bool            // move is mapped to fewer evaluations
 	gate     *enforce.Gate
 	service  *approval.Service
+	close    func() error // ends the service
 	executed atomic.Int32 // for nobody who waits
 	current  atomic.Pointer[string]
 }
@@ -104,7 +105,7 @@ func build(t *testing.T, cfg func(*approval.Config)) *house {
 		}
 	})
 	h.open()
-	t.Cleanup(func() { h.service.Close() })
+	t.Cleanup(func() { h.close() })
 	return h
 }
 
@@ -123,25 +124,10 @@ func (h *house) open() {
 	h.t.Helper()
 	log := slog.New(slog.NewTextHandler(h.t.Output(), nil))
 	decides := enforce.NewPDP(enforce.PDPConfig{URL: h.url, Client: client.Config{Timeout: 20 * time.Second, Transport: h}, Failures: 1000})
-	h.gate = enforce.New(enforce.Config{
-		PDP: decides, Log: log,
-		Map: h.question,
-		Tool: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
-			return &enforce.Tool{Digest: h.digest()}, nil
-		},
-		PassingMeta: []string{"trace/id"},
-		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
-			return h.service.Suspend(ctx, d)
-		},
-		Own: func(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) { return h.service.Own(ctx, c) },
-	})
 	cfg := approval.Config{
-		File: h.file, PDP: decides, Seal: h.key, Permitted: h.gate.Permitted, Log: log, PerCaller: 100, Limit: 1000, Refused: time.Hour, Wait: time.Minute,
+		File: h.file, PDP: decides, Seal: h.key, Checker: enforce.NewChecker(nil, enforce.Denial{}), Log: log, PerCaller: 100, Limit: 1000, Refused: time.Hour, Wait: time.Minute,
 		Definition: func(string, string) string { return h.digest() }, PassingMeta: []string{"trace/id"},
-		Execute: func(context.Context, string, *wire.Message) (*wire.Message, error) {
-			h.executed.Add(1)
-			return &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}, nil
-		},
+		Tasks: true,
 	}
 	if h.cfg != nil {
 		h.cfg(&cfg)
@@ -150,6 +136,29 @@ func (h *house) open() {
 	if h.service, err = approval.Open(cfg); err != nil {
 		h.t.Fatal(err)
 	}
+	h.gate = enforce.New(enforce.Config{
+		PDP: decides, Log: log,
+		Map: h.question,
+		Tool: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
+			return &enforce.Tool{Digest: h.digest()}, nil
+		},
+		PassingMeta: []string{"trace/id"},
+		Approvals:   h.service, Own: h.service.Own,
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		h.service.Run(ctx, func(context.Context, string, *wire.Message) (*wire.Message, error) {
+			h.executed.Add(1)
+			return &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}, nil
+		})
+	})
+	service := h.service
+	h.close = sync.OnceValue(func() error {
+		stop()
+		running.Wait()
+		return service.Close()
+	})
 }
 
 // rewrite changes the one call that a closed service has kept, and keeps it in
@@ -223,7 +232,7 @@ func (h *house) digest() string {
 // restart closes the service and opens it again.
 func (h *house) restart() {
 	h.t.Helper()
-	if err := h.service.Close(); err != nil {
+	if err := h.close(); err != nil {
 		h.t.Fatal(err)
 	}
 	h.open()

@@ -16,7 +16,7 @@ import (
 )
 
 // Suspend has a call wait for a person, or goes on with it once one has approved
-// it. It is [enforce.Config.Suspend].
+// it. It is [enforce.Approver].
 func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
 	state, err := s.open(d)
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Service) permitted(ctx context.Context, c *enforce.Call, r *record, q *
 		r.name(&undecided.Data)
 		return undecided
 	}
-	_, err = s.cfg.Permitted(ctx, c, again, answer)
+	_, err = s.cfg.Checker.Permitted(ctx, c, again, answer)
 	var denied *enforce.Refusal
 	if !errors.As(err, &denied) {
 		if err == nil {

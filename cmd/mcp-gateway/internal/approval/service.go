@@ -27,15 +27,14 @@ type Config struct {
 	File string // of the store
 	PDP  *enforce.PDP
 	Seal *seal.Key
-	// Permitted carries out the obligations of decisions, see
-	// [enforce.Gate.Permitted].
-	Permitted func(context.Context, *enforce.Call, *enforce.Question, *enforce.Answer) ([]int, error)
+	// Checker discharges the obligations of decisions.
+	Checker *enforce.Checker
 	// Definition returns the digest of a tool's definition as it is by now. Nil
 	// says that none is pinned.
 	Definition func(server, tool string) string
-	// Execute carries out a call that nobody waits for. Nil has no client poll for
-	// one: a server that has not declared tasks must not answer with one (SEP-2663).
-	Execute func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error)
+	// Tasks lets clients poll for calls: a server that has not declared tasks must
+	// not answer with one (SEP-2663).
+	Tasks bool
 	// Page is the URL at which approvers decide, with {task} for the task. "" is
 	// none that clients could be led to.
 	Page string
@@ -59,10 +58,23 @@ type Service struct {
 	pending quotas
 	once    singleflight.Group // attaching, by key
 
-	life context.Context // of what is carried out for nobody who waits
-	end  context.CancelFunc
-	busy sync.WaitGroup
+	// approved are calls to execute that no client waits for. When the queue is
+	// full, a call is queued at a later poll.
+	approved chan detached
 }
+
+// A detached call is approved, and no client waits for its response.
+type detached struct {
+	record    record
+	approvals enforce.Approvals
+}
+
+// maxQueued bounds the detached calls that wait for [Service.Run].
+const maxQueued = 256
+
+// An Execute sends a call to a server, by the server's name, and returns the
+// response.
+type Execute func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error)
 
 // Open opens the store and takes up what a former run has left. The caller
 // closes the Service.
@@ -77,20 +89,15 @@ func Open(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("approvals: %w", err)
 	}
-	s := &Service{cfg: cfg, store: opened, pending: quotas{ofCaller: make(map[string]int), perCaller: cfg.PerCaller, limit: cfg.Limit}}
-	s.life, s.end = context.WithCancel(context.Background())
+	s := &Service{cfg: cfg, store: opened, pending: quotas{ofCaller: make(map[string]int), perCaller: cfg.PerCaller, limit: cfg.Limit}, approved: make(chan detached, maxQueued)}
 	if err := s.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("approvals: %w", err), s.Close())
 	}
 	return s, nil
 }
 
-// Close ends what is carried out for nobody who waits, and closes the store.
-func (s *Service) Close() error {
-	s.end()
-	s.busy.Wait()
-	return s.store.db.Close()
-}
+// Close closes the store, once Run has returned.
+func (s *Service) Close() error { return s.store.db.Close() }
 
 // recover counts what waits. What was claimed has an outcome that nobody knows:
 // it is not carried out again.
@@ -143,10 +150,15 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return s.store.forget(gone)
 }
 
-// Run sweeps every minute until ctx ends.
-func (s *Service) Run(ctx context.Context) {
+// Run sweeps every minute and executes approved calls that no client waits for,
+// until ctx ends and they have returned.
+func (s *Service) Run(ctx context.Context, execute Execute) {
+	var executing sync.WaitGroup
+	defer executing.Wait()
 	for tick := time.NewTicker(time.Minute); ; {
 		select {
+		case d := <-s.approved:
+			executing.Go(func() { s.executeDetached(ctx, d.record, d.approvals, execute) })
 		case <-tick.C:
 			if err := s.Sweep(ctx); err != nil {
 				s.cfg.Log.ErrorContext(ctx, "approvals", "error", err)

@@ -341,7 +341,7 @@ func TestKeptBefore(t *testing.T) {
 	h := build(t, func(c *approval.Config) { c.PerCaller = 1 })
 	task := h.send(sent{}).Task
 	h.approve(task)
-	if err := h.service.Close(); err != nil {
+	if err := h.close(); err != nil {
 		t.Fatal(err)
 	}
 	h.rewrite(func(text string) string {

@@ -114,7 +114,10 @@ func (s *Service) pollDetached(ctx context.Context, r *record) {
 	case errors.Is(err, client.ErrNotApproved):
 		s.deny(ctx, r, err)
 	case approvals != nil:
-		s.busy.Go(func() { s.executeDetached(s.life, *r, approvals) })
+		select {
+		case s.approved <- detached{*r, approvals}:
+		default: // a later poll queues it
+		}
 	case err != nil:
 		s.cfg.Log.WarnContext(ctx, "how an approval stands", "task", r.Task.Task.ID, "error", err)
 	}
@@ -125,7 +128,7 @@ const maxResponse = 1 << 20
 
 // executeDetached executes an approved call that no client waits for, and
 // stores the response.
-func (s *Service) executeDetached(ctx context.Context, r record, approvals enforce.Approvals) {
+func (s *Service) executeDetached(ctx context.Context, r record, approvals enforce.Approvals, execute Execute) {
 	m := &wire.Message{ID: jsontext.Value(`"` + r.Handle + `"`), Method: r.Method}
 	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, RequestID: r.Handle}
 	if err := s.permitted(ctx, call, &r, r.question(), approvals); err != nil {
@@ -144,7 +147,7 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
 		return
 	}
-	response, err := s.cfg.Execute(ctx, r.Server, m)
+	response, err := execute(ctx, r.Server, m)
 	if err != nil {
 		s.cfg.Log.WarnContext(ctx, "no answer of the server", "server", r.Server, "task", r.Task.Task.ID, "error", err)
 		response = nil

@@ -51,10 +51,6 @@ func (g *Gate) declare(q *Question, digest string) (*Question, error) {
 	return &declared, nil
 }
 
-// Declare says in every context of a question that is about no call what the
-// gateway can carry out.
-func (g *Gate) Declare(q *Question) (*Question, error) { return g.declare(q, "") }
-
 // declareItem says it in the context of an item that has one of its own.
 func declareItem(item, said jsontext.Value) (jsontext.Value, error) {
 	members := map[string]jsontext.Value{}

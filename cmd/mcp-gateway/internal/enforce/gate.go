@@ -13,6 +13,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // Errors of a Map.
@@ -34,9 +35,9 @@ type Config struct {
 	// arguments are as that has them. Its error is a [Refusal], or else why
 	// nothing can be said. Nil knows of no tools.
 	Tool func(context.Context, *Call) (*Tool, error)
-	// Filter returns of the result of a list, or of server/discover, what its caller
-	// gets to see. Nil shows all.
-	Filter func(ctx context.Context, c *Call, result jsontext.Value) (jsontext.Value, error)
+	// Filter returns the part of the result of a list, or of server/discover, that
+	// its caller may see. It asks the PDP about the items with ask. Nil shows all.
+	Filter func(ctx context.Context, c *Call, result jsontext.Value, ask Ask) (jsontext.Value, error)
 	// FilterResponse returns the part of a forwarded call's response that its
 	// caller gets. After an error the caller gets none of it. Nil passes every
 	// response.
@@ -46,8 +47,8 @@ type Config struct {
 	// PassingMeta names members of _meta that are of one message and not of the
 	// call, beside the protocol's own: an approval does not bind them.
 	PassingMeta []string
-	// Suspend has a call wait for a person. Nil refuses it.
-	Suspend func(context.Context, *Denied) (*Verdict, error)
+	// Approvals holds calls that need an approval. Nil refuses them.
+	Approvals Approver
 	// Own answers calls that are the gateway's own to answer, nil for others. Nil
 	// answers none.
 	Own    func(context.Context, *Call) (*Verdict, error)
@@ -56,8 +57,21 @@ type Config struct {
 	Log    *slog.Logger
 }
 
+// An Approver holds calls until people have approved them.
+type Approver interface {
+	// Suspend holds a call until a person approves it, and returns what becomes
+	// of the call by then.
+	Suspend(context.Context, *Denied) (*Verdict, error)
+}
+
+// An Ask asks the PDP about the items of a list, in the name of its caller.
+type Ask func(context.Context, *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error)
+
 // A Gate decides what becomes of calls. It is safe for concurrent use.
-type Gate struct{ cfg Config }
+type Gate struct {
+	cfg   Config
+	check *Checker
+}
 
 // New joins a Gate.
 func New(cfg Config) *Gate {
@@ -67,7 +81,7 @@ func New(cfg Config) *Gate {
 	if cfg.Trail == nil {
 		cfg.Trail = NopTrail{}
 	}
-	return &Gate{cfg}
+	return &Gate{cfg, NewChecker(cfg.Obligations, cfg.Denial)}
 }
 
 // A Denied call is one that people may lift the denial of.
@@ -169,7 +183,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	if err != nil {
 		return nil, Undecided(err)
 	}
-	denials, err := g.Permitted(ctx, call, question, answer)
+	denials, err := g.check.Permitted(ctx, call, question, answer)
 	if err == nil && !bytes.Equal(call.Message.Encode(), evaluated) {
 		return nil, errChanged
 	}
@@ -177,10 +191,10 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 		return g.forward(call, answer, digest)
 	}
 	var refusal *Refusal
-	if denials == nil || g.cfg.Suspend == nil || !call.Message.IsRequest() || !errors.As(err, &refusal) {
+	if denials == nil || g.cfg.Approvals == nil || !call.Message.IsRequest() || !errors.As(err, &refusal) {
 		return nil, err
 	}
-	return g.cfg.Suspend(ctx, &Denied{Call: call, Question: question, Answer: answer, Denials: denials, Binding: binding, Digest: digest, Refusal: refusal})
+	return g.cfg.Approvals.Suspend(ctx, &Denied{Call: call, Question: question, Answer: answer, Denials: denials, Binding: binding, Digest: digest, Refusal: refusal})
 }
 
 // errChanged means that a message is no longer the one that was decided on: a
@@ -220,14 +234,6 @@ func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
 	return b, digest, err
 }
 
-func (g *Gate) denial(q *Question, evaluationID string) *Refusal {
-	code := g.cfg.Denial.Code
-	if q.OlderDialect {
-		code = g.cfg.Denial.OlderCode
-	}
-	return &Refusal{Code: code, Status: g.cfg.Denial.Status, Message: accessDenied, Data: Data{Reason: ReasonDenied, EvaluationID: evaluationID}}
-}
-
 // unmapped refuses because nobody can say what to ask. What to answer about a
 // method that is not known the COAZ MCP binding says for the versions with
 // sessions (a denial), and the protocol itself for those without.
@@ -238,7 +244,7 @@ func (g *Gate) unmapped(call *Call, err error) *Refusal {
 	case call.Stateless:
 		return &Refusal{Code: wire.CodeMethod, Status: statusNotFound, Message: ErrUnknownMethod.Error(), Data: Data{Reason: ReasonUnknownMethod}}
 	}
-	refusal := g.denial(new(Question), "")
+	refusal := g.check.denial(new(Question), "")
 	refusal.Message, refusal.Data.Reason = ErrUnknownMethod.Error(), ReasonUnknownMethod
 	return refusal
 }
@@ -296,12 +302,28 @@ func (g *Gate) filter(ctx context.Context, call *Call, response *wire.Message) *
 	if g.cfg.Filter == nil || response == nil || response.Result == nil || !wire.IsList(call.Message.Method) && call.Message.Method != wire.MethodDiscover {
 		return response
 	}
-	result, err := g.cfg.Filter(ctx, call, response.Result)
+	result, err := g.cfg.Filter(ctx, call, response.Result, func(ctx context.Context, batch *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
+		return g.askItems(ctx, call, batch)
+	})
 	if err != nil {
 		g.cfg.Log.ErrorContext(ctx, "no list", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
 		return wire.Refuse(response.ID, wire.CodeInternal, "what of the list may be seen cannot be told", Data{Reason: ReasonUnavailable})
 	}
 	return &wire.Message{ID: response.ID, Result: result}
+}
+
+// askItems asks the PDP about the items of a list, and logs those that it hides.
+func (g *Gate) askItems(ctx context.Context, call *Call, batch *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
+	question, err := g.declare(&Question{Evaluations: batch}, "")
+	if err != nil {
+		return nil, err
+	}
+	answer, err := g.cfg.PDP.Ask(ctx, call.Caller.Tenant, question)
+	if err != nil {
+		return nil, err
+	}
+	g.logHidden(ctx, call, answer)
+	return &authzen.EvaluationsResponse{Evaluations: answer.Decisions}, nil
 }
 
 // pass lets a response through that nothing depends on.

@@ -306,7 +306,7 @@ func TestFilter(t *testing.T) {
 	} {
 		asked := false
 		v := gate(&pdp{status: 200, body: `{"decision":true}`}, func(c *enforce.Config) {
-			c.Filter = func(context.Context, *enforce.Call, jsontext.Value) (jsontext.Value, error) {
+			c.Filter = func(context.Context, *enforce.Call, jsontext.Value, enforce.Ask) (jsontext.Value, error) {
 				asked = true
 				return jsontext.Value(`{"tools":[]}`), test.fails
 			}

@@ -12,12 +12,36 @@ import (
 
 const accessDenied = "access denied"
 
+// A Checker turns answers of the PDP into permits and refusals. It is safe for
+// concurrent use.
+type Checker struct {
+	obligations client.Obligations
+	refused     Denial
+}
+
+// NewChecker returns a Checker that discharges these obligations. The zero Denial
+// is [DefaultDenial].
+func NewChecker(obligations client.Obligations, refused Denial) *Checker {
+	if refused == (Denial{}) {
+		refused = DefaultDenial
+	}
+	return &Checker{obligations, refused}
+}
+
+func (k *Checker) denial(q *Question, evaluationID string) *Refusal {
+	code := k.refused.Code
+	if q.OlderDialect {
+		code = k.refused.OlderCode
+	}
+	return &Refusal{Code: code, Status: k.refused.Status, Message: accessDenied, Data: Data{Reason: ReasonDenied, EvaluationID: evaluationID}}
+}
+
 // Permitted carries out the obligations of an answer that has nothing but
 // permits. Its error is a refusal, with the evaluations that were denied, by
 // number, where people may lift that by approving each of them.
-func (g *Gate) Permitted(ctx context.Context, call *Call, q *Question, a *Answer) (denials []int, err error) {
+func (k *Checker) Permitted(ctx context.Context, call *Call, q *Question, a *Answer) (denials []int, err error) {
 	if len(a.Decisions) == 0 {
-		return nil, g.denial(q, a.EvaluationID)
+		return nil, k.denial(q, a.EvaluationID)
 	}
 	for i := range a.Decisions {
 		if !a.Decisions[i].Decision {
@@ -25,11 +49,11 @@ func (g *Gate) Permitted(ctx context.Context, call *Call, q *Question, a *Answer
 		}
 	}
 	if denials != nil {
-		return g.denied(ctx, call, q, a, denials)
+		return k.denied(ctx, call, q, a, denials)
 	}
 	for i := range a.Decisions {
-		if granted, err := g.cfg.Obligations.Discharge(ctx, &a.Decisions[i]); !granted {
-			return nil, g.unmet(ctx, call, q, a, err)
+		if granted, err := k.obligations.Discharge(ctx, &a.Decisions[i]); !granted {
+			return nil, k.unmet(ctx, call, q, a, err)
 		}
 	}
 	return nil, nil
@@ -37,15 +61,15 @@ func (g *Gate) Permitted(ctx context.Context, call *Call, q *Question, a *Answer
 
 // denied refuses a call for its denials, whose obligations are carried out all
 // the same. It returns them where approvals of them are all that the call needs.
-func (g *Gate) denied(ctx context.Context, call *Call, q *Question, a *Answer, denials []int) ([]int, error) {
+func (k *Checker) denied(ctx context.Context, call *Call, q *Question, a *Answer, denials []int) ([]int, error) {
 	for _, i := range denials {
-		_, _ = g.cfg.Obligations.Discharge(ctx, &a.Decisions[i]) // it is a denial either way
+		_, _ = k.obligations.Discharge(ctx, &a.Decisions[i]) // it is a denial either way
 	}
 	if refusal := unaskableItem(a.Decisions); refusal != nil {
 		refusal.Data.EvaluationID = a.EvaluationID
 		return nil, refusal
 	}
-	refusal := g.denial(q, a.EvaluationID)
+	refusal := k.denial(q, a.EvaluationID)
 	final := slices.IndexFunc(denials, func(i int) bool { return !isRequestable(&a.Decisions[i]) })
 	decisive := &a.Decisions[denials[max(final, 0)]]
 	refusal.Message, refusal.Why = reason(decisive), operatorReason(decisive)
@@ -53,8 +77,8 @@ func (g *Gate) denied(ctx context.Context, call *Call, q *Question, a *Answer, d
 		return nil, refusal
 	}
 	for i := range a.Decisions {
-		if err := g.unknown(&a.Decisions[i]); a.Decisions[i].Decision && err != nil {
-			return nil, g.unmet(ctx, call, q, a, err)
+		if err := k.unknown(&a.Decisions[i]); a.Decisions[i].Decision && err != nil {
+			return nil, k.unmet(ctx, call, q, a, err)
 		}
 	}
 	return denials, refusal
@@ -75,12 +99,12 @@ func reason(d *authzen.Decision) string {
 }
 
 // unknown reports an obligation of a type that the gateway does not carry out.
-func (g *Gate) unknown(d *authzen.Decision) error {
+func (k *Checker) unknown(d *authzen.Decision) error {
 	if d.Context == nil {
 		return nil
 	}
 	for _, o := range d.Context.Obligations {
-		if g.cfg.Obligations[o.Type] == nil {
+		if k.obligations[o.Type] == nil {
 			return fmt.Errorf("%w: %s: nobody carries out %q", client.ErrObligation, o.ID, o.Type)
 		}
 	}
@@ -88,8 +112,8 @@ func (g *Gate) unknown(d *authzen.Decision) error {
 }
 
 // unmet refuses a call for an obligation of a permit.
-func (g *Gate) unmet(ctx context.Context, call *Call, q *Question, a *Answer, err error) *Refusal {
-	refusal := g.denial(q, a.EvaluationID)
+func (k *Checker) unmet(ctx context.Context, call *Call, q *Question, a *Answer, err error) *Refusal {
+	refusal := k.denial(q, a.EvaluationID)
 	refusal.Data.Reason, refusal.Message, refusal.Why = ReasonObligation, "what has to be done first could not be done", err.Error()
 	return refusal
 }

@@ -81,10 +81,10 @@ func TestDenials(t *testing.T) {
 					told++
 					return nil
 				}}
-				c.Suspend = func(_ context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+				c.Approvals = suspend(func(_ context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
 					waits = d
 					return nil, d.Refusal
-				}
+				})
 			}).Judge(t.Context(), call(t, invoke))
 			if told != test.told {
 				t.Errorf("%d obligations are carried out, want %d", told, test.told)
@@ -124,10 +124,10 @@ func TestDenialsCutShort(t *testing.T) {
 		waits := false
 		s := read(t, gate(&pdp{status: 200, body: `{"evaluations":[` + answers + `]}`}, func(c *enforce.Config) {
 			c.Map = batch
-			c.Suspend = func(_ context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+			c.Approvals = suspend(func(_ context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
 				waits = true
 				return nil, d.Refusal
-			}
+			})
 		}).Judge(t.Context(), call(t, invoke)))
 		if waits != (reason == "") || reason != "" && s.Data.Reason != reason {
 			t.Errorf("%s: waits %v: %+v", answers, waits, s)
@@ -195,4 +195,11 @@ func TestApproved(t *testing.T) {
 	if _, err := single.Approved(enforce.Approvals{1: {ID: "x"}}); !errors.Is(err, enforce.ErrOtherQuestion) {
 		t.Errorf("an evaluation that was not asked: %v", err)
 	}
+}
+
+// suspend is an [enforce.Approver].
+type suspend func(context.Context, *enforce.Denied) (*enforce.Verdict, error)
+
+func (s suspend) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+	return s(ctx, d)
 }

@@ -84,9 +84,9 @@ func operatorReason(d *authzen.Decision) string {
 // maxReasons is how many of the reasons for what a list does not show are told.
 const maxReasons = 3
 
-// LogHidden logs how many items of a list the decisions hide from its caller,
+// logHidden logs how many items of a list the decisions hide from its caller,
 // with the first reasons.
-func (g *Gate) LogHidden(ctx context.Context, call *Call, a *Answer) {
+func (g *Gate) logHidden(ctx context.Context, call *Call, a *Answer) {
 	hidden := 0
 	var reasons []string
 	for i := range a.Decisions {

@@ -49,14 +49,12 @@ type gateway struct {
 	gate      *enforce.Gate
 	pdp       *enforce.PDP
 	policies  map[string]*requestPolicy // by server
-	// execute carries out a call at a server, by its name.
-	execute map[string]func(context.Context, *wire.Message) (*wire.Message, error)
 }
 
 // join opens what is kept in the state directory. The caller closes the gateway.
 func join(cfg *Config) (g *gateway, err error) {
 	log := cfg.Log
-	g = &gateway{cfg: cfg, log: log, policies: make(map[string]*requestPolicy), execute: make(map[string]func(context.Context, *wire.Message) (*wire.Message, error))}
+	g = &gateway{cfg: cfg, log: log, policies: make(map[string]*requestPolicy)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.close())
@@ -143,36 +141,26 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if g.owners, err = tasks.Open(tasks.Config{File: filepath.Join(cfg.State, "tasks.db")}); err != nil {
 		return errors.Join(err, pins.Close())
 	}
-	g.tools = newTools(pins, g.mapper, pdp, &cfg.Catalog)
+	g.tools = newTools(pins, g.mapper, &cfg.Catalog, len(cfg.Servers))
 	kept := &counted{&trail{g.trail, g.log}, g.telemetry}
-	g.gate = enforce.New(enforce.Config{
-		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.filterResult, Trail: kept, Log: g.log,
-		Obligations: cfg.Obligations.handlers(),
-		Suspend: func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
-			verdict, err := g.approvals.Suspend(ctx, d)
-			if err == nil && verdict.Answer != nil {
-				g.telemetry.count(d.Call, outcomeWaiting, "")
-			}
-			return verdict, err
-		},
-		Own: g.answerOwn, FilterResponse: g.filterResponse, PassingMeta: cfg.Approval.PassingMeta,
-		Denial: enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal},
-	})
-	g.tools.gate = g.gate
-	waits := approval.Config{
-		File: filepath.Join(cfg.State, "approvals.db"), PDP: pdp, Seal: g.seal, Permitted: g.gate.Permitted, Trail: resumed{kept}, Log: g.log,
+	handlers := cfg.Obligations.handlers()
+	denial := enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
+	g.approvals, err = approval.Open(approval.Config{
+		File: filepath.Join(cfg.State, "approvals.db"), PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept}, Log: g.log,
 		Definition: g.tools.digest,
 		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
-		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending, PassingMeta: cfg.Approval.PassingMeta,
-	}
-	if cfg.Approval.Tasks {
-		waits.Execute = func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {
-			return g.execute[server](ctx, m)
-		}
-	}
-	if g.approvals, err = approval.Open(waits); err != nil {
+		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending, PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
+	})
+	if err != nil {
 		return err
 	}
+	g.gate = enforce.New(enforce.Config{
+		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.filterResult, Trail: kept, Log: g.log,
+		Obligations: handlers,
+		Approvals:   &countedApprovals{g.approvals, g.telemetry},
+		Own:         g.answerOwn, FilterResponse: g.filterResponse, PassingMeta: cfg.Approval.PassingMeta,
+		Denial: denial,
+	})
 	return g.telemetry.observe(g)
 }
 
@@ -191,9 +179,9 @@ func (g *gateway) onNotification(c *enforce.Call, m *wire.Message) bool {
 }
 
 // filterResult implements [enforce.Config.Filter].
-func (g *gateway) filterResult(ctx context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
+func (g *gateway) filterResult(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
 	if c.Message.Method != wire.MethodDiscover {
-		return g.tools.filter(ctx, c, result)
+		return g.tools.filter(ctx, c, result, ask)
 	}
 	if !g.cfg.Approval.Tasks {
 		return result, nil

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/jwks"
@@ -25,55 +28,87 @@ func Run(ctx context.Context, cfg *Config) error {
 	return errors.Join(g.serve(ctx), g.close())
 }
 
-// serve answers clients until ctx ends.
+// serve answers clients until ctx ends. Every goroutine that it starts has
+// returned when it does.
 func (g *gateway) serve(ctx context.Context) error {
 	listener, err := net.Listen("tcp", g.cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer listener.Close()
-	routes, err := g.routes(listener.Addr().String())
+	routes, execute, err := g.routes(listener.Addr().String())
 	if err != nil {
 		return err
 	}
 	server := g.server(routes)
-	admin, closeAdmin, err := g.listenAdmin()
-	if err != nil {
-		return err
-	}
-	defer closeAdmin()
-	go g.approvals.Run(ctx)
-	g.checkPDPKey(ctx)
-	ended := make(chan error, 1)
-	scheme := "http"
 	if server.TLSConfig, err = g.cfg.tls(); err != nil {
 		return err
 	}
+	var group errgroup.Group
+	admin, closeAdmin, err := g.listenAdmin(&group)
+	if err != nil {
+		return err
+	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last response
+	g.start(work, &group, execute)
+	g.checkPDPKey(ctx)
+	ended := make(chan error, 1)
+	group.Go(func() error {
+		ended <- g.accept(server, listener)
+		return nil
+	})
+	scheme := "http"
 	if g.cfg.TLSCert != "" {
 		scheme = "https"
-		go func() { ended <- server.ServeTLS(listener, g.cfg.TLSCert, g.cfg.TLSKey) }()
-	} else {
-		go func() { ended <- server.Serve(listener) }()
 	}
 	fmt.Fprintf(os.Stderr, "listening on %s://%s%s\n", scheme, listener.Addr(), admin)
 	select {
-	case err := <-ended:
-		return err
+	case err = <-ended:
 	case <-ctx.Done():
+		err = shutdown(ctx, server)
 	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(patience); errors.Is(err, context.DeadlineExceeded) {
-		return server.Close() // streams that nobody ends
-	} else if err != nil {
-		return err
-	}
-	return nil
+	stop()
+	return errors.Join(err, closeAdmin(), group.Wait())
 }
 
-// listenAdmin serves the admin listener, where there is one, until it is closed.
-// It returns what is said of it.
-func (g *gateway) listenAdmin() (said string, closes func() error, err error) {
+// start starts the work that no request waits for.
+func (g *gateway) start(ctx context.Context, group *errgroup.Group, execute approval.Execute) {
+	group.Go(func() error {
+		g.approvals.Run(ctx, execute)
+		return nil
+	})
+	group.Go(func() error {
+		g.tools.run(ctx)
+		return nil
+	})
+}
+
+// accept serves clients until the server is shut down.
+func (g *gateway) accept(server *http.Server, listener net.Listener) error {
+	if g.cfg.TLSCert != "" {
+		return server.ServeTLS(listener, g.cfg.TLSCert, g.cfg.TLSKey)
+	}
+	return server.Serve(listener)
+}
+
+// shutdownTimeout is how long responses may take once the gateway is stopped.
+const shutdownTimeout = 5 * time.Second
+
+// shutdown waits for responses that have begun. It closes streams, which would
+// not end by themselves.
+func shutdown(ctx context.Context, server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return server.Close()
+	}
+	return err
+}
+
+// listenAdmin serves the admin listener, if one is configured, until it is
+// closed. Text describes it for the start line.
+func (g *gateway) listenAdmin(group *errgroup.Group) (text string, closes func() error, err error) {
 	if g.cfg.Admin == "" {
 		return "", func() error { return nil }, nil
 	}
@@ -82,11 +117,12 @@ func (g *gateway) listenAdmin() (said string, closes func() error, err error) {
 		return "", nil, fmt.Errorf("admin_listen: %w", err)
 	}
 	server := g.server(g.admin(listener.Addr().String()))
-	go func() {
+	group.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			g.log.Error("admin listener", "error", err)
 		}
-	}()
+		return nil
+	})
 	return fmt.Sprintf(" (admin http://%s)", listener.Addr()), server.Close, nil
 }
 
@@ -99,9 +135,10 @@ func (g *gateway) server(h http.Handler) *http.Server {
 
 func livez(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 
-// routes are the endpoints of the servers.
-func (g *gateway) routes(address string) (http.Handler, error) {
+// routes are the endpoints of the servers. Execute sends a call to one of them.
+func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execute, err error) {
 	routes := http.NewServeMux()
+	endpoints := make(map[string]*proxy.Handler)
 	routes.HandleFunc("GET /livez", livez)
 	for _, s := range g.cfg.Servers {
 		if s.URL == "" {
@@ -109,7 +146,7 @@ func (g *gateway) routes(address string) (http.Handler, error) {
 		}
 		header, err := s.header()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
@@ -118,14 +155,18 @@ func (g *gateway) routes(address string) (http.Handler, error) {
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})
 		routes.Handle(s.Endpoint(), endpoint)
-		g.execute[s.Name] = func(ctx context.Context, m *wire.Message) (*wire.Message, error) {
-			return endpoint.Execute(ctx, m, g.tools.called(s.Name, m))
-		}
+		endpoints[s.Name] = endpoint
 	}
 	if g.callers.Verifier != nil && g.callers.MetadataPath() != "" {
 		routes.HandleFunc(g.callers.MetadataPath(), g.callers.ServeMetadata)
 	}
-	return routes, nil
+	return routes, func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {
+		endpoint := endpoints[server]
+		if endpoint == nil {
+			return nil, fmt.Errorf("the server %q has no url", server)
+		}
+		return endpoint.Execute(ctx, m, g.tools.called(server, m))
+	}, nil
 }
 
 // hosts are the names that requests may be addressed to: those of the

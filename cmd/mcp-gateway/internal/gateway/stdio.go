@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
 // RunStdio runs an MCP server as a child process and guards it on standard input
@@ -32,12 +35,15 @@ func RunStdio(ctx context.Context, cfg *Config, server string, command []string)
 		Server: server, Command: child, Gate: g.gate, Identify: g.callers.environment, In: os.Stdin, Out: os.Stdout,
 		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, OnNotification: g.onNotification, AllowRequest: g.policies[server].allowsMethod, Log: g.log,
 	})
-	g.execute[server] = pipe.Execute
-	sweeps, stop := context.WithCancel(ctx)
-	defer stop()
-	go g.approvals.Run(sweeps)
-	g.checkPDPKey(sweeps)
-	return pipe.Run(ctx)
+	var group errgroup.Group
+	work, stop := context.WithCancel(ctx)
+	g.start(work, &group, func(ctx context.Context, _ string, m *wire.Message) (*wire.Message, error) {
+		return pipe.Execute(ctx, m)
+	})
+	g.checkPDPKey(work)
+	err = pipe.Run(ctx)
+	stop()
+	return errors.Join(err, group.Wait())
 }
 
 // isCredential reports whether a variable is the caller's token, which is for

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	metricsdk "go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 )
@@ -152,6 +153,21 @@ func (c *counted) Refuse(e *enforce.Entry, reason string) {
 		return
 	}
 	c.count(e.Call, outcomeRefused, reason)
+}
+
+// countedApprovals count the calls that begin to wait.
+type countedApprovals struct {
+	*approval.Service
+	*telemetry
+}
+
+// Suspend implements [enforce.Approver].
+func (a *countedApprovals) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+	verdict, err := a.Service.Suspend(ctx, d)
+	if err == nil && verdict.Answer != nil {
+		a.count(d.Call, outcomeWaiting, "")
+	}
+	return verdict, err
 }
 
 // A resumed trail is of calls that have waited: those that are carried out are

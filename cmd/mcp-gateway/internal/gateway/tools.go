@@ -21,8 +21,6 @@ import (
 type tools struct {
 	*catalog.Catalog
 	mapper  *mapper
-	pdp     *enforce.PDP
-	gate    *enforce.Gate
 	refresh time.Duration // after which a server is asked again
 	ttl     time.Duration // for which a client may keep a list
 
@@ -33,25 +31,28 @@ type tools struct {
 	// again, each with the call on whose stream the latest announcement came. The
 	// call is nil while the list is being read.
 	changed   map[string]*enforce.Call
-	rereading sync.WaitGroup
-	life      context.Context
-	end       context.CancelFunc
+	announced chan string // servers whose lists are to be read again
 }
 
-func newTools(pins *catalog.Catalog, m *mapper, pdp *enforce.PDP, cfg *catalogConfig) *tools {
-	t := &tools{
-		Catalog: pins, mapper: m, pdp: pdp, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL),
-		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call),
+func newTools(pins *catalog.Catalog, m *mapper, cfg *catalogConfig, servers int) *tools {
+	return &tools{
+		Catalog: pins, mapper: m, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL),
+		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, servers),
 	}
-	t.life, t.end = context.WithCancel(context.Background())
-	return t
 }
 
-// Close ends what is asked, and closes the catalog.
-func (t *tools) Close() error {
-	t.end()
-	t.rereading.Wait()
-	return t.Catalog.Close()
+// run lists the tools of servers again that announce changes, until ctx ends.
+func (t *tools) run(ctx context.Context) {
+	var refreshing sync.WaitGroup
+	defer refreshing.Wait()
+	for {
+		select {
+		case server := <-t.announced:
+			refreshing.Go(func() { t.refreshChanged(ctx, server) })
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // tool implements [enforce.Config.Tool].
@@ -119,18 +120,17 @@ func (t *tools) onNotification(c *enforce.Call, m *wire.Message) {
 	_, asked := t.changed[c.Server]
 	t.changed[c.Server] = c
 	if !asked {
-		pause := max(0, minRefreshInterval-time.Since(t.refreshed[c.Server]))
-		t.rereading.Go(func() { t.refreshChanged(c.Server, pause) })
+		t.announced <- c.Server // it has room: each server is in it once at most
 	}
 }
 
 // refreshChanged lists the tools of a server for as long as it announces
 // changes.
-func (t *tools) refreshChanged(server string, pause time.Duration) {
-	for ; ; pause = minRefreshInterval {
+func (t *tools) refreshChanged(ctx context.Context, server string) {
+	for pause := t.untilRefresh(server); ; pause = minRefreshInterval {
 		select {
 		case <-time.After(pause):
-		case <-t.life.Done():
+		case <-ctx.Done():
 			return
 		}
 		c := t.takeChanged(server)
@@ -138,10 +138,17 @@ func (t *tools) refreshChanged(server string, pause time.Duration) {
 			return
 		}
 		t.once.Forget(server) // a list that is being read may be of before
-		if err := t.refreshTools(t.life, c); err != nil {
+		if err := t.refreshTools(ctx, c); err != nil {
 			t.mapper.log.Warn("the tools of a server that says they have changed", "server", server, "error", err)
 		}
 	}
+}
+
+// untilRefresh returns the time until the server may be listed again.
+func (t *tools) untilRefresh(server string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, minRefreshInterval-time.Since(t.refreshed[server]))
 }
 
 // takeChanged returns the call on whose stream the server last announced a
@@ -206,24 +213,12 @@ func (t *tools) called(server string, m *wire.Message) *enforce.Tool {
 	return &enforce.Tool{Definition: found.Definition, Digest: found.Digest}
 }
 
-// filter is that of [enforce.Config.Filter].
-func (t *tools) filter(ctx context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
+// filter implements [enforce.Config.Filter].
+func (t *tools) filter(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
 	return t.Filter(ctx, catalog.List{
-		Server: c.Server, Method: c.Message.Method, Result: result, TTL: t.ttl,
+		Server: c.Server, Method: c.Message.Method, Result: result, TTL: t.ttl, Ask: ask,
 		Question: func(name string, item jsontext.Value) (*authzen.EvaluationRequest, error) {
 			return t.mapper.item(c, name, item)
-		},
-		Ask: func(ctx context.Context, batch *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
-			question, err := t.gate.Declare(&enforce.Question{Evaluations: batch})
-			if err != nil {
-				return nil, err
-			}
-			answer, err := t.pdp.Ask(ctx, c.Caller.Tenant, question)
-			if err != nil {
-				return nil, err
-			}
-			t.gate.LogHidden(ctx, c, answer)
-			return &authzen.EvaluationsResponse{Evaluations: answer.Decisions}, nil
 		},
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -78,8 +79,15 @@ func listing(t *testing.T, path string) *tools {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, nil, &catalogConfig{Refresh: duration(time.Hour)})
-	t.Cleanup(func() { all.Close() })
+	all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, &catalogConfig{Refresh: duration(time.Hour)}, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { all.run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		all.Close()
+	})
 	return all
 }
 

@@ -343,7 +343,7 @@ func TestNoListUnfiltered(t *testing.T) {
 			g := newGateway(t, u, func(c *proxy.Config) {
 				c.Gate = enforce.New(enforce.Config{
 					PDP: enforce.NewPDP(enforce.PDPConfig{URL: newUpstream(t, &pdp{}).URL, Client: client.Config{Timeout: 5 * time.Second}}), Map: plain, Log: c.Log,
-					Filter: func(ctx context.Context, of *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
+					Filter: func(ctx context.Context, of *enforce.Call, result jsontext.Value, _ enforce.Ask) (jsontext.Value, error) {
 						return tools.Filter(ctx, catalog.List{Server: of.Server, Method: of.Message.Method, Result: result, Question: func(name string, _ jsontext.Value) (*authzen.EvaluationRequest, error) {
 							if name == "secret" {
 								return nil, errors.New("it cannot be asked about")

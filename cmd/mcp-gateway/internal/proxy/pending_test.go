@@ -26,7 +26,7 @@ func suspending(t *testing.T, suspend func(context.Context, *enforce.Denied) (*e
 	}))
 	return func(c *proxy.Config) {
 		c.Gate = enforce.New(enforce.Config{
-			PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL, Client: client.Config{}}), Log: c.Log, Suspend: suspend,
+			PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL, Client: client.Config{}}), Log: c.Log, Approvals: approver(suspend),
 			Map: func(call *enforce.Call) (*enforce.Question, error) {
 				if call.Message.Method != wire.MethodToolsCall {
 					return &enforce.Question{Pass: true}, nil
@@ -159,4 +159,11 @@ func TestResumedStream(t *testing.T) {
 	if got := read(t, response.Body); !strings.Contains(got, "late") || strings.Contains(got, "twice") {
 		t.Errorf("the stream that goes on: %q", got)
 	}
+}
+
+// approver is an [enforce.Approver].
+type approver func(context.Context, *enforce.Denied) (*enforce.Verdict, error)
+
+func (a approver) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+	return a(ctx, d)
 }
