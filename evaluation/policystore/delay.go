@@ -3,16 +3,16 @@ package policystore
 import "time"
 
 const (
-	quiet    = 100 * time.Millisecond // how long nothing has moved before a store is read
-	maxDelay = time.Second            // how long a first hint waits for that
+	quiet    = 100 * time.Millisecond // time without changes before the store is read
+	maxDelay = time.Second            // longest wait after the first hint
 )
 
-// A delay makes one moment of many hints: C delivers when there has been no
-// hint for so long that the store may be quiet, or the first is too old to wait.
+// A delay combines many hints into one event. C delivers when the store has had no hint for the quiet
+// time, or when the first hint is maxDelay old.
 type delay struct {
 	C     <-chan time.Time
 	timer *time.Timer
-	first time.Time // when the first hint came; zero while there is none
+	first time.Time // time of the first hint; zero without one
 }
 
 func newDelay() *delay {
@@ -28,10 +28,10 @@ func (d *delay) hint() {
 	d.timer.Reset(min(quiet, maxDelay-time.Since(d.first)))
 }
 
-// over reports whether the first hint is too old to wait for more.
+// over reports whether the first hint is maxDelay old.
 func (d *delay) over() bool { return !d.first.IsZero() && time.Since(d.first) >= maxDelay }
 
-// done forgets the hints.
+// done discards the hints.
 func (d *delay) done() {
 	d.timer.Stop()
 	d.first = time.Time{}

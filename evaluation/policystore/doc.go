@@ -1,19 +1,18 @@
-// Package policystore reads policy stores from directories and follows them as
-// they change.
+// Package policystore reads policy stores from directories and watches them for
+// changes.
 //
-// # The law
+// # Invariant
 //
-// What is read is one state of the whole store or an error, never a part. A
-// file that is rewritten while it is read can be cut off and still be valid
-// Cedar, and a forbid that is left out permits, so the files are listed before
-// and after they are read, by size, times and inode, and read again until both
-// lists agree. What a state means is not looked at here: the engine says
-// whether it compiles.
+// A read returns one state of the whole store or an error, never a part. A file
+// that is rewritten during the read can be truncated and still be valid Cedar,
+// and a missing forbid permits. So the package lists the files before and after
+// the read, by size, times and inode, and retries until both lists agree. It does
+// not interpret a state: the engine reports whether it compiles.
 //
-// Reading stays below the directory, whose path is resolved anew each time. A
-// symbolic link may lead anywhere inside, as Kubernetes' ..data does, and
-// nowhere else; an absolute one leads outside. What is not a regular file is
-// never opened.
+// Reads stay below the directory, whose path is resolved again each time. A
+// symbolic link may lead anywhere inside, as Kubernetes' ..data does, and nowhere
+// else; an absolute link counts as outside. The package never opens a file that
+// is not regular.
 //
 // # On disk
 //
@@ -56,35 +55,34 @@
 //
 // # Changing a store
 //
-// A change of one file is taken over whole when the file is renamed into place,
-// as editors do. So is a change of many when they appear at once: by swapping a
-// symbolic link on the way to the directory or inside it (a ConfigMap, a git
-// worktree), or by renaming the directory. Whoever copies files over a store
-// one by one can be read between two of them, and whoever writes a file in
-// place for longer than it takes to notice, in the middle of it. The times of
-// the files cannot tell; only a manifest can. With one, a set of files that
-// differs from it in anything is not a state of the store.
+// A change of one file is atomic when the file is renamed into place, as editors
+// do. A change of many files is atomic when they appear at once: by swapping a
+// symbolic link on the path to the directory or inside it (a ConfigMap, a git
+// worktree), or by renaming the directory. If files are copied over a store one
+// by one, a read can come between two of them. If a file is written in place
+// slowly, a read can come in the middle of it. File times cannot detect either;
+// only a manifest can. With a manifest, files that differ from it in anything are
+// not a state of the store.
 //
-// A manifest says what belongs together, a signed one also who says so. Its
-// version says what is newer: raise it with every change, also to go back. A
-// version that is lower than the last one applied, or than Config.MinVersion,
-// is [ErrRollback].
+// A manifest defines which files belong together, and a signature proves its
+// author. Its version defines the order: raise it with every change, also to go
+// back. A version that is lower than the last one applied, or than
+// Config.MinVersion, is [ErrRollback].
 //
 // # Watching
 //
-// [Store.Watch] hands over each new content once, good or bad, and keeps quiet
-// while nothing changes. What the file system reports are hints to look, no
-// more: a lost or wrong one costs time and nothing else. A hint is acted upon
-// when there has been none for 100 ms, and no file is younger than that, but at
-// most 1 s after the first. Every Config.Poll is a hint as well, so a file
-// system that reports nothing, like NFS, is followed too, that much later.
+// [Store.Watch] passes on each new content once, valid or not, and does nothing
+// while the store is unchanged. File system events are only hints: a lost or
+// wrong one costs time and nothing else. The package acts on a hint when there
+// has been none for 100 ms and no file is younger than that, but at most 1 s after
+// the first. Every Config.Poll is a hint as well, so changes on a file system
+// without events, like NFS, are found at the next poll.
 //
-// To look is to list the files. They are read if the list differs from that of
-// the last reading; if it was made within two seconds of a change, which may be
-// too soon for the next one to show in a file's times; and with every
-// twentieth poll regardless, for file systems whose times do not tell.
+// On a hint the package lists the files. It reads them in three cases: the list
+// differs from that of the last read; that list was made within two seconds of a
+// change, so a later change may not show in the file times; or it is the
+// twentieth poll, for file systems with unreliable times.
 //
-// A store that cannot be read, for whatever reason, changes nothing: the reason
-// is reported once and looking goes on. [Store.Reload] looks at once and says
-// how that went.
+// A store that cannot be read changes nothing. The error is reported once and
+// the watch continues. [Store.Reload] checks at once and returns the result.
 package policystore

@@ -16,17 +16,17 @@ import (
 const (
 	maxFile  = 64 << 20  // bytes of one file
 	maxStore = 256 << 20 // bytes of all files of the root
-	maxFiles = 10_000    // of the root; and as many folders
-	maxDepth = 32        // folders in each other
+	maxFiles = 10_000    // files of the root; also the limit on folders
+	maxDepth = 32        // depth of nested folders
 
 	maxTenant      = 64 << 20 // bytes of all files of one tenant
-	maxTenantNames = 2_000    // in the folders of one tenant, read or not
+	maxTenantNames = 2_000    // names in the folders of one tenant, read or not
 	maxTenants     = 1 << 30  // bytes of all tenants' files
 
 	tenantsDir = "tenants"
 )
 
-// A listing is what can be seen of a store without opening a file.
+// A listing describes a store without opening its files.
 type listing struct {
 	parts map[string]*part // the root's is that of ""
 	taken time.Time
@@ -34,7 +34,7 @@ type listing struct {
 	fsys fs.FS
 }
 
-// A file is what tells one state of a file from another.
+// A file identifies one version of a file.
 type file struct {
 	name     string // slash-separated, from the root of the store
 	size     int64
@@ -42,13 +42,13 @@ type file struct {
 	stamp
 }
 
-// A stamp is what some systems know of a file beside its size and time.
+// A stamp holds what some systems record of a file in addition to its size and time.
 type stamp struct {
 	device, inode uint64
-	changed       int64 // Unix time in nanoseconds: its content, place or mode
+	changed       int64 // Unix time in nanoseconds of the last change to content, place or mode
 }
 
-// list lists the store at the root of fsys, as much of it as can be.
+// list lists the store at the root of fsys, as far as it can.
 func list(fsys fs.FS) *listing {
 	l := &listing{fsys: fsys, taken: time.Now()}
 	if info := l.stat("."); info != nil {
@@ -58,7 +58,7 @@ func list(fsys fs.FS) *listing {
 	return l
 }
 
-// err returns what keeps the root from being read.
+// err returns the error that prevents reading the root.
 func (l *listing) err() error {
 	var errs []error
 	for _, u := range l.part(".").unread {
@@ -67,13 +67,13 @@ func (l *listing) err() error {
 	return errors.Join(errs...)
 }
 
-// reads reports whether a file is read, by its path from the root of the store.
+// reads reports whether a file is read, given its path from the root of the store.
 func reads(name string) bool {
 	return name == manifestFile || name == signatureFile || snapshot.Counts(name)
 }
 
-// folder adds what is in a folder and below it. Above are the folders that lead
-// to it, itself the last.
+// folder adds the content of a folder, recursively. above lists the folders on the path to it,
+// including itself as the last.
 func (l *listing) folder(dir string, above []fs.FileInfo) {
 	for _, entry := range l.enter(dir) {
 		name := path.Join(dir, entry.Name())
@@ -90,7 +90,7 @@ func (l *listing) folder(dir string, above []fs.FileInfo) {
 	}
 }
 
-// file looks at a file that is not read.
+// file checks a file that is not read.
 func (l *listing) file(name string) {
 	if name == tenantsDir {
 		l.fault(name, errors.New("is not a directory"))
@@ -99,8 +99,8 @@ func (l *listing) file(name string) {
 	l.misplace(misplacedFile(name))
 }
 
-// link adds the folder that a symbolic link leads to. One that leads nowhere is
-// a fault where a folder could be meant.
+// link adds the folder that a symbolic link leads to. A broken link is a fault where it could stand for
+// a folder.
 func (l *listing) link(name string, above []fs.FileInfo) {
 	info, err := fs.Stat(l.fsys, name)
 	switch {
@@ -113,7 +113,7 @@ func (l *listing) link(name string, above []fs.FileInfo) {
 	}
 }
 
-// below adds a folder below another.
+// below adds a subfolder.
 func (l *listing) below(name string, above []fs.FileInfo) {
 	if skipped(name) {
 		l.tests(name)
@@ -135,9 +135,8 @@ func (l *listing) below(name string, above []fs.FileInfo) {
 	}
 }
 
-// tests looks for policies in a folder of tests, where they are not read. The
-// folder is nothing else to the store: it counts towards no limit, and what is
-// wrong with it is a matter of the tests.
+// tests looks for misplaced policies in a folder of tests, which is not read. The folder counts towards
+// no limit, and its other faults concern only the tests.
 func (l *listing) tests(dir string) {
 	folder, err := l.fsys.Open(dir)
 	if err != nil {
@@ -157,7 +156,7 @@ func (l *listing) tests(dir string) {
 	}
 }
 
-// enter returns what is in a directory, names that begin with a dot left out.
+// enter returns the entries of a directory, except names that begin with a dot.
 func (l *listing) enter(dir string) []fs.DirEntry {
 	p := l.part(dir)
 	if p.full {
@@ -202,8 +201,7 @@ func (l *listing) add(name string) {
 	}
 }
 
-// stat follows symbolic links. It returns nil, and keeps the fault, if it
-// cannot.
+// stat follows symbolic links. On an error it returns nil and records the fault.
 func (l *listing) stat(name string) fs.FileInfo {
 	info, err := fs.Stat(l.fsys, name)
 	if err != nil {
@@ -213,8 +211,7 @@ func (l *listing) stat(name string) fs.FileInfo {
 	return info
 }
 
-// explained says what is wrong with what is not followed, most of all with a
-// symbolic link.
+// explained adds to an error why a name, usually a symbolic link, is not followed.
 func (l *listing) explained(name string, err error) error {
 	target, unread := fs.ReadLink(l.fsys, name)
 	if unread != nil {
@@ -226,10 +223,10 @@ func (l *listing) explained(name string, err error) error {
 	return fmt.Errorf("path escapes from the policy store: the symbolic link to %s is absolute (make it relative, to what is in the store)", printable(target))
 }
 
-// same reports whether two listings show the same.
+// same reports whether two listings are equal.
 func (l *listing) same(other *listing) bool { return len(l.moved(other)) == 0 }
 
-// young reports whether a file had changed so shortly before it was listed.
+// young reports whether a file had changed less than age before it was listed.
 func (l *listing) young(age time.Duration) bool {
 	limit := l.taken.Add(-age).UnixNano()
 	for _, p := range l.parts {

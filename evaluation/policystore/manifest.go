@@ -21,21 +21,19 @@ const (
 	signatureFile = "manifest.json.sig"
 )
 
-// A Manifest is what manifest.json at the root of a store holds. When there is
-// one, the files of the store are exactly those it lists. It is not one of them
-// and no part of the archive.
+// A Manifest is the content of manifest.json at the root of a store. If it exists, the files of the
+// store must be exactly those it lists. It does not list itself and is not part of the archive.
 type Manifest struct {
 	// Version is at least 1.
 	Version int64 `json:"version"`
-	// Files are the SHA-256 sums of the files that count, in lower-case
-	// hexadecimal, by slash-separated path from the root.
+	// Files maps the slash-separated path of each relevant file from the root to its SHA-256 sum in
+	// lowercase hexadecimal.
 	Files map[string]string `json:"files"`
-	// AllowShrink says that there may be less in the store than before, even
-	// nothing.
+	// AllowShrink allows the store to lose policies, even all of them.
 	AllowShrink bool `json:"allow_shrink,omitzero"`
 }
 
-// accept makes a state of the files of a store.
+// accept returns the state of a store's files.
 func (c *Config) accept(l *listing, texts map[string][]byte) (*State, error) {
 	manifest, signature := texts[manifestFile], texts[signatureFile]
 	delete(texts, manifestFile)
@@ -53,7 +51,7 @@ func (c *Config) accept(l *listing, texts map[string][]byte) (*State, error) {
 	return s, c.check(m, sums)
 }
 
-// checkSigned checks that the manifest is by whom it has to be.
+// checkSigned checks the signature of the manifest.
 func (c *Config) checkSigned(manifest, signature []byte) error {
 	if len(c.ManifestKey) == 0 {
 		return nil
@@ -77,7 +75,7 @@ func (c *Config) checkSigned(manifest, signature []byte) error {
 	return nil
 }
 
-// parseManifest reads a manifest. There may be none.
+// parseManifest parses a manifest. It returns nil if there is none.
 func parseManifest(text []byte) (*Manifest, error) {
 	if text == nil {
 		return nil, nil
@@ -95,7 +93,7 @@ func parseManifest(text []byte) (*Manifest, error) {
 	return &m, nil
 }
 
-// check checks files, by their sums, against a manifest, if there is one.
+// check compares the sums of files with a manifest, if there is one.
 func (c *Config) check(m *Manifest, sums map[string]string) error {
 	if m == nil && c.RequireManifest {
 		return fmt.Errorf("%w: there is no %s", ErrManifest, manifestFile)
@@ -111,7 +109,7 @@ func (c *Config) check(m *Manifest, sums map[string]string) error {
 	return m.atLeast(c.MinVersion)
 }
 
-// differences says what is not as the manifest has it, file by file.
+// differences lists how the files differ from the manifest, one line for each file.
 func (m *Manifest) differences(sums map[string]string) []string {
 	var out []string
 	for name, want := range m.Files {
@@ -134,7 +132,7 @@ func (m *Manifest) differences(sums map[string]string) []string {
 	return out
 }
 
-// abridge makes one line of many.
+// abridge shortens many lines to one.
 func abridge(lines []string) string {
 	const most = 20
 	if more := len(lines) - most; more > 0 {
@@ -160,7 +158,7 @@ func sumsOf(texts map[string][]byte) map[string]string {
 	return sums
 }
 
-// digestOf returns what tells two contents of a store apart.
+// digestOf returns a digest that identifies the content of a store.
 func digestOf(sums map[string]string, manifest []byte, found faults.List) [sha256.Size]byte {
 	digest := sha256.New()
 	fmt.Fprintf(digest, "%x\n", sha256.Sum256(manifest))

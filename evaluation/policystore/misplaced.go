@@ -10,16 +10,15 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// What looks as if it were read and is not would silently decide nothing: a
-// forbid in it would forbid nothing. So it is a fault.
+// A file that looks relevant but is not read would have no effect: a forbid in it would not forbid
+// anything. So it is a fault.
 
 const (
 	testsDir     = "tests"
 	policySuffix = ".cedar"
 )
 
-// A location is where in a store a name is: its path from the root or from the
-// folder of the tenant that it belongs to.
+// A location is the position of a name in a store: its path from the root or from its tenant's folder.
 type location struct {
 	tenant string // "" for the root
 	parts  []string
@@ -36,13 +35,13 @@ func locate(name string) location {
 func (l location) base() string { return l.parts[len(l.parts)-1] }
 func (l location) top() bool    { return len(l.parts) == 1 }
 
-// skipped reports whether a folder is one that is not looked into.
+// skipped reports whether a folder is not searched.
 func skipped(name string) bool {
 	l := locate(name)
 	return l.top() && l.base() == testsDir
 }
 
-// misplacedFolder says what is wrong with the name of a folder; nil for nothing.
+// misplacedFolder returns the fault in the name of a folder, or nil.
 func misplacedFolder(name string) *faults.Fault {
 	l := locate(name)
 	fold := strings.ToLower(l.base())
@@ -65,8 +64,7 @@ func misplacedFolder(name string) *faults.Fault {
 	return nil
 }
 
-// misplacedFile says what is wrong with the name of a file that is not read; nil
-// for nothing.
+// misplacedFile returns the fault in the name of a file that is not read, or nil.
 func misplacedFile(name string) *faults.Fault {
 	l := locate(name)
 	fold := strings.ToLower(l.base())
@@ -74,7 +72,7 @@ func misplacedFile(name string) *faults.Fault {
 		return misplaced(name, "is not in the directory of a tenant", "move it to the folder of one, as in tenants/NAME/"+l.base())
 	}
 	if slices.Equal([]string{manifestFile}, l.parts) || slices.Equal([]string{signatureFile}, l.parts) {
-		return nil // of a tenant: those of the root count
+		return nil // a tenant's; the root's are read
 	}
 	if looksLikePolicy(fold) {
 		return misplacedPolicy(name, l)
@@ -91,7 +89,7 @@ func misplacedFile(name string) *faults.Fault {
 	return nil
 }
 
-// misplacedPolicy says why a file that looks like one of policies is not read.
+// misplacedPolicy returns why a file that looks like a policy file is not read.
 func misplacedPolicy(name string, l location) *faults.Fault {
 	if base := l.base(); path.Ext(base) != policySuffix {
 		stem, _, _ := strings.Cut(base, ".")
@@ -100,18 +98,16 @@ func misplacedPolicy(name string, l location) *faults.Fault {
 	return misplaced(name, "policies are not read in "+path.Dir(name)+"/", "move it to the root of the store, or to a folder of another name")
 }
 
-// looksRead reports whether a name in lower case is nearly one that is read.
+// looksRead reports whether a lowercase name resembles one that is read.
 func looksRead(fold string) bool { return looksLikePolicy(fold) || meantFile(fold, true) != "" }
 
-// looksLikePolicy reports whether a name in lower case is nearly that of a policy
-// file.
+// looksLikePolicy reports whether a lowercase name resembles that of a policy file.
 func looksLikePolicy(fold string) bool {
 	return strings.HasSuffix(fold, policySuffix+".txt") || nearSuffix(path.Ext(fold)) == policySuffix
 }
 
-// meantFile returns the file that counts which a name in lower case looks like,
-// or "". Where it could not be read anyway, only such names count as have no
-// other use.
+// meantFile returns the relevant file whose name a lowercase name resembles, or "". In folders where such
+// a file is never read, it matches only names without another use.
 func meantFile(fold string, top bool) string {
 	extension := path.Ext(fold)
 	switch {
@@ -133,8 +129,8 @@ func meantFile(fold string, top bool) string {
 	return nearFile(fold)
 }
 
-// mayBeFolder reports whether a name is not plainly that of a file without any
-// meaning to a store.
+// mayBeFolder reports whether a name could be a folder's. Only names that clearly belong to files
+// irrelevant to a store cannot.
 func mayBeFolder(name string) bool {
 	extension := path.Ext(name)
 	return extension == "" || extension == ".d" || looksRead(strings.ToLower(path.Base(name)))

@@ -11,8 +11,8 @@ import (
 
 const schemaSuffix = ".cedarschema"
 
-// nearNames are the names that a store reads, against which near misses are
-// measured. Ordinary are common names that are near one of them by chance.
+// nearNames holds the names that a store reads, for comparison with near misses. ordinary lists common
+// names that resemble one of them by chance.
 var nearNames = struct{ suffixes, folders, files, ordinary []string }{
 	suffixes: []string{policySuffix, schemaSuffix},
 	folders:  []string{testsDir, tenantsDir, "access", "entities"},
@@ -20,10 +20,9 @@ var nearNames = struct{ suffixes, folders, files, ordinary []string }{
 	ordinary: []string{"texts", "rests", "nests", ".js", ".jsx", ".ts", ".xml", ".toml", ".sql"},
 }
 
-// nearSuffix returns the suffix that an extension in lower case equals or is at
-// most two edits from, or "". It passes over the extensions of editors' backups,
-// which are not all letters, and over short ones such as .cer, which have other
-// uses.
+// nearSuffix returns the suffix that equals a lowercase extension or is at most two edits from it, or "".
+// It skips extensions with non-letters, which editors use for backups, and short ones with other uses,
+// such as .cer.
 func nearSuffix(extension string) string {
 	extension = strings.TrimSpace(extension)
 	switch {
@@ -37,8 +36,7 @@ func nearSuffix(extension string) string {
 	return ""
 }
 
-// nearFile returns the known file whose name is at most two edits from a name in
-// lower case, or "".
+// nearFile returns the known file at most two edits from a lowercase name, or "".
 func nearFile(fold string) string {
 	fold = strings.TrimSpace(fold)
 	if extension := path.Ext(fold); strings.Trim(extension, ".abcdefghijklmnopqrstuvwxyz") != "" || slices.Contains(nearNames.ordinary, extension) {
@@ -47,8 +45,8 @@ func nearFile(fold string) string {
 	return yamldoc.Nearest(fold, nearNames.files, 2)
 }
 
-// nearFolder returns the known folder whose name is one edit from a name in lower
-// case, or "". Two edits would match entries/ and text/.
+// nearFolder returns the known folder one edit from a lowercase name, or "". Two edits would match
+// entries/ and text/.
 func nearFolder(fold string) string {
 	fold = strings.TrimSpace(fold)
 	if slices.Contains(nearNames.ordinary, fold) {

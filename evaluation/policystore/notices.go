@@ -15,25 +15,25 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notices are what the file system says of changes of a store's directories,
-// and of those on the way to it. Each that concerns the store is a hint.
+// notices receives file system events for a store's directories and for those on the path to it. Each
+// event that concerns the store is a hint.
 type notices struct {
-	hints chan struct{} // holds one: more say nothing more
+	hints chan struct{} // capacity 1: further hints add nothing
 
 	open    func() (*fsnotify.Watcher, error)
 	log     *slog.Logger
-	watcher *fsnotify.Watcher // nil when there is none
+	watcher *fsnotify.Watcher // nil if none is available
 	watched map[string]fs.FileInfo
-	trouble string // what the log was last told
+	trouble string // last error in the log
 	drained sync.WaitGroup
 	store   atomic.Pointer[whereabouts]
 }
 
-// whereabouts tell what happens in a store from what happens around it.
+// whereabouts distinguishes events in a store from events around it.
 type whereabouts struct {
 	dir   string
-	names []string    // by which notices may call the directory
-	place fs.FileInfo // of the directory; nil when it is not there
+	names []string    // paths by which events may name the directory
+	place fs.FileInfo // of the directory; nil if it does not exist
 }
 
 func newNotices(open func() (*fsnotify.Watcher, error), log *slog.Logger) *notices {
@@ -47,8 +47,7 @@ func (n *notices) close() {
 	n.drained.Wait()
 }
 
-// drain takes every notice at once: a watcher that waits for one to be taken
-// can be changed by nobody.
+// drain receives every event at once. A watcher that is blocked on an event cannot be changed.
 func (n *notices) drain(events <-chan fsnotify.Event, errs <-chan error) {
 	for {
 		select {
@@ -75,8 +74,8 @@ func (n *notices) hint() {
 	}
 }
 
-// concerns reports whether a notice about path says something of the store.
-// What lies beside the store, or above it, may change all the time.
+// concerns reports whether an event at path may affect the store. Files next to the store, or above it,
+// may change all the time.
 func (w *whereabouts) concerns(path string) bool {
 	inside := func(name string) bool {
 		return path == name || strings.HasPrefix(path, name+string(os.PathSeparator))
@@ -88,9 +87,8 @@ func (w *whereabouts) concerns(path string) bool {
 	return err != nil || !os.SameFile(info, w.place)
 }
 
-// follow watches the way to dir, and the directories below it that are named by
-// their slash-separated paths, and no others. It reports whether one of them
-// had not been watched.
+// follow watches the path to dir and exactly the given directories below it, which are slash-separated
+// paths. It reports whether any of them is newly watched.
 func (n *notices) follow(dir string, dirs []string) (added bool) {
 	wanted, err := n.wanted(dir, dirs)
 	if err == nil {
@@ -116,8 +114,7 @@ func (n *notices) start() error {
 	return nil
 }
 
-// wanted returns the directories to watch, each by one path, since a watcher
-// knows only one.
+// wanted returns the directories to watch. Each has one path, because a watcher supports only one.
 func (n *notices) wanted(dir string, dirs []string) (map[string]fs.FileInfo, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -146,9 +143,8 @@ func (n *notices) wanted(dir string, dirs []string) (map[string]fs.FileInfo, err
 	return wanted, nil
 }
 
-// update watches the wanted directories and no others. A path at which there is
-// another directory than before is watched anew, and so is one that the watcher
-// has lost because the directory was away.
+// update watches exactly the wanted directories. It watches a path again if a different directory is
+// there now, or if the watcher lost it while the directory was missing.
 func (n *notices) update(wanted map[string]fs.FileInfo) (added bool, err error) {
 	kept := map[string]bool{}
 	for _, path := range n.watcher.WatchList() {
@@ -173,14 +169,14 @@ func (n *notices) update(wanted map[string]fs.FileInfo) (added bool, err error) 
 		switch {
 		case err == nil:
 			n.watched[path], added = info, true
-		case !errors.Is(err, fs.ErrNotExist): // it may have gone meanwhile
+		case !errors.Is(err, fs.ErrNotExist): // it may have been removed in the meantime
 			errs = append(errs, fmt.Errorf("watch %s: %w", path, err))
 		}
 	}
 	return added, errors.Join(errs...)
 }
 
-// report logs a trouble once.
+// report logs an error once.
 func (n *notices) report(err error) {
 	trouble := ""
 	if err != nil {
@@ -192,8 +188,8 @@ func (n *notices) report(err error) {
 	n.trouble = trouble
 }
 
-// approach returns the directories in which the way to path can be changed: the
-// one it is in and those of all symbolic links on the way.
+// approach returns the directories in which the path can change: its parent and those of all symbolic
+// links on the way.
 func approach(path string) []string {
 	dirs := []string{filepath.Dir(path)}
 	passed := map[string]bool{}

@@ -16,21 +16,21 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// maxTold bounds what is told of one tenant's folder, as the decision log keeps it.
+// maxTold limits the reported faults of one tenant's folder, because the decision log stores them.
 const maxTold = 50
 
-// A part of a store is its root or the folder of one tenant. Each has bounds of its
-// own, and what keeps a tenant's part from being read is that tenant's fault alone.
+// A part of a store is its root or the folder of one tenant. Each has its own limits. An error in a
+// tenant's part affects only that tenant.
 type part struct {
 	tenant    string // "" for the root
-	files     []file // that are read, in order of their names
+	files     []file // files that are read, sorted by name
 	dirs      []string
-	names     int // that were seen in a tenant's folders
+	names     int // number of names in a tenant's folders
 	size      int64
-	full      bool        // no more is listed
-	told      int         // faults of a tenant
-	unread    []unread    // what keeps it from being read
-	misplaced faults.List // names that look as if they were read
+	full      bool        // the limit is reached, and no more is listed
+	told      int         // number of reported faults of a tenant
+	unread    []unread    // what prevents reading the part
+	misplaced faults.List // names that look relevant but are not read
 }
 
 // unread is a file or folder that cannot be read.
@@ -42,7 +42,7 @@ type unread struct {
 func (u unread) Error() string { return printable(u.name) + ": " + u.err.Error() }
 func (u unread) Unwrap() error { return u.err }
 
-// part returns the part of the store that a path belongs to.
+// part returns the part of the store that contains a path.
 func (l *listing) part(name string) *part {
 	tenant := snapshot.TenantAt(name)
 	if l.parts == nil {
@@ -56,7 +56,7 @@ func (l *listing) part(name string) *part {
 
 func (p *part) folder() string { return tenantsDir + "/" + p.tenant }
 
-// most is how many bytes the files of the part may have.
+// most returns the limit on the bytes of the part's files.
 func (p *part) most() int64 {
 	if p.tenant == "" {
 		return maxStore
@@ -64,8 +64,8 @@ func (p *part) most() int64 {
 	return maxTenant
 }
 
-// read reads a directory. Of a tenant's it reads no more than fits into the bounds,
-// so that masses of names cost no one else time or memory.
+// read reads a directory. For a tenant it stops at the limit on names, so that a huge folder does not
+// cost other tenants time or memory.
 func (p *part) read(fsys fs.FS, dir string) ([]fs.DirEntry, error) {
 	if p.tenant == "" {
 		p.full = len(p.dirs) >= maxFiles
@@ -77,7 +77,7 @@ func (p *part) read(fsys fs.FS, dir string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// readSome returns at most so many entries of a directory, by name.
+// readSome returns at most the given number of entries of a directory, by name.
 func readSome(fsys fs.FS, dir string, most int) ([]fs.DirEntry, error) {
 	f, err := fsys.Open(dir)
 	if err != nil {
@@ -103,7 +103,7 @@ func readSome(fsys fs.FS, dir string, most int) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// overflowed says that a part has too many folders or names.
+// overflowed returns the error for too many folders or names in a part.
 func (p *part) overflowed(dir string) (string, error) {
 	if p.tenant == "" {
 		return dir, fmt.Errorf("with this folder there are more than %d", maxFiles)
@@ -111,22 +111,21 @@ func (p *part) overflowed(dir string) (string, error) {
 	return p.folder(), fmt.Errorf("has more than %d files and folders", maxTenantNames)
 }
 
-// mayTell counts what is told of the part, up to its bound.
+// mayTell counts a reported fault and reports whether it is within the limit.
 func (p *part) mayTell() bool {
 	p.told++
 	return p.tenant == "" || p.told <= maxTold
 }
 
-// fault notes what keeps a file or folder from being read. The first is noted
-// whatever has been told: it is what keeps the part from being read.
+// fault records why a file or folder cannot be read. It always records the first, even over the limit on
+// reports, because that one prevents reading the part.
 func (l *listing) fault(name string, err error) {
 	if p := l.part(name); p.mayTell() || len(p.unread) == 0 {
 		p.unread = append(p.unread, unread{name, err})
 	}
 }
 
-// misplace notes a file or folder that is not where or what it should be, if it
-// is one.
+// misplace records a misplaced file or folder. It ignores nil.
 func (l *listing) misplace(fault *faults.Fault) {
 	if fault == nil {
 		return
@@ -137,7 +136,7 @@ func (l *listing) misplace(fault *faults.Fault) {
 	}
 }
 
-// printable is a path without the characters that make a second line of one.
+// printable returns a path without characters that would break the line.
 func printable(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r == utf8.RuneError || !strconv.IsPrint(r) }) {
 		quoted := strconv.Quote(name)
@@ -146,7 +145,7 @@ func printable(name string) string {
 	return name
 }
 
-// bare returns what an error of a file system says beside the path.
+// bare returns a file system error without its path.
 func bare(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err
@@ -154,7 +153,7 @@ func bare(err error) error {
 	return err
 }
 
-// finish says what can be said of whole parts.
+// finish reports the faults that concern whole parts.
 func (l *listing) finish() {
 	for _, p := range l.parts {
 		slices.SortFunc(p.files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
@@ -167,8 +166,8 @@ func (l *listing) finish() {
 	l.checkSize()
 }
 
-// checkEmpty reports a folder of a tenant without files, and a folder of tenants
-// without tenants: the root alone would answer them, or everybody.
+// checkEmpty reports a tenant's folder without files, and a folder tenants/ without tenants. Otherwise
+// the root alone would answer that tenant's requests, or all requests.
 func (l *listing) checkEmpty() {
 	root := l.part(".")
 	below := func(f faults.Fault) bool { return strings.HasPrefix(f.File, tenantsDir+"/") }
@@ -182,7 +181,7 @@ func (l *listing) checkEmpty() {
 	}
 }
 
-// checkSize leaves out the largest tenants while all together are too large.
+// checkSize omits the largest tenants until the total is within the limit.
 func (l *listing) checkSize() {
 	tenants := l.tenants()
 	var size int64
@@ -199,7 +198,7 @@ func (l *listing) checkSize() {
 	}
 }
 
-// tenants lists the parts of tenants that can be read, by name.
+// tenants lists the readable parts of tenants, by name.
 func (l *listing) tenants() []*part {
 	var tenants []*part
 	for _, name := range slices.Sorted(maps.Keys(l.parts)) {
@@ -219,7 +218,7 @@ func (l *listing) dirs() []string {
 	return dirs
 }
 
-// misplaced lists the names of all parts that look as if they were read.
+// misplaced lists the misplaced names of all parts.
 func (l *listing) misplaced() (all faults.List) {
 	for _, name := range slices.Sorted(maps.Keys(l.parts)) {
 		all = append(all, l.parts[name].misplaced...)
@@ -227,7 +226,7 @@ func (l *listing) misplaced() (all faults.List) {
 	return all
 }
 
-// unread lists what keeps tenants from being read.
+// unread lists what prevents reading tenants' parts.
 func (l *listing) unread() (all faults.List) {
 	for _, name := range slices.Sorted(maps.Keys(l.parts)) {
 		if p := l.parts[name]; p.tenant != "" {
@@ -247,7 +246,7 @@ func (p *part) unreadFaults() (all faults.List) {
 	return all
 }
 
-// tenantFaults lists what is wrong with tenants and nobody else.
+// tenantFaults lists the faults that affect only their tenant.
 func (l *listing) tenantFaults() (all faults.List) {
 	for _, name := range slices.Sorted(maps.Keys(l.parts)) {
 		if p := l.parts[name]; p.tenant != "" {
@@ -257,7 +256,7 @@ func (l *listing) tenantFaults() (all faults.List) {
 	return all
 }
 
-// moved lists the parts, by their tenants, that two listings show differently.
+// moved lists, by tenant, the parts that differ between two listings.
 func (l *listing) moved(other *listing) (parts []string) {
 	for name, p := range l.parts {
 		if !p.same(other.parts[name]) {

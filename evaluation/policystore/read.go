@@ -16,9 +16,8 @@ import (
 
 const maxAttempts = 10
 
-// Read reads the policy store at the root of fsys. Beside an error that follows
-// from the names of the files alone, [ErrEmpty] or [evaluation.Faults], it returns
-// what could be read.
+// Read reads the policy store at the root of fsys. With an error that depends only on the names of the
+// files, [ErrEmpty] or [evaluation.Faults], it also returns the files that could be read.
 func Read(fsys fs.FS) (snapshot.Archive, error) {
 	state, err := untilSteady(func(last bool) (*State, error) { return attempt(fsys, &Config{}, last) })
 	if state == nil {
@@ -27,8 +26,7 @@ func Read(fsys fs.FS) (snapshot.Archive, error) {
 	return state.Archive, state.asError(err)
 }
 
-// asError returns the faults of tenants as an error of the whole store, or err
-// without any.
+// asError returns the faults of tenants as an error of the whole store. Without any it returns err.
 func (s *State) asError(err error) error {
 	if len(s.TenantFaults) == 0 {
 		return err
@@ -45,14 +43,13 @@ func (s *Store) Read() (*State, error) {
 	return state, nil
 }
 
-// read reads the store. Beside an error that follows from the files alone there
-// is the state that has it.
+// read reads the store. With an error that depends only on the files, it also returns the state.
 func (s *Store) read() (*State, error) {
 	return untilSteady(s.attempt)
 }
 
-// attempt reads the store once. A directory that is no longer in its place may
-// be one that is being removed.
+// attempt reads the store once. It checks that the directory is still at its path, because it could be
+// in the process of removal.
 func (s *Store) attempt(last bool) (*State, error) {
 	root, err := openRoot(s.dir)
 	if err != nil {
@@ -66,8 +63,8 @@ func (s *Store) attempt(last bool) (*State, error) {
 	return state, err
 }
 
-// untilSteady repeats attempts while something moves. The last one leaves out the
-// tenants that still do.
+// untilSteady repeats attempts while files change. The last attempt omits tenants whose files still
+// change.
 func untilSteady(attempt func(last bool) (*State, error)) (state *State, err error) {
 	for i := range maxAttempts {
 		state, err = attempt(i == maxAttempts-1)
@@ -100,7 +97,7 @@ func attempt(fsys fs.FS, c *Config, last bool) (*State, error) {
 	return c.state(before, before.readable(texts))
 }
 
-// state makes a state of what could be read of a store.
+// state returns the state of the files that could be read.
 func (c *Config) state(l *listing, texts map[string][]byte) (*State, error) {
 	state, err := c.accept(l, texts)
 	state.TenantFaults = l.tenantFaults()
@@ -114,8 +111,7 @@ func (c *Config) state(l *listing, texts map[string][]byte) (*State, error) {
 	return state, err
 }
 
-// covers reports whether a manifest says what the files of the store are. Then
-// there is no part of it without the others.
+// covers reports whether a manifest determines the files of the store. Then no part is valid alone.
 func (c *Config) covers(texts map[string][]byte) bool {
 	return c.RequireManifest || len(c.ManifestKey) > 0 || texts[manifestFile] != nil
 }
@@ -124,7 +120,7 @@ func errFaults(found faults.List) error {
 	return fmt.Errorf("read policy store: %w", found)
 }
 
-// faultsOf is nil without faults.
+// faultsOf returns found as an error, or nil if it is empty.
 func faultsOf(found faults.List) error {
 	if len(found) == 0 {
 		return nil
@@ -132,8 +128,8 @@ func faultsOf(found faults.List) error {
 	return found
 }
 
-// beside adds what is misplaced to an error that is no [evaluation.Faults], so
-// that neither hides the other.
+// beside joins the misplaced names with an error that is not an [evaluation.Faults], so that neither
+// hides the other.
 func (l *listing) beside(err error) error {
 	found := append(l.misplaced(), l.unread()...)
 	if own, ok := errors.AsType[faults.List](err); ok {
@@ -145,7 +141,7 @@ func (l *listing) beside(err error) error {
 	return errors.Join(err, errors.New(found.Error()))
 }
 
-// readAll reads the files of all parts that can be read. The error is the root's.
+// readAll reads the files of all readable parts. The error is the root's.
 func (l *listing) readAll() (map[string][]byte, error) {
 	texts := map[string][]byte{}
 	if err := l.err(); err != nil {
@@ -174,7 +170,7 @@ func (p *part) readAll(fsys fs.FS, texts map[string][]byte) error {
 	return nil
 }
 
-// unsteady reports whether a tenant's file changed while it was read.
+// unsteady reports whether a tenant's file changed during the read.
 func (l *listing) unsteady() bool {
 	for _, p := range l.parts {
 		if slices.ContainsFunc(p.unread, func(u unread) bool { return errors.Is(u, ErrUnstable) }) {
@@ -184,7 +180,7 @@ func (l *listing) unsteady() bool {
 	return false
 }
 
-// readable leaves out what was read of a tenant that cannot be read whole.
+// readable omits the files of tenants that cannot be read completely.
 func (l *listing) readable(texts map[string][]byte) map[string][]byte {
 	maps.DeleteFunc(texts, func(name string, _ []byte) bool {
 		p := l.part(name)
@@ -193,7 +189,7 @@ func (l *listing) readable(texts map[string][]byte) map[string][]byte {
 	return texts
 }
 
-// readFile reads as much of a file as was listed.
+// readFile reads a file up to its listed size.
 func readFile(fsys fs.FS, f file) ([]byte, error) {
 	in, err := fsys.Open(f.name)
 	if err != nil {
@@ -212,15 +208,15 @@ func readFile(fsys fs.FS, f file) ([]byte, error) {
 	return text, nil
 }
 
-// A root is the directory of a store as a file system that is not left by way
-// of a symbolic link and in which no opening blocks.
+// A root is the directory of a store as a file system. Symbolic links cannot leave it, and opening a
+// file never blocks.
 type root struct {
 	*os.Root
 	path string
 }
 
-// openRoot opens a directory. The slash keeps it from opening, and waiting for,
-// anything else.
+// openRoot opens a directory. The trailing slash prevents it from opening, and blocking on, anything
+// else.
 func openRoot(path string) (*root, error) {
 	if path == "" {
 		return nil, fmt.Errorf("open policy store: %w", &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist})
@@ -232,7 +228,7 @@ func openRoot(path string) (*root, error) {
 	return &root{dir, path}, nil
 }
 
-// inPlace reports whether the directory still is the one of that path.
+// inPlace reports whether the directory is still at its path.
 func (r *root) inPlace() bool {
 	there, err := os.Stat(r.path)
 	if err != nil {

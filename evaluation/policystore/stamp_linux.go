@@ -5,11 +5,11 @@ import (
 	"syscall"
 )
 
-// nonblock keeps a pipe from being waited for when it is opened.
+// nonblock prevents open from blocking on a pipe.
 const nonblock = syscall.O_NONBLOCK
 
-// stampOf returns what else tells states of a file apart. A file's time of
-// change, other than that of its modification, cannot be set.
+// stampOf returns the additional attributes that identify a version of a file. Unlike the modification
+// time, the change time cannot be set.
 func stampOf(info fs.FileInfo) stamp {
 	sys, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -8,24 +8,22 @@ import (
 )
 
 const (
-	// granularity is how far apart two changes may be that no file's times show,
-	// on the coarsest file systems.
+	// granularity is the longest interval in which two changes can have the same file times, on the coarsest
+	// file systems.
 	granularity = 2 * time.Second
-	// rereads is how many polls pass between readings regardless of the times.
+	// rereads is the number of polls between reads that ignore the file times.
 	rereads = 20
 )
 
-// Watch calls apply with every new content of the store until ctx ends. It may
-// be called once.
+// Watch calls apply with every new content of the store until ctx ends. Call it at most once.
 //
-// What is in force at first is applied, a state that [Store.Read] returned, or
-// nothing if it is nil. Content is new if it is not what apply was last called
-// with, whatever apply returned: what it refuses it has to report, because it
-// does not see it again until something else was there. Only [ErrRetry] leaves
-// the question open. Once Config.Failed has been called, any content is new,
-// also what is in force: that is how recovery shows.
+// applied is the initially active state, which [Store.Read] returned, or nil for none. Content is new if
+// it differs from the content of the last call of apply, whatever apply returned. So apply must report
+// what it refuses, because it does not receive the same content again until the store has had another.
+// The exception is [ErrRetry]. After a call of Config.Failed any content is new, even the active one, so
+// that apply sees the recovery.
 //
-// One call of apply or Config.Failed ends before the next begins.
+// Calls of apply and Config.Failed never overlap.
 func (s *Store) Watch(ctx context.Context, applied *State, apply func(context.Context, *State) error) {
 	defer close(s.ended)
 	w := newWatch(s, applied, apply)
@@ -33,10 +31,9 @@ func (s *Store) Watch(ctx context.Context, applied *State, apply func(context.Co
 	w.run(ctx)
 }
 
-// Reload makes [Store.Watch] read the store now and apply the content, new or
-// not. It returns the error of either. Reloads that wait for each other share
-// one reading. Before Watch is called, Reload waits for it; after it has
-// returned, the error is [ErrStopped].
+// Reload makes [Store.Watch] read the store now and apply the content, new or not. It returns the error of
+// either. Concurrent Reloads share one read. Before Watch is called, Reload blocks until it is. After
+// Watch has returned, Reload returns [ErrStopped].
 func (s *Store) Reload(ctx context.Context) error {
 	outcome := make(chan error, 1)
 	select {
@@ -54,7 +51,7 @@ func (s *Store) Reload(ctx context.Context) error {
 	}
 }
 
-// A watch is what one goroutine knows of a store that it follows.
+// A watch is the state of the goroutine that watches a store.
 type watch struct {
 	store   *Store
 	apply   func(context.Context, *State) error
@@ -62,12 +59,12 @@ type watch struct {
 	delay   *delay
 	polls   int
 
-	last  outcome  // what apply or Config.Failed was last told
+	last  outcome  // last outcome passed to apply or Config.Failed
 	floor int64    // the version last applied
-	seen  *listing // of what was last read; nil when it is to be read again
+	seen  *listing // listing of the last read; nil to force a read
 }
 
-// An outcome is what came of reading a store: a content or a failure.
+// An outcome is the result of reading a store: a content or an error.
 type outcome struct {
 	digest  [sha256.Size]byte
 	failure string
@@ -88,7 +85,7 @@ func newWatch(s *Store, applied *State, apply func(context.Context, *State) erro
 	return w
 }
 
-// accepted takes note of a state that is in force.
+// accepted records a state that is active.
 func (w *watch) accepted(s *State) {
 	if s.Manifest != nil {
 		w.floor = s.Manifest.Version
@@ -134,19 +131,18 @@ func (w *watch) look(ctx context.Context) {
 		w.delay.hint()
 	default:
 		w.delay.done()
-		_ = w.check(ctx, false) // it has been told
+		_ = w.check(ctx, false) // apply or Config.Failed has it
 		w.store.unread.Store(0)
 	}
 }
 
-// knows reports whether what is listed has been read for certain.
+// knows reports whether the last read certainly covers what is listed.
 func (w *watch) knows(now *listing) bool {
 	return w.seen != nil && !w.seen.young(granularity) && w.seen.same(now)
 }
 
-// list lists the store, and sees to it that the file system says when its
-// directories change. If some were not watched before, it lists again what may
-// have changed in them meanwhile, among it directories that are new.
+// list lists the store and watches its directories for events. If some are newly watched, it lists again,
+// because their content, including new directories, may have changed in between.
 func (w *watch) list() *listing {
 	now := w.listOnce()
 	for range maxDepth {
@@ -186,8 +182,7 @@ func (w *watch) reload(ctx context.Context, first chan<- error) {
 	}
 }
 
-// check reads the store and passes on what is new in it, or, if always is set,
-// whatever is in it.
+// check reads the store and passes on new content, or any content if always is set.
 func (w *watch) check(ctx context.Context, always bool) error {
 	state, err := w.store.read()
 	w.seen = nil
