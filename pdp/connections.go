@@ -13,16 +13,16 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Connections are a listener that has so many connections at most. Where there is
-// no room for another, one that does nothing is closed: that of a stranger before
-// that of a caller who has said who they are, and then the one that has done
-// nothing for longest. Where all are busy, the newcomer waits.
+// connections is a listener with a maximum number of connections. At the maximum
+// it closes an idle connection to accept another: first one without a good
+// credential, then the one idle for longest. If all are busy, the new connection
+// waits.
 type connections struct {
 	net.Listener
 	most       int
-	perAddress int  // from one address; 0 for any number
-	local      bool // whether that counts for this host, too
-	strangers  bool // callers have to say who they are, and who has not is a stranger
+	perAddress int  // maximum from one address; 0 for no limit
+	local      bool // perAddress also applies to this host
+	strangers  bool // callers must authenticate; a connection without a good credential is a stranger
 
 	closed chan struct{}
 	mu     sync.Mutex
@@ -34,17 +34,18 @@ type connections struct {
 type connection struct {
 	net.Conn
 	of    *connections
-	from  netip.Prefix // that of its address that counts
+	from  netip.Prefix // network prefix that counts as its address
 	came  time.Time
-	idle  atomic.Int64 // since when, in nanoseconds of the clock; 0 while it is busy
+	idle  atomic.Int64 // start of the idle time, in nanoseconds of the clock; 0 while busy
 	known atomic.Bool  // a request over it had a good credential
 	once  sync.Once
 }
 
 const (
-	// strangerTime is how long a stranger may be busy where there is no room.
+	// strangerTime is how long a stranger may be busy when the maximum is reached.
 	strangerTime = 250 * time.Millisecond
-	// roomLook is how often a newcomer that waits looks for room.
+	// roomLook is the interval at which a waiting connection checks for a free
+	// place.
 	roomLook = 20 * time.Millisecond
 )
 
@@ -75,7 +76,7 @@ func (c *connections) Accept() (net.Conn, error) {
 		if c.admit(mine) {
 			return mine, nil
 		}
-		_ = conn.Close() // the listener is closed, or there are too many from there
+		_ = conn.Close() // the listener is closed, or the address has too many connections
 	}
 }
 
@@ -90,7 +91,7 @@ func (c *connections) Close() error {
 	return c.Listener.Close()
 }
 
-// admit waits until there is room for a connection. It reports whether there is.
+// admit waits until a connection is allowed, and reports whether it is.
 func (c *connections) admit(mine *connection) bool {
 	look := time.NewTicker(roomLook)
 	defer look.Stop()
@@ -112,8 +113,8 @@ func (c *connections) admit(mine *connection) bool {
 	}
 }
 
-// enter counts a connection if there is room for it, or returns one that may be
-// closed to make some.
+// enter counts a connection if the maximum allows it. Otherwise it returns a
+// connection that may be closed.
 func (c *connections) enter(mine *connection) (victim *connection, room bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,32 +132,32 @@ func (c *connections) enter(mine *connection) (victim *connection, room bool) {
 		}
 	}
 	if victim != nil && !victim.stranger() && stranger && !full {
-		return nil, false // a stranger may be closed soon
+		return nil, false // a stranger may soon be closed
 	}
 	return victim, false
 }
 
-// tooMany reports whether an address has as many as it may.
+// tooMany reports whether an address has the maximum number of connections.
 func (c *connections) tooMany(from netip.Prefix) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bounded(from) && c.from[from] >= c.perAddress
 }
 
-// bounded reports whether connections from an address are counted. A proxy on this
-// host has all that there are.
+// bounded reports whether connections from an address are counted. A proxy on
+// this host may have all of them.
 func (c *connections) bounded(from netip.Prefix) bool { return c.local || !from.Addr().IsLoopback() }
 
-// stranger reports whether who has a connection should have said who they are.
+// stranger reports whether a connection lacks a required credential.
 func (c *connection) stranger() bool { return c.of.strangers && !c.known.Load() }
 
-// spare reports whether a connection may be closed to make room.
+// spare reports whether a connection may be closed to admit another.
 func (c *connection) spare(now time.Time) bool {
 	return c.idle.Load() != 0 || c.stranger() && now.Sub(c.came) > strangerTime
 }
 
-// before reports whether a connection is to be closed before another: a stranger's
-// first, then an idle one, then the one that has been so for longest.
+// before reports whether a connection is closed before another: strangers first,
+// then idle connections, then the one idle for longest.
 func (c *connection) before(other *connection) bool {
 	order := func(a, b bool) int {
 		switch {
@@ -188,8 +189,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// addressOf is whom a connection counts for: of IPv6, a network of 64 bits is one
-// host's.
+// addressOf returns the prefix that a connection counts for. An IPv6 network of
+// 64 bits counts as one host.
 func addressOf(conn net.Conn) netip.Prefix {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
@@ -203,7 +204,7 @@ func addressOf(conn net.Conn) netip.Prefix {
 	return netip.PrefixFrom(address, address.BitLen())
 }
 
-// follow has a server tell what becomes of connections.
+// follow makes a server report the state of its connections.
 func (c *connections) follow(s *http.Server) {
 	s.ConnState = func(conn net.Conn, state http.ConnState) {
 		if mine := connectionOf(conn); mine != nil && state == http.StateIdle {

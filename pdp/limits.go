@@ -19,23 +19,23 @@ import (
 )
 
 var (
-	// errOverload is more than the service can do in time. It is said before a
-	// body is decoded.
+	// errOverload rejects requests beyond the capacity of the service, before their
+	// bodies are decoded.
 	errOverload = errors.New("there is too much to do: ask again")
-	// errTenantRate is more than one tenant may ask for.
+	// errTenantRate rejects requests over the rate limit of a tenant.
 	errTenantRate = errors.New("the tenant is over its request rate")
 )
 
-// Limits bound what the service takes on. A zero is the default.
+// Limits bound the load that the service accepts. A zero field has the default.
 type Limits struct {
-	Connections int           // to the main listener; 4096. Others wait to be accepted
-	PerAddress  int           // of them from one address; half of them, and any number from this host
-	InFlight    int           // requests that are worked on at once; 256
-	BodyMemory  int64         // bytes of bodies that are read and worked on at once; 128 MiB
-	Searches    int           // searches and large batches that use a processor at once; half as many as there are processors
-	Queue       int           // requests that wait for that; 4096
-	Wait        time.Duration // for how long at most; 750 ms, which is less than PEPs wait for an answer
-	TenantRate  float64       // requests of one tenant a second; as many at once, but of more than 256 only 256 or an eighth; 0 is any number
+	Connections int           // to the main listener; 4096. Further ones wait to be accepted
+	PerAddress  int           // connections from one address; half of Connections. This host has no limit
+	InFlight    int           // concurrent requests; 256
+	BodyMemory  int64         // bytes of bodies read and processed at once; 128 MiB
+	Searches    int           // searches and large batches using a processor at once; half the number of processors
+	Queue       int           // waiting requests; 4096
+	Wait        time.Duration // maximum wait; 750 ms, which is below the timeouts of PEPs
+	TenantRate  float64       // requests a second of one tenant; the burst is as large, but above 256 only 256 or an eighth; 0 for no limit
 	Deadline    time.Duration // of a decision; 2 s
 }
 
@@ -45,9 +45,9 @@ const (
 	defaultBodyMemory  = 128 << 20
 )
 
-// checkBody refuses a memory in which the largest body never fits. While it is read
-// the buffer before, of its size at most, is there, too, and one caller has half of
-// the memory.
+// checkBody rejects a memory budget that can never hold the largest body. While a
+// body is read, the previous buffer, at most as large, is also held, and one
+// caller has at most half of the budget.
 func (l Limits) checkBody(largest int64) error {
 	memory := cmp.Or(l.BodyMemory, defaultBodyMemory)
 	if largest <= (memory/2-admission.RequestBytes-1)/2 {
@@ -62,18 +62,18 @@ func (l Limits) checkBody(largest int64) error {
 		largest, memory, 2*(admission.RequestBytes+1), 4*largest+2*(admission.RequestBytes+1)+2)}
 }
 
-// limiter keeps to limits.
+// A limiter enforces Limits.
 type limiter struct {
 	queue    admission.FairQueue
-	searches admission.FairQueue // of those that have a turn
+	searches admission.FairQueue // of searches that have a slot in scans or wait for one
 	heavy    admission.FairQueue
 	scans    admission.FairQueue // of searches that use a processor
 	memory   *admission.MemoryBudget
 	deadline *admission.Deadline
 
-	known   func(tenant string) bool // nil for every name
-	rates   *admission.RateLimits    // nil for none
-	delayed chan struct{}            // one for each request that restrain keeps
+	known   func(tenant string) bool // nil if every name is known
+	rates   *admission.RateLimits    // nil for no limit
+	delayed chan struct{}            // one token for each rejection that delayRejection holds
 }
 
 func newLimiter(l Limits) *limiter {
@@ -92,9 +92,9 @@ func newLimiter(l Limits) *limiter {
 	}
 }
 
-// decode reads the body of a request and, when it is its turn, decodes it into v.
-// Who sends slowly keeps nobody waiting. Unless there is an error, the caller
-// ends what was admitted.
+// decode reads the body of a request, waits for a slot, and decodes the body into
+// v. A slow sender holds no slot. Unless it returns an error, the caller must end
+// the admission.
 func (l *limiter) decode(c echo.Context, maxBody int64, v any) (admitted runningRequest, err error) {
 	tenant, err := tenantOf(c)
 	if err != nil {
@@ -115,7 +115,7 @@ func (l *limiter) decode(c echo.Context, maxBody int64, v any) (admitted running
 	return admitted, nil
 }
 
-// perTenant turns a tenant away that asks too often.
+// perTenant rejects requests over the tenant's rate limit.
 func (l *limiter) perTenant(next echo.HandlerFunc) echo.HandlerFunc {
 	if l.rates == nil {
 		return next
@@ -133,13 +133,13 @@ func (l *limiter) perTenant(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// rejectDelay is how long a tenant that asks too often waits to be told, more or
-// less by half.
+// rejectDelay is the mean delay of a rejection over the rate limit. The actual
+// delay is up to half longer or shorter.
 const rejectDelay = 250 * time.Millisecond
 
-// delayRejection keeps a request for a while. To be turned away takes a third of the
-// time of an answer: who is told at once, and asks again at once, takes that from
-// others. Those who came together do not leave together: they would come back so.
+// delayRejection delays a rejection. A rejection takes a third of the time of an
+// answer, so clients that retry at once would slow others down. The delay is
+// random, so that clients that came together do not return together.
 func (l *limiter) delayRejection(ctx context.Context) {
 	select {
 	case l.delayed <- struct{}{}:
@@ -155,8 +155,8 @@ func (l *limiter) delayRejection(ctx context.Context) {
 	}
 }
 
-// admit turns away a request whose body names a tenant that is not its caller's,
-// or that asks too often.
+// admit rejects a request whose body names another tenant than its caller's, or
+// that is over the rate limit.
 func (l *limiter) admit(ctx context.Context, tenant string) error {
 	switch {
 	case !callerFrom(ctx).MayAsk(tenant):
@@ -167,8 +167,8 @@ func (l *limiter) admit(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// tenantKey is the name by which a tenant is told apart from others. Anybody can make
-// up names: those that there are no policies for are one.
+// tenantKey returns the key of a tenant's limits. All tenants without policies
+// share one key, because clients can invent names.
 func (l *limiter) tenantKey(tenant string) string {
 	if tenant == "" || l.known == nil || l.known(tenant) {
 		return tenant
@@ -176,7 +176,8 @@ func (l *limiter) tenantKey(tenant string) string {
 	return admission.UnknownTenants
 }
 
-// hasPolicies returns whether an engine has policies for a tenant's requests.
+// hasPolicies returns a function that reports whether an engine has policies for
+// a tenant.
 func hasPolicies(engine *evaluation.Engine) func(tenant string) bool {
 	return func(tenant string) bool {
 		store := engine.Snapshots()
@@ -188,7 +189,7 @@ func hasPolicies(engine *evaluation.Engine) func(tenant string) bool {
 	}
 }
 
-// allow takes one request of a tenant into account.
+// allow takes one request of a tenant from its rate limit.
 func (l *limiter) allow(tenant string) bool {
 	return l.rates == nil || l.rates.Allow(l.tenantKey(tenant))
 }

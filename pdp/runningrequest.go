@@ -13,16 +13,16 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An admission is what one running request holds: a slot, memory, and a slot of
-// its class. The zero value holds nothing.
+// A runningRequest holds the resources of one running request: a slot, memory,
+// and a slot of its class. The zero value holds none.
 type runningRequest struct {
 	limits      *limiter
 	reservation admission.Reservation
 	queue       *admission.FairQueue // nil for none
 }
 
-// release frees all of it. It happens before the answer is written: a client that
-// reads slowly holds no slot.
+// release frees all resources. It runs before the answer is written, so that a
+// client that reads slowly holds no slot.
 func (a *runningRequest) release() {
 	if a.limits == nil {
 		return
@@ -52,16 +52,16 @@ func (a *runningRequest) answer(c echo.Context, decision string, v any) error {
 }
 
 const (
-	// lightBytes are those of a body that takes little memory to decide on. A larger
-	// one can take fifty times its size.
+	// lightBytes is the largest body whose decision takes little memory. A larger
+	// body can take fifty times its size.
 	lightBytes = 32 << 10
-	// heavyMemory is how much of the memory for bodies stands for one heavy request
-	// that is worked on: an operator who gives more has more of them at once.
+	// heavyMemory is the part of the memory budget that allows one concurrent heavy
+	// request. A larger budget allows more of them.
 	heavyMemory = 32 << 20
 )
 
-// acquire waits for the slots that a request needs and decodes its body into v. A
-// large body waits before it is decoded. With an error the request holds no slot.
+// acquire waits for the slots of a request and decodes its body into v. A large
+// body waits before it is decoded. On an error the request holds no slot.
 func (a *runningRequest) acquire(ctx context.Context, body []byte, v any) error {
 	if len(body) > lightBytes && !a.acquireFrom(ctx, &a.limits.heavy) {
 		return errOverload
@@ -97,8 +97,8 @@ func (a *runningRequest) releaseQueue() {
 	}
 }
 
-// switchQueue gives up the slot, waits for one of the class, and then for another
-// slot: a request that waits for its class blocks no other.
+// switchQueue releases the slot, waits for a slot of the class, and then for
+// another slot. A request that waits for its class therefore blocks no other.
 func (a *runningRequest) switchQueue(ctx context.Context, class *admission.FairQueue) error {
 	a.limits.queue.Release()
 	if !a.acquireFrom(ctx, class) {
@@ -111,8 +111,8 @@ func (a *runningRequest) switchQueue(ctx context.Context, class *admission.FairQ
 	return nil
 }
 
-// queueFor returns the queue of a request's class, nil for none. Requests that need
-// much memory or processor time run with few others of their class.
+// queueFor returns the queue of a request's class, or nil. Few requests that need
+// much memory or processor time run at once.
 func (l *limiter) queueFor(request any) *admission.FairQueue {
 	switch r := request.(type) {
 	case *authzen.SubjectSearchRequest, *authzen.ResourceSearchRequest, *authzen.ActionSearchRequest:
@@ -125,14 +125,16 @@ func (l *limiter) queueFor(request any) *admission.FairQueue {
 	return nil
 }
 
-// maxHeavy is how many heavy requests run at once: as many as the memory allows,
-// and no more than there are processors, which would not poll the network.
+// maxHeavy returns how many heavy requests run at once. The memory budget limits
+// it, and the number of processors, because busy processors do not poll the
+// network.
 func maxHeavy(memory int64, inFlight int) int {
 	return min(int(max(1, memory/heavyMemory)), max(2, runtime.NumCPU()), inFlight)
 }
 
-// scan waits until a search, or a large batch, may use a processor. The others
-// have the rest of them, and the tenants that search take turns.
+// scan waits until a search or a large batch may use a processor. The other
+// requests have the remaining processors. The tenants that search are served
+// round-robin.
 func (l *limiter) scan(ctx context.Context, tenant string) (done func(), err error) {
 	if !l.scans.Acquire(ctx, tenant) {
 		return nil, errOverload

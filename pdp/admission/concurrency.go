@@ -2,22 +2,22 @@ package admission
 
 import "time"
 
-// A concurrencyLimit is how many requests run at once under overload: as few as
-// keep the throughput, because each waits for all that run with it. The right
-// number depends on the disk, the policies and the processors, so the limit is
-// found by hill climbing: it is halved while the rate of answers stays, and
-// doubled where the rate rises.
+// A concurrencyLimit is the number of requests that run at once under overload.
+// It is the smallest number that keeps the throughput, because every running
+// request delays the others. The best number depends on disk, policies and
+// processors, so hill climbing finds it. The limit is halved while the rate of
+// answers stays the same, and doubled while the rate rises.
 type concurrencyLimit struct {
 	max, limit int
-	stale      time.Duration // a request that has waited longer runs only when nothing else does
+	stale      time.Duration // a request that has waited longer runs only if no other does
 
-	overload  time.Time // its start
+	overload  time.Time // start of the overload
 	from      time.Time // start of the window in which answers are counted
 	ended     int       // answers in the window
 	rate      float64   // answers a second of the window before
 	previous  int       // limit before the step being tried; 0 for none
-	step      step      // the last one
-	restUntil time.Time // no step before that
+	step      step      // last step
+	restUntil time.Time // time before which no step is taken
 }
 
 // A step doubles or halves the limit.
@@ -30,23 +30,24 @@ const (
 
 const (
 	minConcurrency  = 24
-	adjustWindow    = 100 * time.Millisecond // and at least as many answers as the limit
-	restAfterRevert = 3 * time.Second        // after a step that was reverted
-	keepRatio       = 0.95                   // of the rate, with half the limit
-	gainRatio       = 1.15                   // times the rate, with twice the limit
-	minQueueWait    = 20 * time.Millisecond  // or twice the time of a request
+	adjustWindow    = 100 * time.Millisecond // at least; the window also needs as many answers as the limit
+	restAfterRevert = 3 * time.Second        // pause after a step was reverted
+	keepRatio       = 0.95                   // a halved limit must keep this fraction of the rate
+	gainRatio       = 1.15                   // a doubled limit must raise the rate by this factor
+	minQueueWait    = 20 * time.Millisecond  // or twice the duration of a request, if that is longer
 )
 
 func newConcurrencyLimit(most int) concurrencyLimit {
 	return concurrencyLimit{max: most, limit: most, stale: minQueueWait, step: more}
 }
 
-// admits reports whether a request that has waited for so long runs beside others.
+// admits reports whether a request that has waited for this long may run beside
+// others.
 func (c *concurrencyLimit) admits(others int, waited time.Duration) bool {
 	return others < c.limit && (waited <= c.stale || others == 0)
 }
 
-// observe counts the end of one request, in the overload that began at episode.
+// observe counts one completed request in the overload that began at episode.
 func (c *concurrencyLimit) observe(now, episode time.Time) {
 	if episode != c.overload {
 		c.revert()
@@ -64,8 +65,8 @@ func (c *concurrencyLimit) observe(now, episode time.Time) {
 	c.rate, c.from, c.ended = rate, now, 0
 }
 
-// adjust reverts a step that did not pay, or takes the next one: in the same
-// direction while it pays, and then in the other.
+// adjust reverts a step that brought no gain. Otherwise it takes the next step,
+// and changes direction when the previous one brought none.
 func (c *concurrencyLimit) adjust(rate float64, now time.Time) {
 	if c.previous != 0 && (c.step == more && rate < gainRatio*c.rate || c.step == fewer && rate < keepRatio*c.rate) {
 		c.revert()
@@ -86,7 +87,7 @@ func (c *concurrencyLimit) adjust(rate float64, now time.Time) {
 	}
 }
 
-// revert takes back the step being tried.
+// revert undoes the step being tried.
 func (c *concurrencyLimit) revert() {
 	if c.previous != 0 {
 		c.previous, c.limit = 0, c.previous

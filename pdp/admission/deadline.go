@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// ErrDeadline is a decision that was not on disk in time. Its entry may be in
-// the log nevertheless; nobody is told what it says.
+// ErrDeadline means that a decision was not on disk in time. The log may still
+// contain its entry, but no caller receives the decision.
 var ErrDeadline = errors.New("there was no decision in time: ask again")
 
-// A deadline is how long a decision may take, from when its request has been
-// read until it is on disk.
+// A Deadline limits the time of a decision, from the end of reading the request
+// until the decision is on disk.
 type Deadline struct {
 	After time.Duration
 
 	mu     sync.Mutex
-	shared context.Context // of the requests that were read last; nil before the first
-	until  time.Time       // when it ends
+	shared context.Context // shared by the most recent requests; nil before the first
+	until  time.Time       // end of shared
 }
 
-// deadlineShare a deadline is by how much earlier than it a decision may have to be
-// there. A context for each request, with a timer and a place among those that
-// end with the connection, would take longer to begin and end than a request
-// to read.
+// deadlineShare is the fraction of a deadline by which a decision may have to be
+// earlier. Requests share a context, because a context of its own, with a timer
+// and a connection to cancel, costs more than reading a request.
 const deadlineShare = 64
 
-// begin returns a context that ends at the deadline, or a little earlier.
+// begin returns a context that ends at the deadline, or up to 1/deadlineShare
+// earlier.
 func (d *Deadline) begin() context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,8 +42,9 @@ func (d *Deadline) begin() context.Context {
 	return d.shared
 }
 
-// Run has act end by the deadline. What ends later is errDeadline, whatever act
-// has come to. It goes on when its caller is gone: what was decided is recorded.
+// Run runs act with the deadline. If act ends later, Run returns [ErrDeadline],
+// whatever the result of act. A disconnected caller does not cancel act, so that
+// every decision is recorded.
 func (d *Deadline) Run(ctx context.Context, act func(context.Context) error) error {
 	soon := d.begin()
 	err := act(deadlineContext{soon, ctx})
@@ -56,13 +57,14 @@ func (d *Deadline) Run(ctx context.Context, act func(context.Context) error) err
 	return fmt.Errorf("%w: %w", ErrDeadline, err)
 }
 
-// An ending context has the end of one context and the values of another.
+// A deadlineContext has the deadline of one context and the values of another.
 type deadlineContext struct {
 	context.Context
 	values context.Context
 }
 
-// Value asks the context that ends first, which has no values but its own end.
+// Value looks in the deadline's context first, which has no values except its own
+// cancellation.
 func (e deadlineContext) Value(key any) any {
 	if v := e.Context.Value(key); v != nil {
 		return v

@@ -1,5 +1,5 @@
-// Package admission decides what runs when there is more to do than the service
-// can do in time: a fair queue for each tenant with a concurrency limit that is
-// found by hill climbing, a budget of memory for bodies and answers, a token
-// bucket for each tenant, and a deadline for decisions. It knows no HTTP.
+// Package admission implements admission control: which requests run when the
+// service is overloaded. It has a fair queue by tenant with a concurrency limit
+// found by hill climbing, a memory budget for bodies and answers, a token bucket
+// for each tenant, and a deadline for decisions. It is independent of HTTP.
 package admission

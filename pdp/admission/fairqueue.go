@@ -12,53 +12,53 @@ import (
 // overload. A shorter wait is a burst.
 const overloadWait = 50 * time.Millisecond
 
-// A fairQueue bounds how many requests run at once. The others wait in one queue
-// for each tenant, and the queues are served round-robin: a tenant that sends
-// more waits longer. A request that finds all places taken evicts the oldest
+// A FairQueue bounds how many requests run at once. The others wait in one queue
+// for each tenant. The queues are served round-robin, so a tenant that sends more
+// waits longer. A request that arrives when the queues are full evicts the oldest
 // request of the longest queue.
 //
 // Under overload the queues are LIFO, because in FIFO order every answer would be
-// late, and the concurrency limit falls to the smallest value that keeps the
+// late. The concurrency limit falls to the smallest value that keeps the
 // throughput (hill climbing, see concurrencyLimit). A request that has waited
-// long runs only where nothing else does. It is not rejected early: to reject
-// costs nearly as much as to answer, and a rejected client retries.
+// long runs only if no other does. It is not rejected early: a rejection costs
+// nearly as much as an answer, and a rejected client retries.
 //
-// TestOverload models it: at three times the capacity p50 is 3 ms instead of 20,
-// and the p99 of a tenant that sends little is 17 ms instead of 45.
+// TestOverload models this: at three times the capacity p50 is 3 ms instead of 20
+// ms. The p99 of a tenant that sends little is 17 ms instead of 45 ms.
 type FairQueue struct {
-	capacity int           // of all queues together
-	wait     time.Duration // the longest a request waits
+	capacity int           // maximum number of waiting requests in all queues
+	wait     time.Duration // maximum time that a request waits
 
 	mu            sync.Mutex
 	concurrency   concurrencyLimit // its max is the number of slots
-	free          int              // slots
+	free          int              // number of free slots
 	waiting       int
-	queues        []*tenantQueue // that are not empty; the first is served next
+	queues        []*tenantQueue // non-empty queues; the first is served next
 	overloadSince time.Time      // the start of the last overload
-	overloadUntil time.Time      // its end, unless it is seen again before
+	overloadUntil time.Time      // end of the overload, unless it is detected again before
 }
 
-// NewFairQueue returns a queue of so many slots and so many waiting requests, each
-// for so long.
+// NewFairQueue returns a queue with most slots. At most room requests wait, each
+// for at most wait.
 func NewFairQueue(most, room int, wait time.Duration) FairQueue {
 	return FairQueue{capacity: room, wait: wait, concurrency: newConcurrencyLimit(most), free: most}
 }
 
-// A tenantQueue holds the waiting requests of a tenant, the oldest first.
+// A tenantQueue holds the waiting requests of a tenant, oldest first.
 type tenantQueue struct {
 	tenant string
 	list.List
 }
 
-// A waiter tells a waiting request whether it may run.
+// A waiter is a waiting request and the channel that admits or evicts it.
 type waiter struct {
 	arrived  time.Time
 	admitted chan bool
 }
 
-// Acquire waits for a slot and reports whether there is one. There is none for a
-// request that was evicted, has waited too long, or was cancelled. The caller
-// releases its slot.
+// Acquire waits for a slot and reports whether it got one. It reports false for a
+// request that was evicted, waited too long, or was canceled. The caller must
+// release its slot.
 func (f *FairQueue) Acquire(ctx context.Context, tenant string) bool {
 	f.mu.Lock()
 	if f.free > 0 && (f.waiting == 0 || f.working() < f.concurrency.limit || time.Now().After(f.overloadUntil)) {
@@ -81,7 +81,7 @@ func (f *FairQueue) Acquire(ctx context.Context, tenant string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	select {
-	case has := <-mine: // meanwhile
+	case has := <-mine: // decided since the timer or the context ended
 		return has
 	default:
 		f.remove(l, place)
@@ -139,10 +139,10 @@ func (f *FairQueue) Release() {
 			return
 		}
 	}
-	f.free++ // for the next to arrive
+	f.free++ // for the next request
 }
 
-// markOverload starts an overload, or prolongs it.
+// markOverload starts or extends an overload.
 func (f *FairQueue) markOverload(now time.Time) {
 	if now.After(f.overloadUntil) {
 		f.overloadSince = now
@@ -161,7 +161,7 @@ func (f *FairQueue) notify(l *tenantQueue, place *list.Element, has bool) {
 	f.remove(l, place)
 }
 
-// remove takes a waiter out of its queue, and removes the queue if it is empty.
+// remove removes a waiter from its queue, and an empty queue from the list.
 func (f *FairQueue) remove(l *tenantQueue, place *list.Element) {
 	l.Remove(place)
 	f.waiting--

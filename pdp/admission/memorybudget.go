@@ -6,27 +6,29 @@ import (
 	"sync"
 )
 
-// ErrMemory means that the budget has no room for a body or an answer.
+// ErrMemory means that the budget has too little memory left for a body or an
+// answer.
 var ErrMemory = errors.New("too many bodies are being read: ask again")
 
-// A memoryBudget bounds the bytes of request bodies and large answers in memory,
-// over all connections and streams. An owner may reserve more while it holds no
-// more than what is free (dynamic thresholds, as in switches with shared buffers):
-// one owner alone gets at most half, and the next always gets some.
+// A MemoryBudget bounds the bytes of request bodies and large answers in memory,
+// over all connections and streams. An owner may reserve more only while it holds
+// no more than the free part (dynamic thresholds, as in switches with shared
+// buffers). A single owner gets at most half, and the next owner always gets
+// some.
 type MemoryBudget struct {
 	limit int64
 
 	mu   sync.Mutex
 	used int64
-	held map[string]int64 // by tenant or, where a request names none, by caller
+	held map[string]int64 // by tenant or, if a request names none, by caller
 }
 
-// NewMemoryBudget returns a budget of so many bytes.
+// NewMemoryBudget returns a budget of most bytes.
 func NewMemoryBudget(most int64) *MemoryBudget {
 	return &MemoryBudget{limit: most, held: map[string]int64{}}
 }
 
-// Reserve reserves n bytes for an owner and reports whether the budget had room.
+// Reserve reserves n bytes for an owner and reports whether the budget allows it.
 func (m *MemoryBudget) Reserve(who string, n int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,18 +50,19 @@ func (m *MemoryBudget) Release(who string, n int64) {
 	}
 }
 
-// A reservation is the part of the budget that one request holds.
+// A Reservation is the part of the budget that one request holds.
 type Reservation struct {
-	Budget *MemoryBudget // nil for no bound
+	Budget *MemoryBudget // nil for no limit
 	Owner  string
 	Bytes  int64
 }
 
-// RequestBytes are reserved for each request in addition to a larger body: for its
-// stream, headers and goroutine.
+// RequestBytes is the memory reserved for the stream, headers and goroutine of
+// each request, in addition to a larger body.
 const RequestBytes = 8 << 10
 
-// Reserve adds n bytes to the reservation.
+// Reserve adds n bytes to the reservation. It returns [ErrMemory] if the budget
+// does not allow it.
 func (r *Reservation) Reserve(n int64) error {
 	if r.Budget != nil && !r.Budget.Reserve(r.Owner, n) {
 		return ErrMemory
@@ -76,8 +79,8 @@ func (r *Reservation) Release(n int64) {
 	r.Bytes -= n
 }
 
-// Read reads a body, of which there are expected bytes if that is known, into
-// room that grows with what has come: a length that is only announced takes none.
+// Read reads a body into a buffer that grows with the bytes received. A positive
+// expected is the announced length, and reserves nothing by itself.
 func (r *Reservation) Read(body io.Reader, expected int64, room []byte) ([]byte, error) {
 	for {
 		if len(room) == cap(room) {
@@ -98,11 +101,11 @@ func (r *Reservation) Read(body io.Reader, expected int64, room []byte) ([]byte,
 	}
 }
 
-// enlarge returns a copy of full room with more of it.
+// enlarge returns a larger copy of a full buffer.
 func (r *Reservation) enlarge(full []byte, expected int64) ([]byte, error) {
 	size := max(2*int64(cap(full)), PooledBytes)
 	if expected > int64(cap(full)) {
-		size = min(size, expected+1) // and one, to see the end
+		size = min(size, expected+1) // one more byte, to detect the end
 	}
 	if err := r.Reserve(size); err != nil {
 		return nil, err

@@ -6,24 +6,24 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// RateLimits are how often tenants may ask: a token bucket for each.
+// RateLimits limits the request rate of each tenant with a token bucket.
 type RateLimits struct {
 	limit rate.Limit
 
 	mu      sync.Mutex
-	buckets map[string]*rate.Limiter // full ones are forgotten sooner or later
+	buckets map[string]*rate.Limiter // full buckets are removed sooner or later
 }
 
 const (
-	// maxBuckets is how many tenants that have asked of late are told apart.
+	// maxBuckets is the number of tenants that have separate buckets.
 	maxBuckets = 10_000
-	// swept is how many buckets are looked at whenever there is a new one. It is
-	// more than one, so that fewer and fewer of them are full.
+	// swept is the number of buckets that each new bucket checks. It is more than
+	// one, so that the number of full buckets falls.
 	swept = 4
 )
 
-// NewRateLimits returns limits of so many requests a second; nil for 0, which is no
-// limit.
+// NewRateLimits returns limits of limit requests a second, or nil for 0, which
+// means no limit.
 func NewRateLimits(limit rate.Limit) *RateLimits {
 	if limit == 0 {
 		return nil
@@ -31,15 +31,15 @@ func NewRateLimits(limit rate.Limit) *RateLimits {
 	return &RateLimits{limit: limit, buckets: map[string]*rate.Limiter{}}
 }
 
-// burst is how many requests of one tenant may come at once: a second's worth,
-// but of more than 256 that many, or an eighth if this is more. While a burst
-// lasts others feel no rate.
+// burst returns how many requests of one tenant may arrive at once: the requests
+// of a second up to 256, and above that 256 or an eighth, whichever is more.
+// During a burst other tenants are not protected by the rate.
 func burst(perSecond rate.Limit) int {
 	const many = 256
 	return int(max(1, min(perSecond, many), perSecond/8))
 }
 
-// Allow takes one request of a tenant into account.
+// Allow takes a token from the tenant's bucket and reports whether there was one.
 func (r *RateLimits) Allow(tenant string) bool { return r.bucket(tenant).Allow() }
 
 func (r *RateLimits) bucket(tenant string) *rate.Limiter {
@@ -60,8 +60,8 @@ func (r *RateLimits) bucket(tenant string) *rate.Limiter {
 	return b
 }
 
-// sweep forgets full buckets among a few that chance picks: a new one is the
-// same as they are.
+// sweep removes the full buckets among a few random ones. A full bucket equals a
+// new one.
 func (r *RateLimits) sweep() {
 	looked := 0
 	for tenant, b := range r.buckets {
@@ -74,6 +74,6 @@ func (r *RateLimits) sweep() {
 	}
 }
 
-// UnknownTenants is the name of all tenants together that there are no policies for. No
-// tenant can have it.
+// UnknownTenants is the common name of all tenants without policies. It is not a
+// valid tenant name.
 const UnknownTenants = "*"
