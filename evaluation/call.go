@@ -13,7 +13,7 @@ type Call struct {
 	Caller    string
 	RequestID string
 	TraceID   string
-	Item      string // of a batch, its number from 0; "" for a single request
+	Item      string // index in a batch, from 0; "" for a single request
 	Minimal   bool   // a denial's offer has no binding token
 }
 

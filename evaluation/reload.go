@@ -28,7 +28,7 @@ type Change struct {
 
 // A slot holds a policy store: the active one or its shadow.
 type slot struct {
-	store     string // what the log calls the store; "" where it comes into force
+	store     string // name of the store in the log; "" for the active one
 	snapshots *atomic.Pointer[snapshot.Snapshots]
 	status    *atomic.Pointer[Status]
 

@@ -39,6 +39,7 @@ func ConjunctsOf(p *xast.Policy) []Conjunct {
 	return all
 }
 
+// AppendConjuncts appends the conjuncts of the expression n to all.
 func AppendConjuncts(all []Conjunct, unless bool, n xast.IsNode) []Conjunct {
 	var both xast.BinaryNode
 	switch n := n.(type) {

@@ -10,13 +10,14 @@ import (
 // fields.
 type ParseError struct {
 	Line, Column int    // in the statement; 0 if the error has no position
-	token        string // at that place; "" when it does not say
+	token        string // at that position; "" if the error names none
 	atEnd        bool   // the position is after the last token
 	text         string
 }
 
 var parseErrorForm = regexp.MustCompile(`^(?:parser error: )?(?:parse error at )?(?:<input>|[^\s:]+):(\d+):(\d+):? ?(?:("(?:[^"\\]|\\.)*"): )?`)
 
+// ReadParseError parses the text of a cedar-go parse error.
 func ReadParseError(text string) ParseError {
 	m := parseErrorForm.FindStringSubmatch(text)
 	if m == nil {

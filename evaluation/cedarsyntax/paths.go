@@ -39,6 +39,7 @@ func PathOf(n xast.IsNode) xast.IsNode {
 	return nil
 }
 
+// IsPath reports whether an expression is a path.
 func IsPath(n xast.IsNode) bool {
 	switch n := n.(type) {
 	case xast.NodeTypeVariable:

@@ -164,6 +164,7 @@ func groupTests(n xast.IsNode) []xast.IsScopeNode {
 	return tests
 }
 
+// EntityLiteral returns the entity if the expression is an entity literal.
 func EntityLiteral(n xast.IsNode) (cedar.EntityUID, bool) {
 	value, ok := n.(xast.NodeValue)
 	if !ok {

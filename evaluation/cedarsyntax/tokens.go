@@ -15,6 +15,7 @@ type Tokens struct {
 
 type token struct{ Start, end int }
 
+// Text returns the text of token i.
 func (p Tokens) Text(i int) string { return string(p.Src[p.Tokens[i].Start:p.Tokens[i].end]) }
 
 func (p Tokens) slice(i, j int) Tokens { return Tokens{p.Src, p.line, p.Tokens[i:j]} }
@@ -58,6 +59,7 @@ func (p Tokens) firstLine() int {
 	return p.line + bytes.Count(p.Src[:p.Tokens[0].Start], []byte{'\n'})
 }
 
+// Tokenize splits the text of a statement into tokens.
 func Tokenize(st Statement) Tokens {
 	p := Tokens{Src: st.Text, line: st.Line}
 	for at := 0; at < len(p.Src); {

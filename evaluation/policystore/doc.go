@@ -26,32 +26,31 @@
 // editor's lock, a version control system's directory or Kubernetes' bookkeeping.
 // Nor does anything in tests/.
 //
-// What looks as if it counted and does not is an error, because it would silently
-// decide nothing: another spelling or case of a file's name, a schema or settings
-// in a folder of policies, policies in access/, entities/ or tenants/ itself, a
-// directory in tenants/ whose name cannot be a tenant's, and a folder tenants
-// anywhere but in the root. In the folder of a tenant it keeps that tenant from
-// changing, and no other: see [State]. All else may lie beside what counts.
+// A name that resembles a relevant one but is not read is an error, because its
+// policies would silently have no effect. Examples are a misspelled file name, a
+// schema or settings in a folder of policies, policies in access/, entities/ or
+// tenants/ itself, a directory in tenants/ that is not a valid tenant name, and a
+// folder tenants outside the root. In a tenant's folder the error blocks changes
+// of that tenant only: see [State]. The store may contain any other files.
 //
-// A file has at most 64 MiB, all files of the root together 256 MiB, and there are
-// at most 10,000. A tenant has 64 MiB of files, and 2,000 names of any kind in the
-// folders that are looked into; no more of them is listed. All tenants together have
-// 1 GiB: above that the largest are left out. Folders nest 32 deep. A store with no
-// file at all is [ErrEmpty] unless its manifest allows it, because that is what a
-// directory looks like while it is being replaced.
+// The limits are 64 MiB for a file, 256 MiB and 10,000 files for the root, and
+// folders 32 deep. A tenant has 64 MiB of files and 2,000 names of any kind in the
+// folders that are searched; no more are listed. All tenants together have 1 GiB:
+// above that the largest are omitted. A store without files is [ErrEmpty] unless
+// its manifest allows it, because a directory looks like that during replacement.
 //
 // # Tenants
 //
-// What keeps something below tenants/T from being read is the fault of T alone: a
-// link out of the store, a pipe, a bound, a name that is not UTF-8 or has two lines,
-// a file that may not be read or never keeps still. None of the files of T is in the
-// state then, and the engine goes on with T's last good ones, or has none. A folder
-// of a tenant without a file that is read is such a fault as well, and tenants/
-// without a tenant is one of the root: the root alone would answer requests that a
-// tenant's policies were meant for. To remove a tenant, remove its folder.
+// Whatever prevents reading something below tenants/T is the fault of T alone: a
+// link out of the store, a pipe, a limit, a name that is not UTF-8 or contains a
+// line break, a file that is unreadable or keeps changing. The state then has no
+// files of T, and the engine keeps T's last good ones, if any. A tenant's folder
+// without a file that is read is such a fault as well. A folder tenants/ without
+// tenants is a fault of the root, because the root alone would answer requests
+// meant for a tenant's policies. To remove a tenant, remove its folder.
 //
-// With a manifest, or where there has to be one, such a fault is the whole store's:
-// the manifest says what all files are.
+// With a manifest, or if one is required, such a fault affects the whole store:
+// the manifest lists the files of all.
 //
 // # Changing a store
 //

@@ -28,7 +28,7 @@ const (
 
 // A listing describes a store without opening its files.
 type listing struct {
-	parts map[string]*part // the root's is that of ""
+	parts map[string]*part // by tenant; "" for the root
 	taken time.Time
 
 	fsys fs.FS

@@ -51,6 +51,7 @@ func (s Share) Percent() float64 {
 	return 100 * float64(s.Tried) / float64(s.Of)
 }
 
+// String returns the share as "1 of 2".
 func (s Share) String() string { return fmt.Sprintf("%d of %d", s.Tried, s.Of) }
 
 func (s Share) plus(other Share) Share { return Share{s.Tried + other.Tried, s.Of + other.Of} }
@@ -93,6 +94,7 @@ type Gap struct {
 	What string `json:"what"`
 }
 
+// String returns the gap with its position, on one line.
 func (g Gap) String() string { return fmt.Sprintf("%s:%d: %s", g.File, g.Line, g.What) }
 
 // Gaps lists what no test covers, in the order of the files. If no test satisfies a policy's scope, it

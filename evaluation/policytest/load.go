@@ -18,7 +18,7 @@ import (
 // A Test is a request and its expected decision.
 type Test struct {
 	Name     string
-	Tenant   string // whose test it is; "" for one of the store's root
+	Tenant   string // owner of the test; "" for the store's root
 	File     string // path from the root of the policy store
 	Line     int    // from 1
 	Request  *authzen.EvaluationRequest

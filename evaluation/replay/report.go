@@ -36,7 +36,7 @@ func (e Effect) widens() bool { return e == EffectAllows || e == EffectLoses }
 // A change is an effect, its cause in the candidate, and the requester.
 type change struct {
 	Effect  Effect `json:"effect"`
-	Policy  string `json:"policy"` // that now decides or errs; "without " and those that no longer do, where none does
+	Policy  string `json:"policy"` // the one that now decides or errs; if none does, "without " and the former ones
 	Subject string `json:"subject"`
 }
 

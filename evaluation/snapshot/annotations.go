@@ -192,6 +192,7 @@ type templateProblem struct {
 	hint           string
 }
 
+// TemplateProblem returns the problem with an unknown template name, or zero for a configured or empty one.
 func (s *Snapshot) TemplateProblem(name string) templateProblem {
 	if _, ok := s.Settings.ApprovalTemplates[name]; ok || name == "" {
 		return templateProblem{}

@@ -346,6 +346,7 @@ func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
 	return above
 }
 
+// CompareUID compares two entities by type and then by id.
 func CompareUID(a, b cedar.EntityUID) int {
 	if a.Type != b.Type {
 		if a.Type < b.Type {

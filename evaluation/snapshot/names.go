@@ -31,6 +31,7 @@ type Names struct {
 	Read   map[string]map[string]bool    // attributes that policies read, by owner
 }
 
+// KnownNames returns every name that the snapshot knows.
 func (s *Snapshot) KnownNames() Names {
 	v := Names{
 		Types:  map[cedar.EntityType]bool{},

@@ -148,6 +148,7 @@ type policyCandidates struct {
 	Positions []int32
 }
 
+// All yields the policies with their ids.
 func (c *policyCandidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
 		for _, ordinal := range c.Positions {

@@ -46,6 +46,7 @@ func (q *Query) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	return e.Entity, ok
 }
 
+// Entity returns an entity as the query sees it, and whether it exists.
 func (q *Query) Entity(uid cedar.EntityUID) (entity, bool) {
 	for i := range q.owned {
 		if q.own[i].UID == uid {
@@ -363,6 +364,7 @@ func (n *ResolvedEntity) Passes(test xast.IsScopeNode) bool {
 	return true
 }
 
+// In reports whether the entity is group or below it.
 func (n *ResolvedEntity) In(group cedar.EntityUID) bool {
 	return n.UID == group || slices.Contains(n.Ancestors, group)
 }

@@ -84,6 +84,7 @@ func (s *Snapshot) Decide(req *authzen.EvaluationRequest, env Environment) (*Out
 	return s.DecideQuery(q), nil
 }
 
+// DecideQuery decides a request that is already in Cedar terms.
 func (s *Snapshot) DecideQuery(q *Query) *Outcome {
 	decision, diagnostic := cedar.Authorize(s.Policies.Candidates(q), q, q.Request)
 	return s.outcome(bool(decision), diagnostic, q)
@@ -140,6 +141,7 @@ type Policy struct {
 	Line, Column int
 }
 
+// Permits reports whether the policy is a permit.
 func (p *Policy) Permits() bool { return p.effect == cedar.Permit }
 
 // policies holds the policies in the order of their ids. They are evaluated in this order, so that the
@@ -172,6 +174,7 @@ func (p *policies) Candidates(q *Query) *policyCandidates {
 // ItemPrefix returns the prefix of obligation ids for the nth decision of a batch.
 func ItemPrefix(n int) string { return strconv.Itoa(n) + "." }
 
+// PrefixObligations adds a prefix to the ids of obligations, in place.
 func PrefixObligations(all []authzen.Obligation, with string) {
 	for i := range all {
 		all[i].ID = with + all[i].ID

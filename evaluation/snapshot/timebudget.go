@@ -18,6 +18,7 @@ type TimeBudget struct {
 	results      int       // number of results that is sufficient
 }
 
+// NewTimeBudget returns a TimeBudget up to the deadline of ctx that starts now.
 func NewTimeBudget(ctx context.Context, candidates, results int) TimeBudget {
 	until, _ := ctx.Deadline()
 	return TimeBudget{time.Now(), until, candidates, results}
