@@ -25,18 +25,17 @@ const (
 )
 
 var (
-	// ErrUnavailable is an issuer whose keys cannot be read: nobody can be told
-	// from anybody else.
+	// ErrUnavailable means that the keys of an issuer cannot be read, so that no
+	// token can be verified.
 	ErrUnavailable = errors.New("the keys of the issuer cannot be read")
-	// ErrSignature is a token that no key of its issuer has signed.
+	// ErrSignature means that no key of its issuer signed the token.
 	ErrSignature = errors.New("no key of the issuer has signed the token")
 )
 
-// Keys has the keys that an issuer publishes. They are read when a token is to
-// be verified that none of them has signed and, so that a key which the issuer
-// has withdrawn is good no longer, every hour. They are read once at a time, by
-// nobody who holds a lock, and whoever has a token of a known key does not wait
-// for an issuer that fails.
+// Keys caches the keys that an issuer publishes. It reads them for a token that
+// no cached key has signed, and every hour, so that withdrawn keys expire. One
+// read runs at a time, without a lock. A token of a cached key does not wait for
+// a failing issuer.
 type Keys struct {
 	url    string
 	client *http.Client
@@ -98,8 +97,8 @@ func (k *Keys) old(age time.Duration) bool {
 	return k.read.IsZero() || k.now().Sub(k.read) >= age
 }
 
-// failing reports whether the keys could not be read when that was tried last:
-// then no token that does not verify is the fault of its bearer.
+// failing reports whether the last read of the keys failed. A failed verification
+// is then not the fault of the bearer.
 func (k *Keys) failing() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,7 +142,7 @@ func (k *Keys) begin() (reading <-chan struct{}, begun bool) {
 	return k.reading, true
 }
 
-// renew reads the keys. Those that there are stay if they cannot be read.
+// renew reads the keys. It retains the existing keys if the read fails.
 func (k *Keys) renew(done chan<- struct{}) {
 	keys, err := k.fetch()
 	k.mu.Lock()
@@ -159,7 +158,7 @@ func (k *Keys) renew(done chan<- struct{}) {
 	k.keys, k.read, k.failures, k.next = keys, now, 0, now.Add(pause)
 }
 
-// fetch reads the document. What is no set of keys is a failure.
+// fetch reads the document. It returns an error unless the document is a key set.
 func (k *Keys) fetch() ([]jose.JSONWebKey, error) {
 	request, err := http.NewRequest(http.MethodGet, k.url, nil)
 	if err != nil {
