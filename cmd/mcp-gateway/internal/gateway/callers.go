@@ -37,8 +37,8 @@ func newCallers(cfg *identityConfig) (*callers, error) {
 	return c, err
 }
 
-// identify implements [proxy.Config.Identify].
-func (c *callers) identify(r *http.Request) (*enforce.Caller, error) {
+// Identify implements [proxy.Callers].
+func (c *callers) Identify(r *http.Request) (*enforce.Caller, error) {
 	if c.Verifier == nil {
 		return c.local, nil
 	}
@@ -66,9 +66,6 @@ func (c *callers) environment(ctx context.Context) (*enforce.Caller, error) {
 	}
 	return callerOf(caller), nil
 }
-
-// refuse answers a request of nobody.
-func (c *callers) refuse(w http.ResponseWriter, err error) { c.Refuse(w, err) }
 
 func callerOf(c *identity.Caller) *enforce.Caller {
 	return &enforce.Caller{Subject: c.Subject, Claims: c.Claims, Tenant: c.Tenant}

@@ -172,12 +172,6 @@ func (g *gateway) answerOwn(ctx context.Context, c *enforce.Call) (*enforce.Verd
 	return nil, g.owners.Check(c)
 }
 
-// onNotification implements [proxy.Config.OnNotification].
-func (g *gateway) onNotification(c *enforce.Call, m *wire.Message) bool {
-	g.tools.onNotification(c, m)
-	return g.owners.AllowsNotification(c, m) && g.policies[c.Server].allowsNotification(m)
-}
-
 // filterResult implements [enforce.Config.Filter].
 func (g *gateway) filterResult(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
 	if c.Message.Method != wire.MethodDiscover {

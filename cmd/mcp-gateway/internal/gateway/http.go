@@ -150,7 +150,7 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		}
 		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
-			Identify: g.callers.identify, Refuse: g.callers.refuse, OnNotification: g.onNotification, AllowRequest: g.policies[s.Name].allowsMethod,
+			Callers: g.callers, FromServer: &serverMessages{g, g.policies[s.Name]},
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})

@@ -119,3 +119,20 @@ func (g *gateway) filterResponse(ctx context.Context, c *enforce.Call, m *wire.M
 	result, err := g.owners.FilterResult(ctx, c, m.Result)
 	return &wire.Message{ID: m.ID, Result: result}, err
 }
+
+// serverMessages filter what a server sends of its own accord.
+type serverMessages struct {
+	gateway *gateway
+	policy  *requestPolicy
+}
+
+// AllowsRequest implements [proxy.ServerMessages].
+func (s *serverMessages) AllowsRequest(method string, params jsontext.Value) bool {
+	return s.policy.allowsMethod(method, params)
+}
+
+// AllowsNotification implements [proxy.ServerMessages].
+func (s *serverMessages) AllowsNotification(c *enforce.Call, m *wire.Message) bool {
+	s.gateway.tools.onNotification(c, m)
+	return s.gateway.owners.AllowsNotification(c, m) && s.policy.allowsNotification(m)
+}

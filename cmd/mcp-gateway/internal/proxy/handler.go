@@ -25,20 +25,12 @@ type Config struct {
 	Server string // name of the upstream
 	URL    string // of its MCP endpoint
 	// Header are the gateway's own credentials at the upstream.
-	Header map[string]string
-	Gate   *enforce.Gate
-	// Identify says who sent a request. Refuse answers one of whom nobody knows,
-	// with the error of that.
-	Identify func(*http.Request) (*enforce.Caller, error)
-	Refuse   func(http.ResponseWriter, error)
-	// OnNotification, if not nil, is called with each notification of the server,
-	// and with the call on whose stream it came. It reports whether the client gets
-	// the notification. It must not block.
-	OnNotification func(*enforce.Call, *wire.Message) bool
-	// AllowRequest reports whether a request of the server may reach a client. Nil
-	// allows all.
-	AllowRequest func(method string, params jsontext.Value) bool
-	Seal         *seal.Key
+	Header  map[string]string
+	Gate    *enforce.Gate
+	Callers Callers
+	// FromServer filters what the server sends of its own accord. Nil passes all.
+	FromServer ServerMessages
+	Seal       *seal.Key
 	// Hosts are the values of the Host header that are answered, Origins those of
 	// Origin beside none: a page that a browser shows must not get here by
 	// rebinding a name.
@@ -47,6 +39,26 @@ type Config struct {
 	// 0 is 4 MiB and 16 MiB.
 	MaxBody, MaxReply int64
 	Log               *slog.Logger
+}
+
+// Callers identifies the senders of requests.
+type Callers interface {
+	// Identify returns the verified sender of a request.
+	Identify(*http.Request) (*enforce.Caller, error)
+	// Refuse answers a request whose sender is not identified, with the error of
+	// Identify.
+	Refuse(http.ResponseWriter, error)
+}
+
+// ServerMessages filters the messages that a server sends of its own accord. Its
+// methods must not block.
+type ServerMessages interface {
+	// AllowsNotification reports whether the client gets a notification, which
+	// came on the stream of a call; on standard output, after the client's last
+	// call.
+	AllowsNotification(*enforce.Call, *wire.Message) bool
+	// AllowsRequest reports whether the client gets a request.
+	AllowsRequest(method string, params jsontext.Value) bool
 }
 
 // A Handler is the MCP endpoint of one upstream.
@@ -109,10 +121,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.allowOrigin(w, r) {
 		return
 	}
-	caller, err := h.cfg.Identify(r)
+	caller, err := h.cfg.Callers.Identify(r)
 	if err != nil {
 		h.cfg.Log.WarnContext(r.Context(), "a caller is not known", "server", h.cfg.Server, "error", err)
-		h.cfg.Refuse(w, err)
+		h.cfg.Callers.Refuse(w, err)
 		return
 	}
 	switch r.Method {

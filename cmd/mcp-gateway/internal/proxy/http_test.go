@@ -263,7 +263,7 @@ func TestMayAsk(t *testing.T) {
 			}
 		}))
 		g := newGateway(t, u, func(c *proxy.Config) {
-			c.AllowRequest = func(method string, _ jsontext.Value) bool { return may && method == "sampling/createMessage" }
+			c.FromServer = fromServer{request: func(method string, _ jsontext.Value) bool { return may && method == "sampling/createMessage" }}
 		})
 		_, header, _ := g.send(t, post{body: begin})
 		_, _, body := g.send(t, post{body: legacy, header: map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id")}})

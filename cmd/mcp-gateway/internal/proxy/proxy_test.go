@@ -17,9 +17,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -114,16 +117,9 @@ func newGateway(t *testing.T, u *upstream, change func(*proxy.Config)) *gateway 
 	g.Server = httptest.NewUnstartedServer(nil)
 	cfg := proxy.Config{
 		Server: "greeter", URL: u.URL, Gate: gate, Seal: newKey(t), Log: log,
-		Header: map[string]string{"Authorization": "Bearer the-gateways-own"},
-		Hosts:  []string{g.Listener.Addr().String()},
-		Identify: func(r *http.Request) (*enforce.Caller, error) {
-			id, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			if !ok {
-				return nil, errors.New("there is no token")
-			}
-			return &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: id}}, nil
-		},
-		Refuse: func(w http.ResponseWriter, err error) { http.Error(w, err.Error(), http.StatusUnauthorized) },
+		Header:  map[string]string{"Authorization": "Bearer the-gateways-own"},
+		Hosts:   []string{g.Listener.Addr().String()},
+		Callers: bearers{},
 	}
 	if change != nil {
 		change(&cfg)
@@ -269,4 +265,33 @@ func newKey(t *testing.T) *seal.Key {
 		t.Fatal(err)
 	}
 	return key
+}
+
+// bearers are callers that are named by their tokens.
+type bearers struct{}
+
+func (bearers) Identify(r *http.Request) (*enforce.Caller, error) {
+	id, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return nil, errors.New("there is no token")
+	}
+	return &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: id}}, nil
+}
+
+func (bearers) Refuse(w http.ResponseWriter, err error) {
+	http.Error(w, err.Error(), http.StatusUnauthorized)
+}
+
+// fromServer is a [proxy.ServerMessages]. Nil functions allow all.
+type fromServer struct {
+	notification func(*enforce.Call, *wire.Message) bool
+	request      func(method string, params jsontext.Value) bool
+}
+
+func (f fromServer) AllowsNotification(c *enforce.Call, m *wire.Message) bool {
+	return f.notification == nil || f.notification(c, m)
+}
+
+func (f fromServer) AllowsRequest(method string, params jsontext.Value) bool {
+	return f.request == nil || f.request(method, params)
 }

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -27,15 +26,10 @@ type PipeConfig struct {
 	Gate    *enforce.Gate
 	// Identify says who calls, before each message: a token may be good no longer.
 	Identify func(context.Context) (*enforce.Caller, error)
-	// OnNotification, if not nil, is called with each notification of the server,
-	// and with the client's last call. It reports whether the client gets the
-	// notification. It must not block.
-	OnNotification func(*enforce.Call, *wire.Message) bool
-	// AllowRequest reports whether a request of the server may reach the client.
-	// Nil allows all.
-	AllowRequest func(method string, params jsontext.Value) bool
-	In           io.Reader // from the client, a message a line
-	Out          io.Writer // to the client
+	// FromServer filters what the server sends of its own accord. Nil passes all.
+	FromServer ServerMessages
+	In         io.Reader // from the client, a message a line
+	Out        io.Writer // to the client
 	// MaxBody bounds a message of the client, MaxReply one of the server, in bytes.
 	// 0 is 4 MiB and 16 MiB.
 	MaxBody, MaxReply int64
@@ -303,13 +297,13 @@ func (p *Pipe) onServerLine(ctx context.Context, line []byte) error {
 	}
 	switch {
 	case !m.IsResponse() && !m.IsRequest():
-		if last := p.last.Load(); last != nil && p.cfg.OnNotification != nil && !p.cfg.OnNotification(last, m) {
+		if last := p.last.Load(); last != nil && p.cfg.FromServer != nil && !p.cfg.FromServer.AllowsNotification(last, m) {
 			return nil
 		}
 		return p.toClient.write(m)
 	case m.IsRequest() && (p.capabilities.Load() == nil || isOurs(m.ID)):
 		return errors.Join(errServerRequest, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errServerRequest.Error(), nil)))
-	case m.IsRequest() && p.cfg.AllowRequest != nil && !p.cfg.AllowRequest(m.Method, m.Params):
+	case m.IsRequest() && p.cfg.FromServer != nil && !p.cfg.FromServer.AllowsRequest(m.Method, m.Params):
 		return errors.Join(errRequestDenied, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errRequestDenied.Error(), nil)))
 	case m.IsRequest():
 		return p.toClient.write(m)

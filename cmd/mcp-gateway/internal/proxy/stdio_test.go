@@ -90,12 +90,12 @@ func TestHeardOnStdio(t *testing.T) {
 		Server: "desk", In: fromClient, Out: gateway, Log: log, Identify: alice,
 		Command: exec.Command("sh", "-c", `read -r call; echo '{"jsonrpc":"2.0","method":"notifications/tasks"}'; echo '`+says+`'; read -r end; exit 0`),
 		Gate:    enforce.New(enforce.Config{PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL}), Map: plain, Log: log}),
-		OnNotification: func(c *enforce.Call, m *wire.Message) bool {
+		FromServer: fromServer{notification: func(c *enforce.Call, m *wire.Message) bool {
 			if m.Method == wire.MethodToolsChanged {
 				heard <- c
 			}
 			return m.Method != "notifications/tasks"
-		},
+		}},
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- pipe.Run(t.Context()) }()

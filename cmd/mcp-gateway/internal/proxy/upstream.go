@@ -267,10 +267,10 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 // notification that the server sent on the call's stream, or nil.
 func (h *Handler) onServerMessage(c *call, m *wire.Message) *wire.Message {
 	switch {
-	case m.IsRequest() && h.cfg.AllowRequest != nil && !h.cfg.AllowRequest(m.Method, m.Params):
+	case m.IsRequest() && h.cfg.FromServer != nil && !h.cfg.FromServer.AllowsRequest(m.Method, m.Params):
 		h.deny(c, m)
 		return nil
-	case !m.IsRequest() && h.cfg.OnNotification != nil && !h.cfg.OnNotification(c.Call, m):
+	case !m.IsRequest() && h.cfg.FromServer != nil && !h.cfg.FromServer.AllowsNotification(c.Call, m):
 		return nil
 	}
 	return m
