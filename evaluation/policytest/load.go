@@ -51,7 +51,8 @@ func Load(fsys fs.FS) ([]Test, error) {
 	for _, name := range names {
 		src, err := readFile(fsys, name)
 		if err != nil {
-			return nil, fmt.Errorf("read policy tests: %w", err)
+			problems = append(problems, faults.Fault{File: name, Message: err.Error()})
+			continue
 		}
 		found, wrong := parse(name, src)
 		tests = append(tests, found...)
@@ -73,9 +74,9 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: is not a regular file", name)
+		return nil, errors.New("is not a regular file")
 	case info.Size() > maxFile:
-		return nil, fmt.Errorf("%s: is larger than %d bytes", name, maxFile)
+		return nil, fmt.Errorf("is larger than %d bytes", maxFile)
 	}
 	return fs.ReadFile(fsys, name)
 }
