@@ -26,7 +26,7 @@ func (e *Engine) Evaluations(ctx context.Context, call Call, req *authzen.Evalua
 	call = call.identified()
 	shadow := e.shadow.Load()
 	soFar := new(offersInBatch)
-	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (*decided, error) {
+	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (decided, error) {
 		return e.decide(ctx, evaluationInput{snapshot: s, shadow: shadow, time: start, call: call.item(n), item: snapshot.ItemPrefix(n), offered: soFar, request: r})
 	}}
 	if err := e.decideBatch(ctx, call.Tenant, &b, req); err != nil {
@@ -72,7 +72,7 @@ func (e *Engine) evaluateSingle(ctx context.Context, call Call, req *authzen.Eva
 
 // A batch collects the decisions of its items, for the PEP and for the log.
 type batch struct {
-	one       func(n int, r *authzen.EvaluationRequest) (*decided, error) // decides the request of item n
+	one       func(n int, r *authzen.EvaluationRequest) (decided, error) // decides the request of item n
 	describe  func(error) *authzen.Error
 	most      int                // limit on the bytes of the answer
 	bytes     int                // approximate bytes so far
@@ -110,9 +110,9 @@ func (b *batch) decide(item authzen.Item) bool {
 }
 
 // outcome decides an item. Its errors name the position in the batch.
-func (b *batch) outcome(item authzen.Item) (*decided, error) {
+func (b *batch) outcome(item authzen.Item) (decided, error) {
 	if item.Err != nil {
-		return nil, item.Err
+		return decided{}, item.Err
 	}
 	n := len(b.decisions)
 	outcome, err := b.one(n, item.Request)
@@ -124,15 +124,15 @@ func (b *batch) outcome(item authzen.Item) (*decided, error) {
 }
 
 // failed returns the denial of an item that could not be decided.
-func (b *batch) failed(err error) *decided {
-	out := &decided{Outcome: &snapshot.Outcome{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
+func (b *batch) failed(err error) decided {
+	out := decided{Outcome: &snapshot.Outcome{Errors: []decisionlog.PolicyError{{Message: err.Error()}}}}
 	if shown := b.describe(err); shown != nil {
 		out.Context = &authzen.DecisionContext{Error: shown}
 	}
 	return out
 }
 
-func (b *batch) add(o *decided) {
+func (b *batch) add(o decided) {
 	b.bytes += o.size()
 	b.decisions = append(b.decisions, authzen.Decision{Context: o.Context})
 	b.results = append(b.results, o.result())
@@ -140,7 +140,7 @@ func (b *batch) add(o *decided) {
 
 // size returns the approximate size of an outcome in bytes, in the answer or in the log entry,
 // whichever is larger.
-func (o *decided) size() int {
+func (o decided) size() int {
 	logged := 0
 	for _, id := range o.Policies {
 		logged += len(id)

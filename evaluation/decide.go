@@ -19,17 +19,17 @@ import (
 // decide decides one request with the status of the approval that it claims, and adds to a denial what
 // the PEP can do about it. A permit uses the approval. If another request used it up first, decide
 // decides again without it.
-func (e *Engine) decide(ctx context.Context, a evaluationInput) (*decided, error) {
+func (e *Engine) decide(ctx context.Context, a evaluationInput) (decided, error) {
 	ctx, part := span(ctx, a.call, "decide")
 	defer part.End()
 	claim := e.approvalClaim(a.request.Context)
 	standing, err := e.approvalStatus(ctx, a, claim)
 	if err != nil {
-		return nil, err
+		return decided{}, err
 	}
 	outcome, err := a.snapshot.Decide(a.request, snapshot.Environment{Time: a.time, Approval: standing.Approval})
 	if err != nil {
-		return nil, err
+		return decided{}, err
 	}
 	if outcome.Decision && outcome.Template == "" && standing.Consume != nil {
 		err = standing.Consume(ctx)
@@ -39,12 +39,12 @@ func (e *Engine) decide(ctx context.Context, a evaluationInput) (*decided, error
 		outcome, err = a.snapshot.Decide(a.request, snapshot.Environment{Time: a.time})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("use approval: %w", err)
+		return decided{}, fmt.Errorf("use approval: %w", err)
 	}
-	out := &decided{outcome, standing.Approval, e.decideShadow(ctx, a, standing.Approval)}
+	out := decided{outcome, standing.Approval, e.decideShadow(ctx, a, standing.Approval)}
 	snapshot.PrefixObligations(outcome.Obligations, a.item)
 	if err := e.offer(a, outcome); err != nil {
-		return nil, err
+		return decided{}, err
 	}
 	if claim != nil {
 		answerClaim(outcome, standing)
@@ -60,7 +60,7 @@ type decided struct {
 }
 
 // result returns the decision as a log record.
-func (d *decided) result() decisionlog.Result {
+func (d decided) result() decisionlog.Result {
 	r := d.Result()
 	r.Approval, r.Shadow = d.approval, d.shadow
 	return r
