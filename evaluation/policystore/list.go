@@ -23,6 +23,8 @@ const (
 	maxTenantNames = 2_000    // names in the folders of one tenant, read or not
 	maxTenants     = 1 << 30  // bytes of all tenants' files
 
+	maxTestFaults = 20 // policies that are reported in one folder of tests
+
 	tenantsDir = "tenants"
 )
 
@@ -147,11 +149,20 @@ func (l *listing) tests(dir string) {
 	if !ok {
 		return
 	}
-	entries, _ := reader.ReadDir(maxTenantNames)
-	for _, entry := range entries {
-		if base := entry.Name(); !strings.HasPrefix(base, ".") && looksLikePolicy(strings.ToLower(base)) {
-			name := path.Join(dir, base)
-			l.misplace(misplacedPolicy(name, locate(name)))
+	found, err := 0, error(nil)
+	for seen := 0; err == nil && found < maxTestFaults; {
+		var entries []fs.DirEntry
+		entries, err = reader.ReadDir(maxTenantNames)
+		for _, entry := range entries {
+			name := path.Join(dir, entry.Name())
+			if found < maxTestFaults && !strings.HasPrefix(entry.Name(), ".") && looksLikePolicy(strings.ToLower(entry.Name())) {
+				l.misplace(misplacedPolicy(name, locate(name)))
+				found++
+			}
+		}
+		if seen += len(entries); seen > maxFiles {
+			l.misplace(misplaced(dir, fmt.Sprintf("has more than %d files", maxFiles), "a policy among them would not be found"))
+			return
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -38,16 +39,9 @@ type Expectation struct {
 // Load reads the tests of the policy store at the root of fsys, in the order of their files, tenants'
 // last. The error is an [evaluation.Faults] with every fault.
 func Load(fsys fs.FS) ([]Test, error) {
-	var names []string
-	for _, pattern := range []string{"tests/*.yaml", "tenants/*/tests/*.yaml"} {
-		found, err := fs.Glob(fsys, pattern)
-		if err != nil {
-			return nil, fmt.Errorf("list policy tests: %w", err)
-		}
-		names = append(names, found...)
-	}
 	var tests []Test
-	problems := Misplaced(fsys)
+	names, problems := files(fsys)
+	problems = append(problems, Misplaced(fsys)...)
 	for _, name := range names {
 		src, err := readFile(fsys, name)
 		if err != nil {
@@ -62,6 +56,49 @@ func Load(fsys fs.FS) ([]Test, error) {
 		return nil, problems
 	}
 	return tests, nil
+}
+
+// files lists the test files, those of tenants last.
+func files(fsys fs.FS) (names []string, problems faults.List) {
+	for _, folder := range folders(fsys) {
+		info, err := fs.Stat(fsys, folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && !info.IsDir() {
+			err = errors.New("is not a directory")
+		}
+		var entries []fs.DirEntry
+		if err == nil {
+			entries, err = fs.ReadDir(fsys, folder)
+		}
+		if err != nil {
+			problems = append(problems, faults.Fault{File: folder, Message: err.Error()})
+		}
+		for _, entry := range entries {
+			if path.Ext(entry.Name()) == ".yaml" {
+				names = append(names, path.Join(folder, entry.Name()))
+			}
+		}
+	}
+	return names, problems
+}
+
+// folders lists where tests can be: in the root and in the directory of each tenant. It opens
+// directories only, because to open a named pipe may never end.
+func folders(fsys fs.FS) []string {
+	all := []string{"tests"}
+	if info, err := fs.Stat(fsys, "tenants"); err != nil || !info.IsDir() {
+		return all
+	}
+	tenants, _ := fs.ReadDir(fsys, "tenants") // what cannot be read is a fault of the store
+	for _, tenant := range tenants {
+		name := path.Join("tenants", tenant.Name())
+		if info, err := fs.Stat(fsys, name); err == nil && info.IsDir() {
+			all = append(all, path.Join(name, "tests"))
+		}
+	}
+	return all
 }
 
 // maxFile limits a test file, in bytes.

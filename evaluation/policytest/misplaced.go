@@ -3,7 +3,6 @@ package policytest
 import (
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/policy-service/policy-service/evaluation/faults"
@@ -14,9 +13,7 @@ import (
 // ever running.
 func Misplaced(fsys fs.FS) faults.List {
 	var problems faults.List
-	folders := []string{"tests"}
-	tenants, _ := fs.Glob(fsys, "tenants/*/tests") // the pattern is valid
-	for _, folder := range slices.Concat(folders, tenants) {
+	for _, folder := range folders(fsys) {
 		_ = fs.WalkDir(fsys, folder, func(name string, entry fs.DirEntry, err error) error {
 			if err != nil || strings.HasPrefix(entry.Name(), ".") {
 				return skip(entry)
