@@ -66,15 +66,6 @@ func (c *compiler) annotationFault(p *Policy, st cedarsyntax.Statement, key, mes
 	c.fault(p.File, line, column, name+": "+message, hint)
 }
 
-// AnnotationPlace returns the position of an annotation of the policy in its file.
-func (p *Policy) AnnotationPlace(st cedarsyntax.Statement, key string) (line, column int) {
-	offset := cedarsyntax.Tokenize(st).Find("@", key)
-	if offset < 0 {
-		return p.Line, p.Column
-	}
-	return st.Position(LineAndColumn(st.Text, int64(offset)))
-}
-
 func annotationsOf(p *xast.Policy) map[string]string {
 	annotations := map[string]string{}
 	for _, a := range p.Annotations {

@@ -13,10 +13,6 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// TypeAccessRequest is the type of the resource that approvers decide on. The service supplies all
-// its attributes. A schema declares the ones that policies read.
-const TypeAccessRequest cedar.EntityType = "access_request"
-
 // Members of context.approval, where policies read the active approval.
 const (
 	ApprovalTemplateName = "template"

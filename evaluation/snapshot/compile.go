@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -11,9 +10,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
-	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
-	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -21,9 +18,6 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
-
-// ErrSlow means that a policy store takes longer to compile than Config.CompileDeadline.
-var ErrSlow = errors.New("the policy store takes too long to compile")
 
 // Compile compiles a policy store to a snapshot. It is all or nothing: on any fault it returns no
 // snapshot, and the error is a [List] of every fault.
@@ -61,41 +55,6 @@ func compileWhole(ctx context.Context, a Archive, logged bool) compileResult {
 	return compileResult{compiled, c.faults, c.partial}
 }
 
-// slow is the panic value of the compiler when its context has ended.
-type slow struct{}
-
-// inTime panics with slow if the context has ended.
-func (c *compiler) inTime() {
-	if c.ctx.Err() != nil {
-		panic(slow{})
-	}
-}
-
-// recoverSlow converts that panic to an error.
-func recoverSlow(err *error) {
-	switch p := recover().(type) {
-	case nil:
-	case slow:
-		*err = ErrSlow
-	default:
-		panic(p)
-	}
-}
-
-type compiler struct {
-	ctx      context.Context
-	archive  Archive
-	logged   bool                // the log holds decisions of this revision, so the tenancy checks are skipped
-	configs  []*yamldoc.Document // config.yaml, the root's first
-	settings map[string]Settings // by tenant, "" for the root
-	entities []writtenEntity
-	faults   faults.List
-	partial  bool // something could not be read
-	schema   *resolved.Schema
-
-	notificationTo string // the setting of that name
-}
-
 func (c *compiler) compile() *Snapshot {
 	manifest, err := decisionlog.Manifest(c.archive)
 	if err != nil {
@@ -112,7 +71,7 @@ func (c *compiler) compile() *Snapshot {
 	s.Entities = c.readEntities()
 	s.Policies = c.readPolicies()
 	s.entityIndexes = newEntityIndexes(s.Entities, s.Schema, s.Policies.Ordered)
-	s.Actions = newActionIndex(s)
+	s.Actions = newActionIndex(actionsOf(s), s.hasAction)
 	s.SubjectTypes = c.readSubjectTypes(s.Settings)
 	s.Templates = c.readTemplates(s.Settings)
 	c.checkApprovals(s.Shapes)
@@ -162,26 +121,6 @@ func (c *compiler) readSettings() Settings {
 	return all
 }
 
-func (c *compiler) yamlFault(file string, err error) {
-	var fault faults.Fault
-	if !errors.As(err, &fault) {
-		fault = faults.Fault{File: file, Message: err.Error()}
-	}
-	c.faults = append(c.faults, fault)
-}
-
-// configFault reports a fault at its position in the first config.yaml that has the path. A value
-// from an alias has no position.
-func (c *compiler) configFault(message, hint string, path ...string) {
-	for _, d := range c.configs {
-		if d.Has(path...) {
-			c.faults = append(c.faults, d.Fault(message, hint, path...))
-			return
-		}
-	}
-	c.fault(FileConfig, 0, 0, message, hint)
-}
-
 func (c *compiler) readShapes(set Settings) shapes {
 	if c.schema == nil {
 		return shapesFrom(set.Attributes, func(path, message, hint string) {
@@ -201,6 +140,17 @@ func (c *compiler) readSubjectTypes(set Settings) map[cedar.EntityType]bool {
 	out := map[cedar.EntityType]bool{}
 	for _, name := range set.SubjectTypes {
 		out[cedar.EntityType(name)] = true
+	}
+	return out
+}
+
+// readTemplates compiles the templates and reports their faults in config.yaml.
+func (c *compiler) readTemplates(set Settings) map[string]authzen.ApprovalTemplate {
+	out := make(map[string]authzen.ApprovalTemplate, len(set.ApprovalTemplates))
+	for name, template := range set.ApprovalTemplates {
+		if terms, err := template.Compile(); err == nil {
+			out[name] = terms
+		}
 	}
 	return out
 }
@@ -346,16 +296,6 @@ func (c *compiler) selfTestFault(i int, err error) {
 	c.fault(FileConfig, 0, 0, fmt.Sprintf("self_test: %v", err), "")
 }
 
-// evaluation returns the request of the test.
-func (t selfTest) evaluation() (*authzen.EvaluationRequest, error) {
-	body, err := json.Marshal(t.Request)
-	if err != nil {
-		return nil, err
-	}
-	request := new(authzen.EvaluationRequest)
-	return request, authzen.Unmarshal(body, request)
-}
-
 func (t selfTest) run(s *Snapshot) error {
 	request, err := t.evaluation()
 	if err != nil {
@@ -369,21 +309,4 @@ func (t selfTest) run(s *Snapshot) error {
 		return fmt.Errorf("the decision is %t, not %t", outcome.Decision, t.Decision)
 	}
 	return nil
-}
-
-func (c *compiler) fault(file string, line, column int, message, hint string) {
-	c.faults = append(c.faults, faults.Fault{File: file, Line: line, Column: column, Message: message, Hint: hint})
-}
-
-// parseFault reports a parser's error in a statement.
-func (c *compiler) parseFault(file string, st cedarsyntax.Statement, err error) {
-	said := cedarsyntax.ReadParseError(err.Error())
-	if said.PastToken() {
-		said.StepBack(st.Text)
-	}
-	line, column := st.Line, st.Column
-	if said.Line > 0 {
-		line, column = st.Position(said.Line, said.Column)
-	}
-	c.fault(file, line, column, "does not parse: "+said.Message(), "")
 }

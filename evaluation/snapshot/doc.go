@@ -11,7 +11,13 @@
 // a store with tenants. A [Compiler] compiles them while others are active, so that one tenant's
 // fault or slow policies do not delay the others.
 //
-// Only query.go converts requests from AuthZEN to Cedar. The policy index (policyindex.go) skips
+// Only request.go converts requests from AuthZEN to Cedar. The policy index (policyindex.go) skips
 // policies whose scope the request does not satisfy. A search skips entities that no permit can
 // match (prefilter.go, entityindex.go). Neither changes a result.
+//
+// No two files use each other, directly or through others. From the bottom up: files of a store
+// (archive.go, settings.go, templates.go), what a snapshot consists of (entity.go, policy.go, shape.go,
+// the indexes, snapshot.go), a decision (query.go, request.go, decide.go, search.go), the compiler
+// (compiler.go, its readers and checks, compile.go), and the snapshots of a store with tenants
+// (snapshots.go, losses.go, compilations.go).
 package snapshot

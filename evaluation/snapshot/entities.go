@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
@@ -15,28 +14,9 @@ import (
 	xtypes "github.com/cedar-policy/cedar-go/x/exp/types"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 )
-
-// An entityStore holds the entities of a snapshot.
-type entityStore struct {
-	ByUID   map[cedar.EntityUID]entity
-	parents map[cedar.EntityType]bool // types of which some entity is an ancestor
-	Stored  int                       // entities in entities.json; the others are the schema's actions
-}
-
-// An entity has all its ancestors as parents, so that "in" is one lookup at any depth of the
-// hierarchy. The field ancestors holds them as a list as well.
-type entity struct {
-	cedar.Entity
-	Ancestors []cedar.EntityUID
-}
-
-// A place is the position of an entity in a file.
-type place struct {
-	file   string
-	offset int64
-}
 
 // readEntities reads entities.json, a tenant's together with the root's, and adds the schema's actions
 // and their groups. The file is optional.
@@ -92,31 +72,6 @@ func (c *compiler) entityFault(at place, message string) {
 	c.partial = true
 	line, column := LineAndColumn(c.archive[at.file], at.offset)
 	c.fault(at.file, line, column, message, "")
-}
-
-// jsonOffset returns the byte offset of a JSON reader's error, or 0.
-func jsonOffset(err error) int64 {
-	var syntax *jsontext.SyntacticError
-	var semantic *json.SemanticError
-	switch {
-	case errors.As(err, &syntax):
-		return syntax.ByteOffset
-	case errors.As(err, &semantic):
-		return semantic.ByteOffset
-	}
-	return 0
-}
-
-// jsonMessage returns the text of an error without its position.
-func jsonMessage(err error) string {
-	var syntax *jsontext.SyntacticError
-	switch {
-	case !errors.As(err, &syntax) || syntax.Err == nil:
-		return err.Error()
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return string(syntax.JSONPointer) + " is named twice"
-	}
-	return "is not valid JSON: " + syntax.Err.Error()
 }
 
 // eachElement calls visit with every element of a JSON array and its byte offset. Empty text is an
@@ -260,15 +215,6 @@ func entitiesIn(v cedar.Value) []cedar.EntityUID {
 	return all
 }
 
-// checkEnum reports an entity of an enumerated type that the schema does not list.
-func checkEnum(schema *resolved.Schema, uid cedar.EntityUID) error {
-	enum, ok := schema.Enums[uid.Type]
-	if ok && !slices.Contains(enum.Values, uid) {
-		return fmt.Errorf("%s is not one of the entities that the schema lists for %s", uid, uid.Type)
-	}
-	return nil
-}
-
 // maxAncestors limits the ancestors of one entity, because each entity stores all of them.
 const maxAncestors = 1000
 
@@ -344,23 +290,4 @@ func (f *flattener) visit(uid cedar.EntityUID) []cedar.EntityUID {
 	above := slices.Collect(maps.Keys(seen))
 	f.done[uid] = above
 	return above
-}
-
-// CompareUID compares two entities by type and then by id.
-func CompareUID(a, b cedar.EntityUID) int {
-	if a.Type != b.Type {
-		if a.Type < b.Type {
-			return -1
-		}
-		return 1
-	}
-	return bytes.Compare([]byte(a.ID), []byte(b.ID))
-}
-
-// LineAndColumn converts a byte offset in src to a line and a column, both from 1. Columns count
-// characters.
-func LineAndColumn(src []byte, offset int64) (line, column int) {
-	before := src[:min(int(offset), len(src))]
-	line = bytes.Count(before, []byte{'\n'}) + 1
-	return line, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
 }

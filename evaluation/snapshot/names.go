@@ -1,27 +1,14 @@
 package snapshot
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/cedar-policy/cedar-go"
-	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
-
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 )
-
-// AttributeRead returns the attribute that an expression belongs to or tests for presence, and its
-// owner: a variable or context.action.
-func AttributeRead(n xast.IsNode) (owner, name string, ok bool) {
-	variable, names := cedarsyntax.PathSteps(cedarsyntax.PathOf(n))
-	switch {
-	case len(names) == 0:
-		return "", "", false
-	case variable == "context" && names[0] == ContextAction && len(names) > 1:
-		return OwnerAction, names[1], true
-	}
-	return string(variable), names[0], true
-}
-
-// OwnerAction is the expression by which policies read the action's properties.
-const OwnerAction = "context." + ContextAction
 
 // Names holds every name that a snapshot knows.
 type Names struct {
@@ -96,4 +83,61 @@ func (v *Names) addExpression(n xast.IsNode) {
 		}
 		v.Read[owner][name] = true
 	}
+}
+
+// AttributeRead returns the attribute that an expression belongs to or tests for presence, and its
+// owner: a variable or context.action.
+func AttributeRead(n xast.IsNode) (owner, name string, ok bool) {
+	variable, names := cedarsyntax.PathSteps(cedarsyntax.PathOf(n))
+	switch {
+	case len(names) == 0:
+		return "", "", false
+	case variable == "context" && names[0] == ContextAction && len(names) > 1:
+		return OwnerAction, names[1], true
+	}
+	return string(variable), names[0], true
+}
+
+// OwnerAction is the expression by which policies read the action's properties.
+const OwnerAction = "context." + ContextAction
+
+// actionsOf lists the actions that a request can name, without groups: the schema's or, without a
+// schema, those that policies and entities name.
+func actionsOf(s *Snapshot) []cedar.EntityUID {
+	known := map[cedar.EntityUID]bool{}
+	if s.Schema != nil {
+		for uid, action := range s.Schema.Actions {
+			if Applies(action) {
+				known[uid] = true
+			}
+		}
+		return slices.SortedFunc(maps.Keys(known), CompareUID)
+	}
+	note := func(uid cedar.EntityUID) {
+		if cedarsyntax.IsActionType(uid.Type) {
+			known[uid] = true
+		}
+	}
+	for uid := range s.Entities.ByUID {
+		note(uid)
+	}
+	for _, p := range s.Policies.Ordered {
+		for _, uid := range cedarsyntax.EntityLiterals(p.Syntax) {
+			note(uid)
+		}
+	}
+	for name, population := range s.entityIndexes {
+		if cedarsyntax.IsActionType(name) {
+			for group := range population.descendants {
+				delete(known, group)
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(known), CompareUID)
+}
+
+// hasAction reports whether the snapshot knows an action or group of actions.
+func (s *Snapshot) hasAction(uid cedar.EntityUID) bool {
+	_, stored := s.Entities.ByUID[uid]
+	return stored || s.entityIndexes[actionType] != nil && s.entityIndexes[actionType].descendants[uid] != nil
 }

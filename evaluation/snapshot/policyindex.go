@@ -3,10 +3,12 @@ package snapshot
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/ast"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 )
 
@@ -29,12 +31,6 @@ type level[T any] struct {
 type typedGroup struct {
 	entityType cedar.EntityType
 	group      cedar.EntityUID
-}
-
-// A ResolvedEntity is an entity and all its ancestors.
-type ResolvedEntity struct {
-	UID       cedar.EntityUID
-	Ancestors []cedar.EntityUID
 }
 
 // visitMatching calls visit for every test of the level that n passes. A nil n is unknown and may pass
@@ -140,6 +136,27 @@ func (x *policyIndex) find(action, principal, resource *ResolvedEntity, into []i
 	})
 	slices.Sort(into)
 	return slices.Compact(into)
+}
+
+// policies holds the policies in the order of their ids. They are evaluated in this order, so that the
+// same request always has the same reasons.
+type policies struct {
+	Ordered []*Policy
+	ByID    map[cedar.PolicyID]*Policy
+	index   policyIndex
+	reverse policyIndex // by action, then resource, then principal
+}
+
+func newPolicies(all []*Policy) policies {
+	slices.SortFunc(all, func(a, b *Policy) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	out := policies{Ordered: all, ByID: make(map[cedar.PolicyID]*Policy, len(all))}
+	for i, p := range all {
+		out.ByID[p.ID] = p
+		p.Scope = cedarsyntax.ScopeOf(p.Syntax)
+		out.index.add(int32(i), p.Scope)
+		out.reverse.add(int32(i), p.Scope.Reversed())
+	}
+	return out
 }
 
 // policyCandidates holds the policies to evaluate for a request. It is a cedar.PolicyIterator.

@@ -11,7 +11,10 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
+	"github.com/go-json-experiment/json"
+
 	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
@@ -55,11 +58,29 @@ type Settings struct {
 	Limits limits `yaml:"limits"`
 }
 
+// tenantEntities lists what the root allows in tenants' entities although its policies read it.
+type tenantEntities struct {
+	// Parents lists entities (Role::"staff") and entity types (Team).
+	Parents []string `yaml:"parents"`
+	// Attributes lists attributes of every type (env) or of one (tool.env).
+	Attributes []string `yaml:"attributes"`
+}
+
 // A selfTest is an AuthZEN evaluation request and its expected decision.
 type selfTest struct {
 	Request  map[string]any `yaml:"request"`
 	Decision bool           `yaml:"decision"`
 	Unknown  bool           `yaml:"unknown"` // the request may use names that the schema does not declare
+}
+
+// evaluation returns the request of the test.
+func (t selfTest) evaluation() (*authzen.EvaluationRequest, error) {
+	body, err := json.Marshal(t.Request)
+	if err != nil {
+		return nil, err
+	}
+	request := new(authzen.EvaluationRequest)
+	return request, authzen.Unmarshal(body, request)
 }
 
 // limits holds limits on the values of a request. Zero means the default.
@@ -114,6 +135,21 @@ func (s *Settings) add(own Settings, tenant bool) error {
 	}
 	s.OnPolicyError = cmp.Or(own.OnPolicyError, s.OnPolicyError)
 	return s.addTemplates(own.ApprovalTemplates)
+}
+
+// addTemplates lays templates over the existing ones. A tenant cannot change the guardrails' terms.
+func (s *Settings) addTemplates(own map[string]ApprovalTemplate) error {
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		if _, taken := s.ApprovalTemplates[name]; taken {
+			return fmt.Errorf("approval_templates: %s is the guardrails'", name)
+		}
+	}
+	if len(own) > 0 {
+		all := maps.Clone(own)
+		maps.Copy(all, s.ApprovalTemplates)
+		s.ApprovalTemplates = all
+	}
+	return nil
 }
 
 func joined(a, b map[string]string) map[string]string {
@@ -180,6 +216,19 @@ func (s *Settings) check(d *yamldoc.Document) faults.List {
 	}
 	s.checkTenantEntities(fault)
 	return found
+}
+
+// checkTenantEntities checks the syntax of tenant_entities.
+func (s *Settings) checkTenantEntities(fault func(message, hint string, path ...string)) {
+	if s.TenantEntities == nil {
+		return
+	}
+	for i, name := range s.TenantEntities.Parents {
+		kind, _, isEntity := strings.Cut(name, `::"`)
+		if _, err := types.NewEntityType(kind); err != nil || isEntity && !strings.HasSuffix(name, `"`) {
+			fault("tenant_entities.parents: "+name+" is neither an entity nor an entity type", `write Role::"staff" or Role`, "tenant_entities", "parents", strconv.Itoa(i))
+		}
+	}
 }
 
 // entityType returns the Cedar type for a type that a PEP sent.

@@ -91,16 +91,6 @@ func (s *Snapshot) typeHint(name string) string {
 	return faults.DidYouMean(name, known)
 }
 
-// inNamespace returns the known name in a namespace that ends with last, or "".
-func inNamespace(last string, known []string) string {
-	for _, name := range slices.Sorted(slices.Values(known)) {
-		if strings.HasSuffix(name, "::"+last) {
-			return name
-		}
-	}
-	return ""
-}
-
 // authoritative checks the types and attributes for which PEPs are authoritative.
 func (c *settingsChecker) authoritative() {
 	for i, name := range c.own.PEPAuthoritative {
@@ -163,9 +153,6 @@ func (c *settingsChecker) templates() {
 		c.boundMembers(name, template.Context)
 	}
 }
-
-// serviceMembers lists the context members that the service sets or removes.
-var serviceMembers = []string{ContextAction, ContextApproval, ContextSupport, ContextJustification}
 
 // boundMembers checks that requests for a template can have the context members that it names.
 func (c *settingsChecker) boundMembers(template string, members []string) {

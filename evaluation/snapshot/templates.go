@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -50,32 +48,6 @@ type ApprovalTemplate struct {
 type approver struct {
 	Type string `yaml:"type"`
 	ID   string `yaml:"id"`
-}
-
-// addTemplates lays templates over the existing ones. A tenant cannot change the guardrails' terms.
-func (s *Settings) addTemplates(own map[string]ApprovalTemplate) error {
-	for _, name := range slices.Sorted(maps.Keys(own)) {
-		if _, taken := s.ApprovalTemplates[name]; taken {
-			return fmt.Errorf("approval_templates: %s is the guardrails'", name)
-		}
-	}
-	if len(own) > 0 {
-		all := maps.Clone(own)
-		maps.Copy(all, s.ApprovalTemplates)
-		s.ApprovalTemplates = all
-	}
-	return nil
-}
-
-// readTemplates compiles the templates and reports their faults in config.yaml.
-func (c *compiler) readTemplates(set Settings) map[string]authzen.ApprovalTemplate {
-	out := make(map[string]authzen.ApprovalTemplate, len(set.ApprovalTemplates))
-	for name, template := range set.ApprovalTemplates {
-		if terms, err := template.Compile(); err == nil {
-			out[name] = terms
-		}
-	}
-	return out
 }
 
 // Compile returns the terms of a template, or every fault in it.

@@ -10,19 +10,10 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
-	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
-
-// tenantEntities lists what the root allows in tenants' entities although its policies read it.
-type tenantEntities struct {
-	// Parents lists entities (Role::"staff") and entity types (Team).
-	Parents []string `yaml:"parents"`
-	// Attributes lists attributes of every type (env) or of one (tool.env).
-	Attributes []string `yaml:"attributes"`
-}
 
 // A tenantChecker checks that a tenant's files do not change what the root's policies read. Then a
 // tenant cannot lift a forbid of the root.
@@ -205,12 +196,6 @@ func (t *tenantChecker) bound(key string, own, root int) {
 	}
 }
 
-// A writtenEntity is an entity as written in a file, with its position.
-type writtenEntity struct {
-	cedar.Entity
-	place
-}
-
 // checkEntity checks an entity of the tenant.
 func (t *tenantChecker) checkEntity(e writtenEntity) {
 	for _, parent := range slices.SortedFunc(e.Parents.All(), CompareUID) {
@@ -377,17 +362,4 @@ func isPlain(t resolved.IsType) bool {
 		return true
 	}
 	return false
-}
-
-// checkTenantEntities checks the syntax of tenant_entities.
-func (s *Settings) checkTenantEntities(fault func(message, hint string, path ...string)) {
-	if s.TenantEntities == nil {
-		return
-	}
-	for i, name := range s.TenantEntities.Parents {
-		kind, _, isEntity := strings.Cut(name, `::"`)
-		if _, err := types.NewEntityType(kind); err != nil || isEntity && !strings.HasSuffix(name, `"`) {
-			fault("tenant_entities.parents: "+name+" is neither an entity nor an entity type", `write Role::"staff" or Role`, "tenant_entities", "parents", strconv.Itoa(i))
-		}
-	}
 }

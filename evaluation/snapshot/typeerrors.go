@@ -9,6 +9,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 	"github.com/policy-service/policy-service/evaluation/faults"
 )
@@ -142,4 +143,14 @@ func contextNames(s *resolved.Schema, action string) []string {
 		}
 	}
 	return nil
+}
+
+// inNamespace returns the known name in a namespace that ends with last, or "".
+func inNamespace(last string, known []string) string {
+	for _, name := range slices.Sorted(slices.Values(known)) {
+		if strings.HasSuffix(name, "::"+last) {
+			return name
+		}
+	}
+	return ""
 }

@@ -72,12 +72,6 @@ func (r *reader) members(visit func(name string) error) error {
 	return r.syntax(err)
 }
 
-// isReserved reports whether a name is an escape in Cedar's JSON form. Readers that ignore case would
-// accept the other spellings, too.
-func isReserved(name string) bool {
-	return strings.HasPrefix(name, "__") && slices.Contains([]string{"__entity", "__extn", "__expr"}, strings.ToLower(name))
-}
-
 // record reads an object, each member in its shape.
 func (r *reader) record(s *shape) (cedar.Record, error) {
 	values := cedar.RecordMap{}
@@ -113,11 +107,6 @@ func missing(s *shape, values cedar.RecordMap) string {
 		}
 	}
 	return first
-}
-
-// below returns the JSON Pointer of a member of the object at path.
-func below(path, member string) string {
-	return string(jsontext.Pointer(path).AppendToken(member))
 }
 
 // member reads the value of a record's member. It returns nil for a dropped member, whose value must
