@@ -75,7 +75,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/seal", 5, nil, "a seal is good for whatever is put under it"},
 	{"cmd/mcp-gateway/internal/enforce", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "obligations/plain"}, "it decides on messages, and neither carries them nor knows how"},
 	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "obligations/plain", "cmd/mcp-gateway/internal/enforce"}, "a call waits here however it came; that it may go on the gate says"},
-	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce"}, "it carries messages, and asks one gate about each"},
+	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce", "obligations/plain"}, "it carries messages, and asks one gate about each"},
 	{"cmd/mcp-gateway/internal/tasks", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "whose a task is does not depend on who may do what with it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/authzen", "schemas/yamldoc", "cmd/mcp-gateway/internal/number", "obligations/plain"}, "a call becomes questions, and nobody is asked"},

@@ -95,18 +95,33 @@ func (t *tools) isStale(server string, unknown bool) bool {
 }
 
 // refreshTools lists the tools of the call's server, in the session of the
-// call.
+// call. Calls that come meanwhile share the list. They do not share the server's
+// refusal of another caller's session: each then lists in its own.
 func (t *tools) refreshTools(ctx context.Context, c *enforce.Call) error {
-	_, err, _ := t.once.Do(c.Server, func() (any, error) {
-		err := t.Refresh(ctx, c.Server, func(ctx context.Context, cursor string) (jsontext.Value, error) { return list(ctx, c, cursor) })
-		if err == nil {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.refreshed[c.Server] = time.Now()
+	for {
+		own := false
+		_, err, _ := t.once.Do(c.Server, func() (any, error) {
+			own = true
+			return nil, t.readList(ctx, c)
+		})
+		var refused *enforce.Refusal
+		if own || !errors.As(err, &refused) {
+			return err
 		}
-		return nil, err
-	})
-	return err
+	}
+}
+
+// readList lists the tools of the call's server. The error is a [enforce.Refusal]
+// if the server refuses the session.
+func (t *tools) readList(ctx context.Context, c *enforce.Call) error {
+	err := t.Refresh(ctx, c.Server, func(ctx context.Context, cursor string) (jsontext.Value, error) { return list(ctx, c, cursor) })
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refreshed[c.Server] = time.Now()
+	return nil
 }
 
 // onNotification lists the tools of a server again that has announced a change:

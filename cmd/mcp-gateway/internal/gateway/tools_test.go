@@ -119,3 +119,37 @@ func TestHeardBeforeACall(t *testing.T) {
 		}
 	})
 }
+
+// A list that the server refuses in the session of one caller is that caller's
+// answer. A call of another, which came meanwhile, lists in its own session.
+func TestListInLostSession(t *testing.T) {
+	path := filepath.Join(t.TempDir(), catalogFile)
+	synctest.Test(t, func(t *testing.T) {
+		all := listing(t, path)
+		in := func(answer *wire.Message, err error) *enforce.Call {
+			return &enforce.Call{Server: "desk", Params: &wire.Params{Name: "write"}, Upstream: func(context.Context, *wire.Message) (*wire.Message, error) {
+				time.Sleep(time.Second)
+				return answer, err
+			}}
+		}
+		lost := in(nil, &enforce.Refusal{Code: wire.CodeInternal, Status: 404, Message: "Session not found"})
+		alive := in(&wire.Message{Result: []byte(`{"tools":[{"name":"write"}]}`)}, nil)
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			var refused *enforce.Refusal
+			if _, err := all.tool(t.Context(), lost); !errors.As(err, &refused) || refused.Status != 404 {
+				t.Errorf("in the lost session: %v", err)
+			}
+		})
+		time.Sleep(time.Millisecond)
+		calls.Go(func() {
+			if _, err := all.tool(t.Context(), alive); err != nil {
+				t.Errorf("in another session: %v", err)
+			}
+		})
+		calls.Wait()
+		if _, err := all.tool(t.Context(), lost); err != nil {
+			t.Errorf("once the tools are known: %v", err)
+		}
+	})
+}

@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
@@ -115,18 +116,18 @@ func (h *Handler) forward(c *call, v *enforce.Verdict) {
 		h.unavailable(c, v, err)
 		return
 	}
-	switch kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); {
-	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden, response.StatusCode/100 == 3:
+	switch {
+	case isAboutGateway(response.StatusCode):
 		h.unavailable(c, v, fmt.Errorf("the server answered %d to the gateway", response.StatusCode))
-	case kind == typeEvents && response.StatusCode == http.StatusOK:
+	case contentType(response) == typeEvents && response.StatusCode == http.StatusOK:
 		h.stream(c, v, response.Body)
-	case kind == typeJSON:
+	case contentType(response) == typeJSON:
 		h.answer(c, v, response)
-	default: // nothing to say, or nothing that can be read
-		if v.Forward.IsRequest() && response.StatusCode/100 == 2 {
-			h.unavailable(c, v, errResponse)
-			return
-		}
+	case response.StatusCode/100 != 2:
+		h.statusError(c, v, response, h.readReason(response))
+	case v.Forward.IsRequest():
+		h.unavailable(c, v, errResponse)
+	default: // a notification or a response, which the server has accepted
 		v.Settle(c.request.Context(), nil)
 		c.reply.w.WriteHeader(response.StatusCode)
 	}
@@ -172,16 +173,34 @@ func (h *Handler) answer(c *call, v *enforce.Verdict, response *http.Response) {
 		return
 	}
 	m, err := wire.ParseReply(body)
-	if err == nil {
+	failed := response.StatusCode/100 != 2
+	switch {
+	case err != nil:
+	case failed && m.Error != nil:
+		m.ID = requestID(v.Forward) // of this exchange, whatever the server could read of it
+	default:
 		err = answers(m, v.Forward)
 	}
-	if err != nil {
+	switch {
+	case err != nil && failed:
+		h.statusError(c, v, response, "")
+		return
+	case err != nil:
 		h.unavailable(c, v, err)
 		return
 	}
 	if m = v.Settle(c.request.Context(), m); m != nil {
 		_ = c.reply.message(response.StatusCode, m)
 	}
+}
+
+// requestID returns the id that an error about a message has: null, unless the
+// message is a request.
+func requestID(m *wire.Message) jsontext.Value {
+	if m.IsRequest() {
+		return m.ID
+	}
+	return jsontext.Value("null")
 }
 
 // answers reports a message that is no response to the request. An error may
@@ -302,10 +321,9 @@ func (h *Handler) listen(c *call) {
 		return
 	}
 	defer response.Body.Close()
-	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if response.StatusCode != http.StatusOK || kind != typeEvents {
+	if response.StatusCode != http.StatusOK || contentType(response) != typeEvents {
 		status := response.StatusCode
-		if status == http.StatusUnauthorized || status == http.StatusForbidden || status/100 == 3 {
+		if isAboutGateway(status) {
 			status = http.StatusBadGateway
 		}
 		c.reply.w.WriteHeader(status)
@@ -355,8 +373,11 @@ func (h *Handler) execute(ctx context.Context, m *wire.Message, of *call) (*wire
 		return nil, err
 	}
 	defer response.Body.Close()
+	if refusal := h.refusal(response); refusal != nil {
+		return nil, refusal
+	}
 	var answer *wire.Message
-	switch kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind {
+	switch contentType(response) {
 	case typeEvents:
 		answer, err = h.lastOf(response.Body)
 	case typeJSON:

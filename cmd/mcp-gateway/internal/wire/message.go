@@ -58,6 +58,9 @@ func Parse(body []byte) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isNull(m.ID) {
+		return nil, &Fault{CodeRequest, nil, badID}
+	}
 	for _, part := range []jsontext.Value{m.Params, m.Result, m.Error} {
 		if twin := caseDuplicates(part); twin != "" {
 			return nil, &Fault{CodeRequest, m.ID, fmt.Sprintf("there are names that differ from %q by case alone", twin)}
@@ -68,11 +71,16 @@ func Parse(body []byte) (*Message, error) {
 
 // ParseReply reads what a server sent: as [Parse] does, except that content may
 // have names that differ by case alone. Outside of content no name may differ
-// from one of the protocol's by case alone.
+// from one of the protocol's by case alone. An error may have the id null, which
+// JSON-RPC 2.0 requires if the id of the request is unknown; the message then
+// has none.
 func ParseReply(body []byte) (*Message, error) {
 	m, err := parse(body)
 	if err != nil {
 		return nil, err
+	}
+	if isNull(m.ID) {
+		m.ID = nil
 	}
 	for _, part := range []jsontext.Value{m.Params, m.Result, m.Error} {
 		if name := misnamed(part); name != "" {
@@ -103,8 +111,8 @@ func parse(body []byte) (*Message, error) {
 	}
 	err := json.Unmarshal(text, &envelope, json.RejectUnknownMembers(true))
 	m := &Message{ID: envelope.ID, Params: envelope.Params, Result: envelope.Result, Error: envelope.Error}
-	if !isID(m.ID) {
-		return nil, &Fault{CodeRequest, nil, "the id is no string and no integer"}
+	if !isID(m.ID) && !(isNull(m.ID) && m.Error != nil) {
+		return nil, &Fault{CodeRequest, nil, badID}
 	}
 	if err != nil {
 		return nil, &Fault{CodeRequest, m.ID, "the message is no JSON-RPC: " + cause(err)}
@@ -143,6 +151,10 @@ func (m *Message) check(version string, hasMethod bool) string {
 	}
 	return ""
 }
+
+const badID = "the id is no string and no integer"
+
+func isNull(id jsontext.Value) bool { return id.Kind() == 'n' }
 
 // isID reports whether v may be the id of a message: a string, an integer that
 // every parser reads alike, or none at all.
