@@ -3,6 +3,7 @@ package approval_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
@@ -84,6 +86,63 @@ func TestBindsMeta(t *testing.T) {
 	const want = `"_meta":{"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/protocolVersion":"2026-07-28","onBehalfOf":"alice","progressToken":7,"trace/id":"2"}`
 	if got := string(s.verdict.Forward.Params); !strings.Contains(got, want) {
 		t.Errorf("the server gets %s", got)
+	}
+}
+
+// An approval of a call that has no tool binds what the call is about, and shows it
+// to the approver: another of the same method is another request.
+func TestBindsParams(t *testing.T) {
+	h := build(t, nil)
+	for _, test := range []struct{ method, one, other, shown string }{
+		{"resources/read", `,"uri":"file:///a"`, `,"uri":"file:///b"`, ``},
+		{"resources/subscribe", `,"uri":"file:///a"`, `,"uri":"file:///b"`, ``},
+		{"subscriptions/listen", `,"notifications":{"resourceSubscriptions":["file:///a"]}`, `,"notifications":{"resourceSubscriptions":["file:///b"]}`,
+			`{"notifications":{"resourceSubscriptions":["file:///a"]}}`},
+		{"completion/complete", `,"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"x","value":"1"}`, `,"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"x","value":"2"}`,
+			`{"argument":{"name":"x","value":"1"},"ref":{"type":"ref/prompt","name":"a"}}`},
+		{"completion/complete", `,"ref":{"type":"ref/resource","uri":"file:///a"}`, `,"ref":{"type":"ref/resource","uri":"file:///b"}`, `{"ref":{"type":"ref/resource","uri":"file:///a"}}`},
+		{"tasks/get", `,"taskId":"t1"`, `,"taskId":"t2"`, ``},
+		{"tasks/cancel", `,"taskId":"t1"`, `,"taskId":"t2"`, ``},
+		{"tasks/update", `,"taskId":"t1","inputResponses":{"a":1}`, `,"taskId":"t1","inputResponses":{"a":2}`, `{"inputResponses":{"a":1}}`},
+	} {
+		send := func(rest string) *said {
+			c := sent{method: test.method, rest: rest}
+			if test.method == "resources/subscribe" { // of versions with sessions
+				c.client = new(talk)
+			}
+			return h.send(c)
+		}
+		one, other := send(test.one), send(test.other)
+		if one.Task == "" || other.Task == "" || one.Task == other.Task || one.Digest == other.Digest {
+			t.Fatalf("%s: %+v and %+v", test.method, one.Data, other.Data)
+		}
+		var shown struct {
+			Context struct {
+				Params jsontext.Value `json:"params"`
+			} `json:"context"`
+		}
+		if h.get("/admin/v1/requests/"+one.Task, &shown); string(shown.Context.Params) != test.shown {
+			t.Errorf("%s: the approver sees %s", test.method, shown.Context.Params)
+		}
+		h.approve(one.Task)
+		if s := send(test.other); s.goes() || s.Task != other.Task {
+			t.Errorf("%s: the other call: %+v", test.method, s.Data)
+		}
+		s := send(test.one)
+		if !s.goes() {
+			t.Fatalf("%s: the approved call: %+v", test.method, s.Data)
+		}
+		forwarded := map[string]jsontext.Value{}
+		if err := json.Unmarshal(s.verdict.Forward.Params, &forwarded); err != nil {
+			t.Fatal(err)
+		}
+		delete(forwarded, "_meta")
+		got, err := json.Marshal(forwarded)
+		sent, server := jsontext.Value("{"+strings.TrimPrefix(test.one, ",")+"}"), jsontext.Value(got)
+		if err := errors.Join(err, sent.Canonicalize(), server.Canonicalize()); err != nil || !bytes.Equal(sent, server) {
+			t.Errorf("%s: the server gets %s, %v", test.method, server, err)
+		}
+		s.verdict.Settle(t.Context(), nil)
 	}
 }
 

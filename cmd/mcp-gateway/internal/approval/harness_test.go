@@ -45,6 +45,9 @@ var policies = fstest.MapFS{
 		@id("odd") @requestable("desk")
 		forbid (principal, action == Action::"tools/call", resource == tool::"\u{202e}etirw\u{202c}\n**done**")
 		unless { context has approval && context.approval.template == "desk" };
+		@id("others") @requestable("desk") forbid (principal, action, resource == tool::"")
+		unless { context has approval && context.approval.template == "desk" };
+		@id("of others") permit (principal, action, resource == tool::"");
 		@id("banned") forbid (principal == user::"eve", action, resource) unless { resource == tool::"write" && !(context has approval) };
 		@id("approvers") permit (principal == user::"carol", action, resource is access_request);
 		@id("drawers") permit (principal, action == Action::"open", resource is drawer);

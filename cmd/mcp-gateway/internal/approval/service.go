@@ -207,7 +207,7 @@ func (s *Service) attach(ctx context.Context, d *enforce.Denied) (*record, error
 
 // submit keeps the call and asks that a person lift its denial.
 func (s *Service) submit(ctx context.Context, d *enforce.Denied) (*record, error) {
-	params, err := s.kept(d.Message.Params)
+	params, err := s.kept(d.Message.Method, d.Message.Params)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (s *Service) discard(ctx context.Context, r *record) {
 	s.pending.release(r.owner())
 }
 
-// shown adds the arguments, and what of _meta is bound, to the context of a
+// shown adds the arguments, and what else of the params is bound, to the context of a
 // submission, for the person who decides: what they see is what the digest is
 // of. Where a mapping has others there, nobody is asked.
 func shown(context jsontext.Value, b *wire.Binding) (jsontext.Value, error) {
@@ -273,7 +273,11 @@ func shown(context jsontext.Value, b *wire.Binding) (jsontext.Value, error) {
 			return nil, err
 		}
 	}
-	for name, bound := range map[string]jsontext.Value{"arguments": b.Arguments, "_meta": b.Meta} {
+	all := map[string]jsontext.Value{"arguments": b.Arguments, "_meta": b.Meta}
+	if b.Others != nil {
+		all["params"] = b.Others
+	}
+	for name, bound := range all {
 		if said, taken := members[name]; taken && !same(said, bound) {
 			return nil, &enforce.Refusal{
 				Code: wire.CodeParams, Status: 200, Message: "the mapping shows the approver another " + name + " than the call has",
@@ -296,19 +300,15 @@ func same(a, b jsontext.Value) bool {
 // those clients that poll them.
 const handlePrefix = "gw-"
 
-// passing are the members of params that are of one message and not of the call,
-// beside a part of _meta ([wire.SplitMeta]).
-var passing = []string{"requestState", "inputResponses"}
-
 const memberMeta = "_meta"
 
 // kept returns what of the params of a call is kept.
-func (s *Service) kept(params jsontext.Value) (jsontext.Value, error) {
+func (s *Service) kept(method string, params jsontext.Value) (jsontext.Value, error) {
 	members := map[string]jsontext.Value{}
 	if err := json.Unmarshal(params, &members); err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	for _, name := range passing {
+	for _, name := range wire.PassingParams(method) {
 		delete(members, name)
 	}
 	_, meta, err := wire.SplitMeta(params, s.cfg.PassingMeta)
@@ -336,7 +336,7 @@ func (s *Service) assemble(r *record, now *wire.Message, state *resumeState) (*w
 	if err := json.Unmarshal(now.Params, &came); err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	for _, name := range passing {
+	for _, name := range wire.PassingParams(r.Method) {
 		setMember(members, name, came[name])
 	}
 	ofMessage, _, err := wire.SplitMeta(now.Params, s.cfg.PassingMeta)
@@ -370,17 +370,10 @@ var errChanged = errors.New("the message is not what was approved")
 // covers returns an error unless params are those that the approval of the call
 // is bound to.
 func (s *Service) covers(r *record, params jsontext.Value) error {
-	m := &wire.Message{Method: r.Method, Params: params}
-	read, err := m.Read()
+	binding, err := wire.Bind(r.Server, r.Definition, &wire.Message{Method: r.Method, Params: params}, s.cfg.PassingMeta)
 	if err != nil {
 		return err
 	}
-	target, _ := read.Target(r.Method)
-	_, meta, err := wire.SplitMeta(params, s.cfg.PassingMeta)
-	if err != nil {
-		return err
-	}
-	binding := wire.Binding{Server: r.Server, Method: r.Method, Name: target, Definition: r.Definition, Arguments: read.Arguments, Meta: meta}
 	if digest, err := binding.Digest(); err != nil || digest != r.Digest {
 		return errors.Join(errChanged, err)
 	}

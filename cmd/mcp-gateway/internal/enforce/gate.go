@@ -221,14 +221,13 @@ func undefined(m *wire.Message) error {
 
 // bind names the call by what it is exactly about.
 func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
-	target, _ := call.Params.Target(call.Message.Method)
-	_, meta, err := wire.SplitMeta(call.Message.Params, g.cfg.PassingMeta)
-	if err != nil {
-		return wire.Binding{}, "", fmt.Errorf("_meta: %w", err)
-	}
-	b := wire.Binding{Server: call.Server, Method: call.Message.Method, Name: target, Arguments: call.Params.Arguments, Meta: meta}
+	definition := ""
 	if call.Tool != nil {
-		b.Definition = call.Tool.Digest
+		definition = call.Tool.Digest
+	}
+	b, err := wire.Bind(call.Server, definition, call.Message, g.cfg.PassingMeta)
+	if err != nil {
+		return wire.Binding{}, "", err
 	}
 	digest, err := b.Digest()
 	return b, digest, err

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
@@ -16,10 +17,52 @@ import (
 type Binding struct {
 	Server     string
 	Method     string
-	Name       string         // of the tool, the prompt or the resource
+	Name       string         // of what the call is about ([Params.Object])
 	Definition string         // digest of the tool's definition, or ""
 	Arguments  jsontext.Value // an object, or nil
 	Meta       jsontext.Value // the members of _meta that are of the call ([SplitMeta]), or nil
+	Others     jsontext.Value // the members of params that nothing above has, or nil
+}
+
+// Bind returns what an approval of a message is bound to. Definition is the digest
+// of the tool that it calls, or "". The members of _meta that passing names are not
+// bound.
+func Bind(server, definition string, m *Message, passing []string) (Binding, error) {
+	params, err := m.Read()
+	if err != nil {
+		return Binding{}, err
+	}
+	b := Binding{Server: server, Method: m.Method, Name: params.Object(), Definition: definition, Arguments: params.Arguments}
+	if _, b.Meta, err = SplitMeta(m.Params, passing); err != nil {
+		return Binding{}, fmt.Errorf("_meta: %w", err)
+	}
+	b.Others, err = others(m)
+	return b, err
+}
+
+// others returns the members of params that a [Binding] has in no other field. How
+// long the server keeps a task is not bound: the call runs with what was approved.
+func others(m *Message) (jsontext.Value, error) {
+	all := map[string]jsontext.Value{}
+	if m.Params == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(m.Params, &all); err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	for _, name := range append(PassingParams(m.Method), "_meta", "name", "uri", "taskId", "arguments", "task") {
+		delete(all, name)
+	}
+	return object(all)
+}
+
+// PassingParams lists the members of params that are of one message and not of the
+// call, beside a part of _meta ([SplitMeta]).
+func PassingParams(method string) []string {
+	if method == "tasks/update" { // what a person said to the server is what the call is about
+		return nil
+	}
+	return []string{"requestState", "inputResponses"}
 }
 
 // Digest names the call: "sha256:" and hex. Calls have the same digest exactly
@@ -31,12 +74,19 @@ func (b Binding) Digest() (string, error) {
 		return "", fmt.Errorf("arguments: %w", err)
 	}
 	parts := []string{"mcp-gateway call 1", b.Server, b.Method, b.Name, b.Definition, arguments}
-	if b.Meta != nil {
+	if b.Meta != nil || b.Others != nil {
 		meta, err := canonical(b.Meta)
 		if err != nil {
 			return "", fmt.Errorf("_meta: %w", err)
 		}
 		parts[0], parts = "mcp-gateway call 2", append(parts, meta)
+	}
+	if b.Others != nil {
+		others, err := canonical(b.Others)
+		if err != nil {
+			return "", fmt.Errorf("params: %w", err)
+		}
+		parts[0], parts = "mcp-gateway call 3", append(parts, others)
 	}
 	hash := sha256.New()
 	for _, part := range parts {

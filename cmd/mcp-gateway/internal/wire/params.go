@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/base64"
 	"strings"
 
@@ -57,7 +58,20 @@ type Params struct {
 	InputResponses  jsontext.Value `json:"inputResponses"`
 	ProtocolVersion string         `json:"protocolVersion"` // of initialize
 	Capabilities    Capabilities   `json:"capabilities"`    // of initialize
+	Ref             Reference      `json:"ref"`             // of completion/complete
 	Meta            Meta           `json:"_meta"`
+}
+
+// A Reference names the prompt or the resource that a completion is for.
+type Reference struct {
+	Name string `json:"name"`
+	URI  string `json:"uri"`
+}
+
+// Object names what the request is about: a tool, a prompt, a resource, a task, or
+// "". A method has one of these members at most ([Message.UndefinedParam]).
+func (p *Params) Object() string {
+	return cmp.Or(p.Name, p.URI, p.TaskID, p.Ref.Name, p.Ref.URI)
 }
 
 // Meta are the members of _meta that a gateway reads.

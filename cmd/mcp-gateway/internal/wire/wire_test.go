@@ -220,7 +220,8 @@ func TestDigestParts(t *testing.T) {
 	seen := make(map[string]wire.Binding)
 	for _, b := range []wire.Binding{
 		{Server: "ab"}, {Method: "ab"}, {Name: "ab"}, {Definition: "ab"}, {Server: "a", Method: "b"}, {Method: "a", Name: "b"}, {Name: "a", Definition: "b"},
-		{Arguments: jsontext.Value(`{"a":1}`)}, {Meta: jsontext.Value(`{"a":1}`)},
+		{Arguments: jsontext.Value(`{"a":1}`)}, {Meta: jsontext.Value(`{"a":1}`)}, {Others: jsontext.Value(`{"a":1}`)},
+		{Meta: jsontext.Value(`{"a":1}`), Others: jsontext.Value(`{"a":1}`)},
 	} {
 		got, err := b.Digest()
 		if other, found := seen[got]; found || err != nil {
