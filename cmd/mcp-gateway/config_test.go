@@ -27,7 +27,7 @@ listen: 0.0.0.0:8090
 admin_listen: ":8091"
 tls_cert: cert.pem
 pdp: {url: pdp.example.com, timeout: 0s, failures: 0}
-denial: {http_status: 418}
+denial: {http_status: 418, codes: coax}
 approval: {page: "https://console.example.com/", hold: -1s, hodl: 3s}
 obligations: {notification_url: mail}
 identity: {local: {type: user}, mtls: {callers: [{name: a}]}}
@@ -52,6 +52,7 @@ servers:
 5:29: pdp.timeout: must be more than 0, not 0s
 5:42: pdp.failures: must be a whole number from 1, not 0
 6:10: denial.http_status: must be 200 or 403, not 418
+6:28: denial.codes: must be application, coaz or mcpx, not "coax"
 7:12: approval.page: must be a URL with {task} in it, not "https://console.example.com/"
 7:56: approval.hold: must be a duration with a unit, such as 500ms, 15m, 12h or 90d, not "-1s"
 7:61: unknown field "hodl" (did you mean "hold"?)

@@ -40,7 +40,7 @@ func TestGuide(t *testing.T) {
 			`@modelcontextprotocol/sdk/client/index.js`, `@modelcontextprotocol/client`,
 			`@modelcontextprotocol/sdk/client/streamableHttp.js`, `@modelcontextprotocol/client`,
 			`version: "1.0.0" }`, `version: "1.0.0" }, { versionNegotiation: { mode: { pin: "2026-07-28" } } }`,
-			`move_file: MCP error -32001: `, `move_file: `,
+			`move_file: MCP error 4030: `, `move_file: `,
 		)},
 		{"a store of init", strings.NewReplacer("policy-service serve &", "policy-service init store\npolicy-service serve --policies store &")},
 	} {
@@ -177,7 +177,7 @@ node workflow.mjs http://127.0.0.1:8090/jira-server-1/mcp ` + token(map[string]a
 tools: get_ticket create_ticket
 get_ticket: get_ticket has run: Server outage
 time=… level=INFO msg="call refused" server=jira-server-1 method=tools/call tool=delete_ticket subject=identity::agent-workflow-123 request_id=… reason_code=denied reason="Destructive tools are not run through an agent." decision_id=…
-delete_ticket: -32001 {"reason_code":"denied","evaluation_id":"…"} MCP error -32001: Destructive tools are not run through an agent.
+delete_ticket: 4030 {"reason_code":"denied","evaluation_id":"…"} MCP error 4030: Destructive tools are not run through an agent.
 time=… level=INFO msg="call waits for a person" server=jira-server-1 method=tools/call tool=create_ticket subject=identity::agent-workflow-123 decision_id=… task=arq_…
 ` + "```\n```sh\n" + `
 task=$(policy-service approvals list | cut -d ' ' -f 1)

@@ -178,7 +178,7 @@ func (s *Service) permitted(ctx context.Context, c *enforce.Call, r *record, q *
 	again, err := q.Approved(approvals)
 	if errors.Is(err, enforce.ErrOtherQuestion) { // the operator has the call mapped otherwise by now
 		s.refuse(ctx, r, enforce.ReasonDenied)
-		return ended(&enforce.Refusal{Code: r.code(), Status: 200}, r)
+		return ended(&enforce.Refusal{Code: r.Code}, r)
 	}
 	if err != nil {
 		return err

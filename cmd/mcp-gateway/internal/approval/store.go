@@ -1,7 +1,6 @@
 package approval
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -64,9 +63,6 @@ type record struct {
 	Version         string                      `json:"version,omitzero"`  // of the protocol, where nobody waits for the response
 	Response        jsontext.Value              `json:"response,omitzero"` // of the server, where nobody waited
 }
-
-// code is that of errors by which the call is denied.
-func (r *record) code() int { return cmp.Or(r.Code, enforce.DefaultDenial.Code) }
 
 // question is what was asked about the call when it was denied.
 func (r *record) question() *enforce.Question {

@@ -55,7 +55,7 @@ func (s *Service) status(r *record, kind string) (*taskStatus, error) {
 		t.Status, t.Error = "failed", wire.Refuse(nil, wire.CodeInternal, "what came of the call is not known", data).Error
 	case refused:
 		if t.Status = "cancelled"; r.Reason != enforce.ReasonWithdrawn {
-			no := ended(&enforce.Refusal{Code: r.code(), Data: enforce.Data{EvaluationID: r.Denial}}, r)
+			no := s.cfg.Checker.Present(ended(&enforce.Refusal{Code: r.Code, Data: enforce.Data{EvaluationID: r.Denial}}, r))
 			t.Status, t.Error = "failed", wire.Refuse(nil, no.Code, no.Message, no.Data).Error
 		}
 	}

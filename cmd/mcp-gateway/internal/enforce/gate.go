@@ -53,7 +53,7 @@ type Config struct {
 	// answers none.
 	Own    func(context.Context, *Call) (*Verdict, error)
 	Trail  Trail  // nil is NopTrail
-	Denial Denial // the zero Denial is DefaultDenial
+	Denial Denial // how clients are told no
 	Log    *slog.Logger
 }
 
@@ -75,9 +75,6 @@ type Gate struct {
 
 // New joins a Gate.
 func New(cfg Config) *Gate {
-	if cfg.Denial == (Denial{}) {
-		cfg.Denial = DefaultDenial
-	}
 	if cfg.Trail == nil {
 		cfg.Trail = NopTrail{}
 	}
@@ -111,7 +108,12 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 	if g.cfg.Denial.Conceal {
 		refusal = refusal.concealed(call)
 	}
-	return refusal.verdict(call.Message.ID)
+	return g.check.Present(refusal).verdict(call.Message.ID)
+}
+
+// Unidentified refuses a message whose caller is not known.
+func (g *Gate) Unidentified(m *wire.Message) *Verdict {
+	return g.check.Present(&Refusal{Message: "who calls is not known", Data: Data{Reason: ReasonCaller}}).verdict(m.ID)
 }
 
 // filterResponse wraps the verdict's Settle so that its caller gets the

@@ -128,7 +128,7 @@ func TestJudge(t *testing.T) {
 		reason      string
 	}{
 		{"a permit", 200, `{"decision":true}`, single, nil, 0, ""},
-		{"a denial", 200, denied, single, nil, -32001, enforce.ReasonDenied},
+		{"a denial", 200, denied, single, nil, 4030, enforce.ReasonDenied},
 		{"a permit in text", 200, `{"decision":"true"}`, single, nil, -32603, enforce.ReasonPDP},
 		{"a permit that is 1", 200, `{"decision":1}`, single, nil, -32603, enforce.ReasonPDP},
 		{"no decision", 200, `{}`, single, nil, -32603, enforce.ReasonPDP},
@@ -141,10 +141,10 @@ func TestJudge(t *testing.T) {
 		{"a PDP with too much to do", 429, `{}`, single, nil, -32603, enforce.ReasonPDP},
 		{"one of two questions that the PDP does not take", 200, `{"evaluations":[{"decision":true},{"decision":false,"context":{"error":{"status":400,"message":"no"}}}]}`, batch, nil, -32602, enforce.ReasonMapping},
 		{"an obligation that is carried out", 200, obliged, single, notify, 0, ""},
-		{"an obligation that fails", 200, obliged, single, fails, -32001, enforce.ReasonObligation},
-		{"an obligation that nobody knows", 200, obliged, single, nil, -32001, enforce.ReasonObligation},
+		{"an obligation that fails", 200, obliged, single, fails, 4030, enforce.ReasonObligation},
+		{"an obligation that nobody knows", 200, obliged, single, nil, 4030, enforce.ReasonObligation},
 		{"two permits", 200, `{"evaluations":[{"decision":true},{"decision":true}]}`, batch, nil, 0, ""},
-		{"a permit and a denial", 200, `{"evaluations":[{"decision":true},{"decision":false}]}`, batch, nil, -32001, enforce.ReasonDenied},
+		{"a permit and a denial", 200, `{"evaluations":[{"decision":true},{"decision":false}]}`, batch, nil, 4030, enforce.ReasonDenied},
 		{"one permit for two questions", 200, `{"evaluations":[{"decision":true}]}`, batch, nil, -32603, enforce.ReasonPDP},
 		{"three permits for two questions", 200, `{"evaluations":[{"decision":true},{"decision":true},{"decision":true}]}`, batch, nil, -32603, enforce.ReasonPDP},
 		{"one decision for two questions", 200, `{"decision":true}`, batch, nil, -32603, enforce.ReasonPDP},
@@ -152,7 +152,7 @@ func TestJudge(t *testing.T) {
 		{"an empty batch", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) {
 			return &enforce.Question{Evaluations: new(authzen.EvaluationsRequest)}, nil
 		}, nil, -32603, enforce.ReasonPDP},
-		{"a method that nobody knows", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrUnknownMethod }, nil, -32001, enforce.ReasonUnknownMethod},
+		{"a method that nobody knows", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrUnknownMethod }, nil, 4030, enforce.ReasonUnknownMethod},
 		{"a call that cannot be mapped", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrMapping }, nil, -32602, enforce.ReasonMapping},
 		{"a bug", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { panic("bug") }, nil, -32603, enforce.ReasonPDP},
 		{"an older dialect", 200, denied, func(c *enforce.Call) (*enforce.Question, error) {
@@ -210,7 +210,7 @@ func TestConceal(t *testing.T) {
 		concealed            bool
 	}{
 		{"a denial", `{"decision":false,"context":{"reason_user":{"en":"not today"}}}`, invoke, nil, single, enforce.ReasonDenied, true},
-		{"quarantine", `{"decision":true}`, invoke, refusal(-32001, enforce.ReasonQuarantined), single, enforce.ReasonQuarantined, true},
+		{"quarantine", `{"decision":true}`, invoke, refusal(4030, enforce.ReasonQuarantined), single, enforce.ReasonQuarantined, true},
 		{"arguments", `{"decision":true}`, invoke, refusal(-32602, enforce.ReasonArguments), single, enforce.ReasonArguments, true},
 		{"headers", `{"decision":true}`, invoke, refusal(-32020, enforce.ReasonInvalidMessage), single, enforce.ReasonInvalidMessage, true},
 		{"a mapping", `{"decision":true}`, invoke, nil, unmapped, enforce.ReasonMapping, true},
@@ -223,7 +223,7 @@ func TestConceal(t *testing.T) {
 				kept := new(trail)
 				v := gate(&pdp{status: 200, body: test.decision}, func(c *enforce.Config) {
 					c.Map, c.Tool, c.Trail = test.mapping, tool(test.tool), kept
-					c.Denial = enforce.DefaultDenial
+					c.Denial = enforce.Denial{}
 					c.Denial.Conceal = conceal
 				}).Judge(t.Context(), call(t, test.body))
 				is := v.Answer != nil && string(v.Answer.Encode()) == unknown && v.Status == 200

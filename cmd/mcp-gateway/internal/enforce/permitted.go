@@ -19,14 +19,14 @@ type Checker struct {
 	refused     Denial
 }
 
-// NewChecker returns a Checker that discharges these obligations. The zero Denial
-// is [DefaultDenial].
+// NewChecker returns a Checker that discharges these obligations.
+// Refusals have the codes of refused.
 func NewChecker(obligations client.Obligations, refused Denial) *Checker {
-	if refused == (Denial{}) {
-		refused = DefaultDenial
-	}
-	return &Checker{obligations, refused}
+	return &Checker{obligations, refused.withDefaults()}
 }
+
+// Present returns a refusal as its client gets it.
+func (k *Checker) Present(r *Refusal) *Refusal { return k.refused.present(r) }
 
 func (k *Checker) denial(q *Question, evaluationID string) *Refusal {
 	code := k.refused.Code

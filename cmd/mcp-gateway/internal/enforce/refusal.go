@@ -33,22 +33,10 @@ const (
 	ReasonInvalidMessage = "invalid_message"
 )
 
-// A Denial says how clients are told no.
-type Denial struct {
-	Code      int // of a denial (COAZ MCP binding, draft 1: -32001)
-	OlderCode int // of one about a tool that is declared in the older dialect (-32401)
-	Status    int // HTTP: 200, with which clients see the error, or 403
-	// Conceal: a call of a tool that its caller may not use is answered like one of a
-	// tool that there is not.
-	Conceal bool
-}
-
-// DefaultDenial is what the drafts say, with a status by which clients see it.
-var DefaultDenial = Denial{Code: -32001, OlderCode: -32401, Status: 200}
-
 // Data is what an error says to programs.
 type Data struct {
 	Reason       string   `json:"reason_code"`
+	Text         string   `json:"reason,omitzero"`        // for people, where the message of the error is fixed
 	EvaluationID string   `json:"evaluation_id,omitzero"` // of the PDP's log
 	RetryAfter   int      `json:"retry_after,omitzero"`   // seconds
 	Task         string   `json:"task,omitzero"`          // that waits for a person
@@ -63,8 +51,8 @@ func (d *Data) tasks() string { return cmp.Or(strings.Join(d.Tasks, " "), d.Task
 
 // A Refusal is why a call does not go on.
 type Refusal struct {
-	Code    int
-	Status  int
+	Code    int // of JSON-RPC; 0 is that of a denial
+	Status  int // of HTTP; 0 is that of a denial
 	Message string
 	Data    Data
 	Why     string // for the operator, who has Message where this is ""

@@ -69,10 +69,11 @@ type approvalConfig struct {
 }
 
 type denialConfig struct {
-	Code       int  `yaml:"code" number:"signed"`
-	OlderCode  int  `yaml:"older_code" number:"signed"`
-	HTTPStatus int  `yaml:"http_status"`
-	Conceal    bool `yaml:"conceal"`
+	Codes      enforce.Codes `yaml:"codes"`
+	Code       int           `yaml:"code" number:"signed"`       // 0 is that of Codes
+	OlderCode  int           `yaml:"older_code" number:"signed"` // 0 is -32401
+	HTTPStatus int           `yaml:"http_status"`
+	Conceal    bool          `yaml:"conceal"`
 }
 
 type identityConfig struct {
@@ -107,7 +108,7 @@ func NewConfig() *Config {
 		Listen: "127.0.0.1:8090", Log: slog.New(slog.DiscardHandler),
 		State:   "mcp-gateway-state",
 		PDP:     pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
-		Denial:  denialConfig{Code: enforce.DefaultDenial.Code, OlderCode: enforce.DefaultDenial.OlderCode, HTTPStatus: enforce.DefaultDenial.Status},
+		Denial:  denialConfig{HTTPStatus: 200},
 		Catalog: catalogConfig{Refresh: duration(time.Minute), TTL: duration(10 * time.Second)},
 		Approval: approvalConfig{
 			Hold: duration(30 * time.Second), Wait: duration(10 * time.Minute), Refused: duration(15 * time.Minute),

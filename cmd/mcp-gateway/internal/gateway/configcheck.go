@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
@@ -66,6 +67,11 @@ func (c *Config) Check(listenKey string) error {
 	}
 	if c.Denial.HTTPStatus != 200 && c.Denial.HTTPStatus != 403 {
 		f.fault("denial.http_status", "must be 200 or 403, not %d", c.Denial.HTTPStatus)
+	}
+	switch c.Denial.Codes {
+	case "", enforce.CodesApplication, enforce.CodesCOAZ, enforce.CodesMCPX:
+	default:
+		f.fault("denial.codes", "must be %s, %s or %s, not %q", enforce.CodesApplication, enforce.CodesCOAZ, enforce.CodesMCPX, c.Denial.Codes)
 	}
 	page := c.Approval.Page
 	f.must(page == "" || isURL(page) && strings.Contains(page, "{task}"), "approval.page", page, "a URL with {task} in it")

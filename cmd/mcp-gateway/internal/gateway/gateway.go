@@ -144,7 +144,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	g.tools = newTools(pins, g.mapper, &cfg.Catalog, len(cfg.Servers))
 	kept := &counted{&trail{g.trail, g.log}, g.telemetry}
 	handlers := cfg.Obligations.handlers()
-	denial := enforce.Denial{Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
+	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
 	g.approvals, err = approval.Open(approval.Config{
 		File: filepath.Join(cfg.State, "approvals.db"), PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept}, Log: g.log,
 		Definition: g.tools.digest,

@@ -65,13 +65,13 @@ func (t *tools) tool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error
 		found, err = t.Tool(c.Server, c.Params.Name)
 	}
 	refuse := func(code int, reason string) error {
-		return &enforce.Refusal{Code: code, Status: 200, Message: err.Error(), Data: enforce.Data{Reason: reason}}
+		return &enforce.Refusal{Code: code, Message: err.Error(), Data: enforce.Data{Reason: reason}}
 	}
 	switch {
 	case errors.Is(err, catalog.ErrUnknown):
 		return nil, enforce.NoSuchTool()
 	case errors.Is(err, catalog.ErrQuarantined), errors.Is(err, catalog.ErrProposed):
-		return nil, refuse(enforce.DefaultDenial.Code, enforce.ReasonQuarantined)
+		return nil, refuse(0, enforce.ReasonQuarantined)
 	case err != nil:
 		return nil, err
 	}

@@ -211,7 +211,7 @@ func TestCall(t *testing.T) {
 			}
 			_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "rm"})
 			var refused *jsonrpc.Error
-			if !errors.As(err, &refused) || refused.Code != -32001 {
+			if !errors.As(err, &refused) || refused.Code != 4030 {
 				t.Fatalf("denied: %v", err)
 			}
 			var data enforce.Data

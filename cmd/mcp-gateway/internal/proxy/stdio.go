@@ -188,7 +188,7 @@ func (p *Pipe) client(ctx context.Context) {
 func (p *Pipe) unidentified(ctx context.Context, c *enforce.Call, err error) {
 	p.cfg.Log.WarnContext(ctx, "the caller is not known", "server", p.cfg.Server, "error", err)
 	if c.Message.IsRequest() {
-		_ = p.toClient.write(wire.Refuse(c.Message.ID, enforce.DefaultDenial.Code, "who calls is not known", enforce.Data{Reason: enforce.ReasonCaller}))
+		_ = p.toClient.write(p.cfg.Gate.Unidentified(c.Message).Answer)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestCallerOnStdio(t *testing.T) {
 	}
 	expired = true
 	for range 2 {
-		if got := call(); !strings.Contains(got, `"id":7,"error":{"code":-32001`) || !strings.Contains(got, enforce.ReasonCaller) {
+		if got := call(); !strings.Contains(got, `"id":7,"error":{"code":4030`) || !strings.Contains(got, enforce.ReasonCaller) {
 			t.Errorf("the client gets %s", got)
 		}
 	}
