@@ -9,25 +9,23 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An Approval is what a row says of an approval, or of the request for one: of
-// an entry of kind request or approval what happened, of an evaluation the
-// approval that it used.
+// An Approval is the approval part of a DecisionRow. For an entry of kind request or approval it
+// describes the event. For an evaluation it describes the approval that was used.
 type Approval struct {
-	Event     string     `json:"event,omitzero"` // what happened; "" of an evaluation
+	Event     string     `json:"event,omitzero"` // "" for an evaluation
 	Task      string     `json:"task,omitzero"`
-	Status    string     `json:"status,omitzero"`   // of the task, then
-	ID        string     `json:"approval,omitzero"` // "" as long as there is none
+	Status    string     `json:"status,omitzero"`   // of the task, after the event
+	ID        string     `json:"approval,omitzero"` // "" before an approval exists
 	Template  string     `json:"template,omitzero"`
 	Approvers []string   `json:"approvers,omitempty"` // as type::id
 	Channel   string     `json:"channel,omitzero"`
 	Comment   string     `json:"comment,omitzero"`
-	Reason    string     `json:"reason,omitzero"` // why it was revoked
+	Reason    string     `json:"reason,omitzero"` // reason of the revocation
 	Until     *time.Time `json:"approved_until,omitzero"`
-	UsedBy    string     `json:"used_by,omitzero"` // the evaluation that an approval was used for
+	UsedBy    string     `json:"used_by,omitzero"` // Decision-ID of the evaluation that used the approval
 }
 
-// A transition is the request of an entry of kind request or approval, as
-// package approval records it.
+// A transition is the request of an entry of kind request or approval. Package approval records it.
 type transition struct {
 	Approval
 	Approver *subject        `json:"approver"`
@@ -42,8 +40,7 @@ type transitedItem struct {
 	requestParts
 }
 
-// transitions are the rows of an entry of kind request or approval: one for
-// each item that is concerned.
+// transitions returns the rows of an entry of kind request or approval, one for each affected item.
 func transitions(record Record) []DecisionRow {
 	var t transition
 	if err := json.Unmarshal(record.Request, &t); err != nil {
@@ -77,7 +74,7 @@ func (a requestParts) transited(record Record, approval Approval) DecisionRow {
 	return d
 }
 
-// approvalOf is what an evaluation says of the approval that it used.
+// approvalOf describes the approval that an evaluation used.
 func approvalOf(used *authzen.VerifiedApproval) Approval {
 	if used == nil {
 		return Approval{}

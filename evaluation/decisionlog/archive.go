@@ -23,9 +23,9 @@ const (
 	revisionPrefix = "sha256:"
 )
 
-// Manifest returns the canonical list of the files of a policy revision, a
-// line "<sha256 in hex>  <path>\n" for each in the order of the paths. A path
-// must be valid as [fs.ValidPath] has it, and have no line break in it.
+// Manifest returns the canonical list of the files of a policy revision. Each file has a line
+// "<sha256 in hex> <path>\n". The lines are sorted by path. A path must satisfy [fs.ValidPath] and
+// contain no line break.
 func Manifest(files map[string][]byte) ([]byte, error) {
 	var manifest []byte
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -37,7 +37,7 @@ func Manifest(files map[string][]byte) ([]byte, error) {
 	return manifest, nil
 }
 
-// ValidPath reports whether path can be that of a file of a policy revision.
+// ValidPath reports whether path is valid for a file of a policy revision.
 func ValidPath(path string) bool {
 	return fs.ValidPath(path) && path != "." && !strings.ContainsAny(path, "\r\n")
 }
@@ -49,13 +49,13 @@ func checkPath(path string) error {
 	return nil
 }
 
-// Revision returns the name of the revision with that manifest.
+// Revision returns the name of the revision that has this manifest.
 func Revision(manifest []byte) string {
 	return fmt.Sprintf("%s%x", revisionPrefix, sha256.Sum256(manifest))
 }
 
-// KeepArchive stores the files of a policy revision, those that are not stored
-// yet, and returns the revision. When it returns, they are on disk.
+// KeepArchive stores the files of a policy revision and returns the revision. Files that are
+// already stored are not written again. All files are on disk when it returns.
 func (l *Log) KeepArchive(files map[string][]byte) (revision string, err error) {
 	manifest, err := Manifest(files)
 	if err == nil {
@@ -76,7 +76,7 @@ func (l *Log) keep(files map[string][]byte, manifest []byte) error {
 	return keepBlobs(filepath.Join(l.dir, revisionsDir), [][]byte{manifest})
 }
 
-// keepBlobs stores in dir, under their hashes, the blobs that it does not have.
+// keepBlobs stores blobs in dir under their hashes. It skips existing ones.
 func keepBlobs(dir string, blobs [][]byte) error {
 	added := false
 	for _, blob := range blobs {
@@ -95,15 +95,14 @@ func keepBlobs(dir string, blobs [][]byte) error {
 	return durable.SyncDir(dir)
 }
 
-// ReadArchive is [Reader.ReadArchive] for the log in dir, which others may have
-// open: what an archive has never changes.
+// ReadArchive is [Reader.ReadArchive] for the log in dir. Another process may have the log open,
+// because stored archives never change.
 func ReadArchive(dir, revision string) (map[string][]byte, error) {
 	return (&Reader{dir: dir}).ReadArchive(revision)
 }
 
-// ReadArchive returns the files of a policy revision by their paths, as they
-// were kept. It returns an error that is [fs.ErrNotExist] for a revision that
-// was never kept, and an [IntegrityError] for one that is not whole.
+// ReadArchive returns the files of a policy revision by path. The error is [fs.ErrNotExist] for an
+// unknown revision and an [IntegrityError] for an incomplete or damaged one.
 func (r *Reader) ReadArchive(revision string) (map[string][]byte, error) {
 	files, err := r.readArchive(revision)
 	if err != nil {
@@ -143,8 +142,7 @@ type keptFile struct {
 	hash, path string
 }
 
-// parseManifest is the inverse of [Manifest], and takes nothing that Manifest
-// does not make.
+// parseManifest is the inverse of [Manifest]. It refuses every text that Manifest does not produce.
 func parseManifest(manifest []byte) ([]keptFile, error) {
 	var kept []keptFile
 	last := ""
@@ -160,7 +158,7 @@ func parseManifest(manifest []byte) ([]keptFile, error) {
 	return kept, nil
 }
 
-// readBlob reads the file in dir that is named by its own hash.
+// readBlob reads a file of dir and checks that its hash equals its name.
 func readBlob(dir, hash string) ([]byte, error) {
 	blob, err := os.ReadFile(filepath.Join(dir, hash))
 	if err != nil {
@@ -172,7 +170,7 @@ func readBlob(dir, hash string) ([]byte, error) {
 	return blob, nil
 }
 
-// isHash reports whether s is a SHA-256 as a file name has it.
+// isHash reports whether s is a SHA-256 in lower-case hex, as in a file name.
 func isHash(s string) bool {
 	b, err := hex.DecodeString(s)
 	return err == nil && len(b) == sha256.Size && s == hex.EncodeToString(b)

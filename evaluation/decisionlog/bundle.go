@@ -14,8 +14,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A bundle is entries of a log with all that it takes to verify them: a ZIP
-// file whose members docs/reference/decision-log.md describes.
+// A bundle is a ZIP file with entries of a log and everything needed to verify them.
+// docs/reference/decision-log.md describes its members.
 const (
 	bundleEntries    = "entries.jsonl"
 	bundleHashes     = "hashes"
@@ -25,9 +25,8 @@ const (
 	bundleFormat = "policy-service decision log bundle 1"
 )
 
-// WriteBundle writes to w a bundle of the entries that f selects from the log,
-// under a checkpoint of the head as it is now. It returns the number of
-// entries.
+// WriteBundle writes a bundle of the entries that f selects, under a checkpoint of the current
+// head. It returns the number of entries.
 func (r *Reader) WriteBundle(ctx context.Context, w io.Writer, f Filter) (entries int64, err error) {
 	b := &bundleWriter{zip: zip.NewWriter(w), reader: r}
 	if err := b.write(ctx, f); err != nil {
@@ -39,13 +38,13 @@ func (r *Reader) WriteBundle(ctx context.Context, w io.Writer, f Filter) (entrie
 type bundleWriter struct {
 	zip    *zip.Writer
 	reader *Reader
-	size   int64   // of the log
-	picked []int64 // indexes of the entries
-	sums   string  // a line "sha256 <hex> <name>\n" for each member
+	size   int64   // size of the log
+	picked []int64 // indexes of the selected entries
+	sums   string  // one line "sha256 <hex> <name>\n" for each member
 }
 
-// write writes the bundle. What is pruned meanwhile would be a gap in it that
-// no entry under its checkpoint explains.
+// write writes the bundle. It fails if the log prunes entries meanwhile: no entry under the
+// bundle's checkpoint would explain the gap.
 func (b *bundleWriter) write(ctx context.Context, f Filter) error {
 	pruned := prunedParts(*b.reader.segments.Load())
 	n, err := openNotary(b.reader.dir)
@@ -99,7 +98,7 @@ func (b *bundleWriter) member(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// sumLine is the line of a member in the manifest.
+// sumLine returns the line of a member in the manifest.
 func sumLine(sum hash.Hash, name string) string {
 	return fmt.Sprintf("sha256 %x %s\n", sum.Sum(nil), name)
 }
@@ -114,7 +113,7 @@ func (b *bundleWriter) entries(ctx context.Context, w io.Writer, f Filter) error
 			return damaged(-1, "has a line without an index")
 		}
 		if n >= b.size {
-			return nil // recorded since
+			return nil // appended after the checkpoint
 		}
 		b.picked = append(b.picked, n)
 		if err := writeLine(w, line); err != nil {
@@ -124,7 +123,7 @@ func (b *bundleWriter) entries(ctx context.Context, w io.Writer, f Filter) error
 	return nil
 }
 
-// hashes writes the hashes of cover, each on a line in base64.
+// hashes writes the hashes of cover in base64, one on each line.
 func (b *bundleWriter) hashes(w io.Writer) error {
 	var indexes []int64
 	flush := func() error {
@@ -147,7 +146,7 @@ func (b *bundleWriter) hashes(w io.Writer) error {
 	return flush()
 }
 
-// manifest writes what the bundle is and has, signed.
+// manifest writes the signed description of the bundle.
 func (b *bundleWriter) manifest(n *notary, f Filter) error {
 	selection, err := json.Marshal(f)
 	if err != nil {
@@ -160,9 +159,9 @@ func (b *bundleWriter) manifest(n *notary, f Filter) error {
 	return b.member(bundleManifest, func(w io.Writer) error { _, err := w.Write(text); return err })
 }
 
-// cover yields the stored indexes of the nodes that, in this order, make up
-// the tree over the leaves [lo, hi): the leaves that are picked, and the
-// largest whole nodes without any of them.
+// cover yields stored indexes of tree nodes that together make up the tree over the leaves [lo,
+// hi): the picked leaves, and the largest complete nodes without a picked leaf. The order is that
+// of the leaves.
 func cover(lo, hi int64, picked []int64) func(yield func(int64) bool) {
 	return func(yield func(int64) bool) { coverNode(lo, hi, picked, yield) }
 }
@@ -180,8 +179,7 @@ func coverNode(lo, hi int64, picked []int64, yield func(int64) bool) bool {
 	return coverNode(lo, mid, picked[:i], yield) && coverNode(mid, hi, picked[i:], yield)
 }
 
-// wholeNode reports whether the node over [lo, hi) is a stored one, and at
-// which level.
+// wholeNode reports whether the node over [lo, hi) is a stored one, and at which level.
 func wholeNode(lo, hi int64) (level int, whole bool) {
 	for int64(1)<<level < hi-lo {
 		level++
@@ -189,8 +187,8 @@ func wholeNode(lo, hi int64) (level int, whole bool) {
 	return level, int64(1)<<level == hi-lo
 }
 
-// leftSize is how many of n leaves, 2 or more, are below the left child of
-// their node: the largest power of two that is less (RFC 6962, 2.1).
+// leftSize returns the number of leaves below the left child of a node with n leaves, n at least 2:
+// the largest power of two less than n (RFC 6962, section 2.1).
 func leftSize(n int64) int64 {
 	k := int64(1)
 	for 2*k < n {
@@ -199,12 +197,12 @@ func leftSize(n int64) int64 {
 	return k
 }
 
-// manifestText is what the manifest of a bundle says.
+// manifestText returns the text of a bundle's manifest.
 func manifestText(origin string, entries int, selection, sums string) string {
 	return fmt.Sprintf("%s\n%s\nentries %d\nselection %s\n%s", bundleFormat, origin, entries, selection, sums)
 }
 
-// writeLine writes a line with its line feed.
+// writeLine writes a line and a line feed.
 func writeLine(w io.Writer, line []byte) error {
 	if _, err := w.Write(line); err != nil {
 		return err

@@ -15,31 +15,31 @@ import (
 	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
-// The directory of the checkpoint is made with all that is in it, or not at
-// all: a log that has it and lacks a file of it has lost that file.
+// The directory of the checkpoint is created with all its files or not at all. If one of the files
+// is missing later, the log has lost it.
 const (
 	checkpointDir = "checkpoint"
 	headFile      = "checkpoint/HEAD"
 	keyFile       = "checkpoint/key"
 	publicFile    = "checkpoint/key.pub"
-	changeFile    = "checkpoint/key.change" // there once the key was changed
+	changeFile    = "checkpoint/key.change" // exists after the first change of the key
 )
 
-// PublicKeys is the file, in the log's directory, that has what [Reader.Keys]
-// returns, one key a line.
+// PublicKeys is the file in the log's directory that holds the result of [Reader.Keys], one key on
+// each line.
 const PublicKeys = publicFile
 
-// A Checkpoint is a head that the log has signed: a note in the sense of
-// golang.org/x/mod/sumdb/note whose text is a C2SP tlog-checkpoint, three
-// lines with the log's name, the size and the root.
+// A Checkpoint is a head that the log has signed. It is a note as defined by
+// golang.org/x/mod/sumdb/note. The text of the note is a C2SP tlog-checkpoint: the log's name, the
+// size and the root, one on each line.
 type Checkpoint struct {
 	Origin string `json:"origin"`
 	Head
-	Note string `json:"note"` // all of it, as it was signed
+	Note string `json:"note"` // the complete signed note
 }
 
-// ParseCheckpoint returns what a signed note says, if one of the keys has
-// signed it. A key is a line as [Reader.Keys] returns it.
+// ParseCheckpoint returns the content of a note that one of the keys has signed. A key is a line as
+// [Reader.Keys] returns it.
 func ParseCheckpoint(text []byte, keys []string) (*Checkpoint, error) {
 	body, err := openNote(text, keys)
 	if err != nil {
@@ -60,7 +60,7 @@ func ParseCheckpoint(text []byte, keys []string) (*Checkpoint, error) {
 	return &Checkpoint{Origin: lines[0], Head: Head{size, root}, Note: string(text)}, nil
 }
 
-// LastCheckpoint returns the checkpoint that the log published last.
+// LastCheckpoint returns the last checkpoint that the log published.
 func (r *Reader) LastCheckpoint() (*Checkpoint, error) {
 	keys, err := r.Keys()
 	if err != nil {
@@ -73,8 +73,8 @@ func (r *Reader) LastCheckpoint() (*Checkpoint, error) {
 	return ParseCheckpoint(text, keys)
 }
 
-// checkAgainstCheckpoint checks that the log has what its last checkpoint has. A log that was
-// never signed has none.
+// checkAgainstCheckpoint checks that the log has everything under its last checkpoint. A log that
+// never signed one passes.
 func (r *Reader) checkAgainstCheckpoint() error {
 	last, err := r.LastCheckpoint()
 	if err == nil {
@@ -93,7 +93,7 @@ func (r *Reader) checkAgainstCheckpoint() error {
 	return err
 }
 
-// everSigned reports whether the log was ever signed.
+// everSigned reports whether the log ever signed a checkpoint.
 func (r *Reader) everSigned() (bool, error) {
 	if _, err := os.Stat(filepath.Join(r.dir, checkpointDir)); !errors.Is(err, fs.ErrNotExist) {
 		return true, err
@@ -102,9 +102,8 @@ func (r *Reader) everSigned() (bool, error) {
 	return e.origin != "", err
 }
 
-// Continues checks that the log has every entry under an earlier head of it,
-// as it was, and returns an [IntegrityError] if not. It trusts the hashes that
-// are stored; [Reader.Verify] proves them.
+// Continues checks that the log has every entry under an earlier head, unchanged. It returns an
+// [IntegrityError] if not. It trusts the stored hashes, which [Reader.Verify] checks.
 func (r *Reader) Continues(earlier Head) error {
 	now := r.Head()
 	if earlier.Size > now.Size {
@@ -120,8 +119,8 @@ func (r *Reader) Continues(earlier Head) error {
 	return nil
 }
 
-// Checkpoint signs the head of the log and, if it is not the last that was
-// signed, publishes it as the one that the log is held to from now on.
+// Checkpoint signs the head of the log. It publishes the result unless the last published
+// checkpoint has the same head. From then on the log must contain all entries under it.
 func (l *Log) Checkpoint() (*Checkpoint, error) {
 	l.checkpointMu.Lock()
 	defer l.checkpointMu.Unlock()
@@ -132,7 +131,7 @@ func (l *Log) Checkpoint() (*Checkpoint, error) {
 	return l.publish(head)
 }
 
-// publish signs a head and has the log held to it.
+// publish signs a head and makes it the checkpoint that the log is checked against.
 func (l *Log) publish(head Head) (*Checkpoint, error) {
 	checkpoint, err := l.notary.checkpoint(head)
 	if err != nil {
@@ -145,16 +144,15 @@ func (l *Log) publish(head Head) (*Checkpoint, error) {
 	return checkpoint, nil
 }
 
-// Published returns the checkpoint that [Log.Checkpoint] published last, or nil
-// before the first.
+// Published returns the last checkpoint that [Log.Checkpoint] published, or nil before the first.
 func (l *Log) Published() *Checkpoint {
 	l.checkpointMu.Lock()
 	defer l.checkpointMu.Unlock()
 	return l.published
 }
 
-// acceptRollback goes on from what is there, on the operator's word, and keeps
-// what the log was held to until now.
+// acceptRollback continues with the existing entries, as the operator asked for with a reason. It
+// records the checkpoint that the log no longer satisfies.
 func (l *Log) acceptRollback(reason string, fault error) error {
 	held, err := os.ReadFile(filepath.Join(l.dir, headFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

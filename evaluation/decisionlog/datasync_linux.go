@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// datasync flushes what was written to a file, but not when that was.
+// datasync flushes the data of a file, but not its timestamps.
 func datasync(file *os.File) error {
 	for {
 		if err := syscall.Fdatasync(int(file.Fd())); !errors.Is(err, syscall.EINTR) {

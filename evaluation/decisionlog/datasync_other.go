@@ -4,5 +4,5 @@ package decisionlog
 
 import "os"
 
-// datasync flushes what was written to a file.
+// datasync flushes the data of a file.
 func datasync(file *os.File) error { return file.Sync() }

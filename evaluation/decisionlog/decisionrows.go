@@ -6,21 +6,21 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// A Decided is one decision of an entry, with what was asked as far as it is
-// known. An entry that is no decision is one, too, without these; one of kind
-// request or approval is one for each item that it is about.
+// A DecisionRow is one decision of an entry, with the known parts of its request. An entry without
+// a decision has one row without Result. An entry of kind request or approval has one row for each
+// affected item.
 type DecisionRow struct {
 	Record
-	ID       string // the Decision-ID, with .n for item n of several
+	ID       string // Decision-ID, with .n for item n of a batch
 	Subject  subject
 	Action   string
 	Resource subject
-	Result   *Result // nil where nothing was decided
+	Result   *Result // nil for a row without a decision
 	Approval Approval
 }
 
-// ReadDecisions reads a line of the log: one decision, or one for each item of
-// a batch that was decided, or of a request for approval.
+// ReadDecisions returns the rows of a line of the log: one for a single decision, or one for each
+// item of a batch or of an access request.
 func ReadDecisions(line []byte) ([]DecisionRow, error) {
 	var record Record
 	if err := json.Unmarshal(line, &record); err != nil {
@@ -30,7 +30,7 @@ func ReadDecisions(line []byte) ([]DecisionRow, error) {
 		return transitions(record), nil
 	}
 	var asked requestParts
-	_ = json.Unmarshal(record.Request, &asked) // what has another form asks nothing of this kind
+	_ = json.Unmarshal(record.Request, &asked) // requests of another form have none of these members
 	if len(record.Evaluations) == 0 {
 		return []DecisionRow{asked.decided(record, record.ID, record.Result)}, nil
 	}
@@ -41,7 +41,7 @@ func ReadDecisions(line []byte) ([]DecisionRow, error) {
 	return all, nil
 }
 
-// requestParts is what of a request an export names.
+// requestParts are the members of a request that an export uses.
 type requestParts struct {
 	Subject *subject `json:"subject"`
 	Action  *struct {
@@ -51,7 +51,7 @@ type requestParts struct {
 	Items    []requestParts `json:"evaluations"`
 }
 
-// item returns what item i of a batch asks, with the defaults of the batch.
+// item returns item i of a batch, with the defaults of the batch.
 func (a requestParts) item(i int) requestParts {
 	if i >= len(a.Items) {
 		return a
@@ -86,13 +86,13 @@ func (a requestParts) decided(record Record, id string, result *Result) Decision
 	return d
 }
 
-// A subject is the subject of a request, or its resource.
+// A subject is the subject or the resource of a request.
 type subject struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 }
 
-// String returns type::id, or "" for nobody.
+// String returns type::id, or "" for a missing subject.
 func (s subject) String() string {
 	if s == (subject{}) {
 		return ""

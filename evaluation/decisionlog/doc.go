@@ -1,41 +1,36 @@
-// Package decisionlog is the append-only log of what the service answered, on
-// disk before it was answered.
+// Package decisionlog is the append-only log of the service's answers. An answer is recorded before
+// it is sent.
 //
-// # The law
+// # Guarantee
 //
-// An entry that [Log.Append] has accepted is never lost, changed, moved or
-// left out without that being provable. Accepted means written and flushed to
-// the disk ([Strict]), or at most 100 milliseconds or 512 entries away from
-// that ([Batched]). An entry that cannot be written is refused, and who is
-// refused must not answer.
+// Nobody can lose, change, move or omit an entry that [Log.Append] accepted without leaving proof.
+// An accepted entry is on disk ([Strict]), or will be after at most 100 milliseconds or 512 further
+// entries ([Batched]). If the log refuses an entry, the caller must not answer.
 //
 // # The tree
 //
-// The entries are the leaves of a Merkle tree in the sense of RFC 6962. Leaf n
-// is the line of entry n: one JSON object in UTF-8 that begins {"index":n, and
-// has no line break. The bytes that are stored, hashed and exported are the
-// same; nothing is ever encoded a second time. A [Head], the size of the tree
-// and its root, therefore stands for every byte of the log: nothing else is
-// needed to check what [Reader.Export] wrote of all of it. The
-// nodes are numbered and proofs are made as golang.org/x/mod/sumdb/tlog does;
-// a [Reader] is its HashReader.
+// The entries are the leaves of a Merkle tree as defined by RFC 6962. Leaf n is the line of entry
+// n: one JSON object in UTF-8 without a line break that begins {"index":n. The log stores, hashes
+// and exports the same bytes and never encodes an entry twice. A [Head], the size and root of the
+// tree, therefore commits to every byte of the log. The head alone is enough to check a complete
+// [Reader.Export]. The numbering of nodes and the proofs follow golang.org/x/mod/sumdb/tlog. A
+// [Reader] is its HashReader.
 //
-// Whoever can write the files can also write a consistent log that is another
-// or a shorter one. Only a head that was kept elsewhere tells the two apart: a
-// [Checkpoint], which the log signs. The last that was published is at HEAD,
-// and the log is held to it whenever it is opened. That serves against
-// accidents and backups; against whoever has the key, a copy on another host
-// does.
+// Anyone who can write the files can also write a consistent log with other entries, or a shorter
+// one. Only a head stored elsewhere reveals that: a [Checkpoint], which the log signs. The last
+// published checkpoint is in the file HEAD. Opening the log checks that the log contains everything
+// under it. That protects against accidents and restored backups. A copy of the checkpoint on
+// another host also protects against an attacker who has the key.
 //
 // # On disk
 //
 //	DIR/log/<first>.db                 a segment, named by its first index in 20 digits
-//	DIR/log/<first>.pruned             what is left of a segment that was removed
+//	DIR/log/<first>.pruned             the hashes of a segment that was removed
 //	DIR/log/journal.0, journal.1       entries that may not be in a segment yet
 //	DIR/checkpoint/HEAD                the last checkpoint
-//	DIR/checkpoint/key, key.pub        the key that signs, and all public keys there were
+//	DIR/checkpoint/key, key.pub        the signing key, and all public keys of the log
 //	DIR/checkpoint/key.change          the checkpoint that the last key signed with its successor
-//	DIR/mask.key                       the key of the masks in requests
+//	DIR/mask.key                       the key for masks in requests
 //	DIR/floor                          the lowest version that a policy store may have
 //	DIR/archive/blobs/<sha256>         the files of policy revisions
 //	DIR/archive/revisions/<sha256>     the manifest of a revision
@@ -44,69 +39,64 @@
 //
 //	entries    index, 8 bytes big-endian → hashes ‖ line
 //	meta       "head"    → size, 8 bytes big-endian ‖ root, 32 bytes
-//	           "base"    → the same of the log before the segment
-//	           "created" → when it was begun, as in RFC 3339
+//	           "base"    → the head before the first entry of the segment, in the same form
+//	           "created" → time of creation, RFC 3339
 //	           "origin"  → the name under which the log is signed
 //	           "format"  → "decisionlog 1"
 //
-// The hashes before line n are those of the nodes that leaf n completes, the
-// leaf first: one, and one more for every trailing one bit of n. Entry n and
-// all that follows from it are thus one put, and a transaction is its entries
-// and the head. The committer reads nothing to write, because it keeps the
-// right edge of the tree in memory.
+// The hashes before line n are those of the nodes that leaf n completes, the leaf first: one, and
+// one more for every trailing one bit of n. So an entry with its hashes is a single put, and a
+// transaction consists of its entries and the head. The committer keeps the right edge of the tree
+// in memory and reads nothing to write.
 //
-// A transaction is several writes and two flushes to a file that grows. A
-// strict log therefore has an entry in its journal first, where it takes one
-// write and one flush of bytes that were there before, together with all that
-// have queued meanwhile. A goroutine of its own settles entries: it commits
-// some fifty milliseconds of them to the segment at once, and at once when
-// somebody reads. A record of the journal is
+// A transaction needs several writes and two flushes of a growing file. A strict log therefore
+// first writes all queued entries to its journal, with one write and one flush of existing bytes.
+// Another goroutine flushes entries to the segment: it commits the entries of about fifty
+// milliseconds in one transaction, or earlier if a reader needs them. A record of the journal is
 //
 //	"dlj1" ‖ CRC-32C of what follows ‖ first index, 8 bytes ‖ length, 4 bytes ‖ lines ‖ "#" ‖ first index in letters
 //
-// with numbers big-endian and a line feed behind each line. What has settled
-// is written over. So of the records from the beginning of a file those count
-// that are whole and continue each other, and of their lines those behind the
-// head of the last segment. A record that is whole and does not have its
-// checksum is no end but damage: somebody may have been told of its entries. The
-// two are told apart by sectors, which a write that broke off leaves as they
-// were, and by the last line. The entries are settled when the log is opened again;
-// until then who reads the log reads a copy of that segment with them in it. A
-// log that was closed has no journal, unless the disk was full.
+// with big-endian numbers and a line feed after each line. The journal overwrites records whose
+// entries are in the segment. So the valid records are those at the beginning of a file that are
+// complete and consecutive. Of these, only lines above the head of the last segment count. A
+// complete record with a wrong checksum does not end the journal, it is damage: its entries may
+// have been acknowledged. An interrupted write differs from damage by its sectors, which keep their
+// old content, and by its missing trailer. Opening the log flushes the entries of the journal to
+// the segment. Until then readers use a copy of the last segment that includes these entries. A log
+// that was closed has no journal, unless the disk was full.
 //
-// [Reader.Lookup] finds an entry by its Decision-ID. An open log knows between
-// which times the ids of 1,024 entries in a row are, of all that it has
-// committed; what was there before is read back once, as far as an id's time
-// asks for.
+// [Reader.Lookup] finds an entry by its Decision-ID. An open log keeps an index: for each 1,024
+// consecutive entries the range of times in their ids. It reads the index of older entries once, as
+// far back as the time of an id requires.
 //
-// Only the last segment is written to. Once it is large or old enough, the
-// next begins, with a multiple of 256 entries: so every node over fewer has
-// all its leaves in one segment. What [Log.Prune] leaves of a segment are the
-// hashes over 256 entries or more, in the order in which they were completed.
-// They are all that a proof about entries elsewhere needs, and an entry of
-// kind "pruned" says of which entries they are.
+// Only the last segment is written to. When it is large or old enough, the log starts a new one at
+// a multiple of 256 entries. So every node over fewer entries has all its leaves in one segment.
+// For a pruned segment, [Log.Prune] keeps the hashes of nodes over 256 entries or more, in the
+// order of their completion. Proofs about other entries need no more. An entry of kind "pruned"
+// names the removed entries.
 //
-// The free list is not stored, and the file is mapped at the largest size it
-// may reach: a reader neither makes the file grow nor stops a commit, however
-// long it takes. bbolt trusts the pages it is given and takes the process down
-// over damaged ones, so they are read and checked before bbolt sees them.
+// bbolt does not store its free list, and the file is mapped at its maximum size. A reader of any
+// duration therefore neither makes the file grow nor blocks a commit. bbolt trusts its pages and
+// crashes the process on damaged ones. So the log checks all pages before bbolt reads them.
 //
-// A manifest has one line "<sha256 in hex>  <path>\n" for each file of the
-// revision, in the order of the paths. Its own SHA-256 names the revision. A
-// blob is stored once however many revisions have it, and a manifest only
-// after all of its blobs.
+// A manifest has one line "<sha256 in hex> <path>\n" for each file of the revision, sorted by path.
+// The SHA-256 of the manifest names the revision. A blob is stored once for all revisions that
+// contain it. A manifest is written after all its blobs.
 //
 // # Errors
 //
-// A segment that is missing, or does not continue the one before, is an
-// [IntegrityError] when the log is opened. While it is open, the committer
-// looks every two seconds whether the files still are where they were, and
-// fails if not.
+// When the log is opened, a missing segment, or one that does not continue the one before, is an
+// [IntegrityError]. While the log is open, the committer checks every two seconds that the files
+// are still at their paths, and fails if not.
 //
-// The outcome of a commit is one of three. It succeeded. Or nothing was
-// written, because the disk or the segment is full: [ErrUnavailable], and the
-// next entry is tried again; what is in the journal and cannot be settled is
-// tried again and again, and no more is accepted before. Or nobody knows, because a flush failed:
-// [ErrFailed], for good; the process has to end, and the log is what the file
-// says when it is opened again.
+// A commit has one of three outcomes:
+//
+//   - Success.
+//   - Nothing was written, because the disk or the segment is full: [ErrUnavailable].
+//
+// The log tries again with the next entry. It retries entries of the journal until they are in the
+// segment, and accepts no others before that.
+//   - Unknown, because a flush failed: [ErrFailed]. This state is permanent and the
+//
+// process must end. The content of the file counts when the log is opened again.
 package decisionlog

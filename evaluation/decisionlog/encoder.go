@@ -11,14 +11,14 @@ import (
 	"github.com/policy-service/policy-service/obligations/plain"
 )
 
-// The forms in which entries leave the log.
+// Export formats.
 const (
-	FormatJSONL = "jsonl" // the lines as they were recorded; the others are made of them
-	FormatCSV   = "csv"   // a table with a row for each decision
-	FormatOCSF  = "ocsf"  // events of the Open Cybersecurity Schema Framework, one a line
+	FormatJSONL = "jsonl" // lines as recorded; the source of the other formats
+	FormatCSV   = "csv"   // table with a row for each decision
+	FormatOCSF  = "ocsf"  // events of the Open Cybersecurity Schema Framework, one on each line
 )
 
-// An Encoder writes entries in one of the forms.
+// An Encoder writes entries in one of the export formats.
 type Encoder struct {
 	encode func(line []byte) error
 	flush  func() error
@@ -41,14 +41,13 @@ func NewEncoder(w io.Writer, format string) (*Encoder, error) {
 // Encode writes the entry of a line of the log.
 func (e *Encoder) Encode(line []byte) error { return e.encode(line) }
 
-// Flush writes what is buffered.
+// Flush writes buffered output.
 func (e *Encoder) Flush() error { return e.flush() }
 
-// Index returns the index that a line of the log begins with.
+// Index returns the index at the beginning of a line of the log.
 func Index(line []byte) (n int64, ok bool) { return lineIndex(line) }
 
-// columns of the table. A cell has the values of a list with a space between
-// them.
+// columns of the table. A cell with a list separates its values by spaces.
 var columns = []string{
 	"index", "id", "time", "tenant", "kind", "subject_type", "subject_id", "action", "resource_type", "resource_id",
 	"decision", "policies", "errors", "obligations", "revision", "caller", "request_id", "trace_id", "latency_us",
@@ -71,11 +70,11 @@ func newCSV(w io.Writer) (*Encoder, error) {
 	return &Encoder{encode, flush}, table.Write(columns)
 }
 
-// TimeLayout is how tables have times: all of one width, so that their text is
-// in the order of time.
+// TimeLayout is the format of times in tables. All times have the same width, so the order of the
+// text is the order of time.
 const TimeLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
-// cells are the row of a decision, in the order of columns.
+// cells returns the cells of a decision in the order of columns.
 func (d DecisionRow) cells() []string {
 	var decision, shadowDecision string
 	var result Result
@@ -102,7 +101,7 @@ func (d DecisionRow) cells() []string {
 	return cells
 }
 
-// cells are the columns of a row that are about an approval.
+// cells returns the cells for the columns about an approval.
 func (a Approval) cells() []string {
 	var until string
 	if a.Until != nil {
@@ -113,7 +112,7 @@ func (a Approval) cells() []string {
 	}
 }
 
-// errors lists the errors of a result as text.
+// errors returns the errors of a result as text.
 func (r Result) errors() (all []string) {
 	for _, e := range r.Errors {
 		all = append(all, strings.TrimPrefix(e.Policy+": "+e.Message, ": "))
@@ -121,7 +120,7 @@ func (r Result) errors() (all []string) {
 	return all
 }
 
-// obligations lists the types of a result's obligations.
+// obligations returns the types of a result's obligations.
 func (r Result) obligations() (all []string) {
 	for _, o := range r.Obligations {
 		all = append(all, string(o.Type))
@@ -129,8 +128,8 @@ func (r Result) obligations() (all []string) {
 	return all
 }
 
-// inert keeps a spreadsheet from taking text that a caller chose for a
-// formula, and people from being shown something else than is there.
+// inert escapes text from callers. Otherwise a spreadsheet could run it as a formula, or control
+// characters could change what a reader sees.
 func inert(cell string) string {
 	cell = plain.Lines(cell)
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {

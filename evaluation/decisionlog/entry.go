@@ -14,13 +14,13 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// maxLine is the longest line the log keeps, in bytes.
+// maxLine is the maximum length of a line in bytes.
 const maxLine = 16 << 20
 
-// A Kind says what an entry records.
+// A Kind names what an entry records.
 type Kind string
 
-// The kinds of entries.
+// Kinds of entries.
 const (
 	KindEvaluation  Kind = "evaluation"
 	KindEvaluations Kind = "evaluations"
@@ -29,15 +29,15 @@ const (
 	KindRequest     Kind = "request"
 	KindApproval    Kind = "approval"
 	KindAdmin       Kind = "admin"
-	KindPruned      Kind = "pruned" // entries {"from", "until"} are gone, all but their hashes
+	KindPruned      Kind = "pruned" // the entries {"from", "until"} were removed; their hashes remain
 )
 
-// Kinds are all kinds of entries.
+// Kinds lists all kinds of entries.
 var Kinds = []Kind{
 	KindEvaluation, KindEvaluations, KindSearch, KindReload, KindRequest, KindApproval, KindAdmin, KindPruned,
 }
 
-// ParseKind reads the name of a kind.
+// ParseKind parses the name of a kind.
 func ParseKind(text string) (Kind, error) {
 	if k := Kind(text); slices.Contains(Kinds, k) {
 		return k, nil
@@ -45,7 +45,7 @@ func ParseKind(text string) (Kind, error) {
 	return "", fmt.Errorf("kind %q that there is not: want one of %s", text, strings.Join(KindNames(), ", "))
 }
 
-// KindNames are the names of all kinds.
+// KindNames returns the names of all kinds.
 func KindNames() []string {
 	names := make([]string, len(Kinds))
 	for i, k := range Kinds {
@@ -54,19 +54,18 @@ func KindNames() []string {
 	return names
 }
 
-// An Entry is one line of the log: what was asked, what was answered, and all
-// that the answer depended on. The members of the line are in the order of the
-// fields, after the index that the log gives it.
+// An Entry is one line of the log: a request, its answer, and everything the answer depended on.
+// The log adds the index as first member. The other members have the order of the fields.
 type Entry struct {
-	ID            string         `json:"id"`   // the Decision-ID
-	Time          time.Time      `json:"time"` // of the environment; recorded in UTC
+	ID            string         `json:"id"`   // Decision-ID
+	Time          time.Time      `json:"time"` // of the environment, in UTC
 	Tenant        string         `json:"tenant,omitzero"`
 	Kind          Kind           `json:"kind"`
-	Request       jsontext.Value `json:"request,omitzero"` // as it was sent, but for white space
+	Request       jsontext.Value `json:"request,omitzero"` // as received, without insignificant white space
 	*Result                      // of a single evaluation
-	Evaluations   []Result       `json:"evaluations,omitempty"` // one for each item of a batch; item n is addressed as ID.n
+	Evaluations   []Result       `json:"evaluations,omitempty"` // one for each item of a batch; the id of item n is ID.n
 	Search        *Search        `json:"search,omitempty"`
-	Revision      string         `json:"revision,omitzero"` // kept by KeepArchive before it is named here
+	Revision      string         `json:"revision,omitzero"` // stored by KeepArchive before an entry names it
 	Caller        string         `json:"caller,omitzero"`
 	RequestID     string         `json:"request_id,omitzero"`
 	TraceID       string         `json:"trace_id,omitzero"`
@@ -77,16 +76,16 @@ type Entry struct {
 // A Result is one decision and how it came about.
 type Result struct {
 	Decision    bool                 `json:"decision"`
-	Policies    []string             `json:"policies,omitempty"` // the determining policies, sorted
+	Policies    []string             `json:"policies,omitempty"` // determining policies, sorted
 	Errors      []PolicyError        `json:"errors,omitempty"`
 	Obligations []authzen.Obligation `json:"obligations,omitempty"`
-	// Approval is that which stood for the request, a part of the environment.
+	// Approval is the approval that allowed the request. It is part of the environment.
 	Approval *authzen.VerifiedApproval `json:"approval,omitzero"`
-	// Shadow is what a second policy store would have decided; nil without one.
+	// Shadow is the decision of the shadow policies, or nil without shadow policies.
 	Shadow *Shadow `json:"shadow,omitzero"`
 }
 
-// DecisionString says a decision as people read it: allow or deny.
+// DecisionString returns "allow" or "deny".
 func DecisionString(decision bool) string {
 	if decision {
 		return "allow"
@@ -94,29 +93,28 @@ func DecisionString(decision bool) string {
 	return "deny"
 }
 
-// A Shadow is what was decided by policies that are not in force, of the same
-// request in the same environment. Nobody was told.
+// A Shadow is the decision of the shadow policies for the same request in the same environment. It
+// is recorded and never sent.
 type Shadow struct {
-	Revision string `json:"revision"` // kept by KeepArchive
+	Revision string `json:"revision"` // stored by KeepArchive
 	Result
 }
 
-// A Search is what came of one. What was found follows from the request and the
-// revision.
+// A Search is the outcome of a search. The results themselves are not recorded: they follow from
+// the request and the revision.
 type Search struct {
-	For     string `json:"for"`     // what was searched: subject, resource or action
-	Results int    `json:"results"` // in the answer
-	More    bool   `json:"more"`    // there may be more results on a further page
+	For     string `json:"for"`     // subject, resource or action
+	Results int    `json:"results"` // number of results in the answer
+	More    bool   `json:"more"`    // a further page may have more results
 }
 
-// A PolicyError is a policy that could not be evaluated.
+// A PolicyError is the error of a policy that could not be evaluated.
 type PolicyError struct {
 	Policy  string `json:"policy,omitzero"`
 	Message string `json:"message"`
 }
 
-// encode returns the line of e without its beginning, which [appendIndex]
-// makes once the index is known.
+// encode returns the line of e without the index. [appendIndex] adds the index when it is known.
 func encode(e *Entry) ([]byte, error) {
 	l := line{b: make([]byte, 0, len(e.Request)+512)}
 	l.text(`"id":`, e.ID)
@@ -150,34 +148,34 @@ func encode(e *Entry) ([]byte, error) {
 	return l.b, l.err
 }
 
-// A line is written member by member, as encoding by reflection would write it
-// and in a fraction of the time.
+// A line is written member by member. The result is that of encoding by reflection, in a fraction
+// of the time.
 type line struct {
 	b   []byte
 	err error
 }
 
-// text appends a string behind what stands before it.
+// text appends before and a string.
 func (l *line) text(before, s string) {
 	quoted, err := jsontext.AppendQuote(append(l.b, before...), s)
 	l.b, l.err = quoted, cmp.Or(l.err, err)
 }
 
-// optional appends a string that is not empty.
+// optional appends before and a string, unless the string is empty.
 func (l *line) optional(before, s string) {
 	if s != "" {
 		l.text(before, s)
 	}
 }
 
-// value appends anything.
+// value appends before and any value.
 func (l *line) value(before string, v any) {
 	text, err := json.Marshal(v, jsontext.PreserveRawStrings(true))
 	l.b, l.err = append(append(l.b, before...), text...), cmp.Or(l.err, err)
 }
 
-// request appends what was asked, without white space, if it is JSON that has
-// one meaning.
+// request appends a request without insignificant white space. It appends nothing for a text that
+// is not unambiguous JSON.
 func (l *line) request(r jsontext.Value) {
 	if r == nil {
 		return
@@ -210,7 +208,7 @@ func (l *line) result(r *Result) {
 	}
 }
 
-// results appends those of a batch.
+// results appends the results of a batch.
 func (l *line) results(all []Result) {
 	before := `,"evaluations":[{`
 	for i := range all {
@@ -221,7 +219,7 @@ func (l *line) results(all []Result) {
 	l.b = append(l.b, "}]"...)
 }
 
-// appendIndex appends to b the beginning of line n.
+// appendIndex appends the beginning of line n to b.
 func appendIndex(b []byte, n int64) []byte {
 	b = append(b, `{"index":`...)
 	b = strconv.AppendInt(b, n, 10)

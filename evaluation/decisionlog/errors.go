@@ -6,31 +6,31 @@ import (
 )
 
 var (
-	// ErrLocked means that the log is open elsewhere, here or in another process.
+	// ErrLocked means that this or another process has the log open.
 	ErrLocked = errors.New("the decision log is in use")
 
-	// ErrUnavailable means that the log cannot take the entry now: the disk or
-	// the queue is full, the caller's context ended, or the log is closed.
+	// ErrUnavailable means that the log cannot take the entry now: the disk or the queue is full,
+	// the caller's context ended, or the log is closed.
 	ErrUnavailable = errors.New("the decision log cannot take the entry")
 
-	// ErrFailed means that the log cannot tell what is on disk. It takes no more
-	// entries and the process must end.
+	// ErrFailed means that the content of the disk is unknown. The log accepts no more entries and
+	// the process must end.
 	ErrFailed = errors.New("the decision log has failed")
 
-	// ErrRolledBack means that the log lacks what its last checkpoint has, or has
-	// lost the checkpoint. It comes with an [IntegrityError].
+	// ErrRolledBack means that the log has lost its last checkpoint or entries under it. The error
+	// also is an [IntegrityError].
 	ErrRolledBack = errors.New("the decision log was rolled back")
 
-	// ErrPruned means that entries are gone because they were kept long enough.
+	// ErrPruned means that the entries were removed because their retention ended.
 	ErrPruned = errors.New("these entries were pruned")
 
-	// ErrNoEntry means that the log has no entry of that id.
+	// ErrNoEntry means that no entry has this id.
 	ErrNoEntry = errors.New("the log has no such entry")
 )
 
-// An IntegrityError says that a log or an archive is not what was written.
+// An IntegrityError reports that a log or an archive differs from what was written.
 type IntegrityError struct {
-	Index  int64  // the first entry that is not as it was, or -1 if the fault is not in one entry
+	Index  int64  // first damaged entry, or -1 if the fault is not in one entry
 	Reason string // a phrase that follows "entry 7" or "the log"
 }
 
@@ -41,8 +41,8 @@ func (e *IntegrityError) Error() string {
 	return fmt.Sprintf("entry %d %s", e.Index, e.Reason)
 }
 
-// damaged returns the complaint about the entry at index, or about the whole
-// log if index is -1.
+// damaged returns an [IntegrityError] about the entry at index, or about the whole log if index is
+// -1.
 func damaged(index int64, format string, args ...any) error {
 	return &IntegrityError{Index: index, Reason: fmt.Sprintf(format, args...)}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
-// makeDir makes a directory, if it is not there, and those above it.
+// makeDir creates a directory and its parents, if they do not exist.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -19,8 +19,7 @@ func makeDir(dir string) error {
 	return durable.SyncDir(filepath.Dir(dir))
 }
 
-// writeDir puts a directory with these files at path for good, whole or not
-// at all.
+// writeDir creates a directory with these files at path, durably and all or nothing.
 func writeDir(path string, files map[string]string) error {
 	tmp := path + ".tmp"
 	if err := errors.Join(os.RemoveAll(tmp), os.Mkdir(tmp, 0o700)); err != nil {

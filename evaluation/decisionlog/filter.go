@@ -11,19 +11,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Filter selects entries. The zero Filter selects all. A batch is selected
-// as a whole, by whichever of its items satisfies a condition.
+// A Filter selects entries. The zero Filter selects all. A Filter selects a batch as a whole if any
+// item satisfies the condition.
 type Filter struct {
-	From     int64     `json:"from,omitzero"`  // the first index
-	Until    int64     `json:"until,omitzero"` // the index after the last; 0 means the head
-	Since    time.Time `json:"since,omitzero"` // the first time of a decision
+	From     int64     `json:"from,omitzero"`  // first index
+	Until    int64     `json:"until,omitzero"` // index after the last; 0 means the head
+	Since    time.Time `json:"since,omitzero"` // earliest time of a decision
 	Before   time.Time `json:"before,omitzero"`
 	Tenant   string    `json:"tenant,omitzero"`
-	Tenants  []string  `json:"tenants,omitempty"` // one of these; nil is every one
+	Tenants  []string  `json:"tenants,omitempty"` // any of these; nil means all
 	Subject  string    `json:"subject,omitzero"`  // an id, or one with its type: type:id, type::id or type::"id"
 	Decision *bool     `json:"decision,omitzero"`
-	Policy   string    `json:"policy,omitzero"` // that determined the decision
-	ID       string    `json:"id,omitzero"`     // the Decision-ID; that of an item selects its batch
+	Policy   string    `json:"policy,omitzero"` // a policy that determined the decision
+	ID       string    `json:"id,omitzero"`     // Decision-ID; the id of an item selects its batch
 	Kind     Kind      `json:"kind,omitzero"`
 }
 
@@ -33,7 +33,7 @@ func (f Filter) SelectsAll() bool {
 		f.Decision == nil && f.Policy == "" && f.ID == "" && f.Kind == ""
 }
 
-// A summary is what of a line a Filter looks at.
+// A summary has the members of a line that a Filter uses.
 type summary struct {
 	Index    int64          `json:"index"`
 	ID       string         `json:"id"`
@@ -49,7 +49,7 @@ type summary struct {
 	} `json:"evaluations"`
 }
 
-// Match reports whether f selects the entry of a line, whatever its index.
+// Match reports whether f selects the entry of a line. It ignores the index.
 func (f Filter) Match(line []byte) (bool, error) {
 	if f.SelectsAll() {
 		return true, nil
@@ -64,8 +64,8 @@ func (f Filter) Match(line []byte) (bool, error) {
 	return f.matches(&s), nil
 }
 
-// hasID reports whether a line has the id that is asked for, which is the
-// first member behind the index.
+// hasID reports whether the id of a line matches the filter. The id is the first member after the
+// index.
 func (f Filter) hasID(line []byte) bool {
 	id, _, _ := strings.Cut(f.ID, ".")
 	_, rest, _ := bytes.Cut(line, []byte{','})
@@ -85,8 +85,7 @@ func (f Filter) matches(s *summary) bool {
 		f.matchesResult(s)
 }
 
-// matchesResult reports whether one result has both the decision and the
-// policy that are asked for.
+// matchesResult reports whether a single result has both the decision and the policy of the filter.
 func (f Filter) matchesResult(s *summary) bool {
 	if f.Decision == nil && f.Policy == "" {
 		return true
@@ -117,8 +116,8 @@ func (f Filter) isSubject(s subject) bool {
 	return id == s.ID || id == ":"+s.ID || id == ":"+strconv.Quote(s.ID)
 }
 
-// subjects lists the subjects of the request and of its items. A request of
-// another form has none.
+// subjects returns the subjects of the request and of its items. A request of another form has
+// none.
 func (s *summary) subjects() (all []subject) {
 	var request requestParts
 	if err := json.Unmarshal(s.Request, &request); err != nil {

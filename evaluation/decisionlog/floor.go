@@ -15,14 +15,14 @@ import (
 
 const floorFile = "floor"
 
-// A floor is what DIR/floor holds.
+// A floor is the content of DIR/floor.
 type floor struct {
-	Key     string `json:"key"`     // the first public key of the log
-	Version int64  `json:"version"` // of a policy store; 0 for none
+	Key     string `json:"key"`     // first public key of the log
+	Version int64  `json:"version"` // version of a policy store; 0 for none
 }
 
-// Floor returns the version that [Log.KeepFloor] kept last. Without one, or with
-// one of another log, the error is [fs.ErrNotExist].
+// Floor returns the version that [Log.KeepFloor] stored last. The error is [fs.ErrNotExist] if
+// there is none or if it belongs to another log.
 func (r *Reader) Floor() (version int64, err error) {
 	path := filepath.Join(r.dir, floorFile)
 	text, err := os.ReadFile(path)
@@ -43,9 +43,8 @@ func (r *Reader) Floor() (version int64, err error) {
 	return f.Version, nil
 }
 
-// KeepFloor keeps the version of a policy store below which none may come into
-// force any more, for good and with this log: the entries that say so may be
-// pruned.
+// KeepFloor stores the lowest policy store version that may still be loaded. It is stored apart
+// from the entries, because these may be pruned.
 func (l *Log) KeepFloor(version int64) error {
 	keys, err := l.Keys()
 	if err != nil {

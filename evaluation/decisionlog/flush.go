@@ -151,7 +151,7 @@ func (c *committer) countLost(batch []*pending, err error) {
 	}
 }
 
-// pause waits before the next attempt and reports whether the log is still open.
+// pause waits before the next attempt. It reports whether the log is still open.
 func (c *committer) pause() bool {
 	select {
 	case <-time.After(retryTime):
@@ -181,7 +181,7 @@ func (c *committer) commit(batch []*pending) error {
 	c.reader.ids.add(c.tree.size, batch)
 	c.tree = &grown
 	c.reader.head.Store(&head)
-	_ = guard(c.seg.release) // a failure only leaves memory in use
+	_ = guard(c.seg.release) // on failure only memory stays in use
 	return nil
 }
 

@@ -12,11 +12,11 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// idBlock is how many entries in a row have one span in an [idIndex].
+// idBlock is the number of consecutive entries that share a span in an [idIndex].
 const idBlock = 1024
 
-// A span of ids are the times that the ids of some entries have in them, in
-// milliseconds since 1970. One of no ids has its oldest behind its newest.
+// An idSpan is the range of the times in the ids of some entries, in milliseconds since 1970. In an
+// empty span, oldest is greater than newest.
 type idSpan struct{ oldest, newest int64 }
 
 var noIDs = idSpan{math.MaxInt64, math.MinInt64}
@@ -25,23 +25,21 @@ func (s *idSpan) add(ms int64) { s.oldest, s.newest = min(s.oldest, ms), max(s.n
 
 func (s idSpan) has(ms int64) bool { return s.oldest <= ms && ms <= s.newest }
 
-// An idIndex says in which blocks of a log an id can be. Entries are in the
-// order in which they came to the log, which is nearly that of the times in
-// their ids; where a clock was stepped, a block has a longer span, or several
-// blocks have the same. Entries that are committed are added at once. Those
-// that were there before are read back from the first of them, as far as
-// somebody wants to know.
+// An idIndex tells which blocks of a log may contain an id. Entries are in the order of their
+// arrival, which is almost the order of the times in their ids. If a clock was stepped, a block has
+// a longer span or several blocks overlap. Committed entries are added at once. Entries from before
+// the log was opened are read backwards on demand.
 type idIndex struct {
-	start int64 // how many entries there were when the log was opened
+	start int64 // number of entries when the log was opened
 
-	mu    sync.Mutex // held by the committer, too, and never for long
-	added []idSpan   // of the blocks from that of start on
+	mu    sync.Mutex // also held by the committer, and only briefly
+	added []idSpan   // spans of the blocks from that of start on
 
 	back    sync.Mutex // held while a block is read
-	earlier []idSpan   // of the blocks from that of start back to the first
+	earlier []idSpan   // spans of the blocks from that of start back to the first
 }
 
-// add notes entries that are committed; the first of them has the index first.
+// add adds committed entries, the first of which has the index first.
 func (x *idIndex) add(first int64, batch []*pending) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -56,8 +54,8 @@ func (x *idIndex) add(first int64, batch []*pending) {
 	}
 }
 
-// blocks returns the first entries of the blocks that can have an id of that
-// time, the last block first.
+// blocks returns the first index of each block that may contain an id of that time, the last block
+// first.
 func (x *idIndex) blocks(ms int64) (firsts []int64) {
 	here := x.start / idBlock
 	x.mu.Lock()
@@ -77,9 +75,8 @@ func (x *idIndex) blocks(ms int64) (firsts []int64) {
 	return firsts
 }
 
-// readBack notes the ids of entries from before the log was opened, back to
-// the first block that is older than ms as a whole. What it has read it keeps,
-// also if ctx ends.
+// readBack reads the ids of entries from before the log was opened, back to the first block whose
+// ids are all older than ms. It keeps its progress if ctx ends.
 func (r *Reader) readBack(ctx context.Context, ms int64) error {
 	for {
 		if done, err := r.readBlockBack(ctx, ms); done || err != nil {
@@ -88,7 +85,7 @@ func (r *Reader) readBack(ctx context.Context, ms int64) error {
 	}
 }
 
-// readBlockBack reads one block back, unless there is none to be read.
+// readBlockBack reads the next older block, if any.
 func (r *Reader) readBlockBack(ctx context.Context, ms int64) (done bool, err error) {
 	x := &r.ids
 	x.back.Lock()
@@ -111,8 +108,7 @@ func (r *Reader) readBlockBack(ctx context.Context, ms int64) (done bool, err er
 	return false, err
 }
 
-// find returns the line of the entry among [from, until) that begins, behind
-// its index, with that text.
+// find returns the line of the entry in [from, until) whose text after the index begins with begin.
 func (r *Reader) find(ctx context.Context, from, until int64, begin []byte) (line []byte, err error) {
 	err = r.inPlace(ctx, from, until, func(_ int64, whole, rest []byte) bool {
 		if !bytes.HasPrefix(rest, begin) {
@@ -127,13 +123,11 @@ func (r *Reader) find(ctx context.Context, from, until int64, begin []byte) (lin
 	return line, err
 }
 
-// A visit is told of an entry in place: its line, and that without its
-// beginning, both gone when it returns. It returns whether there is to be
-// another.
+// A visit function receives an entry in place: its line, and the line without its beginning. Both
+// are invalid after it returns. It returns whether to continue.
 type visit func(n int64, line, rest []byte) (more bool)
 
-// inPlace visits the entries in [from, until), of which pruned ones are left
-// out. It copies nothing.
+// inPlace visits the entries in [from, until) without copying them. It skips pruned entries.
 func (r *Reader) inPlace(ctx context.Context, from, until int64, visit visit) error {
 	for more := true; more && from < until; {
 		if ctx.Err() != nil {
@@ -153,7 +147,7 @@ func (r *Reader) inPlace(ctx context.Context, from, until int64, visit visit) er
 	return nil
 }
 
-// inPlace is [Reader.inPlace] for entries of the part, in one transaction.
+// inPlace is [Reader.inPlace] for the entries of one segment, in one transaction.
 func (p *segmentReader) inPlace(from, until int64, visit visit) error {
 	var beginning []byte
 	return p.view(func(entries, _ *bbolt.Bucket) error {
@@ -186,7 +180,7 @@ func (p *segmentReader) inPlace(from, until int64, visit visit) error {
 	})
 }
 
-// idBegin is what a line has behind its index, before the id.
+// idBegin is the text between the index and the id of a line.
 const idBegin = `"id":"`
 
 // restTime returns the time in the id of a line without its beginning.
@@ -198,11 +192,10 @@ func restTime(rest []byte) (ms int64, ok bool) {
 	return idTime(id[:idLength])
 }
 
-// idLength is the length of a UUID as text.
+// idLength is the length of a UUID in text form.
 const idLength = 36
 
-// idTime returns the time in a UUID of version 7, which must be written as we
-// write it, in milliseconds since 1970.
+// idTime returns the time in a UUID of version 7 in lower case, in milliseconds since 1970.
 func idTime(id []byte) (ms int64, ok bool) {
 	if len(id) != idLength || id[8] != '-' || id[13] != '-' || id[14] != '7' || id[18] != '-' || id[23] != '-' {
 		return 0, false
@@ -220,8 +213,8 @@ func idTime(id []byte) (ms int64, ok bool) {
 	return ms, true
 }
 
-// IDTime returns the time at which an id was made, if it is one as the service
-// makes them: a UUID of version 7, of an item of a batch with .n behind it.
+// IDTime returns the time in an id that the service made: a UUID of version 7, with .n for an item
+// of a batch.
 func IDTime(id string) (time.Time, bool) {
 	whole, _, err := splitItem(id)
 	if err != nil {

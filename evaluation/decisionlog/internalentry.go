@@ -10,14 +10,14 @@ import (
 // An adminAction is the request of an entry about the log itself.
 type adminAction struct {
 	Action     string `json:"action"`
-	Key        string `json:"key,omitzero"`        // of rotate_key: the new public key
-	Reason     string `json:"reason,omitzero"`     // of accept_rollback: the operator's
-	Fault      string `json:"fault,omitzero"`      // of accept_rollback: what was found
-	Checkpoint string `json:"checkpoint,omitzero"` // of accept_rollback: what the log was held to
+	Key        string `json:"key,omitzero"`        // of rotate_key: new public key
+	Reason     string `json:"reason,omitzero"`     // of accept_rollback: the operator's reason
+	Fault      string `json:"fault,omitzero"`      // of accept_rollback: the detected fault
+	Checkpoint string `json:"checkpoint,omitzero"` // of accept_rollback: the checkpoint that the log no longer satisfies
 }
 
-// recordInternal records something about the log itself, and returns when it is on
-// disk however the log is configured.
+// recordInternal records an action on the log itself. The entry is on disk when it returns,
+// whatever the durability of the log.
 func (l *Log) recordInternal(ctx context.Context, kind Kind, what any) error {
 	request, err := json.Marshal(what)
 	if err != nil {

@@ -6,20 +6,20 @@ import (
 	"os"
 )
 
-// A copiedSegment is a copy of the last segment of a log that was not closed,
-// with the entries that only its journal has. So the log is read as it will be
-// once it is opened, and no file of it changes.
+// A copiedSegment is a copy of the last segment of a log that was not closed cleanly, plus the
+// entries that only the journal has. Readers see the log as it will be after the next opening, and
+// no file of the log changes.
 type copiedSegment struct {
 	path     string
-	original *segmentReader // kept open, and with it others from appending
+	original *segmentReader // kept open to prevent other processes from appending
 }
 
 func (c *copiedSegment) remove() error {
 	return errors.Join(c.original.closeForGood(), os.Remove(c.path))
 }
 
-// readJournaled has the entries of the journal read, too, if there are any. A
-// segment that cannot be read is left to who reads it next.
+// readJournaled makes the entries of the journal readable, if there are any. It does not report an
+// unreadable segment: the next read does.
 func (r *Reader) readJournaled() error {
 	last := r.last()
 	e, err := last.meta()
@@ -51,7 +51,7 @@ func (r *Reader) readJournaled() error {
 	return nil
 }
 
-// copyFile copies a file to a temporary one.
+// copyFile copies a file to a temporary file.
 func copyFile(path string) (copied string, err error) {
 	from, err := os.Open(path)
 	if err != nil {

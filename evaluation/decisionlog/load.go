@@ -2,7 +2,7 @@ package decisionlog
 
 import "errors"
 
-// setSkipPageCheck says of all sealed segments whether they are read in a hurry.
+// setSkipPageCheck sets for all sealed segments whether reads skip the page check.
 func (r *Reader) setSkipPageCheck(hasty bool) error {
 	var errs []error
 	parts := *r.segments.Load()
@@ -12,9 +12,9 @@ func (r *Reader) setSkipPageCheck(hasty bool) error {
 	return errors.Join(errs...)
 }
 
-// load reads the heads of all segments, each of which must continue the one
-// before, and rebuilds the right edge of the tree, which must be the one that
-// the last head names. It is in a hurry, which its caller ends.
+// load reads the heads of all segments and rebuilds the right edge of the tree. Each segment must
+// continue the one before, and the edge must match the last head. load skips the page check; its
+// caller restores it.
 func (r *Reader) load() (*tree, error) {
 	if err := r.setSkipPageCheck(true); err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func (r *Reader) edge(size int64) (*tree, error) {
 	return t, nil
 }
 
-// chain returns the extents of parts, of which it knows the last, and checks
-// that each ends where the next begins.
+// chain returns the metadata of the segments and checks that each ends where the next begins. It
+// knows the metadata of the last.
 func (r *Reader) chain(parts []*segmentReader, last segmentMeta) ([]segmentMeta, error) {
 	extents := make([]segmentMeta, len(parts))
 	extents[len(parts)-1] = last
@@ -85,8 +85,8 @@ func (r *Reader) chain(parts []*segmentReader, last segmentMeta) ([]segmentMeta,
 	return extents, nil
 }
 
-// remains returns the extent of a pruned part with the entries up to until, as
-// the hashes have it that are left.
+// remains returns the metadata of a pruned segment that ends before until, computed from its
+// remaining hashes.
 func (r *Reader) remains(p *segmentReader, until int64) (e segmentMeta, err error) {
 	size, err := p.size()
 	if err != nil {
@@ -106,8 +106,7 @@ func (r *Reader) remains(p *segmentReader, until int64) (e segmentMeta, err erro
 	return segmentMeta{base: base.head(), head: t.head(), count: until}, nil
 }
 
-// covers checks that the head is over the entries there are, neither less nor
-// more.
+// covers checks that the size of the head equals the number of entries.
 func covers(head Head, count int64) error {
 	switch {
 	case count < head.Size:

@@ -19,14 +19,13 @@ const (
 	// Strict: when the entry is on disk.
 	Strict Durability = iota
 
-	// Batched: when the entry is queued. It is on disk within 100 milliseconds
-	// if the disk keeps up, and never are more entries behind than the queue
-	// takes. They are lost if the process dies. They are not if the disk is
-	// full: the log tries again until it is closed.
+	// Batched: when the entry is queued. It is on disk within 100 milliseconds if the disk keeps
+	// up. No more entries than the queue holds are pending. They are lost if the process dies, but
+	// not if the disk is full: the log retries until it is closed.
 	Batched
 )
 
-// String returns the name of d in a configuration.
+// String returns the name of d in the configuration.
 func (d Durability) String() string {
 	if d == Batched {
 		return "batched"
@@ -37,7 +36,7 @@ func (d Durability) String() string {
 // MarshalText returns the name of d.
 func (d Durability) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads the name of a durability.
+// UnmarshalText parses the name of a durability.
 func (d *Durability) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "strict":
@@ -50,42 +49,40 @@ func (d *Durability) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Config configures a log; the zero Config is a strict log of up to 64 GiB.
+// Config configures a log. The zero Config is a strict log of up to 64 GiB.
 type Config struct {
 	Durability Durability
 
-	// Queue is how many entries may be accepted and not yet on disk; callers
-	// beyond that wait. 0 means 4,096 if strict, and 512 if batched.
+	// Queue is the maximum number of accepted entries that are not yet on disk. Further callers
+	// wait. 0 means 4,096 for a strict log and 512 for a batched one.
 	Queue int
 
-	// SegmentBytes and SegmentAge are how large and how old a segment becomes
-	// before the next is begun, with the next multiple of 256 entries. 0 means
-	// 256 MiB and 24 hours.
+	// SegmentBytes and SegmentAge are the size and age from which the log starts a new segment, at
+	// the next multiple of 256 entries. 0 means 256 MiB and 24 hours.
 	SegmentBytes int64
 	SegmentAge   time.Duration
 
-	// MaxSize is how large a segment may become whatever happens, in bytes; so
-	// much address space is mapped, so that no reader ever stops a commit. 0
-	// means 64 GiB. A log that has no room left is unavailable.
+	// MaxSize is the maximum size of a segment in bytes. The log maps this much address space so
+	// that no reader ever blocks a commit. 0 means 64 GiB. A full log is unavailable.
 	MaxSize int64
 
-	// AcceptRollback is why a log is opened that lacks what its last checkpoint
-	// has, or has lost the checkpoint. It becomes an entry. "" refuses to.
+	// AcceptRollback is the operator's reason for opening a log that has lost its last checkpoint
+	// or entries under it. The log records it. "" refuses such a log.
 	AcceptRollback string
 
-	// Mask lists names of members whose values are masked in requests, beside
-	// those that look like secrets; Unmask lists names that are not.
+	// Mask lists further names of members whose values are masked in requests. Unmask lists names
+	// that are not masked.
 	Mask, Unmask []string
 
-	// OnCommit, if there is one, is told how long it took to put so many entries
-	// on disk. It must not wait.
+	// OnCommit, if not nil, is called with the number of entries in a commit and the time it took.
+	// It must not block.
 	OnCommit func(entries int, took time.Duration)
 
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
 }
 
-// withDefaults returns the configuration with what it leaves open.
+// withDefaults returns the configuration with defaults for zero fields.
 func (c Config) withDefaults() Config {
 	if c.SegmentBytes == 0 {
 		c.SegmentBytes = 256 << 20
@@ -105,15 +102,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// A Log is a log that is open for appending, by this process alone. Its
-// methods are safe for concurrent use. Its Reader reads what is committed, and
-// is closed with it.
+// A Log is a log that this process has open for appending. No other process can append. Its methods
+// are safe for concurrent use. Its Reader reads committed entries and is closed with it.
 type Log struct {
 	*Reader
 	committer *committer
 	masker    *masker
 
-	checkpointMu sync.Mutex // serializes Checkpoint, and guards what it uses
+	checkpointMu sync.Mutex // serializes Checkpoint and guards published
 	notary       *notary
 	published    *Checkpoint // by this Log; nil before the first
 
@@ -121,12 +117,15 @@ type Log struct {
 	closeOnce func() error
 }
 
-// Open opens the log in dir, or makes one there. It returns [ErrLocked] at
-// once if the log is open elsewhere, and an [IntegrityError] if the files are
-// not those of a log, if a segment is missing or does not continue the one
-// before, if the last does not agree with its head, or if the log lacks what
-// its last checkpoint has; what [Verify] finds beyond that it does not look
-// for.
+// Open opens the log in dir and creates it if needed. It returns [ErrLocked] at once if the log is
+// open elsewhere. It returns an [IntegrityError] if
+//
+//   - the files are not those of a log,
+//   - a segment is missing or does not continue the one before,
+//   - the last segment contradicts its head, or
+//   - the log lacks entries under its last checkpoint.
+//
+// Open does not detect other damage; [Verify] does.
 func Open(dir string, cfg Config) (*Log, error) {
 	l, err := open(dir, cfg)
 	if err != nil {
@@ -153,8 +152,7 @@ func open(dir string, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// start takes up the log where its last entry is, if it has all that it should
-// have.
+// start continues the log after its last entry, if the log satisfies its checkpoint.
 func (l *Log) start(seg *segment, cfg Config) error {
 	t, err := l.load()
 	if err != nil {
@@ -195,8 +193,8 @@ func (l *Log) start(seg *segment, cfg Config) error {
 	return nil
 }
 
-// openLast opens the last segment for writing, which no one else does then,
-// and makes the first.
+// openLast opens the last segment for writing, exclusively. It creates the first segment of a new
+// log.
 func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 	parts, err := listSegments(dir)
 	if err != nil {
@@ -226,17 +224,17 @@ func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 	return seg, r, nil
 }
 
-// Append records e and returns when it is on disk ([Strict]) or queued
-// ([Batched]). Whoever gets an error must not answer.
+// Append records e. It returns when the entry is on disk ([Strict]) or queued ([Batched]). After an
+// error the caller must not answer.
 //
-//   - [ErrUnavailable]: the entry is not in the log, and a later one may be.
-//     Only if ctx ended while the entry was being written can it be there
-//     nevertheless; the error then also is the cause of ctx.
-//   - [ErrFailed]: the log has failed for good; see [Log.Failed].
-//   - Any other error: e itself cannot be recorded.
+//   - [ErrUnavailable]: the entry is not in the log; a later one may succeed. If ctx
 //
-// What looks like a secret in the request is masked, there and in what followed
-// from it. Append does not keep e.
+// ended during the write, the entry may be in the log. The error then also wraps the cause of ctx.
+//   - [ErrFailed]: the log has failed permanently; see [Log.Failed].
+//   - Any other error: e cannot be recorded.
+//
+// Append masks values of the request that look like secrets, and their copies in the other members.
+// It does not keep e.
 func (l *Log) Append(ctx context.Context, e *Entry) error {
 	return l.append(ctx, e, !l.committer.batched)
 }
@@ -252,7 +250,7 @@ func (l *Log) append(ctx context.Context, e *Entry, strict bool) error {
 	return nil
 }
 
-// encode returns the line of e without its beginning, and with what is masked.
+// encode returns the masked line of e without its index.
 func (l *Log) encode(e *Entry) ([]byte, error) {
 	request, masked, known, err := l.masker.maskRequest(e.Request)
 	if err != nil {
@@ -268,26 +266,24 @@ func (l *Log) encode(e *Entry) ([]byte, error) {
 	return encode(&recorded)
 }
 
-// Mask returns JSON as the log would record it in a request: what looks like a
-// secret has the mask that it has there.
+// Mask returns v with the masks that the log would record for it in a request.
 func (l *Log) Mask(v jsontext.Value) (jsontext.Value, error) {
 	masked, _, err := l.masker.mask(v)
 	return masked, err
 }
 
-// Queued is how many entries are accepted and not yet on disk.
+// Queued returns the number of accepted entries that are not yet on disk.
 func (l *Log) Queued() int { return len(l.committer.slots) }
 
-// Failed is closed when the log fails. The process must end then: what is on
-// disk is unknown until the log is opened again.
+// Failed is closed when the log fails. The process must then end: the content of the disk is
+// unknown until the log is opened again.
 func (l *Log) Failed() <-chan struct{} { return l.committer.failed }
 
-// Err returns nil, or once the log has failed an error that is [ErrFailed].
+// Err returns nil, or an error that is [ErrFailed] after the log has failed.
 func (l *Log) Err() error { return l.committer.err() }
 
-// Close commits what is queued and closes the log. Entries of a batched log
-// that could not be committed are in the error. A failed log keeps its file
-// open and locked until the process ends.
+// Close commits queued entries and closes the log. The error reports entries of a batched log that
+// could not be committed. A failed log keeps its file open and locked until the process ends.
 func (l *Log) Close() error { return l.closeOnce() }
 
 func (l *Log) close() error {

@@ -14,15 +14,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Record is an entry where it stands in the log.
+// A Record is an entry with its index.
 type Record struct {
 	Index int64 `json:"index"`
 	Entry
 }
 
-// Select yields the lines of the entries that f selects, in their order.
-// Pruned entries are left out. A line is valid until the next is yielded: who keeps
-// it clones it.
+// Select yields the lines of the entries that f selects, in order of index. It skips pruned
+// entries. A line is valid until the next iteration; callers clone lines they keep.
 func (r *Reader) Select(ctx context.Context, f Filter) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		from, until := f.bounds(r.Head().Size)
@@ -42,20 +41,19 @@ func (r *Reader) Select(ctx context.Context, f Filter) iter.Seq2[[]byte, error] 
 	}
 }
 
-// window is how many entries Last looks at in a row.
+// window is the number of consecutive entries that Last reads at once.
 const window = 1000
 
-// The Last entries that a filter selects.
+// Last describes the last entries that a filter selects.
 type Last struct {
-	Filter       // selects them
-	Entries int  // how many they are
-	Of      int  // how many the filter selects that was asked for
-	Counted bool // else there may be more than Of
+	Filter       // selects these entries
+	Entries int  // their number
+	Of      int  // number of entries that the original filter selects
+	Counted bool // Of is exact; otherwise there may be more
 }
 
-// Last finds the last n entries that f selects. It reads the log from its end,
-// and copies none of it. Once it has them, it counts what else f selects among
-// the last entries, in all most of them.
+// Last finds the last n entries that f selects. It reads the log from its end and copies nothing.
+// It then counts further selected entries, and stops after reading most entries in all.
 func (r *Reader) Last(ctx context.Context, f Filter, n, most int) (Last, error) {
 	from, until := f.bounds(r.Head().Size)
 	last := Last{Filter: f, Counted: true}
@@ -82,7 +80,7 @@ func (r *Reader) Last(ctx context.Context, f Filter, n, most int) (Last, error) 
 	return last.orNone(), nil
 }
 
-// Newest returns the line of the last entry that f selects, nil for none.
+// Newest returns the line of the last entry that f selects, or nil.
 func (r *Reader) Newest(ctx context.Context, f Filter) ([]byte, error) {
 	last, err := r.Last(ctx, f, 1, 0)
 	if err != nil {
@@ -94,8 +92,7 @@ func (r *Reader) Newest(ctx context.Context, f Filter) ([]byte, error) {
 	return nil, nil
 }
 
-// Total is how many entries there are of which these are the last, in text: with
-// a plus behind it where there may be more.
+// Total returns Of as text, with a plus sign if there may be more.
 func (l Last) Total() string {
 	if l.Counted {
 		return strconv.Itoa(l.Of)
@@ -103,8 +100,7 @@ func (l Last) Total() string {
 	return strconv.Itoa(l.Of) + "+"
 }
 
-// orNone has the filter select nothing if it selects none: an until of 0 would
-// be all.
+// orNone makes a filter without entries select none. Until 0 would mean the head.
 func (l Last) orNone() Last {
 	if l.Entries == 0 {
 		l.From, l.Until = maxIndex, maxIndex
@@ -126,7 +122,7 @@ func (r *Reader) matching(ctx context.Context, f Filter, from, until int64) (fou
 	return found, errors.Join(err, failed)
 }
 
-// bounds returns the indexes between which f selects from a log of that size.
+// bounds returns the index range that f selects from a log of that size.
 func (f Filter) bounds(size int64) (from, until int64) {
 	until = size
 	if f.Until > 0 {
@@ -135,16 +131,13 @@ func (f Filter) bounds(size int64) (from, until int64) {
 	return max(0, f.From), until
 }
 
-// Lookup returns the entry with a Decision-ID. The id of an item of a batch,
-// <Decision-ID>.<n>, returns the batch and the item n; else item is -1. It
-// returns [ErrNoEntry] if there is none, or none any more. Entries that are
-// accepted count, also those of a batched log that are not on disk yet: they
-// are then.
+// Lookup returns the entry with a Decision-ID. For the id of a batch item, <Decision-ID>.<n>, it
+// returns the batch and n. Otherwise item is -1. It returns [ErrNoEntry] if there is no such entry
+// or it was pruned. Lookup first flushes accepted entries, so it also finds those of a batched log.
 //
-// An id costs a look at few entries, of which none is copied but the one that
-// has it, also if no entry has it; only the first after the log was opened
-// reads back what was recorded in the hour before the id was made. An id that
-// is not of our making (see [IDTime]) costs a look at all entries.
+// Lookup examines few entries and copies only the result. The first call after the log was opened
+// also reads the entries of the hour before the id's time. For an id that the service did not make
+// (see [IDTime]), it examines all entries.
 func (r *Reader) Lookup(ctx context.Context, id string) (record *Record, item int, err error) {
 	whole, item, err := splitItem(id)
 	if err == nil {
@@ -159,7 +152,7 @@ func (r *Reader) Lookup(ctx context.Context, id string) (record *Record, item in
 	return record, item, nil
 }
 
-// splitItem takes apart the id of an item; another has the item -1.
+// splitItem splits the id of an item. For any other id, item is -1.
 func splitItem(id string) (whole string, item int, err error) {
 	whole, number, found := strings.Cut(id, ".")
 	if whole == "" {
@@ -175,12 +168,11 @@ func splitItem(id string) (whole string, item int, err error) {
 	return whole, item, nil
 }
 
-// clockError is by how much a clock may have been wrong before the log was
-// opened, for an entry to be found by its id.
+// clockError is the largest error of a clock, before the log was opened, at which an entry can
+// still be found by its id.
 const clockError = time.Hour
 
-// lookup looks where an entry of the id's time can be. An id that has no time
-// can be anywhere.
+// lookup searches the blocks that fit the id's time. An id without a time may be in any block.
 func (r *Reader) lookup(ctx context.Context, id string) (*Record, error) {
 	if r.flushed != nil {
 		if err := r.flushed(ctx); err != nil {

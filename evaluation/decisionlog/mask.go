@@ -17,10 +17,10 @@ import (
 	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
-// maskKeyFile is the file of the key that masks.
+// maskKeyFile is the file with the key of the masker.
 const maskKeyFile = "mask.key"
 
-// secretNames end the names of members whose values are masked.
+// secretNames are endings of the names of members whose values are masked.
 var secretNames = []string{
 	"password", "passwords", "passwd", "pwd", "passphrase", "passphrases", "secret", "secrets", "token", "tokens",
 	"authorization", "cookie", "cookies", "apikey", "apikeys", "accesskey", "accesskeys", "privatekey", "privatekeys",
@@ -28,34 +28,33 @@ var secretNames = []string{
 	"passwordlist", "secretlist", "tokenlist", "apikeylist", "credentiallist",
 }
 
-// Of some names that end like one of these only a part is masked: "pass" has to
-// be a word of the name, and numbers of tokens are counts.
+// Some names with such an ending are not secrets: "pass" must be a word of the name, and the value
+// of a name that ends in "tokens" may be a count.
 const (
 	wordName  = "pass"
 	countName = "tokens"
 )
 
-// tokenShape is what a JSON Web Token looks like, alone or behind something.
+// tokenShape matches a JSON Web Token, alone or inside a text.
 var (
 	tokenStart = []byte("eyJ")
 	tokenShape = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*`)
 )
 
-// A masker replaces what looks like a secret in requests before they are
-// recorded. Equal values become equal masks, which tell nothing of the value
-// to who does not have the key.
+// A masker replaces values in requests that look like secrets before they are recorded. Equal
+// values get equal masks. A mask reveals nothing without the masker's key.
 type masker struct {
 	key   []byte
-	names [256][]ending // by their last byte
+	names [256][]ending // by last byte
 	never []string
 
-	states sync.Pool // of *maskState
+	states sync.Pool // holds *maskState
 }
 
-// An ending of the names of members that are masked, as plainName has it.
+// An ending is the end of names of masked members, in the form of plainName.
 type ending struct {
 	name   string
-	second byte // the one before the last, 0 if there is none
+	second byte // byte before the last, or 0
 }
 
 func endingOf(name string) ending {
@@ -66,8 +65,8 @@ func endingOf(name string) ending {
 	return e
 }
 
-// newMasker returns the masker of the log in dir, which also masks the members
-// that names end, and none of those that never lists.
+// newMasker returns the masker of the log in dir. It also masks members whose name ends in one of
+// names, and never those in never.
 func newMasker(dir string, names, never []string) (*masker, error) {
 	key, err := maskKey(filepath.Join(dir, maskKeyFile))
 	if err != nil {
@@ -84,12 +83,12 @@ func newMasker(dir string, names, never []string) (*masker, error) {
 	return m, nil
 }
 
-// maskKey reads the key at path, or makes one there.
+// maskKey reads the key at path, or creates one.
 func maskKey(path string) ([]byte, error) {
 	key, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key = make([]byte, sha256.Size)
-		_, _ = rand.Read(key) // it does not fail
+		_, _ = rand.Read(key) // never fails
 		return key, durable.ReplaceFile(path, key)
 	}
 	if err == nil && len(key) != sha256.Size {
@@ -106,7 +105,7 @@ func plainNames(names []string) []string {
 	return plain
 }
 
-// plainName is a name without what distinguishes api_key, API-Key and apiKey.
+// plainName removes the differences between api_key, API-Key and apiKey.
 func plainName(name string) string {
 	plain := make([]byte, 0, len(name))
 	for rest := []byte(name); len(rest) > 0; {
@@ -119,8 +118,7 @@ func plainName(name string) string {
 	return string(plain)
 }
 
-// lastPlain returns the last byte of a name's plain form, 0 if it has none, and
-// the name before it.
+// lastPlain returns the last byte of a name's plain form, or 0, and the rest of the name before it.
 func lastPlain(name []byte) (last byte, before []byte) {
 	for i := len(name) - 1; i >= 0; i-- {
 		switch c := name[i]; {
@@ -134,7 +132,7 @@ func lastPlain(name []byte) (last byte, before []byte) {
 	return 0, nil
 }
 
-// secret reports whether the values of members of a name are masked.
+// secret reports whether the values of members with this name are masked.
 func (m *masker) secret(name []byte) bool {
 	last, before := lastPlain(name)
 	endings := m.names[last]
@@ -154,8 +152,8 @@ func (m *masker) secret(name []byte) bool {
 	return false
 }
 
-// isWord reports whether a name that ends in "pass" has it as a word, as pass,
-// db_pass and dbPass have, and not as a part of one, as bypass has.
+// isWord reports whether a name that ends in "pass" has it as a word, as pass, db_pass and dbPass
+// do, and not as part of a word, as in bypass.
 func isWord(name []byte) bool {
 	_, name = lastPlain(name)
 	_, name = lastPlain(name)
@@ -165,7 +163,7 @@ func isWord(name []byte) bool {
 	return begin <= 0 || first[begin] == 'P' || strings.IndexByte("_-. ", first[begin-1]) >= 0
 }
 
-// endsPlainly reports whether the plain form of a name has that end.
+// endsPlainly reports whether the plain form of a name ends in end.
 func endsPlainly(name []byte, end string) bool {
 	for i := len(end) - 1; i >= 0; i-- {
 		var last byte

@@ -12,14 +12,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// mask returns a request as it may be recorded, and where in the line something
-// was masked.
+// mask returns a masked request and the JSON Pointers, within the line, of the masked values.
 func (m *masker) mask(request jsontext.Value) (jsontext.Value, []string, error) {
 	masked, at, _, err := m.maskRequest(request)
 	return masked, at, err
 }
 
-// maskRequest is mask that also returns what was masked.
+// maskRequest is mask that also returns the masked values.
 func (m *masker) maskRequest(request jsontext.Value) (masked jsontext.Value, at []string, known secrets, err error) {
 	if !m.suspects(request) {
 		return request, nil, nil, nil
@@ -31,8 +30,8 @@ func (m *masker) maskRequest(request jsontext.Value) (masked jsontext.Value, at 
 	return masked, at, known, nil
 }
 
-// maskIn masks a value that is at a place of the line: what looks like a secret,
-// and what has one that is known.
+// maskIn masks a value at a place of the line: parts that look like secrets and parts that contain
+// a known secret.
 func (m *masker) maskIn(place string, value jsontext.Value, known secrets) (jsontext.Value, []string, secrets, error) {
 	s := m.states.Get().(*maskState)
 	defer m.states.Put(s)
@@ -53,8 +52,8 @@ func (m *masker) maskIn(place string, value jsontext.Value, known secrets) (json
 	return append(s.out, value[s.copied:]...), s.masked, s.found, nil
 }
 
-// suspects reports whether there may be something to mask. It is asked of every
-// request, and does not read more of it than where its strings are.
+// suspects reports whether a request may contain a secret. It runs for every request and only
+// searches for the request's strings.
 func (m *masker) suspects(request jsontext.Value) bool {
 	if bytes.IndexByte(request, '\\') >= 0 || bytes.Contains(request, tokenStart) || hasUserinfo(request) || m.hasParameter(request) {
 		return true
@@ -76,26 +75,24 @@ func (m *masker) suspects(request jsontext.Value) bool {
 	}
 }
 
-// isCount reports whether a name is that of a number of tokens, by what is
-// behind it.
+// isCount reports whether name is that of a count of tokens, judged by the text after it.
 func isCount(name, behind []byte) bool {
 	return len(behind) > 1 && behind[0] == ':' && '0' <= behind[1] && behind[1] <= '9' && endsPlainly(name, countName)
 }
 
-// suspectText reports whether a text may be one with a secret in it. It costs
-// nothing to speak of.
+// suspectText reports whether a text may contain a secret. It is a cheap filter.
 func suspectText(text string) bool {
 	return strings.Contains(text, "eyJ") || strings.Contains(text, "://") || strings.IndexByte(text, '"') >= 0 || strings.IndexByte(text, '?') >= 0
 }
 
-// secretText reports whether a text has a secret in it: a token, the password
-// of a URL or a parameter of its query, or a member of JSON that is one.
+// secretText reports whether a text contains a secret: a token, the password of a URL, a masked
+// parameter of a URL's query, or a masked member of JSON.
 func (m *masker) secretText(text []byte) bool {
 	return bytes.Contains(text, tokenStart) && tokenShape.Match(text) || hasUserinfo(text) || m.hasParameter(text) || m.hasMember(text)
 }
 
-// hasParameter reports whether a text has the query of a URL in which a parameter
-// is masked by its name.
+// hasParameter reports whether a text contains the query of a URL with a parameter whose name is
+// masked.
 func (m *masker) hasParameter(text []byte) bool {
 	_, rest, found := bytes.Cut(text, []byte{'?'})
 	for found && len(rest) > 0 {
@@ -113,9 +110,8 @@ func (m *masker) hasParameter(text []byte) bool {
 	return false
 }
 
-// hasMember reports whether a text has something in it that looks like a member
-// of JSON and is masked, however deeply it is quoted; or is JSON of which
-// something is masked.
+// hasMember reports whether a text contains something that looks like a masked member of JSON, at
+// any level of quoting, or is JSON with masked parts.
 func (m *masker) hasMember(text []byte) bool {
 	if bytes.IndexByte(text, '"') < 0 {
 		return false
@@ -143,10 +139,10 @@ func (m *masker) hasMember(text []byte) bool {
 	return false
 }
 
-// hasUserinfo reports whether a text has a URL with a password in it.
+// hasUserinfo reports whether a text contains a URL with a password.
 func hasUserinfo(text []byte) bool { return len(passwords(text, 1)) > 0 }
 
-// passwords returns the passwords of the URLs in a text, at most so many.
+// passwords returns up to most passwords of the URLs in a text.
 func passwords(text []byte, most int) (all [][]byte) {
 	for len(all) < most {
 		_, rest, found := bytes.Cut(text, []byte("://"))
@@ -166,18 +162,18 @@ func passwords(text []byte, most int) (all [][]byte) {
 	return all
 }
 
-// A maskState is a value of which a part is masked.
+// A maskState is a value while parts of it are masked.
 type maskState struct {
-	place  string // of the value in the line
+	place  string // JSON Pointer of the value in the line
 	in     jsontext.Value
-	reader bytes.Buffer // of in
+	reader bytes.Buffer // reads in
 	dec    jsontext.Decoder
 	text   []byte // scratch
 	out    jsontext.Value
-	copied int64 // how much of in is in out, or replaced there
+	copied int64 // length of the part of in that is in out, copied or masked
 	masked []string
-	found  secrets         // what is masked
-	known  secrets         // what is masked, wherever it is
+	found  secrets         // values that were masked
+	known  secrets         // values that are masked wherever they occur
 	pairs  map[string]bool // objects with a member that names a secret
 }
 
@@ -187,7 +183,7 @@ func (s *maskState) begin(place string, value jsontext.Value) {
 	s.dec.Reset(&s.reader)
 }
 
-// step takes the next token, or the whole value of a member that is masked.
+// step processes the next token, or the complete value of a masked member.
 func (s *maskState) step(m *masker) error {
 	switch kind := s.dec.PeekKind(); {
 	case kind == '0' && s.known != nil:
@@ -219,8 +215,8 @@ func (s *maskState) step(m *masker) error {
 	return nil
 }
 
-// name looks at the name of a member that was read last, and masks its value if
-// that is a secret; the name, too, if there is one in it.
+// name processes the name of a member, read last. It masks the value if the name is that of a
+// secret, and masks the name itself if it contains one.
 func (s *maskState) name(m *masker, raw jsontext.Value) error {
 	if m.secretText(s.text) || s.known.in(s.text) {
 		if err := s.replace(m, raw); err != nil {
@@ -248,13 +244,13 @@ func (s *maskState) name(m *masker, raw jsontext.Value) error {
 	return nil
 }
 
-// Names of the two members of an object that are a name and its value.
+// Names of the two members of an object that hold a name and its value.
 var (
 	naming  = []string{"name", "key", "field", "header", "parameter", "param", "attribute"}
 	valuing = []string{"value", "values", "val", "content", "data"}
 )
 
-// pair notes that an object names a secret with the string that was read last.
+// pair records that an object names a secret with the string read last.
 func (s *maskState) pair() {
 	if kind, _ := s.dec.StackIndex(s.dec.StackDepth()); kind != '{' {
 		return
@@ -267,8 +263,8 @@ func (s *maskState) pair() {
 	}
 }
 
-// isPaired reports whether the member whose name was read last is the value of
-// a secret that another member names.
+// isPaired reports whether the member name read last is that of the value of a secret that another
+// member names.
 func (s *maskState) isPaired() bool {
 	if len(s.pairs) == 0 {
 		return false
@@ -282,13 +278,13 @@ func cutPointer(p jsontext.Pointer) (object, name string) {
 	return string(p[:max(cut, 0)]), string(p[cut+1:])
 }
 
-// atName reports whether the string that was read last is a member's name.
+// atName reports whether the string read last is the name of a member.
 func (s *maskState) atName() bool {
 	kind, length := s.dec.StackIndex(s.dec.StackDepth())
 	return kind == '{' && length%2 == 1
 }
 
-// replace replaces the name or value that was read last by its mask.
+// replace replaces the name or value read last by its mask.
 func (s *maskState) replace(m *masker, value jsontext.Value) error {
 	mask, err := m.maskOf(value)
 	if err != nil {
@@ -308,7 +304,7 @@ func (s *maskState) replace(m *masker, value jsontext.Value) error {
 	return nil
 }
 
-// maskOf is the mask of a value.
+// maskOf returns the mask of a value.
 func (m *masker) maskOf(value jsontext.Value) (string, error) {
 	canonical := slices.Clone(value)
 	if err := canonical.Canonicalize(); err != nil {

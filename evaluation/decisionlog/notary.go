@@ -16,9 +16,9 @@ import (
 	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
-// A notary signs in the name of a log.
+// A notary signs for a log.
 type notary struct {
-	signers []note.Signer // the log's key and, while it is changed, the one before
+	signers []note.Signer // the log's key, preceded by the old key during a change
 }
 
 // openNotary reads the key of the log in dir.
@@ -41,7 +41,7 @@ func openNotary(dir string) (*notary, error) {
 	return n, nil
 }
 
-// notaryOf is openNotary for a log that may be without a key yet.
+// notaryOf is openNotary for a log that may not have a key yet.
 func notaryOf(dir string, h Head) (*notary, error) {
 	if _, err := os.Stat(filepath.Join(dir, checkpointDir)); errors.Is(err, fs.ErrNotExist) {
 		if err := initKeys(dir, h); err != nil {
@@ -66,8 +66,8 @@ func (n *notary) checkpoint(h Head) (*Checkpoint, error) {
 	return &Checkpoint{Origin: n.origin(), Head: h, Note: string(text)}, nil
 }
 
-// initKeys gives the log in dir a name, a key and its first checkpoint. The name
-// is no other log's.
+// initKeys creates a name, a key and the first checkpoint of the log in dir. The name is random and
+// so unique.
 func initKeys(dir string, h Head) error {
 	private, public, err := note.GenerateKey(rand.Reader, "policy-service/"+randomName())
 	if err != nil {
@@ -88,13 +88,13 @@ func initKeys(dir string, h Head) error {
 
 func randomName() string {
 	name := make([]byte, 8)
-	_, _ = rand.Read(name) // it does not fail
+	_, _ = rand.Read(name) // never fails
 	return hex.EncodeToString(name)
 }
 
-// Keys returns the public keys of the log, the newest last, as
-// golang.org/x/mod/sumdb/note has them: "name+hash+key". An auditor gets them
-// on a way that the log's own host does not control.
+// Keys returns the public keys of the log, the newest last, in the format of
+// golang.org/x/mod/sumdb/note: "name+hash+key". An auditor must receive them through a channel that
+// the log's host does not control.
 func (r *Reader) Keys() ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(r.dir, publicFile))
 	if err != nil {
@@ -103,8 +103,7 @@ func (r *Reader) Keys() ([]string, error) {
 	return strings.Fields(string(text)), nil
 }
 
-// openNote returns the text of a signed note, if one of the keys has signed
-// it.
+// openNote returns the text of a note that one of the keys has signed.
 func openNote(text []byte, keys []string) (string, error) {
 	var verifiers []note.Verifier
 	for _, key := range keys {
@@ -121,22 +120,21 @@ func openNote(text []byte, keys []string) (string, error) {
 	return n.Text, nil
 }
 
-// A KeyChange is the word of an old key for a new one.
+// A KeyChange proves that the old key vouches for the new one.
 type KeyChange struct {
-	Key        string `json:"key"`        // the new public key
+	Key        string `json:"key"`        // new public key
 	Checkpoint string `json:"checkpoint"` // signed with both keys, over the entry that names the new one
 }
 
-// RotateKey gives the log a new key, which from then on signs alone. An entry
-// names it, and the checkpoint over that entry is signed with the old key, too,
-// and kept: who trusts the old can trust the new. It may be called while
-// entries are appended and checkpoints are signed.
+// RotateKey replaces the key of the log. An entry names the new key. The checkpoint over that entry
+// has signatures of both keys and is stored, so anyone who trusts the old key can trust the new
+// one. RotateKey is safe during Append and Checkpoint.
 func (l *Log) RotateKey(ctx context.Context) (*KeyChange, error) {
 	private, public, err := note.GenerateKey(rand.Reader, l.notary.origin())
 	if err != nil {
 		return nil, fmt.Errorf("make signing key: %w", err)
 	}
-	l.checkpointMu.Lock() // no checkpoint over the entry may be signed otherwise
+	l.checkpointMu.Lock() // no other checkpoint may be signed over the entry
 	defer l.checkpointMu.Unlock()
 	keys, err := l.Keys()
 	if err != nil {
@@ -155,8 +153,7 @@ func (l *Log) RotateKey(ctx context.Context) (*KeyChange, error) {
 	return &KeyChange{public, both.Note}, nil
 }
 
-// useKey signs one checkpoint with the old keys and the new, and has the new
-// sign alone from then on.
+// useKey signs one checkpoint with the old keys and the new key. After that only the new key signs.
 func (l *Log) useKey(private string) (both *Checkpoint, err error) {
 	path := filepath.Join(l.dir, keyFile)
 	old, err := os.ReadFile(path)
@@ -175,7 +172,7 @@ func (l *Log) useKey(private string) (both *Checkpoint, err error) {
 	return both, l.signWith(private + "\n")
 }
 
-// signWith has the log sign with other keys.
+// signWith replaces the keys that sign the log.
 func (l *Log) signWith(keys string) error {
 	if err := durable.ReplaceFile(filepath.Join(l.dir, keyFile), []byte(keys)); err != nil {
 		return err

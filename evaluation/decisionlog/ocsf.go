@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The classes and activities of OCSF 1.5 that entries become. A decision is
-// about an API call, but whether that creates or reads the policies do not
-// say: the activity is Other. docs/reference/decision-log.md has the mapping.
+// OCSF 1.5 classes and activities. A decision is about an API call. Policies do not tell whether
+// the call creates or reads, so the activity is Other. docs/reference/decision-log.md has the
+// mapping.
 const (
 	ocsfVersion = "1.5.0"
 
@@ -26,7 +26,7 @@ const (
 	activityOther  = 99
 )
 
-// An event is an OCSF event with the attributes that entries have.
+// An event is an OCSF event with the attributes that entries provide.
 type event struct {
 	ActivityID   int           `json:"activity_id"`
 	ActivityName string        `json:"activity_name,omitzero"`
@@ -34,7 +34,7 @@ type event struct {
 	ClassUID     int           `json:"class_uid"`
 	TypeUID      int           `json:"type_uid"`
 	Time         int64         `json:"time"`    // milliseconds since 1970
-	TimeDT       time.Time     `json:"time_dt"` // the same with all there is, by the profile Date/Time
+	TimeDT       time.Time     `json:"time_dt"` // the same time in full precision, profile Date/Time
 	SeverityID   int           `json:"severity_id"`
 	StatusID     int           `json:"status_id"`
 	StatusDetail string        `json:"status_detail,omitzero"`
@@ -82,14 +82,14 @@ type ocsfService struct {
 	Name string `json:"name"`
 }
 
-// An ocsfNamed is a user, a resource, an endpoint, a policy or an entity.
+// An ocsfNamed is a user, resource, endpoint, policy or entity.
 type ocsfNamed struct {
 	UID  string `json:"uid,omitzero"`
 	Name string `json:"name,omitzero"`
 	Type string `json:"type,omitzero"`
 }
 
-// ocsfUnmapped is what OCSF has no attribute for.
+// ocsfUnmapped holds data that has no OCSF attribute.
 type ocsfUnmapped struct {
 	Kind        Kind           `json:"kind"`
 	Policies    []string       `json:"policies,omitempty"`
@@ -99,10 +99,10 @@ type ocsfUnmapped struct {
 	LatencyUS   int64          `json:"latency_us,omitzero"`
 	Shadow      *Shadow        `json:"shadow,omitzero"`
 	Approval    *Approval      `json:"approval,omitzero"`
-	Request     jsontext.Value `json:"request,omitzero"` // of what is no decision
+	Request     jsontext.Value `json:"request,omitzero"` // only without a decision
 }
 
-// writeEvents writes the events that a line becomes.
+// writeEvents writes the events of a line.
 func writeEvents(w io.Writer, line []byte) error {
 	decisions, err := ReadDecisions(line)
 	if err != nil {
@@ -152,7 +152,7 @@ func (d DecisionRow) event() event {
 	return e
 }
 
-// outcome says what came of it.
+// outcome sets the status of the event.
 func (e *event) outcome(r *Result) {
 	e.StatusID = 1 // success
 	if r == nil {
@@ -165,8 +165,7 @@ func (e *event) outcome(r *Result) {
 	}
 }
 
-// decision makes an event of the class API Activity, with the profile Security
-// Control.
+// decision makes the event one of class API Activity with profile Security Control.
 func (e *event) decision(d DecisionRow) {
 	e.CategoryUID, e.ClassUID, e.ActivityID, e.ActivityName = 6, apiActivity, activityOther, "Authorize"
 	e.Metadata.Profiles = []string{"security_control", "datetime"}
@@ -191,8 +190,8 @@ func (e *event) decision(d DecisionRow) {
 	}
 }
 
-// approval makes an event of the class User Access Management: a privilege is
-// assigned once there is an approval, and not by a vote before.
+// approval makes the event one of class User Access Management. The activity is "assign privileges"
+// when the approval exists, and another for the votes before.
 func (e *event) approval(d DecisionRow) {
 	e.CategoryUID, e.ClassUID = 3, userAccess
 	e.User = d.Subject.named()
@@ -211,8 +210,7 @@ func (e *event) approval(d DecisionRow) {
 	}
 }
 
-// change makes an event of the class Entity Management: what was done to the
-// policies, or to the log.
+// change makes the event one of class Entity Management, for an action on the policies or the log.
 func (e *event) change(d DecisionRow) {
 	e.CategoryUID, e.ClassUID, e.ActivityID, e.ActivityName = 3, entityManagement, activityUpdate, "Update"
 	e.Entity = &ocsfNamed{Name: "decision log", Type: "log"}
@@ -225,7 +223,7 @@ func (e *event) change(d DecisionRow) {
 	e.Unmapped.Request = slices.Clone(d.Request)
 }
 
-// named is the subject as an event has it. OCSF wants some name of everyone.
+// named returns the subject as OCSF object. OCSF requires a name.
 func (s subject) named() *ocsfNamed {
 	return &ocsfNamed{UID: s.ID, Name: cmp.Or(s.ID, "unknown"), Type: s.Type}
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// The layout of a bbolt file, version 2. Numbers are in the order of the host.
+// Layout of a bbolt file, version 2. Numbers are in host byte order.
 const (
 	pageSize      = 4096
 	pageHeader    = 16 // id 8, flags 2, count 2, overflow 4
@@ -25,44 +25,43 @@ const (
 	noFreelist  = ^uint64(0)
 )
 
-// maxPage bounds the memory a damaged page can claim: bbolt does not split a
-// leaf of up to four elements, and a line is at most maxLine.
+// maxPage bounds the memory that a damaged page can claim: bbolt does not split a leaf with up to
+// four elements, and a line has at most maxLine bytes.
 const maxPage = 8 * maxLine
 
-// A meta is the part of a meta page that counts here.
+// A meta has the fields of a meta page that the check uses.
 type meta struct {
-	root     uint64 // page of the bucket of buckets
+	root     uint64 // page id of the root bucket
 	freelist uint64
-	pages    uint64 // high-water mark
+	pages    uint64 // high-water mark, in pages
 	txid     uint64
 }
 
-// An element is an entry of a leaf or of a branch page.
+// An element is an entry of a leaf or branch page.
 type element struct {
 	key, value []byte
-	child      uint64 // the page below, in a branch
-	bucket     bool   // whether value is a bucket
+	child      uint64 // page id of the child, in a branch
+	bucket     bool   // value is a bucket
 }
 
-// pages walks the pages of a file that is at rest. Where pages follow each other
-// in the file as they do in the tree, as most do in a file that only grows, it
-// reads many at once.
+// pages walks the pages of a file that nobody writes. It reads many pages at once where the order
+// in the file is the order in the tree, as in most of an append-only file.
 type pages struct {
 	file io.ReaderAt
 	seen []bool // by page id, up to the high-water mark
 
-	next     uint64 // the page behind the one that was read last
-	ahead    []byte // what has been read of the file
-	aheadAt  uint64 // the page that it begins with
+	next     uint64 // page id after the page read last
+	ahead    []byte // bytes of the file that were read ahead
+	aheadAt  uint64 // page id at which ahead begins
 	elements []element
 }
 
-// readAhead is how many pages are read at once.
+// readAhead is the number of pages in one read.
 const readAhead = 64
 
-// checkPages reports the first fault in the page tree of a bbolt file of the
-// given size: a page that is missing, not what its parent says, used twice, or
-// not in order. On a file without one, bbolt finds its way.
+// checkPages reports the first fault in the page tree of a bbolt file of the given size: a page
+// that is missing, contradicts its parent, is used twice or is out of order. bbolt can safely read
+// a file without such a fault.
 func checkPages(file io.ReaderAt, size int64) error {
 	m, err := checkMeta(file, size)
 	if err != nil {
@@ -75,8 +74,7 @@ func checkPages(file io.ReaderAt, size int64) error {
 	return nil
 }
 
-// checkMeta returns the newer meta page of a file that has room for all of its
-// pages.
+// checkMeta returns the newer meta page. The file must have all pages that it counts.
 func checkMeta(file io.ReaderAt, size int64) (meta, error) {
 	m, err := readMeta(file)
 	if err != nil {
@@ -91,9 +89,9 @@ func checkMeta(file io.ReaderAt, size int64) (meta, error) {
 	return m, nil
 }
 
-// readMeta returns the newer of the two meta pages. Both must be whole: where
-// one is not, bbolt goes back to the other, and a commit is gone. That serves
-// against a page half written, but a meta page is less than a sector.
+// readMeta returns the newer of the two meta pages. Both must be intact. If one is damaged, bbolt
+// silently uses the other and so undoes a commit. A meta page is smaller than a sector, so an
+// interrupted write cannot explain the damage.
 func readMeta(file io.ReaderAt) (meta, error) {
 	buf := make([]byte, 2*pageSize)
 	if _, err := file.ReadAt(buf, 0); err != nil {
@@ -125,16 +123,15 @@ func decodeMeta(b []byte) (meta, bool) {
 	}, valid
 }
 
-// walk checks the page id and what is below it. Its keys must be at least low
-// and less than high, where these are not nil; only the pages of the root
-// bucket have buckets in them.
+// walk checks page id and all pages below it. The keys must be at least low and less than high,
+// unless these are nil. Only pages of the root bucket may contain buckets.
 func (p *pages) walk(id uint64, low, high []byte, root bool) error {
 	page, err := p.read(id)
 	if err != nil {
 		return err
 	}
 	leaf := !root && binary.NativeEndian.Uint16(page[8:]) == leafPage
-	if !leaf { // what is below it is read while it is used
+	if !leaf { // the elements stay in use while their children are read
 		page = bytes.Clone(page)
 	}
 	elements, err := parse(page, p.elements[:0])
@@ -167,8 +164,7 @@ func (p *pages) walk(id uint64, low, high []byte, root bool) error {
 	return nil
 }
 
-// bucket checks a bucket, whose pages are its own or whose one page is in its
-// value.
+// bucket checks a bucket, which has pages of its own or is stored inline in value.
 func (p *pages) bucket(value []byte) error {
 	if len(value) < bucketHeader {
 		return fmt.Errorf("a bucket has %d bytes", len(value))
@@ -188,8 +184,8 @@ func (p *pages) bucket(value []byte) error {
 	return ordered(elements, nil, nil)
 }
 
-// read returns a page with its overflow, which no other page may have. It is
-// good until the next is read.
+// read returns a page with its overflow. No page may be used twice. The result is valid until the
+// next read.
 func (p *pages) read(id uint64) ([]byte, error) {
 	if id < 2 || id >= uint64(len(p.seen)) {
 		return nil, fmt.Errorf("page %d does not exist", id)
@@ -218,7 +214,7 @@ func (p *pages) read(id uint64) ([]byte, error) {
 	return p.bytes(id, 1+more)
 }
 
-// bytes returns count pages of the file, from that of an id.
+// bytes returns count pages of the file, starting with page id.
 func (p *pages) bytes(id, count uint64) ([]byte, error) {
 	if id < p.aheadAt || id+count > p.aheadAt+uint64(len(p.ahead))/pageSize {
 		want := count
@@ -234,8 +230,7 @@ func (p *pages) bytes(id, count uint64) ([]byte, error) {
 	return p.ahead[(id-p.aheadAt)*pageSize:][:count*pageSize], nil
 }
 
-// parse returns the elements of a page, all of which are inside it, in the
-// place of those in into.
+// parse returns the elements of a page in the memory of into. All elements must be inside the page.
 func parse(page []byte, into []element) ([]element, error) {
 	if len(page) < pageHeader {
 		return nil, fmt.Errorf("it has %d bytes", len(page))
@@ -260,8 +255,8 @@ func parse(page []byte, into []element) ([]element, error) {
 	return elements, nil
 }
 
-// parseElement reads the element whose header b begins with; its position
-// counts from there.
+// parseElement parses the element whose header is at the start of b. The element's position is
+// relative to that start.
 func parseElement(b []byte, leaf bool) (element, error) {
 	var e element
 	word := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(b[4*i:])) }
@@ -282,7 +277,7 @@ func parseElement(b []byte, leaf bool) (element, error) {
 	return e, nil
 }
 
-// ordered checks that the keys rise from low to below high.
+// ordered checks that the keys ascend and are in [low, high).
 func ordered(elements []element, low, high []byte) error {
 	for i, e := range elements {
 		if bytes.Compare(e.key, low) < 0 || i > 0 && bytes.Equal(e.key, low) {

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A Proof proves, with the public key of the log alone, that an entry is in
-// the log, or that the log has all it had at an earlier checkpoint. Its hashes
-// are those of RFC 6962, in that order.
+// A Proof proves, with only the public keys of the log, that an entry is in the log, or that the
+// log still has all entries of an earlier checkpoint. Its hashes are those of RFC 6962 (sections
+// 2.1.1 and 2.1.2), in that order.
 type Proof struct {
-	Checkpoint string      `json:"checkpoint"`       // the signed note of the head
-	Index      int64       `json:"index,omitzero"`   // of the entry
-	Line       string      `json:"line,omitzero"`    // of the entry; an inclusion proof has one
-	Earlier    string      `json:"earlier,omitzero"` // the earlier checkpoint; a consistency proof has one
+	Checkpoint string      `json:"checkpoint"`       // signed note of the head
+	Index      int64       `json:"index,omitzero"`   // index of the entry
+	Line       string      `json:"line,omitzero"`    // the entry; only in an inclusion proof
+	Earlier    string      `json:"earlier,omitzero"` // the earlier checkpoint; only in a consistency proof
 	Hashes     []tlog.Hash `json:"hashes"`
 }
 
@@ -37,9 +37,8 @@ func (r *Reader) ProveEntry(ctx context.Context, n int64) (*Proof, error) {
 	return p, nil
 }
 
-// ProveSince proves that the log has all it had at an earlier checkpoint,
-// which it has signed. Of entries that were pruned that can be proved at
-// multiples of 256 and at the end of segments.
+// ProveSince proves that the log has all entries of an earlier checkpoint that it signed. For
+// pruned entries that is possible at multiples of 256 and at the end of segments.
 func (r *Reader) ProveSince(earlier []byte) (*Proof, error) {
 	keys, err := r.Keys()
 	if err != nil {
@@ -66,7 +65,7 @@ func (r *Reader) ProveSince(earlier []byte) (*Proof, error) {
 	return p, nil
 }
 
-// Sign signs the head as it is now, for others: the log is not held to it.
+// Sign signs the current head for others. It does not become the published checkpoint.
 func (r *Reader) Sign() (*Checkpoint, error) {
 	n, err := openNotary(r.dir)
 	if err != nil {
@@ -75,7 +74,7 @@ func (r *Reader) Sign() (*Checkpoint, error) {
 	return n.checkpoint(r.Head())
 }
 
-// Verify verifies a proof, and returns the checkpoint it leads to.
+// Verify verifies a proof and returns the checkpoint of its head.
 func (p *Proof) Verify(keys []string) (*Checkpoint, error) {
 	now, err := ParseCheckpoint([]byte(p.Checkpoint), keys)
 	if err != nil {

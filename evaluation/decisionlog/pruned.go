@@ -8,22 +8,21 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A pruned segment leaves behind the hashes of its nodes from blockLevel up.
-// Taken for a tree whose leaves are the blocks, they are that tree's stored
-// hashes in their order, without anything between them.
+// The file of a pruned segment has the hashes of its nodes from blockLevel up. They are the stored
+// hashes of a tree whose leaves are the blocks, in order and without gaps.
 
-// prunedOffset is where the hash of a node is in the file of the part that
-// begins at first.
+// prunedOffset returns the offset of a node's hash in the file of the pruned segment that begins at
+// first.
 func prunedOffset(first int64, level int, n int64) int64 {
 	return (tlog.StoredHashIndex(level-blockLevel, n) - tlog.StoredHashCount(first>>blockLevel)) * tlog.HashSize
 }
 
-// prunedSize is the size of the file of a part with the entries [first, until).
+// prunedSize returns the size in bytes of the file for the pruned entries [first, until).
 func prunedSize(first, until int64) int64 {
 	return (tlog.StoredHashCount(until>>blockLevel) - tlog.StoredHashCount(first>>blockLevel)) * tlog.HashSize
 }
 
-// readPruned returns hashes that a pruned part has left behind.
+// readPruned returns hashes of a pruned segment.
 func (p *segmentReader) readPruned(indexes []int64) ([]tlog.Hash, error) {
 	p.mu.RLock()
 	path := p.path
@@ -46,7 +45,7 @@ func (p *segmentReader) readPruned(indexes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// prunedParts is how many of the parts are pruned.
+// prunedParts returns the number of pruned segments.
 func prunedParts(parts []*segmentReader) (n int) {
 	for _, p := range parts {
 		if p.pruned() {
@@ -56,8 +55,8 @@ func prunedParts(parts []*segmentReader) (n int) {
 	return n
 }
 
-// upperHashes lists the stored indexes of what a part with the entries
-// [first, until) leaves behind, in the order of its file.
+// upperHashes returns the stored indexes of the hashes that remain of the entries [first, until),
+// in the order of their file.
 func upperHashes(first, until int64) []int64 {
 	var indexes []int64
 	for b := first >> blockLevel; b < until>>blockLevel; b++ {
@@ -71,8 +70,8 @@ func upperHashes(first, until int64) []int64 {
 	return indexes
 }
 
-// addBlocks appends the blocks of a pruned part by the hashes that are left of
-// it, which must agree with each other.
+// addBlocks appends the blocks of a pruned segment, given its remaining hashes. These must be
+// consistent with each other.
 func (t *tree) addBlocks(hashes []tlog.Hash) error {
 	for len(hashes) > 0 {
 		at := t.size

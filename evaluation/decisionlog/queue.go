@@ -2,25 +2,25 @@ package decisionlog
 
 import "sync"
 
-// A pending entry is one that is not in the segment.
+// A pending entry is accepted and not yet in the segment.
 type pending struct {
-	tail []byte     // its line, without the beginning
+	tail []byte     // its line, without the index
 	done chan error // receives the outcome; nil if nobody waits
 }
 
-// A queue hands entries to the one goroutine that takes them.
+// A queue passes entries to a single consumer goroutine.
 type queue struct {
 	mu      sync.Mutex
 	entries []*pending
-	total   int64 // entries that were ever put
+	total   int64 // number of entries ever put
 	closed  bool
-	wake    chan struct{} // has a token when there may be something to take
+	wake    chan struct{} // has a token when entries may be available
 }
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// put adds entries and returns how many there are now; none once the queue is
-// closed.
+// put adds entries and returns the length of the queue. A closed queue takes none and put returns
+// 0.
 func (q *queue) put(batch ...*pending) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -33,7 +33,7 @@ func (q *queue) put(batch ...*pending) int {
 	return len(q.entries)
 }
 
-// take takes all entries, and reports whether more may come.
+// take removes and returns all entries. It reports whether more may come.
 func (q *queue) take() (batch []*pending, open bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -41,7 +41,7 @@ func (q *queue) take() (batch []*pending, open bool) {
 	return batch, !q.closed
 }
 
-// close ends the queue, of which the rest can be taken.
+// close closes the queue. Remaining entries can still be taken.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,14 +49,14 @@ func (q *queue) close() {
 	notify(q.wake)
 }
 
-// accepted returns how many entries were ever put.
+// accepted returns the number of entries ever put.
 func (q *queue) accepted() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.total
 }
 
-// notify puts a token in a channel that has room for one, unless it has it.
+// notify puts a token in a channel of capacity one, unless it has one.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -17,34 +17,34 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A page is what one read transaction copies out.
+// Limits of a page, which one read transaction copies out.
 const (
 	pageEntries = 1000
 	pageBytes   = 1 << 20
 
-	// releasedBytes is how much has to be read at once for the map to be released.
+	// releasedBytes is the size of a read after which its mapped memory is released.
 	releasedBytes = pageBytes / 2
 )
 
-// maxIndex is behind every entry.
+// maxIndex is greater than every index.
 const maxIndex = math.MaxInt64
 
-// A Reader reads a log. Its methods are safe for concurrent use, and none of
-// them holds a transaction while its caller is busy.
+// A Reader reads a log. Its methods are safe for concurrent use. None of them holds a transaction
+// while the caller processes results.
 type Reader struct {
 	dir      string
-	segments atomic.Pointer[[]*segmentReader] // in the order of their entries; the last is being written or was last
+	segments atomic.Pointer[[]*segmentReader] // in order of their entries; only the last may be written to
 	head     atomic.Pointer[Head]
 
 	ids idIndex
 
-	flushed func(context.Context) error // of a log that is open: has all that was accepted committed
-	strict  bool                        // all that was accepted is below the head
-	copied  *copiedSegment              // stands for the last segment of a log that was not closed; else nil
+	flushed func(context.Context) error // for an open log: commits all accepted entries
+	strict  bool                        // all accepted entries are below the head
+	copied  *copiedSegment              // replaces the last segment of a log that was not closed cleanly; else nil
 }
 
-// OpenReadOnly opens the log in dir while no one appends to it; else it
-// returns [ErrLocked]. Meanwhile others can read, but no one can append.
+// OpenReadOnly opens the log in dir for reading. It returns [ErrLocked] if a process has the log
+// open for appending. While the Reader is open, others can read but not append.
 func OpenReadOnly(dir string) (*Reader, error) {
 	r, err := newReader(dir)
 	if err != nil {
@@ -60,8 +60,7 @@ func OpenReadOnly(dir string) (*Reader, error) {
 	return r, nil
 }
 
-// newReader opens the last segment in dir, which keeps others from appending,
-// but does not look at what is in it.
+// newReader opens the last segment in dir, which prevents appending. It does not check the content.
 func newReader(dir string) (*Reader, error) {
 	parts, err := listSegments(dir)
 	if err != nil {
@@ -89,8 +88,7 @@ func newReader(dir string) (*Reader, error) {
 	return r, nil
 }
 
-// stillLast checks, once a segment is locked, that no one has gone on to the
-// next before it was.
+// stillLast checks, after a segment was locked, that no newer segment exists.
 func stillLast(dir string, last *segmentReader) error {
 	parts, err := listSegments(dir)
 	if err != nil {
@@ -102,7 +100,7 @@ func stillLast(dir string, last *segmentReader) error {
 	return nil
 }
 
-// Close closes the files. It waits for reads that have begun.
+// Close closes the files after pending reads have ended.
 func (r *Reader) Close() error {
 	var errs []error
 	for _, p := range *r.segments.Load() {
@@ -114,34 +112,31 @@ func (r *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// last returns the part that is being written.
+// last returns the segment that is written to.
 func (r *Reader) last() *segmentReader {
 	parts := *r.segments.Load()
 	return parts[len(parts)-1]
 }
 
-// Head returns the head: all entries below its size are on disk, and here to be
-// read. Of a strict log these are all that were accepted, as long as the disk
-// has room for them.
+// Head returns the head. All entries below its size are on disk and readable. For a strict log
+// these are all accepted entries, unless the disk is full.
 func (r *Reader) Head() Head {
 	r.flush()
 	return r.committed()
 }
 
-// flush has what was accepted committed, if it can be. Who appends is told if
-// not.
+// flush commits accepted entries if possible. A failure is reported to callers of Append.
 func (r *Reader) flush() {
 	if r.flushed != nil && r.strict {
 		_ = r.flushed(context.Background())
 	}
 }
 
-// committed returns the head of what is in the segments.
+// committed returns the head of the entries in the segments.
 func (r *Reader) committed() Head { return *r.head.Load() }
 
-// ReadHashes returns the hashes of nodes of the tree by their stored index; it
-// makes a Reader a [tlog.HashReader], from which tlog makes proofs. It returns
-// [ErrPruned] for nodes of fewer than 256 entries that were pruned.
+// ReadHashes returns hashes of tree nodes by stored index, and makes a Reader a [tlog.HashReader].
+// It returns [ErrPruned] for pruned nodes over fewer than 256 entries.
 func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	parts := *r.segments.Load()
 	hashes := make([]tlog.Hash, 0, len(indexes))
@@ -156,8 +151,7 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// segmentOf returns the part that has the first of the nodes, and how many
-// nodes from there on it has.
+// segmentOf returns the segment of the first node, and how many nodes from there on it contains.
 func segmentOf(parts []*segmentReader, indexes []int64) (*segmentReader, int) {
 	p, until := segmentAt(parts, lastLeaf(indexes[0]))
 	for i, index := range indexes {
@@ -174,10 +168,9 @@ func lastLeaf(index int64) int64 {
 	return (n+1)<<level - 1
 }
 
-// Export writes the lines of the entries from index from on and below until to
-// w, each with a line feed, and returns how many they are. An until that is
-// negative or beyond the head means the head. Pruned entries are left out. w
-// may be as slow as it likes.
+// Export writes the lines of the entries in [from, until) to w, each with a line feed. It returns
+// their number. A negative until, or one beyond the head, means the head. Export skips pruned
+// entries. A slow w delays no other caller.
 func (r *Reader) Export(ctx context.Context, w io.Writer, from, until int64) (n int64, err error) {
 	if size := r.Head().Size; until < 0 || until > size {
 		until = size
@@ -185,7 +178,7 @@ func (r *Reader) Export(ctx context.Context, w io.Writer, from, until int64) (n 
 	return exportLines(w, r.lines(ctx, max(from, 0), until))
 }
 
-// ExportSelected is Export for the entries that f selects.
+// ExportSelected is [Reader.Export] for the entries that f selects.
 func (r *Reader) ExportSelected(ctx context.Context, w io.Writer, f Filter) (n int64, err error) {
 	return exportLines(w, r.Select(ctx, f))
 }
@@ -207,8 +200,8 @@ func exportLines(w io.Writer, lines iter.Seq2[[]byte, error]) (n int64, err erro
 	return n, nil
 }
 
-// lines yields the lines of the entries in [from, until) that are not pruned. A
-// line is valid until the next is yielded: both are read into the same memory.
+// lines yields the lines of the entries in [from, until) and skips pruned ones. A line is valid
+// until the next iteration, which reuses its memory.
 func (r *Reader) lines(ctx context.Context, from, until int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for page, err := range r.pages(ctx, from, until) {
@@ -226,18 +219,17 @@ func (r *Reader) lines(ctx context.Context, from, until int64) iter.Seq2[[]byte,
 	}
 }
 
-// A page is what is stored under some indexes in a row.
+// A page holds the values stored under consecutive indexes.
 type page struct {
 	first  int64
 	values [][]byte
-	copied []byte // the values, one behind the other
+	copied []byte // the values, concatenated
 }
 
-// pages yields what is stored under the indexes in [from, until), of which
-// pruned ones are left out. With an error, the last it yields, come the values
-// before the one that is not there. All pages are read into the same memory, and
-// each is valid until the next is yielded: entries can be so large that a new copy
-// of each page costs more memory than all else that the process has.
+// pages yields the values stored under the indexes in [from, until) and skips pruned ones. An error
+// is the last it yields, with the values before the missing one. A page is valid until the next
+// iteration. All pages share one buffer: entries can be so large that a new buffer for each page
+// would dominate the memory of the process.
 func (r *Reader) pages(ctx context.Context, from, until int64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
 		var got page
@@ -260,9 +252,8 @@ func (r *Reader) pages(ctx context.Context, from, until int64) iter.Seq2[page, e
 	}
 }
 
-// page copies the first values of [from, until) out of one short transaction, in
-// the place of what out has. With an error these are the values before the one
-// that is missing.
+// page replaces the content of out with the first values of [from, until), read in one short
+// transaction. On error, out has the values before the missing one.
 func (p *segmentReader) page(out *page, from, until int64) error {
 	until = min(until, from+pageEntries)
 	out.first, out.values, out.copied = from, out.values[:0], out.copied[:0]
@@ -283,16 +274,16 @@ func (p *segmentReader) page(out *page, from, until int64) error {
 	})
 }
 
-// add copies a value behind the others. What is appended to one does not
-// overwrite the next.
+// add appends a value. Its capacity is limited so that appending to one value cannot overwrite the
+// next.
 func (p *page) add(value []byte) {
 	begin := len(p.copied)
 	p.copied = append(p.copied, value...)
 	p.values = append(p.values, slices.Clip(p.copied[begin:]))
 }
 
-// after moves c behind entry n-1 of a segment that begins at first, so that it
-// meets every key from there on, whether it is an index or not.
+// after moves c to the first key after entry n-1 of a segment that begins at first. So it finds
+// every following key, even one that is not an index.
 func after(c *bbolt.Cursor, n, first int64) (k, v []byte) {
 	if n == first {
 		return c.First()

@@ -2,13 +2,12 @@ package decisionlog
 
 import "context"
 
-// A Receipt is what permits to give decisions: it says of each what was
-// recorded, as durably as the log is. Only [Log.Record] makes one that says
-// yes; the zero Receipt denies.
+// A Receipt is required to send decisions. It holds each decision as recorded. Only [Log.Record]
+// makes a receipt with permits; the zero Receipt denies.
 type Receipt struct{ entry *Entry }
 
-// Record appends e as [Log.Append] does, and returns the receipt for its
-// decisions, which nobody may change from then on.
+// Record appends e as [Log.Append] does and returns the receipt for its decisions. The caller must
+// not change e afterwards.
 func (l *Log) Record(ctx context.Context, e *Entry) (Receipt, error) {
 	if err := l.Append(ctx, e); err != nil {
 		return Receipt{}, err
@@ -16,8 +15,8 @@ func (l *Log) Record(ctx context.Context, e *Entry) (Receipt, error) {
 	return Receipt{e}, nil
 }
 
-// Decision returns the recorded decision of item n of a batch, from 0, or of a
-// single evaluation, which is 0.
+// Decision returns the recorded decision of item n of a batch, counted from 0. A single evaluation
+// is item 0.
 func (r Receipt) Decision(n int) bool {
 	switch {
 	case r.entry == nil || n < 0:

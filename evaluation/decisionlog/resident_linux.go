@@ -7,11 +7,11 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// release takes the pages of the file that a transaction reads out of the process.
-// They stay in the cache of the system, and come back when they are read: what was
-// read of a log once does not count as memory of the process for ever.
+// release removes the pages that a transaction has read from the memory of the process. They stay
+// in the page cache and return when read again. Otherwise every page ever read would count as
+// memory of the process.
 func release(tx *bbolt.Tx) {
 	page := int64(os.Getpagesize())
-	// An error leaves them where they are.
+	// On error the pages stay mapped.
 	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, tx.DB().Info().Data, uintptr((tx.Size()+page-1)/page*page), syscall.MADV_DONTNEED)
 }

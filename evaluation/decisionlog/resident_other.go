@@ -4,5 +4,5 @@ package decisionlog
 
 import "go.etcd.io/bbolt"
 
-// release is for systems that know how.
+// release does nothing on systems without an implementation.
 func release(*bbolt.Tx) {}

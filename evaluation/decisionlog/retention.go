@@ -15,22 +15,21 @@ import (
 	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
-// A Retention says how long entries are kept. What is removed are whole sealed
-// segments, the oldest first, all but their hashes: proofs about the other
-// entries still verify. The zero Retention removes nothing.
+// A Retention says how long entries are kept. Pruning removes complete sealed segments, the oldest
+// first, and keeps their hashes: proofs about other entries remain valid. The zero Retention
+// removes nothing.
 type Retention struct {
-	Age   time.Duration // of segments since they were sealed; 0 for any age
-	Bytes int64         // of all segments; 0 for any size
-	Hold  []Period      // a segment with entries of these times stays
+	Age   time.Duration // minimum age since a segment was sealed; 0 means any age
+	Bytes int64         // maximum size of all segments; 0 means any size
+	Hold  []Period      // segments with entries of these times are kept
 }
 
-// A Period is a time from From up to Until, either of which may be open.
+// A Period is the time from From up to Until. A zero end is open.
 type Period struct {
 	From, Until time.Time
 }
 
-// UnmarshalText reads a period as "FROM/UNTIL", two dates or times as in RFC
-// 3339, either of which may be left out.
+// UnmarshalText parses a period "FROM/UNTIL": two dates or RFC 3339 times. Either may be empty.
 func (p *Period) UnmarshalText(text []byte) (err error) {
 	from, until, found := strings.Cut(string(text), "/")
 	if p.From, err = parseTime(from); err == nil {
@@ -42,7 +41,7 @@ func (p *Period) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-// MarshalText returns the period as UnmarshalText reads it.
+// MarshalText returns the period in the form that UnmarshalText parses.
 func (p Period) MarshalText() ([]byte, error) {
 	return []byte(formatTime(p.From) + "/" + formatTime(p.Until)), nil
 }
@@ -54,7 +53,7 @@ func formatTime(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// parseTime reads a time or the beginning of a day in UTC; "" is no time.
+// parseTime parses a time, or a date as its beginning in UTC. "" is the zero time.
 func parseTime(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -65,19 +64,19 @@ func parseTime(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// overlaps reports whether some time in [from, until] is in the period.
+// overlaps reports whether the period contains a time in [from, until].
 func (p Period) overlaps(from, until time.Time) bool {
 	return (p.Until.IsZero() || from.Before(p.Until)) && (p.From.IsZero() || !until.Before(p.From))
 }
 
-// Why a segment is removed.
+// Reasons for the removal of a segment.
 const (
 	tooOld  = "age"
 	tooMuch = "size"
 )
 
-// reason says why a segment that was written to from created until sealed is
-// removed from a log of so many bytes, or returns "".
+// reason returns why a segment, written to between created and sealed, is removed from a log of
+// total bytes. It returns "" if the segment is kept.
 func (r Retention) reason(created, sealed, now time.Time, total int64) string {
 	held := slices.ContainsFunc(r.Hold, func(p Period) bool { return p.overlaps(created, sealed) })
 	switch {
@@ -91,18 +90,17 @@ func (r Retention) reason(created, sealed, now time.Time, total int64) string {
 	return ""
 }
 
-// A pruning is the request of an entry that says what is removed. It repeats
-// what was removed before it, for the entries that said so are removed one
-// day, too.
+// A pruning is the request of an entry about removed entries. It repeats all earlier removals,
+// because the entries about those are removed one day.
 type pruning struct {
 	span
 	Reason string `json:"reason"`
-	All    []span `json:"all"` // this and all that was removed before
+	All    []span `json:"all"` // these and all entries removed before
 }
 
-// Prune removes what need not be kept any longer, and returns how many entries
-// that were. Before a segment goes, its hashes are on disk, and an entry that
-// says so is under a checkpoint. One call goes on at a time.
+// Prune removes the segments that r does not keep and returns the number of removed entries. Before
+// it removes a segment, its hashes are on disk and a checkpoint covers the entry about the removal.
+// Concurrent calls are serialized.
 func (l *Log) Prune(ctx context.Context, r Retention) (entries int64, err error) {
 	parts := *l.segments.Load()
 	total, err := totalBytes(parts)
@@ -129,7 +127,7 @@ func (l *Log) Prune(ctx context.Context, r Retention) (entries int64, err error)
 	return entries, nil
 }
 
-// goneWith lists what is removed once part i is.
+// goneWith returns all removed entries after the removal of segment i.
 func goneWith(parts []*segmentReader, i int) []span {
 	var all []span
 	for j, p := range parts[:len(parts)-1] {
@@ -140,18 +138,18 @@ func goneWith(parts []*segmentReader, i int) []span {
 	return all
 }
 
-// sealedBy returns a time at which the segment before these was sealed. When
-// a pruned one was begun is not known any more.
+// sealedBy returns a time at which the segment before these was sealed already. The time of
+// creation of a pruned segment is unknown.
 func sealedBy(parts []*segmentReader) time.Time {
 	for _, p := range parts {
 		if !p.pruned() {
 			return p.created
 		}
 	}
-	return time.Time{} // the last is never pruned
+	return time.Time{} // not reached: the last segment is never pruned
 }
 
-// totalBytes is how much room the entries take.
+// totalBytes returns the size of all segments in bytes.
 func totalBytes(parts []*segmentReader) (total int64, err error) {
 	for _, p := range parts {
 		if p.pruned() {
@@ -184,9 +182,8 @@ func (l *Log) prune(ctx context.Context, p, next *segmentReader, what pruning) e
 	return p.discard(left)
 }
 
-// remainder returns the hashes that a part leaves behind, which must lead to
-// the root that the next part continues: once the entries are gone, no one can
-// compute them again.
+// remainder returns the hashes that remain of a segment. They must lead to the root that the next
+// segment continues: nobody can recompute them after the removal.
 func (l *Log) remainder(p, next *segmentReader, what span) ([]tlog.Hash, error) {
 	hashes, err := p.readHashes(upperHashes(what.From, what.Until))
 	if err != nil {
@@ -203,13 +200,13 @@ func (l *Log) remainder(p, next *segmentReader, what span) ([]tlog.Hash, error) 
 	if err == nil && e.base != t.head() {
 		err = damaged(what.From, "is in a segment whose hashes do not lead to the next")
 	}
-	if errors.Is(err, ErrPruned) { // and was held to this one then
+	if errors.Is(err, ErrPruned) { // its earlier pruning verified the hashes
 		err = nil
 	}
 	return hashes, err
 }
 
-// discard leaves of a segment only the file with its hashes.
+// discard replaces a segment by the file with its hashes.
 func (p *segmentReader) discard(left string) error {
 	seen, err := os.Stat(left)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// room returns how many entries of a batch go into the next commit, at least
-// one. They end with the block at whose end a new segment is due, which room
-// begins there.
+// room returns how many entries of a batch go into the next commit, at least one. If a new segment
+// is due, room begins it, or ends the commit at the next block boundary.
 func (c *committer) room(batch []*pending) int {
 	size, used, aged := c.tree.size, c.seg.used, c.aged()
 	if size%block == 0 && size > c.reader.last().first && (aged || c.large(used)) && c.err() == nil {
@@ -29,7 +28,7 @@ func (c *committer) room(batch []*pending) int {
 	return most
 }
 
-// large reports whether a segment of so many bytes is the last with its block.
+// large reports whether a segment of that size in bytes is full.
 func (c *committer) large(bytes int64) bool { return bytes >= c.config.SegmentBytes }
 
 // aged reports whether the segment is old enough for a new one.
@@ -37,8 +36,8 @@ func (c *committer) aged() bool {
 	return c.config.Now().Sub(c.reader.last().created) >= c.config.SegmentAge
 }
 
-// rotate begins a new segment. While there is no room for one the old segment
-// goes on; its error is of one that may or may not be there.
+// rotate begins a new segment. If there is no space for one, the log continues the old segment.
+// After an error it is unknown whether the new one exists.
 func (c *committer) rotate() error {
 	head, now := c.tree.head(), c.config.Now()
 	path := segmentFile(c.reader.dir, head.Size, segmentExt)
@@ -62,9 +61,8 @@ func (c *committer) rotate() error {
 	return nil
 }
 
-// checkFiles checks that the files of the log are where they were. What was
-// written to a file that is gone is lost, and has to be noticed while there
-// may still be a copy of it.
+// checkFiles checks that the files of the log are still at their paths. Data written to a deleted
+// file is lost. Early detection may still find a copy.
 func (c *committer) checkFiles() {
 	if c.err() != nil {
 		return

@@ -9,18 +9,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// secrets are texts that were masked in a request. They are looked for in what
-// followed from it: an obligation that was filled, an error that quotes.
+// secrets are texts that were masked in a request. maskRest searches for them in the rest of the
+// entry, such as a filled obligation or an error with a quotation.
 type secrets []string
 
 const (
-	shortSecret = 3  // what is shorter is found only where it is all there is
-	longSecret  = 32 // of what is longer so much of its beginning is looked for
+	shortSecret = 3  // shorter secrets are found only as a complete text
+	longSecret  = 32 // for longer secrets, the search uses a prefix of this length
 	mostURLs    = 100
 )
 
-// add adds the texts in a value: its strings and numbers, and of a string what
-// is a secret of its own.
+// add adds the texts of a value: its strings and numbers, and secrets within a string.
 func (s secrets) add(value jsontext.Value) secrets {
 	dec := jsontext.NewDecoder(bytes.NewReader(value))
 	for {
@@ -55,7 +54,7 @@ func (s secrets) addText(text string) secrets {
 	return slices.Compact(s)
 }
 
-// in reports whether a text has a secret in it.
+// in reports whether a text contains a secret.
 func (s secrets) in(text []byte) bool {
 	for _, secret := range s {
 		switch {
@@ -70,8 +69,8 @@ func (s secrets) in(text []byte) bool {
 	return false
 }
 
-// maskRest masks in an entry whose request is masked what the request's secrets
-// have become, and a secret that is in the id of the request.
+// maskRest masks copies of the request's secrets in the rest of the entry, and secrets in the id of
+// the request.
 func (m *masker) maskRest(e *Entry, known secrets) error {
 	if text := []byte(e.RequestID); m.secretText(text) || known.in(text) {
 		mask, err := m.maskText(e.RequestID)
@@ -103,8 +102,8 @@ func (m *masker) maskRest(e *Entry, known secrets) error {
 	return nil
 }
 
-// maskResult returns a result at a place of the line without secrets that are
-// known, and where they were.
+// maskResult masks known secrets in a result at a place of the line. It returns the JSON Pointers
+// of the masked values.
 func (m *masker) maskResult(place string, r Result, known secrets) (masked Result, at []string, err error) {
 	r.Errors = slices.Clone(r.Errors)
 	for i := range r.Errors {
@@ -138,7 +137,7 @@ func (m *masker) maskResult(place string, r Result, known secrets) (masked Resul
 	return r, at, nil
 }
 
-// maskText is the mask of a text.
+// maskText returns the mask of a text.
 func (m *masker) maskText(text string) (string, error) {
 	quoted, err := jsontext.AppendQuote(nil, text)
 	if err != nil {

@@ -25,14 +25,14 @@ const (
 	format = "decisionlog 1"
 )
 
-// Segments begin at a multiple of block, so that every node of the tree below
-// blockLevel has all its leaves in one segment.
+// Segments begin at a multiple of block. So every node below blockLevel has all its leaves in one
+// segment.
 const (
 	blockLevel = 8
 	block      = 1 << blockLevel
 )
 
-// The names of buckets and of keys in the bucket meta.
+// Names of buckets and of the keys in bucket meta.
 var (
 	entriesBucket = []byte("entries")
 	metaBucket    = []byte("meta")
@@ -47,21 +47,20 @@ var (
 type segment struct {
 	*bbolt.DB
 	path string
-	file fs.FileInfo // of the file that is open, when it was seen last
-	used int64       // bytes, before the last commit
+	file fs.FileInfo // identity of the open file at the last check
+	used int64       // size in bytes before the last commit
 
-	released int64 // what used was when its map was released
+	released int64 // value of used when the mapped memory was last released
 }
 
-// segmentFile returns the path of the segment that begins at first, or with
-// [prunedExt] of what is left of it.
+// segmentFile returns the path of the segment that begins at first. With [prunedExt] it is the path
+// of its remaining hashes.
 func segmentFile(dir string, first int64, ext string) string {
 	return filepath.Join(dir, logDir, fmt.Sprintf("%020d%s", first, ext))
 }
 
-// createSegment puts an empty segment at path, whole or not at all, and leaves
-// one that is there alone. What e says of the segment is what it says of
-// itself.
+// createSegment creates an empty segment with metadata e at path, all or nothing. It keeps an
+// existing file.
 func createSegment(path string, e segmentMeta) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "*.tmp")
 	if err != nil {
@@ -81,7 +80,7 @@ func createSegment(path string, e segmentMeta) (err error) {
 	return durable.SyncDir(filepath.Dir(path))
 }
 
-// initialize makes the buckets of an empty segment.
+// initialize creates the buckets of an empty segment.
 func (e segmentMeta) initialize(tx *bbolt.Tx) error {
 	if _, err := tx.CreateBucket(entriesBucket); err != nil {
 		return err
@@ -99,8 +98,7 @@ func (e segmentMeta) initialize(tx *bbolt.Tx) error {
 	)
 }
 
-// openReadOnly opens a segment that nobody writes to, after a check of the
-// file.
+// openReadOnly checks the file of a segment that nobody writes to, and opens it.
 func openReadOnly(path string, check func(path string) error) (*bbolt.DB, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -122,8 +120,8 @@ func openReadOnly(path string, check func(path string) error) (*bbolt.DB, error)
 // checkFile checks the pages of a segment without bbolt.
 func checkFile(path string) error { return inspect(path, checkPages) }
 
-// checkExtent checks that a segment has its meta pages and is not cut off,
-// which takes no longer for a large one.
+// checkExtent checks that a segment has intact meta pages and is not truncated. Its cost does not
+// depend on the size.
 func checkExtent(path string) error {
 	return inspect(path, func(file io.ReaderAt, size int64) error {
 		_, err := checkMeta(file, size)
@@ -144,7 +142,7 @@ func inspect(path string, check func(file io.ReaderAt, size int64) error) error 
 	return check(file, info.Size())
 }
 
-// openSegment opens a segment for writing. No one else has it open then.
+// openSegment opens a segment for writing, exclusively.
 func openSegment(path string, maxSize int64) (*segment, error) {
 	checked, err := openReadOnly(path, checkFile)
 	if err != nil {
@@ -159,7 +157,7 @@ func openSegment(path string, maxSize int64) (*segment, error) {
 		NoFreelistSync:  true,
 		FreelistType:    bbolt.FreelistMapType,
 		MaxSize:         size,
-		InitialMmapSize: size + pageSize, // larger, so that the map never has to grow
+		InitialMmapSize: size + pageSize, // one page more, so that the map never has to grow
 		OpenFile:        s.open,
 	})
 	if err != nil {
@@ -168,7 +166,7 @@ func openSegment(path string, maxSize int64) (*segment, error) {
 	return s, s.View(func(tx *bbolt.Tx) error { s.used = tx.Size(); return nil })
 }
 
-// open opens the file of the segment, which exists, and remembers which it is.
+// open opens the existing file of the segment and records the file's identity.
 func (s *segment) open(path string, flag int, perm fs.FileMode) (*os.File, error) {
 	file, err := os.OpenFile(path, flag&^os.O_CREATE, perm)
 	if err != nil {
@@ -180,7 +178,7 @@ func (s *segment) open(path string, flag int, perm fs.FileMode) (*os.File, error
 	return file, nil
 }
 
-// setOrigin notes under which name the log is signed.
+// setOrigin stores the name under which the log is signed.
 func (s *segment) setOrigin(origin string) error {
 	var known string
 	err := s.View(func(tx *bbolt.Tx) error {
@@ -193,15 +191,15 @@ func (s *segment) setOrigin(origin string) error {
 	return s.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(originKey, []byte(origin)) })
 }
 
-// inPlace checks that the file that is open still is the file at its path, and
-// has not shrunk. What is written to another file is lost.
+// inPlace checks that the open file is still the file at its path and has not shrunk. Data written
+// to a replaced file is lost.
 func (s *segment) inPlace() (err error) {
 	s.file, err = inPlace(s.path, s.file)
 	return err
 }
 
-// inPlace checks that the file at path is the one that was seen there, and has
-// not shrunk. It returns how it is now.
+// inPlace checks that the file at path is the one seen before and has not shrunk. It returns the
+// current state.
 func inPlace(path string, seen fs.FileInfo) (fs.FileInfo, error) {
 	now, err := os.Stat(path)
 	if err != nil {
@@ -213,10 +211,9 @@ func inPlace(path string, seen fs.FileInfo) (fs.FileInfo, error) {
 	return now, nil
 }
 
-// openBolt opens a bbolt file or returns at once [ErrLocked] or an
-// [IntegrityError].
+// openBolt opens a bbolt file. It returns [ErrLocked] without waiting, or an [IntegrityError].
 func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
-	options.Timeout = 1 // the shortest there is; 0 is forever
+	options.Timeout = 1 // minimum; 0 means no timeout
 	err = guard(func() (err error) {
 		db, err = bbolt.Open(path, 0, options)
 		return err
@@ -232,8 +229,8 @@ func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
 	return db, nil
 }
 
-// guard calls fn. A panic, or a fault in mapped memory, is what bbolt has for
-// a damaged file, and becomes an [IntegrityError].
+// guard calls fn. bbolt reports a damaged file by a panic or a fault in mapped memory; guard turns
+// either into an [IntegrityError].
 func guard(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

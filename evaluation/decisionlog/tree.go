@@ -7,10 +7,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A Head names a state of the log and vouches for every byte of it.
+// A Head is the size and root of the tree. It commits to every byte of the log.
 type Head struct {
-	Size int64     `json:"size"` // how many entries there are
-	Root tlog.Hash `json:"root"` // of the Merkle tree over their lines
+	Size int64     `json:"size"` // number of entries
+	Root tlog.Hash `json:"root"` // root of the Merkle tree over the lines
 }
 
 func encodeHead(h Head) []byte {
@@ -31,7 +31,7 @@ func decodeHead(b []byte) (Head, error) {
 	return h, nil
 }
 
-// key is the key of entry n.
+// key returns the key of entry n.
 func key(n int64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, 8+tlog.HashSize), uint64(n))
 }
@@ -44,20 +44,18 @@ func index(key []byte) (int64, error) {
 	return int64(binary.BigEndian.Uint64(key)), nil
 }
 
-// A tree is the right edge of the Merkle tree over the first size lines: at
-// each level the hash of the last complete node. It is what can still become
-// part of another node, and so all it takes to add leaves and to take the root.
+// A tree is the right edge of the Merkle tree over the first size lines: at each level the hash of
+// the last complete node. The edge is sufficient to add leaves and to compute the root.
 type tree struct {
 	size int64
-	edge [64]tlog.Hash // by level; meaningful where size has a one bit
+	edge [64]tlog.Hash // by level; valid where size has a one bit
 }
 
-// add appends a leaf and returns the hashes of the nodes it completes, the
-// leaf first.
+// add appends a leaf and returns the hashes of the nodes that it completes, the leaf first.
 func (t *tree) add(line []byte) []tlog.Hash {
 	hashes, err := tlog.StoredHashes(t.size, line, t)
 	if err != nil {
-		panic(err) // t.ReadHashes does not fail
+		panic(err) // t.ReadHashes never fails
 	}
 	top := len(hashes) - 1
 	t.edge[top] = hashes[top]
@@ -65,8 +63,8 @@ func (t *tree) add(line []byte) []tlog.Hash {
 	return hashes
 }
 
-// addBlock appends a whole block of leaves by the hash of their node, and
-// returns the hashes of the nodes it completes, its own first.
+// addBlock appends a block of leaves, given the hash of their node. It returns the hashes of the
+// nodes that the block completes, its own first.
 func (t *tree) addBlock(hash tlog.Hash) []tlog.Hash {
 	hashes, level := []tlog.Hash{hash}, blockLevel
 	for ; t.size>>level&1 == 1; level++ {
@@ -81,12 +79,12 @@ func (t *tree) addBlock(hash tlog.Hash) []tlog.Hash {
 func (t *tree) head() Head {
 	root, err := tlog.TreeHash(t.size, t)
 	if err != nil {
-		panic(err) // t.ReadHashes does not fail
+		panic(err) // t.ReadHashes never fails
 	}
 	return Head{Size: t.size, Root: root}
 }
 
-// ReadHashes is a [tlog.HashReader] of the edge.
+// ReadHashes implements [tlog.HashReader] for the edge.
 func (t *tree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	hashes := make([]tlog.Hash, len(indexes))
 	for i, index := range indexes {
@@ -96,8 +94,8 @@ func (t *tree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// edgeIndexes returns where the edge of a tree with size leaves is: the levels
-// that have a node on it, and the stored hash indexes of these nodes.
+// edgeIndexes returns the levels at which a tree of size leaves has a node on its edge, and the
+// stored indexes of these nodes.
 func edgeIndexes(size int64) (levels []int, indexes []int64) {
 	for level := range 63 {
 		if size>>level&1 == 1 {
@@ -108,8 +106,8 @@ func edgeIndexes(size int64) (levels []int, indexes []int64) {
 	return levels, indexes
 }
 
-// extend adds to the tree the line that ends in rest, and returns what is
-// stored under its index: the hashes, then the line.
+// extend appends the line that ends in rest. It returns the value to store under its index: the
+// hashes, then the line.
 func (t *tree) extend(rest []byte) []byte {
 	hashed := hashBytes(t.size)
 	value := make([]byte, hashed, hashed+len(`{"index":9223372036854775807,`)+len(rest))
@@ -120,7 +118,7 @@ func (t *tree) extend(rest []byte) []byte {
 	return value
 }
 
-// split takes apart what is stored under index n.
+// split splits the value stored under index n.
 func split(n int64, value []byte) (hashes, line []byte, err error) {
 	hashed := hashBytes(n)
 	if len(value) <= hashed {
@@ -129,7 +127,7 @@ func split(n int64, value []byte) (hashes, line []byte, err error) {
 	return value[:hashed], value[hashed:], nil
 }
 
-// hashBytes is the length of the hashes stored before line n.
+// hashBytes returns the length of the hashes before line n, in bytes.
 func hashBytes(n int64) int {
 	return tlog.HashSize * (1 + bits.TrailingZeros64(uint64(n)+1))
 }

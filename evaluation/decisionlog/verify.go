@@ -15,21 +15,21 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A Report says what was verified.
+// A Report is the result of a verification.
 type Report struct {
 	Entries   int64     `json:"entries"`
-	Pruned    int64     `json:"pruned,omitzero"` // of them, as entries behind them say
+	Pruned    int64     `json:"pruned,omitzero"` // pruned entries, according to later entries
 	Root      tlog.Hash `json:"root"`
-	Revisions []string  `json:"revisions"`           // that entries name, sorted
+	Revisions []string  `json:"revisions"`           // revisions that entries name, sorted
 	FirstTime time.Time `json:"first_time,omitzero"` // of the first entry
 	LastTime  time.Time `json:"last_time,omitzero"`  // of the last entry
-	// OtherTenants counts, for a credential of some tenants, the entries that it
-	// may not read: those of other tenants, and pruned ones, which look alike.
+	// OtherTenants is the number of entries that a credential for some tenants may not read: those
+	// of other tenants, and pruned ones, which look the same.
 	OtherTenants int64 `json:"other_tenants,omitzero"`
 }
 
-// Verify verifies the log in dir, which no one may be appending to: the pages
-// of its files and all that [Reader.Verify] does.
+// Verify verifies the log in dir: the pages of its files and everything that [Reader.Verify]
+// checks. The log must not be open for appending.
 func Verify(ctx context.Context, dir string) (*Report, error) {
 	r, err := newReader(dir)
 	if err != nil {
@@ -39,11 +39,14 @@ func Verify(ctx context.Context, dir string) (*Report, error) {
 	return r.Verify(ctx)
 }
 
-// Verify verifies the log up to its head: that no entry is missing or has
-// another place, that each is one strict JSON object, that every stored hash
-// and the root are those of the lines, and that the archive of every revision
-// an entry names is whole. It returns an [IntegrityError] for the first entry
-// of which this is not so.
+// Verify verifies the log up to its head. It checks that
+//
+//   - no entry is missing or at another index,
+//   - each entry is one strict JSON object,
+//   - the stored hashes and the root match the lines, and
+//   - the archive has every revision that an entry names, complete.
+//
+// It returns an [IntegrityError] for the first entry that fails.
 func (r *Reader) Verify(ctx context.Context) (*Report, error) {
 	report, err := r.verify(ctx)
 	if err != nil {
@@ -81,7 +84,7 @@ func (r *Reader) verify(ctx context.Context) (*Report, error) {
 	return report, r.checkAgainstCheckpoint()
 }
 
-// verifyPages verifies the entries below size, one after the other.
+// verifyPages verifies the entries below size in order.
 func (r *Reader) verifyPages(ctx context.Context, a *audit, size int64) error {
 	for page, err := range r.pages(ctx, 0, size) {
 		if err == nil {
@@ -99,7 +102,7 @@ func (r *Reader) verifyPages(ctx context.Context, a *audit, size int64) error {
 	return nil
 }
 
-// verifyPruned takes over what pruned parts have left behind, up to entry n.
+// verifyPruned adds the remaining hashes of pruned segments up to entry n.
 func (r *Reader) verifyPruned(a *audit, n int64) error {
 	for a.tree.size < n {
 		p, until := segmentAt(*r.segments.Load(), a.tree.size)
@@ -116,7 +119,7 @@ func (r *Reader) verifyPruned(a *audit, n int64) error {
 	return nil
 }
 
-// verifyEntry verifies what is stored under the index that comes next.
+// verifyEntry verifies the value stored under the next index.
 func (r *Reader) verifyEntry(a *audit, value []byte) error {
 	n := a.tree.size
 	stored, line, err := split(n, value)
@@ -149,13 +152,13 @@ func (r *Reader) verifyArchive(n int64, revision string) error {
 	return err
 }
 
-// An audit reads a log line by line and computes its tree anew.
+// An audit reads a log line by line and recomputes its tree.
 type audit struct {
 	tree        tree
 	revisions   map[string]bool
 	first, last time.Time
-	gone        []span // what is not there
-	said        []span // what the last entry about it says was pruned
+	gone        []span // missing entries
+	said        []span // entries that the last entry of kind "pruned" names
 }
 
 // A span is the entries [From, Until).
@@ -166,7 +169,7 @@ type span struct {
 
 func (s span) within(other span) bool { return other.From <= s.From && s.Until <= other.Until }
 
-// join appends a span to spans before it, in their order and as few as can be.
+// join appends a span to sorted spans and merges adjacent ones.
 func join(spans []span, s span) []span {
 	if n := len(spans); n > 0 && spans[n-1].Until == s.From {
 		spans[n-1].Until = s.Until
@@ -177,8 +180,8 @@ func join(spans []span, s span) []span {
 
 func newAudit() *audit { return &audit{revisions: make(map[string]bool)} }
 
-// line takes the next line. It returns the hashes of the nodes that the line
-// completes and the revision it names.
+// line adds the next line. It returns the hashes of the nodes that the line completes, and the
+// revision that it names.
 func (a *audit) line(line []byte) (hashes []tlog.Hash, revision string, err error) {
 	n := a.tree.size
 	if !bytes.HasPrefix(line, appendIndex(nil, n)) {
@@ -190,7 +193,7 @@ func (a *audit) line(line []byte) (hashes []tlog.Hash, revision string, err erro
 	return a.tree.add(line), revision, nil
 }
 
-// read notes what line n says, and returns the revision it names.
+// read parses line n and returns the revision that it names.
 func (a *audit) read(n int64, line []byte) (revision string, err error) {
 	var entry struct {
 		Time     time.Time      `json:"time"`
@@ -219,8 +222,8 @@ func (a *audit) read(n int64, line []byte) (revision string, err error) {
 	return entry.Revision, nil
 }
 
-// pruned returns how many entries are not there, if the last entry about it
-// says of all of them that they were pruned.
+// pruned returns the number of missing entries. It fails unless the last entry of kind "pruned"
+// names all of them.
 func (a *audit) pruned() (n int64, err error) {
 	for _, gone := range a.gone {
 		if !slices.ContainsFunc(a.said, gone.within) {
@@ -231,7 +234,7 @@ func (a *audit) pruned() (n int64, err error) {
 	return n, nil
 }
 
-// report closes the audit of a log that should have this head.
+// report ends the audit. The log must have this head.
 func (a *audit) report(head Head) (*Report, error) {
 	if got := a.tree.head(); got != head {
 		return nil, damaged(-1, "has the root %v, and its head %v", got.Root, head.Root)

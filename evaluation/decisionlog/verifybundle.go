@@ -18,25 +18,24 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A BundleReport says what was verified.
+// A BundleReport is the result of a verification.
 type BundleReport struct {
 	Checkpoint
-	Selection Filter   `json:"selection"` // of the entries, as the log says
+	Selection Filter   `json:"selection"` // selection that the log has signed
 	Entries   int64    `json:"entries"`
-	First     int64    `json:"first_index"` // of the entries; -1 without any
+	First     int64    `json:"first_index"` // index of the first entry; -1 if there is none
 	Last      int64    `json:"last_index"`
-	Revisions []string `json:"revisions"` // that entries name, sorted
+	Revisions []string `json:"revisions"` // revisions that entries name, sorted
 }
 
-// VerifyBundle verifies a bundle that [Reader.WriteBundle] wrote, with nothing
-// but the public keys of its log: that the entries are entries of the log at
-// their indexes, that no byte of them was changed, and that the log has signed
-// both its head and the selection. It returns an [IntegrityError], for the
-// first entry of which this is not so where that can be told.
+// VerifyBundle verifies a bundle that [Reader.WriteBundle] wrote, with only the public keys of its
+// log. It checks that the entries are unchanged entries of the log at their indexes, and that the
+// log has signed its head and the selection. It returns an [IntegrityError], with the first faulty
+// entry if known.
 //
-// That the log has left out no entry that was selected is proved where there
-// is no gap in the indexes and, in a bundle of the whole log, where an entry
-// says that others were pruned; else it is the log's word.
+// A bundle proves completeness only for consecutive indexes. In a bundle of the whole log it also
+// proves it for gaps that an entry of kind "pruned" explains. Otherwise completeness relies on the
+// log's signature of the selection.
 func VerifyBundle(file io.ReaderAt, size int64, keys []string) (*BundleReport, error) {
 	report, err := verifyBundle(file, size, keys)
 	if err != nil {
@@ -76,10 +75,10 @@ func verifyBundle(file io.ReaderAt, size int64, keys []string) (*BundleReport, e
 // members are the files of a bundle.
 type members struct {
 	files map[string]*zip.File
-	sums  map[string]hash.Hash // of those that were read
+	sums  map[string]hash.Hash // hashes of the members that were read
 }
 
-// openMembers opens a bundle, which has its four members and no other.
+// openMembers opens a bundle, which must have exactly its four members.
 func openMembers(file io.ReaderAt, size int64) (*members, error) {
 	archive, err := zip.NewReader(file, size)
 	if err != nil {
@@ -100,7 +99,7 @@ func openMembers(file io.ReaderAt, size int64) (*members, error) {
 	return m, nil
 }
 
-// open opens a member, and notes its sum as it is read.
+// open opens a member and computes its hash while it is read.
 func (m *members) open(name string) (*bufio.Reader, error) {
 	content, err := m.files[name].Open()
 	if err != nil {
@@ -110,7 +109,7 @@ func (m *members) open(name string) (*bufio.Reader, error) {
 	return bufio.NewReaderSize(io.TeeReader(content, m.sums[name]), 1<<16), nil
 }
 
-// shortMember is how many bytes a member that is no list is never as long as.
+// shortMember is the maximum size in bytes of a member that is not a list.
 const shortMember = 1 << 20
 
 // read returns a short member.
@@ -129,8 +128,7 @@ func (m *members) read(name string) ([]byte, error) {
 	return text, nil
 }
 
-// verifyEntries computes the root from the entries and the hashes between
-// them.
+// verifyEntries computes the root from the entries and the hashes between them.
 func (m *members) verifyEntries(report *BundleReport, a *audit) error {
 	entries, err := m.open(bundleEntries)
 	if err != nil {
@@ -163,11 +161,11 @@ func (m *members) verifyEntries(report *BundleReport, a *audit) error {
 	return nil
 }
 
-// A bundleWalk goes through entries and hashes in the order of [cover].
+// A bundleWalk reads entries and hashes in the order of [cover].
 type bundleWalk struct {
 	lines, hashes *bufio.Reader
-	line          []byte // the next; nil behind the last
-	index         int64  // of line
+	line          []byte // next line; nil after the last
+	index         int64  // index of line
 	report        *BundleReport
 	audit         *audit
 }
@@ -225,7 +223,7 @@ func (w *bundleWalk) hash() (tlog.Hash, error) {
 	return hash, nil
 }
 
-// leaf takes the next line, whose hash must be the one that stands for it.
+// leaf reads the next line and returns its hash, which must equal the stored one.
 func (w *bundleWalk) leaf() (tlog.Hash, error) {
 	want, err := w.hash()
 	if err != nil {
@@ -246,9 +244,9 @@ func (w *bundleWalk) leaf() (tlog.Hash, error) {
 	return want, w.next()
 }
 
-// The most bytes of a line of a bundle, with its line feed: more is not read.
+// Maximum size in bytes of a line of a bundle, with its line feed.
 const (
-	wholeLine = maxLine + 64 // the log bounds a line without its index
+	wholeLine = maxLine + 64 // maxLine excludes the index
 	hashLine  = 64
 )
 
@@ -268,14 +266,14 @@ func readLine(r *bufio.Reader, most int) (line []byte, err error) {
 	}
 }
 
-// gap notes the entries that are not there before the one at index.
+// gap records the entries missing before the one at index.
 func (w *bundleWalk) gap(index int64) {
 	if first := w.report.Last + 1; first < index {
 		w.audit.gone = append(w.audit.gone, span{first, index})
 	}
 }
 
-// verifyManifest verifies that the log has signed what the bundle has.
+// verifyManifest verifies the log's signature of the manifest.
 func (m *members) verifyManifest(report *BundleReport, keys []string) error {
 	manifest, err := m.read(bundleManifest)
 	if err != nil {
@@ -300,7 +298,7 @@ func (m *members) verifyManifest(report *BundleReport, keys []string) error {
 	return nil
 }
 
-// lineIndex returns the index that a line begins with.
+// lineIndex returns the index at the beginning of a line.
 func lineIndex(line []byte) (int64, bool) {
 	rest, found := bytes.CutPrefix(line, []byte(`{"index":`))
 	number, _, ended := bytes.Cut(rest, []byte(","))

@@ -1,5 +1,5 @@
-// Package durable puts files and their names on disk. What it wrote is there
-// after a power cut, whole.
+// Package durable writes files and their names to disk. After a power failure each file is
+// complete.
 package durable
 
 import (
@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile puts a file at path, whole or not at all, for its owner alone. Its
-// name survives a power cut after [SyncDir] of its directory.
+// WriteFile writes a file at path with permissions 0600, all or nothing. Its name survives a power
+// failure after [SyncDir] of the directory.
 func WriteFile(path string, data []byte) error {
 	tmp, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -22,7 +22,7 @@ func WriteFile(path string, data []byte) error {
 	return os.Rename(tmp.Name(), path)
 }
 
-// ReplaceFile is [WriteFile] and [SyncDir] of the file's directory.
+// ReplaceFile calls [WriteFile], then [SyncDir] for the file's directory.
 func ReplaceFile(path string, data []byte) error {
 	if err := WriteFile(path, data); err != nil {
 		return err
@@ -30,7 +30,7 @@ func ReplaceFile(path string, data []byte) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir puts the names in a directory on disk.
+// SyncDir flushes the names in a directory to disk.
 func SyncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
