@@ -31,9 +31,9 @@ const (
 	PathApprovals     = "/admin/v1/approvals"
 )
 
-// adminRoutes of the admin listener. A caller of some tenants sees and does what
-// is theirs: entries of the log, requests and approvals. What shows or changes
-// what is everybody's needs a caller of every tenant.
+// adminRoutes registers the routes of the admin listener. A caller for some tenants has access to
+// log entries, requests and approvals of these tenants. Routes about all tenants require a caller
+// for every tenant.
 func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	engine, auth, log, metrics := s.engine, s.auth, s.log, s.config.Telemetry
 	approvals := &approvalsHandler{s.approvals, cmp.Or(s.config.ApproverType, defaultApproverType), log.Mask}
@@ -58,7 +58,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 
 const pathMetrics = "/metrics"
 
-// serveMetrics serves measurements: by tenant to those who may see that.
+// serveMetrics serves metrics. Series by tenant require the permission to see all tenants.
 func serveMetrics(from Telemetry, auth authenticator) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		page := from.Page
@@ -73,10 +73,9 @@ func serveMetrics(from Telemetry, auth authenticator) echo.HandlerFunc {
 	}
 }
 
-// serveReady says whether decisions can be made and recorded. A policy store
-// whose last change was refused leaves the service ready and stale: the last
-// good policies go on answering. Strangers are told no more than the state and
-// its age.
+// serveReady reports whether the service can decide and record. If the last change of the policy
+// store was refused, the service is ready and stale: it uses the last valid policies.
+// Unauthenticated callers see only the state and its age.
 func serveReady(engine *evaluation.Engine, policies *policyLoader, log *decisionlog.Log, auth authenticator) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		verbose := c.QueryParams().Has("verbose")
@@ -100,7 +99,7 @@ func serveReady(engine *evaluation.Engine, policies *policyLoader, log *decision
 	}
 }
 
-// describeAge says since when a status is what it is.
+// describeAge returns the state and since when it holds.
 func describeAge(s evaluation.Status) (text string) {
 	if s.Revision != "" {
 		text = "\nsince " + s.Since.Format(time.RFC3339)
@@ -111,7 +110,7 @@ func describeAge(s evaluation.Status) (text string) {
 	return text
 }
 
-// describeStatus is a status in lines of name and value.
+// describeStatus returns a status as lines of name and value.
 func describeStatus(s evaluation.Status) string {
 	text := "revision none\n"
 	if s.Revision != "" {
@@ -127,7 +126,7 @@ func describeStatus(s evaluation.Status) string {
 	return text
 }
 
-// describePending says for how long a change has not been in force; "" for none.
+// describePending returns how long a change has been pending, or "".
 func describePending(age time.Duration) string {
 	if age == 0 {
 		return ""
@@ -135,7 +134,7 @@ func describePending(age time.Duration) string {
 	return fmt.Sprintf("pending %s: a change of the policy store is neither in force nor refused\n", age.Round(time.Second))
 }
 
-// describeShadow is the status of the shadow policies; "" without any.
+// describeShadow returns the status of the shadow policies, or "" without any.
 func describeShadow(s evaluation.Status) (text string) {
 	if s.Revision != "" {
 		text = fmt.Sprintf("shadow %s\n", s.Revision)
@@ -146,13 +145,13 @@ func describeShadow(s evaluation.Status) (text string) {
 	return text
 }
 
-// describeProblem says when a store was refused, and why.
+// describeProblem returns when and why a store was refused.
 func describeProblem(s evaluation.Status) string {
 	return fmt.Sprintf("%s\n  %s\n", s.Attempt.Format(time.RFC3339), strings.ReplaceAll(s.Problem, "\n", "\n  "))
 }
 
-// knownQuery refuses a query with a name that is none of the known ones, or that
-// is there twice: a filter that is misspelled selects more than was meant.
+// knownQuery refuses a query with an unknown or repeated parameter. A misspelled filter would
+// otherwise select more than intended.
 func knownQuery(c echo.Context, known ...string) error {
 	for name, values := range c.QueryParams() {
 		if !slices.Contains(known, name) {

@@ -15,21 +15,21 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An AccessRequest is an Access Request as approvers see it.
+// An AccessRequest is the view of an Access Request for approvers.
 type AccessRequest struct {
 	Status  authzen.TaskStatus `json:"status"`
-	Summary string             `json:"summary,omitzero"` // what is asked for, in one bounded line
+	Summary string             `json:"summary,omitzero"` // action, resource and arguments in one line of limited length
 	approval.Request
 }
 
-// AccessRequests is a page of a list of them, which leaves out contexts.
+// AccessRequests is a page of a list of Access Requests, without their contexts.
 type AccessRequests struct {
 	Requests []AccessRequest `json:"requests"`
-	Page     *authzen.Page   `json:"page,omitzero"` // leads to the next one; nil at the end
+	Page     *authzen.Page   `json:"page,omitzero"` // token of the next page; nil on the last page
 }
 
-// maskedRequest is a request as people who operate the service see it: what looks like a
-// secret is masked, as it is in the log.
+// maskedRequest returns a request as operators and approvers see it: values that look like secrets
+// are masked as in the log.
 func (d *approvalsHandler) maskedRequest(r *approval.Request) (jsontext.Value, error) {
 	summary, err := d.summary(r)
 	if err != nil {
@@ -38,7 +38,7 @@ func (d *approvalsHandler) maskedRequest(r *approval.Request) (jsontext.Value, e
 	return d.encode(summary, AccessRequest{Status: r.Status(), Request: *r})
 }
 
-// shownInList is shown without contexts, of which each may be as long as a body.
+// shownInList returns a request without contexts. Each context may be as long as a body.
 func (d *approvalsHandler) shownInList(r *approval.Request) (jsontext.Value, error) {
 	summary, err := d.summary(r)
 	if err != nil {
@@ -53,8 +53,8 @@ func (d *approvalsHandler) shownInList(r *approval.Request) (jsontext.Value, err
 	return d.encode(summary, AccessRequest{Status: r.Status(), Request: short})
 }
 
-// encode encodes a request, masked, with a summary that is masked already: its
-// quoted parts would be taken for members that are secrets.
+// encode encodes a request with its values masked. The summary is masked already and is added last:
+// masking would mistake its quoted parts for members that are secrets.
 func (d *approvalsHandler) encode(summary string, out AccessRequest) (jsontext.Value, error) {
 	out.Idempotency, out.Submission = nil, nil
 	text, err := json.Marshal(out, json.Deterministic(true))
@@ -71,7 +71,7 @@ func (d *approvalsHandler) encode(summary string, out AccessRequest) (jsontext.V
 	return append(append(quoted, ','), text[1:]...), nil
 }
 
-// answer shows a request.
+// answer writes a request.
 func (d *approvalsHandler) answer(c echo.Context, r *approval.Request) error {
 	text, err := d.maskedRequest(r)
 	if err != nil {
@@ -80,37 +80,37 @@ func (d *approvalsHandler) answer(c echo.Context, r *approval.Request) error {
 	return writeJSON(c, http.StatusOK, text)
 }
 
-// An Approver is who decides, as policies know them.
+// An Approver identifies the person who decides, as policies know them.
 type Approver struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 }
 
-// A Verdict is what an approver says of a request. Where callers are
-// authenticated the approver is the caller, and need not be named.
+// A Vote is an approver's decision on a request. If callers are authenticated, the approver is the
+// caller and Approver is optional.
 type Vote struct {
 	Approver *Approver `json:"approver,omitzero"`
 	approval.Decision
 }
 
-// A Revocation is what an approver says of an approval.
+// A Revocation is an approver's request to revoke an approval.
 type Revocation struct {
 	Approver *Approver `json:"approver,omitzero"`
 	Reason   string    `json:"reason,omitzero"`
 }
 
-// errOtherApprover means that a verdict names somebody else than who sends it.
+// errOtherApprover means that a vote names an approver other than the caller.
 var errOtherApprover = errors.New("the credential is not the approver's")
 
-// A desk serves approvers.
+// An approvalsHandler serves approvers.
 type approvalsHandler struct {
 	approvals    *approval.Service
-	approverType string // of callers that are authenticated
+	approverType string // entity type of authenticated approvers
 	mask         func(jsontext.Value) (jsontext.Value, error)
 }
 
-// approver returns who decides: the caller, or whom the body names where
-// callers are not authenticated.
+// approver returns the caller. If callers are not authenticated, it returns the approver that the
+// body names.
 func (d *approvalsHandler) approver(c echo.Context, named *Approver) (approval.Approver, error) {
 	who := callerFrom(c.Request().Context())
 	switch {
@@ -129,8 +129,7 @@ func (d *approvalsHandler) approver(c echo.Context, named *Approver) (approval.A
 	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Caller: who.ID, Names: who.Names, Clients: who.Clients}, nil
 }
 
-// own reports a request of a tenant that is not the caller's as one that there
-// is none of.
+// own reports a request of a tenant that is not the caller's as not found.
 func own(c echo.Context, r *approval.Request, err error) error {
 	if err == nil && !callerFrom(c.Request().Context()).MayAsk(r.Tenant) {
 		return approval.ErrUnknownTask
@@ -147,7 +146,7 @@ func (d *approvalsHandler) showRequest(c echo.Context) error {
 	return d.answer(c, r)
 }
 
-// decide carries out what an approver says of a request.
+// decide records an approver's vote.
 func (d *approvalsHandler) decide(c echo.Context) error {
 	var said Vote
 	if err := decodeKnown(c, &said); err != nil {
@@ -161,7 +160,7 @@ func (d *approvalsHandler) decide(c echo.Context) error {
 	})
 }
 
-// revoke ends an approval.
+// revoke revokes an approval.
 func (d *approvalsHandler) revoke(c echo.Context) error {
 	var said Revocation
 	if err := decodeKnown(c, &said); err != nil {
@@ -172,8 +171,8 @@ func (d *approvalsHandler) revoke(c echo.Context) error {
 	})
 }
 
-// change has an approver change the request that find finds, if the caller may
-// ask about it, and shows what became of it.
+// change applies an approver's change to the request that find returns, and writes the result. The
+// request must belong to one of the caller's tenants.
 func (d *approvalsHandler) change(c echo.Context, named *Approver, find func(context.Context, string) (*approval.Request, error),
 	apply func(context.Context, string, approval.Approver) (*approval.Request, error)) error {
 	by, err := d.approver(c, named)

@@ -19,21 +19,20 @@ import (
 )
 
 var (
-	// errHost is a request to a listener under a name that is not the listener's: a page whose name leads here after its first answer (DNS
-	// rebinding) sends that.
+	// errHost rejects a request whose Host is not a name of the listener. A page sends such a
+	// request after DNS rebinding: its name resolves to this host after the first answer.
 	errHost = errors.New("the Host is not one of this listener's")
-	// errCrossSite is a request that another site's page has a browser send.
+	// errCrossSite rejects a request that a browser sends for a page of another site.
 	errCrossSite = errors.New("a page of another site may not do this")
 )
 
-// hostNames are names of hosts, in lower case. One that begins with "*." is
-// every name below.
+// hostNames are host names in lower case. A name that begins with "*." matches every name below it.
 type hostNames []string
 
-// hostName is a DNS name or an IP address, perhaps with a wildcard, and no port.
+// hostName matches a DNS name or an IP address without a port. The name may begin with a wildcard.
 var hostName = regexp.MustCompile(`^(\*\.)?[a-z0-9]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9_-]*[a-z0-9])?)*$`)
 
-// newHostNames reads a setting of such names.
+// newHostNames parses a setting with host names.
 func newHostNames(setting string, names []string) (hostNames, error) {
 	all := make(hostNames, len(names))
 	for i, name := range names {
@@ -48,7 +47,7 @@ func newHostNames(setting string, names []string) (hostNames, error) {
 	return all, nil
 }
 
-// plainHost is a host without brackets, the dot of the root, and capitals.
+// plainHost returns a host in lower case, without brackets and without a trailing dot.
 func plainHost(host string) string {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		host = strings.TrimSuffix(inner, "]")
@@ -56,7 +55,7 @@ func plainHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// has reports whether a host is one of the names.
+// has reports whether a host matches one of the names.
 func (n hostNames) has(host string) bool {
 	for _, name := range n {
 		if below, ok := strings.CutPrefix(name, "*"); host == name || ok && strings.HasSuffix(host, below) {
@@ -66,9 +65,9 @@ func (n hostNames) has(host string) bool {
 	return false
 }
 
-// serves reports whether a request names this listener: by the address that it
-// came to, by a name or an address of this host, or by one of the names. HTTP/1.0
-// knows requests without a Host: probes send them, and no browser does.
+// serves reports whether the Host of a request names this listener: its address, a name or an
+// address of this host, or one of the names. An HTTP/1.0 request without Host is allowed: probes
+// send them and browsers do not.
 func (n hostNames) serves(r *http.Request) bool {
 	if r.Host == "" && !r.ProtoAtLeast(1, 1) {
 		return true
@@ -89,8 +88,8 @@ func (n hostNames) serves(r *http.Request) bool {
 	return err == nil && ownErr == nil && named.Unmap() == own.Addr().Unmap().WithZone("")
 }
 
-// refuseNames refuses what comes under a name that is not this listener's; the
-// setting has further names.
+// refuseNames rejects requests whose Host is not a name of this listener. The error names the
+// setting that allows further names.
 func refuseNames(setting string, hosts hostNames) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -102,14 +101,14 @@ func refuseNames(setting string, hosts hostNames) echo.MiddlewareFunc {
 	}
 }
 
-// refuseBrowsers refuses what a browser sends for a page of another site, before
-// anybody is asked who they are, for a browser has credentials of its own.
+// refuseBrowsers rejects requests that a browser sends for a page of another site. It runs before
+// authentication, because a browser adds credentials of its own.
 func refuseBrowsers() echo.MiddlewareFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
-			if r.Method != http.MethodPost { // what is read here is no more for another site than what changes
+			if r.Method != http.MethodPost { // a GET from another site is rejected as well
 				r = r.WithContext(r.Context())
 				r.Method = http.MethodPost
 			}
@@ -121,10 +120,9 @@ func refuseBrowsers() echo.MiddlewareFunc {
 	}
 }
 
-// browserRules returns what the main listener refuses where callers are not
-// authenticated, so that a page could ask and submit in anybody's name. A page
-// reaches a listener of this host alone by a name that was led there; what is
-// reached from elsewhere has names that others give it.
+// browserRules returns the rules of the main listener for unauthenticated callers. Without them a
+// page could send requests in the name of anyone. On a loopback listener a page needs DNS
+// rebinding, so the Host is checked. Other listeners have names that this program does not know.
 func browserRules(c Config, l *listeners, metadata authzen.Metadata) ([]echo.MiddlewareFunc, error) {
 	names, err := newHostNames("hosts", c.Hosts)
 	if err != nil || c.Auth.Known() {

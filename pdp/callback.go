@@ -22,29 +22,29 @@ import (
 	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
-// Headers of a callback. The signature is "sha256=" and the HMAC-SHA-256, in
-// hex, of the timestamp, a dot and the body.
+// Headers of a callback. The signature is "sha256=" and, in hex, the HMAC-SHA-256 of the timestamp,
+// a dot and the body.
 const (
 	headerCallbackTimestamp = "Callback-Timestamp"
 	headerCallbackSignature = "Callback-Signature"
 )
 
-// callbackTime bounds a call to a PEP.
+// callbackTime is the timeout of a callback.
 const callbackTime = 10 * time.Second
 
-// errPrivate means that a name leads to an address that is not public.
+// errPrivate means that a name resolves to an address that is not public.
 var errPrivate = errors.New("the address is not public")
 
-// A notifier calls PEPs back. Where a name leads is looked at when the connection
-// is made, and not before: a name may lead elsewhere the next time.
+// A notifier sends callbacks to PEPs. It checks the address when it connects: a name may resolve to
+// another address the next time.
 type notifier struct {
 	client http.Client
 	secret []byte
 	now    func() time.Time
 }
 
-// newNotifier returns a notifier for URLs below the allowed ones. An address that
-// is not public is called only where an allowed URL names it as it is.
+// newNotifier returns a notifier for URLs below the allowed ones. It calls an address that is not
+// public only if an allowed URL contains that address literally.
 func newNotifier(allowed []string, secret []byte, metrics *telemetry) (*notifier, error) {
 	if len(allowed) > 0 && len(secret) == 0 {
 		return nil, errors.New("callbacks need a secret to be signed with: name its file with --callback-secret")
@@ -70,15 +70,14 @@ func newNotifier(allowed []string, secret []byte, metrics *telemetry) (*notifier
 	}}, nil
 }
 
-// literal returns the address of a URL that names one as it is.
+// literal returns the address and port of a URL with a literal address.
 func literal(u *url.URL) (netip.AddrPort, bool) {
 	ip, err := netip.ParseAddr(u.Hostname())
 	port, errPort := strconv.ParseUint(cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme]), 10, 16)
 	return netip.AddrPortFrom(ip.Unmap(), uint16(port)), err == nil && errPort == nil
 }
 
-// checkAddress refuses an address that is not public, unless it is allowed, port
-// and all.
+// checkAddress refuses an address that is not public, unless address and port are allowed.
 func checkAddress(address string, allowed []netip.AddrPort) error {
 	found, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -91,9 +90,9 @@ func checkAddress(address string, allowed []netip.AddrPort) error {
 	return nil
 }
 
-// special are the addresses for special purposes that netip has no name for
-// (RFC 6890): shared, protocol, benchmarking and reserved ones, those that were
-// local to a site, and those that carry an IPv4 address.
+// special lists special-purpose addresses that netip does not classify (RFC 6890): shared,
+// protocol, benchmarking, reserved and site-local addresses, and IPv6 addresses that embed an IPv4
+// address.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
@@ -113,7 +112,7 @@ func isPublic(ip netip.Addr) bool {
 	return true
 }
 
-// call posts a body to a PEP, signed. Anything but a success is an error.
+// call posts a signed body to a PEP. It returns an error unless the status is 2xx.
 func (c *notifier) call(ctx context.Context, endpoint string, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
 	if err != nil {

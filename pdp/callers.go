@@ -13,7 +13,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// What Config.Auth is made of.
+// Parts of Config.Auth.
 type (
 	Auth       = callers.Auth
 	APIKey     = callers.APIKey
@@ -24,7 +24,7 @@ type (
 	Scope      = callers.Scope
 )
 
-// The scopes of a credential.
+// Scopes of a credential.
 const (
 	ScopeEvaluate = callers.ScopeEvaluate
 	ScopeSearch   = callers.ScopeSearch
@@ -34,12 +34,12 @@ const (
 	ScopeAudit    = callers.ScopeAudit
 )
 
-// A guard lets those through whose credentials are good. Without a verifier, or
-// with one that knows no credentials, it lets everybody through.
+// An authenticator admits requests with valid credentials. Without a verifier, or with one that has
+// no credentials configured, it admits every request.
 type authenticator struct{ verifier *callers.Verifier }
 
-// with lets those through whose credential has one of the scopes, and is for the
-// tenant that the path names. A caller of a single tenant need not name it.
+// with admits requests whose credential has one of the scopes and is for the tenant that the path
+// names. A caller of a single tenant may omit the tenant.
 func (g authenticator) with(scopes ...Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		if !g.known() {
@@ -61,8 +61,8 @@ func (g authenticator) with(scopes ...Scope) echo.MiddlewareFunc {
 	}
 }
 
-// all lets those through whose credential has one of the scopes and is for every
-// tenant: what they do is done to all, or shows all.
+// all admits requests whose credential has one of the scopes and is for every tenant. It protects
+// routes that change or show data of all tenants.
 func (g authenticator) all(scopes ...Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return g.with(scopes...)(func(c echo.Context) error {
@@ -74,7 +74,7 @@ func (g authenticator) all(scopes ...Scope) echo.MiddlewareFunc {
 	}
 }
 
-// ofTenant is with below a tenant's path, and lets everybody through elsewhere.
+// ofTenant is with for paths below a tenant. It admits every request elsewhere.
 func (g authenticator) ofTenant(scopes ...Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		guarded := g.with(scopes...)(next)
@@ -87,11 +87,10 @@ func (g authenticator) ofTenant(scopes ...Scope) echo.MiddlewareFunc {
 	}
 }
 
-// errSeveralTenants is a request about no tenant of a caller that has several. It
-// is not about all of them, and not about none.
+// errSeveralTenants rejects a request without a tenant from a caller of several tenants.
 var errSeveralTenants = errors.New("the credential is for several tenants: name a tenant in the path, as in /tenants/TENANT/access/v1/evaluation")
 
-// oneTenant refuses a request that names no tenant and whose caller has several.
+// oneTenant rejects a request that names no tenant if the caller has several.
 func oneTenant(then echo.MiddlewareFunc) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		next = then(next)
@@ -104,12 +103,12 @@ func oneTenant(then echo.MiddlewareFunc) echo.MiddlewareFunc {
 	}
 }
 
-// known reports whether callers have to say who they are.
+// known reports whether callers must authenticate.
 func (g authenticator) known() bool { return g.verifier != nil && g.verifier.Known() }
 
-// sees reports whether a request may see what is about every tenant, on a route
-// that is open to strangers, too: who may read the log or operate the service,
-// or anybody where callers are not authenticated.
+// sees reports whether a request may see data of every tenant on a route that does not require
+// credentials. The caller must be allowed to read the log or operate the service. If callers are
+// not authenticated, everyone may.
 func (g authenticator) sees(r *http.Request) bool {
 	if !g.known() {
 		return true
@@ -120,14 +119,13 @@ func (g authenticator) sees(r *http.Request) bool {
 
 type callerKey struct{}
 
-// callerFrom returns who makes the request of a context.
+// callerFrom returns the caller of the request in a context.
 func callerFrom(ctx context.Context) callers.Caller {
 	who, _ := ctx.Value(callerKey{}).(callers.Caller)
 	return who
 }
 
-// authorize refuses a request about a tenant that is not the caller's, or that
-// asks too often.
+// authorize rejects a request over the rate limit, or about a tenant that is not the caller's.
 func authorize(engine *evaluation.Engine, limits *limiter) method[authzen.AuthorizeRequest, authzen.AuthorizeResponse] {
 	return func(ctx context.Context, call evaluation.Call, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
 		if err := limits.admit(ctx, req.TenantID); err != nil {

@@ -14,13 +14,13 @@ import (
 
 const (
 	clockLook = time.Second
-	// clockStep is by how much the clock of the host has to leave the time that
-	// has passed, within clockLook, to have been set.
+	// clockStep is the smallest difference, within clockLook, between the wall clock and the
+	// elapsed time that counts as a step of the clock.
 	clockStep = 500 * time.Millisecond
 )
 
-// A clock tells the time of the host, and how much has passed since any moment,
-// which nobody can set.
+// A clock returns the wall clock time and the elapsed time since a fixed moment. Nobody can set the
+// elapsed time.
 type clock func() (wall time.Time, passed time.Duration)
 
 func hostClock() clock {
@@ -31,8 +31,8 @@ func hostClock() clock {
 	}
 }
 
-// watchClock looks at the clock whenever it is told to, and notes by how much it
-// has been set since it looked last.
+// watchClock compares the clock with the elapsed time at every tick of look. It calls note with the
+// size of each step.
 func watchClock(ctx context.Context, look <-chan time.Time, read clock, note func(context.Context, time.Duration)) error {
 	wall, passed := read()
 	for {
@@ -49,14 +49,14 @@ func watchClock(ctx context.Context, look <-chan time.Time, read clock, note fun
 	}
 }
 
-// A clockStepped is the request of an entry about the clock.
+// A clockStepped is the request of an entry about a step of the clock.
 type clockStepped struct {
 	Action string `json:"action"` // clock_step
 	Millis int64  `json:"step_ms"`
 }
 
-// noteStep records a step of the clock among the decisions, whose times it
-// explains.
+// noteStep returns a function that records a step of the clock in the decision log. The entry
+// explains the times of the decisions around it.
 func noteStep(log *decisionlog.Log, program *slog.Logger) func(context.Context, time.Duration) {
 	return func(ctx context.Context, step time.Duration) {
 		program.Warn("the clock was set", "by", step)

@@ -30,7 +30,7 @@ type connections struct {
 	from   map[netip.Prefix]int
 }
 
-// A connection is one of them.
+// A connection is a counted connection.
 type connection struct {
 	net.Conn
 	of    *connections
@@ -229,8 +229,8 @@ func connectionOf(conn net.Conn) *connection {
 
 type connectionKey struct{}
 
-// keepConnection notes that a request has a good credential, and has its
-// connection go on, unless nobody knows where the next request in it begins.
+// keepConnection records that a request has a valid credential and keeps its connection open. An
+// ambiguous request ends its connection in any case.
 func keepConnection(c echo.Context) {
 	if mine, _ := c.Request().Context().Value(connectionKey{}).(*connection); mine != nil {
 		mine.known.Store(true)
@@ -240,8 +240,8 @@ func keepConnection(c echo.Context) {
 	}
 }
 
-// closeOnStrangers has connections end with an answer to who has not said who they
-// are, unless a request turns out to have a good credential.
+// closeOnStrangers closes connections after the answer, unless a request on them has a valid
+// credential.
 func closeOnStrangers(auth authenticator) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

@@ -1,12 +1,10 @@
-// Package pdp serves decisions over HTTP and puts the service together.
+// Package pdp serves decisions over HTTP and assembles the service.
 //
-// Every route of the main listener is one generic adapter around one method of
-// the shape func(context, *Request) (*Response, error): it checks the content
-// type, reads the body strictly, calls the method, and writes the answer or
-// the error. server.go is a route table, errors.go the only place that turns
-// an error into a status, run.go the only place that joins the parts.
+// Every route of the main listener uses one generic adapter around a method of type func(context,
+// *Request) (*Response, error). The adapter checks the content type, decodes the body strictly,
+// calls the method, and writes the answer or the error. server.go has the route table. Only
+// errors.go maps errors to a status. Only run.go assembles the parts.
 //
-// The law it keeps: whatever goes wrong, no body says true. A failure has a
-// status of 4xx or 5xx and never the cause of a 5xx; a PEP that is told
-// nothing else must deny.
+// Invariant: no failure produces a body with "decision": true. A failure has status 4xx or 5xx, and
+// a 5xx never reveals its cause. A PEP must deny without an explicit permit.
 package pdp

@@ -20,24 +20,24 @@ import (
 )
 
 var (
-	// errContentType is a body that is not declared to be JSON. AuthZEN asks for
-	// 400 where HTTP would have 415.
+	// errContentType rejects a body that is not declared as JSON. AuthZEN requires status 400 where
+	// HTTP would suggest 415.
 	errContentType = errors.New("the Content-Type must be application/json")
-	// errCharset is a body in another character set than JSON has (RFC 8259, 8.1).
-	// Whoever looks at it on the way may read it in that.
+	// errCharset rejects a body in a character set other than UTF-8 (RFC 8259, section 8.1). An
+	// intermediary might decode the body in that character set.
 	errCharset = errors.New("the charset of the Content-Type must be utf-8")
-	// errEncoding is a compressed body, whose size a limit on bytes would not
-	// bound.
+	// errEncoding rejects a compressed body, because the limit on bytes would not bound its
+	// decompressed size.
 	errEncoding = errors.New("the body must not be compressed")
-	// errBody is a body that breaks off, is framed wrongly or comes too slowly.
+	// errBody rejects a body that is incomplete, framed wrongly or too slow.
 	errBody = errors.New("the body did not arrive whole and in time")
 )
 
-// retryAfter is the Retry-After, in seconds, of a failure that may pass.
+// retryAfter is the value of Retry-After, in seconds, for a temporary failure.
 const retryAfter = "1"
 
-// describe says what a PEP is told of an error. The cause of a failure that is
-// not the PEP's stays in the service's own log.
+// describe returns the error that a PEP receives. The cause of a server error appears only in the
+// service's own log.
 func describe(err error) *authzen.Error {
 	var invalid *authzen.ValidationError
 	var tooLarge *http.MaxBytesError
@@ -69,8 +69,7 @@ func describe(err error) *authzen.Error {
 	return &authzen.Error{Status: http.StatusInternalServerError, Message: "internal error"}
 }
 
-// told are the errors that PEPs are told of: in their own words, or with all
-// that was said about them.
+// told lists the errors that PEPs may see: either the sentinel's text or the complete error text.
 var told = []struct {
 	err    error
 	status int
@@ -115,7 +114,7 @@ var told = []struct {
 	{approval.ErrTooManyKept, http.StatusTooManyRequests, true},
 }
 
-// problemTypes are the problems that the Access Request Profile names.
+// problemTypes lists the problem types that the Access Request Profile defines.
 var problemTypes = []struct {
 	err error
 	urn string
@@ -131,7 +130,7 @@ var problemTypes = []struct {
 	{approval.ErrCallback, authzen.ProblemCallbackNotAllowed},
 }
 
-// problem is what a PEP is told of an error by the Access Request API.
+// problem returns the problem document of the Access Request API for an error.
 func problem(err error, told *authzen.Error) authzen.Problem {
 	p := authzen.Problem{Type: "about:blank", Title: http.StatusText(told.Status), Status: told.Status, Detail: told.Message}
 	for _, t := range problemTypes {
@@ -142,7 +141,7 @@ func problem(err error, told *authzen.Error) authzen.Problem {
 	return p
 }
 
-// hasProblems reports whether errors at that path are problems (RFC 9457).
+// hasProblems reports whether errors of that path are problem documents (RFC 9457).
 func hasProblems(path string) bool {
 	if rest, ok := strings.CutPrefix(path, "/tenants/"); ok {
 		_, path, _ = strings.Cut(rest, "/")

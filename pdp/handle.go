@@ -19,14 +19,14 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// headerDecisionID carries the id of the answer's entry in the decision log, in
-// the spelling that net/http would have to make of any other.
+// headerDecisionID carries the id of the answer's log entry. It has the canonical spelling of
+// net/http.
 const headerDecisionID = "Decision-Id"
 
-// A method of the API answers a request.
+// A method of the API returns the response to a request.
 type method[Request, Response any] func(context.Context, evaluation.Call, *Request) (*Response, error)
 
-// handle serves one method of the API.
+// handle returns the handler for one method of the API.
 func handle[Request, Response any](limits *limiter, maxBody int64, answer method[Request, Response]) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
@@ -56,8 +56,8 @@ func handle[Request, Response any](limits *limiter, maxBody int64, answer method
 	}
 }
 
-// tenantOf returns the tenant that the path names or, without one, the caller's
-// only one; "" is none.
+// tenantOf returns the tenant that the path names, or else the caller's only tenant. "" means no
+// tenant.
 func tenantOf(c echo.Context) (string, error) {
 	tenant := c.Param(paramTenant)
 	if tenant != "" && !snapshot.ValidTenant(tenant) {
@@ -69,13 +69,12 @@ func tenantOf(c echo.Context) (string, error) {
 	return tenant, nil
 }
 
-// decodeKnown reads a JSON body into v, strictly. People who operate the service
-// send it: what is not understood is refused, for it was meant.
+// decodeKnown decodes a JSON body from an operator or approver. It refuses unknown members.
 func decodeKnown(c echo.Context, v any) error {
 	return withBody(c, defaultMaxBody, &admission.Reservation{}, func(body []byte) error { return authzen.UnmarshalKnown(body, v) })
 }
 
-// decodeNothing refuses a body that says anything.
+// decodeNothing refuses a body that is not empty.
 func decodeNothing(c echo.Context) error {
 	if c.Request().ContentLength == 0 {
 		return nil
@@ -83,14 +82,14 @@ func decodeNothing(c echo.Context) error {
 	return decodeKnown(c, &struct{}{})
 }
 
-// requestID is the PEP's identifier as the log has it. A header may hold any
-// bytes, and a log entry is UTF-8.
+// requestID returns the PEP's request id as the log records it. A header may contain any bytes, but
+// a log entry is UTF-8.
 func requestID(c echo.Context) string {
 	return strings.ToValidUTF8(c.Request().Header.Get(echo.HeaderXRequestID), "\uFFFD")
 }
 
-// withBody reads a JSON body of at most limit bytes, for which it takes memory of
-// a share, and has use read it, which keeps nothing of it.
+// withBody reads a JSON body of at most limit bytes and calls use with it. It reserves memory from
+// s. use must not keep the body.
 func withBody(c echo.Context, limit int64, s *admission.Reservation, use func(body []byte) error) error {
 	r := c.Request()
 	if err := checkContentType(r.Header.Get(echo.HeaderContentType)); err != nil {
@@ -112,11 +111,10 @@ func withBody(c echo.Context, limit int64, s *admission.Reservation, use func(bo
 	})
 }
 
-// buffers are those of bodies that have been read or written. A large one is
-// not kept.
+// buffers pools buffers for bodies that are read or written. Large ones are not pooled.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// withBuffer has use work with an empty buffer.
+// withBuffer calls use with an empty buffer.
 func withBuffer(use func(*bytes.Buffer) error) error {
 	b := buffers.Get().(*bytes.Buffer)
 	err := use(b)
@@ -127,8 +125,8 @@ func withBuffer(use func(*bytes.Buffer) error) error {
 	return err
 }
 
-// checkContentType reports a content type that is not that of JSON, whatever
-// its parameters, or that says it is in another character set.
+// checkContentType refuses a content type other than JSON, or one with a charset other than UTF-8.
+// It ignores other parameters.
 func checkContentType(contentType string) error {
 	if contentType == echo.MIMEApplicationJSON {
 		return nil
@@ -143,18 +141,18 @@ func checkContentType(contentType string) error {
 	return nil
 }
 
-// writeJSON writes an answer that nobody may keep: the next one may differ.
+// writeJSON writes a JSON answer with Cache-Control: no-store, because the next answer may differ.
 func writeJSON(c echo.Context, status int, v any) error {
 	return writeBody(c, status, echo.MIMEApplicationJSON, v)
 }
 
-// mimeProblem is the media type of a problem (RFC 9457).
+// mimeProblem is the media type of a problem document (RFC 9457).
 const mimeProblem = "application/problem+json"
 
-// noStore is the header of an answer that nobody may keep.
+// noStore is the Cache-Control value of an answer that must not be cached.
 var noStore = []string{"no-store"}
 
-// writeBody writes JSON of that media type that nobody may keep.
+// writeBody writes JSON of that media type with Cache-Control: no-store.
 func writeBody(c echo.Context, status int, mediaType string, v any) error {
 	return withBuffer(func(body *bytes.Buffer) error {
 		if err := encode(body, v); err != nil {
@@ -171,13 +169,13 @@ func encode(body *bytes.Buffer, v any) error {
 	return nil
 }
 
-// sendBody sends an answer that nobody may keep.
+// sendBody writes an encoded body with Cache-Control: no-store.
 func sendBody(c echo.Context, status int, mediaType string, body []byte) error {
 	c.Response().Header()[echo.HeaderCacheControl] = noStore
 	return c.Blob(status, mediaType, body)
 }
 
-// within is a method of the API that keeps to a deadline.
+// within applies a deadline to a method of the API.
 func within[Request, Response any](d *admission.Deadline, answer method[Request, Response]) method[Request, Response] {
 	return func(ctx context.Context, call evaluation.Call, req *Request) (response *Response, err error) {
 		err = d.Run(ctx, func(ctx context.Context) error {

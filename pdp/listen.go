@@ -17,12 +17,12 @@ import (
 type listeners struct {
 	main    *connections
 	admin   net.Listener
-	tls     *tls.Config                // of the main listener; nil for none
-	callers atomic.Pointer[tls.Config] // what tls is to a connection that is made now
+	tls     *tls.Config                // TLS configuration of the main listener; nil for none
+	callers atomic.Pointer[tls.Config] // configuration of tls for new connections
 }
 
-// listen opens both listeners. It refuses to answer other hosts unless the
-// configuration says that this is meant.
+// listen opens both listeners. It refuses to serve other hosts without authentication, unless the
+// configuration explicitly allows that.
 func listen(c Config) (*listeners, error) {
 	config, err := loadTLS(c)
 	if err != nil {
@@ -45,24 +45,24 @@ func listen(c Config) (*listeners, error) {
 	return l, nil
 }
 
-// maxUnread is how many bytes of answers the system takes for a client that does
-// not read them; Linux takes twice as many. By itself it would take megabytes,
-// and who asks for one file a hundred times would have them all made at once.
+// maxUnread is the size in bytes of a connection's send buffer; Linux doubles it. The default is
+// megabytes, so a client that requests one file a hundred times without reading would hold them all
+// in memory.
 const maxUnread = 128 << 10
 
-// smallBufferListener is a listener whose clients are given no more than they read.
+// smallBufferListener limits the send buffer of its connections.
 type smallBufferListener struct{ net.Listener }
 
 func (l smallBufferListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if tcp, is := conn.(*net.TCPConn); is {
-		// A connection that has ended cannot be told so; whoever reads it sees that.
+		// On error the connection has ended. Its next read reports that.
 		_ = tcp.SetWriteBuffer(maxUnread)
 	}
 	return conn, err
 }
 
-// secure has the main listener speak TLS, if there is a configuration.
+// secure enables TLS on the main listener, if a configuration is given.
 func (l *listeners) secure(config *tls.Config) {
 	if config == nil {
 		return
@@ -72,8 +72,8 @@ func (l *listeners) secure(config *tls.Config) {
 	l.tls.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return l.callers.Load(), nil }
 }
 
-// renewed reads again who issues callers' certificates, and returns what puts
-// that into force. Connections keep those that they were made with.
+// renewed reads the issuers of client certificates again. It returns a function that activates them
+// for new connections.
 func (l *listeners) renewed(auth Auth) (use func(), err error) {
 	var now *tls.Config
 	if l.tls != nil {
@@ -94,10 +94,9 @@ func (l *listeners) renewed(auth Auth) (use func(), err error) {
 	return func() { l.callers.Store(now) }, nil
 }
 
-// check refuses to let others than this host ask without TLS and without saying
-// who they are, unless Insecure says that this is meant of the main listener.
-// The admin listener has no TLS, and callers there always have to say who they
-// are; AdminInsecure says that this is meant.
+// check refuses to serve other hosts without TLS and authentication. Insecure allows that for the
+// main listener. The admin listener has no TLS and always requires authentication for other hosts;
+// AdminInsecure allows it without TLS.
 func (l *listeners) check(c Config) error {
 	safe := l.tls != nil && c.Auth.Known()
 	switch {
@@ -109,8 +108,8 @@ func (l *listeners) check(c Config) error {
 	return nil
 }
 
-// loadTLS reads the certificate of the main listener and, where callers have
-// certificates, those that issue theirs.
+// loadTLS reads the certificate of the main listener and, if callers use certificates, their
+// issuers.
 func loadTLS(c Config) (*tls.Config, error) {
 	switch {
 	case c.TLSCert == "" && c.TLSKey == "" && c.Auth.MTLS == nil:
@@ -145,7 +144,7 @@ func readCertificates(file string) (*x509.CertPool, error) {
 }
 
 func (l *listeners) close() {
-	_ = l.main.Close() // closed already after an orderly end
+	_ = l.main.Close() // after a shutdown it is already closed
 	_ = l.admin.Close()
 }
 
@@ -163,8 +162,8 @@ func (l *listeners) mainURL() string {
 
 func (l *listeners) adminURL() string { return "http://" + l.admin.Addr().String() }
 
-// ownAdminURL is what programs of this host call the admin listener: one that
-// listens on every address has no name by that.
+// ownAdminURL returns the URL of the admin listener for programs on this host. It replaces an
+// unspecified address by the loopback address.
 func (l *listeners) ownAdminURL() string {
 	address, err := netip.ParseAddrPort(l.admin.Addr().String())
 	if err != nil || !address.Addr().IsUnspecified() {

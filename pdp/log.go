@@ -14,16 +14,16 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// A LogConfig says how the decision log is kept. Its zero value works.
+// A LogConfig configures the decision log. Its zero value works.
 type LogConfig struct {
 	SegmentBytes   int64
 	SegmentAge     time.Duration
-	AcceptRollback string // why to start although the log lacks what its checkpoint has
+	AcceptRollback string // reason to start although the log lacks entries under its last checkpoint
 	Retention      decisionlog.Retention
-	CheckpointFile string // file that checkpoints are appended to, one JSON object a line
-	CheckpointURL  string // URL that checkpoints are posted to
-	// CheckpointSyslog is the URL of a syslog server that checkpoints are sent
-	// to: udp, tcp or tls and a host, or unix and a path.
+	CheckpointFile string // file to which checkpoints are appended, one JSON object on each line
+	CheckpointURL  string // URL to which checkpoints are posted
+	// CheckpointSyslog is the URL of a syslog server for checkpoints: udp, tcp or tls with a host,
+	// or unix with a path.
 	CheckpointSyslog string
 	Mask, Unmask     []string // names of members of requests; see decisionlog.Config
 }
@@ -49,8 +49,7 @@ const (
 	sinkTime          = 5 * time.Second
 )
 
-// watchLog ends the service when a commit has failed in a way that leaves open
-// what is on disk.
+// watchLog ends the service after a failed commit that leaves the content of the disk unknown.
 func watchLog(ctx context.Context, log *decisionlog.Log) error {
 	select {
 	case <-log.Failed():
@@ -60,9 +59,8 @@ func watchLog(ctx context.Context, log *decisionlog.Log) error {
 	}
 }
 
-// signCheckpoints has the log sign its head at least once a second or a
-// thousand entries, or as soon as the disk is done with the one before.
-// Decisions do not wait for it.
+// signCheckpoints signs the head of the log at least once a second or every thousand entries, or as
+// soon as the disk has finished the previous checkpoint. Decisions do not wait for it.
 func signCheckpoints(ctx context.Context, log *decisionlog.Log, program *slog.Logger) error {
 	look := time.NewTicker(checkpointLook)
 	defer look.Stop()
@@ -81,16 +79,16 @@ func signCheckpoints(ctx context.Context, log *decisionlog.Log, program *slog.Lo
 			at, signed = now, size
 			if _, err := log.Checkpoint(); err != nil {
 				program.Error("checkpoint not published", "error", err)
-				signed = -1 // again after checkpointTime
+				signed = -1 // retry after checkpointTime
 			}
 		}
 	}
 }
 
-// A sink keeps a copy of a checkpoint where the service cannot take it back.
+// A sink stores a copy of a checkpoint where the service cannot change it.
 type sink func(context.Context, *decisionlog.Checkpoint) error
 
-// sinks returns those that are configured.
+// sinks returns the configured sinks.
 func (c LogConfig) sinks(client *http.Client) (all []sink, err error) {
 	if c.CheckpointFile != "" {
 		all = append(all, appendTo(c.CheckpointFile))
@@ -108,9 +106,8 @@ func (c LogConfig) sinks(client *http.Client) (all []sink, err error) {
 	return all, nil
 }
 
-// send gives a sink every checkpoint that is the last one when it can take the
-// next, and at the end that of the head. One that it did not take is given to
-// it again.
+// send gives the newest checkpoint to a sink whenever the sink is ready, and the head's checkpoint
+// at the end. It retries a checkpoint that the sink refused.
 func send(ctx context.Context, log *decisionlog.Log, to sink, program *slog.Logger) error {
 	look := time.NewTicker(checkpointTime)
 	defer look.Stop()
@@ -120,7 +117,7 @@ func send(ctx context.Context, log *decisionlog.Log, to sink, program *slog.Logg
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			last, _ = log.Checkpoint() // the error is that of signCheckpoints, too
+			last, _ = log.Checkpoint() // signCheckpoints reports this error
 		}
 		if last == nil || last == sent {
 			continue
@@ -134,7 +131,7 @@ func send(ctx context.Context, log *decisionlog.Log, to sink, program *slog.Logg
 	return nil
 }
 
-// A keptCheckpoint is a line of the file that checkpoints are appended to.
+// A keptCheckpoint is a line of the file to which checkpoints are appended.
 type keptCheckpoint struct {
 	Time time.Time `json:"time"`
 	decisionlog.Checkpoint
@@ -179,7 +176,7 @@ func postTo(client *http.Client, url string) sink {
 	}
 }
 
-// prune removes from time to time what need not be kept any longer.
+// prune regularly removes entries whose retention has ended.
 func prune(ctx context.Context, log *decisionlog.Log, r decisionlog.Retention, program *slog.Logger) error {
 	look := time.NewTicker(pruneTime)
 	defer look.Stop()

@@ -16,14 +16,13 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// The forms in which entries are exported.
+// Formats of an export.
 const (
 	formatJSONL  = "jsonl" // the default
 	formatBundle = "bundle"
 )
 
-// LogQuery is the query of a request for the entries that f selects, as a
-// bundle or one a line.
+// LogQuery returns the query of a request for the entries that f selects, as a bundle or as lines.
 func LogQuery(f decisionlog.Filter, bundle bool) url.Values {
 	q := make(url.Values)
 	set := func(name, value string, there bool) {
@@ -47,15 +46,15 @@ func LogQuery(f decisionlog.Filter, bundle bool) url.Values {
 	return q
 }
 
-// logFilter reads the inverse of [LogQuery], beside which a request may say how
-// its answer is. It selects no entries but those of the caller's tenants.
+// logFilter parses the query that [LogQuery] produces. The parameter how may be present as well.
+// The filter selects only entries of the caller's tenants.
 func logFilter(c echo.Context, how string) (f decisionlog.Filter, err error) {
 	err = knownQuery(c, "from", "until", "since", "before", "tenant", "subject", "policy", "id", "kind", "decision", how)
 	if err != nil {
 		return f, err
 	}
 	f = decisionlog.Filter{
-		Tenants: callerFrom(c.Request().Context()).Tenants, // whatever else is asked for
+		Tenants: callerFrom(c.Request().Context()).Tenants, // overrides the query
 		Tenant:  c.QueryParam("tenant"),
 		Subject: c.QueryParam("subject"),
 		Policy:  c.QueryParam("policy"),
@@ -101,8 +100,8 @@ func timeParam(c echo.Context, name string) (time.Time, error) {
 	return t, nil
 }
 
-// serveExport streams the log's entries that the query selects: one JSON
-// object a line, or a bundle that can be verified.
+// serveExport streams the entries that the query selects: one JSON object on each line, or a bundle
+// that can be verified.
 func serveExport(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		f, err := logFilter(c, "format")
@@ -125,21 +124,18 @@ func serveExport(log *decisionlog.Log) echo.HandlerFunc {
 	}
 }
 
-// someEntries is how many of the last entries a query gets, unless it asks for
-// another number.
+// someEntries is the default number of entries in the answer to a query.
 const someEntries = 100
 
-// countEntries is among how many of the last entries those that a query selects
-// are counted, where it has what it wants before.
+// countEntries is the number of last entries among which a query counts its matches.
 const countEntries = 1 << 16
 
-// HeaderTotal says how many entries a query selects, of which the answer has
-// the last ?limit=; with a plus behind it where the log was not counted to its
-// beginning.
+// HeaderTotal has the number of entries that a query selects; the answer has the last ?limit= of
+// them. A plus sign after it means that older entries were not counted.
 const HeaderTotal = "X-Total-Count"
 
-// serveQuery streams the last ?limit= entries that the query selects, one JSON
-// object a line. A limit of 0 is none: all of them.
+// serveQuery streams the last ?limit= entries that the query selects, one JSON object on each line.
+// A limit of 0 means all entries.
 func serveQuery(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		f, err := logFilter(c, "limit")
@@ -162,7 +158,7 @@ func serveQuery(log *decisionlog.Log) echo.HandlerFunc {
 	}
 }
 
-// streamLines answers with the lines of the entries that f selects.
+// streamLines writes the lines of the entries that f selects.
 func streamLines(c echo.Context, log *decisionlog.Log, f decisionlog.Filter) error {
 	if err := http.NewResponseController(c.Response()).SetWriteDeadline(noDeadline); err != nil {
 		return fmt.Errorf("lift write deadline: %w", err)
@@ -183,8 +179,7 @@ func serveCheckpoint(log *decisionlog.Log) echo.HandlerFunc {
 	}
 }
 
-// serveRotateKey has a new key sign the log from now on, and answers with the
-// old one's word for it.
+// serveRotateKey gives the log a new key. The answer has the checkpoint that both keys signed.
 func serveRotateKey(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := decodeNothing(c); err != nil {
@@ -198,13 +193,12 @@ func serveRotateKey(log *decisionlog.Log) echo.HandlerFunc {
 	}
 }
 
-// serveProof proves that the log has the entry ?index=, or all that it had at
-// the checkpoint ?earlier=.
+// serveProof proves that the log has the entry ?index=, or all entries of the checkpoint ?earlier=.
 func serveProof(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		who := callerFrom(c.Request().Context())
 		if earlier := c.QueryParam("earlier"); earlier != "" {
-			if who.Tenants != nil { // it is about everybody's entries
+			if who.Tenants != nil { // the proof is about the entries of all tenants
 				return callers.ErrForbidden
 			}
 			return answerProof(c)(log.ProveSince([]byte(earlier)))
@@ -226,8 +220,8 @@ func serveProof(log *decisionlog.Log) echo.HandlerFunc {
 	}
 }
 
-// ownEntry returns the index of an entry that is of one of the tenants; -1 for
-// another, which is to them as if there were none.
+// ownEntry returns index if the entry belongs to one of the tenants. For any other entry it returns
+// -1, as if the entry did not exist.
 func ownEntry(ctx context.Context, log *decisionlog.Log, index int64, tenants []string) (int64, error) {
 	own, err := log.Newest(ctx, decisionlog.Filter{From: index, Until: index + 1, Tenants: tenants})
 	if err != nil || len(own) == 0 {
@@ -236,8 +230,7 @@ func ownEntry(ctx context.Context, log *decisionlog.Log, index int64, tenants []
 	return index, nil
 }
 
-// answerProof answers with a proof. That there is none is an answer, too, and
-// who asks is told why.
+// answerProof writes a proof, or the reason why there is none.
 func answerProof(c echo.Context) func(*decisionlog.Proof, error) error {
 	return func(proof *decisionlog.Proof, err error) error {
 		if err != nil {

@@ -15,10 +15,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// newMetadata describes the PDP that PEPs reach at publicURL. The URL is
-// configured: what a request says of its host proves nothing. It is http only
-// on this host, or where insecure says that this is meant (AuthZEN 1.0,
-// "Endpoint Parameters").
+// newMetadata describes the PDP that PEPs reach at publicURL. The URL is configured, because the
+// Host of a request proves nothing. Plain http is allowed only on this host or with insecure
+// (AuthZEN 1.0, "Endpoint Parameters").
 func newMetadata(publicURL string, insecure bool) (authzen.Metadata, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil {
@@ -48,27 +47,26 @@ func metadataFor(base string) authzen.Metadata {
 	}
 }
 
-// isBase reports whether paths can be put behind the URL. Its own path must
-// be one that a router takes literally.
+// isBase reports whether paths can be appended to the URL. The URL's own path must not contain
+// characters that a router interprets.
 func isBase(text string, u *url.URL) bool {
 	return (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.User == nil &&
 		!strings.ContainsAny(text, "?#") && !strings.HasSuffix(text, "/") && !strings.ContainsAny(u.EscapedPath(), ":*%")
 }
 
-// metadataPath is where the metadata is served: the well-known part stands
-// before the path of the PDP's own URL (AuthZEN 1.0, "Obtaining PDP Metadata").
+// metadataPath returns the path of the metadata: the well-known part precedes the path of the PDP's
+// own URL (AuthZEN 1.0, "Obtaining PDP Metadata").
 func metadataPath(m authzen.Metadata) string {
 	u, err := url.Parse(m.PolicyDecisionPoint)
-	if err != nil { // newMetadata has parsed it
+	if err != nil { // newMetadata has parsed this URL
 		panic(err)
 	}
 	return authzen.PathMetadata + u.Path
 }
 
-// serveMetadata describes the PDP, or the PDP that a tenant has below it. Where
-// callers are authenticated it says the same of every name that a tenant can
-// have: whoever reads it need not be a caller, and which tenants there are is no
-// stranger's business.
+// serveMetadata serves the metadata of the PDP or of a tenant's PDP. If callers are authenticated,
+// it answers the same for every valid tenant name: the route needs no credentials and must not
+// reveal which tenants exist.
 func serveMetadata(engine *evaluation.Engine, m authzen.Metadata, auth authenticator) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		described := m
@@ -87,5 +85,5 @@ func serveMetadata(engine *evaluation.Engine, m authzen.Metadata, auth authentic
 	}
 }
 
-// maxAge is how long what the service says of itself may be kept.
+// maxAge is how long clients may cache metadata and keys.
 const maxAge = "max-age=300"

@@ -9,10 +9,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// An outgoing transport makes a span of each request that the service makes
-// itself, and says there which (W3C Trace Context).
+// An outgoing transport creates a span for each request that the service sends. It propagates the
+// span to the server (W3C Trace Context).
 type outgoing struct {
-	name   string // of the spans
+	name   string // name of the spans
 	tracer trace.Tracer
 	next   http.RoundTripper
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// Why a policy store comes into force, in the log.
+// Causes of a policy load, as the log records them.
 const (
 	causeStart   = "start"
 	causeChange  = "change"
@@ -26,19 +26,19 @@ const (
 // errEmbedded means that the policies are part of the program.
 var errEmbedded = errors.New("the embedded example policies do not change")
 
-// A supply keeps the engine on what a policy store holds.
+// A policyLoader loads the revisions of a policy store into the engine.
 type policyLoader struct {
-	name   string             // of the policies, in the program's log
-	store  *policystore.Store // nil for policies that do not change
+	name   string             // kind of policies in the program's log
+	store  *policystore.Store // nil for policies that cannot change
 	log    *slog.Logger
 	first  *policystore.State
 	asked  atomic.Bool
-	now    func() time.Time // nil is time.Now
+	now    func() time.Time // nil means time.Now
 	load   func(context.Context, evaluation.Change) (evaluation.Status, error)
-	refuse func(ctx context.Context, cause string, err error) // says that the store could not be read
+	refuse func(ctx context.Context, cause string, err error) // records that the store could not be read
 }
 
-// newPolicyLoader puts the configured policies into force for the first time.
+// newPolicyLoader loads the configured policies for the first time.
 func newPolicyLoader(ctx context.Context, engine *evaluation.Engine, c Config) (*policyLoader, error) {
 	if c.PolicyDir == "" {
 		return loadEmbedded(ctx, engine, c.Policies)
@@ -51,8 +51,8 @@ func newPolicyLoader(ctx context.Context, engine *evaluation.Engine, c Config) (
 	return s, s.open(ctx, c.PolicyDir, policystore.Config{RequireManifest: c.RequireManifest, ManifestKey: c.ManifestKey, MinVersion: floor})
 }
 
-// newShadowLoader has the configured policies shadow those in force, if there are
-// any. What is never enforced needs no manifest.
+// newShadowLoader loads the configured shadow policies, if any. They need no manifest, because they
+// are never enforced.
 func newShadowLoader(ctx context.Context, engine *evaluation.Engine, c Config) (*policyLoader, error) {
 	if c.ShadowDir == "" {
 		return &policyLoader{}, nil
@@ -61,8 +61,7 @@ func newShadowLoader(ctx context.Context, engine *evaluation.Engine, c Config) (
 	return s, s.open(ctx, c.ShadowDir, policystore.Config{})
 }
 
-// loadEmbedded puts a policy store into force that cannot change, and so has
-// to be valid.
+// loadEmbedded loads a policy store that cannot change and therefore must be valid.
 func loadEmbedded(ctx context.Context, engine *evaluation.Engine, store fs.FS) (*policyLoader, error) {
 	archive, err := policystore.Read(store)
 	if err != nil {
@@ -72,9 +71,8 @@ func loadEmbedded(ctx context.Context, engine *evaluation.Engine, store fs.FS) (
 	return &policyLoader{}, err
 }
 
-// open loads the policy store of a directory. Without a valid one in force the
-// service is not ready until there is; a directory that is not there is a
-// mistake.
+// open loads the policy store of a directory. Until the store is valid, the service is not ready. A
+// missing directory is an error.
 func (s *policyLoader) open(ctx context.Context, dir string, c policystore.Config) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("policy store: %w", err)
@@ -87,11 +85,11 @@ func (s *policyLoader) open(ctx context.Context, dir string, c policystore.Confi
 		return nil
 	}
 	s.first = state
-	_ = s.apply(ctx, causeStart, state) // it is in the log, and the status has it
+	_ = s.apply(ctx, causeStart, state) // the log and the status have the error
 	return nil
 }
 
-// follow applies what changes in the store until ctx ends.
+// follow applies changes of the store until ctx ends.
 func (s *policyLoader) follow(ctx context.Context) error {
 	if s.store == nil {
 		return nil
@@ -149,12 +147,11 @@ func (s *policyLoader) time() time.Time {
 	return time.Now()
 }
 
-// overdue is after how long a change that is not in force is told.
+// overdue is the age from which a pending change is reported.
 const overdue = 3 * time.Second
 
-// pending says for how long there has been a change of the policy store that is
-// neither in force nor refused; 0 for less than is worth telling. It waits for
-// nothing that reads or compiles.
+// pending returns how long a change of the policy store has been neither active nor refused. Up to
+// overdue it returns 0. It does not block on reads or compilation.
 func (s *policyLoader) pending(engine *evaluation.Engine) time.Duration {
 	since := engine.Pending()
 	if s.store != nil {

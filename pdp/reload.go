@@ -9,26 +9,26 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 )
 
-// Settings are those that a running service can follow, as they are now.
+// Settings are the current values of settings that a running service can change.
 type Settings struct {
 	Auth    Auth
-	Restart []string // the keys of the others that have changed
+	Restart []string // changed keys of other settings, which need a restart
 }
 
-// A SettingsReport tells how it went to read the settings again.
+// A SettingsReport is the result of reading the settings again.
 type SettingsReport struct {
-	Problem string   `json:"problem,omitzero"`  // why the last ones go on
-	Restart []string `json:"restart,omitempty"` // keys that have changed and need one
+	Problem string   `json:"problem,omitzero"`  // why the previous settings remain active
+	Restart []string `json:"restart,omitempty"` // changed keys that need a restart
 }
 
-// A reloader reads again, when it is told to, what can change while the service
-// runs. Certificates it need not: see [certificate].
+// A reloader reads policies and settings on request. Certificates need no request: see
+// [certificate].
 type reloader struct {
 	engine           *evaluation.Engine
 	policies, shadow *policyLoader
 	who              authenticator
 	listeners        *listeners
-	settings         func() (*Settings, error) // nil where there are none
+	settings         func() (*Settings, error) // nil without settings
 	log              *slog.Logger
 
 	mu sync.Mutex // serializes renew
@@ -36,26 +36,26 @@ type reloader struct {
 	jobs reloadJobs
 }
 
-// followSignals reloads whenever a signal comes.
+// followSignals reloads after each signal.
 func (r *reloader) followSignals(ctx context.Context, signals <-chan os.Signal) error {
 	for {
 		select {
 		case <-signals:
-			_, _ = r.reload(ctx) // it is in the log
+			_, _ = r.reload(ctx) // the log has the error
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// reload reads policies and settings. Its error is that of the policies in
-// force; how it went with those of the shadow their status says.
+// reload reads policies and settings. Its error is that of the active policies. The status of the
+// shadow policies has theirs.
 func (r *reloader) reload(ctx context.Context) (SettingsReport, error) {
 	return r.reloadTelling(ctx, func(string) {})
 }
 
-// reloadTelling is reload, and tells what it reads. It runs in goroutines that no
-// request waits for, where a panic would end the service: a panic is its error.
+// reloadTelling is reload with a callback for progress. It runs in goroutines without a request,
+// where a panic would end the service. It returns a panic as an error.
 func (r *reloader) reloadTelling(ctx context.Context, reading func(what string)) (_ SettingsReport, err error) {
 	defer survive(r.log, &err)
 	reading("policies")
@@ -66,7 +66,7 @@ func (r *reloader) reloadTelling(ctx context.Context, reading func(what string))
 	return r.reloadSettings(), err
 }
 
-// reloadSettings follows the settings, or stays with those that there are.
+// reloadSettings applies the current settings. After an error it keeps the previous ones.
 func (r *reloader) reloadSettings() (report SettingsReport) {
 	if r.settings == nil {
 		return report
@@ -89,7 +89,7 @@ func (r *reloader) reloadSettings() (report SettingsReport) {
 	return report
 }
 
-// applySettings puts the settings into force, all or none of them.
+// applySettings applies the settings, all or none.
 func (r *reloader) applySettings() (*Settings, error) {
 	now, err := r.settings()
 	if err != nil {

@@ -17,37 +17,36 @@ import (
 	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
-// A ReloadReport answers a request to read policies and settings now. While
-// Reading says what is being read, it is 202 and not how that went.
+// A ReloadReport answers a request to read policies and settings. While Reading is set, the reload
+// is in progress and the status is 202.
 type ReloadReport struct {
-	ID       int64             `json:"id"`               // of the reload
-	Reading  string            `json:"reading,omitzero"` // policies, shadow policies or settings; "" when it is over
-	Seconds  float64           `json:"seconds"`          // that it has taken
-	Loaded   bool              `json:"loaded"`           // the policies
+	ID       int64             `json:"id"`               // id of the reload
+	Reading  string            `json:"reading,omitzero"` // policies, shadow policies or settings; "" after the end
+	Seconds  float64           `json:"seconds"`          // duration so far, in seconds
+	Loaded   bool              `json:"loaded"`           // the policies were loaded
 	Status   evaluation.Status `json:"status"`
 	Faults   faults.List       `json:"faults,omitempty"`
-	Shadow   evaluation.Status `json:"shadow,omitzero"` // of the shadow policies, which are read, too
+	Shadow   evaluation.Status `json:"shadow,omitzero"` // status of the shadow policies
 	Settings SettingsReport    `json:"settings,omitzero"`
 }
 
-// How long a request for a reload waits for its end: well below the time in
-// which an answer has to be written. And how many reloads can be asked about
-// when they are over.
+// Limits of reloads: how long a request waits for the end of one, which is well below the write
+// deadline of an answer, and how many finished reloads stay available.
 const (
 	reloadWait     = 5 * time.Second
 	maxReloadWait  = 10 * time.Second
 	reloadsKept    = 16
-	asyncPreferred = "respond-async" // RFC 7240, 4.1
+	asyncPreferred = "respond-async" // RFC 7240, section 4.1
 )
 
-// errNoReload is a reload that is not known, or not any more.
+// errNoReload means that the reload is unknown or no longer available.
 var errNoReload = errors.New("there is no such reload: the service has been restarted, or many reloads came after it")
 
-// A reloadJob is a reload that goes on whether or not anybody waits for it.
+// A reloadJob is a reload in progress. It continues if no request waits for it.
 type reloadJob struct {
 	id    int64
 	began time.Time
-	done  chan struct{} // closed at its end
+	done  chan struct{} // closed at the end of the reload
 
 	mu       sync.Mutex
 	reading  string
@@ -56,16 +55,16 @@ type reloadJob struct {
 	err      error
 }
 
-// reloadJobs are the last reloads that were asked for, the newest last.
+// reloadJobs are the most recent reloads, the newest last.
 type reloadJobs struct {
 	mu    sync.Mutex
-	last  int64 // id
+	last  int64 // id of the newest
 	kept  []*reloadJob
 	goes  sync.WaitGroup
 	ended bool
 }
 
-// drain waits, when ctx has ended, for the reloads that go on.
+// drain waits until ctx has ended and all reloads are finished.
 func (j *reloadJobs) drain(ctx context.Context) error {
 	<-ctx.Done()
 	j.mu.Lock()
@@ -75,7 +74,7 @@ func (j *reloadJobs) drain(ctx context.Context) error {
 	return nil
 }
 
-// find returns the reload of an id, the last one for 0; nil for none.
+// find returns the reload with an id, or the newest for 0, or nil.
 func (j *reloadJobs) find(id int64) *reloadJob {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -87,14 +86,14 @@ func (j *reloadJobs) find(id int64) *reloadJob {
 	return nil
 }
 
-// start begins a reload that reads what is there now, or returns one that has
-// yet to begin reading: those that wait for each other share one.
+// start begins a reload of the current files. It returns a waiting reload that has not begun to
+// read, if there is one, so that concurrent requests share it.
 func (r *reloader) start(ctx context.Context) (*reloadJob, error) {
 	j := &r.jobs
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.ended {
-		return nil, errOverload // the service is about to end
+		return nil, errOverload // the service is shutting down
 	}
 	var before *reloadJob
 	if n := len(j.kept); n > 0 {
@@ -116,7 +115,7 @@ func (r *reloader) start(ctx context.Context) (*reloadJob, error) {
 	return job, nil
 }
 
-// waiting is what a reload reads that has to wait for the one before.
+// waiting is the progress of a reload that waits for the one before.
 const waiting = "nothing yet"
 
 func (j *reloadJob) waits() bool {
@@ -137,7 +136,7 @@ func (j *reloadJob) run(ctx context.Context, r *reloader) {
 	j.reading, j.took, j.settings, j.err = "", time.Since(j.began), settings, err
 }
 
-// report says how a reload stands, and the status of an answer with that.
+// report returns the report of a reload and the status of the answer.
 func (j *reloadJob) report(engine *evaluation.Engine) (int, ReloadReport) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -155,8 +154,8 @@ func (j *reloadJob) report(engine *evaluation.Engine) (int, ReloadReport) {
 	return http.StatusOK, report
 }
 
-// serveReload reads policies and settings now. It tells how that went or, where
-// that takes longer than an answer may, where to ask for it.
+// serveReload reads policies and settings. It answers with the result, or, if the reload takes
+// longer than an answer may, with the URL of the result.
 func serveReload(engine *evaluation.Engine, reloads *reloader) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := decodeNothing(c); err != nil {
@@ -170,7 +169,7 @@ func serveReload(engine *evaluation.Engine, reloads *reloader) echo.HandlerFunc 
 	}
 }
 
-// serveReloaded tells how the reload ?id= stands, or the last one.
+// serveReloaded answers with the report of the reload ?id=, or of the newest.
 func serveReloaded(engine *evaluation.Engine, reloads *reloader) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := knownQuery(c, "id"); err != nil {
@@ -188,7 +187,7 @@ func serveReloaded(engine *evaluation.Engine, reloads *reloader) echo.HandlerFun
 	}
 }
 
-// answer answers with the report of a reload, for whose end it waits a while.
+// answer waits for the end of a reload, for a limited time, and writes its report.
 func (j *reloadJob) answer(c echo.Context, engine *evaluation.Engine) error {
 	timer := time.NewTimer(waitFor(c.Request().Header.Values(headerPrefer)))
 	defer timer.Stop()
@@ -205,7 +204,7 @@ func (j *reloadJob) answer(c echo.Context, engine *evaluation.Engine) error {
 	return writeJSON(c, code, report)
 }
 
-// waitFor is how long an answer about a reload waits for its end.
+// waitFor returns how long an answer waits for the end of a reload.
 func waitFor(preferences []string) time.Duration {
 	if slices.ContainsFunc(preferences, func(p string) bool { return strings.Contains(strings.ToLower(p), asyncPreferred) }) {
 		return 0

@@ -13,16 +13,16 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// The requests of a page of a list, unless it asks for another number, and at
-// most; and the bytes after which a page ends before that.
+// Default and maximum number of requests on a page, and the size in bytes after which a page ends
+// early.
 const (
 	someRequests = 100
 	mostRequests = 1000
 	pageBytes    = 4 << 20
 )
 
-// listQuery reads the query of a list: status, tenant, limit, and the token of a
-// page. It selects no requests but those of the caller's tenants.
+// listQuery parses the query of a list: status, tenant, limit and page token. It selects only
+// requests of the caller's tenants.
 func listQuery(c echo.Context) (q approval.Query, limit int, err error) {
 	if err := knownQuery(c, "status", "tenant", "limit", "token"); err != nil {
 		return q, 0, err
@@ -39,7 +39,7 @@ func listQuery(c echo.Context) (q approval.Query, limit int, err error) {
 		if q.Tenants == nil || slices.Contains(q.Tenants, tenant) {
 			q.Tenants = []string{tenant}
 		} else {
-			q.Tenants = []string{} // as if there were none
+			q.Tenants = []string{} // selects nothing
 		}
 	}
 	n, err := indexParam(c, "limit", someRequests)
@@ -49,8 +49,8 @@ func listQuery(c echo.Context) (q approval.Query, limit int, err error) {
 	return q, int(n), err
 }
 
-// list answers with a page of the Access Requests that the query selects. It
-// goes out request by request, so that no list is ever in memory whole.
+// list answers with a page of the Access Requests that the query selects. It writes one request at
+// a time, so the complete page is never in memory.
 func (d *approvalsHandler) list(c echo.Context) error {
 	q, limit, err := listQuery(c)
 	if err != nil {
@@ -81,12 +81,12 @@ type requestPage struct {
 	limit int
 
 	count, bytes int
-	last         string // the token of the last request in it
+	last         string // token of the last request on the page
 }
 
 func (p *requestPage) full() bool { return p.count == p.limit || p.bytes >= pageBytes }
 
-// write writes text; the first begins the answer.
+// write writes text and, on the first call, the header of the answer.
 func (p *requestPage) write(text []byte) error {
 	if !p.to.Committed {
 		p.to.Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
@@ -114,7 +114,7 @@ func (p *requestPage) add(r approval.Listed) error {
 	return p.write(text)
 }
 
-// end writes how the list goes on.
+// end writes the token of the next page.
 func (p *requestPage) end(next string) error {
 	rest := []byte("]}")
 	if next != "" {

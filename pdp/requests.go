@@ -17,7 +17,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// What stands in a path: a task or an approval; a template.
+// Path parameters: a task or approval id, and a template name.
 const (
 	paramID       = "id"
 	paramTemplate = "template"
@@ -27,19 +27,19 @@ const (
 	headerIdempotencyKey = "Idempotency-Key"
 	headerPrefer         = "Prefer"
 
-	// pollAfter is the Retry-After of a task that is pending, in seconds.
+	// pollAfter is the value of Retry-After for a pending task, in seconds.
 	pollAfter = "5"
-	// maxWait bounds how long a request waits for a person.
+	// maxWait is the longest time a request waits for a vote.
 	maxWait = time.Minute
 )
 
-// callerOf is who asks, as the Access Request Service knows it.
+// callerOf returns the caller as package approval knows it.
 func callerOf(c echo.Context, tenant string) approval.Caller {
 	who := callerFrom(c.Request().Context())
 	return approval.Caller{Tenant: tenant, ID: who.ID, Names: who.Names, RequestID: requestID(c)}
 }
 
-// serveSubmit takes an Access Request.
+// serveSubmit accepts an Access Request.
 func serveSubmit(approvals *approval.Service, limits *limiter, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
@@ -56,7 +56,7 @@ func serveSubmit(approvals *approval.Service, limits *limiter, maxBody int64) ec
 	}
 }
 
-// serveApprovalRequest takes one in the tenant, actor, action, resource shape.
+// serveApprovalRequest accepts an Access Request in the tenant, actor, action, resource format.
 func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service, limits *limiter, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var request authzen.ApprovalRequest
@@ -79,7 +79,7 @@ func serveApprovalRequest(engine *evaluation.Engine, approvals *approval.Service
 	}
 }
 
-// submit answers with the task: 201 when it is decided already, else 202.
+// submit writes the task: status 201 if it is already decided, otherwise 202.
 func submit(c echo.Context, approvals *approval.Service, decisionDeadline *admission.Deadline, tenant string, submission *authzen.Submission) error {
 	if err := callerFrom(c.Request().Context()).Unclear; err != nil {
 		return err
@@ -107,8 +107,8 @@ func writeTask(c echo.Context, status int, task *authzen.TaskResponse) error {
 	return writeJSON(c, status, task)
 }
 
-// serveTask tells how a task stands; with Prefer: wait=N it waits that long
-// for a person (RFC 7240).
+// serveTask answers with the state of a task. With Prefer: wait=N it waits up to N seconds for a
+// vote (RFC 7240, section 4.3).
 func serveTask(approvals *approval.Service) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
@@ -129,7 +129,7 @@ func serveTask(approvals *approval.Service) echo.HandlerFunc {
 	}
 }
 
-// preferredWait reads the preference wait, 0 where there is none.
+// preferredWait returns the preference wait, or 0.
 func preferredWait(headers []string) time.Duration {
 	for preference := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
@@ -140,8 +140,8 @@ func preferredWait(headers []string) time.Duration {
 	return 0
 }
 
-// prefersMinimal reports the preference return=minimal: a denial that a person
-// may lift is then named by its evaluation, without a binding token.
+// prefersMinimal reports the preference return=minimal (RFC 7240, section 4.2). A denial that an
+// approval can lift then has its Decision-ID and no binding token.
 func prefersMinimal(headers []string) bool {
 	for preference := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		if strings.EqualFold(strings.TrimSpace(preference), "return=minimal") {
@@ -151,7 +151,7 @@ func prefersMinimal(headers []string) bool {
 	return false
 }
 
-// liftDeadlines lets an answer take longer than those of the listener.
+// liftDeadlines removes the listener's deadlines from an answer.
 func liftDeadlines(c echo.Context) error {
 	controller := http.NewResponseController(c.Response())
 	if err := controller.SetReadDeadline(noDeadline); err != nil {
@@ -163,7 +163,7 @@ func liftDeadlines(c echo.Context) error {
 	return nil
 }
 
-// serveCancel ends a task for the PEP that made it. The body is optional.
+// serveCancel cancels a task for the PEP that submitted it. The body is optional.
 func serveCancel(approvals *approval.Service, limits *limiter, maxBody int64) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
@@ -190,7 +190,7 @@ func serveCancel(approvals *approval.Service, limits *limiter, maxBody int64) ec
 	}
 }
 
-// serveRequestSchema tells what a submission has to say by a template.
+// serveRequestSchema serves the JSON Schema of a template's parameters.
 func serveRequestSchema(engine *evaluation.Engine) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		tenant, err := tenantOf(c)
@@ -208,7 +208,7 @@ func serveRequestSchema(engine *evaluation.Engine) echo.HandlerFunc {
 	}
 }
 
-// serveJWKS tells the keys that sign binding tokens and approvals.
+// serveJWKS serves the keys that sign binding tokens and approvals.
 func serveJWKS(approvals *approval.Service) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderCacheControl, maxAge)

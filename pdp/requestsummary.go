@@ -12,26 +12,25 @@ import (
 	"github.com/policy-service/policy-service/obligations/plain"
 )
 
-// Bounds of a summary: runes of one name or id and of a text, and bytes of
-// arguments, of which more are not looked at.
+// Limits of a summary: runes of one name or id, runes of a text, and bytes of arguments. Longer
+// arguments are left out.
 const (
 	maxSummaryName      = 128
 	maxSummaryText      = 512
 	maxSummaryArguments = 64 << 10
 )
 
-// A summarized is what a summary is made of, once what looks like a secret has
-// the mask of the log.
+// A summarized has the parts of a summary, with values that look like secrets masked as in the log.
 type summarized struct {
 	Action    string         `json:"action"`
 	Type      string         `json:"type"`
 	ID        string         `json:"id"`
-	Arguments jsontext.Value `json:"arguments,omitzero"` // an object
-	Text      string         `json:"text,omitzero"`      // instead of arguments
+	Arguments jsontext.Value `json:"arguments,omitzero"` // object
+	Text      string         `json:"text,omitzero"`      // replaces Arguments
 }
 
-// summary says in one line what a request is for: the action, the resource and
-// the arguments of the first item, and how many more there are.
+// summary returns the action, resource and arguments of the first item in one line, and the number
+// of further items.
 func (d *approvalsHandler) summary(r *approval.Request) (string, error) {
 	about := summarized{Action: r.Items[0].Action.Name, Type: r.Items[0].Resource.Type, ID: r.Items[0].Resource.ID}
 	about.Arguments, about.Text = argumentsOf(r)
@@ -55,12 +54,12 @@ func (d *approvalsHandler) summary(r *approval.Request) (string, error) {
 	return out, nil
 }
 
-// named is a name of which a summary has no more than there is room for.
+// named returns a name cut to the length limit of a summary.
 func named(name string) string { return plain.Text(plain.Cut(name, maxSummaryName)) }
 
-// argumentsOf returns the arguments of the first item, or what is said of them:
-// the member arguments or param_summary of the action, the resource or the
-// context, or else the properties of the action.
+// argumentsOf returns the arguments of the first item, or the text that describes them. It uses the
+// member arguments or param_summary of the action, the resource or the context. Otherwise it uses
+// the properties of the action.
 func argumentsOf(r *approval.Request) (arguments jsontext.Value, text string) {
 	item := &r.Items[0]
 	for _, place := range []jsontext.Value{item.Action.Properties, item.Resource.Properties, r.Context} {
@@ -81,7 +80,7 @@ func argumentsOf(r *approval.Request) (arguments jsontext.Value, text string) {
 	return short(item.Action.Properties)
 }
 
-// short returns arguments that are not too long to be looked at.
+// short returns arguments, or a text in their place if they are too long.
 func short(arguments jsontext.Value) (jsontext.Value, string) {
 	if len(arguments) > maxSummaryArguments {
 		return nil, "…"

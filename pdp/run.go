@@ -27,43 +27,43 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// Config configures the service. PolicyDir or Policies, State, Listen,
-// AdminListen and Log are required.
+// Config configures the service. PolicyDir or Policies, State, Listen, AdminListen and Log are
+// required.
 type Config struct {
-	PolicyDir       string            // directory of the policy store, which is followed as it changes
+	PolicyDir       string            // directory of the policy store, watched for changes
 	RequireManifest bool              // the store must have a manifest
-	ManifestKey     ed25519.PublicKey // that signs the manifest; nil for none
+	ManifestKey     ed25519.PublicKey // key that verifies the manifest's signature; nil for none
 	GuardShrink     bool              // refuse a reload that loses all forbids or half the policies
-	Policies        fs.FS             // a policy store that does not change, without PolicyDir
-	ShadowDir       string            // directory of a policy store that decides, too, for the log alone; "" for none
+	Policies        fs.FS             // policy store that does not change, instead of PolicyDir
+	ShadowDir       string            // directory of the shadow policies, whose decisions are only logged; "" for none
 
-	Reload   <-chan os.Signal          // reads the store and the settings at once
-	Settings func() (*Settings, error) // as they are now; nil where they do not change
+	Reload   <-chan os.Signal          // each signal reloads policies and settings
+	Settings func() (*Settings, error) // returns the current settings; nil if they cannot change
 
 	State          string // directory of the decision log
 	Listen         string // address of the main listener, host:port
 	AdminListen    string // address of the admin listener, host:port
-	PublicURL      string // what PEPs call the service; the main listener's own address when empty
+	PublicURL      string // base URL for PEPs; "" means the address of the main listener
 	TLSCert        string // PEM files of the main listener; both or neither
 	TLSKey         string
 	Auth           Auth
-	Insecure       bool     // serve others than this host on the main listener although callers are not authenticated
-	AdminInsecure  bool     // let others than this host administer without TLS, with Auth
-	AdminHosts     []string // names of the admin listener beside its address and those of this host; "*.NAME" is all below
-	Hosts          []string // likewise of the main listener, beside the host of PublicURL, where it serves this host alone and callers are not authenticated
-	MaxBody        int64    // bytes of a request; 0 means 1 MiB
-	MaxEvaluations int      // in a batch; 0 means 1,000
-	MaxResults     int      // of a search in one answer; 0 means 10,000
-	PageKey        string   // signs page tokens; "" is a random one
+	Insecure       bool     // allow other hosts on the main listener without authentication
+	AdminInsecure  bool     // allow other hosts on the admin listener without TLS; requires Auth
+	AdminHosts     []string // further names of the admin listener; its address and this host's names are included; "*.NAME" matches all names below
+	Hosts          []string // further names of the main listener, if it is on loopback without authentication; the host of PublicURL is included
+	MaxBody        int64    // maximum size of a request body in bytes; 0 means 1 MiB
+	MaxEvaluations int      // maximum items of a batch; 0 means 1,000
+	MaxResults     int      // maximum results of a search in one answer; 0 means 10,000
+	PageKey        string   // key that signs page tokens; "" means a random one
 	Durability     decisionlog.Durability
 	DecisionLog    LogConfig
-	Callbacks      []string // URLs at or below which PEPs may be called back; none for no callbacks
-	CallbackSecret []byte   // by which callbacks are signed
-	ApproverType   string   // entity type of the people who decide, where callers are authenticated; user when empty
+	Callbacks      []string // prefixes of URLs for callbacks to PEPs; none disables callbacks
+	CallbackSecret []byte   // key that signs callbacks
+	ApproverType   string   // entity type of authenticated approvers; "" means user
 	Limits         Limits
 	Telemetry      Telemetry
 	Log            *slog.Logger
-	Ready          func(main, admin string) // called with the listeners' URLs once they answer
+	Ready          func(main, admin string) // called with the listeners' URLs when they accept requests
 }
 
 const (
@@ -72,18 +72,17 @@ const (
 	drainTime           = 20 * time.Second
 )
 
-// noDeadline lifts a deadline from an answer that may take long.
+// noDeadline removes a deadline.
 var noDeadline time.Time
 
-// ErrInsecure means that the configuration would let the network ask and see
-// decisions without saying who asks.
+// ErrInsecure means that the configuration would expose decisions to the network without
+// authentication.
 var ErrInsecure = errors.New("refusing to listen beyond this host without caller authentication and TLS")
 
-// Run serves until ctx ends, then lets running requests finish. It returns nil
-// after such an end, an [evaluation.Faults] for Policies that do not compile,
-// a [yamldoc.SettingError] for each setting that can never do,
-// and decisionlog.ErrFailed when the log can no longer be trusted to record.
-// Policies of a PolicyDir that do not compile leave it not ready until they do.
+// Run serves until ctx ends, then finishes running requests and returns nil. It returns an
+// [evaluation.Faults] for Policies that do not compile, a [yamldoc.SettingError] for each invalid
+// setting, and decisionlog.ErrFailed after the log has failed. If the policies of PolicyDir do not
+// compile, the service runs but is not ready until they do.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.check(); err != nil {
 		return err
@@ -106,7 +105,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer func() {
-		if closing := s.log.Close(); s.log.Err() == nil { // a failed log has said so
+		if closing := s.log.Close(); s.log.Err() == nil { // a failed log was already reported
 			err = errors.Join(err, closing)
 		}
 	}()
@@ -125,10 +124,10 @@ func Run(ctx context.Context, c Config) (err error) {
 	return s.serve(ctx)
 }
 
-// A server joins what answers on the two listeners.
+// A server assembles the handlers of the two listeners.
 type server struct {
 	config    Config
-	publicURL string // of the main listener
+	publicURL string // base URL of the main listener
 
 	metrics   *telemetry
 	auth      authenticator
@@ -141,7 +140,7 @@ type server struct {
 	shadow    *policyLoader
 }
 
-// loadPolicies loads the stores in force and in shadow.
+// loadPolicies loads the active policies and the shadow policies.
 func (s *server) loadPolicies(ctx context.Context) (err error) {
 	if s.policies, err = newPolicyLoader(ctx, s.engine, s.config); err != nil {
 		return err
@@ -151,27 +150,27 @@ func (s *server) loadPolicies(ctx context.Context) (err error) {
 	return err
 }
 
-// check reports settings that can never do, alone or beside one another: each is
-// a [yamldoc.SettingError] by its key in the configuration file.
+// check reports settings that are invalid, alone or in combination. Each error is a
+// [yamldoc.SettingError] with the key of the configuration file.
 func (c Config) check() error {
 	_, errHosts := newHostNames("hosts", c.Hosts)
 	_, errAdminHosts := newHostNames("admin_hosts", c.AdminHosts)
 	return errors.Join(errHosts, errAdminHosts, c.Limits.checkBody(cmp.Or(c.MaxBody, defaultMaxBody)))
 }
 
-// warn says what an operator has to know of the credentials.
+// warn logs warnings about credentials.
 func warn(log *slog.Logger, verifier *callers.Verifier) {
 	for _, warning := range verifier.Warnings() {
 		log.Warn(warning)
 	}
 }
 
-// warnTenants says which tenants of credentials the policy store lacks: whoever has
-// such a credential is told that there is no such tenant, or has nobody to ask.
+// warnTenants logs tenants of credentials that the policy store lacks. Requests of such a
+// credential fail because the tenant is unknown.
 func warnTenants(log *slog.Logger, auth Auth, engine *evaluation.Engine) {
 	store := engine.Snapshots()
 	if store == nil {
-		return // not ready, which is said elsewhere
+		return // reported as not ready
 	}
 	for _, named := range auth.TenantSettings() {
 		if _, err := store.For(named.Tenant); errors.Is(err, snapshot.ErrUnknownTenant) {
@@ -181,8 +180,8 @@ func warnTenants(log *slog.Logger, auth Auth, engine *evaluation.Engine) {
 	}
 }
 
-// openEngine makes the engine and the Access Request Service, which call each
-// other: for the approvals in force, and for who may approve.
+// openEngine creates the engine and the Access Request Service. Each calls the other: the engine
+// verifies approvals, and the service asks who may approve.
 func (s *server) openEngine() error {
 	c := s.config
 	callbacks, err := newNotifier(c.Callbacks, c.CallbackSecret, s.metrics)
@@ -225,7 +224,7 @@ func (s *server) openEngine() error {
 	return nil
 }
 
-// entryOf is the log entry of a transition.
+// entryOf returns the log entry of a transition.
 func entryOf(r approval.Record) *decisionlog.Entry {
 	return &decisionlog.Entry{
 		ID: r.ID, Time: r.Time, Tenant: r.Tenant, Kind: decisionlog.Kind(r.Kind),
@@ -233,8 +232,7 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 	}
 }
 
-// serve answers on both listeners until ctx ends or one of them or the log
-// fails.
+// serve runs both listeners until ctx ends, or until a listener or the log fails.
 func (s *server) serve(ctx context.Context) error {
 	sinks, err := s.config.DecisionLog.sinks(&http.Client{Transport: s.metrics.outgoing("send checkpoint", http.DefaultTransport)})
 	if err != nil {
@@ -272,7 +270,7 @@ func (s *server) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// runTasks runs what goes on beside the requests until ctx ends.
+// runTasks runs background tasks until ctx ends.
 func (s *server) runTasks(ctx context.Context, group *errgroup.Group, sinks []sink) {
 	program := s.config.Log
 	group.Go(func() error { return s.policies.follow(ctx) })
@@ -292,7 +290,7 @@ func (s *server) runTasks(ctx context.Context, group *errgroup.Group, sinks []si
 	}
 }
 
-// mainHandler serves the main listener.
+// mainHandler returns the handler of the main listener.
 func (s *server) mainHandler() (*echo.Echo, error) {
 	metadata, err := newMetadata(s.publicURL, s.config.Insecure)
 	if err != nil {
@@ -309,7 +307,7 @@ func (s *server) mainHandler() (*echo.Echo, error) {
 	return e, nil
 }
 
-// adminHandler serves the admin listener.
+// adminHandler returns the handler of the admin listener.
 func (s *server) adminHandler(reloads *reloader) (*echo.Echo, error) {
 	hosts, err := newHostNames("admin_hosts", s.config.AdminHosts)
 	if err != nil {
@@ -335,7 +333,7 @@ func serveOn(s *http.Server, l net.Listener, config *tls.Config) error {
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)
 }
 
-// drain lets the requests that run when ctx ends come to their end.
+// drain shuts the servers down after ctx ends and finishes running requests.
 func drain(ctx context.Context, servers ...*http.Server) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
@@ -349,8 +347,8 @@ func drain(ctx context.Context, servers ...*http.Server) error {
 	return errors.Join(errs...)
 }
 
-// publishAdmin leaves the admin listener's URL in the state directory, where
-// the sub-commands that need the log of a running server find it.
+// publishAdmin writes the admin listener's URL to the state directory. Subcommands use it to find a
+// running server.
 func publishAdmin(state, url string) (unpublish func(), err error) {
 	path := filepath.Join(state, AdminURLFile)
 	if err := os.WriteFile(path, []byte(url+"\n"), 0o600); err != nil {
@@ -359,6 +357,6 @@ func publishAdmin(state, url string) (unpublish func(), err error) {
 	return func() { _ = os.Remove(path) }, nil
 }
 
-// AdminURLFile is the file of the state directory that holds the URL of the
-// admin listener while a server runs.
+// AdminURLFile is the name of the file, in the state directory, that holds the URL of the admin
+// listener while a server runs.
 const AdminURLFile = "admin-url"

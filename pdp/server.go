@@ -20,8 +20,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// mainRoutes of the main listener. What is below a tenant's path is decided by
-// the tenant's policies.
+// mainRoutes registers the routes of the main listener. Requests below a tenant's path are decided
+// by the tenant's policies.
 func (s *server) mainRoutes(e *echo.Echo, metadata authzen.Metadata) {
 	engine, approvals, auth, limits := s.engine, s.approvals, s.auth, s.limits
 	maxBody := cmp.Or(s.config.MaxBody, defaultMaxBody)
@@ -48,14 +48,14 @@ func (s *server) mainRoutes(e *echo.Echo, metadata authzen.Metadata) {
 	e.GET("/openapi.yaml", serveBlob("application/yaml", schemas.OpenAPI()))
 }
 
-// The base path of a tenant, and the parameter that names it.
+// Base path of a tenant, and the path parameter with its name.
 const (
 	paramTenant = "tenant"
 	pathTenant  = "/tenants/:" + paramTenant
 )
 
-// newEcho returns a router that echoes request ids on every status, answers
-// every error the same way, and survives a panic.
+// newEcho returns a router that echoes request ids with every status, formats all errors alike, and
+// recovers from panics.
 func newEcho(log *slog.Logger) *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
@@ -65,7 +65,7 @@ func newEcho(log *slog.Logger) *echo.Echo {
 	return e
 }
 
-// echoRequestID sends the PEP's request identifier back (AuthZEN 1.0, "Request
+// echoRequestID returns the PEP's request identifier in the answer (AuthZEN 1.0, "Request
 // Identification").
 func echoRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -76,8 +76,8 @@ func echoRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// closeAmbiguous closes the connection after a request that is ambiguous. What
-// follows in the connection is then nobody's request.
+// closeAmbiguous closes the connection after an ambiguous request. Bytes that follow it must not
+// count as a request.
 func closeAmbiguous(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if isAmbiguous(c.Request()) {
@@ -87,16 +87,15 @@ func closeAmbiguous(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// isAmbiguous reports whether another server on the way may see the end of a
-// request elsewhere: net/http does not tell whether a request in chunks had a
-// Content-Length, too, or one of HTTP/1.0 a Transfer-Encoding (RFC 9112, 6.1 and
-// 6.3).
+// isAmbiguous reports whether an intermediary may see the end of a request elsewhere. net/http
+// hides a Content-Length next to chunks, and a Transfer-Encoding in HTTP/1.0 (RFC 9112, sections
+// 6.1 and 6.3).
 func isAmbiguous(r *http.Request) bool {
 	return r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0)
 }
 
-// survivePanics makes a panic an error of the service, whatever was thrown. The
-// router's own would bring the templates of all else that it can do.
+// survivePanics turns a panic into an internal error. echo's own middleware would link its unused
+// template renderer into the program.
 func survivePanics(log *slog.Logger) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
@@ -106,7 +105,7 @@ func survivePanics(log *slog.Logger) echo.MiddlewareFunc {
 	}
 }
 
-// survive, deferred, makes a panic the error of the function that defers it.
+// survive turns a panic into the error of the function that defers it.
 func survive(log *slog.Logger, err *error) {
 	if thrown := recover(); thrown != nil {
 		log.Error("panic", "error", thrown, "stack", string(debug.Stack()))
@@ -114,8 +113,8 @@ func survive(log *slog.Logger, err *error) {
 	}
 }
 
-// answerError answers a request that has no other answer. An answer that has
-// begun is broken off, so that nobody takes what is there for the whole.
+// answerError writes the answer for an error. It aborts an answer that has begun, so that no client
+// mistakes the part for the whole.
 func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		if c.Response().Committed {
@@ -129,7 +128,7 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "trace_id", traceID(c.Request().Context()), "error", err)
 		}
 		if r := c.Request(); errors.Is(err, admission.ErrMemory) && r.ProtoMajor == 1 {
-			// Else the answer waits for the rest of the body.
+			// Otherwise the answer would wait for the rest of the body.
 			c.Response().Header().Set(echo.HeaderConnection, "close")
 		}
 		switch told.Status {
@@ -148,13 +147,13 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 	}
 }
 
-// isCounted reports whether a request was turned away for a reason that metrics
-// tell of. Overload would fill the program's log.
+// isCounted reports whether metrics count a rejected request. Logging it as well would fill the
+// program's log during overload.
 func isCounted(err error) bool {
 	return errors.Is(err, errOverload) || errors.Is(err, admission.ErrMemory) || errors.Is(err, snapshot.ErrTooLong)
 }
 
-// isGone reports whether an answer ended because its client no longer reads.
+// isGone reports whether an answer ended because the client disconnected.
 func isGone(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
 }
@@ -163,10 +162,10 @@ func serveBlob(contentType string, body []byte) echo.HandlerFunc {
 	return func(c echo.Context) error { return c.Blob(http.StatusOK, contentType, body) }
 }
 
-// h2Buffer is the smallest that HTTP/2 knows.
+// h2Buffer is the smallest receive buffer of HTTP/2, in bytes.
 const h2Buffer = 64 << 10
 
-// newServer returns a server whose every wait ends.
+// newServer returns a server with a timeout for every wait.
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -177,7 +176,7 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:    16 << 10,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 100,
-			// What has arrived and nobody has read yet is in no budget.
+			// No memory budget covers data that was received and not read.
 			MaxReceiveBufferPerConnection: h2Buffer,
 			MaxReceiveBufferPerStream:     h2Buffer,
 		},

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A certificate is that of the main listener, as its files have it. When they
-// change, new connections get what is there, or the last that was good.
+// A certificate is the certificate of the main listener. When its files change, new connections use
+// the new content, or the last valid one.
 type certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
@@ -18,11 +18,11 @@ type certificate struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	written time.Time // the later of the two files
+	written time.Time // newer modification time of the two files
 	looked  time.Time
 }
 
-// certificateAge is how old what is known of the files may be.
+// certificateAge is how long the state of the files is cached.
 const certificateAge = time.Second
 
 func newCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, error) {
@@ -33,7 +33,7 @@ func newCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, e
 	return c, nil
 }
 
-// get is a tls.Config's GetCertificate.
+// get implements GetCertificate of a tls.Config.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

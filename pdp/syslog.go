@@ -14,20 +14,19 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// A syslog is a server that keeps what it is sent as RFC 5424 says: udp://HOST
-// (RFC 5426), tcp://HOST (RFC 6587, counted octets), tls://HOST (RFC 5425), or
-// unix:///PATH for the one on this host. Each message has a connection of its
-// own. Nothing is acknowledged.
+// A syslog is a server for messages as defined by RFC 5424: udp://HOST (RFC 5426), tcp://HOST (RFC
+// 6587, octet counting), tls://HOST (RFC 5425), or unix:///PATH on this host. Each message uses a
+// new connection. The server acknowledges nothing.
 type syslog struct {
 	scheme, address string
-	host            string      // of this one, as messages have it
-	tls             *tls.Config // of tls
+	host            string      // name of this host in messages
+	tls             *tls.Config // for the scheme tls
 }
 
-// syslogPorts are those that are meant where an address has none.
+// syslogPorts are the default ports.
 var syslogPorts = map[string]string{"udp": "514", "tcp": "601", "tls": "6514"}
 
-// newSyslog reads the URL of a server.
+// newSyslog parses the URL of a server.
 func newSyslog(address string) (*syslog, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -52,8 +51,7 @@ func newSyslog(address string) (*syslog, error) {
 // priority is facility 13, log audit, with severity 6, informational.
 const priority = 13<<3 | 6
 
-// send is a [sink]: the message is the line of the file that checkpoints are
-// appended to.
+// send is a [sink]. The message is the line of the file to which checkpoints are appended.
 func (s *syslog) send(ctx context.Context, c *decisionlog.Checkpoint) error {
 	now := time.Now().UTC()
 	text, err := json.Marshal(keptCheckpoint{now, *c})

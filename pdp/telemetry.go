@@ -26,21 +26,21 @@ import (
 	"github.com/policy-service/policy-service/pdp/admission"
 )
 
-// instrumentation names this program as the source of spans and measurements.
+// instrumentation is the scope of this program's spans and metrics.
 const instrumentation = "github.com/policy-service/policy-service"
 
-// A Telemetry is where spans and measurements go. Its zero value is nowhere.
+// A Telemetry has the destinations of spans and metrics. Its zero value discards them.
 type Telemetry struct {
 	Traces trace.TracerProvider
 	Meters metric.MeterProvider
-	Page   http.Handler // of the admin listener's /metrics; nil for none
+	Page   http.Handler // handler of /metrics on the admin listener; nil for none
 
-	// PublicPage takes the place of Page where callers are authenticated, for
-	// those who may not see everybody's tenants. Without it they get 403.
+	// PublicPage replaces Page, if callers are authenticated, for callers who may not see every
+	// tenant. Without it they get status 403.
 	PublicPage http.Handler
 }
 
-// telemetry measures requests and what was decided.
+// telemetry records spans and metrics of requests and decisions.
 type telemetry struct {
 	tracer    trace.Tracer
 	requests  metric.Float64Histogram
@@ -50,15 +50,15 @@ type telemetry struct {
 	commits   metric.Float64Histogram
 	shed      metric.Int64Counter
 	meter     metric.Meter
-	off       bool // nobody looks
-	traces    bool // somebody looks at spans
+	off       bool // no metrics are exported
+	traces    bool // spans are exported
 
 	tenants  tenantNames
 	outcomes attributeSets[outcomeKey]
 	routes   attributeSets[routeKey]
 }
 
-// An outcomeKey tells decisions apart.
+// An outcomeKey identifies the attributes of a decision.
 type outcomeKey struct {
 	kind             decisionlog.Kind
 	tenant, decision string
@@ -70,7 +70,7 @@ func (k outcomeKey) attributes() []attribute.KeyValue {
 	}
 }
 
-// A routeKey tells requests apart.
+// A routeKey identifies the attributes of a request.
 type routeKey struct {
 	route  string
 	status int
@@ -80,17 +80,16 @@ func (k routeKey) attributes() []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.Int("http.response.status_code", k.status), attribute.String("http.route", k.route)}
 }
 
-// attributeSets are sets of attributes that come again and again. To make one
-// takes longer than to measure.
+// attributeSets caches attribute sets. Creating one takes longer than a measurement.
 type attributeSets[K interface {
 	comparable
 	attributes() []attribute.KeyValue
 }] struct {
-	kept sync.Map // from a K to its metric.MeasurementOption
+	kept sync.Map // maps a K to its metric.MeasurementOption
 	size atomic.Int64
 }
 
-// maxSets is how many are kept, for a tenant may have any name.
+// maxSets is the capacity of the cache. Tenant names are unbounded.
 const maxSets = 4096
 
 func (s *attributeSets[K]) of(k K) metric.MeasurementOption {
@@ -104,20 +103,20 @@ func (s *attributeSets[K]) of(k K) metric.MeasurementOption {
 	return made
 }
 
-// tenantNames are what tenants are called in measurements. Each name is a few
-// series, and anybody can make names up.
+// tenantNames limits the tenant names in metrics. Each name adds series, and clients can invent
+// names.
 type tenantNames struct {
 	policies func() *snapshot.Snapshots // nil for none
 
 	mu   sync.Mutex
-	seen map[string]bool // where the store has no tenants
+	seen map[string]bool // used if the store has no tenants
 }
 
-// maxNames is how many tenants have series of their own where the store does not
-// say which tenants there are.
+// maxNames is the number of tenants with series of their own if the store does not list its
+// tenants.
 const maxNames = 256
 
-// of returns a tenant's name, or "*" for one that shares its series with others.
+// of returns a tenant's name, or "*" for a tenant without series of its own.
 func (n *tenantNames) of(tenant string) string {
 	if tenant == "" || n.policies == nil {
 		return tenant
@@ -135,7 +134,7 @@ func (n *tenantNames) of(tenant string) string {
 	return tenant
 }
 
-// first returns the name of a tenant that is among the first to be measured.
+// first returns the name of a tenant that is among the first maxNames.
 func (n *tenantNames) first(tenant string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -151,7 +150,7 @@ func (n *tenantNames) first(tenant string) string {
 	return tenant
 }
 
-// newTelemetry makes the instruments.
+// newTelemetry creates the instruments.
 func newTelemetry(to Telemetry) (*telemetry, error) {
 	off, traces := to.Traces == nil && to.Meters == nil, to.Traces != nil
 	if to.Traces == nil {
@@ -190,8 +189,7 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 	return t, err
 }
 
-// observe has what is to do, and the state of the policies and of the log,
-// measured whenever somebody looks.
+// observe registers callbacks for gauges: load, and the states of policies and log.
 func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service, supplied *policyLoader) error {
 	t.tenants.policies = engine.Snapshots
 	working, err := t.meter.Int64ObservableGauge("policy_service.in_flight", metric.WithDescription("Requests in processing."))
@@ -268,20 +266,20 @@ func zeroOrOne(b bool) int64 {
 	return 0
 }
 
-// committed measures a commit of the log.
+// committed records the duration of a commit.
 func (t *telemetry) committed(_ int, took time.Duration) {
 	if !t.off {
 		t.commits.Record(context.Background(), took.Seconds())
 	}
 }
 
-// reasons are why a request is turned away.
+// reasons maps errors to the reasons of rejections in metrics.
 var reasons = []struct {
 	err  error
 	name string
 }{{errOverload, "overload"}, {errTenantRate, "rate"}, {admission.ErrDeadline, "deadline"}, {snapshot.ErrTooLong, "deadline"}, {admission.ErrMemory, "memory"}}
 
-// turnedAway counts a request that has no answer for one of the reasons.
+// turnedAway counts a request that was rejected for one of the reasons.
 func (t *telemetry) turnedAway(ctx context.Context, err error) {
 	for _, r := range reasons {
 		if errors.Is(err, r.err) {
@@ -296,7 +294,7 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 		return
 	}
 	if e.TraceID == "" {
-		ctx = context.Background() // where no span is to be looked for
+		ctx = context.Background() // without traces, exemplars need no span
 	}
 	results := e.Evaluations
 	if e.Result != nil {
@@ -317,11 +315,10 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 	}
 }
 
-// effectNone is the effect of shadow policies that decide the same.
+// effectNone is the effect if the shadow policies decide the same.
 const effectNone replay.Effect = "none"
 
-// serve measures a request, as a part of the trace that it names (W3C Trace
-// Context).
+// serve measures a request and joins the trace that it names (W3C Trace Context).
 func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -335,7 +332,7 @@ func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		if err := next(c); err != nil {
-			c.Error(err) // so that the status is known
+			c.Error(err) // sets the status
 			t.turnedAway(ctx, err)
 		}
 		asked := routeKey{c.Path(), c.Response().Status}
@@ -351,7 +348,7 @@ func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// begin begins the span of a request, in the trace that it names if it does.
+// begin starts the span of a request. With named set it joins the trace that the request names.
 func (t *telemetry) begin(c echo.Context, named bool) (context.Context, trace.Span) {
 	r := c.Request()
 	ctx := r.Context()
@@ -365,7 +362,7 @@ func (t *telemetry) begin(c echo.Context, named bool) (context.Context, trace.Sp
 	return ctx, span
 }
 
-// traceID is the trace that a request belongs to, or "".
+// traceID returns the trace id of the request, or "".
 func traceID(ctx context.Context) string {
 	if s := trace.SpanContextFromContext(ctx); s.HasTraceID() {
 		return s.TraceID().String()
