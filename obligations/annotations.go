@@ -13,27 +13,25 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Terms are what one policy asks for beside its effect. The zero value asks
-// for nothing.
+// Terms are the conditions and obligations of one policy. The zero value has none.
 type Terms struct {
-	Approval    string // template by which a person approves what this permit allows
-	Requestable string // template by which a person may lift this forbid
+	Approval    string // template for the approval that this permit requires
+	Requestable string // template for an approval that lifts this forbid
 	ReasonUser  string
 	ReasonAdmin string
 	Obligations []Obligation
 }
 
-// An Obligation is what a policy obliges the PEP to, before it has an id.
+// An Obligation is an obligation of a policy, before a decision gives it an id.
 type Obligation struct {
 	Type       string
-	Properties jsontext.Value // with {{…}} where the request is to be filled in
-	// Withhold: a PEP that has not declared the type is answered with a denial
-	// instead. It is set by the member required_support of the annotation and
-	// is true for step-up and custom where that is absent.
+	Properties jsontext.Value // with {{…}} placeholders for members of the request
+	// Withhold denies the request if the PEP has not declared the type. The annotation sets it with
+	// required_support. The default is true for step-up and custom, and false for the others.
 	Withhold bool
 }
 
-// The annotations of this package, but for the obligation_ ones.
+// Annotations of this package other than obligation_….
 const (
 	keyApproval    = "approval"
 	keyRequestable = "requestable"
@@ -41,8 +39,7 @@ const (
 	keyReasonAdmin = "reason_admin"
 )
 
-// kinds are the obligation types by annotation (Obligations Profile,
-// "Obligation Types").
+// kinds maps annotations to obligation types (Obligations Profile, "Obligation Types").
 var kinds = map[string]kind{
 	"obligation_step_up":             {authzen.ObligationStepUp, true, []property{{name: "acr_value"}, {name: "amr_values", list: true, optional: true}}},
 	"obligation_notification":        {authzen.ObligationNotification, false, []property{{name: "to", list: true, orOne: true}, {name: "body"}, {name: "topic", optional: true}}},
@@ -52,7 +49,7 @@ var kinds = map[string]kind{
 
 type kind struct {
 	name       string
-	withhold   bool // unless the annotation says otherwise
+	withhold   bool // default of required_support
 	properties []property
 }
 
@@ -60,11 +57,11 @@ type kind struct {
 type property struct {
 	name     string
 	list     bool
-	orOne    bool // a list of at least one, or the one as a string
+	orOne    bool // a list of at least one, or a single string
 	optional bool
 }
 
-// check holds a property's value, nil where there is none, against its type.
+// check checks a property's value against its type. The value is nil if absent.
 func (p property) check(value jsontext.Value) error {
 	strings, wanted := []jsontext.Value{value}, "the string"
 	switch {
@@ -88,11 +85,11 @@ func (p property) check(value jsontext.Value) error {
 	return nil
 }
 
-// reserved are the beginnings of annotation keys that belong to this package:
-// a key that begins so and is not one of its own is a spelling mistake.
+// reserved lists prefixes of annotation keys of this package. An unknown key with such a prefix is
+// a spelling mistake.
 var reserved = []string{"obligation", "approval", "requestable", "reason"}
 
-// Parse reads a policy's annotations. It reports every fault at once.
+// Parse parses a policy's annotations. It reports all faults at once.
 func Parse(permit bool, annotations map[string]string) (Terms, error) {
 	var terms Terms
 	var faults []error
@@ -140,7 +137,7 @@ func onlyOn(right bool, effect, template string) error {
 	return nil
 }
 
-// Known lists the annotations of this package, as they are written.
+// Known lists the annotations of this package.
 func Known() []string {
 	names := slices.Collect(maps.Keys(kinds))
 	names = append(names, keyApproval, keyRequestable, keyReasonUser, keyReasonAdmin)
@@ -151,7 +148,7 @@ func Known() []string {
 	return names
 }
 
-// parse reads the JSON object of an obligation annotation.
+// parse parses the JSON object of an obligation annotation.
 func (k kind) parse(value string) (Obligation, error) {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal([]byte(value), &members); err != nil || members == nil {
@@ -181,7 +178,7 @@ func (k kind) parse(value string) (Obligation, error) {
 	return Obligation{Type: k.name, Properties: properties, Withhold: withhold}, nil
 }
 
-// withholds takes required_support out of the members and reads it.
+// withholds removes required_support from the members and returns its value.
 func (k kind) withholds(members map[string]jsontext.Value) (bool, error) {
 	raw, ok := members["required_support"]
 	if !ok {

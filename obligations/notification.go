@@ -11,18 +11,18 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Members of a notification that drafts of the profile have differently: in
-// that of July 2026 to is a string, and there is no decision_subject.
+// Members of a notification that differ between drafts. In the draft of July 2026 "to" is a string
+// and decision_subject does not exist.
 const (
 	memberTo              = "to"
 	memberDecisionSubject = "decision_subject"
 )
 
-// aboutSubject is the decision_subject of a notification that names none.
+// aboutSubject is the default of decision_subject.
 var aboutSubject = jsontext.Value(`"{{subject.id}}"`)
 
-// completeNotification gives a notification the form of today: to is a list,
-// and decision_subject says whom the decision is about.
+// completeNotification converts a notification to the current form: "to" is a list, and
+// decision_subject is set.
 func completeNotification(members map[string]jsontext.Value) error {
 	if to := members[memberTo]; to.Kind() == '"' {
 		members[memberTo] = slices.Concat(jsontext.Value("["), to, jsontext.Value("]"))
@@ -37,12 +37,11 @@ func completeNotification(members map[string]jsontext.Value) error {
 	return nil
 }
 
-// errSeveral means that a notification cannot be sent in the form of July.
+// errSeveral means that a notification has no form in the draft of July 2026.
 var errSeveral = errors.New(`has several in "to", of which the form with a string has room for one`)
 
-// NotifyOne gives the notifications of a policy the form of the draft of July
-// 2026, for PEPs that know no other. The decision_subject that nobody wrote is
-// left out.
+// NotifyOne converts the notifications of a policy to the draft of July 2026, for PEPs that support
+// only that. It removes a default decision_subject.
 func (t *Terms) NotifyOne() error {
 	for i, o := range t.Obligations {
 		if o.Type != authzen.ObligationNotification {

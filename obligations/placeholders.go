@@ -13,8 +13,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// fields are what {{…}} in the strings of an obligation stands for. Every
-// request has them, so that there is always something to fill in.
+// fields maps {{…}} placeholders to values. Every request has these values.
 var fields = map[string]func(*authzen.EvaluationRequest) string{
 	"subject.type":  func(r *authzen.EvaluationRequest) string { return r.Subject.Type },
 	"subject.id":    func(r *authzen.EvaluationRequest) string { return r.Subject.ID },
@@ -23,7 +22,7 @@ var fields = map[string]func(*authzen.EvaluationRequest) string{
 	"resource.id":   func(r *authzen.EvaluationRequest) string { return r.Resource.ID },
 }
 
-// fillPlaceholders returns properties with what {{…}} stands for in a request.
+// fillPlaceholders returns properties with placeholders replaced by values of a request.
 func fillPlaceholders(properties jsontext.Value, r *authzen.EvaluationRequest) jsontext.Value {
 	if r == nil || !bytes.Contains(properties, opening) {
 		return properties
@@ -36,20 +35,19 @@ func fillPlaceholders(properties jsontext.Value, r *authzen.EvaluationRequest) j
 
 var opening, closing = []byte("{{"), []byte("}}")
 
-// fillTokens fills in whatever is written, token by token.
+// fillTokens replaces placeholders token by token. It handles any JSON.
 func fillTokens(properties jsontext.Value, r *authzen.EvaluationRequest) jsontext.Value {
 	filled, err := mapStrings(properties, func(text string) (string, error) {
 		return expand(text, func(name string) (string, error) { return fields[name](r), nil })
 	})
-	if err != nil { // checkFields has walked it
+	if err != nil { // checkFields has parsed it
 		panic(err)
 	}
 	return filled
 }
 
-// fillText fills in what is written without escapes, as it is by whoever does
-// not mean to hide it, in one pass over the text. It is not ok for anything
-// else. Properties have no white space between their tokens.
+// fillText replaces placeholders in JSON without escapes in a single pass. It is the fast path of
+// fillTokens: ok is false for other JSON. Properties have no insignificant white space.
 func fillText(properties jsontext.Value, r *authzen.EvaluationRequest) (out jsontext.Value, ok bool) {
 	out = make(jsontext.Value, 0, len(properties)+64)
 	for rest := properties; ; {
@@ -72,7 +70,7 @@ func fillText(properties jsontext.Value, r *authzen.EvaluationRequest) (out json
 	}
 }
 
-// stringLength is how long the JSON string is that a text begins with.
+// stringLength returns the length of the JSON string at the start of a text, in bytes.
 func stringLength(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -85,7 +83,7 @@ func stringLength(text []byte) int {
 	return len(text)
 }
 
-// appendFilled appends what is between the quotes of a JSON string, filled in.
+// appendFilled appends the content of a JSON string with placeholders replaced.
 func appendFilled(out jsontext.Value, text []byte, r *authzen.EvaluationRequest) (jsontext.Value, bool) {
 	for {
 		before, after, found := bytes.Cut(text, opening)
@@ -108,7 +106,7 @@ func appendFilled(out jsontext.Value, text []byte, r *authzen.EvaluationRequest)
 	}
 }
 
-// checkPlaceholders reports a {{…}} that stands for nothing.
+// checkPlaceholders returns an error for an unknown placeholder.
 func checkPlaceholders(properties jsontext.Value) error {
 	_, err := mapStrings(properties, func(text string) (string, error) {
 		return expand(text, func(name string) (string, error) {
@@ -121,7 +119,7 @@ func checkPlaceholders(properties jsontext.Value) error {
 	return err
 }
 
-// expand replaces every {{name}} of a text.
+// expand replaces every {{name}} in a text.
 func expand(text string, value func(name string) (string, error)) (string, error) {
 	var out strings.Builder
 	for {
@@ -143,8 +141,7 @@ func expand(text string, value func(name string) (string, error)) (string, error
 	}
 }
 
-// mapStrings returns a JSON value with every string that is a value, and not a
-// name, changed.
+// mapStrings returns a JSON value with change applied to every string value. Names of members stay.
 func mapStrings(value jsontext.Value, change func(string) (string, error)) (jsontext.Value, error) {
 	var out bytes.Buffer
 	dec, enc := jsontext.NewDecoder(bytes.NewReader(value)), jsontext.NewEncoder(&out)

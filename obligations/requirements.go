@@ -11,15 +11,15 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Support is what a PEP says it can meet. The zero value is a PEP that said
-// nothing, which is not the same as one that can meet nothing.
+// Support is the set of obligation types that a PEP declares. The zero value is a PEP without a
+// declaration, which differs from an empty declaration.
 type Support struct {
 	declared bool
 	types    []string
 }
 
-// ReadSupport reads context.supported_obligations. A value that is no array
-// of strings says nothing (the context is free-form), and so does nil.
+// ReadSupport parses context.supported_obligations. nil, or a value that is not an array of
+// strings, counts as no declaration, because the context is free-form.
 func ReadSupport(raw jsontext.Value) Support {
 	var types []*string
 	if raw.Kind() != '[' || json.Unmarshal(raw, &types) != nil {
@@ -40,29 +40,28 @@ func (s Support) Has(obligationType string) bool {
 	return s.declared && slices.Contains(s.types, obligationType)
 }
 
-// A Demand is what a decision asks of the PEP.
+// Requirements are what a decision requires of the PEP.
 type Requirements struct {
-	Decision bool                     // what the PEP is told
-	Context  *authzen.DecisionContext // nil when there is nothing to act on
-	// Obligations are those in Context or, where policies permit and Decision
-	// is false, those for want of which it is.
+	Decision bool                     // decision to send
+	Context  *authzen.DecisionContext // nil without content
+	// Obligations are those in Context. If policies permit but Decision is false, they are the
+	// unsupported ones that withhold the permit.
 	Obligations []authzen.Obligation
-	// Template is by which a person could lift a denial, or has to approve what
-	// is permitted; "" where no person can.
+	// Template is the template for an approval that lifts a denial or that a permit requires; "" if
+	// there is none.
 	Template string
 }
 
-// A Request is what counts of a request beside the decision about it.
+// A Request has the members of a request that affect its requirements.
 type Request struct {
 	Support    Support
-	Approved   string                     // template of the approval that stands, or ""
-	Evaluation *authzen.EvaluationRequest // from which obligations are filled in; nil leaves them as they are
+	Approved   string                     // template of the valid approval, or ""
+	Evaluation *authzen.EvaluationRequest // fills placeholders; nil leaves them
 }
 
-// Compose says what follows from what the policies decided. determining are
-// the terms of the policies that determined it, in a fixed order. Every
-// obligation of every one of them holds; an approval is asked for only when no
-// determining permit goes without, and then by the first one's template.
+// Compose returns the requirements of a policy decision. determining are the terms of the
+// determining policies, in a fixed order. All their obligations apply. An approval is required only
+// if every determining permit requires one; the template is then the first one's.
 func Compose(permitted bool, determining []*Terms, r Request) Requirements {
 	d := Requirements{Decision: permitted}
 	for _, t := range determining {
@@ -75,7 +74,7 @@ func Compose(permitted bool, determining []*Terms, r Request) Requirements {
 		missing = unsupported(determining, r.Support)
 	}
 	d.approve(permitted, determining, r)
-	if permitted && r.Approved != "" { // why one had to wait is no reason any more
+	if permitted && r.Approved != "" { // the approval removes the reason to wait
 		determining = slices.DeleteFunc(slices.Clone(determining), func(t *Terms) bool { return t.Approval == r.Approved })
 	}
 	context := authzen.DecisionContext{
@@ -95,8 +94,7 @@ func Compose(permitted bool, determining []*Terms, r Request) Requirements {
 	return d
 }
 
-// unsupported lists the types of the obligations for want of which a permit is
-// withheld, sorted.
+// unsupported returns the types of the obligations that withhold a permit, sorted.
 func unsupported(determining []*Terms, s Support) []string {
 	var types []string
 	for _, t := range determining {
@@ -110,8 +108,8 @@ func unsupported(determining []*Terms, s Support) []string {
 	return slices.Compact(types)
 }
 
-// approve adds what is left for a person to say. Where an obligation withholds
-// the permit anyway, a person could not help.
+// approve adds the approval that would help. It adds none if an obligation withholds the permit in
+// any case.
 func (d *Requirements) approve(permitted bool, determining []*Terms, r Request) {
 	if !permitted {
 		d.Template = requestable(determining, r.Approved)
@@ -138,8 +136,8 @@ func (d *Requirements) add(o Obligation, r Request) {
 	})
 }
 
-// approval returns the template of the first determining permit, or "" when
-// one of them permits without an approval other than the one that stands.
+// approval returns the template of the first determining permit. It returns "" if one of them
+// requires no approval, or only the given one.
 func approval(determining []*Terms, approved string) string {
 	without := func(t *Terms) bool { return t.Approval == "" || t.Approval == approved }
 	if len(determining) == 0 || slices.ContainsFunc(determining, without) {
@@ -148,8 +146,8 @@ func approval(determining []*Terms, approved string) string {
 	return determining[0].Approval
 }
 
-// requestable returns the template of the first determining forbid, or "" when
-// one of them is not to be lifted, or not by the approval that stands.
+// requestable returns the template of the first determining forbid. It returns "" if one of them
+// cannot be lifted, or not by the given approval.
 func requestable(determining []*Terms, approved string) string {
 	final := func(t *Terms) bool { return t.Requestable == "" || t.Requestable == approved }
 	if len(determining) == 0 || slices.ContainsFunc(determining, final) {
@@ -160,7 +158,7 @@ func requestable(determining []*Terms, approved string) string {
 
 func approvalObligation(template string) Obligation {
 	properties, err := json.Marshal(authzen.ApprovalRequired{Action: authzen.ActionApprovalRequired, Template: template})
-	if err != nil { // two strings always encode, but for bad UTF-8, which no Cedar string holds
+	if err != nil { // cannot fail: Cedar strings are valid UTF-8
 		panic(err)
 	}
 	return Obligation{Type: authzen.ObligationCustom, Properties: properties, Withhold: true}

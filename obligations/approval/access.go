@@ -13,7 +13,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// merged lays what is requested of an item over what is requested of all.
+// merged returns the members of all, overridden by the item's own members.
 func merged(all, own jsontext.Value) jsontext.Value {
 	values, errAll := object(all)
 	over, errOwn := object(own)
@@ -22,14 +22,13 @@ func merged(all, own jsontext.Value) jsontext.Value {
 	}
 	maps.Copy(values, over)
 	joined, err := json.Marshal(values, json.Deterministic(true))
-	if err != nil { // it has been read as JSON
+	if err != nil { // the value was parsed before
 		panic(err)
 	}
 	return joined
 }
 
-// requestedUntil reads until when the requester wants the approval to stand;
-// zero where it does not say.
+// requestedUntil returns the end of the approval that the requester asks for, or the zero time.
 func requestedUntil(access jsontext.Value, now time.Time) (time.Time, error) {
 	var wanted struct {
 		Until *time.Time `json:"requested_until"`
@@ -49,7 +48,7 @@ func requestedUntil(access jsontext.Value, now time.Time) (time.Time, error) {
 	return wanted.Until.UTC(), nil
 }
 
-// checkCallback reports a callback that the configuration does not allow.
+// checkCallback refuses a callback endpoint that the configuration does not allow.
 func (s *Service) checkCallback(c *authzen.Callback) error {
 	if c == nil {
 		return nil
@@ -69,8 +68,8 @@ func (s *Service) checkCallback(c *authzen.Callback) error {
 	return ErrCallback
 }
 
-// under reports whether a URL is the allowed one or below it. Paths are
-// compared as they are written, without dots to climb by.
+// under reports whether a URL is the allowed one or below it. It compares paths literally and
+// refuses dot segments.
 func under(u *url.URL, allowed string) bool {
 	a, err := url.Parse(allowed)
 	if err != nil || u.Scheme != a.Scheme || u.Host != a.Host || strings.Contains(u.EscapedPath(), "..") || strings.Contains(u.EscapedPath(), "%") {

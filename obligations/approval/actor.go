@@ -4,10 +4,10 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// memberAct is the property of a subject that says who acts for it.
+// memberAct is the subject property that names the actors.
 const memberAct = "act"
 
-// actorsOf returns who acts for a subject, nearest first.
+// actorsOf returns the actors of a subject, the nearest first.
 func actorsOf(s authzen.Subject) ([]Actor, error) {
 	properties, err := object(s.Properties)
 	if err != nil {
@@ -16,8 +16,8 @@ func actorsOf(s authzen.Subject) ([]Actor, error) {
 	return authzen.Delegates("/subject/properties/act", properties[memberAct])
 }
 
-// submittedActors returns who acts according to a submission: the profile lets
-// the actor move from the subject to the client, and never vanish.
+// submittedActors returns the actors of a submission. The profile lets a submission name the actor
+// in the client instead of the subject, but not omit it.
 func submittedActors(sub *authzen.Submission) ([]Actor, error) {
 	client, err := object(sub.Client)
 	if err != nil {

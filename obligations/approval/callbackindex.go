@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A key of the bucket notices begins with a digest of the destination, so that
-// what is due to one is found without looking at what is due to the others.
+// A key of the bucket notices begins with a digest of the destination. So the callbacks due to one
+// destination are found without reading those of others.
 const destinationBytes = 16
 
 func destinationPrefix(to string) []byte {
@@ -15,33 +15,33 @@ func destinationPrefix(to string) []byte {
 	return sum[:destinationBytes]
 }
 
-// callbackEntry is the index entry of a notice.
+// callbackEntry returns the index entry of a callback.
 func callbackEntry(r *Request) indexEntry {
 	to := destination(r.Callback.Endpoint)
 	return indexEntry{bucketNotices, append(destinationPrefix(to), dueKey(r.Notice.Due, r.ID)...), []byte(to)}
 }
 
-// isDue reports whether the notice of a key is.
+// isDue reports whether the callback of a key is due.
 func isDue(key []byte, now time.Time) bool {
 	return bytes.Compare(key[destinationBytes:], dueKey(now.Add(time.Second), "")) < 0
 }
 
-// destinations lists where notices are due.
+// destinations returns the destinations with a callback that is due.
 func (t txn) destinations(now time.Time) (all []string) {
 	c := t.Bucket(bucketNotices).Cursor()
 	key, to := c.First()
 	for key != nil {
-		if isDue(key, now) { // it is the earliest of its destination
+		if isDue(key, now) { // the first key is the earliest of its destination
 			all = append(all, string(to))
 		}
-		last := append(bytes.Clone(key[:destinationBytes]), 0xFF) // behind any time
+		last := append(bytes.Clone(key[:destinationBytes]), 0xFF) // after any time
 		key, to = c.Seek(last)
 	}
 	return all
 }
 
-// dueCallbacks lists the requests of which one destination is to learn now, the
-// earliest first, at most so many.
+// dueCallbacks returns at most most requests with a callback to one destination that is due, the
+// earliest first.
 func (t txn) dueCallbacks(to string, now time.Time, most int) (due []*Request, err error) {
 	prefix := destinationPrefix(to)
 	c := t.Bucket(bucketNotices).Cursor()

@@ -13,29 +13,29 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// What an approver may do with a request, as policies know it.
+// Actions of approvers, as policies name them.
 const (
 	actionApprove = "approval.approve"
 	actionDeny    = "approval.deny"
 	actionRevoke  = "approval.revoke"
 
-	// typeRequest is the type of the resource that is decided about.
+	// typeRequest is the entity type of an Access Request as resource of such an action.
 	typeRequest = "access_request"
 )
 
-// A Decision is what an approver says of a request.
+// A Decision is an approver's decision on a request.
 type Decision struct {
 	Decision string    `json:"decision"` // approve or deny
 	Comment  string    `json:"comment,omitzero"`
-	Items    []int     `json:"items,omitempty"`         // of a bulk request, from 0; none is all
-	Until    time.Time `json:"approved_until,omitzero"` // sooner than the template says
+	Items    []int     `json:"items,omitempty"`         // indexes of the items of a bulk request; empty means all
+	Until    time.Time `json:"approved_until,omitzero"` // ends the approval earlier than the template does
 }
 
-// maxComment bounds a comment or a reason, in bytes: it is kept, recorded and may
-// be told.
+// maxComment is the maximum length of a comment or reason in bytes. The service stores and records
+// it, and may send it to the requester.
 const maxComment = 4096
 
-// checkComment refuses a text that is too long; path is where the request has it.
+// checkComment refuses a text that is too long. path is the place of the text in the request.
 func checkComment(path, text string) error {
 	if len(text) > maxComment {
 		return authzen.Invalid(path, "is longer than %d bytes", maxComment)
@@ -43,14 +43,13 @@ func checkComment(path, text string) error {
 	return nil
 }
 
-// Channels by which a request is decided.
+// Channels of a decision.
 const (
-	channelAdmin  = "admin"  // by a person
+	channelAdmin  = "admin"  // from an approver
 	channelPolicy = "policy" // at submission, by the template's auto approver
 )
 
-// Decide carries out what an approver says of a pending request, if policies
-// let this approver.
+// Decide applies an approver's decision to a pending request, if policies allow this approver.
 func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision) (*Request, error) {
 	if d.Decision != "approve" && d.Decision != "deny" {
 		return nil, authzen.Invalid("/decision", "must be approve or deny")
@@ -70,9 +69,9 @@ func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision
 	return s.vote(ctx, r, by, event{kind: eventVote, caller: by.Caller, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()})
 }
 
-// askAtOnce asks the approvers that templates name for that. They are held to
-// the same policies as people, and what they do not approve waits for a person,
-// also where policies cannot even be asked about them.
+// askAtOnce submits votes for the auto approvers of the templates. The same policies apply to them
+// as to people. Items that they do not approve wait for an approver, even if the policies could not
+// be evaluated.
 func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 	for i, item := range r.Items {
 		if item.Terms.AutoApprover == nil {
@@ -88,8 +87,8 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 	return nil
 }
 
-// vote counts a vote on every item that it concerns, or on none. A vote that
-// could not be counted is not asked about: the log would have a permit of it.
+// vote applies a vote to all its items or to none. It checks that the vote can count before it asks
+// policies: their permit in the log would look like an approval.
 func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event) (*Request, error) {
 	action := actionDeny
 	if e.vote.Approve {
@@ -119,8 +118,8 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event) (*
 	return s.apply(ctx, r.ID, e)
 }
 
-// refuse records that a vote was refused whatever policies say, which are not
-// asked: their permit in the log would look like an approval.
+// refuse records that a vote was refused before policies were asked: their permit in the log would
+// look like an approval.
 func (s *Service) refuse(ctx context.Context, r *Request, e event, why string) error {
 	e.kind, e.reason = eventRefuse, why
 	err := s.transact(ctx, func(tx txn) error { return tx.record(transition(r, e, s.moment())) })
@@ -130,7 +129,7 @@ func (s *Service) refuse(ctx context.Context, r *Request, e event, why string) e
 	return fmt.Errorf("%w: %s", ErrIneligible, why)
 }
 
-// may reports ErrIneligible unless policies let the approver do that.
+// may returns ErrIneligible unless policies allow the approver this action on the item.
 func (s *Service) may(ctx context.Context, action string, by Approver, r *Request, i *Item) error {
 	question, err := r.question(action, authzen.Subject{Type: by.Type, ID: by.ID}, i)
 	if err != nil {
@@ -149,16 +148,15 @@ func (s *Service) may(ctx context.Context, action string, by Approver, r *Reques
 	return nil
 }
 
-// undecidable says why policies cannot be asked about a request. What does not
-// fit is the schema of the policies, and not what the approver wrote, who can do
-// nothing about a path in a question that somebody else made.
+// undecidable explains why policies cannot decide on a request. The fault is in the policies'
+// schema, not in the approver's input, so the path in the error does not help the approver.
 func undecidable(e *authzen.ValidationError) error {
 	member := strings.TrimPrefix(strings.TrimPrefix(e.Path, "/resource"), "/properties/")
 	member = strings.TrimSuffix(strings.ReplaceAll(member, "/", "."), ".type")
 	return fmt.Errorf("%w: the schema says that %s of %s %s; the schema has to allow it before anybody can decide", ErrUndecidable, member, typeRequest, e.Reason)
 }
 
-// question asks policies whether an approver may do that to an item.
+// question returns the evaluation that asks policies whether an approver may do action to an item.
 func (r *Request) question(action string, approver authzen.Subject, i *Item) (*authzen.EvaluationRequest, error) {
 	type id struct {
 		Type string `json:"type"`
@@ -188,7 +186,7 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 	}, nil
 }
 
-// Revoke ends an approval at once.
+// Revoke revokes an approval with immediate effect.
 func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, reason string) (*Request, error) {
 	if err := checkComment("/reason", reason); err != nil {
 		return nil, err
@@ -203,7 +201,7 @@ func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, re
 	return s.apply(ctx, r.ID, event{kind: eventRevoke, caller: by.Caller, items: []int{i}, vote: by.vote(), reason: reason})
 }
 
-// Cancel ends what of a request is pending, for the caller that made it.
+// Cancel cancels the pending items of a request, for the caller that submitted it.
 func (s *Service) Cancel(ctx context.Context, c Caller, id string, why authzen.Cancellation) (*authzen.TaskResponse, error) {
 	if err := errors.Join(checkComment("/reason", why.Reason), checkComment("/comment", why.Comment)); err != nil {
 		return nil, err
@@ -217,7 +215,7 @@ func (s *Service) Cancel(ctx context.Context, c Caller, id string, why authzen.C
 	return s.Status(ctx, c, id)
 }
 
-// apply carries out an event, in one transaction with its record.
+// apply stores the result of an event and its record in one transaction.
 func (s *Service) apply(ctx context.Context, id string, e event) (*Request, error) {
 	var after Request
 	err := s.transact(ctx, func(tx txn) error {

@@ -9,13 +9,13 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Some buckets are not in the files of every version, or have other keys there.
-// Each transaction therefore leaves its number. If the last one has not, another
-// version has had the file, and these buckets are made anew.
+// Some buckets are missing, or have other keys, in files of other versions. Each transaction
+// therefore stores its number. If the number of the last transaction is missing, another version
+// wrote the file, and these buckets are rebuilt.
 
 var keyLast = []byte("transaction")
 
-// update carries out a transaction, and leaves its number.
+// update runs a transaction and stores its number.
 func update(db *bolt.DB, f func(txn) error) error {
 	return db.Update(func(tx *bolt.Tx) error {
 		if err := f(txn{tx}); err != nil {
@@ -25,7 +25,7 @@ func update(db *bolt.DB, f func(txn) error) error {
 	})
 }
 
-// isOurs reports whether the last transaction before this one was of this version.
+// isOurs reports whether this version wrote the last transaction.
 func (t txn) isOurs() bool {
 	b := t.Bucket(bucketLast)
 	if b == nil {
@@ -35,14 +35,14 @@ func (t txn) isOurs() bool {
 	return len(last) == 8 && binary.BigEndian.Uint64(last)+1 == uint64(t.ID())
 }
 
-// isDerived reports whether an index entry is of a bucket that is made anew.
+// isDerived reports whether an index entry belongs to a bucket that is rebuilt.
 func isDerived(e indexEntry) bool {
 	return slices.ContainsFunc([][]byte{bucketPending, bucketNotices, bucketListed}, func(name []byte) bool {
 		return string(name) == string(e.bucket)
 	})
 }
 
-// derive makes buckets from tasks.
+// derive rebuilds buckets from tasks.
 func (t txn) derive() error {
 	for _, name := range [][]byte{bucketKept, bucketPending, bucketNotices, bucketListed} {
 		if err := t.DeleteBucket(name); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {

@@ -1,62 +1,60 @@
-// Package approval is the Access Request Service: it keeps access requests and
-// approvals.
+// Package approval is the Access Request Service: it stores access requests and approvals.
 //
-// # The law
+// # Guarantees
 //
-// An approval is never access. It is a fact that the service can verify and
-// that policies may ask for; what it is good for the engine decides, each time
-// again, by the policies of that moment. And who may give one is itself a
-// decision of the engine ([Config.CanApprove]). This package therefore knows no
+// An approval is not access. It is a fact that the service verifies and that policies may require.
+// The engine decides on every request, by the current policies, what an approval allows. A decision
+// of the engine also determines who may approve ([Config.CanApprove]). So this package knows no
 // policies, and nothing in it can permit anything.
 //
-// A transition is committed together with the record of it, and nobody is told
-// of it before that record is in the decision log ([Config.Record]). A task is
-// decided once: of any number of people who decide at the same time, one does.
+// A transition is committed together with its record. Nobody learns of the transition before the
+// record is in the decision log ([Config.Record]). A task is decided once: of concurrent votes that
+// would decide it, one does.
 //
-// # The states
+// # States
 //
-// An Access Request has one item, or several ("bulk"). Each item is pending
-// until it is approved, denied, cancelled or expired, and never changes then.
-// An approved item carries an approval, which stands until it expires, is used
-// up, is revoked or is superseded. All of this is one pure function, [next] in
-// state.go, of a request, an event and a time.
+// An Access Request has one item, or several ("bulk"). An item is pending until it is approved,
+// denied, cancelled or expired. Then it never changes. An approved item has an approval, which is
+// valid until it expires, is used up, is revoked or is superseded. One pure function of request,
+// event and time implements all transitions: [next] in state.go.
 //
-// A request that nobody decides expires. Its handle is kept for a day longer
-// than anything that came of it can matter, so that the PEP can learn how it
-// ended, and is then forgotten. Until then it counts for what a tenant may keep.
+// A request without a decision expires. The service keeps its task for a day after the last time
+// that the result can matter, so that the PEP can read how it ended. Until then it counts against
+// the tenant's storage quota.
 //
-// A PEP that has asked for it is called back when its request is decided, at
-// least once if it can be reached. What it is told is how the task stands and
-// never the approval; the task is where the truth is.
+// A PEP may ask for a callback. The service calls it at least once when the request is decided, if
+// it is reachable. The callback has the task's status and never the approval. The task itself is
+// authoritative.
 //
-// # What an approval is bound to
+// # Binding of an approval
 //
-// To the tenant, to the caller that asked, to the subject with its properties
-// and its actor chain, to the resource and the action with theirs, and to the
-// members of the context that count (the template says which; without it all
-// of them but the service's own, see authzen.UnboundContext). Values are equal when their
-// canonical forms (RFC 8785) are, but for integers, which are compared digit
-// by digit: two that round to one float64 are two. Of the context a token and an
-// item have a digest alone.
+// An approval is bound to the tenant, the caller, the subject, the resource, the action and members
+// of the context. Subject, resource and action include their properties, and the subject its actor
+// chain. The template names the bound members of the context. Without such a list all are bound,
+// except the service's own (see authzen.UnboundContext).
+//
+// Values are equal if their canonical forms (RFC 8785) are. Integers are compared digit by digit,
+// because two integers may round to the same float64. A token and an item have only a digest of the
+// context.
 //
 // # On disk
 //
-// One bbolt file. Every bucket but tasks, tokens, signing, outbox and last can
-// be derived from tasks:
+// The service uses one bbolt file. All buckets can be derived from tasks, except tasks, tokens,
+// signing, outbox and last:
 //
 //	tasks      task id → request, as JSON
 //	approvals  approval id → task id ‖ 0 ‖ item
 //	pending    tenant ‖ 0 ‖ SHA-256 of the caller ‖ task id → nothing
-//	kept       all, or tenant ‖ 0 ‖ tenant's name → bytes of requests that are kept
-//	listed     tenant, or * for all ‖ 0 ‖ status ‖ 0 ‖ place in the list ‖ task id → nothing
+//	kept       all, or tenant ‖ 0 ‖ tenant's name → bytes of stored requests
+//	listed     tenant, or * for all ‖ 0 ‖ status ‖ 0 ‖ position in the list ‖ task id → nothing
 //	due        seconds, 8 bytes big-endian ‖ task id → nothing
 //	notices    16 bytes of the SHA-256 of a destination ‖ seconds, 8 bytes big-endian ‖ task id → destination
 //	keys       SHA-256 of tenant, caller, Idempotency-Key → SHA-256 of the body ‖ task id
-//	tokens     jti of a denial that was asked to be lifted → its expiry, in seconds
+//	tokens     jti of a binding token that was used → its expiry, in seconds
 //	outbox     sequence, 8 bytes big-endian → record that is not in the log yet
 //	signing    key id → Ed25519 key, as JSON
-//	last       transaction → its number, if it was of a version that keeps all of these
+//	last       transaction → its number, if written by a version that keeps all of these
 //
-// The package follows draft 1 of the AuthZEN Access Request and Approval
-// Profile and knows no transport.
+// The package implements draft 1 of the AuthZEN Access Request and Approval Profile. It is
+// independent of the transport.
 package approval

@@ -7,10 +7,10 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// sweepEvery is how late an expiry may be.
+// sweepEvery is the interval of sweeps, and so the maximum delay of an expiry.
 const sweepEvery = 2 * time.Second
 
-// Run sweeps until ctx ends, and then lets nobody wait any longer.
+// Run sweeps until ctx ends, and then ends all calls of Wait.
 func (s *Service) Run(ctx context.Context) error {
 	defer close(s.stopped)
 	return s.repeat(ctx, s.Sweep)
@@ -31,11 +31,11 @@ func (s *Service) repeat(ctx context.Context, do func(context.Context) error) er
 	}
 }
 
-// sweepBatch is how many requests change in one transaction of a sweep.
+// sweepBatch is the maximum number of requests in one transaction of a sweep.
 const sweepBatch = 200
 
-// Sweep carries out what has become due: it escalates, expires and forgets
-// requests, forgets binding tokens, and rotates keys.
+// Sweep processes everything that is due: it escalates, expires and deletes requests, deletes used
+// binding tokens, and rotates keys.
 func (s *Service) Sweep(ctx context.Context) error {
 	for {
 		idle, err := s.idle(ctx)
@@ -48,7 +48,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}
 }
 
-// idle reports whether nothing is due, which costs no commit to find out.
+// idle reports whether nothing is due. It needs no commit.
 func (s *Service) idle(ctx context.Context) (idle bool, err error) {
 	if err := s.rotate(); err != nil {
 		return false, err
@@ -76,7 +76,7 @@ func (s *Service) sweep(tx txn) error {
 	return tx.forget(now)
 }
 
-// sweepOne does what is due to a request.
+// sweepOne processes one request that is due.
 func (s *Service) sweepOne(tx txn, r *Request, at time.Time) error {
 	if r.Status() != authzen.TaskPending {
 		return tx.put(r, nil)

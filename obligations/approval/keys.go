@@ -19,8 +19,8 @@ type signingKey struct {
 	Made time.Time `json:"made"`
 }
 
-// keyRing are the signing keys, newest first. The newest signs; the others
-// verify what they have signed until the last of it has expired.
+// A keyRing has the signing keys, newest first. The newest signs. The others verify their
+// signatures until the last of those has expired.
 type keyRing []signingKey
 
 func newSigningKey(now time.Time) (signingKey, error) {
@@ -33,7 +33,7 @@ func newSigningKey(now time.Time) (signingKey, error) {
 
 func (k signingKey) private() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(k.Seed) }
 
-// JWKS returns the public keys (RFC 7517).
+// jwks returns the public keys (RFC 7517).
 func (k keyRing) jwks() jose.JSONWebKeySet {
 	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 	for _, key := range k {
@@ -42,16 +42,16 @@ func (k keyRing) jwks() jose.JSONWebKeySet {
 	return set
 }
 
-// Types of what is signed: what proves a denial must not pass for an approval.
+// Types of tokens. They differ so that a proof of denial cannot pass for an approval.
 const (
 	typeBinding  = "access-request-binding+jwt"
 	typeApproval = "approval+jwt"
 )
 
-// errSignature means that a token is not one of ours.
+// errSignature means that no key of the service signed the token.
 var errSignature = errors.New("the signature does not verify")
 
-// sign returns claims as a compact JWS.
+// sign returns claims as a compact JWS (RFC 7515, section 3.1).
 func (k keyRing) sign(kind string, claims any) (string, error) {
 	payload, err := json.Marshal(claims, json.Deterministic(true))
 	if err != nil {
@@ -69,8 +69,7 @@ func (k keyRing) sign(kind string, claims any) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// verify reads the claims of a compact JWS of that type. What they say of time
-// is for the caller to judge.
+// verify decodes the claims of a compact JWS of that type. The caller checks the times in them.
 func (k keyRing) verify(kind, token string, claims any) error {
 	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil {

@@ -18,27 +18,26 @@ import (
 
 // A Query selects requests. The zero Query selects all.
 type Query struct {
-	Tenants []string           // nil is every one
-	Status  authzen.TaskStatus // "" is every one
-	After   string             // a [Listed.Token] of an earlier list: what comes behind that
+	Tenants []string           // nil means all
+	Status  authzen.TaskStatus // "" means all
+	After   string             // [Listed.Token] of an earlier list; the result begins after it
 }
 
 // A Listed is a request in a list.
 type Listed struct {
 	*Request
-	Token string // of its place
+	Token string // token of its position
 }
 
-// ErrPage is a Query.After that is no place in a list.
+// ErrPage means that Query.After is not a position in a list.
 var ErrPage = errors.New("the token is not one of a page")
 
-// listBatch is how many places of a list are looked up at once.
+// listBatch is the number of positions that one transaction reads.
 const listBatch = 100
 
-// List yields the requests that q selects: the escalated first, then the oldest.
-// It reads them one after the other and holds nothing meanwhile, so that neither
-// a decision nor a request waits for who reads a list; what changes while it is
-// read may be left out of it, or be in it as it is by then.
+// List yields the requests that q selects: first escalated ones, then the oldest. It reads one at a
+// time without holding a lock, so it delays no vote and no submission. A request that changes
+// meanwhile may be missing, or appear in its new state.
 func (s *Service) List(ctx context.Context, q Query) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		after, err := base64.RawURLEncoding.DecodeString(q.After)
@@ -55,7 +54,7 @@ func (s *Service) List(ctx context.Context, q Query) iter.Seq2[Listed, error] {
 			for _, place := range places {
 				r, err := s.told(ctx, string(place[placeSize:]))
 				if errors.Is(err, ErrUnknownTask) || err == nil && q.Status != "" && r.Status() != q.Status {
-					continue // since
+					continue // changed since
 				}
 				if !yield(Listed{r, base64.RawURLEncoding.EncodeToString(place)}, err) || err != nil {
 					return
@@ -69,7 +68,7 @@ func (s *Service) List(ctx context.Context, q Query) iter.Seq2[Listed, error] {
 	}
 }
 
-// places returns the next places that q selects.
+// places returns the next positions that q selects.
 func (s *Service) places(ctx context.Context, q Query, after []byte) (next [][]byte, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -90,11 +89,11 @@ func (s *Service) places(ctx context.Context, q Query, after []byte) (next [][]b
 		return nil
 	})
 	slices.SortFunc(next, bytes.Compare)
-	next = slices.CompactFunc(next, bytes.Equal) // of a tenant that is named twice
+	next = slices.CompactFunc(next, bytes.Equal) // the query may name a tenant twice
 	return next[:min(len(next), listBatch)], err
 }
 
-// places returns the places with a prefix behind one of them.
+// places returns the positions with a prefix, after one of them.
 func (t txn) places(prefix, after []byte) (next [][]byte) {
 	c := t.Bucket(bucketListed).Cursor()
 	key, _ := c.Seek(slices.Concat(prefix, after))
@@ -106,8 +105,8 @@ func (t txn) places(prefix, after []byte) (next [][]byte) {
 	return next
 }
 
-// told returns a request of which all that happened to it is in the log. Only
-// for one that something is happening to now does it wait for that.
+// told returns a request whose records are all in the log. It waits only if a record of this
+// request is still in the outbox.
 func (s *Service) told(ctx context.Context, id string) (r *Request, err error) {
 	recorded := false
 	err = s.db.View(func(tx *bolt.Tx) (err error) {
@@ -141,25 +140,23 @@ func (t txn) isRecorded(id string) (bool, error) {
 	return true, nil
 }
 
-// TaskStatuses are those that a request can have.
+// TaskStatuses lists the statuses of requests.
 var TaskStatuses = []authzen.TaskStatus{
 	authzen.TaskPending, authzen.TaskApproved, authzen.TaskDenied, authzen.TaskExpired, authzen.TaskCancelled, authzen.TaskPartial,
 }
 
-// everyTenant stands for all tenants in the index. No tenant can have the name.
+// everyTenant is the index key of all tenants. It is not a valid tenant name.
 const everyTenant = "*"
 
-// listPrefix begins the places of the requests of a status, of a tenant or of
-// every one.
+// listPrefix returns the prefix of positions of requests with a status, of one tenant or of all.
 func listPrefix(tenant string, status authzen.TaskStatus) []byte {
 	return fmt.Appendf(nil, "%s\x00%s\x00", tenant, status)
 }
 
-// placeSize is how much of a place is before the id of its task.
+// placeSize is the length of a position before the task id, in bytes.
 const placeSize = 9
 
-// place is where a request is in a list: the escalated are first, then the
-// oldest.
+// place returns the position of a request in a list: first escalated ones, then the oldest.
 func (r *Request) place() []byte {
 	late := byte(1)
 	if r.Escalated {
@@ -168,7 +165,7 @@ func (r *Request) place() []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{late}, uint64(r.Submitted.UnixNano())), r.ID...)
 }
 
-// listed are the index entries by which a request is listed.
+// listed returns the index entries for lists.
 func (r *Request) listed() []indexEntry {
 	entry := func(tenant string) indexEntry {
 		return indexEntry{bucketListed, append(listPrefix(tenant, r.Status()), r.place()...), nil}

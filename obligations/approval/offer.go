@@ -8,9 +8,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Offer returns what a PEP is told of a denial that an approval would lift. It
-// is nil for a request whose actors cannot be read: nobody could say to whom
-// the approval belongs.
+// Offer returns the part of a denial that lets the PEP submit an Access Request. It returns nil if
+// the actors of the request cannot be parsed, because the approval could not be bound to them.
 func (s *Service) Offer(d *authzen.RequestableDenial) (*authzen.AccessRequest, error) {
 	terms, err := s.config.Template(d.Tenant, d.Template)
 	if err != nil {
@@ -26,7 +25,7 @@ func (s *Service) Offer(d *authzen.RequestableDenial) (*authzen.AccessRequest, e
 		return nil, err
 	}
 	offer := &authzen.AccessRequest{Template: d.Template, ExpiresAt: expires, Display: terms.Display}
-	if !d.WithoutToken || s.config.FindDenial == nil { // without either nothing would prove it
+	if !d.WithoutToken || s.config.FindDenial == nil { // otherwise nothing could prove the denial
 		if offer.BindingToken, err = s.ring().sign(typeBinding, proof); err != nil {
 			return nil, err
 		}
@@ -37,8 +36,7 @@ func (s *Service) Offer(d *authzen.RequestableDenial) (*authzen.AccessRequest, e
 	return offer, nil
 }
 
-// base is the URL of the PDP that answers a tenant, which is also who signs
-// for it and whom that is for.
+// base returns the URL of a tenant's PDP. It is both issuer and audience of tokens.
 func (s *Service) base(tenant string) string {
 	if tenant == "" {
 		return s.config.BaseURL
@@ -46,7 +44,7 @@ func (s *Service) base(tenant string) string {
 	return s.config.BaseURL + "/tenants/" + tenant
 }
 
-// window is until when a denial of that time can be requested.
+// window returns the time until which a denial can be submitted.
 func (s *Service) window(denied time.Time) time.Time {
 	return denied.UTC().Truncate(time.Second).Add(s.config.BindingWindow)
 }

@@ -11,55 +11,55 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An Approver is who decides: the entity that policies are asked about, and
-// every verified name of the person, who may have several credentials.
+// An Approver identifies a person who decides: the entity in the questions to policies, and all
+// verified names, because a person may have several credentials.
 type Approver struct {
 	authzen.Subject
-	Caller  string // the credential's, by which the decision log knows who acts; "" where callers are not known
+	Caller  string // the credential's name in the decision log; "" if callers are not authenticated
 	Names   []string
-	Clients []string // that the approver acts through, which others may share: they are not the requester's
+	Clients []string // names of the client that the approver uses; others may share it, so they do not identify the requester
 
-	RequestID, TraceID string // of the HTTP request in which the approver acts; "" for none
+	RequestID, TraceID string // of the approver's HTTP request, if any
 }
 
-// A Check asks policies whether an approver may decide about an Access Request.
+// A Check asks policies whether an approver may do an action to an Access Request.
 type Check struct {
 	Tenant  string
-	Caller  string // the credential's that acts, for the decision log
+	Caller  string // caller in the decision log
 	Request *authzen.EvaluationRequest
 
-	RequestID, TraceID string // of the HTTP request in which the approver acts; "" for none
+	RequestID, TraceID string // of the approver's HTTP request, if any
 }
 
-// vote returns what the approver says, as yet undecided.
+// vote returns a vote of the approver, without a decision.
 func (a Approver) vote() Vote {
 	return Vote{Approver: authzen.Subject{Type: a.Type, ID: a.ID}, Names: beside(a.ID, a.Names), Channel: channelAdmin}
 }
 
-// beside returns the names that there are beside an id.
+// beside returns names without id.
 func beside(id string, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == id })
 }
 
-// by reports whether a vote is of a person with one of those names, of whatever
-// type: types have aliases.
+// by reports whether a vote is of a person with one of those names. It ignores entity types,
+// because types have aliases.
 func (v *Vote) by(names []string) bool {
 	return slices.ContainsFunc(v.names(), alike(names))
 }
 
-// names are all of who votes.
+// names returns all names of the voter.
 func (v *Vote) names() []string { return append([]string{v.Approver.ID}, v.Names...) }
 
-// involves reports whether a person with one of those names is who asked, or who
-// acted, of whatever type.
+// involves reports whether one of those names is the requester's or an actor's. It ignores entity
+// types.
 func (r *Request) involves(names []string) bool {
 	is := alike(names)
 	return is(r.Subject.ID) || is(r.Caller) || slices.ContainsFunc(r.CallerNames, is) ||
 		slices.ContainsFunc(r.Actors, func(a Actor) bool { return is(a.ID) || is(a.Full()) })
 }
 
-// alike returns whether a name may be one of those, spelled otherwise. It is to
-// refuse by, and never to permit by: ids are exact.
+// alike returns a function that reports whether a name may be another spelling of one of those. Use
+// it only to refuse: permits need exact ids.
 func alike(names []string) func(string) bool {
 	known := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -68,17 +68,15 @@ func alike(names []string) func(string) bool {
 	return func(name string) bool { return name != "" && known[folded(name)] }
 }
 
-// folded is the same for spellings of a name that look alike: without
-// what is invisible, compatible forms and letter case made equal (Unicode
-// NFKC_Casefold), without blanks around it.
+// folded returns the same text for spellings of a name that look alike. It drops invisible
+// characters and surrounding blanks and applies Unicode NFKC_Casefold.
 func folded(name string) string {
 	compose := func(s string) string { return norm.NFKC.String(strings.Map(visible, s)) }
-	// Folding may take apart what was composed, and compose what may be folded.
+	// Folding can decompose characters, and composition can yield characters to fold.
 	return strings.TrimSpace(compose(cases.Fold().String(compose(cases.Fold().String(compose(name))))))
 }
 
-// visible drops characters that Unicode says are ignored when they are shown,
-// and others without a shape: controls and formats.
+// visible drops controls, formats and other characters that Unicode ignores in display.
 func visible(r rune) rune {
 	if unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Cf, unicode.Cc) && !unicode.IsSpace(r) {
 		return -1

@@ -13,26 +13,26 @@ import (
 
 // Kinds of records.
 const (
-	RecordRequest  = "request"  // something happened to a request
-	RecordApproval = "approval" // somebody approved or denied, or an approval was used or ended
+	RecordRequest  = "request"  // event of a request
+	RecordApproval = "approval" // a vote, or a use or the end of an approval
 )
 
-// A change is the body of a record: what happened, and by what it is joined to
-// the evaluation before and the one after. Subject, resource and action are
-// whole in the record of a submission; elsewhere they are named.
+// A change is the body of a record: an event, with ids that join it to the evaluations before and
+// after it. Only the record of a submission has the properties of subject, resource and action.
+// Other records only name them.
 type change struct {
 	Event    string           `json:"event"`
 	Task     string           `json:"task"`
 	Status   string           `json:"status"`
-	Template string           `json:"template,omitzero"` // of every item; absent where they differ
-	Approval string           `json:"approval,omitzero"` // the only one that is concerned
+	Template string           `json:"template,omitzero"` // of all items; absent if they differ
+	Approval string           `json:"approval,omitzero"` // set if one item is affected
 	Items    []changedItem    `json:"items"`
 	Approver *authzen.Subject `json:"approver,omitempty"`
-	Names    []string         `json:"approver_names,omitempty"` // every verified name of the approver
+	Names    []string         `json:"approver_names,omitempty"` // all verified names of the approver
 	Channel  string           `json:"channel,omitzero"`
 	Comment  string           `json:"comment,omitzero"`
 	Reason   string           `json:"reason,omitzero"`
-	UsedBy   string           `json:"used_by,omitzero"` // the evaluation that an approval was used for
+	UsedBy   string           `json:"used_by,omitzero"` // Decision-ID of the evaluation that used the approval
 	Subject  *authzen.Subject `json:"subject,omitempty"`
 	Actors   []Actor          `json:"actors,omitempty"`
 	Access   jsontext.Value   `json:"requested_access,omitzero"`
@@ -49,7 +49,7 @@ type changedItem struct {
 	Action       *authzen.Action    `json:"action,omitempty"`
 }
 
-// submitted is the record of a new request.
+// submitted returns the record of a new request.
 func submitted(r *Request, c Caller, at time.Time) Record {
 	body := change{Event: "submit", Task: r.ID, Status: string(r.Status()), Subject: &r.Subject, Actors: r.Actors, Access: r.Access, Client: r.Client}
 	for _, i := range r.Items {
@@ -58,12 +58,11 @@ func submitted(r *Request, c Caller, at time.Time) Record {
 	return newRecord(RecordRequest, r, body, at, c.ID, c.RequestID)
 }
 
-// ofApprovals are the events that make or change an approval. A vote is one
-// also where others have to follow, or where it denies: all that people decide
-// is of one kind.
+// ofApprovals lists the events in records of kind approval. Every vote is one, including denials
+// and votes that need a quorum: all decisions of people have the same kind.
 var ofApprovals = []eventKind{eventVote, eventUse, eventRevoke, eventSupersede}
 
-// transition is the record of an event.
+// transition returns the record of an event.
 func transition(r *Request, e event, at time.Time) Record {
 	body := change{
 		Event: string(e.kind), Task: r.ID, Status: string(r.Status()), Subject: named(r.Subject),
@@ -90,8 +89,7 @@ func transition(r *Request, e event, at time.Time) Record {
 	return newRecord(kind, r, body, at, e.caller, e.use.RequestID)
 }
 
-// changed is an item after an event, without the properties that the record of
-// the submission has.
+// changed returns an item after an event, without the properties in the record of the submission.
 func (i *Item) changed() changedItem {
 	c := changedItem{
 		EvaluationID: i.EvaluationID, Template: i.Template, Status: i.Status,
@@ -103,19 +101,19 @@ func (i *Item) changed() changedItem {
 	return c
 }
 
-// named is an entity without its properties.
+// named returns an entity without its properties.
 func named(e authzen.Entity) *authzen.Entity { return &authzen.Entity{Type: e.Type, ID: e.ID} }
 
 func newRecord(kind string, r *Request, body change, at time.Time, caller, requestID string) Record {
 	body.Template, body.Approval = body.common()
 	text, err := json.Marshal(body)
-	if err != nil { // all of it was read as JSON
+	if err != nil { // all values were parsed from JSON
 		panic(err)
 	}
 	return Record{ID: uuid.Must(uuid.NewV7()).String(), Kind: kind, Time: at, Tenant: r.Tenant, Caller: caller, RequestID: requestID, Body: text}
 }
 
-// common returns the template of all items, and the approval of the only one.
+// common returns the template of all items and the approval of the only one.
 func (c *change) common() (template, approval string) {
 	for n, i := range c.Items {
 		if n > 0 && i.Template != c.Items[0].Template {

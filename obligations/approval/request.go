@@ -8,31 +8,31 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A Request is an Access Request as it is kept.
+// A Request is a stored Access Request.
 type Request struct {
 	ID          string            `json:"id"`
 	Tenant      string            `json:"tenant,omitzero"`
-	Caller      string            `json:"caller,omitzero"`        // the PEP
-	CallerNames []string          `json:"caller_names,omitempty"` // every verified name of the caller
+	Caller      string            `json:"caller,omitzero"`        // PEP
+	CallerNames []string          `json:"caller_names,omitempty"` // all verified names of the caller
 	Subject     authzen.Subject   `json:"subject"`
-	Actors      []Actor           `json:"actors,omitempty"` // who acts for the subject, nearest first
+	Actors      []Actor           `json:"actors,omitempty"` // actors of the subject, nearest first
 	Context     jsontext.Value    `json:"context,omitzero"` // as submitted
 	Access      jsontext.Value    `json:"access,omitzero"`  // requested_access, as submitted
-	Client      jsontext.Value    `json:"client,omitzero"`  // as submitted; proves nothing
+	Client      jsontext.Value    `json:"client,omitzero"`  // as submitted; not verified
 	Callback    *authzen.Callback `json:"callback,omitempty"`
-	Notice      *Notice           `json:"notice,omitempty"` // that the PEP has yet to get
+	Notice      *Notice           `json:"notice,omitempty"` // pending callback
 	Submitted   time.Time         `json:"submitted"`
 	DecideBy    time.Time         `json:"decide_by"`
 	EscalateAt  time.Time         `json:"escalate_at,omitzero"`
 	Escalated   bool              `json:"escalated,omitzero"`
-	ExpiresAt   time.Time         `json:"expires_at"` // of the handle
+	ExpiresAt   time.Time         `json:"expires_at"` // when the task is deleted
 	Bulk        bool              `json:"bulk,omitzero"`
 	Items       []Item            `json:"items"`
 	Idempotency []byte            `json:"idempotency,omitzero"` // key in the bucket keys
-	Submission  []byte            `json:"submission,omitzero"`  // its fingerprint
+	Submission  []byte            `json:"submission,omitzero"`  // fingerprint of the submission
 }
 
-// A Notice is how far the attempts to call a PEP back have come.
+// A Notice is the state of a callback.
 type Notice struct {
 	Due      time.Time `json:"due"`
 	Attempts int       `json:"attempts"`
@@ -41,7 +41,7 @@ type Notice struct {
 // An Actor acts on behalf of another.
 type Actor = authzen.Delegate
 
-// An Item is one denial that a person is asked to lift.
+// An Item is one denial that the request asks to lift.
 type Item struct {
 	EvaluationID string                   `json:"evaluation_id"`
 	Revision     string                   `json:"revision"` // of the policies that denied
@@ -49,42 +49,42 @@ type Item struct {
 	Terms        authzen.ApprovalTemplate `json:"terms"`
 	Resource     authzen.Resource         `json:"resource"`
 	Action       authzen.Action           `json:"action"`
-	Access       jsontext.Value           `json:"access,omitzero"` // requested_access of this item alone
-	Until        time.Time                `json:"until,omitzero"`  // requested_until, of this item or of all
+	Access       jsontext.Value           `json:"access,omitzero"` // requested_access of this item only
+	Until        time.Time                `json:"until,omitzero"`  // requested_until, of this item or of the request
 	Bound        contextBinding           `json:"bound"`
 	Status       authzen.TaskStatus       `json:"status"`
 	Votes        []Vote                   `json:"votes,omitempty"`
 	Approval     *Approval                `json:"approval,omitempty"`
 }
 
-// A Vote is what one approver says.
+// A Vote is the decision of one approver.
 type Vote struct {
 	Approver authzen.Subject `json:"approver"`
-	Names    []string        `json:"names,omitempty"` // every verified name of the approver
+	Names    []string        `json:"names,omitempty"` // all verified names of the approver
 	Approve  bool            `json:"approve"`
 	Comment  string          `json:"comment,omitzero"`
 	Channel  string          `json:"channel,omitzero"`
 	Time     time.Time       `json:"time"`
 }
 
-// An Approval is what came of an item that was approved.
+// An Approval is the result of an approved item.
 type Approval struct {
 	ID     string    `json:"id"`
 	At     time.Time `json:"at"`
 	Until  time.Time `json:"until"`
-	Uses   []Use     `json:"uses,omitempty"`  // where they are counted
+	Uses   []Use     `json:"uses,omitempty"`  // if uses are counted
 	Ended  string    `json:"ended,omitzero"`  // revoked or superseded
-	Reason string    `json:"reason,omitzero"` // why it ended
+	Reason string    `json:"reason,omitzero"` // reason of the end
 }
 
-// How an approval ends before its time.
+// Why an approval ended early.
 const (
 	endRevoked    = "revoked"
 	endSuperseded = "superseded"
 )
 
-// Status is that of the whole: pending while an item is, what all are, or
-// partial.
+// Status returns the status of the request: pending if an item is, otherwise the status of all
+// items, or partial.
 func (r *Request) Status() authzen.TaskStatus {
 	status := r.Items[0].Status
 	for _, item := range r.Items {
@@ -98,7 +98,7 @@ func (r *Request) Status() authzen.TaskStatus {
 	return status
 }
 
-// pending lists the items that are.
+// pending returns the indexes of the pending items.
 func (r *Request) pending() []int {
 	var found []int
 	for i, item := range r.Items {
@@ -109,7 +109,7 @@ func (r *Request) pending() []int {
 	return found
 }
 
-// due is when something happens to the request if nobody does anything.
+// due returns the time at which a sweep must process the request.
 func (r *Request) due() time.Time {
 	switch {
 	case r.Status() != authzen.TaskPending:

@@ -9,12 +9,12 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// keyGrace is how long a key that no longer signs still verifies: longer than
-// anything that it may have signed.
+// keyGrace is how long a key verifies after it stopped signing. It exceeds the lifetime of every
+// signature.
 const keyGrace = 90 * 24 * time.Hour
 
-// rotate reads the signing keys, makes a new one when the newest is old, and
-// drops those whose every signature has expired.
+// rotate loads the signing keys, creates a new one if the newest is old, and deletes those whose
+// signatures have all expired.
 func (s *Service) rotate() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

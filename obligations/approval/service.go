@@ -18,75 +18,72 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// FileName is the file of the state directory that holds the requests.
+// FileName is the name of the file, in the state directory, with the requests.
 const FileName = "approvals.db"
 
-// Config joins the service to the others. BaseURL, Template, May and Record
-// are required.
+// Config connects the service with others. BaseURL, Template, CanApprove and Record are required.
 type Config struct {
-	// BaseURL is what PEPs call the service; a tenant's is below it.
+	// BaseURL is the URL of the service for PEPs. The URLs of tenants are below it.
 	BaseURL string
-	// Template returns the terms of a template as they are now.
+	// Template returns the current terms of a template.
 	Template func(tenant, name string) (authzen.ApprovalTemplate, error)
 	// CanApprove decides whether an approver may decide a request.
 	CanApprove func(context.Context, Check) (bool, error)
-	// Record records a transition, and returns when the record is durable.
+	// Record records a transition and returns when the record is durable.
 	Record func(context.Context, Record) error
-	// Recorded reports whether a record that may have been recorded was. Without
-	// it such a record is recorded again, under the same id.
+	// Recorded reports whether the log has a record whose outcome was unknown. If it is nil, such a
+	// record is recorded again with the same id.
 	Recorded func(ctx context.Context, id string) (bool, error)
-	// FindDenial resolve a denial that is named by its evaluation alone. Without
-	// it such a denial proves nothing.
+	// FindDenial resolves a denial that a submission names by its Decision-ID only. If it is nil,
+	// such a submission is refused.
 	FindDenial Denials
-	// CallbackAllowed are the prefixes of URLs that PEPs may be called at;
-	// none, and no callback is accepted.
+	// CallbackAllowed lists prefixes of allowed callback URLs. If it is empty, no callback is
+	// accepted.
 	CallbackAllowed []string
-	// SendCallback calls a PEP back. It is required where callbacks are allowed.
+	// SendCallback posts a callback to a PEP. It is required if CallbackAllowed is set.
 	SendCallback func(ctx context.Context, endpoint string, body []byte) error
 
-	// OnError hears of a sweep or a callback that failed; the next one tries
-	// again. It may be nil.
+	// OnError receives the error of a sweep or callback, which is retried. It may be nil.
 	OnError func(error)
 
-	Now              func() time.Time // time.Now when nil
-	NewID            func() string    // unguessable; crypto/rand.Text when nil
-	BindingWindow    time.Duration    // how long a denial can be requested; 0 means 10 minutes
-	MaxPending       int              // requests of a tenant; 0 means 10,000
-	MaxPendingCaller int              // requests of one caller of a tenant; 0 means 1,000
-	MaxKept          int64            // bytes of requests of a tenant, ended ones too; 0 means 256 MiB
-	MaxKeptAll       int64            // bytes of requests of all tenants; 0 means 1 GiB
-	RotateKeys       time.Duration    // after which a new key signs; 0 means 30 days
+	Now              func() time.Time // nil means time.Now
+	NewID            func() string    // unguessable; nil means crypto/rand.Text
+	BindingWindow    time.Duration    // how long a denial can be submitted; 0 means 10 minutes
+	MaxPending       int              // pending requests of a tenant; 0 means 10,000
+	MaxPendingCaller int              // pending requests of one caller of a tenant; 0 means 1,000
+	MaxKept          int64            // bytes of stored requests of a tenant; 0 means 256 MiB
+	MaxKeptAll       int64            // bytes of stored requests of all tenants; 0 means 1 GiB
+	RotateKeys       time.Duration    // age at which a new key replaces the signing key; 0 means 30 days
 }
 
-// Denials resolve an evaluation of a tenant to the denial that it was, nil for
-// one that was not requestable. One that is not known is
-// [authzen.ErrUnknownEvaluation].
+// Denials resolves a Decision-ID of a tenant to its denial, or to nil if the denial was not
+// requestable. The error is [authzen.ErrUnknownEvaluation] for an unknown id.
 type Denials func(ctx context.Context, tenant, evaluationID string) (*authzen.RequestableDenial, error)
 
-// A Record is what the decision log keeps of a transition.
+// A Record is the log entry of a transition.
 type Record struct {
 	ID        string         `json:"id"`
 	Kind      string         `json:"kind"` // request or approval
 	Time      time.Time      `json:"time"`
 	Tenant    string         `json:"tenant,omitzero"`
-	Caller    string         `json:"caller,omitzero"` // who acted: the PEP, or the approver's credential; "" where the service did
+	Caller    string         `json:"caller,omitzero"` // the PEP or the approver's credential; "" for the service itself
 	RequestID string         `json:"request_id,omitzero"`
 	Body      jsontext.Value `json:"body"`
 }
 
-// A Service keeps Access Requests. Its methods are safe for concurrent use.
+// A Service stores Access Requests. Its methods are safe for concurrent use.
 type Service struct {
 	config Config
 	db     *bolt.DB
 
-	mu      sync.Mutex // a transition and its record are one to everybody else
+	mu      sync.Mutex // makes a transition and its record atomic for others
 	behind  bool       // the outbox may hold records
 	keys    keyRing
-	changed chan struct{} // closed, and replaced, with every transition
+	changed chan struct{} // closed and replaced at every transition
 	stopped chan struct{} // closed when Run has ended
 }
 
-// Open opens the service on a state directory that nobody else has open.
+// Open opens the service in a state directory, exclusively.
 func Open(dir string, c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -117,12 +114,11 @@ func Open(dir string, c Config) (*Service, error) {
 // Close closes the service.
 func (s *Service) Close() error { return s.db.Close() }
 
-// JWKS returns the keys by which binding tokens and approvals are verified.
+// JWKS returns the keys that verify binding tokens and approvals.
 func (s *Service) JWKS() jose.JSONWebKeySet { return s.ring().jwks() }
 
-// transact carries out a transition, with its record, and returns when both
-// are durable. After an error of the log the transition stands, and nothing is
-// told of anything until the record is in.
+// transact commits a transition with its record and returns when both are durable. If the log
+// fails, the transition remains, and no method returns data until the record is in the log.
 func (s *Service) transact(ctx context.Context, f func(txn) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +132,7 @@ func (s *Service) transact(ctx context.Context, f func(txn) error) error {
 	return s.flush(ctx, s.config.Record)
 }
 
-// view reads. What it reads has its records in the log.
+// view reads data whose records are all in the log.
 func (s *Service) view(ctx context.Context, f func(txn) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +142,8 @@ func (s *Service) view(ctx context.Context, f func(txn) error) error {
 	return s.db.View(func(tx *bolt.Tx) error { return f(txn{tx}) })
 }
 
-// recover moves records into the log that an earlier attempt has left in the
-// outbox. It may have got them into the log all the same.
+// recover moves records that an earlier attempt left in the outbox into the log. It checks first
+// whether the log has them already.
 func (s *Service) recover(ctx context.Context) error {
 	if !s.behind {
 		return nil
@@ -162,8 +158,7 @@ func (s *Service) recover(ctx context.Context) error {
 	})
 }
 
-// flush moves the records of the outbox into the log, and wakes whoever waits
-// for what they tell of.
+// flush moves the records of the outbox into the log. Then it wakes waiting calls.
 func (s *Service) flush(ctx context.Context, record func(context.Context, Record) error) error {
 	var sent [][]byte
 	err := s.db.View(func(tx *bolt.Tx) error {
@@ -191,15 +186,15 @@ func (s *Service) flush(ctx context.Context, record func(context.Context, Record
 	return nil
 }
 
-// ring returns the signing keys. A ring is never changed, only replaced.
+// ring returns the signing keys. A ring is replaced and never modified.
 func (s *Service) ring() keyRing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keys
 }
 
-// now is the time, to the second, which is what is told of it.
+// now returns the time, truncated to seconds as in answers.
 func (s *Service) now() time.Time { return s.moment().Truncate(time.Second) }
 
-// moment is the time as records have it.
+// moment returns the time as in records.
 func (s *Service) moment() time.Time { return s.config.Now().UTC() }

@@ -11,15 +11,15 @@ import (
 // An event is something that happens to a request.
 type event struct {
 	kind    eventKind
-	caller  string        // whose credential made it happen; "" where it is nobody's, or not known
-	items   []int         // those concerned; nil is every pending one
+	caller  string        // the credential that caused it; "" if none or unknown
+	items   []int         // affected items; nil means all pending ones
 	vote    Vote          // of a vote
-	clients []string      // of a vote: names of the client that the approver acts through
-	until   time.Time     // of a vote: the approver's bound on the approval, or zero
+	clients []string      // of a vote: names of the client that the approver uses
+	until   time.Time     // of a vote: the approver's limit on the approval, or zero
 	newID   func() string // of a vote
 	use     Use           // of a use
-	usedBy  string        // of a use: the evaluation
-	reason  string        // of a revocation or a supersession
+	usedBy  string        // of a use: Decision-ID of the evaluation
+	reason  string        // of a revocation or supersession
 }
 
 type eventKind string
@@ -33,13 +33,12 @@ const (
 	eventRevoke    eventKind = "revoke"
 	eventSupersede eventKind = "supersede"
 	eventRefuse    eventKind = "refuse"      // a vote that does not count; it changes nothing
-	eventNotify    eventKind = "notify"      // the PEP was called back
-	eventNotNotify eventKind = "notify_fail" // it was not
+	eventNotify    eventKind = "notify"      // a callback was delivered
+	eventNotNotify eventKind = "notify_fail" // a callback failed
 )
 
-// next returns the request after the event. It is the whole state machine. An
-// event that the request is in no state for is an ErrTaskState, and r is never
-// changed.
+// next returns the request after an event, and implements the complete state machine. It returns
+// ErrTaskState if the state does not allow the event. It does not modify r.
 func next(r Request, e event, now time.Time) (Request, error) {
 	r.Items = slices.Clone(r.Items)
 	switch e.kind {
@@ -72,11 +71,10 @@ func next(r Request, e event, now time.Time) (Request, error) {
 	return r, nil
 }
 
-// maxAttempts is how often a PEP is called back; its task is where the truth is.
+// maxAttempts is the maximum number of callback attempts. After them the PEP has to poll.
 const maxAttempts = 8
 
-// notified notes an attempt to call the PEP back. The next is due twice as long
-// after it as the one before.
+// notified records a callback attempt. The delay doubles after each failed attempt.
 func (r Request) notified(delivered bool, now time.Time) (Request, error) {
 	if r.Notice == nil {
 		return r, ErrTaskState
@@ -88,7 +86,7 @@ func (r Request) notified(delivered bool, now time.Time) (Request, error) {
 	return r, nil
 }
 
-// wants reports whether a callback is for that status.
+// wants reports whether a callback was requested for that status.
 func wants(c *authzen.Callback, status authzen.TaskStatus) bool {
 	return c != nil && status != authzen.TaskPending && (len(c.Events) == 0 || slices.Contains(c.Events, string(status)))
 }
@@ -123,8 +121,8 @@ func (i Item) next(r *Request, e event, now time.Time) (Item, error) {
 	return i, nil
 }
 
-// voted counts a vote. One denial is enough; approvals are enough when they
-// are a quorum of different people.
+// voted counts a vote. One denial denies the item. A quorum of approvals by different people
+// approves it.
 func (i Item) voted(r *Request, e event, now time.Time) (Item, error) {
 	names := e.vote.names()
 	for _, v := range i.Votes {
@@ -144,7 +142,7 @@ func (i Item) voted(r *Request, e event, now time.Time) (Item, error) {
 	return i, nil
 }
 
-// next is what becomes of an approval.
+// next returns the approval after an event.
 func (a *Approval) next(e event, uses int, now time.Time) (*Approval, error) {
 	if !a.stands(now) {
 		return a, fmt.Errorf("%w: the approval has ended", ErrTaskState)
@@ -167,13 +165,12 @@ func (a *Approval) next(e event, uses int, now time.Time) (*Approval, error) {
 	return &changed, nil
 }
 
-// stands reports whether an approval is one, uses aside.
+// stands reports whether an approval is valid. It ignores uses.
 func (a *Approval) stands(now time.Time) bool {
 	return a != nil && a.Ended == "" && now.Before(a.Until)
 }
 
-// earliest returns the earliest of the times that are not zero, first among
-// them.
+// earliest returns the earliest of first and the non-zero others.
 func earliest(first time.Time, others ...time.Time) time.Time {
 	for _, t := range others {
 		if !t.IsZero() && t.Before(first) {

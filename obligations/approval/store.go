@@ -16,7 +16,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// The buckets, see the package comment.
+// Names of buckets; see the package comment.
 var (
 	bucketTasks     = []byte("tasks")
 	bucketApprovals = []byte("approvals")
@@ -32,7 +32,7 @@ var (
 	bucketLast      = []byte("last")
 )
 
-// openStore opens the file, with every bucket.
+// openStore opens the file and creates missing buckets.
 func openStore(path string) (*bolt.DB, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
 	if err != nil {
@@ -58,7 +58,7 @@ func openStore(path string) (*bolt.DB, error) {
 	return db, nil
 }
 
-// A txn is a transaction over the buckets.
+// A txn is a transaction on the buckets.
 type txn struct{ *bolt.Tx }
 
 // request returns the request of a task.
@@ -78,7 +78,7 @@ func decodeRequest(value []byte) (*Request, error) {
 	return &r, nil
 }
 
-// approved returns the request of an approval, and the item that carries it.
+// approved returns the request of an approval, and the index of its item.
 func (t txn) approved(id string) (*Request, int, error) {
 	task, index, found := bytes.Cut(t.Bucket(bucketApprovals).Get([]byte(id)), []byte{0})
 	if !found {
@@ -92,8 +92,8 @@ func (t txn) approved(id string) (*Request, int, error) {
 	return r, i, err
 }
 
-// put stores a request in the place of what it was, nil for nothing, and with
-// it all that is derived from it.
+// put replaces a request and its index entries. was is nil for a new request; is is nil to delete
+// it.
 func (t txn) put(was, is *Request) error {
 	for _, e := range derived(was) {
 		if err := t.Bucket(e.bucket).Delete(e.key); err != nil {
@@ -126,7 +126,7 @@ func (t txn) put(was, is *Request) error {
 
 type indexEntry struct{ bucket, key, value []byte }
 
-// derived are the index entries of a request.
+// derived returns the index entries of a request.
 func derived(r *Request) []indexEntry {
 	if r == nil {
 		return nil
@@ -153,9 +153,8 @@ func dueKey(at time.Time, id string) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(at.Unix())), id...)
 }
 
-// pendingPrefix begins the pending keys of a tenant or, with a caller, of one
-// of its callers. A caller may be called anything, also something with a zero in
-// it; a tenant may not.
+// pendingPrefix returns the prefix of the pending keys of a tenant or of one of its callers.
+// Callers are hashed, because their names may contain a zero byte. Tenant names may not.
 func pendingPrefix(tenant string, caller *string) []byte {
 	prefix := append([]byte(tenant), 0)
 	if caller != nil {
@@ -165,7 +164,7 @@ func pendingPrefix(tenant string, caller *string) []byte {
 	return prefix
 }
 
-// count counts pending requests, to most at most.
+// count counts pending requests, up to most.
 func (t txn) count(prefix []byte, most int) (n int) {
 	c := t.Bucket(bucketPending).Cursor()
 	for key, _ := c.Seek(prefix); bytes.HasPrefix(key, prefix) && n < most; key, _ = c.Next() {
@@ -174,7 +173,7 @@ func (t txn) count(prefix []byte, most int) (n int) {
 	return n
 }
 
-// known returns the task that an idempotency key stands for, "" for none.
+// known returns the task of an idempotency key, or "".
 func (t txn) known(key, submission []byte) (string, error) {
 	if key == nil {
 		return "", nil
@@ -189,7 +188,7 @@ func (t txn) known(key, submission []byte) (string, error) {
 	return string(value[sha256.Size:]), nil
 }
 
-// spend notes that a denial was asked to be lifted.
+// spend records the use of a binding token.
 func (t txn) spend(id string, expires int64) error {
 	tokens := t.Bucket(bucketTokens)
 	if tokens.Get([]byte(id)) != nil {
@@ -198,7 +197,7 @@ func (t txn) spend(id string, expires int64) error {
 	return tokens.Put([]byte(id), binary.BigEndian.AppendUint64(nil, uint64(expires)))
 }
 
-// forget removes the tokens that have expired: they prove nothing any more.
+// forget deletes expired binding tokens, which prove nothing.
 func (t txn) forget(now time.Time) error {
 	c := t.Bucket(bucketTokens).Cursor()
 	for id, expires := c.First(); id != nil; id, expires = c.Next() {
@@ -211,7 +210,7 @@ func (t txn) forget(now time.Time) error {
 	return nil
 }
 
-// overdue lists the requests to which something happens now, at most so many.
+// overdue returns at most most requests that are due.
 func (t txn) overdue(now time.Time, most int) ([]*Request, error) {
 	var found []*Request
 	c := t.Bucket(bucketDue).Cursor()
@@ -226,7 +225,7 @@ func (t txn) overdue(now time.Time, most int) ([]*Request, error) {
 	return found, nil
 }
 
-// record puts a record into the outbox.
+// record adds records to the outbox.
 func (t txn) record(records ...Record) error {
 	outbox := t.Bucket(bucketOutbox)
 	for _, r := range records {
@@ -245,7 +244,7 @@ func (t txn) record(records ...Record) error {
 	return nil
 }
 
-// recorded takes records out of the outbox.
+// recorded removes records from the outbox.
 func (t txn) recorded(keys [][]byte) error {
 	for _, key := range keys {
 		if err := t.Bucket(bucketOutbox).Delete(key); err != nil {

@@ -13,23 +13,21 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A Caller is who asks: a PEP of a tenant.
+// A Caller is a PEP of a tenant.
 type Caller struct {
 	Tenant    string
-	ID        string   // as authenticated; "" where callers are not
-	Names     []string // every verified name of the caller
+	ID        string   // authenticated id; "" without authentication
+	Names     []string // all verified names of the caller
 	RequestID string
 }
 
-// retention is how long a task can be asked about when nothing that came of
-// it can matter any more.
+// retention is how long a task is stored after its result can no longer matter.
 const retention = 24 * time.Hour
 
-// Submit takes an Access Request and returns its task. The same submission
-// under the same idempotency key is answered with the task as it is by then,
-// before anything else is looked at: a late repetition is neither expired nor
-// replayed. A template may name an approver that is asked at once; the task
-// may then be decided already.
+// Submit accepts an Access Request and returns its task. If the Idempotency-Key has a task for the
+// same submission, Submit returns that task in its current state without further checks: a retry is
+// neither expired nor replayed. If a template names an auto approver, the task may already be
+// decided.
 func (s *Service) Submit(ctx context.Context, c Caller, key string, sub *authzen.Submission) (*authzen.TaskResponse, error) {
 	r, denials, err := s.draft(c, key, sub)
 	if err != nil {
@@ -51,8 +49,7 @@ func (s *Service) Submit(ctx context.Context, c Caller, key string, sub *authzen
 	return s.Status(ctx, c, known)
 }
 
-// known returns the task that the idempotency key of a request stands for, ""
-// for none.
+// known returns the task of the idempotency key of a request, or "".
 func (s *Service) known(ctx context.Context, r *Request) (id string, err error) {
 	if r.Idempotency == nil {
 		return "", nil
@@ -64,8 +61,8 @@ func (s *Service) known(ctx context.Context, r *Request) (id string, err error) 
 	return id, err
 }
 
-// accept stores a request whose denials prove it. It returns the task that the
-// same submission has made meanwhile, "" for none.
+// accept stores a request after it has checked the proofs of its denials. If a concurrent call
+// stored the same submission, it returns that task.
 func (s *Service) accept(ctx context.Context, c Caller, r *Request, sub *authzen.Submission, denials []*authzen.Denial) (known string, err error) {
 	proofs, err := s.validate(ctx, r, sub, denials)
 	if err != nil {
@@ -80,8 +77,7 @@ func (s *Service) accept(ctx context.Context, c Caller, r *Request, sub *authzen
 	return known, err
 }
 
-// draft makes the request that a submission asks for, as yet unproved, and
-// lists the denials it rests on.
+// draft returns the request of a submission, with no proof checked, and its denials.
 func (s *Service) draft(c Caller, key string, sub *authzen.Submission) (*Request, []*authzen.Denial, error) {
 	items, denials, err := itemsOf(sub)
 	if err != nil {
@@ -106,14 +102,14 @@ func (s *Service) draft(c Caller, key string, sub *authzen.Submission) (*Request
 	}, denials, nil
 }
 
-// maxItems bounds what is asked for at once, and maxRepeated the bytes of the
-// subject in the answer, where the approval of every item has it.
+// maxItems limits the items of a submission. maxRepeated limits the bytes of the subject in the
+// answer, which repeats it for every item.
 const (
 	maxItems    = 100
 	maxRepeated = 4 << 20
 )
 
-// itemsOf returns what a submission is about, and for each of it the denial.
+// itemsOf returns the items of a submission and their denials.
 func itemsOf(sub *authzen.Submission) (items []Item, denials []*authzen.Denial, err error) {
 	switch {
 	case sub.Partial:
@@ -138,8 +134,8 @@ func itemsOf(sub *authzen.Submission) (items []Item, denials []*authzen.Denial, 
 	return items, denials, nil
 }
 
-// idempotencyKey is what a key of a caller is stored under. RFC 8941 would
-// have it quoted, the profile does not.
+// idempotencyKey returns the key under which an Idempotency-Key of a caller is stored. The profile,
+// unlike RFC 8941, does not quote it.
 func idempotencyKey(c Caller, key string) []byte {
 	if len(key) > 1 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
 		key = key[1 : len(key)-1]
@@ -151,7 +147,7 @@ func idempotencyKey(c Caller, key string) []byte {
 	return sum[:]
 }
 
-// fingerprint is the same for the same submission, however it was written.
+// fingerprint returns a digest of the canonical form of a submission.
 func fingerprint(sub *authzen.Submission) ([]byte, error) {
 	body, err := json.Marshal(sub)
 	if err == nil {
@@ -164,8 +160,8 @@ func fingerprint(sub *authzen.Submission) ([]byte, error) {
 	return sum[:], nil
 }
 
-// schedule says when the request escalates, expires and is forgotten: by the
-// shortest of the terms of its items, but for the last.
+// schedule sets when the request escalates, expires and is deleted. The shortest terms of its items
+// apply to the first two, the longest to the last.
 func (r *Request) schedule() {
 	var longest time.Duration
 	for _, i := range r.Items {
@@ -178,8 +174,8 @@ func (r *Request) schedule() {
 	r.ExpiresAt = r.DecideBy.Add(longest + retention)
 }
 
-// admit stores a request that is proved, unless too many are pending or kept. Its
-// binding tokens are used up by that and not by a submission that failed.
+// admit stores a request, unless too many are pending or stored. It consumes the binding tokens in
+// the same transaction, so a failed submission does not.
 func (s *Service) admit(tx txn, r *Request, proofs []*proof, c Caller) error {
 	if tx.count(pendingPrefix(r.Tenant, nil), s.config.MaxPending) == s.config.MaxPending ||
 		tx.count(pendingPrefix(r.Tenant, &r.Caller), s.config.MaxPendingCaller) == s.config.MaxPendingCaller {

@@ -14,8 +14,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Status returns the task as its caller sees it. To another caller there is no
-// such task.
+// Status returns a task to its caller. For other callers it returns ErrUnknownTask.
 func (s *Service) Status(ctx context.Context, c Caller, id string) (*authzen.TaskResponse, error) {
 	r, err := s.own(ctx, c, id)
 	if err != nil {
@@ -24,8 +23,8 @@ func (s *Service) Status(ctx context.Context, c Caller, id string) (*authzen.Tas
 	return s.response(r)
 }
 
-// Wait returns the task when it is decided, or as it is when so much time has
-// passed, ctx has ended or the service stops.
+// Wait returns the task when it is decided. It returns the current state after most, at the end of
+// ctx, or when the service stops.
 func (s *Service) Wait(ctx context.Context, c Caller, id string, most time.Duration) (*authzen.TaskResponse, error) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -64,7 +63,7 @@ func (s *Service) own(ctx context.Context, c Caller, id string) (*Request, error
 	return r, nil
 }
 
-// Request returns a request, to people who operate the service.
+// Request returns a request, for operators and approvers.
 func (s *Service) Request(ctx context.Context, id string) (r *Request, err error) {
 	err = s.view(ctx, func(tx txn) (err error) {
 		r, err = tx.request(id)
@@ -73,7 +72,7 @@ func (s *Service) Request(ctx context.Context, id string) (r *Request, err error
 	return r, err
 }
 
-// Pending counts the requests that wait for a person.
+// Pending returns the number of pending requests.
 func (s *Service) Pending(context.Context) (n int, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		return tx.Bucket(bucketPending).ForEach(func(_, _ []byte) error {
@@ -84,7 +83,7 @@ func (s *Service) Pending(context.Context) (n int, err error) {
 	return n, err
 }
 
-// response is a request as the PEP sees it: no approvers, no policies.
+// response returns the task of a request for its PEP, without approvers and policies.
 func (s *Service) response(r *Request) (*authzen.TaskResponse, error) {
 	endpoint := s.base(r.Tenant) + authzen.PathRequests + "/" + r.ID
 	out := &authzen.TaskResponse{Task: authzen.Task{
@@ -110,7 +109,7 @@ func (s *Service) response(r *Request) (*authzen.TaskResponse, error) {
 	return out, nil
 }
 
-// progress counts the approvals of a request that needs more than one.
+// progress returns the number of approvals for a request that needs several.
 func (r *Request) progress() *authzen.TaskProgress {
 	have, need := 0, 0
 	for _, i := range r.Items {
@@ -123,7 +122,7 @@ func (r *Request) progress() *authzen.TaskProgress {
 	return &authzen.TaskProgress{CurrentStep: min(have+1, need), TotalSteps: need}
 }
 
-// result is what came of an item that was approved, nil for any other.
+// result returns the result of an approved item, and nil for any other.
 func (s *Service) result(r *Request, i *Item) (*authzen.TaskResult, error) {
 	if i.Approval == nil {
 		return nil, nil
@@ -137,12 +136,11 @@ func (s *Service) result(r *Request, i *Item) (*authzen.TaskResult, error) {
 	}}, nil
 }
 
-// memberComment is where in its display a task has what was written about its
-// denial.
+// memberComment is the member of a task's display with comments on its denial.
 const memberComment = "comment"
 
-// display is what the person who asked is shown: what the template says, and
-// the comments of those who denied, where the template lets them be told.
+// display returns what the requester sees: the template's display, and comments on a denial if the
+// template discloses them.
 func (r *Request) display() jsontext.Value {
 	shown := r.Items[0].Terms.Display
 	comments := r.toldComments()
@@ -150,11 +148,11 @@ func (r *Request) display() jsontext.Value {
 		return shown
 	}
 	members, err := object(shown)
-	if err != nil { // compiled templates have objects
+	if err != nil { // a compiled template has an object
 		return shown
 	}
 	members[memberComment], err = jsontext.AppendQuote(nil, comments)
-	if err != nil { // it was read as JSON
+	if err != nil { // it was parsed from JSON
 		return shown
 	}
 	with, err := json.Marshal(members, json.Deterministic(true))
@@ -164,7 +162,7 @@ func (r *Request) display() jsontext.Value {
 	return with
 }
 
-// toldComments joins the distinct comments of denials that may be told.
+// toldComments joins the distinct comments of disclosed denials.
 func (r *Request) toldComments() string {
 	var all []string
 	for _, i := range r.Items {

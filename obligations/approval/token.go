@@ -6,13 +6,13 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A proof is the payload of a binding token: which denial there was, to whom.
+// A proof is the payload of a binding token. It proves a denial.
 type proof struct {
 	Issuer       string           `json:"iss"`
 	Audience     string           `json:"aud"`
 	IssuedAt     int64            `json:"iat"`
 	Expires      int64            `json:"exp"`
-	ID           string           `json:"jti"` // the evaluation: a denial is good for one task
+	ID           string           `json:"jti"` // Decision-ID; a denial is valid for one task
 	ExpiresAt    string           `json:"denial_expires_at"`
 	EvaluationID string           `json:"evaluation_id"`
 	Tenant       string           `json:"tenant,omitzero"`
@@ -24,10 +24,10 @@ type proof struct {
 	Resource     authzen.Resource `json:"resource"`
 	Action       authzen.Action   `json:"action"`
 	Members      []string         `json:"binding_context_members"`
-	Bound        contextBinding   `json:"bound_context"` // without its members
+	Bound        contextBinding   `json:"bound_context"` // without names of members
 }
 
-// newProof returns the proof of a denial that is good until expires.
+// newProof returns the proof of a denial, valid until expires.
 func newProof(d *authzen.RequestableDenial, members []string, expires time.Time, issuer string) (proof, error) {
 	actors, err := actorsOf(d.Request.Subject)
 	if err != nil {
@@ -38,7 +38,7 @@ func newProof(d *authzen.RequestableDenial, members []string, expires time.Time,
 		return proof{}, err
 	}
 	names := append([]string{}, bound.Members...)
-	bound.Members = nil // they are there once
+	bound.Members = nil // the claims have the names already
 	return proof{
 		Issuer: issuer, Audience: issuer, IssuedAt: d.Time.Unix(), Expires: expires.Unix(), ID: d.EvaluationID,
 		ExpiresAt:    expires.Format(time.RFC3339),
@@ -48,21 +48,22 @@ func newProof(d *authzen.RequestableDenial, members []string, expires time.Time,
 	}, nil
 }
 
-// covers reports whether the denial is the one that a submission is about.
+// covers reports whether the denial covers the subject, resource, action and context of a
+// submission.
 func (p *proof) covers(sub *authzen.Submission, resource authzen.Resource, action authzen.Action) bool {
 	item := Item{Resource: p.Resource, Action: p.Action}
 	return item.sameCall(p.Subject, &authzen.EvaluationRequest{Subject: sub.Subject, Resource: resource, Action: action}) &&
 		p.context().covers(sub.Context, true)
 }
 
-// context is what of the context the denial is bound to.
+// context returns the bound context of the denial.
 func (p *proof) context() *contextBinding {
 	b := p.Bound
 	b.Members = p.Members
 	return &b
 }
 
-// A state is the payload of approval.state: what was approved.
+// A state is the payload of approval.state: the approved request.
 type state struct {
 	Issuer       string                `json:"iss"`
 	Audience     string                `json:"aud"`
@@ -79,7 +80,7 @@ type state struct {
 	Members      []string              `json:"binding_context_members"`
 }
 
-// newState returns what the approval of an item says of itself.
+// newState returns the state of an item's approval.
 func newState(r *Request, i *Item, issuer string) state {
 	return state{
 		Issuer: issuer, Audience: issuer, IssuedAt: i.Approval.At.Unix(), Expires: i.Approval.Until.Unix(),
