@@ -1,8 +1,8 @@
-// Package policies embeds policy stores that are ready to serve. Each folder is
-// one set, laid out as any policy store on disk:
+// Package policies embeds policy stores that are ready to serve. Each folder is one set, with the
+// layout of a policy store on disk:
 //
-//	agent-tools     an AI agent in front of tools; what serve runs on when it is
-//	                not told otherwise, and what init writes
+//	agent-tools     an AI agent in front of tools; the default of serve, and
+//	                what init writes
 //	certification   the fixture of the OpenID AuthZEN certification scenario
 //	gateways        the AuthZEN interop scenario of API gateways
 //	search          the AuthZEN interop scenarios of search and of the IdP
@@ -10,9 +10,8 @@
 //	tool-owners     tools whose owners say how calls are authorized: always,
 //	                after a prompt, selectively, or by a delegate
 //
-// The law it keeps: every set has a schema, passes strict validation against
-// it, and carries tests that say what it is for. The interop scenarios use the
-// same names for different people, so the sets are separate stores.
+// Every set has a schema, passes strict validation against it, and has tests that show its purpose.
+// The interop scenarios use the same names for different people, so the sets are separate stores.
 package policies
 
 import (
@@ -26,11 +25,11 @@ import (
 //go:embed */*
 var FS embed.FS
 
-// Names lists the sets in order of their names.
+// Names returns the names of the sets, sorted.
 func Names() []string {
 	folders, err := FS.ReadDir(".")
 	if err != nil {
-		panic(err) // the root of an embed.FS is always there
+		panic(err) // an embedded root always exists
 	}
 	names := make([]string, len(folders))
 	for i, folder := range folders {
@@ -39,7 +38,7 @@ func Names() []string {
 	return names
 }
 
-// Set returns the policy store of that name.
+// Set returns the policy store with that name.
 func Set(name string) (fs.FS, error) {
 	info, err := fs.Stat(FS, name)
 	if err != nil || !info.IsDir() || name == "." {

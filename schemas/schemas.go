@@ -1,23 +1,21 @@
-// Package schemas describes every body of both listeners: one JSON Schema
-// (2020-12) a file, and an OpenAPI document that says which path takes and
-// gives which of them.
+// Package schemas describes every body of both listeners: one JSON Schema (2020-12) in each file,
+// and an OpenAPI document with the paths that use them.
 //
-// The law it keeps: a schema says what the service does. A schema has the name
-// of the Go type in schemas/authzen that is decoded from such a body or
-// encoded to it, and the tests hold the two together, members and verdicts.
-// Members it does not name are allowed everywhere; an optional member of a
-// request may be null, which counts as absent.
+// Invariant: a schema describes what the service does. Its name is that of the Go type in
+// schemas/authzen that decodes or encodes the body. Tests compare the members and the verdicts of
+// both. Unknown members are allowed everywhere. An optional member of a request may be null, which
+// means absent.
 //
 //	EvaluationRequest.json    a schema; it names others as "Entity.json"
 //	admin/*.json              schemas of the admin API. Its answers have no
 //	                          other members, and its requests must not either
-//	store/*.json              schemas of what people write in a policy store
+//	store/*.json              schemas of files that people write in a policy store
 //	openapi.yaml              the paths; components/schemas repeats the files,
 //	                          written by go test ./schemas -update
-//	schematest/               holds bodies against the schemas in tests
+//	schematest/               validates bodies against the schemas in tests
 //	authzen/                  the Go types
 //
-// A new body is a new file, and a new path in openapi.yaml that refers to it.
+// To add a body, add a file and a path in openapi.yaml that refers to it.
 package schemas
 
 import (
@@ -37,8 +35,7 @@ var store embed.FS
 //go:embed openapi.yaml
 var openAPI string
 
-// OpenAPI returns the OpenAPI 3.1 description of both listeners, in YAML.
-// It refers to nothing outside itself.
+// OpenAPI returns the OpenAPI 3.1 description of both listeners, in YAML. It is self-contained.
 func OpenAPI() []byte {
 	return []byte(openAPI)
 }

@@ -2,8 +2,7 @@ package plain
 
 import "log/slog"
 
-// Attr is a slog.HandlerOptions.ReplaceAttr by which a program's own log shows
-// texts and errors as [Lines] does.
+// Attr is a slog.HandlerOptions.ReplaceAttr that escapes texts and errors as [Lines] does.
 func Attr(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case string:

@@ -9,15 +9,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of what [Members] says, in runes.
+// Limits of [Members], in runes.
 const (
 	maxMembers = 512
 	maxMember  = 64 // of one name, and of one value
 )
 
-// Members says in one line what the members of a JSON object are: "name: value,
-// …", with the names in order. What is too long is cut off, each member for
-// itself, so that none hides the others. Of anything else it says nothing.
+// Members returns the members of a JSON object in one line, "name: value, …", sorted by name. It
+// truncates each member separately, so that none hides the others. For other values it returns "".
 func Members(object jsontext.Value) string {
 	var all map[string]jsontext.Value
 	if err := json.Unmarshal(object, &all); err != nil {
@@ -26,7 +25,7 @@ func Members(object jsontext.Value) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		value := all[name].Clone()
-		if err := value.Format(); err != nil { // which undoes escapes that need not be
+		if err := value.Format(); err != nil { // undoes unnecessary escapes
 			return ""
 		}
 		parts = append(parts, Cut(Text(name), maxMember)+": "+Cut(Text(string(value)), maxMember))
@@ -34,8 +33,7 @@ func Members(object jsontext.Value) string {
 	return Cut(strings.Join(parts, ", "), maxMembers)
 }
 
-// Cut returns text with no more than so many runes, of which an ellipsis is the
-// last where there were more.
+// Cut truncates text to at most most runes. The last of these is then an ellipsis.
 func Cut(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "…"

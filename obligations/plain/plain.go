@@ -1,16 +1,13 @@
-// Package plain makes untrusted text safe to show to people who decide by it: on
-// the approval page, in a summary for a policy, in a terminal.
+// Package plain makes untrusted text safe to show to people who decide by it: on the approval page,
+// in a summary for a policy, in a terminal.
 //
-// The law it keeps: what is read is what is there. Whatever has no shape of its
-// own, or changes the shape or the order of what stands beside it, is written
-// as an escape: controls, line and paragraph breaks, bidirectional marks,
-// zero-width and other invisible characters, private use, bytes that are not
-// UTF-8. Letters of other alphabets stay, and [Mixed] reports words that mix
-// look-alikes.
+// Invariant: visible text equals the actual text. Characters that are invisible, or that change the
+// form or order of others, are escaped: controls, line and paragraph breaks, bidirectional marks,
+// zero-width characters, private use, invalid UTF-8. Letters of all scripts stay. [Mixed] reports
+// words that mix look-alikes.
 //
-// A single value goes through [Text]: it stays on its line, and different values
-// are shown differently. Output that is composed already, of lines of its own,
-// goes through [Lines] as a whole.
+// [Text] escapes a single value: it stays on its line, and different values look different. [Lines]
+// escapes composed output of several lines.
 package plain
 
 import (
@@ -20,9 +17,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s with an escape for each character that would not be seen as
-// itself: \u{202E}. A backslash is doubled, so that no text looks like an
-// escape of another.
+// Text escapes each character of s that would not be visible as itself: \u{202E}. It doubles
+// backslashes, so that no text looks like the escape of another.
 func Text(s string) string {
 	var out strings.Builder
 	for i, r := range s {
@@ -34,9 +30,8 @@ func Text(s string) string {
 	return out.String()
 }
 
-// Lines returns s with an escape for each character that would not be seen as
-// itself, but for line feeds and tabs. Backslashes stay single: s may hold
-// quoted values.
+// Lines escapes each character of s that would not be visible as itself, except line feeds and
+// tabs. It does not double backslashes, because s may contain escaped values.
 func Lines(s string) string {
 	var out strings.Builder
 	for i, r := range s {
@@ -49,7 +44,7 @@ func Lines(s string) string {
 	return out.String()
 }
 
-// show writes r, with which rest begins, as itself or as an escape.
+// show writes r, the first rune of rest, as itself or as an escape.
 func show(out *strings.Builder, rest string, r rune) {
 	switch {
 	case r == utf8.RuneError && !strings.HasPrefix(rest, "\uFFFD"):
@@ -61,8 +56,7 @@ func show(out *strings.Builder, rest string, r rune) {
 	}
 }
 
-// seen reports whether a character has a shape of its own and leaves the others
-// where they are.
+// seen reports whether a character is visible and does not affect others.
 func seen(r rune) bool {
 	switch {
 	case r == ' ':
@@ -74,14 +68,13 @@ func seen(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.Is(unicode.Mn, r) && !unicode.Is(unicode.Me, r) || marks(r)
 }
 
-// marks reports whether a combining mark is one that writing needs: those of
-// the scripts, not those that overlay any character.
+// marks reports whether a combining mark belongs to a script, unlike marks that overlay any
+// character.
 func marks(r rune) bool {
 	return unicode.Is(unicode.M, r) && !unicode.Is(unicode.Inherited, r)
 }
 
-// Mixed returns the words of s whose letters are of Latin and of Cyrillic or
-// Greek, which have look-alikes of each other.
+// Mixed returns the words of s that mix Latin with Cyrillic or Greek letters, which look alike.
 func Mixed(s string) (words []string) {
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		latin, other := false, false

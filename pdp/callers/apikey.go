@@ -10,24 +10,23 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// An APIKey is a secret of one caller, known by its digest alone. It is sent as
-// "Authorization: Bearer ID.SECRET", or as the secret without the id.
+// An APIKey is a secret of one caller. The service has only its digest. A caller sends
+// "Authorization: Bearer ID.SECRET", or the secret without the id.
 type APIKey struct {
 	ID string `yaml:"id"`
-	// SHA256 is of the key as it is sent, in hexadecimal.
+	// SHA256 is the digest of the key as it is sent, in hexadecimal.
 	SHA256 string `yaml:"sha256" pattern:"^[0-9a-fA-F]{64}$" instead:"key api_key hash digest secret token value" hint:"the digest of the key: policy-service keys new ID makes both, printf %s KEY | sha256sum makes that of a key there is"`
 	Grant  `yaml:",inline"`
 }
 
-// digestHint says how the digest of a key is made.
+// digestHint explains how to create the digest of a key.
 const digestHint = "the digest of the key (policy-service keys new ID makes both)"
 
-// apiKeys are callers by the digest of their key. To find a digest in a map
-// tells nobody anything about another: who knows a digest does not know its
-// key.
+// apiKeys maps the digest of a key to its caller. A lookup need not take constant time: a digest
+// does not reveal the key.
 type apiKeys map[[sha256.Size]byte]Caller
 
-// checkAPIKeys reports everything that is wrong with keys.
+// checkAPIKeys reports all faults in keys.
 func checkAPIKeys(keys []APIKey) error {
 	var errs []error
 	holders := map[[sha256.Size]byte]string{}
@@ -60,15 +59,14 @@ func (k APIKey) check() error {
 	return errors.Join(errs...)
 }
 
-// digest is that of the key of an APIKey with which nothing is wrong.
+// digest returns the digest of a valid APIKey.
 func (k APIKey) digest() (digest [sha256.Size]byte) {
 	raw, _ := hex.DecodeString(k.SHA256)
 	copy(digest[:], raw)
 	return digest
 }
 
-// check knows a key by its digest. A bearer token that is no key may be
-// of another kind.
+// check identifies the caller of a key. It leaves an unknown bearer token to the other checks.
 func (k apiKeys) check(r *http.Request) (Caller, bool, error) {
 	token := bearer(r)
 	if token == "" {

@@ -10,15 +10,15 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// A Scope is something that a caller may do.
+// A Scope is a permission of a caller.
 type Scope string
 
-// The scopes. A credential that lists none has the first three.
+// Scopes. A credential without a list of scopes has the first three.
 const (
-	ScopeEvaluate Scope = "evaluate" // ask for decisions
-	ScopeSearch   Scope = "search"   // search for who and what may
-	ScopeRequest  Scope = "request"  // ask for access, and for its approval
-	ScopeApprove  Scope = "approve"  // list requests, decide on them, revoke approvals
+	ScopeEvaluate Scope = "evaluate" // request decisions
+	ScopeSearch   Scope = "search"   // search for subjects, resources and actions
+	ScopeRequest  Scope = "request"  // submit Access Requests
+	ScopeApprove  Scope = "approve"  // list Access Requests, decide on them, revoke approvals
 	ScopeAdmin    Scope = "admin"    // reload policies and settings, rotate keys
 	ScopeAudit    Scope = "audit"    // read the decision log
 )
@@ -28,7 +28,7 @@ func Scopes() []Scope {
 	return []Scope{ScopeEvaluate, ScopeSearch, ScopeRequest, ScopeApprove, ScopeAdmin, ScopeAudit}
 }
 
-// UnmarshalText reads the name of a scope.
+// UnmarshalText parses the name of a scope.
 func (s *Scope) UnmarshalText(text []byte) error {
 	*s = Scope(text)
 	return s.validate()
@@ -52,24 +52,24 @@ func scopeNames() (names []string) {
 	return names
 }
 
-// defaultScopes are those of a credential that lists none.
+// defaultScopes are the scopes of a credential without a list.
 var defaultScopes = Scopes()[:3]
 
 var (
-	// ErrUnauthenticated is a request without a credential that is known here.
+	// ErrUnauthenticated means that a request has no valid credential.
 	ErrUnauthenticated = errors.New("missing or invalid credential")
-	// ErrForbidden is a request that its caller may not make.
+	// ErrForbidden means that the credential does not permit the request.
 	ErrForbidden = errors.New("the credential lacks the required scope or tenant")
 )
 
-// A Grant is what a credential lets its holder do.
+// A Grant is what a credential permits.
 type Grant struct {
-	Tenants []string `yaml:"tenants,omitempty" list:"some"` // that it may ask about; nil is every one
-	Scopes  []Scope  `yaml:"scopes,omitempty" list:"some"`  // nil is evaluate, search and request
+	Tenants []string `yaml:"tenants,omitempty" list:"some"` // allowed tenants; nil means all
+	Scopes  []Scope  `yaml:"scopes,omitempty" list:"some"`  // nil means evaluate, search and request
 }
 
-// check reports scopes and tenants that there cannot be. A list that is present
-// and empty is a fault: nobody means every tenant by it.
+// check reports invalid scopes and tenants. An empty list is a fault, because it could be mistaken
+// for all tenants.
 func (g Grant) check() error {
 	var errs []error
 	if g.Tenants != nil && len(g.Tenants) == 0 {
@@ -89,13 +89,13 @@ func (g Grant) check() error {
 	return errors.Join(errs...)
 }
 
-// A TenantSetting is a tenant that credentials are for, by the keys that lead to it.
+// A TenantSetting is a tenant of a credential, with its keys in the configuration.
 type TenantSetting struct {
 	Tenant string
 	Path   string
 }
 
-// TenantSettings lists the tenants that credentials name.
+// TenantSettings lists the tenants of all credentials.
 func (a Auth) TenantSettings() (all []TenantSetting) {
 	add := func(g Grant, path string) {
 		for n, tenant := range g.Tenants {
@@ -117,14 +117,13 @@ func (a Auth) TenantSettings() (all []TenantSetting) {
 	return all
 }
 
-// A Caller is who sends a request. The zero value is anybody, where callers are
-// not authenticated.
+// A Caller is the sender of a request. The zero value is an unauthenticated caller.
 type Caller struct {
-	ID    string   // by which policies and the decision log know the caller
-	Names []string // every verified name of the same person, ID among them; sorted
+	ID    string   // name of the caller in policies and in the decision log
+	Names []string // all verified names of the same person, including ID; sorted
 
-	Clients []string // names of the client that the token was made for, which may be that of many people; sorted
-	Unclear error    // ErrActors where nobody can say who acts by the token
+	Clients []string // names of the token's client, which many people may share; sorted
+	Unclear error    // ErrActors if the actors of the token are not known
 	Grant
 }
 
@@ -133,7 +132,7 @@ func (c Caller) May(s Scope) bool {
 	return slices.Contains(c.Scopes, s) || len(c.Scopes) == 0 && slices.Contains(defaultScopes, s)
 }
 
-// MayAsk reports whether requests about a tenant are the caller's to make.
+// MayAsk reports whether the caller may send requests about a tenant.
 func (c Caller) MayAsk(tenant string) bool {
 	return len(c.Tenants) == 0 || slices.Contains(c.Tenants, tenant)
 }

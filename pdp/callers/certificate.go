@@ -12,8 +12,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// MTLS knows callers by their certificates, which CA has issued. A certificate
-// that Callers do not name is not let in; without Callers each is.
+// MTLS identifies callers by certificates that CA issued. If Callers is empty, every such
+// certificate is valid. Otherwise only the listed ones are.
 type MTLS struct {
 	CA      string       `yaml:"ca"` // PEM file
 	Callers []MTLSCaller `yaml:"callers,omitempty" list:"some"`
@@ -22,7 +22,7 @@ type MTLS struct {
 
 // An MTLSCaller is the holder of a certificate.
 type MTLSCaller struct {
-	Name  string `yaml:"name"` // a URI or DNS name of the certificate
+	Name  string `yaml:"name"` // URI or DNS name in the certificate
 	Grant `yaml:",inline"`
 }
 
@@ -66,9 +66,8 @@ func (m *MTLS) verify(r *http.Request) (Caller, bool, error) {
 	return Caller{ID: names[0], Names: names, Grant: m.Grant}, true, nil
 }
 
-// CertificateNames lists the names of a certificate's holder: URIs, then DNS
-// names. The two kinds never look alike: a URI has a colon, and a DNS name that
-// has one is none, but text that somebody had put there to be taken for a URI.
+// CertificateNames returns the URIs of a certificate, then its DNS names. It omits a DNS name with
+// a colon: that is not valid, and could pass for a URI.
 func CertificateNames(certificate *x509.Certificate) (names []string) {
 	for _, uri := range certificate.URIs {
 		if uri.IsAbs() {

@@ -13,22 +13,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Claims are those of a token. Numbers are jsontext.Values, as they were
-// written.
+// Claims are the claims of a token. Numbers are jsontext.Values with the original text.
 type Claims map[string]any
 
 const (
-	// leeway is how far clocks may differ.
+	// leeway is the tolerated difference between clocks.
 	leeway = time.Minute
-	// lastSecond is the end of the year 9999: RFC 3339 writes no later time.
+	// lastSecond is the end of the year 9999, the last time that RFC 3339 can express.
 	lastSecond = 253402300799
 )
 
-// registered are the claims that a verifier, ours or another, reads by name.
+// registered lists the claims that verifiers read by name.
 var registered = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "cnf", "act"}
 
-// readClaims reads a payload exactly: each name once, and none that is a
-// registered one but for letter case, as there are readers that take it for that.
+// readClaims parses a payload strictly. It refuses duplicate names, and names that differ from a
+// registered one only in letter case: some readers accept them for it.
 func readClaims(payload []byte) (Claims, error) {
 	var claims map[string]any
 	err := json.Unmarshal(payload, &claims, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
@@ -52,8 +51,7 @@ func readClaims(payload []byte) (Claims, error) {
 	return claims, err
 }
 
-// Text returns a claim that is a name: a string with something in it, without
-// control characters. It is an error for a token without it.
+// Text returns a claim that must be a string, not empty and without control characters.
 func (c Claims) Text(name string) (string, error) {
 	text, ok := c[name].(string)
 	switch {
@@ -65,8 +63,8 @@ func (c Claims) Text(name string) (string, error) {
 	return text, nil
 }
 
-// ID returns a claim by which the bearer is known: a text. An address that the
-// issuer has not verified is none, as anybody may have entered it.
+// ID returns a claim that identifies the bearer. It refuses an email address that the issuer has
+// not verified, because anyone may have entered it.
 func (c Claims) ID(name string) (string, error) {
 	id, err := c.Text(name)
 	if err == nil && name == "email" && c["email_verified"] != true {
@@ -75,13 +73,13 @@ func (c Claims) ID(name string) (string, error) {
 	return id, err
 }
 
-// listed reports whether a claim is that text, or a list of texts with it.
+// listed reports whether a claim is that text or a list that contains it.
 func (c Claims) listed(name, text string) bool {
 	texts, err := c.texts(name)
 	return err == nil && slices.Contains(texts, text)
 }
 
-// texts returns a claim that is a text or a list of them.
+// texts returns a claim that is a string or a list of strings.
 func (c Claims) texts(name string) (texts []string, err error) {
 	list, ok := c[name].([]any)
 	if !ok {
@@ -97,7 +95,7 @@ func (c Claims) texts(name string) (texts []string, err error) {
 	return texts, nil
 }
 
-// time returns a claim that is a time (RFC 7519 2, NumericDate); nil for none.
+// time returns a claim that is a NumericDate (RFC 7519, section 2), or nil.
 func (c Claims) time(name string) (*time.Time, error) {
 	claim, there := c[name]
 	if !there {
@@ -112,8 +110,8 @@ func (c Claims) time(name string) (*time.Time, error) {
 	return &at, nil
 }
 
-// check reports a token that is not good now, or is good only for a holder who
-// has not proved to be one: it is no bearer's (RFC 9449 7.1, RFC 8705 3).
+// check refuses a token that is not valid now. It also refuses a token bound to a key that the
+// caller has not proved to hold (RFC 9449, section 7.1; RFC 8705, section 3).
 func (c Claims) check(now time.Time, thumbprint string) error {
 	until, errUntil := c.time("exp")
 	since, errSince := c.time("nbf")

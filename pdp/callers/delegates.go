@@ -9,20 +9,19 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// ErrActors is a token of which nobody can say who acts by it: it speaks for
-// nobody where people have to be told apart.
+// ErrActors means that the actors of a token cannot be parsed. Such a token is useless where people
+// must be distinguished.
 var ErrActors = errors.New("who acts by the token is not understood, so that it neither asks for nor gives an approval")
 
-// claimActors has who acts by a token (RFC 8693 4.1).
+// claimActors is the claim with the actors of a token (RFC 8693, section 4.1).
 const claimActors = "act"
 
-// claimClients are the claims that name the client that a token was made for
-// (OpenID Connect Core 2, RFC 8693 4.3).
+// claimClients are the claims with the client of a token (OpenID Connect Core, section 2; RFC 8693,
+// section 4.3).
 var claimClients = []string{"azp", "client_id"}
 
-// with returns the caller with the names of those who act by the token. They
-// have a hand in all that it is used for: who acts for two people is not two
-// people. A client is not one of the person's names, for many people share it.
+// with adds the names of the token's actors to the caller: a person who acts for two people does
+// not count as two people. A client is not a name of the person, because many people share it.
 func (c Caller) with(i Issuer, claims Claims) (Caller, error) {
 	actors, err := actorsIn(claims, i.Issuer)
 	var invalid *authzen.ValidationError
@@ -46,8 +45,8 @@ func (c Caller) with(i Issuer, claims Claims) (Caller, error) {
 	return c, nil
 }
 
-// actorsIn returns the names of those who act by a token, nearest first, as
-// chains in requests are read. One without an issuer is of the one before.
+// actorsIn returns the names of a token's actors, nearest first. An actor without an issuer has the
+// issuer of the one before.
 func actorsIn(claims Claims, issuer string) (names []string, err error) {
 	act := claims[claimActors]
 	if act == nil {

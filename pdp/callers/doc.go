@@ -1,13 +1,11 @@
-// Package callers verifies credentials: API keys, JSON Web Tokens (RFC 8725) and
-// client certificates. It says who sent a request, by which names that person is
-// known, and what the credential is good for.
+// Package callers verifies credentials: API keys, JSON Web Tokens (RFC 8725) and client
+// certificates. It returns the caller of a request, the caller's names, and what the credential
+// permits.
 //
-// The law it keeps: a credential is good or it is an error. What a request says
-// beside its credential is never identity, and what a credential says of itself
-// chooses neither the key that verifies it nor how. A person may hold several
-// credentials and have several names; whoever keeps people apart compares all of
-// [Caller.Names].
+// Invariants: a credential is valid or causes an error. Other parts of a request never determine
+// identity. A credential never chooses the key or algorithm that verifies it. A person may have
+// several credentials and names. Code that distinguishes people must compare all of [Caller.Names].
 //
-// The PDP and the gateway before it verify by this package. It knows HTTP
-// requests, and neither a router nor policies.
+// The PDP and the MCP gateway use this package. It knows HTTP requests, but no router and no
+// policies.
 package callers

@@ -13,31 +13,29 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// An Issuer is trusted to say who callers are, in JSON Web Tokens (RFC 8725). A
-// token's header chooses neither the keys that verify it nor, beyond
-// Algorithms, how.
+// An Issuer is a trusted issuer of JSON Web Tokens (RFC 8725). The header of a token never chooses
+// the key, and chooses the algorithm only among Algorithms.
 type Issuer struct {
 	Issuer      string   `yaml:"issuer"`
 	Audience    string   `yaml:"audience"`
 	JWKSURL     string   `yaml:"jwks_url"`
-	Algorithms  []string `yaml:"algorithms,omitempty" list:"some"`   // RS256 where there is none
-	TenantClaim string   `yaml:"tenant_claim,omitempty"`             // has the caller's tenant or a list of them
-	IDClaim     string   `yaml:"id_claim,omitempty"`                 // has the caller's id; FullID is ISSUER#SUB; "" is sub for the only issuer of approvers, else FullID
-	AliasClaims []string `yaml:"alias_claims,omitempty" list:"some"` // have further names of the same person
+	Algorithms  []string `yaml:"algorithms,omitempty" list:"some"`   // default RS256
+	TenantClaim string   `yaml:"tenant_claim,omitempty"`             // claim with the caller's tenants, a string or a list
+	IDClaim     string   `yaml:"id_claim,omitempty"`                 // claim with the caller's id, or FullID; "" means sub for the only issuer of approvers, else FullID
+	AliasClaims []string `yaml:"alias_claims,omitempty" list:"some"` // claims with further names of the same person
 	Grant       `yaml:",inline"`
 }
 
 const (
-	// FullID is the id_claim for a caller's id of issuer and subject, ISSUER#SUB.
+	// FullID is the id_claim for an id of the form ISSUER#SUB.
 	FullID = "iss#sub"
-	// separator is between the two.
+	// separator separates issuer and subject.
 	separator = "#"
 
 	claimSubject = "sub"
 )
 
-// checkIssuers reports everything that is wrong with issuers, each by itself and
-// beside one another.
+// checkIssuers reports all faults of issuers, alone and in combination.
 func checkIssuers(issuers []Issuer) error {
 	var errs []error
 	for n, i := range issuers {
@@ -56,13 +54,12 @@ func trusted(issuers []Issuer) (all []Trust) {
 	return all
 }
 
-// approves reports whether the issuer's tokens let people decide on requests.
+// approves reports whether the issuer's tokens may have the scope approve.
 func (i Issuer) approves() bool {
 	return slices.Contains(i.Scopes, ScopeApprove) || slices.Contains(i.Scopes, ScopeAdmin)
 }
 
-// onlyApprovers returns the only issuer whose tokens let people decide on
-// requests, "" if there are several or none.
+// onlyApprovers returns the only issuer of approvers, or "" if there is not exactly one.
 func onlyApprovers(issuers []Issuer) (only string) {
 	for _, i := range issuers {
 		switch {
@@ -76,10 +73,10 @@ func onlyApprovers(issuers []Issuer) (only string) {
 	return only
 }
 
-// bearers knows callers by their tokens.
+// bearers identifies callers by their tokens.
 type bearers struct {
 	tokens   *Tokens
-	issuers  []Issuer // with their id claims
+	issuers  []Issuer // with id claims set
 	warnings []string
 }
 
@@ -101,9 +98,8 @@ func newBearers(issuers []Issuer, transport http.RoundTripper, now func() time.T
 	return b, err
 }
 
-// idOf returns the id_claim of an issuer that has none, and what an operator has
-// to know of it: PEPs name people by their sub, so that the only issuer of
-// approvers names them so, too.
+// idOf returns the effective id_claim of an issuer without one, and a warning for the operator.
+// PEPs name people by sub. So the default for the only issuer of approvers is sub.
 func idOf(i Issuer, onlyApprovers string) (claim, warning string) {
 	switch {
 	case !i.approves():
@@ -114,7 +110,7 @@ func idOf(i Issuer, onlyApprovers string) (claim, warning string) {
 	return FullID, fmt.Sprintf("there are several issuers of approvers, so that callers are known as ISSUER#SUB, which PEPs hardly send: set id_claim to the claim by which PEPs know people, or to %q to agree", FullID)
 }
 
-// check knows the bearer of a token that one of the issuers has made.
+// check identifies the bearer of a token of one of the issuers.
 func (b *bearers) check(r *http.Request) (Caller, bool, error) {
 	token := bearer(r)
 	if len(b.issuers) == 0 || strings.Count(token, ".") != 2 {
@@ -131,7 +127,7 @@ func (b *bearers) check(r *http.Request) (Caller, bool, error) {
 	return who, true, nil
 }
 
-// caller returns who the claims of an issuer say that their bearer is.
+// caller returns the bearer according to the claims.
 func (b *bearers) caller(i Issuer, claims Claims) (who Caller, err error) {
 	subject, err := claims.Text(claimSubject)
 	if err != nil {
@@ -164,8 +160,8 @@ func (b *bearers) caller(i Issuer, claims Claims) (who Caller, err error) {
 	return who, err
 }
 
-// id returns the id that a claim has. It is nobody's full id: one issuer does
-// not speak for another.
+// id returns the id in a claim. It refuses a full id: an issuer must not name subjects of another
+// issuer.
 func (b *bearers) id(i Issuer, claims Claims) (string, error) {
 	id, err := claims.ID(i.IDClaim)
 	if err != nil {
@@ -179,8 +175,8 @@ func (b *bearers) id(i Issuer, claims Claims) (string, error) {
 	return id, nil
 }
 
-// tenantsIn returns the tenants that a claim names, of those that its issuer may
-// name; all where none are listed. A token without one is for no tenant.
+// tenantsIn returns the tenants in a claim that its issuer may name. Without a list of allowed
+// tenants all are allowed. A token without the claim has no tenant.
 func tenantsIn(claims Claims, claim string, allowed []string) ([]string, error) {
 	named, err := claims.texts(claim)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// people are the names of persons, by each of their names.
+// people maps each name of a person to all names of that person.
 type people map[string][]string
 
-// newPeople reads groups of names, each of one person.
+// newPeople indexes groups of names. Each group belongs to one person.
 func newPeople(groups [][]string) people {
 	p := people{}
 	for _, names := range groups {
@@ -22,7 +22,7 @@ func newPeople(groups [][]string) people {
 	return p
 }
 
-// checkPeople reports everything that is wrong with groups of names.
+// checkPeople reports all faults in groups of names.
 func checkPeople(groups [][]string) error {
 	var errs []error
 	taken := map[string]bool{}
@@ -45,7 +45,7 @@ func checkPeople(groups [][]string) error {
 	return errors.Join(errs...)
 }
 
-// named returns a check whose callers have all names that are known of them.
+// named returns a check that adds the configured names to each caller.
 func (p people) named(of check) check {
 	return func(r *http.Request) (Caller, bool, error) {
 		who, ok, err := of(r)
@@ -56,13 +56,13 @@ func (p people) named(of check) check {
 	}
 }
 
-// of returns the caller with all names that are known of the person, each once.
+// of adds the configured names to a caller.
 func (p people) of(who Caller) Caller {
 	who.Names, who.Clients = p.all(who.Names), p.all(who.Clients)
 	return who
 }
 
-// all returns the names with all others of those who have them.
+// all returns names and all other names of the same persons, without duplicates.
 func (p people) all(names []string) []string {
 	for _, name := range slices.Clone(names) {
 		names = append(names, p[name]...)

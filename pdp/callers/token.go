@@ -20,16 +20,16 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// A Trust is what is known of an issuer before there is a token: RFC 8725 leaves
-// none of it to the token.
+// A Trust is the configured knowledge about an issuer. RFC 8725 requires that the token determines
+// none of it.
 type Trust struct {
-	Issuer     string // iss of its tokens, exactly
-	Audience   string // that its tokens have to name
+	Issuer     string // exact iss of its tokens
+	Audience   string // required aud of its tokens
 	JWKSURL    string
-	Algorithms []string // RS256 where there is none
+	Algorithms []string // default RS256
 }
 
-// check reports what is missing, and what nobody may trust.
+// check reports missing and insecure values.
 func (t Trust) check() error {
 	var errs []error
 	switch {
@@ -48,7 +48,7 @@ func (t Trust) check() error {
 	return errors.Join(errs...)
 }
 
-// checkTrusted reports everything that is wrong with issuers, at their indexes.
+// checkTrusted reports all faults of issuers, with their indexes.
 func checkTrusted(trusted []Trust) error {
 	var errs []error
 	for n, trust := range trusted {
@@ -61,14 +61,14 @@ func checkTrusted(trusted []Trust) error {
 	return errors.Join(errs...)
 }
 
-// maxToken is the size of the largest token, in bytes.
+// maxToken is the maximum size of a token in bytes.
 const maxToken = 8 << 10
 
-// types are what a token may say that it is (RFC 8725 3.11, RFC 9068 2.1). Those
-// of others, a logout or a security event, are not to call with.
+// types lists valid values of typ (RFC 8725, section 3.11; RFC 9068, section 2.1). Tokens of other
+// types, such as logout tokens, are not credentials.
 var types = []string{"", "JWT", "AT+JWT", "APPLICATION/JWT", "APPLICATION/AT+JWT"}
 
-// Tokens verifies tokens of several issuers.
+// Tokens verifies the tokens of several issuers.
 type Tokens struct {
 	issuers []issuer
 	now     func() time.Time
@@ -80,9 +80,9 @@ type issuer struct {
 	keys       *jwks.Keys
 }
 
-// NewTokens returns the verifier of the tokens of those issuers. It reads their
-// keys by transport, once a token is to be verified. All that is wrong with the
-// issuers is in the error, at their indexes ([yamldoc.SettingError]).
+// NewTokens returns a verifier for the tokens of trusted issuers. It fetches their keys through
+// transport when it verifies the first token. The error has all faults of the issuers, with their
+// indexes ([yamldoc.SettingError]).
 func NewTokens(trusted []Trust, transport http.RoundTripper, now func() time.Time) (*Tokens, error) {
 	t := &Tokens{now: now}
 	if err := checkTrusted(trusted); err != nil {
@@ -101,14 +101,12 @@ func NewTokens(trusted []Trust, transport http.RoundTripper, now func() time.Tim
 	return t, nil
 }
 
-// Verify returns the claims of a token, and the index of the issuer that made it.
-// The thumbprint is that of the certificate the token came with, "" for none. The
-// error is ErrUnauthenticated, or jwks.ErrUnavailable where the issuer's keys
-// cannot be read.
+// Verify returns the claims of a token and the index of its issuer. thumbprint is that of the
+// client certificate, or "". The error is ErrUnauthenticated, or jwks.ErrUnavailable if the
+// issuer's keys cannot be fetched.
 //
-// Only the issuer that the token names is asked for its keys, and only if there
-// is nothing else against the token: one that is down or slow touches nobody
-// else.
+// Verify fetches keys only of the issuer that the token names, and only if all other checks pass.
+// So a slow or unavailable issuer affects no other.
 func (t *Tokens) Verify(ctx context.Context, token, thumbprint string) (int, Claims, error) {
 	n, claims, err := t.verify(ctx, token, thumbprint)
 	if err != nil && !errors.Is(err, jwks.ErrUnavailable) {
@@ -141,14 +139,13 @@ func (t *Tokens) verify(ctx context.Context, token, thumbprint string) (int, Cla
 	switch {
 	case err != nil:
 		return 0, nil, err
-	case !bytes.Equal(verified, payload): // claims are those of the bytes that were signed
+	case !bytes.Equal(verified, payload): // claims must be those of the signed bytes
 		return 0, nil, errors.New("the token has two payloads")
 	}
 	return n, claims, nil
 }
 
-// parse returns the payload of a token that may be one to call with, as yet
-// unverified.
+// parse returns the unverified payload of a token, after it has checked the header.
 func parse(token string) (payload []byte, err error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("a token has more than %d bytes", maxToken)
@@ -177,7 +174,7 @@ func parse(token string) (payload []byte, err error) {
 	return payload, nil
 }
 
-// issuerOf returns which issuer says that it made a token, for us.
+// issuerOf returns the index of the issuer that iss and aud name.
 func (t *Tokens) issuerOf(claims Claims) (int, error) {
 	known := false
 	for n, i := range t.issuers {
@@ -194,8 +191,8 @@ func (t *Tokens) issuerOf(claims Claims) (int, error) {
 	return 0, errors.New("the token is of an issuer that is not known")
 }
 
-// Thumbprint returns that of the client certificate of a request (RFC 8705 3.1),
-// or "".
+// Thumbprint returns the thumbprint of a request's client certificate (RFC 8705, section 3.1), or
+// "".
 func Thumbprint(r *http.Request) string {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return ""

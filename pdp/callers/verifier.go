@@ -13,19 +13,19 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// Auth says who may ask. Its zero value lets everybody ask who can connect.
+// Auth configures authentication. Its zero value admits everyone who can connect.
 type Auth struct {
 	APIKeys []APIKey   `yaml:"api_keys,omitempty" list:"some"`
 	JWT     []Issuer   `yaml:"jwt,omitempty" list:"some"`
 	MTLS    *MTLS      `yaml:"mtls,omitempty"`
-	Aliases [][]string `yaml:"aliases,omitempty" list:"some"` // each element has the names of one person, in credentials and as PEPs send them
+	Aliases [][]string `yaml:"aliases,omitempty" list:"some"` // each element lists the names of one person, in credentials and in requests of PEPs
 }
 
 // Known reports whether callers have to authenticate.
 func (a Auth) Known() bool { return len(a.APIKeys) > 0 || len(a.JWT) > 0 || a.MTLS != nil }
 
-// Check reports everything that is wrong with credentials, each a
-// [yamldoc.SettingError]. It reads no file and asks nobody.
+// Check reports all faults of the configuration, each as a [yamldoc.SettingError]. It accesses
+// neither files nor the network.
 func (a Auth) Check() error {
 	var errs []error
 	if a.Aliases != nil && !a.Known() {
@@ -34,32 +34,32 @@ func (a Auth) Check() error {
 	return errors.Join(append(errs, checkAPIKeys(a.APIKeys), checkIssuers(a.JWT), a.MTLS.check(), checkPeople(a.Aliases))...)
 }
 
-// wrong is a fault of a setting, by the keys that lead to it.
+// wrong returns a fault of the setting at path.
 func wrong(reason string, path ...string) error {
 	return &yamldoc.SettingError{Path: path, Reason: reason}
 }
 
-// ErrRestart is a change that a running verifier cannot follow.
+// ErrRestart means that a running verifier cannot apply the change.
 var ErrRestart = errors.New("this needs a restart")
 
-// A check tells who sent a request. It is not ok for one that has no credential
-// of its kind; a credential that is not good is an error.
+// A check identifies the caller of a request. ok is false if the request has no credential of the
+// check's kind. An invalid credential is an error.
 type check func(*http.Request) (c Caller, ok bool, err error)
 
-// A Verifier tells who sends requests. It is safe for concurrent use.
+// A Verifier identifies the callers of requests. It is safe for concurrent use.
 type Verifier struct {
-	known     bool              // whether callers have to authenticate, which does not change
-	transport http.RoundTripper // to the issuers' keys
+	known     bool              // callers must authenticate; never changes
+	transport http.RoundTripper // for fetching keys
 	now       func() time.Time
 	checks    atomic.Pointer[[]check]
 
-	renewing sync.Mutex // guards what follows
+	renewing sync.Mutex // guards the fields below
 	auth     Auth
 	bearers  *bearers
 }
 
-// New returns the verifier of the credentials that auth names. It reads issuers'
-// keys by transport, once a token is to be verified.
+// New returns a verifier for the credentials in auth. It fetches issuers' keys through transport
+// when it verifies the first token.
 func New(auth Auth, transport http.RoundTripper, now func() time.Time) (*Verifier, error) {
 	v := &Verifier{known: auth.Known(), transport: transport, now: now}
 	return v, v.Renew(auth)
@@ -68,8 +68,8 @@ func New(auth Auth, transport http.RoundTripper, now func() time.Time) (*Verifie
 // Known reports whether callers have to authenticate.
 func (v *Verifier) Known() bool { return v.known }
 
-// Renew replaces the credentials that are known. If anything is wrong with the
-// new ones, the last ones stay. Where no issuer changes, their keys stay, too.
+// Renew replaces the credentials. After an error the previous ones remain. If the issuers are the
+// same, their cached keys remain.
 func (v *Verifier) Renew(auth Auth) error {
 	v.renewing.Lock()
 	defer v.renewing.Unlock()
@@ -89,7 +89,7 @@ func (v *Verifier) Renew(auth Auth) error {
 	}
 	v.auth, v.bearers = auth, bearers
 	checks := []check{keys.check, people.named(bearers.check)}
-	if len(auth.APIKeys) > 0 || len(auth.JWT) > 0 { // nobody's bearer is ours to judge else
+	if len(auth.APIKeys) > 0 || len(auth.JWT) > 0 { // without bearer credentials, ignore the header
 		checks = append(checks, refuseBearers)
 	}
 	checks = append(checks, people.named(auth.MTLS.verify))
@@ -97,8 +97,7 @@ func (v *Verifier) Renew(auth Auth) error {
 	return nil
 }
 
-// bearersOf returns those that there are already if the issuers are the same:
-// their keys are known.
+// bearersOf returns the existing bearers if the issuers are the same, to keep cached keys.
 func (v *Verifier) bearersOf(auth Auth) (*bearers, error) {
 	if v.bearers != nil && reflect.DeepEqual(auth.JWT, v.auth.JWT) {
 		return v.bearers, nil
@@ -106,17 +105,16 @@ func (v *Verifier) bearersOf(auth Auth) (*bearers, error) {
 	return newBearers(auth.JWT, v.transport, v.now)
 }
 
-// Warnings say what an operator has to know of the credentials that are known.
+// Warnings returns warnings about the credentials for the operator.
 func (v *Verifier) Warnings() []string {
 	v.renewing.Lock()
 	defer v.renewing.Unlock()
 	return v.bearers.warnings
 }
 
-// Verify tells who sent a request: by the API key or the token that it has or, if
-// it has neither, by its certificate. A key or token that is not good is not made
-// good by a certificate. The error is [ErrUnauthenticated], or
-// jwks.ErrUnavailable where an issuer's keys cannot be read.
+// Verify returns the caller of a request, identified by the API key or token, or, without these, by
+// the certificate. A valid certificate does not make up for an invalid key or token. The error is
+// [ErrUnauthenticated], or jwks.ErrUnavailable if the issuer's keys cannot be fetched.
 func (v *Verifier) Verify(r *http.Request) (Caller, error) {
 	if len(r.Header["Authorization"]) > 1 {
 		return Caller{}, fmt.Errorf("%w: there are several Authorization headers", ErrUnauthenticated)
@@ -130,7 +128,7 @@ func (v *Verifier) Verify(r *http.Request) (Caller, error) {
 	return Caller{}, ErrUnauthenticated
 }
 
-// refuseBearers refuses who has a key or token that no check before knew.
+// refuseBearers refuses a key or token that no earlier check recognized.
 func refuseBearers(r *http.Request) (Caller, bool, error) {
 	if bearer(r) != "" {
 		return Caller{}, false, fmt.Errorf("%w: the key or token is not known", ErrUnauthenticated)
@@ -138,7 +136,7 @@ func refuseBearers(r *http.Request) (Caller, bool, error) {
 	return Caller{}, false, nil
 }
 
-// bearer returns the token of an Authorization header (RFC 6750).
+// bearer returns the token of an Authorization header (RFC 6750, section 2.1).
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

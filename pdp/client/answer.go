@@ -12,9 +12,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// What each answer must be, beyond the form that every JSON body must have.
-// Members that are not known are ignored (AuthZEN 1.0, "JSON Serialization"),
-// but for obligations: one that is not known cannot be met.
+// Requirements on answers beyond the form of every JSON body. Unknown members are ignored (AuthZEN
+// 1.0, "JSON Serialization"), except in obligations: a PEP cannot meet an obligation that it does
+// not know.
 var (
 	errNoDecision  = errors.New("there is no decision")
 	errNoBatch     = errors.New("there are no evaluations")
@@ -23,7 +23,7 @@ var (
 	errObligations = errors.New("there are no obligations, not even empty ones")
 )
 
-// A decision is an authzen.Decision that must say what it decides.
+// A decision is an authzen.Decision with a required member decision.
 type decision struct{ authzen.Decision }
 
 func (d *decision) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -41,8 +41,8 @@ func (d *decision) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return d.checkObligations()
 }
 
-// checkObligations refuses obligations that a PEP could not tell apart or
-// could not tell what they ask (Obligations Profile, "The Obligation Object").
+// checkObligations refuses obligations that are ambiguous for a PEP (Obligations Profile, "The
+// Obligation Object").
 func (d *decision) checkObligations() error {
 	if d.Context == nil {
 		return nil
@@ -60,8 +60,7 @@ func (d *decision) checkObligations() error {
 	return nil
 }
 
-// decisions are an authzen.EvaluationsResponse to a request with that many
-// items.
+// decisions is an authzen.EvaluationsResponse to a request with asked items.
 type decisions struct {
 	authzen.EvaluationsResponse
 	asked    int
@@ -92,9 +91,8 @@ func (d *decisions) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return d.complete()
 }
 
-// complete reports whether the batch was carried on exactly as far as its
-// semantic says. A batch that is cut short for another reason must not pass
-// for one: all of what is left of it may be permits.
+// complete checks that the batch ended exactly where its semantic requires. A batch that ended
+// early for another reason must not pass: the rest might be read as permits.
 func (d *decisions) complete() error {
 	want := d.asked
 	for i, item := range d.Evaluations {
@@ -109,8 +107,7 @@ func (d *decisions) complete() error {
 	return nil
 }
 
-// An authorization is an authzen.AuthorizeResponse that must say what it
-// allows and what it asks.
+// An authorization is an authzen.AuthorizeResponse with required members.
 type authorization struct{ authzen.AuthorizeResponse }
 
 func (a *authorization) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -133,7 +130,7 @@ func (a *authorization) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return json.Unmarshal(wire.Obligations, &a.Obligations, json.RejectUnknownMembers(true))
 }
 
-// metadata are an authzen.Metadata of the PDP with that identifier.
+// metadata is an authzen.Metadata that must name the PDP with that identifier.
 type metadata struct {
 	authzen.Metadata
 	identifier string
@@ -152,12 +149,11 @@ func (m *metadata) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return nil
 }
 
-// errOtherPDP means that metadata are not those of the PDP that was asked.
+// errOtherPDP means that the metadata are those of another PDP.
 var errOtherPDP = errors.New("the document is of another PDP")
 
-// metadataURL is where the PDP of that base URL describes itself: the
-// well-known path goes between the host and the path (AuthZEN 1.0, "Obtaining
-// Policy Decision Point Metadata").
+// metadataURL returns the URL of the metadata for a base URL. The well-known path goes between host
+// and path (AuthZEN 1.0, "Obtaining Policy Decision Point Metadata").
 func metadataURL(base string) (string, error) {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -166,8 +162,8 @@ func metadataURL(base string) (string, error) {
 	return u.Scheme + "://" + u.Host + authzen.PathMetadata + strings.TrimSuffix(u.EscapedPath(), "/"), nil
 }
 
-// Properties returns v, which must encode as a JSON object, as the properties
-// or the context of a request. A v that encodes as null is none.
+// Properties encodes v as the properties or context of a request. v must encode as a JSON object,
+// or as null for none.
 func Properties(v any) (jsontext.Value, error) {
 	object, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

@@ -1,29 +1,24 @@
-// Package client is what a PEP imports to ask a PDP over HTTP: one decision
-// ([Client.Evaluate]), a batch ([Client.Evaluations]), the tenant, actor,
-// action, resource shape of the same question ([Client.Authorize]), and what
-// the PDP says of itself ([Client.Metadata]).
+// Package client calls a PDP over HTTP on behalf of a PEP: for one decision ([Client.Evaluate]),
+// for a batch ([Client.Evaluations]), in the tenant, actor, action, resource format
+// ([Client.Authorize]), and for metadata ([Client.Metadata]).
 //
-// The law it keeps: it fails closed. An answer is returned only when the PDP
-// gave it in full: status 200, application/json, a body that two parsers could
-// not read differently, a decision that is a JSON boolean, a batch with a
-// decision for every item that was due one. Everything else is an error and no
-// answer:
+// The package fails closed. It returns an answer only if the PDP sent it completely: status 200,
+// application/json, a body that all parsers read alike, a boolean decision, and for a batch every
+// decision that is due. Everything else is an error without an answer:
 //
 //	decision, err := pdp.Evaluate(ctx, request)
 //	if err != nil || !decision.Decision {
 //		return errForbidden
 //	}
 //
-// A decision may come with obligations. A PEP that cannot meet every one of
-// them must treat the decision as a denial (AuthZEN Obligations Profile, draft
-// 1, "Non-Compliance and Partial Compliance").
+// A decision may have obligations. A PEP that cannot meet all of them must treat the decision as a
+// denial (AuthZEN Obligations Profile, draft 1, "Non-Compliance and Partial Compliance").
 //
-// A denial may come with an access request: a person can lift it. [Submission],
-// [Client.Submit], [Client.Await] and [Client.Reevaluate] are the way from there
-// to the same request with an approval. A denial stays one until that is permitted.
+// A denial may have an access request: an approval can lift it. [Submission], [Client.Submit],
+// [Client.Await] and [Client.Reevaluate] lead from the denial to the same request with an approval.
+// Access remains denied until that request is permitted.
 //
-// It never follows a redirect, and never repeats a request but where the PDP says
-// to: a decision is asked for once, where the PEP was told to ask.
+// The package never follows a redirect. It repeats a request only if the PDP asks for it.
 package client
 
 import (
@@ -44,31 +39,29 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A Config says how to ask. The zero Config works.
+// A Config configures a [Client]. The zero Config works.
 type Config struct {
-	// Timeout bounds a call, from the connection to the last byte of the
-	// answer. 0 is [DefaultTimeout]. The context may end it sooner.
+	// Timeout bounds a call, from the connection to the last byte of the answer. 0 means
+	// [DefaultTimeout]. The context may end the call sooner.
 	Timeout time.Duration
-	// MaxResponseBytes bounds the body of an answer. 0 is [DefaultMaxResponseBytes].
+	// MaxResponseBytes bounds the body of an answer. 0 means [DefaultMaxResponseBytes].
 	MaxResponseBytes int64
-	// Bearer, if not empty, is sent as Authorization: Bearer. Metadata is
-	// asked for without it.
+	// Bearer, if not empty, is sent as Authorization: Bearer, except to the metadata endpoint.
 	Bearer string
-	// ServiceBearer, if not empty, is sent instead of Bearer to an Access Request
-	// Service of another origin, which the PDP's metadata name. Without it that
-	// service gets no credential: those of the PDP stay with the PDP.
+	// ServiceBearer, if not empty, replaces Bearer for an Access Request Service of another origin,
+	// which the PDP's metadata name. Without it that service gets no credential.
 	ServiceBearer string
-	// Header, if not nil, adds to the header of each request to the PDP:
-	// credentials that change, a trace context. An error ends the call.
+	// Header, if not nil, may add headers to each request to the PDP, such as credentials that
+	// change or a trace context. An error ends the call.
 	Header func(ctx context.Context, header http.Header) error
-	// RequestID, if not nil, makes the X-Request-ID of each request. An answer
-	// that carries another one is the answer to another question and an error.
+	// RequestID, if not nil, returns the X-Request-ID of each request. An answer with another
+	// X-Request-ID belongs to another request and is an error.
 	RequestID func(ctx context.Context) string
-	// Answered, if not nil, is given the header of each whole answer: its
-	// Decision-ID leads to the entry in the PDP's log.
+	// Answered, if not nil, is called with the header of each complete answer. Its Decision-ID
+	// identifies the entry in the PDP's log.
 	Answered func(ctx context.Context, header http.Header)
-	// Transport carries the requests: TLS configuration, client certificates,
-	// tracing. Nil is a transport of the Client's own.
+	// Transport sends the requests, with its TLS configuration, client certificates and tracing.
+	// nil means a transport of the Client's own.
 	Transport http.RoundTripper
 }
 
@@ -78,7 +71,7 @@ const (
 	DefaultMaxResponseBytes = 1 << 20
 )
 
-// A Client asks one PDP. It is safe for concurrent use.
+// A Client calls one PDP. It is safe for concurrent use.
 type Client struct {
 	base    string
 	cfg     Config
@@ -86,9 +79,9 @@ type Client struct {
 	service *service
 }
 
-// New returns a Client of the PDP at baseURL, with the tenant's path if there
-// is one: https://pdp.example.com/tenants/acme. APIs are at the default paths
-// below it (AuthZEN 1.0, "HTTPS JSON Binding").
+// New returns a Client of the PDP at baseURL. For a tenant, baseURL has the tenant's path:
+// https://pdp.example.com/tenants/acme. The APIs are at the default paths below it (AuthZEN 1.0,
+// "HTTPS JSON Binding").
 func New(baseURL string, cfg Config) *Client {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
@@ -106,9 +99,8 @@ func New(baseURL string, cfg Config) *Client {
 	}}
 }
 
-// transport keeps as many connections to the one PDP as a busy PEP uses, and
-// takes no compressed bodies, so that the limit on a body is the limit on what
-// is read from it.
+// transport returns a transport with enough idle connections for a busy PEP. It disables
+// compression, so that the limit on a body bounds the bytes read.
 func transport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -119,11 +111,10 @@ func transport() *http.Transport {
 	}
 }
 
-// A StatusError is an answer with a status that is not 200. It is no decision,
-// whatever the status.
+// A StatusError is an answer with a status other than 200. It is not a decision.
 type StatusError struct {
 	Status  int    // HTTP status
-	Message string // of the PDP, or "" when it gave none
+	Message string // error message of the PDP, or ""
 }
 
 func (e *StatusError) Error() string {
@@ -134,7 +125,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Evaluate asks for one decision.
+// Evaluate requests one decision.
 func (c *Client) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (*authzen.Decision, error) {
 	var answer decision
 	if err := c.post(ctx, authzen.PathEvaluation, req, &answer); err != nil {
@@ -143,10 +134,9 @@ func (c *Client) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (
 	return &answer.Decision, nil
 }
 
-// Evaluations asks for a batch of decisions. The answer to a request with
-// items has a decision for each of them, in their order, up to the one at
-// which the semantic ends the batch. The answer to a request without items is
-// one Decision.
+// Evaluations requests a batch of decisions. The answer to a request with items has their decisions
+// in the same order, up to the item at which the semantic ends the batch. The answer to a request
+// without items is one Decision.
 func (c *Client) Evaluations(ctx context.Context, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
 	answer := decisions{asked: len(req.Evaluations), semantic: req.Options.Semantic}
 	if err := c.post(ctx, authzen.PathEvaluations, req, &answer); err != nil {
@@ -155,9 +145,8 @@ func (c *Client) Evaluations(ctx context.Context, req *authzen.EvaluationsReques
 	return &answer.EvaluationsResponse, nil
 }
 
-// Authorize asks for one decision in the tenant, actor, action, resource
-// shape. An answer with an obligation that this package does not know is an
-// error.
+// Authorize requests one decision in the tenant, actor, action, resource format. An unknown
+// obligation in the answer is an error.
 func (c *Client) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
 	var answer authorization
 	if err := c.post(ctx, authzen.PathAuthorize, req, &answer); err != nil {
@@ -166,9 +155,8 @@ func (c *Client) Authorize(ctx context.Context, req *authzen.AuthorizeRequest) (
 	return &answer.AuthorizeResponse, nil
 }
 
-// Metadata returns what the PDP says of itself. It is an error when the
-// document names another PDP than the base URL, to the letter (AuthZEN 1.0,
-// "Metadata Validation").
+// Metadata returns the metadata of the PDP. It fails if they do not name the base URL exactly
+// (AuthZEN 1.0, "Metadata Validation").
 func (c *Client) Metadata(ctx context.Context) (*authzen.Metadata, error) {
 	answer := metadata{identifier: c.base}
 	if err := c.get(ctx, &answer); err != nil {
@@ -186,8 +174,7 @@ func (c *Client) post(ctx context.Context, path string, req, answer any) error {
 	return err
 }
 
-// request makes a request with the Client's credential. A body, if there is
-// one, is JSON.
+// request returns a request with the Client's credential and an optional JSON body.
 func (c *Client) request(ctx context.Context, method, url string, body any) (*http.Request, error) {
 	var content []byte
 	if body != nil {
@@ -226,8 +213,8 @@ func (c *Client) get(ctx context.Context, answer any) error {
 	return err
 }
 
-// do sends the request and reads a whole, valid answer of one of the statuses,
-// or fails. It returns the header of the answer.
+// do sends a request. It reads a complete and valid answer with one of the statuses, and returns
+// its header.
 func (c *Client) do(r *http.Request, answer any, statuses ...int) (http.Header, error) {
 	if err := c.prepare(r); err != nil {
 		return nil, err
@@ -284,7 +271,7 @@ func (c *Client) read(response *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-// answers reports whether the response is JSON and the answer to this request.
+// answers checks that the response is JSON and belongs to this request.
 func answers(response *http.Response, r *http.Request) error {
 	sent := response.Header.Get("Content-Type")
 	if kind, _, err := mime.ParseMediaType(sent); err != nil || kind != "application/json" {
@@ -297,7 +284,7 @@ func answers(response *http.Response, r *http.Request) error {
 	return nil
 }
 
-// message returns what the PDP wrote in an error body, if it did.
+// message returns the message in an error body, or "".
 func message(body []byte) string {
 	var failure struct {
 		authzen.Problem

@@ -9,22 +9,19 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A Handler carries out one obligation. Any error means that the PEP cannot
-// comply with it.
+// A Handler carries out one obligation. An error means that the PEP cannot comply.
 type Handler func(context.Context, authzen.Obligation) error
 
-// Obligations are what a PEP can carry out, by obligation type. A custom
-// obligation that the handler does not recognise is one it must return an
-// error for.
+// Obligations maps obligation types to handlers. The handler for custom obligations must return an
+// error for one it does not know.
 type Obligations map[string]Handler
 
-// ErrObligation means that the PEP cannot comply with an obligation, and so
-// must deny.
+// ErrObligation means that the PEP cannot comply with an obligation, and therefore must deny.
 var ErrObligation = errors.New("an obligation is not met")
 
-// Supported lists the types that the PEP can carry out and the PDP may issue:
-// what the PEP declares in context.supported_obligations (Obligations Profile,
-// "Negotiation"). It is never nil: a PEP that can do nothing says so.
+// Supported lists the types that the PEP can carry out and the PDP may issue, for
+// context.supported_obligations (Obligations Profile, "Negotiation"). It is never nil, so that a
+// PEP without handlers declares an empty list.
 func (o Obligations) Supported(pdp *authzen.Metadata) []string {
 	supported := []string{}
 	for _, t := range pdp.SupportedObligations {
@@ -35,15 +32,12 @@ func (o Obligations) Supported(pdp *authzen.Metadata) []string {
 	return supported
 }
 
-// Discharge carries out every obligation of a decision, all at once, and
-// returns whether access is granted. A denial stays one, and its obligations
-// are carried out all the same. A permit is granted only if all of them were;
-// one that is of an unknown type or fails does not keep the others from being
-// carried out (Obligations Profile, "Non-Compliance and Partial Compliance").
-// The error says which obligations were not met, and is an [ErrObligation].
+// Discharge carries out all obligations of a decision concurrently, and returns whether access is
+// granted. A permit is granted only if all succeed. An unknown type or a failure does not stop the
+// others (Obligations Profile, "Non-Compliance and Partial Compliance"). Obligations of a denial
+// are carried out as well. The error is an [ErrObligation] and names the failed obligations.
 //
-// ctx bounds the whole: a handler that does not end with it keeps Discharge
-// from returning.
+// Discharge returns only after all handlers have returned. They should stop when ctx ends.
 func (o Obligations) Discharge(ctx context.Context, d *authzen.Decision) (granted bool, err error) {
 	if d.Context == nil {
 		return d.Decision, nil
@@ -58,8 +52,8 @@ func (o Obligations) Discharge(ctx context.Context, d *authzen.Decision) (grante
 	return d.Decision && err == nil, err
 }
 
-// Permitted discharges the obligations of each decision of a batch or of a
-// search alone: one that cannot be met excludes its own result and no other.
+// Permitted discharges each decision of a batch or search separately. A failed obligation excludes
+// only its own result.
 func (o Obligations) Permitted(ctx context.Context, all []authzen.Decision) ([]bool, error) {
 	granted := make([]bool, len(all))
 	errs := make([]error, len(all))
@@ -69,7 +63,7 @@ func (o Obligations) Permitted(ctx context.Context, all []authzen.Decision) ([]b
 	return granted, errors.Join(errs...)
 }
 
-// discharge carries out one obligation. A handler that panics has not.
+// discharge carries out one obligation. It turns a panic of the handler into an error.
 func (o Obligations) discharge(ctx context.Context, obligation authzen.Obligation) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// nextByReason is what a PEP does after a denial that does not say, by its
-// reason (Access Request Profile, "Re-evaluation Denial Reason Registry").
+// nextByReason maps the reason of a denial without next_action to the next action (Access Request
+// Profile, "Re-evaluation Denial Reason Registry").
 var nextByReason = map[string]string{
 	authzen.ReasonApprovalExpired:      authzen.NextRequest,
 	authzen.ReasonOutOfScope:           authzen.NextRequest,
@@ -20,10 +20,9 @@ var nextByReason = map[string]string{
 	authzen.ReasonApprovalUnverifiable: authzen.NextNone,
 }
 
-// Next says what a PEP does after a denial of a request with an approval:
-// authzen.NextRequest, which asks that a person lift it ([Submission]),
-// NextRetry or NextNone. A next_action or a reason that is not known counts for
-// nothing, and there is nothing to request where nothing is offered (Access
+// Next returns the next action of a PEP after the denial of a request with an approval:
+// authzen.NextRequest, which means a new [Submission], NextRetry or NextNone. It ignores unknown
+// actions and reasons. It returns NextRequest only if the denial has an access request (Access
 // Request Profile, "Completion Semantics").
 func Next(denied *authzen.Decision) string {
 	c := denied.Context
@@ -40,10 +39,8 @@ func Next(denied *authzen.Decision) string {
 	return next
 }
 
-// Reevaluate asks for a decision of a request with an approval. Where the
-// answer is to retry, it does, less and less often, as long as the approval
-// stands and ctx lasts. Nothing is asked or permitted by an approval that has
-// ended.
+// Reevaluate evaluates a request with an approval. While the answer is to retry, it retries with
+// growing delays, until the approval or ctx ends. It never uses an approval that has ended.
 func (c *Client) Reevaluate(ctx context.Context, request *authzen.EvaluationRequest, approval *authzen.Approval) (*authzen.Decision, error) {
 	again, err := Approved(request, approval)
 	if err != nil {
@@ -66,7 +63,7 @@ func (c *Client) Reevaluate(ctx context.Context, request *authzen.EvaluationRequ
 	}
 }
 
-// evaluateWhile asks for a decision that comes before ctx ends.
+// evaluateWhile evaluates a request and fails if ctx ends before the answer.
 func (c *Client) evaluateWhile(ctx context.Context, request *authzen.EvaluationRequest) (*authzen.Decision, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

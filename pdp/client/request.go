@@ -16,21 +16,19 @@ import (
 )
 
 var (
-	// ErrNotRequestable means that the decision is not a denial that a person
-	// may lift.
+	// ErrNotRequestable means that the decision is not a denial that an approval can lift.
 	ErrNotRequestable = errors.New("the decision is not a requestable denial")
-	// ErrNotApproved means that a task has ended without an approval.
+	// ErrNotApproved means that a task ended without an approval.
 	ErrNotApproved = errors.New("the request is not approved")
-	// errEnded means that the approval no longer stands.
+	// errEnded means that the approval is no longer valid.
 	errEnded = fmt.Errorf("%w any more", ErrNotApproved)
-	// ErrForeign means that an answer names a URL of an origin that is neither the
-	// PDP's nor that of the Access Request Endpoint in its metadata. Nothing is
-	// sent there, and no credentials.
+	// ErrForeign means that an answer names a URL of another origin than the PDP's and that of the
+	// Access Request Endpoint in its metadata. The Client sends nothing there.
 	ErrForeign = errors.New("the URL is not the PDP's")
 )
 
-// Submission returns what asks that a person lift the denial of a request. The
-// caller may add to its Context, RequestedAccess, Callback and Client.
+// Submission returns an Access Request for the denial of a request. The caller may set its Context,
+// RequestedAccess, Callback and Client.
 func Submission(request *authzen.EvaluationRequest, denied *authzen.Decision) (*authzen.Submission, error) {
 	if denied.Decision || denied.Context == nil || denied.Context.AccessRequest == nil {
 		return nil, ErrNotRequestable
@@ -46,9 +44,9 @@ func Submission(request *authzen.EvaluationRequest, denied *authzen.Decision) (*
 	}, nil
 }
 
-// Submit asks that a person lift a denial. The endpoint is that of the denial's
-// access request; "" takes it from the PDP's metadata or, where that has none, the
-// default path. The key makes it safe to repeat. The task may be decided already.
+// Submit submits an Access Request. endpoint is that of the denial's access request. If it is "",
+// Submit uses the endpoint in the PDP's metadata or else the default path. The idempotency key
+// makes a retry safe. The task may already be decided.
 func (c *Client) Submit(ctx context.Context, endpoint, key string, s *authzen.Submission) (*authzen.TaskResponse, error) {
 	endpoint, err := c.requestEndpoint(ctx, endpoint)
 	if err != nil {
@@ -66,16 +64,15 @@ func (c *Client) Submit(ctx context.Context, endpoint, key string, s *authzen.Su
 	return &task, nil
 }
 
-// Bounds of the time between two questions about a task, where the answer does
-// not say.
+// Bounds of the polling interval, if the answer has none.
 const (
 	firstPoll = time.Second
 	lastPoll  = time.Minute
 )
 
-// Await asks how a task stands until it is decided, and returns its approval.
-// One that has ended otherwise is [ErrNotApproved]. A status that is not known
-// is no approval and no end. ctx bounds the wait, and so does the task.
+// Await polls a task until it is decided and returns its approval. If the task ends otherwise, the
+// error is [ErrNotApproved]. An unknown status counts as pending. The wait ends with ctx and when
+// the task expires.
 func (c *Client) Await(ctx context.Context, task *authzen.TaskResponse) (*authzen.Approval, error) {
 	if err := c.trusts(ctx, task.Task.StatusEndpoint); err != nil {
 		return nil, fmt.Errorf("await: %w", err)
@@ -92,7 +89,7 @@ func (c *Client) Await(ctx context.Context, task *authzen.TaskResponse) (*authze
 	}
 }
 
-// poll waits, asks, and returns how long the answer says to wait next.
+// poll waits, polls, and returns the next polling interval.
 func (c *Client) poll(ctx context.Context, task *authzen.TaskResponse, pause time.Duration) (time.Duration, error) {
 	if !time.Now().Add(pause).Before(task.Task.ExpiresAt) {
 		return 0, ErrNotApproved
@@ -103,16 +100,14 @@ func (c *Client) poll(ctx context.Context, task *authzen.TaskResponse, pause tim
 	return c.look(ctx, task, 0)
 }
 
-// Look asks once how a task stands, and keeps it in task. It returns the task's
-// approval, or nil where it is not decided. One that has ended otherwise is
-// [ErrNotApproved].
+// Look polls a task once and updates it. It returns the task's approval, or nil if the task is
+// pending. If the task ended otherwise, the error is [ErrNotApproved].
 func (c *Client) Look(ctx context.Context, task *authzen.TaskResponse) (*authzen.Approval, error) {
 	return c.LookWithin(ctx, task, 0)
 }
 
-// LookWithin is Look, and lets the service wait that long, in whole seconds,
-// before it says that the task is not decided (Prefer: wait, RFC 7240). The
-// Client's Timeout is so much longer.
+// LookWithin is Look with long polling: the service may wait up to wait, in whole seconds, for a
+// decision (Prefer: wait, RFC 7240, section 4.3). It extends the Client's Timeout by wait.
 func (c *Client) LookWithin(ctx context.Context, task *authzen.TaskResponse, wait time.Duration) (*authzen.Approval, error) {
 	if err := c.trusts(ctx, task.Task.StatusEndpoint); err != nil {
 		return nil, fmt.Errorf("look: %w", err)
@@ -127,7 +122,7 @@ func (c *Client) LookWithin(ctx context.Context, task *authzen.TaskResponse, wai
 	return approval, err
 }
 
-// look asks, and returns how long the answer says to wait next.
+// look polls a task and returns the next polling interval.
 func (c *Client) look(ctx context.Context, task *authzen.TaskResponse, wait time.Duration) (time.Duration, error) {
 	r, err := c.request(ctx, http.MethodGet, task.Task.StatusEndpoint, nil)
 	if err != nil {
@@ -156,8 +151,7 @@ func (c *Client) look(ctx context.Context, task *authzen.TaskResponse, wait time
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// Comment returns what the approvers who denied a task wrote, where they let
-// that be told; "" else.
+// Comment returns the approvers' comments on a denied task if they are disclosed, or "".
 func Comment(task *authzen.TaskResponse) string {
 	var display struct {
 		Comment string `json:"comment"`
@@ -168,8 +162,7 @@ func Comment(task *authzen.TaskResponse) string {
 	return display.Comment
 }
 
-// Cancel says that nobody waits for a task any more. One that offers no way to
-// say so ends by itself.
+// Cancel cancels a task. Without a cancel link it does nothing, and the task expires.
 func (c *Client) Cancel(ctx context.Context, task *authzen.TaskResponse, reason string) error {
 	if task.Task.Links == nil || task.Task.Links.Cancel == "" {
 		return nil
@@ -188,8 +181,8 @@ func (c *Client) Cancel(ctx context.Context, task *authzen.TaskResponse, reason 
 	return nil
 }
 
-// sleep waits for a while and up to a quarter more, so that PEPs that began
-// together do not go on together. The end of ctx is an error.
+// sleep waits for pause and up to a quarter more, so that PEPs that began together do not continue
+// together. It returns an error if ctx ends.
 func sleep(ctx context.Context, pause time.Duration) error {
 	timer := time.NewTimer(pause + rand.N(pause/4))
 	defer timer.Stop()
@@ -201,7 +194,7 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// outcome returns the approval of a task that has ended.
+// outcome returns the approval of a task, and whether the task has ended.
 func outcome(task *authzen.TaskResponse) (approval *authzen.Approval, ended bool, err error) {
 	switch task.Task.Status {
 	case authzen.TaskApproved:
@@ -215,8 +208,8 @@ func outcome(task *authzen.TaskResponse) (approval *authzen.Approval, ended bool
 	return nil, false, nil
 }
 
-// Approved returns the request with an approval, to be evaluated again. That
-// the decision is a permit is still the PDP's to say.
+// Approved returns the request with an approval, for a new evaluation. Only that evaluation decides
+// on access.
 func Approved(request *authzen.EvaluationRequest, approval *authzen.Approval) (*authzen.EvaluationRequest, error) {
 	members := map[string]jsontext.Value{}
 	if request.Context != nil {

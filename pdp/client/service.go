@@ -12,17 +12,15 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A service is the Access Request Service of a PDP, as the PDP's metadata name
-// it. It may have another origin than the PDP (Access Request Profile,
-// "Discovery").
+// A service is the Access Request Service in the PDP's metadata. Its origin may differ from the
+// PDP's (Access Request Profile, "Discovery").
 type service struct {
 	mu       sync.Mutex
 	endpoint string // "" until the metadata have been read
 }
 
-// discover returns the Access Request Endpoint of the metadata, or "" where
-// there are no metadata, or they are of another PDP or name none: the PDP is
-// then known by its base URL alone. What was found is kept.
+// discover returns the Access Request Endpoint in the metadata and caches it. It returns "" if
+// there are no metadata, if they are those of another PDP, or if they name no endpoint.
 func (s *service) discover(ctx context.Context, c *Client) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +39,8 @@ func (s *service) discover(ctx context.Context, c *Client) (string, error) {
 	return s.endpoint, nil
 }
 
-// requestEndpoint returns where access requests are submitted: where the denial
-// says, if that is trusted, else where the metadata say, else the default path.
+// requestEndpoint returns the URL for Access Requests: that of the denial if it is trusted, else
+// that of the metadata, else the default path.
 func (c *Client) requestEndpoint(ctx context.Context, ofDenial string) (string, error) {
 	if ofDenial != "" {
 		return ofDenial, c.trusts(ctx, ofDenial)
@@ -57,9 +55,9 @@ func (c *Client) requestEndpoint(ctx context.Context, ofDenial string) (string, 
 	return endpoint, c.trusts(ctx, endpoint)
 }
 
-// trusts reports a URL that is neither of the PDP's own origin nor of that of its
-// Access Request Endpoint. Only the metadata name that: a denial does not (Access
-// Request Profile, "Trusting URLs").
+// trusts returns an error for a URL whose origin is neither the PDP's nor that of the Access
+// Request Endpoint in its metadata. A denial cannot extend trust (Access Request Profile, "Trusting
+// URLs").
 func (c *Client) trusts(ctx context.Context, text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.User != nil || u.Host == "" {
@@ -79,13 +77,13 @@ func (c *Client) trusts(ctx context.Context, text string) error {
 	return nil
 }
 
-// isOwn reports whether a URL is of the PDP's own origin.
+// isOwn reports whether a URL has the PDP's origin.
 func (c *Client) isOwn(u *url.URL) bool {
 	base, err := url.Parse(c.base)
 	return err == nil && sameOrigin(base, u)
 }
 
-// isAsSafe reports whether a URL has TLS if that of the PDP has.
+// isAsSafe reports whether a URL uses TLS, or the PDP's URL does not either.
 func (c *Client) isAsSafe(u *url.URL) bool {
 	base, err := url.Parse(c.base)
 	return err == nil && (u.Scheme == "https" || u.Scheme == base.Scheme)

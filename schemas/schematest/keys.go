@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// A keyed is of a JSON Schema what says which keys a value has.
+// A keyed has the parts of a JSON Schema that determine the keys of a value.
 type keyed struct {
 	Ref        string           `json:"$ref"`
 	Properties map[string]keyed `json:"properties"`
@@ -18,9 +18,8 @@ type keyed struct {
 	Defs       map[string]keyed `json:"$defs"`
 }
 
-// SameKeys checks that the schema at a path of its definitions ("" for the whole)
-// has the keys of a Go type that YAML is decoded into, at every depth, and no
-// others.
+// SameKeys checks that a schema has exactly the keys of a Go type that YAML is decoded into, at
+// every depth. definition is a path in its definitions, "" for the whole schema.
 func SameKeys(t *testing.T, schema []byte, definition string, is reflect.Type) {
 	t.Helper()
 	var root keyed
@@ -47,7 +46,7 @@ func sameKeys(t *testing.T, root, s keyed, is reflect.Type, at string) {
 			sameKeys(t, root, *s.Items, is.Elem(), at+"[]")
 		}
 	case reflect.Map:
-		text, _ := json.Marshal(s.Additional) // it was JSON
+		text, _ := json.Marshal(s.Additional) // parsed from JSON above
 		var values keyed
 		if json.Unmarshal(text, &values) == nil {
 			sameKeys(t, root, values, is.Elem(), at+".*")

@@ -13,8 +13,7 @@ import (
 	"github.com/policy-service/policy-service/schemas"
 )
 
-// base stands before the file name of a schema, which makes the references
-// between schemas absolute.
+// base is the prefix of a schema's file name. It makes references between schemas absolute.
 const base = "https://schemas.invalid/"
 
 // Check fails the test unless the named schema accepts the body.
@@ -25,11 +24,10 @@ func Check(t testing.TB, name string, body []byte) {
 	}
 }
 
-// Compile returns the verdict of the named schema as a func, which says what
-// is wrong with a body. It asserts formats and is safe for concurrent use.
+// Compile returns a function that validates bodies against the named schema. It asserts formats and
+// is safe for concurrent use.
 //
-// The reader in front of it is that of encoding/json: it forgives a member
-// named twice and bytes that are not UTF-8.
+// It parses bodies with encoding/json, which accepts duplicate members and invalid UTF-8.
 func Compile(t testing.TB, name string) func(body []byte) error {
 	t.Helper()
 	schema, err := compiler(t).Compile(base + name + ".json")
@@ -65,9 +63,8 @@ func compiler(t testing.TB) *jsonschema.Compiler {
 	return c
 }
 
-// JSONSchema returns the schema of the body with the given name, for example
-// "EvaluationRequest". It refers to the others by their names with ".json"
-// behind.
+// JSONSchema returns the schema of the body with the given name, for example "EvaluationRequest".
+// It refers to others by name with the suffix ".json".
 func JSONSchema(name string) ([]byte, error) {
 	for _, folder := range []string{"", adminFolder} {
 		if schema, err := schemas.Files.ReadFile(folder + name + ".json"); err == nil {
@@ -84,7 +81,7 @@ const adminFolder = "admin/"
 // order.
 func Names() []string { return namesIn(".") }
 
-// AdminNames returns those of the admin API.
+// AdminNames returns the names of the schemas of the admin API, sorted.
 func AdminNames() []string { return namesIn(strings.TrimSuffix(adminFolder, "/")) }
 
 func namesIn(folder string) []string {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// What a file may be. The first four are bounds before it is parsed: the parser
-// takes quadratic time for what nests and for the keys of a mapping, and a
-// hundred times the memory of a file that is all marks.
+// Limits of a file. The first four apply before parsing: the parser takes quadratic time for
+// nesting and for the keys of a mapping, and its memory is a hundred times the size of a file full
+// of indicator characters.
 const (
 	maxBytes   = 1 << 20
 	maxMarks   = 150_000 // characters that may begin or end a token
-	maxNesting = 64      // brackets open, or dashes in a row, at once
-	maxKeys    = 10_000  // of one mapping
-	maxNodes   = 100_000 // with the nodes that aliases stand for
+	maxNesting = 64      // open brackets, or consecutive dashes
+	maxKeys    = 10_000  // keys of one mapping
+	maxNodes   = 100_000 // nodes, with aliases expanded
 )
 
 var (
@@ -25,7 +25,7 @@ var (
 	errReturned = errors.New("a carriage return stands alone: end lines with a line feed")
 )
 
-// bounded says whether a text may be parsed, whether or not it is YAML.
+// bounded checks the limits that apply before parsing. The text need not be YAML.
 func bounded(src []byte) error {
 	switch {
 	case len(src) > maxBytes || nests(src):
@@ -36,15 +36,15 @@ func bounded(src []byte) error {
 		return errTooMuch
 	}
 	for i, c := range src {
-		if c == '\r' && (i+1 == len(src) || src[i+1] != '\n') { // which the parser counts as a line and an editor does not
+		if c == '\r' && (i+1 == len(src) || src[i+1] != '\n') { // the parser counts a lone CR as a line break, editors do not
 			return errReturned
 		}
 	}
 	return nil
 }
 
-// marked reports whether text begins with a byte order mark, of UTF-8 or UTF-16.
-// An editor does not show it, and the parser takes it for a part of the first key.
+// marked reports whether text begins with a byte order mark of UTF-8 or UTF-16. Editors hide it,
+// and the parser reads it as part of the first key.
 func marked(src []byte) bool {
 	for _, mark := range []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
 		if bytes.HasPrefix(src, []byte(mark)) {
@@ -54,7 +54,7 @@ func marked(src []byte) bool {
 	return false
 }
 
-// nests reports whether text nests too deep.
+// nests reports whether text nests too deeply.
 func nests(src []byte) bool {
 	open, dashes := 0, 0
 	for i, c := range src {
@@ -65,7 +65,7 @@ func nests(src []byte) bool {
 			open = max(0, open-1)
 		case '-', '?':
 			if i+1 < len(src) && !strings.ContainsRune(" \t\r\n", rune(src[i+1])) {
-				break // it begins a text
+				break // begins a quoted text
 			}
 			dashes++
 			if dashes > maxNesting {
@@ -94,17 +94,17 @@ func marks(src []byte) int {
 	return n
 }
 
-// crowded reports whether a block mapping may have too many keys: lines with a
-// colon that begin in one column, with none that begins before it between them.
+// crowded reports whether a block mapping may have too many keys. It counts lines with a colon in
+// the same column, without a line in a smaller column between them.
 func crowded(src []byte) bool {
-	var keys []int // by column
+	var keys []int // count of keys by column
 	column, begun, counted := 0, false, false
 	for _, c := range src {
 		switch {
 		case c == '\n':
 			column, begun, counted = 0, false, false
 			continue
-		case c == '-' && !begun: // an element, which ends the mappings of the one before
+		case c == '-' && !begun: // a list element ends the mappings of the one before
 			keys = keys[:min(len(keys), column+1)]
 		case c != ' ' && !begun:
 			begun = true

@@ -14,9 +14,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// A checker holds a document against the type that it is to be decoded into:
-// the decoder itself cuts fractions off, reads text as numbers and numbers as
-// text, and takes what is not there for a zero.
+// A checker compares a document with the type to decode into. The decoder alone would truncate
+// fractions, convert between text and numbers, and decode missing values as zero.
 type checker struct {
 	doc    *Document
 	faults []Fault
@@ -28,7 +27,7 @@ var (
 	typeNode     = reflect.TypeFor[yaml.NodeUnmarshaler]()
 )
 
-// fault reports what is wrong with a node, of which nothing is left.
+// fault records a fault of a node and returns nil, so that the node is not decoded.
 func (c *checker) fault(node ast.Node, path []string, message, hint string) ast.Node {
 	if len(c.faults) <= maxFaults {
 		c.faults = append(c.faults, c.doc.at(node, named(path, message), hint))
@@ -36,7 +35,7 @@ func (c *checker) fault(node ast.Node, path []string, message, hint string) ast.
 	return nil
 }
 
-// named puts the key before a message.
+// named returns a message with its key in front.
 func named(path []string, message string) string {
 	if len(path) == 0 {
 		return message
@@ -44,13 +43,13 @@ func named(path []string, message string) string {
 	return strings.Join(path, ".") + ": " + message
 }
 
-// must reports a value that is not what it has to be.
+// must records that a value is not what it must be.
 func (c *checker) must(node ast.Node, path []string, be, hint string) ast.Node {
 	return c.fault(node, path, "must be "+be+", not "+show(node), hint)
 }
 
-// check holds a node against a type, and returns what of it can be decoded: nil
-// for nothing. Numbers may be negative where signed.
+// check compares a node with a type. It returns the decodable part of the node, or nil. Numbers may
+// be negative if signed is set.
 func (c *checker) check(node ast.Node, t reflect.Type, path []string, signed bool) ast.Node {
 	if t.Kind() == reflect.Pointer && !t.Implements(typeNode) {
 		return c.check(node, t.Elem(), path, signed)
@@ -72,7 +71,7 @@ func (c *checker) check(node ast.Node, t reflect.Type, path []string, signed boo
 	return c.scalar(node, t, path, signed)
 }
 
-// unmarshals holds a node against a type that reads text itself.
+// unmarshals checks a node against a type with an UnmarshalText method.
 func (c *checker) unmarshals(node ast.Node, t reflect.Type, path []string) ast.Node {
 	if _, ok := node.(ast.ScalarNode); !ok {
 		return c.must(node, path, "text", "")
@@ -85,7 +84,7 @@ func (c *checker) unmarshals(node ast.Node, t reflect.Type, path []string) ast.N
 	return node
 }
 
-// kindOf is what a value of a type is called in YAML.
+// kindOf returns the YAML name for values of a type.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Slice, reflect.Array:
@@ -103,7 +102,7 @@ func kindOf(t reflect.Type) string {
 	return "text"
 }
 
-// show is a value in a message.
+// show returns a value as text for a message.
 func show(node ast.Node) string {
 	switch n := node.(type) {
 	case nil, *ast.NullNode:
@@ -127,14 +126,14 @@ func isNull(node ast.Node) bool {
 	return node == nil || null
 }
 
-// text returns the text of a node that is text.
+// text returns the text of a text node.
 func text(node ast.Node) (string, bool) {
 	switch n := node.(type) {
 	case *ast.StringNode:
 		return n.Value, true
 	case *ast.LiteralNode:
 		return n.Value.Value, true
-	case *ast.TagNode: // !!str
+	case *ast.TagNode: // tag !!str
 		return n.Value.GetToken().Value, true
 	}
 	return "", false
@@ -177,7 +176,7 @@ func (c *checker) scalar(node ast.Node, t reflect.Type, path []string, signed bo
 	return node
 }
 
-// isWhole reports whether a node is a whole number that the type has.
+// isWhole reports whether a node is an integer in the range of the type.
 func isWhole(node ast.Node, t reflect.Type) bool {
 	n, ok := node.(*ast.IntegerNode)
 	if !ok {
@@ -223,8 +222,7 @@ func (c *checker) elements(node ast.Node, t reflect.Type, path []string, signed 
 
 func below(path []string, name string) []string { return append(slices.Clip(path), name) }
 
-// mapping checks the members of a map or a struct, and leaves out those of which
-// something is wrong.
+// mapping checks the members of a map or struct and removes those with faults.
 func (c *checker) mapping(node ast.Node, t reflect.Type, path []string) ast.Node {
 	m, ok := node.(*ast.MappingNode)
 	if !ok {
@@ -249,7 +247,7 @@ func (c *checker) mapping(node ast.Node, t reflect.Type, path []string) ast.Node
 	return &good
 }
 
-// members returns what checks a member of a map or a struct of a type.
+// members returns a function that checks a member of a map or struct of type t.
 func (c *checker) members(t reflect.Type) func(*ast.MappingValueNode, []string) ast.Node {
 	if t.Kind() == reflect.Map {
 		return func(pair *ast.MappingValueNode, path []string) ast.Node {
@@ -283,14 +281,14 @@ func isNothing(node ast.Node) bool {
 	return err == nil && d == 0
 }
 
-// A field is one of a struct by its key.
+// A field is a struct field with its key.
 type field struct {
 	key     string
 	is      reflect.Type
 	signed  bool
-	some    bool     // a list that has an element, a duration that is more than 0
-	instead []string // keys that people write for it
-	hint    string   // for who writes one of them
+	some    bool     // a list must not be empty, a duration must not be 0
+	instead []string // keys that people write by mistake for this one
+	hint    string   // hint for such a key
 }
 
 func keysOf(fields []field) []string {
@@ -301,7 +299,7 @@ func keysOf(fields []field) []string {
 	return keys
 }
 
-// hintFor says which of the fields a key that is none of them was meant for, or "".
+// hintFor returns a hint which field an unknown key may stand for, or "".
 func hintFor(key string, fields []field) string {
 	for _, f := range fields {
 		if slices.Contains(f.instead, key) {
@@ -311,7 +309,7 @@ func hintFor(key string, fields []field) string {
 	return DidYouMean(key, keysOf(fields))
 }
 
-// fieldsOf lists the fields of a struct, those of inline structs with them.
+// fieldsOf lists the fields of a struct, including those of inline structs.
 func fieldsOf(t reflect.Type) (fields []field) {
 	for f := range t.Fields() {
 		key, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")

@@ -11,7 +11,7 @@ import (
 
 var errDuration = errors.New("must be a duration with a unit, such as 500ms, 15m, 12h or 90d")
 
-// durationParts are numbers with a unit each, as Go writes durations, and days.
+// A duration consists of numbers with units, as Go formats durations, and also days.
 var (
 	durationForm = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h|d))+$`)
 	durationPart = regexp.MustCompile(`([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h|d)`)
@@ -19,9 +19,8 @@ var (
 
 const day = 24 * time.Hour
 
-// ParseDuration reads a duration of one or more numbers with a unit: ns, us,
-// ms, s, m, h, or d for 24 hours. It is never negative, and a number without a
-// unit is none, 0 alone excepted.
+// ParseDuration parses a duration of one or more numbers with a unit: ns, us, ms, s, m, h, or d for
+// 24 hours. A duration is not negative. Only 0 may omit the unit.
 func ParseDuration(text string) (time.Duration, error) {
 	if text == "0" {
 		return 0, nil
@@ -54,7 +53,7 @@ func parsePart(number, unit string) (time.Duration, error) {
 	return time.Duration(days * float64(day)), nil
 }
 
-// quoted shows a value in a message, cut where it is long.
+// quoted returns a value for a message, truncated if long.
 func quoted(text string) string {
 	const most = 60
 	if runes := []rune(text); len(runes) > most {

@@ -6,22 +6,21 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// An expansion replaces anchors and aliases by the nodes they stand for, which
-// are shared, and counts the nodes as if they were not. So what is decoded has
-// neither, and its size is known before.
+// An expansion replaces aliases by their nodes and removes anchors. The nodes are shared but
+// counted each time, so the size of the decoded value is known before decoding.
 type expansion struct {
 	doc     *Document
 	anchors map[string]*anchored
 }
 
-// An anchored is what an anchor is put on; nil while it is being read.
+// An anchored is a node with an anchor. The node is nil while it is being expanded.
 type anchored struct {
 	node ast.Node
 	size int
 }
 
-// expand returns a node without anchors and aliases, and how many nodes it is.
-// It panics with a [Fault].
+// expand returns a node without anchors and aliases, and its number of nodes. It panics with a
+// [Fault].
 func (x *expansion) expand(node ast.Node) (ast.Node, int) {
 	size := 1
 	switch n := node.(type) {
@@ -55,7 +54,7 @@ func (x *expansion) expand(node ast.Node) (ast.Node, int) {
 	return node, size
 }
 
-// into expands a part of a node in its place, and returns the sum of the sizes.
+// into expands a child in place and returns the sum of the sizes.
 func (x *expansion) into(part *ast.Node, size int) int {
 	if *part == nil {
 		return size

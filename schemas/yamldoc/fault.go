@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A Fault is one thing wrong in a file.
+// A Fault is one fault in a file.
 type Fault struct {
 	File    string `json:"file"`
-	Line    int    `json:"line,omitzero"`   // from 1; 0 is the whole file
+	Line    int    `json:"line,omitzero"`   // from 1; 0 means the whole file
 	Column  int    `json:"column,omitzero"` // from 1
 	Message string `json:"message"`
-	Hint    string `json:"hint,omitzero"` // what to do about it
+	Hint    string `json:"hint,omitzero"` // how to correct it
 }
 
 func (f Fault) Error() string {
@@ -28,7 +28,7 @@ func (f Fault) Error() string {
 	return b.String()
 }
 
-// Errors joins faults to one error, which is nil without any.
+// Errors joins faults into one error, or nil.
 func Errors(faults []Fault) error {
 	all := make([]error, len(faults))
 	for i, fault := range faults {

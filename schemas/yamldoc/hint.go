@@ -8,8 +8,7 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// DidYouMean is the hint for a name that is not one of the known ones: the
-// nearest of them, or "".
+// DidYouMean returns a hint with the known name nearest to an unknown one, or "".
 func DidYouMean(name string, known []string) string {
 	if near := Nearest(name, known, len(name)/2); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
@@ -17,11 +16,10 @@ func DidYouMean(name string, known []string) string {
 	return ""
 }
 
-// Nearest returns the known name that is the fewest edits from name, at most
-// so many, or "".
+// Nearest returns the known name with the smallest edit distance to name, up to edits, or "".
 func Nearest(name string, known []string, edits int) string {
 	best := ""
-	if len(name) > 64 { // nobody means that
+	if len(name) > 64 { // too long for a misspelling
 		return best
 	}
 	for _, candidate := range slices.Sorted(slices.Values(known)) {

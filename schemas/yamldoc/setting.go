@@ -7,19 +7,17 @@ import (
 	"strings"
 )
 
-// A SettingError is a fault of a setting, found by whoever uses it, by the keys
-// that lead to it.
+// A SettingError is a fault of a setting that its consumer found. It names the setting by its keys.
 type SettingError struct {
-	Path   []string // names of keys and indexes of elements
-	Reason string   // what it should be, and is not
-	// At leads to the place that makes a setting required that is not there; nil is
-	// Path.
+	Path   []string // keys, and indexes of list elements
+	Reason string   // what the setting must be
+	// At is the path of the setting that makes a missing one required. nil means Path.
 	At []string
 }
 
 func (e *SettingError) Error() string { return named(e.Path, e.Reason) }
 
-// Below returns an error whose setting errors are at keys below a path.
+// Below returns an error whose setting errors have path as prefix.
 func Below(err error, path ...string) error {
 	var all []error
 	for _, leaf := range leaves(err) {
@@ -36,7 +34,7 @@ func Below(err error, path ...string) error {
 	return errors.Join(all...)
 }
 
-// leaves lists the errors that are joined in one.
+// leaves returns the errors that are joined in err.
 func leaves(err error) []error {
 	if err == nil {
 		return nil
@@ -52,9 +50,8 @@ func leaves(err error) []error {
 	return all
 }
 
-// Settings returns the faults of settings that are joined in an error, with the
-// places of their keys, and beside them those that decoding has found. A setting
-// that could not be decoded has that fault alone.
+// Settings returns the faults that decoding found and those of the setting errors in err, with
+// their places. For a setting that could not be decoded it returns only that fault.
 func (d *Document) Settings(decoded []Fault, err error) []Fault {
 	all := slices.Clone(decoded)
 	for _, leaf := range leaves(err) {

@@ -15,15 +15,14 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// A Document is a YAML file, or a part of one. Its methods say where in the file
-// a fault is.
+// A Document is a YAML file or part of one. Its methods locate faults in the file.
 type Document struct {
 	file string
-	path []string // of the part, from the root of the file
-	root ast.Node // nil for a document with nothing in it
+	path []string // path of the part from the root of the file
+	root ast.Node // nil for an empty document
 }
 
-// Parse reads the one document of a file. The error is a [Fault].
+// Parse parses a file with a single document. The error is a [Fault].
 func Parse(file string, src []byte) (d *Document, err error) {
 	d = &Document{file: file}
 	defer func() {
@@ -59,8 +58,8 @@ func Parse(file string, src []byte) (d *Document, err error) {
 	return d, nil
 }
 
-// recovered makes an error of a panic: of the [Fault] of an expansion, or of
-// whatever the YAML reader throws.
+// recovered turns a panic into an error: the [Fault] of an expansion, or a panic of the YAML
+// parser.
 func (d *Document) recovered(err *error) {
 	switch p := recover().(type) {
 	case nil:
@@ -73,7 +72,7 @@ func (d *Document) recovered(err *error) {
 
 func (d *Document) whole(message string) Fault { return Fault{File: d.file, Message: message} }
 
-// at returns a fault at a node, for a mapping at its first key.
+// at returns a fault at a node. The place of a mapping is its first key.
 func (d *Document) at(node ast.Node, message, hint string) Fault {
 	fault := Fault{File: d.file, Message: message, Hint: hint}
 	if mapping, ok := node.(*ast.MappingNode); ok && len(mapping.Values) > 0 {
@@ -88,7 +87,7 @@ func (d *Document) at(node ast.Node, message, hint string) Fault {
 	return fault
 }
 
-// parseFault turns what the YAML reader says into a fault.
+// parseFault turns an error of the YAML parser into a fault.
 func (d *Document) parseFault(err error) Fault {
 	var at yaml.Error
 	if !errors.As(err, &at) {
@@ -101,30 +100,28 @@ func (d *Document) parseFault(err error) Fault {
 	return fault
 }
 
-// File returns the name that the document was parsed by.
+// File returns the file name that Parse received.
 func (d *Document) File() string { return d.file }
 
-// Empty reports whether there is nothing in the document.
+// Empty reports whether the document is empty.
 func (d *Document) Empty() bool { return isNull(d.root) }
 
-// IsText reports whether the document is a text and nothing else.
+// IsText reports whether the document is a single text.
 func (d *Document) IsText() bool {
 	_, ok := text(d.root)
 	return ok
 }
 
-// maxFaults is how many faults are told of one document.
+// maxFaults is the maximum number of faults reported for a document.
 const maxFaults = 100
 
-// Decode reads the document into what a pointer leads to. What is wrong with one
-// value hides nothing of another: each that is right is there.
+// Decode decodes the document into a pointer. A fault in one value does not affect the others.
 //
-// A struct has the keys of its yaml tags and no others. Its numbers are not
-// negative unless their field has the tag number:"signed", and a list may be
-// empty unless its field has the tag list:"some". A [time.Duration] is
-// read as [ParseDuration] does, and may be 0 unless its field has the tag
-// duration:"some". The tag instead lists keys that people write for a field's, and
-// the tag hint says what belongs there. A value that is not there, as in "key:", is none.
+// A struct accepts the keys of its yaml tags and no others. Numbers must not be negative unless the
+// field has the tag number:"signed". A list may be empty unless the field has the tag list:"some".
+// A [time.Duration] has the form of [ParseDuration] and may be 0 unless the field has the tag
+// duration:"some". The tag instead lists wrong keys that people write for the field, and the tag
+// hint describes the value. An empty value, as in "key:", is a fault.
 func (d *Document) Decode(into any) []Fault {
 	if d.root == nil {
 		return nil
@@ -141,9 +138,9 @@ func (d *Document) Decode(into any) []Fault {
 	return faults
 }
 
-// decode reads a node of which nothing is known to be wrong: of a struct each
-// key on its own, because the decoder ends at the first fault. Only all keys
-// together say whether one that is merged is there twice.
+// decode decodes a node that passed all checks. It decodes each key of a struct separately, because
+// the decoder stops at the first fault. A duplicate key through a merge shows only when all keys
+// are decoded together.
 func (d *Document) decode(node ast.Node, into any) (faults []Fault) {
 	whole, ok := node.(*ast.MappingNode)
 	if !ok || reflect.TypeOf(into).Elem().Kind() != reflect.Struct || slices.ContainsFunc(whole.Values, isMerge) {
@@ -171,14 +168,14 @@ func (d *Document) decodeNode(node ast.Node, into any) []Fault {
 	if !errors.As(err, &fault) {
 		fault = d.parseFault(err)
 	}
-	if fault.Line == 0 { // what a type says of its text
+	if fault.Line == 0 { // error of a type's UnmarshalText
 		at := d.at(node, "", "")
 		fault.Line, fault.Column, fault.Message = at.Line, at.Column, named(d.path, fault.Message)
 	}
 	return []Fault{fault}
 }
 
-// durations reads durations as [ParseDuration] does.
+// durations decodes durations with [ParseDuration].
 var durations = yaml.CustomUnmarshaler(func(into *time.Duration, text []byte) (err error) {
 	var plain string
 	if err := yaml.Unmarshal(text, &plain); err != nil {
@@ -188,16 +185,15 @@ var durations = yaml.CustomUnmarshaler(func(into *time.Duration, text []byte) (e
 	return err
 })
 
-// Fault returns a fault at the place to which a path leads, of the names of keys
-// and the indexes of elements, or as near to it as the path leads.
+// Fault returns a fault at a path of keys and list indexes, or at the nearest existing parent.
 func (d *Document) Fault(message, hint string, path ...string) Fault {
 	fault := Fault{File: d.file, Message: message, Hint: hint}
 	fault.Line, fault.Column = d.Place(path...)
 	return fault
 }
 
-// Place returns the line and column to which a path leads, or as near to it as
-// the path leads; zeros where that is the whole file.
+// Place returns the line and column of a path, or of its nearest existing parent. It returns zeros
+// for the whole file.
 func (d *Document) Place(path ...string) (line, column int) {
 	node := d.root
 	if len(d.path) > 0 {
@@ -215,10 +211,10 @@ func (d *Document) Place(path ...string) (line, column int) {
 	return line, column
 }
 
-// Has reports whether the path leads somewhere.
+// Has reports whether the path exists.
 func (d *Document) Has(path ...string) bool { return d.Part(path...) != nil }
 
-// Part returns the part of the document to which a path leads, or nil.
+// Part returns the part of the document at the path, or nil.
 func (d *Document) Part(path ...string) *Document {
 	node := d.root
 	for _, name := range path {
@@ -232,10 +228,10 @@ func (d *Document) Part(path ...string) *Document {
 	return &Document{file: d.file, path: append(slices.Clone(d.path), path...), root: node}
 }
 
-// Line returns the line on which a part of a document begins.
+// Line returns the first line of a part.
 func (d *Document) Line() int { return d.at(d.root, "", "").Line }
 
-// Elements returns how many elements the sequence has to which the path leads.
+// Elements returns the length of the sequence at the path.
 func (d *Document) Elements(path ...string) int {
 	part := d.Part(path...)
 	if part == nil {
@@ -247,8 +243,7 @@ func (d *Document) Elements(path ...string) int {
 	return 0
 }
 
-// Keys lists the keys of the mapping to which the path leads, as they are
-// written.
+// Keys returns the keys of the mapping at the path, as written.
 func (d *Document) Keys(path ...string) (keys []string) {
 	part := d.Part(path...)
 	if part == nil {
@@ -262,11 +257,10 @@ func (d *Document) Keys(path ...string) (keys []string) {
 	return keys
 }
 
-// keyOf is the text of a key.
+// keyOf returns the text of a key.
 func keyOf(pair *ast.MappingValueNode) string { return pair.Key.GetToken().Value }
 
-// member returns a member of a mapping, or an element of a sequence, and where
-// it begins; nil where there is none.
+// member returns a member of a mapping or an element of a sequence, and its first node; or nil.
 func member(node ast.Node, name string) (key, value ast.Node) {
 	switch node := node.(type) {
 	case *ast.MappingNode:
