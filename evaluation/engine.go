@@ -5,13 +5,10 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -123,51 +120,6 @@ func (e *Engine) begin(tenant string) (*snapshot.Snapshot, time.Time, error) {
 	return s, e.config.Now().UTC(), err
 }
 
-// record writes a decision to disk. The caller must not return the decision unless it succeeds.
-func (e *Engine) record(ctx context.Context, call Call, entry *decisionlog.Entry, revision string, start time.Time, req any) (decisionlog.Receipt, error) {
-	text := texts.Get().(*[]byte)
-	defer texts.Put(text)
-	body, err := appendRequest((*text)[:0], req)
-	if err != nil {
-		return decisionlog.Receipt{}, fmt.Errorf("encode request: %w", err)
-	}
-	if cap(body) <= keptText {
-		*text = body
-	}
-	entry.ID, entry.Time, entry.Tenant, entry.Request = call.ID, start, call.Tenant, body
-	entry.Revision, entry.Caller = revision, call.Caller
-	entry.RequestID, entry.TraceID = call.RequestID, call.TraceID
-	entry.LatencyMicros = e.config.Now().Sub(start).Microseconds()
-	ctx, part := span(ctx, call, "record")
-	defer part.End()
-	receipt, err := e.log.Record(ctx, entry)
-	if err != nil {
-		return decisionlog.Receipt{}, fmt.Errorf("record decision: %w", err)
-	}
-	e.config.Recorded(ctx, entry)
-	return receipt, nil
-}
-
-// release converts a receipt to the PEP's decision. No other function can permit, and this one returns
-// what the log recorded.
-func release(r decisionlog.Receipt, item int, c *authzen.DecisionContext) authzen.Decision {
-	return authzen.Decision{Decision: r.Decision(item), Context: c}
-}
-
-// texts holds buffers of recorded requests for reuse, except large ones.
-var texts = sync.Pool{New: func() any { return new([]byte) }}
-
-const keptText = 16 << 10
-
-// appendRequest appends a request in its recorded form, except for white space.
-func appendRequest(b []byte, req any) ([]byte, error) {
-	if single, ok := req.(*authzen.EvaluationRequest); ok {
-		return single.AppendTo(b)
-	}
-	text, err := json.Marshal(req, jsontext.PreserveRawStrings(true))
-	return append(b, text...), err
-}
-
 // Approvals checks the approvals that requests claim.
 type Approvals interface {
 	Verify(context.Context, *authzen.Reevaluation) (authzen.ApprovalStatus, error)
@@ -182,4 +134,21 @@ type evaluationInput struct {
 	item     string         // prefix of obligation ids, in a batch
 	offered  *offersInBatch // offers in the answer to the batch so far; nil for a single request
 	request  *authzen.EvaluationRequest
+}
+
+// ApprovalTemplate returns the terms of approvals for a tenant. A template that config.yaml does not
+// name has the default terms.
+func (e *Engine) ApprovalTemplate(tenant, name string) (authzen.ApprovalTemplate, error) {
+	all := e.current.Load()
+	if all == nil {
+		return authzen.ApprovalTemplate{}, snapshot.ErrNoSnapshot
+	}
+	s, err := all.For(tenant)
+	if err != nil {
+		return authzen.ApprovalTemplate{}, err
+	}
+	if terms, ok := s.Templates[name]; ok {
+		return terms, nil
+	}
+	return snapshot.ApprovalTemplate{}.Compile()
 }

@@ -1,8 +1,15 @@
 package evaluation
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
@@ -31,43 +38,161 @@ func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.Evaluatio
 	return &decision, nil
 }
 
-// Authorize decides a request of the tenant, actor, action, resource form.
-func (e *Engine) Authorize(ctx context.Context, call Call, req *authzen.AuthorizeRequest) (*authzen.AuthorizeResponse, error) {
-	evaluation, err := req.Evaluation()
+// decide decides one request with the status of the approval that it claims, and adds to a denial what
+// the PEP can do about it. A permit uses the approval. If another request used it up first, decide
+// decides again without it.
+func (e *Engine) decide(ctx context.Context, a evaluationInput) (decided, error) {
+	ctx, part := span(ctx, a.call, "decide")
+	defer part.End()
+	claim := e.approvalClaim(a.request.Context)
+	standing, err := e.approvalStatus(ctx, a, claim)
 	if err != nil {
-		return nil, err
+		return decided{}, err
 	}
-	call.Tenant = req.TenantID
-	decision, err := e.Evaluate(ctx, call, evaluation)
-	if errors.Is(err, snapshot.ErrUnknownTenant) {
-		decision, err = e.denyTenant(ctx, call, evaluation, err)
+	outcome, err := a.snapshot.Decide(a.request, snapshot.Environment{Time: a.time, Approval: standing.Approval})
+	if err != nil {
+		return decided{}, err
 	}
-	var invalid *authzen.ValidationError
-	if errors.As(err, &invalid) {
-		return nil, req.Located(invalid)
+	if outcome.Decision && outcome.Template == "" && standing.Consume != nil {
+		err = standing.Consume(ctx)
+	}
+	if errors.Is(err, authzen.ErrApprovalEnded) {
+		standing = authzen.ApprovalStatus{Reason: authzen.ReasonApprovalExpired, Explanation: toldTaken}
+		outcome, err = a.snapshot.Decide(a.request, snapshot.Environment{Time: a.time})
 	}
 	if err != nil {
-		return nil, err
+		return decided{}, fmt.Errorf("use approval: %w", err)
 	}
-	return authzen.Authorize(decision)
+	out := decided{outcome, standing.Approval, e.decideShadow(ctx, a, standing.Approval)}
+	snapshot.PrefixObligations(outcome.Obligations, a.item)
+	if err := e.offer(a, outcome); err != nil {
+		return decided{}, err
+	}
+	if claim != nil {
+		answerClaim(outcome, standing)
+	}
+	return out, nil
 }
 
-// denyTenant denies a request because of its tenant.
-func (e *Engine) denyTenant(ctx context.Context, call Call, req *authzen.EvaluationRequest, why error) (*authzen.Decision, error) {
-	result := snapshot.DeniedResult(why)
-	entry := decisionlog.Entry{Kind: decisionlog.KindEvaluation, Result: &result}
-	if _, err := e.record(ctx, call.identified(), &entry, e.current.Load().Revision(), e.config.Now().UTC(), req); err != nil {
-		return nil, err
-	}
-	return &authzen.Decision{}, nil
+// decided is an outcome and the other data that the log records.
+type decided struct {
+	*snapshot.Outcome
+	approval *authzen.VerifiedApproval // active for the request; nil for none
+	shadow   *decisionlog.Shadow       // nil without a shadow store
 }
 
-// MayDecide decides and records whether an approver may decide an Access Request. A permit with
-// obligations counts as a denial, because no PEP can meet them.
-func (e *Engine) MayDecide(ctx context.Context, call Call, req *authzen.EvaluationRequest) (bool, error) {
-	decision, err := e.Evaluate(ctx, call, req)
-	if err != nil {
-		return false, err
+// result returns the decision as a log record.
+func (d decided) result() decisionlog.Result {
+	r := d.Result()
+	r.Approval, r.Shadow = d.approval, d.shadow
+	return r
+}
+
+// approvalStatus returns the status of a claimed approval.
+func (e *Engine) approvalStatus(ctx context.Context, a evaluationInput, claim jsontext.Value) (authzen.ApprovalStatus, error) {
+	if claim == nil {
+		return authzen.ApprovalStatus{}, nil
 	}
-	return decision.Decision && (decision.Context == nil || len(decision.Context.Obligations) == 0), nil
+	standing, err := e.config.Approvals.Verify(ctx, &authzen.Reevaluation{
+		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, RequestID: a.call.RequestID, Item: a.call.Item,
+		Time: a.time, Revision: a.snapshot.Revision(), Claim: claim, Request: a.request,
+	})
+	if err != nil {
+		return standing, fmt.Errorf("verify approval: %w", err)
+	}
+	return standing, nil
+}
+
+// approvalClaim returns the approval that a request claims, or nil. Most requests claim none, and a text
+// search finds that without parsing the context. A claim in a spelling that the search misses has no
+// effect.
+func (e *Engine) approvalClaim(context jsontext.Value) jsontext.Value {
+	if e.config.Approvals == nil || !bytes.Contains(context, []byte(`"`+snapshot.ContextApproval+`"`)) {
+		return nil
+	}
+	var claim struct {
+		Approval jsontext.Value `json:"approval"`
+	}
+	if json.Unmarshal(context, &claim) != nil || claim.Approval.Kind() == 'n' {
+		return nil
+	}
+	return claim.Approval
+}
+
+// offer adds how to request an approval: to a denial, or to the obligation to wait for approval.
+func (e *Engine) offer(a evaluationInput, out *snapshot.Outcome) error {
+	if out.Template == "" || e.config.Offer == nil {
+		return nil
+	}
+	if a.offered.isFull() {
+		withoutOffer(out)
+		return nil
+	}
+	offer, err := e.config.Offer(&authzen.RequestableDenial{
+		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, Time: a.time,
+		Revision: a.snapshot.Revision(), Template: out.Template, Request: a.request,
+		WithoutToken: a.call.Minimal,
+	})
+	if err != nil {
+		return fmt.Errorf("offer approval: %w", err)
+	}
+	if offer == nil {
+		return nil
+	}
+	if !a.offered.add(offer) {
+		withoutOffer(out)
+		return nil
+	}
+	if out.Decision {
+		return offerObligation(out, a.call.ID, offer)
+	}
+	context := contextOf(out)
+	context.EvaluationID, context.EvaluatedAt = a.call.ID, a.time.Truncate(time.Second)
+	context.Reason, context.AccessRequest = authzen.ReasonApprovalRequired, offer
+	return nil
+}
+
+// record writes a decision to disk. The caller must not return the decision unless it succeeds.
+func (e *Engine) record(ctx context.Context, call Call, entry *decisionlog.Entry, revision string, start time.Time, req any) (decisionlog.Receipt, error) {
+	text := texts.Get().(*[]byte)
+	defer texts.Put(text)
+	body, err := appendRequest((*text)[:0], req)
+	if err != nil {
+		return decisionlog.Receipt{}, fmt.Errorf("encode request: %w", err)
+	}
+	if cap(body) <= keptText {
+		*text = body
+	}
+	entry.ID, entry.Time, entry.Tenant, entry.Request = call.ID, start, call.Tenant, body
+	entry.Revision, entry.Caller = revision, call.Caller
+	entry.RequestID, entry.TraceID = call.RequestID, call.TraceID
+	entry.LatencyMicros = e.config.Now().Sub(start).Microseconds()
+	ctx, part := span(ctx, call, "record")
+	defer part.End()
+	receipt, err := e.log.Record(ctx, entry)
+	if err != nil {
+		return decisionlog.Receipt{}, fmt.Errorf("record decision: %w", err)
+	}
+	e.config.Recorded(ctx, entry)
+	return receipt, nil
+}
+
+// release converts a receipt to the PEP's decision. No other function can permit, and this one returns
+// what the log recorded.
+func release(r decisionlog.Receipt, item int, c *authzen.DecisionContext) authzen.Decision {
+	return authzen.Decision{Decision: r.Decision(item), Context: c}
+}
+
+// texts holds buffers of recorded requests for reuse, except large ones.
+var texts = sync.Pool{New: func() any { return new([]byte) }}
+
+const keptText = 16 << 10
+
+// appendRequest appends a request in its recorded form, except for white space.
+func appendRequest(b []byte, req any) ([]byte, error) {
+	if single, ok := req.(*authzen.EvaluationRequest); ok {
+		return single.AppendTo(b)
+	}
+	text, err := json.Marshal(req, jsontext.PreserveRawStrings(true))
+	return append(b, text...), err
 }

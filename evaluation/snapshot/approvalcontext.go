@@ -59,26 +59,21 @@ func (s *Snapshot) approval(shape *shape, a *authzen.VerifiedApproval) (record c
 	if a.UsesLeft > 0 {
 		all[approvalUsesLeft] = cedar.Long(a.UsesLeft)
 	}
-	approvers, fits := s.approvers(shape, a.Approvers)
-	all[approvalApprovers] = approvers
+	declared, ok := shape.member(approvalApprovers)
+	var approvers []cedar.Value
+	for _, approver := range a.Approvers {
+		name, err := s.Settings.entityType(approver.Type)
+		if err != nil || ok && declared.OrAny().Kind == kindSet && declared.element.Entity != name {
+			return cedar.Record{}, false
+		}
+		approvers = append(approvers, cedar.NewEntityUID(name, cedar.String(approver.ID)))
+	}
+	all[approvalApprovers] = cedar.NewSet(approvers...)
 	maps.DeleteFunc(all, func(name cedar.String, _ cedar.Value) bool {
 		_, declared := shape.member(string(name))
 		return !declared
 	})
-	return cedar.NewRecord(all), fits
-}
-
-func (s *Snapshot) approvers(shape *shape, all []authzen.Subject) (cedar.Set, bool) {
-	declared, ok := shape.member(approvalApprovers)
-	var uids []cedar.Value
-	for _, a := range all {
-		name, err := s.Settings.entityType(a.Type)
-		if err != nil || ok && declared.OrAny().Kind == kindSet && declared.element.Entity != name {
-			return cedar.Set{}, false
-		}
-		uids = append(uids, cedar.NewEntityUID(name, cedar.String(a.ID)))
-	}
-	return cedar.NewSet(uids...), true
+	return cedar.NewRecord(all), true
 }
 
 // justified is the justification that only the service sets.

@@ -42,12 +42,7 @@ func (s *Snapshot) Decide(req *authzen.EvaluationRequest, env Environment) (*Out
 // DecideQuery decides a request that is already in Cedar terms.
 func (s *Snapshot) DecideQuery(q *Query) *Outcome {
 	decision, diagnostic := cedar.Authorize(s.Policies.Candidates(q), q, q.Request)
-	return s.outcome(bool(decision), diagnostic, q)
-}
-
-// outcome derives the outcome from the engine's answer.
-func (s *Snapshot) outcome(permitted bool, diagnostic cedar.Diagnostic, q *Query) *Outcome {
-	out := &Outcome{}
+	permitted, out := bool(decision), &Outcome{}
 	for _, e := range diagnostic.Errors {
 		out.Errors = append(out.Errors, decisionlog.PolicyError{Policy: string(e.PolicyID), Message: e.Message})
 	}

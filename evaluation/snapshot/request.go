@@ -17,26 +17,41 @@ import (
 
 // NewQuery converts a request from AuthZEN to Cedar.
 func (s *Snapshot) NewQuery(req *authzen.EvaluationRequest, env Environment) (*Query, error) {
-	principal, err := s.uid("/subject", req.Subject)
+	request, err := s.cedarRequest(req)
 	if err != nil {
 		return nil, err
 	}
-	resource, err := s.uid("/resource", req.Resource)
-	if err != nil {
-		return nil, err
-	}
-	action, err := s.Action(req.Action.Name)
-	if err != nil {
-		return nil, err
-	}
-	q := &Query{Store: s.Entities, evaluation: req, Request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
-	if q.Denied = cmp.Or(s.refuse(q.Request), s.refuseEntity(principal), s.refuseEntity(resource)); q.Denied != "" {
+	principal, resource := request.Principal, request.Resource
+	q := &Query{Store: s.Entities, evaluation: req, Request: request}
+	if q.Denied = cmp.Or(s.refuse(request), s.refuseEntity(principal), s.refuseEntity(resource)); q.Denied != "" {
 		return q, nil
 	}
-	if err := s.describe(q, req); err != nil {
+	if err := s.overlay(q, "/subject/properties", principal, req.Subject.Properties, s.Settings.Parents); err != nil {
+		return nil, err
+	}
+	if resource == principal {
+		err = s.sameEntity(q, req.Resource.Properties)
+	} else {
+		err = s.overlay(q, "/resource/properties", resource, req.Resource.Properties, nil)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return q, s.context(q, req, env)
+}
+
+// cedarRequest names the subject, the action and the resource of a request in Cedar.
+func (s *Snapshot) cedarRequest(req *authzen.EvaluationRequest) (cedar.Request, error) {
+	principal, err := s.uid("/subject", req.Subject)
+	if err != nil {
+		return cedar.Request{}, err
+	}
+	resource, err := s.uid("/resource", req.Resource)
+	if err != nil {
+		return cedar.Request{}, err
+	}
+	action, err := s.Action(req.Action.Name)
+	return cedar.Request{Principal: principal, Action: action, Resource: resource}, err
 }
 
 // uid returns the Cedar entity that an entity of the request names. A type that is neither a Cedar type
@@ -102,17 +117,6 @@ func (s *Snapshot) refuseEntity(uid cedar.EntityUID) string {
 	return ""
 }
 
-// describe merges the properties of the request's subject and resource with the stored entities.
-func (s *Snapshot) describe(q *Query, req *authzen.EvaluationRequest) error {
-	if err := s.overlay(q, "/subject/properties", q.Request.Principal, req.Subject.Properties, s.Settings.Parents); err != nil {
-		return err
-	}
-	if q.Request.Resource == q.Request.Principal {
-		return s.sameEntity(q, req.Resource.Properties)
-	}
-	return s.overlay(q, "/resource/properties", q.Request.Resource, req.Resource.Properties, nil)
-}
-
 // overlay merges properties with a stored entity. The properties listed in parents may add parents.
 func (s *Snapshot) overlay(q *Query, path string, uid cedar.EntityUID, raw jsontext.Value, parents map[string]string) error {
 	if raw == nil {
@@ -162,11 +166,11 @@ func (s *Snapshot) Properties(path string, uid cedar.EntityUID, raw jsontext.Val
 	shape := s.Shapes.Entities[uid.Type]
 	err := r.members(func(name string) error {
 		parentType, isParent := parents[name]
+		var value cedar.Value
+		var err error
 		if _, declared := shape.member(name); isParent && !declared {
-			return r.parents(cedar.EntityType(parentType), &said.Parents)
-		}
-		value, err := r.member(shape, name)
-		if value != nil {
+			value, err = r.value(nil)
+		} else if value, err = r.member(shape, name); value != nil {
 			said.Attributes[cedar.String(name)] = value
 		}
 		if isParent && err == nil {
@@ -175,15 +179,6 @@ func (s *Snapshot) Properties(path string, uid cedar.EntityUID, raw jsontext.Val
 		return err
 	})
 	return said, err
-}
-
-// parents reads a property that only lists parents.
-func (r *reader) parents(t cedar.EntityType, into *[]cedar.EntityUID) error {
-	value, err := r.value(nil)
-	if err == nil {
-		*into, err = parentsIn(value, t, *into, r)
-	}
-	return err
 }
 
 // parentsIn reads parents of type t from a string, an entity, or an array of either.
@@ -217,22 +212,17 @@ func (s *Snapshot) merge(uid cedar.EntityUID, said entityClaims) entity {
 		}
 	}
 	merged.UID, merged.Attributes = uid, cedar.NewRecord(values)
-	if len(said.Parents) > 0 {
-		merged.Ancestors = s.ancestors(merged.Ancestors, said.Parents)
-		merged.Parents = cedar.NewEntityUIDSet(merged.Ancestors...)
+	if len(said.Parents) == 0 {
+		return merged
 	}
-	return merged
-}
-
-// ancestors returns the stored ancestors of an entity and those of its claimed parents.
-func (s *Snapshot) ancestors(stored, claimed []cedar.EntityUID) []cedar.EntityUID {
-	all := slices.Clone(stored)
-	for _, parent := range claimed {
-		if !slices.ContainsFunc(stored, func(uid cedar.EntityUID) bool { return uid.Type == parent.Type }) {
+	all := slices.Clone(merged.Ancestors)
+	for _, parent := range said.Parents {
+		if !slices.ContainsFunc(merged.Ancestors, func(uid cedar.EntityUID) bool { return uid.Type == parent.Type }) {
 			all = append(append(all, parent), s.Entities.ByUID[parent].Ancestors...)
 		}
 	}
-	return all
+	merged.Ancestors, merged.Parents = all, cedar.NewEntityUIDSet(all...)
+	return merged
 }
 
 // context builds the Cedar context: the request's without the reserved members, with the action's

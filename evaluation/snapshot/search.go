@@ -131,26 +131,15 @@ func (s *Snapshot) prefiltered(q *SearchQuery, open *Query, all *entityIndex, ot
 // openQuery converts a search to Cedar, except for the unknown entity. It returns nil if no entity of
 // that type can be part of such a request.
 func (s *Snapshot) openQuery(q *SearchQuery, env Environment) (*Query, error) {
-	principal, err := s.uid("/subject", q.Request.Subject)
-	if err != nil {
+	request, err := s.cedarRequest(&q.Request)
+	if err != nil || s.refuse(request) != "" {
 		return nil, err
 	}
-	resource, err := s.uid("/resource", q.Request.Resource)
-	if err != nil {
-		return nil, err
-	}
-	action, err := s.Action(q.Request.Action.Name)
-	if err != nil {
-		return nil, err
-	}
-	out := &Query{Store: s.Entities, Request: cedar.Request{Principal: principal, Action: action, Resource: resource}}
-	if s.refuse(out.Request) != "" {
-		return nil, nil
-	}
+	out := &Query{Store: s.Entities, Request: request}
 	if q.For == ForSubject {
-		err = s.overlay(out, "/resource/properties", resource, q.Request.Resource.Properties, nil)
+		err = s.overlay(out, "/resource/properties", request.Resource, q.Request.Resource.Properties, nil)
 	} else {
-		err = s.overlay(out, "/subject/properties", principal, q.Request.Subject.Properties, s.Settings.Parents)
+		err = s.overlay(out, "/subject/properties", request.Principal, q.Request.Subject.Properties, s.Settings.Parents)
 	}
 	if err != nil {
 		return nil, err
