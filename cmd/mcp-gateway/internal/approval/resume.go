@@ -149,14 +149,14 @@ func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, appr
 	if err != nil {
 		return nil, err
 	}
-	taken, end, err := s.claim(r, approvals)
+	taken, trailID, end, err := s.claim(r, approvals)
 	if errors.Is(err, errMoved) {
 		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval has been used")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &enforce.Verdict{Forward: m, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
+	return &enforce.Verdict{Forward: m, TrailID: trailID, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
 		end(enforce.End(d.Call, response))
 		if again := s.again(ctx, taken, response); again != nil {
 			return again
@@ -214,18 +214,18 @@ func isFinal(a *enforce.Answer) bool {
 
 // claim takes a call to be carried out, and keeps that it will be. Of all who
 // try, one succeeds; the others get errMoved.
-func (s *Service) claim(r *record, approvals enforce.Approvals) (*record, func(how string), error) {
-	taken, err := s.store.move(r, claimed, nil)
+func (s *Service) claim(r *record, approvals enforce.Approvals) (taken *record, trailID string, end func(how string), err error) {
+	taken, err = s.store.move(r, claimed, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
 	}
 	s.pending.release(r.owner())
-	end, err := s.cfg.Trail.Begin(r.entry(approvals))
+	trailID, end, err = s.cfg.Trail.Begin(r.entry(approvals))
 	if err != nil {
 		_, lost := s.store.move(taken, unknown, nil)
-		return nil, nil, errors.Join(fmt.Errorf("keep the call: %w", err), lost)
+		return nil, "", nil, errors.Join(fmt.Errorf("keep the call: %w", err), lost)
 	}
-	return taken, end, nil
+	return taken, trailID, end, nil
 }
 
 // recordOutcome stores the final state of a call that was claimed.

@@ -139,7 +139,7 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
 		return
 	}
-	taken, end, err := s.claim(&r, approvals)
+	taken, _, end, err := s.claim(&r, approvals)
 	if errors.Is(err, errMoved) {
 		return // another was faster
 	}

@@ -268,14 +268,27 @@ func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
 
 // forward lets a call go on, once that is kept.
 func (g *Gate) forward(call *Call, a *Answer, digest string) (*Verdict, error) {
-	ended, err := g.cfg.Trail.Begin(&Entry{Call: call, Decisions: Decisions(a.EvaluationID), Digest: digest})
+	id, ended, err := g.cfg.Trail.Begin(&Entry{Call: call, Decisions: Decisions(a.EvaluationID), Digest: digest})
 	if err != nil {
 		return nil, fmt.Errorf("keep the call: %w", err)
 	}
-	return &Verdict{Forward: call.Message, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
+	return &Verdict{Forward: call.Message, TrailID: id, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
 		ended(End(call, response))
 		return g.filter(ctx, call, response)
 	}}, nil
+}
+
+// Resume returns what the caller of a call gets of its response, where the
+// verdict of the call is gone: it belonged to a process that has ended, or the
+// response comes again. TrailID is that of the verdict.
+func (g *Gate) Resume(ctx context.Context, call *Call, trailID string, response *wire.Message) *wire.Message {
+	v := g.filterResponse(call, &Verdict{Forward: call.Message, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
+		if trailID != "" {
+			g.cfg.Trail.EndLate(trailID, call, End(call, response))
+		}
+		return g.filter(ctx, call, response)
+	}})
+	return v.Settle(ctx, response)
 }
 
 // End says how a call ended with a response.

@@ -241,17 +241,21 @@ func TestConceal(t *testing.T) {
 // A trail keeps in a list what it is told.
 type trail []string
 
-func (k *trail) Begin(e *enforce.Entry) (func(string), error) {
+func (k *trail) Begin(e *enforce.Entry) (string, func(string), error) {
 	*k = append(*k, "intend "+strings.Join(e.Decisions, " "))
-	return func(how string) { *k = append(*k, how) }, nil
+	return "entry", func(how string) { *k = append(*k, how) }, nil
 }
+
+func (k *trail) EndLate(id string, _ *enforce.Call, how string) { *k = append(*k, id+" "+how) }
 
 func (k *trail) Refuse(_ *enforce.Entry, reason string) { *k = append(*k, "refuse "+reason) }
 
 // A lost trail can keep nothing.
 type lost struct{ trail }
 
-func (*lost) Begin(*enforce.Entry) (func(string), error) { return nil, errors.New("disk full") }
+func (*lost) Begin(*enforce.Entry) (string, func(string), error) {
+	return "", nil, errors.New("disk full")
+}
 
 // What cannot be kept does not go on.
 func TestJudgeUnkept(t *testing.T) {

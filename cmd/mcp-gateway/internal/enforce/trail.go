@@ -18,9 +18,12 @@ const (
 
 // A Trail keeps what becomes of calls.
 type Trail interface {
-	// Begin keeps that a call will be forwarded. Only when it has returned may
-	// the call be. Ended keeps how it ended.
-	Begin(*Entry) (ended func(how string), err error)
+	// Begin keeps that a call will be forwarded, under an id. Only when it has
+	// returned may the call be. Ended keeps how it ended.
+	Begin(*Entry) (id string, ended func(how string), err error)
+	// EndLate keeps how the call of an id ended, which may be one that another
+	// process forwarded. It keeps nothing if the end is known.
+	EndLate(id string, call *Call, how string)
 	// Refuse keeps that a call was not forwarded, and why.
 	Refuse(e *Entry, reason string)
 }
@@ -29,7 +32,10 @@ type Trail interface {
 type NopTrail struct{}
 
 // Begin keeps nothing.
-func (NopTrail) Begin(*Entry) (func(string), error) { return func(string) {}, nil }
+func (NopTrail) Begin(*Entry) (string, func(string), error) { return "", func(string) {}, nil }
+
+// EndLate keeps nothing.
+func (NopTrail) EndLate(string, *Call, string) {}
 
 // Refuse keeps nothing.
 func (NopTrail) Refuse(*Entry, string) {}

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"errors"
 	"log/slog"
 	"regexp"
+	"strconv"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -15,16 +17,27 @@ type trail struct {
 }
 
 // Begin implements [enforce.Trail].
-func (t *trail) Begin(e *enforce.Entry) (func(how string), error) {
+func (t *trail) Begin(e *enforce.Entry) (string, func(how string), error) {
 	intent, err := t.Trail.Intent(auditCall(e))
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	return func(how string) {
+	return strconv.FormatUint(intent, 10), func(how string) {
 		if err := t.Trail.Done(intent, audit.Outcome(how), ""); err != nil {
 			t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
 		}
 	}, nil
+}
+
+// EndLate implements [enforce.Trail].
+func (t *trail) EndLate(id string, c *enforce.Call, how string) {
+	intent, err := strconv.ParseUint(id, 10, 64)
+	if err == nil {
+		err = t.Trail.Done(intent, audit.Outcome(how), "resumed")
+	}
+	if err != nil && !errors.Is(err, audit.ErrEnded) {
+		t.log.Error("audit", "request_id", c.RequestID, "error", err)
+	}
 }
 
 // Refuse implements [enforce.Trail].

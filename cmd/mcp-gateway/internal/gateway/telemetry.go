@@ -134,12 +134,12 @@ type counted struct {
 }
 
 // Begin implements [enforce.Trail].
-func (c *counted) Begin(e *enforce.Entry) (func(how string), error) {
-	ended, err := c.Trail.Begin(e)
+func (c *counted) Begin(e *enforce.Entry) (string, func(how string), error) {
+	id, ended, err := c.Trail.Begin(e)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	return func(how string) {
+	return id, func(how string) {
 		ended(how)
 		c.count(e.Call, how, "")
 	}, nil

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 )
@@ -78,9 +79,16 @@ func (r *eventReader) next() (*event, error) {
 	if err := r.lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return nil, errEventSize
 	} else if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	return nil, io.EOF
+}
+
+// hasNoMessage reports whether the data of an event are no message. Servers with
+// an event store replay the empty event at the beginning of a stream as {}, and
+// some send events of other kinds as a sign of life.
+func (e *event) hasNoMessage() bool {
+	return string(bytes.TrimSpace(e.data)) == "{}" || e.kind == "ping"
 }
 
 func (e *event) set(name, value string) {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -38,7 +39,10 @@ type Config struct {
 	// MaxBody bounds a message of a client, MaxReply one of the server, in bytes.
 	// 0 is 4 MiB and 16 MiB.
 	MaxBody, MaxReply int64
-	Log               *slog.Logger
+	// Resume is how long the gateway waits for a client to resume the stream of a
+	// call. 0 is 10 minutes.
+	Resume time.Duration
+	Log    *slog.Logger
 }
 
 // Callers identifies the senders of requests.
@@ -67,7 +71,7 @@ type Handler struct {
 	upstream *http.Client
 	requests *pendingRequests
 	deciding *deciding
-	broken   *unanswered // calls of sessions whose streams broke off
+	broken   *unanswered // calls whose streams the client may resume
 }
 
 // New returns a Handler.
@@ -78,6 +82,7 @@ func New(cfg Config) *Handler {
 	if cfg.MaxReply == 0 {
 		cfg.MaxReply = maxReply
 	}
+	cfg.Resume = cmp.Or(cfg.Resume, resumeTimeout)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableCompression, transport.MaxIdleConnsPerHost = true, 100
 	return &Handler{
@@ -109,6 +114,10 @@ type call struct {
 	request *http.Request
 	session *session // nil in the stateless era, or where there is none
 	reply   *reply
+	// Of a stream that can be resumed: the call whose response it carries, or nil,
+	// and the server's id of its last event, or "".
+	sent      *sentCall
+	lastEvent string
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -346,6 +355,10 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request, caller *enforc
 	}
 	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller}, request: r, session: s, reply: &reply{w: w, streams: true}}
 	c.setUpstream(h)
+	if failed := h.openEvent(c); failed != nil {
+		http.Error(w, failed.fault.Reason, failed.status)
+		return
+	}
 	h.listen(c)
 }
 

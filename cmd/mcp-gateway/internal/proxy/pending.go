@@ -152,16 +152,16 @@ func (d *deciding) cancel(conversation string, params *wire.Params) {
 // A settling says what came of a call, and returns what its client gets.
 type settling = func(context.Context, *wire.Message) *wire.Message
 
-// unanswered are the calls that were sent and whose responses may come later, on
-// another stream than they were waited for on.
+// unanswered are the calls that were sent and whose responses are still due. Over
+// HTTP, a response may come on another stream than the first.
 type unanswered struct {
 	mu    sync.Mutex
 	calls map[key]settling
 	limit int
 }
 
-// keep keeps what is to be done with a response, or says that there is no place
-// for it, or that another call of that id waits.
+// keep keeps what is to be done with a response. It returns false if there is no
+// place left, or if another call of that id waits.
 func (u *unanswered) keep(conversation string, id jsontext.Value, settle settling) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -173,7 +173,7 @@ func (u *unanswered) keep(conversation string, id jsontext.Value, settle settlin
 	return true
 }
 
-// take returns what is to be done with a response, or nil where none is due.
+// take returns what is to be done with a response, or nil if none is due.
 func (u *unanswered) take(conversation string, id jsontext.Value) settling {
 	u.mu.Lock()
 	defer u.mu.Unlock()

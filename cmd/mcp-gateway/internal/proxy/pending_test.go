@@ -124,43 +124,6 @@ func TestCancelPendingCall(t *testing.T) {
 	}
 }
 
-// A response that comes on a later stream is still the response to its request
-// (SEP-1699); one that nobody waits for does not cross.
-func TestResumedStream(t *testing.T) {
-	g := newGateway(t, newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Mcp-Session-Id", "s")
-		switch {
-		case r.Method == http.MethodGet && r.Header.Get("Last-Event-ID") == "1":
-			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":7,"result":{"late":1}}`+"\n\n"+`data: {"jsonrpc":"2.0","id":7,"result":{"twice":1}}`+"\n\n")
-		case r.Header.Get("Mcp-Session-Id") == "s":
-			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprint(w, "id: 1\nretry: 10\ndata: \n\n")
-		default:
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-		}
-	})), nil)
-	_, header, _ := g.send(t, post{body: begin})
-	in := map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id")}
-	if _, _, body := g.send(t, post{body: legacy, header: in}); body != "id: 1\nretry: 10\ndata: \n\n" {
-		t.Errorf("the stream that breaks off: %q", body)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header = http.Header{"Authorization": {"Bearer alice"}, "Accept": {"text/event-stream"}, "Mcp-Session-Id": {in["Mcp-Session-Id"]}, "Last-Event-Id": {"1"}}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if got := read(t, response.Body); !strings.Contains(got, "late") || strings.Contains(got, "twice") {
-		t.Errorf("the stream that goes on: %q", got)
-	}
-}
-
 // approver is an [enforce.Approver].
 type approver func(context.Context, *enforce.Denied) (*enforce.Verdict, error)
 

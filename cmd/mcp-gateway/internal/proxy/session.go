@@ -12,19 +12,23 @@ import (
 // was made for, after a restart and at every replica.
 type session struct {
 	ID           string             `json:"id"` // the server's
-	Server       string             `json:"server"`
-	Tenant       string             `json:"tenant,omitzero"`
-	Type         string             `json:"type"` // of the caller
-	Caller       string             `json:"caller"`
+	Owner        owner              `json:",inline"`
 	Capabilities *wire.Capabilities `json:"capabilities,omitempty"` // as of initialize
 }
 
-const sealSession = "session"
-
-// isOf reports whether a caller may use the session.
-func (s *session) isOf(server string, c *enforce.Caller) bool {
-	return s.Server == server && s.Tenant == c.Tenant && s.Type == c.Subject.Type && s.Caller == c.Subject.ID
+// An owner is the caller that something sealed is good for, at one server.
+type owner struct {
+	Server string `json:"server"`
+	Tenant string `json:"tenant,omitzero"`
+	Type   string `json:"type"` // of the caller
+	Caller string `json:"caller"`
 }
+
+func ownerOf(server string, c *enforce.Caller) owner {
+	return owner{server, c.Tenant, c.Subject.Type, c.Subject.ID}
+}
+
+const sealSession = "session"
 
 // openSession returns the session of a request, or nil where it names none. One
 // that does not open or is another's is not found.
@@ -34,7 +38,7 @@ func (h *Handler) openSession(r *http.Request, caller *enforce.Caller) (*session
 		return nil, nil
 	}
 	s := new(session)
-	if err := h.cfg.Seal.Open(sealSession, sealed, s); err != nil || !s.isOf(h.cfg.Server, caller) {
+	if err := h.cfg.Seal.Open(sealSession, sealed, s); err != nil || s.Owner != ownerOf(h.cfg.Server, caller) {
 		return nil, &failure{http.StatusNotFound, &wire.Fault{Code: wire.CodeRequest, Reason: "there is no such session"}}
 	}
 	return s, nil
@@ -42,7 +46,7 @@ func (h *Handler) openSession(r *http.Request, caller *enforce.Caller) (*session
 
 // sealSession gives the client the session that the server has begun.
 func (h *Handler) sealSession(id string, c *call) (string, error) {
-	s := session{ID: id, Server: h.cfg.Server, Tenant: c.Caller.Tenant, Type: c.Caller.Subject.Type, Caller: c.Caller.Subject.ID}
+	s := session{ID: id, Owner: ownerOf(h.cfg.Server, c.Caller)}
 	if c.Message.Method == wire.MethodInitialize {
 		s.Capabilities = &c.Params.Capabilities
 	}

@@ -113,15 +113,20 @@ func answering(status int, kind, body string) http.HandlerFunc {
 	}
 }
 
-// outcomes is a trail that knows how the last call ended.
+// outcomes is a trail that knows how the last call of a tool ended.
 type outcomes struct {
 	enforce.NopTrail
 	ended chan string
 }
 
-func (o *outcomes) Begin(*enforce.Entry) (func(string), error) {
-	return func(how string) { o.ended <- how }, nil
+func (o *outcomes) Begin(e *enforce.Entry) (string, func(string), error) {
+	if e.Call.Message.Method != wire.MethodToolsCall {
+		return o.NopTrail.Begin(e)
+	}
+	return "entry", func(how string) { o.ended <- how }, nil
 }
+
+func (o *outcomes) EndLate(id string, _ *enforce.Call, how string) { o.ended <- id + " late " + how }
 
 // keep makes it the trail of a gateway.
 func (o *outcomes) keep(t *testing.T) func(*proxy.Config) {

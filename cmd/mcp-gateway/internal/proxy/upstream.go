@@ -19,6 +19,7 @@ import (
 var (
 	errWrongID       = errors.New("the server sent a response to another request")
 	errResponse      = errors.New("the server's answer is no MCP")
+	errBroken        = errors.New("the stream broke off")
 	errIncomplete    = errors.New("the stream ends before the response")
 	errRequestDenied = errors.New("the server may not ask that")
 	errServerRequest = errors.New("the server sent a request, which this version of the protocol has not")
@@ -91,8 +92,8 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 	if c.session != nil {
 		r.Header.Set(headerSession, c.session.ID)
 	}
-	if last := c.request.Header.Get(headerLast); last != "" {
-		r.Header.Set(headerLast, last)
+	if c.lastEvent != "" && r.Method == http.MethodGet {
+		r.Header.Set(headerLast, c.lastEvent)
 	}
 	if c.TraceParent != "" {
 		r.Header.Set("Traceparent", c.TraceParent)
@@ -218,41 +219,60 @@ func answers(m, request *wire.Message) error {
 	return nil
 }
 
-// stream passes on events up to the response to the request.
+// stream passes on events up to the response to the request. The client may
+// resume a stream whose events have ids, after it or the server has closed it.
 func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
 	c.reply.start()
-	settled := false
-	err := h.events(c, body, func(m *wire.Message) (*wire.Message, error) {
-		if m.IsResponse() {
-			if err := answers(m, v.Forward); err != nil {
-				return nil, err
-			}
-			if settled {
-				return nil, errResponse
-			}
-			settled = true
-			return v.Settle(c.request.Context(), m), nil
+	kept := h.keepResumable(c, v)
+	settled, err := h.passStream(c, v, body, kept)
+	for try := 0; kept && !settled && c.lastEvent != "" && errors.Is(err, errBroken) && try < maxReconnects; try++ {
+		response, failed := h.reconnect(c)
+		if failed != nil {
+			err = failed
+			continue
 		}
-		if m.IsRequest() && c.Stateless {
-			return nil, errServerRequest
-		}
-		return h.onServerMessage(c, m), nil
-	})
-	if settled {
-		return
+		settled, err = h.passStream(c, v, response.Body, kept)
+		response.Body.Close()
 	}
-	if err == nil && c.session != nil && h.broken.keep(c.session.ID, c.Message.ID, v.Settle) {
-		return // the client may take up the rest of the stream later
-	}
-	if c.request.Context().Err() == nil {
+	gone := c.request.Context().Err() != nil
+	switch {
+	case settled:
+	case kept && c.lastEvent != "" && (gone || err == nil):
+		h.awaitResume(c.sent)
+	case kept && h.broken.take(c.RequestID, v.Forward.ID) == nil: // the client has the response from another stream
+	case gone:
+		v.Settle(context.WithoutCancel(c.request.Context()), nil)
+	default:
 		h.unavailable(c, v, cmp.Or(err, errIncomplete))
-		return
 	}
-	v.Settle(context.WithoutCancel(c.request.Context()), nil)
+}
+
+// passStream passes on events of the stream of a call until it ends, and reports
+// whether the response was among them.
+func (h *Handler) passStream(c *call, v *enforce.Verdict, body io.Reader, kept bool) (settled bool, err error) {
+	err = h.events(c, body, func(m *wire.Message) (*wire.Message, error) {
+		switch {
+		case m.IsRequest() && c.Stateless:
+			return nil, errServerRequest
+		case !m.IsResponse():
+			return h.onServerMessage(c, m), nil
+		case settled:
+			return nil, errResponse
+		}
+		if err := answers(m, v.Forward); err != nil {
+			return nil, err
+		}
+		settled = true
+		if kept {
+			return h.settleSent(c, m)
+		}
+		return v.Settle(c.request.Context(), m), nil
+	})
+	return settled, err
 }
 
 // events passes on the events of a stream, each message as take returns it, if
-// it does.
+// it does. An event without a message is passed on without data: its id counts.
 func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wire.Message, error)) error {
 	stream := newEventReader(body, int(h.cfg.MaxReply))
 	for {
@@ -262,6 +282,9 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 		}
 		if err != nil {
 			return err
+		}
+		if e.hasNoMessage() {
+			e.data = []byte{}
 		}
 		if len(e.data) > 0 {
 			m, err := wire.ParseReply(e.data)
@@ -275,6 +298,9 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 				continue
 			}
 			e.data = m.Encode()
+		}
+		if err := h.sealEvent(c, e); err != nil {
+			return err
 		}
 		if err := c.reply.event(e); err != nil {
 			return err
@@ -330,16 +356,16 @@ func (h *Handler) listen(c *call) {
 		return
 	}
 	c.reply.start()
+	settled := false
 	err = h.events(c, response.Body, func(m *wire.Message) (*wire.Message, error) {
-		if !m.IsResponse() {
+		switch {
+		case !m.IsResponse():
 			return h.onServerMessage(c, m), nil
+		case settled:
+			return nil, errResponse
 		}
-		if c.session != nil {
-			if settle := h.broken.take(c.session.ID, m.ID); settle != nil {
-				return settle(c.request.Context(), m), nil
-			}
-		}
-		return nil, errWrongID
+		settled = true
+		return h.settleSent(c, m)
 	})
 	if err != nil && c.request.Context().Err() == nil {
 		h.cfg.Log.WarnContext(c.request.Context(), "the stream of a session ends", "server", h.cfg.Server, "error", err)

@@ -1,0 +1,169 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// An eventID is an id of an event, as the client has it, sealed. With it the
+// client resumes a stream (MCP 2025-11-25, "Resumability and Redelivery"), at this
+// process or another one: it says whose the stream is, and the response to which
+// call it may carry.
+type eventID struct {
+	ID      string    `json:"event"` // the server's
+	Owner   owner     `json:",inline"`
+	Session string    `json:"session,omitzero"` // the server's id
+	Call    *sentCall `json:"call,omitempty"`   // nil for the stream of a session
+}
+
+// A sentCall is a forwarded call whose response is on a stream that can be
+// resumed.
+type sentCall struct {
+	ID      jsontext.Value `json:"id"`
+	Method  string         `json:"method"`
+	Params  jsontext.Value `json:"params,omitempty"` // of a list, whose items depend on them
+	Request string         `json:"request"`          // [enforce.Call.RequestID]
+	Trail   string         `json:"trail,omitzero"`   // [enforce.Verdict.TrailID]
+}
+
+const sealEvent = "event"
+
+// Bounds, in bytes: of what a client keeps in the id of an event, and of the params
+// of a call that is kept for its client to resume the stream.
+const (
+	maxEventID    = 1 << 10
+	maxListParams = 1 << 10
+	maxKeptParams = 64 << 10
+)
+
+// resumeTimeout is how long the gateway waits for a client to resume a stream.
+const resumeTimeout = 10 * time.Minute
+
+// newSentCall returns what the ids of events say of a call.
+func newSentCall(c *call, v *enforce.Verdict) *sentCall {
+	sent := &sentCall{ID: v.Forward.ID, Method: v.Forward.Method, Request: c.RequestID, Trail: v.TrailID}
+	if wire.IsList(v.Forward.Method) && len(v.Forward.Params) <= maxListParams {
+		sent.Params = v.Forward.Params
+	}
+	return sent
+}
+
+// sealEvent seals the id of an event. An event without an id, or with one that is
+// too long, cannot be resumed from.
+func (h *Handler) sealEvent(c *call, e *event) error {
+	if !e.hasID || e.id == "" {
+		return nil
+	}
+	if len(e.id) > maxEventID {
+		e.id, e.hasID = "", false
+		return nil
+	}
+	c.lastEvent = e.id
+	sealed, err := h.cfg.Seal.Seal(sealEvent, eventID{ID: e.id, Owner: ownerOf(h.cfg.Server, c.Caller), Session: c.sessionID(), Call: c.sent})
+	e.id = sealed
+	return err
+}
+
+// openEvent makes a call resume the stream that its request names, if it names
+// one. An id that does not open, or is of another caller, server or session, is
+// refused.
+func (h *Handler) openEvent(c *call) *failure {
+	sealed := c.request.Header.Get(headerLast)
+	if sealed == "" {
+		return nil
+	}
+	var id eventID
+	err := h.cfg.Seal.Open(sealEvent, sealed, &id)
+	if err != nil || id.Owner != ownerOf(h.cfg.Server, c.Caller) || id.Session != c.sessionID() {
+		return &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeRequest, Reason: "there is no such event"}}
+	}
+	c.lastEvent, c.sent = id.ID, id.Call
+	return nil
+}
+
+// sessionID returns the server's id of the session of a call, or "".
+func (c *call) sessionID() string {
+	if c.session == nil {
+		return ""
+	}
+	return c.session.ID
+}
+
+// settleSent returns what the client gets of a response to the call of a stream,
+// which may be a resumed one. The stream carries no other response.
+func (h *Handler) settleSent(c *call, m *wire.Message) (*wire.Message, error) {
+	if c.sent == nil || string(c.sent.ID) != string(m.ID) {
+		return nil, errWrongID
+	}
+	if settle := h.broken.take(c.sent.Request, c.sent.ID); settle != nil {
+		return settle(c.request.Context(), m), nil
+	}
+	of := &enforce.Call{Server: h.cfg.Server, Caller: c.Caller, RequestID: uuid.NewString(), Upstream: c.Upstream}
+	of.Message = &wire.Message{ID: c.sent.ID, Method: c.sent.Method, Params: c.sent.Params}
+	var err error
+	if of.Params, err = of.Message.Read(); err != nil {
+		return nil, err
+	}
+	return h.cfg.Gate.Resume(c.request.Context(), of, c.sent.Trail, m), nil
+}
+
+// keepResumable keeps a call until its response comes, on whichever stream.
+func (h *Handler) keepResumable(c *call, v *enforce.Verdict) bool {
+	if c.Stateless || len(v.Forward.Params) > maxKeptParams || !h.broken.keep(c.RequestID, v.Forward.ID, v.Settle) {
+		return false
+	}
+	c.sent = newSentCall(c, v)
+	return true
+}
+
+// awaitResume gives the client of a kept call time to resume its stream. If it
+// does not, the outcome of the call is unknown.
+func (h *Handler) awaitResume(sent *sentCall) {
+	time.AfterFunc(h.cfg.Resume, func() { h.forget(sent) })
+}
+
+// forget ends a kept call, unless its response has come.
+func (h *Handler) forget(sent *sentCall) {
+	if settle := h.broken.take(sent.Request, sent.ID); settle != nil {
+		settle(context.Background(), nil)
+	}
+}
+
+// Attempts to resume a stream of the server that broke off, and the pause before
+// each.
+const (
+	maxReconnects  = 2
+	reconnectPause = time.Second
+)
+
+// reconnect resumes a stream of the server that broke off, as a client of the
+// server would.
+func (h *Handler) reconnect(c *call) (*http.Response, error) {
+	select {
+	case <-time.After(reconnectPause):
+	case <-c.request.Context().Done():
+		return nil, c.request.Context().Err()
+	}
+	r, err := http.NewRequestWithContext(c.request.Context(), http.MethodGet, h.cfg.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	h.prepare(r, c)
+	response, err := h.upstream.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK || contentType(response) != typeEvents {
+		response.Body.Close()
+		return nil, fmt.Errorf("the server does not resume the stream: it answered %d", response.StatusCode)
+	}
+	return response, nil
+}
