@@ -29,7 +29,7 @@ var tics = []*regexp.Regexp{
 // plainPages are held to the bounds.
 func plainPages(t *testing.T) (all []string) {
 	t.Helper()
-	for _, pattern := range []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../docs/*.md", "../docs/guides/*.md", "../docs/guides/*.md", "../docs/reference/*.md"} {
+	for _, pattern := range []string{"../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md", "../SECURITY.md", "../docs/*.md", "../docs/guides/*.md", "../docs/reference/*.md"} {
 		pages, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
