@@ -130,7 +130,7 @@ func TestActor(t *testing.T) {
 	packages := guidePackages(t)
 	issuer := jwkstest.New(t)
 	token := func(claims map[string]any) string {
-		claims["iss"], claims["aud"], claims["exp"] = issuer.URL, "https://gateway.example.com/mcp", time.Now().Add(time.Hour).Unix()
+		claims["iss"], claims["aud"], claims["exp"] = issuer.URL, "https://gateway.example.com/jira-server-1/mcp", time.Now().Add(time.Hour).Unix()
 		return jwkstest.Sign(t, jose.RS256, issuer.Key, jwkstest.KeyID, claims, nil)
 	}
 	shell := newTerminal(t, packages)
@@ -151,7 +151,7 @@ export PATH=$PWD/bin:$PATH
 cat > mcp-gateway.yaml <<'END'
 pdp: {url: "http://127.0.0.1:8080"}
 identity:
-  resource: https://gateway.example.com/mcp
+  resource: https://gateway.example.com
   issuers: [{issuer: "` + issuer.URL + `", jwks_url: "` + issuer.URL + `"}]
 servers:
   - name: jira-server-1

@@ -101,6 +101,16 @@ func NewTokens(trusted []Trust, transport http.RoundTripper, now func() time.Tim
 	return t, nil
 }
 
+// WithAudiences returns a verifier of the tokens of the same issuers that name other
+// audiences, one for each issuer. Both verifiers read and keep the keys together.
+func (t *Tokens) WithAudiences(audiences []string) *Tokens {
+	other := &Tokens{issuers: slices.Clone(t.issuers), now: t.now}
+	for n := range other.issuers {
+		other.issuers[n].Audience = audiences[n]
+	}
+	return other
+}
+
 // Verify returns the claims of a token and the index of its issuer. thumbprint is that of the
 // client certificate, or "". The error is ErrUnauthenticated, or jwks.ErrUnavailable if the
 // issuer's keys cannot be fetched.

@@ -37,6 +37,15 @@ func newCallers(cfg *identityConfig) (*callers, error) {
 	return c, err
 }
 
+// at returns the callers of the endpoint at a URL, "" for one that has none.
+func (c *callers) at(url string) (*callers, error) {
+	if c.Verifier == nil || url == "" {
+		return c, nil
+	}
+	v, err := c.At(url)
+	return &callers{v, c.local}, err
+}
+
 // Identify implements [proxy.Callers].
 func (c *callers) Identify(r *http.Request) (*enforce.Caller, error) {
 	if c.Verifier == nil {

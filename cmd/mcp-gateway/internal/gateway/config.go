@@ -93,6 +93,7 @@ type serverConfig struct {
 	Name          string            `yaml:"name"`
 	URL           string            `yaml:"url"`
 	Path          string            `yaml:"path"`
+	PublicURL     string            `yaml:"public_url"` // of the endpoint; "" is below the gateway's
 	BearerFile    string            `yaml:"bearer_file"`
 	Header        map[string]string `yaml:"header"`
 	coaz.Upstream `yaml:",inline"`
@@ -125,6 +126,16 @@ func (c *Config) ServerNames() (names []string) {
 	return names
 }
 
+// resourceOf returns the resource of a server's endpoint, or "".
+func (c *Config) resourceOf(server string) string {
+	for i := range c.Servers {
+		if s := &c.Servers[i]; s.Name == server {
+			return s.resource(c.Identity.Resource)
+		}
+	}
+	return ""
+}
+
 func isURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
@@ -152,6 +163,15 @@ func (s *serverConfig) Endpoint() string {
 		return s.Path
 	}
 	return "/" + s.Name + "/mcp"
+}
+
+// resource returns the URL of the endpoint as its clients know it, or "": what
+// tokens are for.
+func (s *serverConfig) resource(base string) string {
+	if s.PublicURL != "" || base == "" {
+		return s.PublicURL
+	}
+	return strings.TrimSuffix(base, "/") + s.Endpoint()
 }
 
 // header returns the gateway's credentials at the server.

@@ -80,6 +80,7 @@ func (c *Config) Check(listenKey string) error {
 	c.checkListeners(f, listenKey)
 	c.checkIdentity(f)
 	c.checkServers(f)
+	c.checkPublicURLs(f)
 	c.checkMappings(f)
 	return errors.Join(f.errs...)
 }
@@ -131,6 +132,30 @@ func (c *Config) checkServers(f *faults) {
 			f.fault(at+".path", "must be another: servers.%d has %s, too", first, s.Endpoint())
 		}
 		names[s.Name], paths[s.Endpoint()] = i, i
+	}
+}
+
+// checkPublicURLs reports what is wrong with the URLs of endpoints.
+func (c *Config) checkPublicURLs(f *faults) {
+	callers, err := newCallers(&c.Identity)
+	if err != nil {
+		return // checkIdentity reports it
+	}
+	paths := map[string]int{}
+	for i := range c.Servers {
+		s, at := &c.Servers[i], "servers."+strconv.Itoa(i)+".public_url"
+		if s.PublicURL != "" && c.Identity.Resource == "" {
+			f.needs(false, "identity.resource", at, "the URL of the gateway as its clients know it")
+			continue
+		}
+		endpoint, err := callers.at(s.resource(c.Identity.Resource))
+		if f.add(yamldoc.Below(err, strings.Split(at, ".")...)); err != nil || endpoint.Verifier == nil || endpoint.MetadataPath() == "" {
+			continue
+		}
+		if first, taken := paths[endpoint.MetadataPath()]; taken && (s.PublicURL != "" || c.Servers[first].PublicURL != "") {
+			f.fault(at, "must have another path than that of servers.%d", first)
+		}
+		paths[endpoint.MetadataPath()] = i
 	}
 }
 

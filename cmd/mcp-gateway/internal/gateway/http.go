@@ -148,17 +148,21 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		if err != nil {
 			return nil, nil, err
 		}
+		callers, err := g.callers.at(s.resource(g.cfg.Identity.Resource))
+		if err != nil {
+			return nil, nil, err
+		}
+		if callers.Verifier != nil && callers.MetadataPath() != "" {
+			routes.HandleFunc(callers.MetadataPath(), callers.ServeMetadata)
+		}
 		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
-			Callers: g.callers, FromServer: &serverMessages{g, g.policies[s.Name]},
+			Callers: callers, FromServer: &serverMessages{g, g.policies[s.Name]},
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})
 		routes.Handle(s.Endpoint(), endpoint)
 		endpoints[s.Name] = endpoint
-	}
-	if g.callers.Verifier != nil && g.callers.MetadataPath() != "" {
-		routes.HandleFunc(g.callers.MetadataPath(), g.callers.ServeMetadata)
 	}
 	return routes, func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {
 		endpoint := endpoints[server]

@@ -25,14 +25,18 @@ func RunStdio(ctx context.Context, cfg *Config, server string, command []string)
 		return err
 	}
 	defer func() { err = errors.Join(err, g.close()) }()
-	if _, err := g.callers.environment(ctx); err != nil {
+	callers, err := g.callers.at(cfg.resourceOf(server))
+	if err != nil {
+		return err
+	}
+	if _, err := callers.environment(ctx); err != nil {
 		return fmt.Errorf("nobody knows who calls: %w", err)
 	}
 	child := exec.Command(command[0], command[1:]...)
 	child.Stderr = os.Stderr
 	child.Env = slices.DeleteFunc(os.Environ(), isCredential)
 	pipe := proxy.NewPipe(proxy.PipeConfig{
-		Server: server, Command: child, Gate: g.gate, Identify: g.callers.environment, In: os.Stdin, Out: os.Stdout,
+		Server: server, Command: child, Gate: g.gate, Identify: callers.environment, In: os.Stdin, Out: os.Stdout,
 		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, FromServer: &serverMessages{g, g.policies[server]}, Log: g.log,
 	})
 	var group errgroup.Group

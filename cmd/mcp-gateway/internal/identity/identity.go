@@ -28,7 +28,7 @@ var (
 // A Config says who may call.
 type Config struct {
 	// Resource is the URL of the gateway as its clients know it: what tokens
-	// are for, and the resource of its metadata.
+	// are for, and the resource of its metadata. [Verifier.At] has it of an endpoint.
 	Resource string   `yaml:"resource"`
 	Issuers  []Issuer `yaml:"issuers" list:"some"`
 	MTLS     *MTLS    `yaml:"mtls"`
@@ -102,10 +102,30 @@ func New(c Config) (*Verifier, error) {
 	if c.Resource != "" || len(c.Issuers) > 0 {
 		var err error
 		if v.metadata, err = newMetadata(c); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, yamldoc.Below(err, "resource"))
 		}
 	}
 	return v, errors.Join(append(errs, c.validate())...)
+}
+
+// At returns the verifier of an endpoint, whose URL resource is. A token for
+// another endpoint is not good there, unless its issuer has an audience of its own.
+// Both verifiers read and keep the keys of issuers together.
+func (v *Verifier) At(resource string) (*Verifier, error) {
+	at := *v
+	at.Resource = resource
+	var err error
+	if at.metadata, err = newMetadata(at.Config); err != nil {
+		return nil, err
+	}
+	at.issuers = slices.Clone(v.issuers)
+	audiences := make([]string, len(v.issuers))
+	for n, i := range v.Issuers {
+		at.issuers[n] = i.withDefaults(resource)
+		audiences[n] = at.issuers[n].Audience
+	}
+	at.tokens = v.tokens.WithAudiences(audiences)
+	return &at, nil
 }
 
 func (c Config) validate() error {

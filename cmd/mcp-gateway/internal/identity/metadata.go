@@ -26,9 +26,9 @@ func newMetadata(c Config) (metadata, error) {
 	u, err := url.Parse(c.Resource)
 	switch {
 	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return metadata{}, settingError(fmt.Sprintf("must be a URL without query and fragment, not %q", c.Resource), "resource")
+		return metadata{}, fmt.Errorf("must be a URL without query and fragment, not %q", c.Resource)
 	case u.Scheme != "https" && (u.Scheme != "http" || !jwks.IsThisHost(u.Hostname())):
-		return metadata{}, settingError(fmt.Sprintf("must be an https URL, not %q", c.Resource), "resource")
+		return metadata{}, fmt.Errorf("must be an https URL, not %q", c.Resource)
 	}
 	document := struct {
 		Resource string   `json:"resource"`

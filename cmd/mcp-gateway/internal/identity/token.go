@@ -20,7 +20,7 @@ type Issuer struct {
 	Issuer       string   `yaml:"issuer"`
 	JWKSURL      string   `yaml:"jwks_url"`
 	Algorithms   []string `yaml:"algorithms" list:"some"` // RS256 where there is none
-	Audience     string   `yaml:"audience"`               // "" is the gateway's resource
+	Audience     string   `yaml:"audience"`               // of its tokens at every endpoint; "" is the resource of the endpoint
 	SubjectType  string   `yaml:"subject_type"`           // "" is identity
 	SubjectClaim string   `yaml:"subject_claim"`          // "" is sub
 	TenantClaim  string   `yaml:"tenant_claim"`           // has the caller's tenant; "" for none
