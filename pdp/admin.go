@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
-	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // Paths of the admin listener that the command line uses.
@@ -153,26 +150,16 @@ func describeProblem(s evaluation.Status) string {
 // knownQuery refuses a query with an unknown or repeated parameter. A misspelled filter would
 // otherwise select more than intended.
 func knownQuery(c echo.Context, known ...string) error {
-	for name, values := range c.QueryParams() {
-		if !slices.Contains(known, name) {
-			hint := cmp.Or(yamldoc.DidYouMean(name, known), "there are "+strings.Join(known, ", "))
-			return authzen.Invalid("", "has a query with %q, which is not known: %s", name, hint)
-		}
-		if len(values) > 1 {
-			return authzen.Invalid("", "has a query with %q twice", name)
-		}
+	if err := decisionlog.CheckParameters(c.QueryParams(), known...); err != nil {
+		return authzen.Invalid("", "%v", err)
 	}
 	return nil
 }
 
 func indexParam(c echo.Context, name string, standard int64) (int64, error) {
-	text := c.QueryParam(name)
-	if text == "" {
-		return standard, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, authzen.Invalid("", "has a %s that is not an index: %q", name, text)
+	n, err := decisionlog.ParseIndex(c.QueryParams(), name, standard)
+	if err != nil {
+		return 0, authzen.Invalid("", "%v", err)
 	}
 	return n, nil
 }

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"net/url"
-	"strconv"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -18,86 +15,20 @@ import (
 
 // Formats of an export.
 const (
-	formatJSONL  = "jsonl" // the default
-	formatBundle = "bundle"
+	formatJSONL  = decisionlog.FormatJSONL // the default
+	formatBundle = decisionlog.FormatBundle
 )
 
-// LogQuery returns the query of a request for the entries that f selects, as a bundle or as lines.
-func LogQuery(f decisionlog.Filter, bundle bool) url.Values {
-	q := make(url.Values)
-	set := func(name, value string, there bool) {
-		if there {
-			q.Set(name, value)
-		}
-	}
-	set("from", strconv.FormatInt(f.From, 10), f.From != 0)
-	set("until", strconv.FormatInt(f.Until, 10), f.Until != 0)
-	set("since", f.Since.Format(time.RFC3339Nano), !f.Since.IsZero())
-	set("before", f.Before.Format(time.RFC3339Nano), !f.Before.IsZero())
-	set("tenant", f.Tenant, f.Tenant != "")
-	set("subject", f.Subject, f.Subject != "")
-	set("policy", f.Policy, f.Policy != "")
-	set("id", f.ID, f.ID != "")
-	set("kind", string(f.Kind), f.Kind != "")
-	set("format", formatBundle, bundle)
-	if f.Decision != nil {
-		q.Set("decision", decisionlog.DecisionString(*f.Decision))
-	}
-	return q
-}
-
-// logFilter parses the query that [LogQuery] produces. The parameter how may be present as well.
-// The filter selects only entries of the caller's tenants.
-func logFilter(c echo.Context, how string) (f decisionlog.Filter, err error) {
-	err = knownQuery(c, "from", "until", "since", "before", "tenant", "subject", "policy", "id", "kind", "decision", how)
+// logFilter reads the query of a request for entries, which may have a parameter
+// more, for the form of the answer. It selects no entries but those of the caller's
+// tenants.
+func logFilter(c echo.Context, form string) (decisionlog.Filter, error) {
+	f, err := decisionlog.ParseQuery(c.QueryParams(), form)
 	if err != nil {
-		return f, err
+		return f, authzen.Invalid("", "%v", err)
 	}
-	f = decisionlog.Filter{
-		Tenants: callerFrom(c.Request().Context()).Tenants, // overrides the query
-		Tenant:  c.QueryParam("tenant"),
-		Subject: c.QueryParam("subject"),
-		Policy:  c.QueryParam("policy"),
-		ID:      c.QueryParam("id"),
-	}
-	if kind := c.QueryParam("kind"); kind != "" {
-		if f.Kind, err = decisionlog.ParseKind(kind); err != nil {
-			return f, authzen.Invalid("", "has a %v", err)
-		}
-	}
-	if f.From, err = indexParam(c, "from", 0); err != nil {
-		return f, err
-	}
-	if f.Until, err = indexParam(c, "until", 0); err != nil {
-		return f, err
-	}
-	if f.Since, err = timeParam(c, "since"); err != nil {
-		return f, err
-	}
-	if f.Before, err = timeParam(c, "before"); err != nil {
-		return f, err
-	}
-	switch word := c.QueryParam("decision"); word {
-	case "":
-	case "allow", "deny":
-		allowed := word == "allow"
-		f.Decision = &allowed
-	default:
-		return f, authzen.Invalid("", "has a decision that is neither allow nor deny: %q", word)
-	}
+	f.Tenants = callerFrom(c.Request().Context()).Tenants // whatever else is asked for
 	return f, nil
-}
-
-func timeParam(c echo.Context, name string) (time.Time, error) {
-	text := c.QueryParam(name)
-	if text == "" {
-		return time.Time{}, nil
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return t, authzen.Invalid("", "has a %s that is not a time: %q", name, text)
-	}
-	return t, nil
 }
 
 // serveExport streams the entries that the query selects: one JSON object on each line, or a bundle

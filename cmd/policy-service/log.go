@@ -51,7 +51,7 @@ type filterFlags struct {
 	Decision string   `env:"-" help:"Decision: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
 	Policy   string   `env:"-" help:"Id of a determining policy." placeholder:"ID"`
 	ID       string   `env:"-" name:"id" help:"Decision-ID of the entry." placeholder:"ID"`
-	Kind     kindFlag `env:"-" help:"Kind of the entry: evaluation, evaluations, search, reload, request, approval, admin or pruned." placeholder:"KIND"`
+	Kind     kindFlag `env:"-" help:"Kind of the entry: evaluation, evaluations, search, reload, request, approval, admin or pruned; of the audit trail of a gateway: gateway.call, gateway.outcome, gateway.refused or gateway.pending." placeholder:"KIND"`
 }
 
 // Validate is called before Run.
@@ -183,15 +183,17 @@ func (l logFiles) proveSince(_ context.Context, earlier []byte) (*decisionlog.Pr
 type logServer string
 
 func (s logServer) export(ctx context.Context, w io.Writer, f decisionlog.Filter) error {
-	return s.copy(ctx, w, pdp.PathLogExport, pdp.LogQuery(f, false))
+	return s.copy(ctx, w, pdp.PathLogExport, f.Query())
 }
 
 func (s logServer) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error {
-	return s.copy(ctx, w, pdp.PathLogExport, pdp.LogQuery(f, true))
+	query := f.Query()
+	query.Set("format", decisionlog.FormatBundle)
+	return s.copy(ctx, w, pdp.PathLogExport, query)
 }
 
 func (s logServer) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int) (total string, err error) {
-	query := pdp.LogQuery(f, false)
+	query := f.Query()
 	query.Set("limit", strconv.Itoa(n))
 	response, err := heldBy(ctx, string(s), http.MethodGet, pdp.PathLogQuery+"?"+query.Encode())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // An Approval is the approval part of a DecisionRow. For an entry of kind request or approval it
 // describes the event. For an evaluation it describes the approval that was used.
 type Approval struct {
-	Event     string     `json:"event,omitzero"` // "" for an evaluation
+	Event     string     `json:"event,omitzero"` // "" for an evaluation; forwarded, refused or the outcome for a gateway's call
 	Task      string     `json:"task,omitzero"`
 	Status    string     `json:"status,omitzero"`   // of the task, after the event
 	ID        string     `json:"approval,omitzero"` // "" before an approval exists
@@ -20,7 +20,7 @@ type Approval struct {
 	Approvers []string   `json:"approvers,omitempty"` // as type::id
 	Channel   string     `json:"channel,omitzero"`
 	Comment   string     `json:"comment,omitzero"`
-	Reason    string     `json:"reason,omitzero"` // reason of the revocation
+	Reason    string     `json:"reason,omitzero"` // reason of the revocation, or of the refusal of a call
 	Until     *time.Time `json:"approved_until,omitzero"`
 	UsedBy    string     `json:"used_by,omitzero"` // Decision-ID of the evaluation that used the approval
 }
@@ -66,6 +66,16 @@ func transitions(record Record) []DecisionRow {
 		}
 	}
 	return all
+}
+
+// gatewayRow is the row of an entry about a call through a gateway.
+func gatewayRow(record Record) DecisionRow {
+	var call struct {
+		Approval
+		requestParts
+	}
+	_ = json.Unmarshal(record.Request, &call) // an entry of another form has an empty row
+	return call.transited(record, call.Approval)
 }
 
 func (a requestParts) transited(record Record, approval Approval) DecisionRow {

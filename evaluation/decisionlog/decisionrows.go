@@ -26,8 +26,11 @@ func ReadDecisions(line []byte) ([]DecisionRow, error) {
 	if err := json.Unmarshal(line, &record); err != nil {
 		return nil, fmt.Errorf("read entry: %w", err)
 	}
-	if record.Kind == KindRequest || record.Kind == KindApproval {
+	switch record.Kind {
+	case KindRequest, KindApproval:
 		return transitions(record), nil
+	case KindGatewayCall, KindGatewayOutcome, KindGatewayRefused:
+		return []DecisionRow{gatewayRow(record)}, nil
 	}
 	var asked requestParts
 	_ = json.Unmarshal(record.Request, &asked) // requests of another form have none of these members

@@ -16,6 +16,9 @@ const (
 	FormatJSONL = "jsonl" // lines as recorded; the source of the other formats
 	FormatCSV   = "csv"   // table with a row for each decision
 	FormatOCSF  = "ocsf"  // events of the Open Cybersecurity Schema Framework, one on each line
+
+	// FormatBundle is the format of [Reader.WriteBundle].
+	FormatBundle = "bundle"
 )
 
 // An Encoder writes entries in one of the export formats.

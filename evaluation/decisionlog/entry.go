@@ -30,11 +30,18 @@ const (
 	KindApproval    Kind = "approval"
 	KindAdmin       Kind = "admin"
 	KindPruned      Kind = "pruned" // the entries {"from", "until"} were removed; their hashes remain
+
+	// The kinds of the trail of an MCP gateway, which is a log of its own.
+	KindGatewayCall    Kind = "gateway.call"    // a call will be forwarded
+	KindGatewayOutcome Kind = "gateway.outcome" // how a forwarded call ended
+	KindGatewayRefused Kind = "gateway.refused" // a call was not forwarded
+	KindGatewayPending Kind = "gateway.pending" // ids of all forwarded calls without an outcome
 )
 
 // Kinds lists all kinds of entries.
 var Kinds = []Kind{
 	KindEvaluation, KindEvaluations, KindSearch, KindReload, KindRequest, KindApproval, KindAdmin, KindPruned,
+	KindGatewayCall, KindGatewayOutcome, KindGatewayRefused, KindGatewayPending,
 }
 
 // ParseKind parses the name of a kind.

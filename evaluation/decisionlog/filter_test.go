@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,26 @@ func lifted() (all []*decisionlog.Entry) {
 			Approvers: []authzen.Subject{{Type: "user", ID: "carol"}, {Type: "user", ID: "dave"}},
 		}},
 	})
+}
+
+// calls are entries of the audit trail of a gateway.
+func calls() (all []*decisionlog.Entry) {
+	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	const who = `{"subject":{"type":"user","id":"alice"},"action":{"name":"tools/call"},"resource":{"type":"tool","id":"crm:pay"},"server":"crm","tool":"pay","event":`
+	for i, c := range []struct {
+		kind    decisionlog.Kind
+		request string
+	}{
+		{decisionlog.KindGatewayPending, `{"calls":[]}`},
+		{decisionlog.KindGatewayCall, who + `"forwarded","decisions":["eval-9"],"task":"arq_1","approval":"apr_1"}`},
+		{decisionlog.KindGatewayOutcome, who + `"succeeded","call":"call-1","task":"arq_1","approval":"apr_1"}`},
+		{decisionlog.KindGatewayOutcome, who + `"failed","call":"call-2"}`},
+		{decisionlog.KindGatewayOutcome, who + `"unknown","call":"call-3","reason":"restart"}`},
+		{decisionlog.KindGatewayRefused, who + `"refused","reason":"denied"}`},
+	} {
+		all = append(all, &decisionlog.Entry{ID: fmt.Sprint("call-", i), Time: at, Tenant: "acme", Kind: c.kind, Request: jsontext.Value(c.request), RequestID: "r-1"})
+	}
+	return all
 }
 
 func TestFilter(t *testing.T) {
@@ -280,7 +301,7 @@ func idAt(at time.Time, n int) string {
 // The forms of the same entries are held against golden files.
 func TestEncoder(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
-	mustAppend(t, l, append(various(t, l), lifted()...)...)
+	mustAppend(t, l, slices.Concat(various(t, l), lifted(), calls())...)
 	for _, format := range []string{decisionlog.FormatJSONL, decisionlog.FormatCSV, decisionlog.FormatOCSF} {
 		var out bytes.Buffer
 		encoder, err := decisionlog.NewEncoder(&out, format)

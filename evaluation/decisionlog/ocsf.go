@@ -145,6 +145,8 @@ func (d DecisionRow) event() event {
 		e.decision(d)
 	case KindRequest, KindApproval:
 		e.approval(d)
+	case KindGatewayCall, KindGatewayOutcome, KindGatewayRefused:
+		e.gatewayCall(d)
 	default:
 		e.change(d)
 	}
@@ -187,6 +189,22 @@ func (e *event) decision(d DecisionRow) {
 	}
 	if policies := d.Result.Policies; len(policies) > 0 {
 		e.Policy = &ocsfNamed{UID: policies[0], Name: policies[0]}
+	}
+}
+
+// gatewayCall makes an event of the class API Activity: the call of a tool, which
+// a gateway forwards or refuses.
+func (e *event) gatewayCall(d DecisionRow) {
+	e.decision(d)
+	e.ActivityName, e.API.Service.Name = "Call", "mcp-gateway"
+	e.ActionID, e.Disposition = 1, 1 // both allowed
+	switch d.Approval.Event {
+	case "refused":
+		e.ActionID, e.Disposition, e.StatusDetail = 2, 2, d.Approval.Reason // denied, blocked
+	case "failed":
+		e.StatusID, e.StatusDetail = 2, d.Approval.Reason // failure
+	case "unknown":
+		e.StatusID, e.StatusDetail = 0, d.Approval.Reason // unknown
 	}
 }
 

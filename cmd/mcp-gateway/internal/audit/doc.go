@@ -1,20 +1,31 @@
 // Package audit records the fate of each call: refused, forwarded with an outcome,
 // or forwarded with an unknown outcome.
 //
-// The law it keeps: a call is forwarded only after it is on disk that it will be,
-// and what is on disk without an end has one that is unknown. An intent is
-// written and synced first, its outcome when it is there; an intent that a
-// restart finds without one becomes unknown, and is never taken for one that was
-// not carried out. A trail that could not be written once is written no more, and
-// so lets nothing through.
+// # The law
 //
-// What was decided, and by which policies, is in the decision log of the PDP: a
-// record names its entries by their Decision-ID. Arguments are not kept, their
-// digest is.
+// A call is forwarded only after the trail has it on disk. A forwarded call
+// without an outcome has an unknown one: it may have had its effect, and nobody
+// repeats it. A trail that cannot be written lets no call through.
 //
-// A trail is a directory of segments, 00000001.jsonl and so on, of one [Record] a
-// line. A record has the SHA-256 of the line before it, over segments, so that
-// [Read] finds damage. The chain is not signed: it proves nothing against somebody
-// who can write the files. A segment begins with a record of the intents that are
-// open then.
+// # The entries
+//
+// A trail is a log of package decisionlog. The commands that verify, query,
+// export and sign a decision log therefore work on a trail. Its entries have
+// these kinds, and an [Entry] each as their request:
+//
+//	gateway.call      the call will be forwarded
+//	gateway.outcome   how a forwarded call ended; member call is the id of its gateway.call
+//	gateway.refused   the call was not forwarded, and why
+//	gateway.pending   ids of all forwarded calls without an outcome
+//
+// The decision log of the PDP says what was decided, and by which policies. An
+// entry names the decisions by their Decision-ID. The trail has the digest of the
+// arguments, and not the arguments.
+//
+// # Restarts
+//
+// A trail writes gateway.pending when it is opened and after every 4,096 other
+// entries, when no other entry is being written. What was forwarded without an
+// outcome thus follows from the last gateway.pending and the entries behind it:
+// [Open] reads no more than these, however long the trail is.
 package audit

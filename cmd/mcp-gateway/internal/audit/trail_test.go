@@ -1,8 +1,10 @@
 package audit_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,13 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
+// open opens a trail, which the test verifies when it ends.
 func open(t *testing.T, dir string, c audit.Config) *audit.Trail {
 	t.Helper()
 	c.Now = func() time.Time { return now }
@@ -29,20 +34,45 @@ func open(t *testing.T, dir string, c audit.Config) *audit.Trail {
 	return trail
 }
 
-func intent(t *testing.T, trail *audit.Trail, c audit.Call) uint64 {
+func closeTrail(t *testing.T, trail *audit.Trail) {
 	t.Helper()
-	seq, err := trail.Intent(c)
+	if err := trail.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func forward(t *testing.T, trail *audit.Trail, c audit.Call) string {
+	t.Helper()
+	id, err := trail.Forward(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return seq
+	return id
 }
 
-func read(t *testing.T, dir string) []audit.Record {
+// A record is an entry of a trail as the log has it.
+type record struct {
+	decisionlog.Record
+	request struct {
+		audit.Entry
+		Calls []string `json:"calls"`
+	}
+}
+
+// read verifies a closed trail and returns its entries.
+func read(t *testing.T, dir string) (all []record) {
 	t.Helper()
-	var all []audit.Record
-	for r, err := range audit.Read(dir) {
-		if err != nil {
+	if _, err := decisionlog.Verify(t.Context(), dir); err != nil {
+		t.Fatalf("verify: %v", err)
+	}
+	log, err := decisionlog.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	for line, err := range log.Select(t.Context(), decisionlog.Filter{}) {
+		var r record
+		if err := errors.Join(err, json.Unmarshal(line, &r.Record), json.Unmarshal(r.Request, &r.request)); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, r)
@@ -50,296 +80,347 @@ func read(t *testing.T, dir string) []audit.Record {
 	return all
 }
 
-// story tells records in words.
-func story(all []audit.Record) (lines []string) {
+// story describes entries: the kind, what it is about, and for an outcome the
+// number of its call.
+func story(all []record) (lines []string) {
+	index := make(map[string]int64)
 	for _, r := range all {
-		line := fmt.Sprintf("%d %s", r.Seq, r.Kind)
-		for _, part := range []string{r.Tool, string(r.Outcome), r.Reason} {
-			if part != "" {
-				line += " " + part
-			}
+		index[r.ID] = r.Index
+		line := fmt.Sprintf("%d %s", r.Index, r.Kind)
+		if r.request.Resource != nil {
+			line += fmt.Sprintf(" %s %s %s", r.request.Resource.Type, r.request.Resource.ID, r.request.Event)
 		}
-		if r.Of > 0 {
-			line += fmt.Sprint(" of ", r.Of)
+		if r.request.Reason != "" {
+			line += " " + r.request.Reason
 		}
-		for _, intent := range r.Open {
-			line += fmt.Sprint(" with ", intent.Seq)
+		if r.request.Call != "" {
+			line += fmt.Sprint(" of ", index[r.request.Call])
+		}
+		for _, id := range r.request.Calls {
+			line += fmt.Sprint(" ", index[id])
 		}
 		lines = append(lines, line)
 	}
 	return lines
 }
 
-var paid = audit.Call{
-	Server: "crm", Method: "tools/call", Tool: "pay", Subject: "user::alice", Agent: "agent-app", Tenant: "acme",
-	Decisions: []string{"01J-1", "01J-2.0"}, TraceID: "4bf92f3577b34da6a3ce929d0e0e4736", ArgsDigest: "sha256:a", Definition: "sha256:d", Task: "task-1", Approval: "approval-1",
+var pay = audit.Call{
+	Server: "crm", Method: "tools/call", Tool: "pay", Subject: audit.Entity{Type: "user", ID: "alice"}, Agent: "agent-app", Tenant: "acme",
+	Decisions: []string{"01J-1", "01J-2.0"}, RequestID: "request-1", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
+	ArgsDigest: "sha256:a", Definition: "sha256:d", Task: "task-1", Approval: "approval-1",
 }
 
-func TestTrail(t *testing.T) {
+func call(server, method, target string) audit.Call {
+	return audit.Call{Server: server, Method: method, Tool: target, Subject: audit.Entity{Type: "user", ID: "bob"}}
+}
+
+func TestEachCallHasItsEntries(t *testing.T) {
 	dir := t.TempDir()
 	trail := open(t, dir, audit.Config{})
-	first, second := intent(t, trail, paid), intent(t, trail, audit.Call{Tool: "read"})
+	first, second := forward(t, trail, pay), forward(t, trail, call("crm", "resources/read", "file:///a"))
 	if err := errors.Join(
-		trail.Refused(audit.Call{Tool: "delete"}, "denied"),
+		trail.Refused(call("crm", "tools/call", "delete"), "denied"),
+		trail.Refused(call("crm", "initialize", ""), "denied"),
 		trail.Done(second, audit.Failed, "upstream_error"),
 		trail.Done(first, audit.Succeeded, ""),
 	); err != nil {
 		t.Fatal(err)
 	}
-	for _, seq := range []uint64{first, second, 0, 99} {
-		if err := trail.Done(seq, audit.Succeeded, ""); !errors.Is(err, audit.ErrEnded) {
-			t.Errorf("an end of %d: %v", seq, err)
+	for _, id := range []string{first, second, "", "of nobody"} {
+		if err := trail.Done(id, audit.Succeeded, ""); !errors.Is(err, audit.ErrEnded) {
+			t.Errorf("an outcome of %q: %v", id, err)
 		}
 	}
+	closeTrail(t, trail)
 	all := read(t, dir)
-	want := []string{"1 segment", "2 intent pay", "3 intent read", "4 refused delete denied", "5 outcome failed upstream_error of 3", "6 outcome succeeded of 2"}
-	if diff := cmp.Diff(want, story(all)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	want := []string{
+		"0 gateway.pending",
+		"1 gateway.call tool crm:pay forwarded",
+		"2 gateway.call resource crm:file:///a forwarded",
+		"3 gateway.refused tool crm:delete refused denied",
+		"4 gateway.refused server crm refused denied",
+		"5 gateway.outcome resource crm:file:///a failed upstream_error of 2",
+		"6 gateway.outcome tool crm:pay succeeded of 1",
 	}
-	if diff := cmp.Diff(paid, all[1].Call); diff != "" || !all[1].Time.Equal(now) {
-		t.Errorf("%v (-want +got):\n%s", all[1].Time, diff)
+	if diff := cmp.Diff(want, story(all)); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	got, entry := all[1], all[1].request.Entry
+	back := audit.Call{
+		Server: entry.Server, Method: entry.Action.Name, Tool: entry.Tool, Subject: *entry.Subject, Agent: entry.Agent, Tenant: got.Tenant,
+		Decisions: entry.Decisions, RequestID: got.RequestID, TraceID: got.TraceID,
+		ArgsDigest: entry.ArgsDigest, Definition: entry.Definition, Task: entry.Task, Approval: entry.Approval,
+	}
+	if diff := cmp.Diff(pay, back); diff != "" || !got.Time.Equal(now) {
+		t.Errorf("%v (-want +got):\n%s", got.Time, diff)
 	}
 }
 
-// A restart makes what has no outcome unknown, once, and never anything else.
-func TestRestart(t *testing.T) {
+// The filters and tables of the log find calls by subject, tenant and kind.
+func TestLogQueryFindsCalls(t *testing.T) {
 	dir := t.TempDir()
 	trail := open(t, dir, audit.Config{})
-	lost := intent(t, trail, paid)
-	ended := intent(t, trail, audit.Call{Tool: "read"})
+	id := forward(t, trail, pay)
+	if err := errors.Join(trail.Refused(call("crm", "tools/call", "delete"), "denied"), trail.Done(id, audit.Succeeded, "")); err != nil {
+		t.Fatal(err)
+	}
+	closeTrail(t, trail)
+	log, err := decisionlog.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	for _, test := range []struct {
+		filter decisionlog.Filter
+		want   []string
+	}{
+		{decisionlog.Filter{Subject: "user::alice"}, []string{"user::alice tools/call tool::crm:pay forwarded task-1", "user::alice tools/call tool::crm:pay succeeded task-1"}},
+		{decisionlog.Filter{Subject: "bob"}, []string{"user::bob tools/call tool::crm:delete refused "}},
+		{decisionlog.Filter{Tenant: "acme", Kind: decisionlog.KindGatewayOutcome}, []string{"user::alice tools/call tool::crm:pay succeeded task-1"}},
+		{decisionlog.Filter{ID: id}, []string{"user::alice tools/call tool::crm:pay forwarded task-1"}},
+		{decisionlog.Filter{Subject: "user::carol"}, nil},
+	} {
+		var got []string
+		for line, err := range log.Select(t.Context(), test.filter) {
+			rows, rowsErr := decisionlog.ReadDecisions(line)
+			if err := errors.Join(err, rowsErr); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rows {
+				got = append(got, fmt.Sprintf("%s %s %s %s %s", r.Subject, r.Action, r.Resource, r.Approval.Event, r.Approval.Task))
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", test.filter, diff)
+		}
+	}
+}
+
+// A restart gives a call without an outcome the outcome unknown, once.
+func TestRestartEndsPendingCalls(t *testing.T) {
+	dir := t.TempDir()
+	trail := open(t, dir, audit.Config{})
+	lost := forward(t, trail, pay)
+	ended := forward(t, trail, call("crm", "tools/call", "read"))
 	if err := trail.Done(ended, audit.Succeeded, ""); err != nil {
 		t.Fatal(err)
 	}
-	trail.Close()
-	if _, err := trail.Intent(paid); !errors.Is(err, audit.ErrClosed) {
+	closeTrail(t, trail)
+	if _, err := trail.Forward(pay); !errors.Is(err, decisionlog.ErrUnavailable) {
 		t.Errorf("after the end: %v", err)
 	}
 	for i := range 2 {
 		trail = open(t, dir, audit.Config{})
-		var unknown []uint64
-		for _, r := range trail.Unknown() {
-			unknown = append(unknown, r.Seq)
-		}
-		if want := [][]uint64{{lost}, nil}[i]; !slices.Equal(unknown, want) {
-			t.Errorf("restart %d: unknown %v, want %v", i, unknown, want)
+		want := [][]audit.Pending{{{ID: lost, Server: "crm", Method: "tools/call", Tool: "pay", Subject: pay.Subject, Decisions: pay.Decisions}}, nil}[i]
+		if diff := cmp.Diff(want, trail.Unknown()); diff != "" {
+			t.Errorf("restart %d (-want +got):\n%s", i, diff)
 		}
 		if err := trail.Done(lost, audit.Succeeded, ""); !errors.Is(err, audit.ErrEnded) {
-			t.Errorf("an end of what is unknown: %v", err)
+			t.Errorf("an outcome of an unknown call: %v", err)
 		}
-		trail.Close()
+		closeTrail(t, trail)
 	}
-	want := []string{"1 segment", "2 intent pay", "3 intent read", "4 outcome succeeded of 3", "5 outcome unknown restart of 2"}
-	if diff := cmp.Diff(want, story(read(t, dir))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// What a crash has left of a record that nobody was told of is dropped.
-func TestTorn(t *testing.T) {
-	dir := t.TempDir()
-	trail := open(t, dir, audit.Config{})
-	intent(t, trail, paid)
-	trail.Close()
-	name := filepath.Join(dir, "00000001.jsonl")
-	whole, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for cut := 1; cut <= len(whole); cut += 97 {
-		torn := append(slices.Clone(whole), whole[:cut]...)
-		torn = slices.DeleteFunc(torn[len(whole):], func(b byte) bool { return b == '\n' })
-		if err := os.WriteFile(name, append(slices.Clone(whole), torn...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		trail := open(t, dir, audit.Config{})
-		if len(trail.Unknown()) != 1 {
-			t.Errorf("cut at %d: %v", cut, trail.Unknown())
-		}
-		trail.Close()
-		if got := story(read(t, dir)); len(got) != 3 || got[2] != "3 outcome unknown restart of 2" {
-			t.Errorf("cut at %d: %q", cut, got)
-		}
-		if err := os.WriteFile(name, whole, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// Segments follow each other, and each says which intents are open.
-func TestSegments(t *testing.T) {
-	dir := t.TempDir()
-	trail := open(t, dir, audit.Config{SegmentBytes: 1})
-	lost := intent(t, trail, paid)
-	for range 3 {
-		if err := trail.Refused(audit.Call{Tool: "delete"}, "denied"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	trail.Close()
-	trail = open(t, dir, audit.Config{})
-	if u := trail.Unknown(); len(u) != 1 || u[0].Seq != lost || u[0].Tool != "pay" {
-		t.Errorf("%v", u)
-	}
-	trail.Close()
 	want := []string{
-		"1 segment", "2 intent pay", "3 segment with 2", "4 refused delete denied", "5 segment with 2", "6 refused delete denied", "7 segment with 2",
-		"8 refused delete denied", "9 segment with 2", "10 outcome unknown restart of 2",
+		"0 gateway.pending", "1 gateway.call tool crm:pay forwarded", "2 gateway.call tool crm:read forwarded", "3 gateway.outcome tool crm:read succeeded of 2",
+		"4 gateway.outcome tool crm:pay unknown restart of 1", "5 gateway.pending", "6 gateway.pending",
 	}
 	if diff := cmp.Diff(want, story(read(t, dir))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// Whatever is done to a trail but to cut off its end is seen; so is, by what
-// opens it, what is done to its last segment.
-func TestTampering(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		do   func(lines []string) []string
-		seen bool
-	}{
-		{"nothing", func(l []string) []string { return l }, false},
-		{"the end is cut off", func(l []string) []string { return l[:len(l)-1] }, false},
-		{"a word is changed", func(l []string) []string { l[2] = strings.Replace(l[2], "denied", "allowed", 1); return l }, true},
-		{"a record is removed", func(l []string) []string { return slices.Delete(l, 2, 3) }, true},
-		{"the first is removed", func(l []string) []string { return l[1:] }, true},
-		{"two change places", func(l []string) []string { l[2], l[3] = l[3], l[2]; return l }, true},
-		{"one is there twice", func(l []string) []string { return slices.Insert(l, 2, l[2]) }, true},
-		{"a line is no record", func(l []string) []string { l[2] = "{}\n"; return l }, true},
-		{"a member is there twice", func(l []string) []string { l[2] = strings.Replace(l[2], `{`, `{"seq":3,`, 1); return l }, true},
-		{"nothing is left", func([]string) []string { return nil }, true},
+// Whatever happened between two lists of pending calls, the next process finds
+// the calls without an outcome, and no others.
+func TestPendingListsAreExact(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		dir := t.TempDir()
+		trail := open(t, dir, audit.Config{PendingEvery: 1 + random.IntN(7)})
+		var mu sync.Mutex
+		var want []string
+		var all sync.WaitGroup
+		for range 8 {
+			ends := []bool{random.IntN(4) > 0, random.IntN(4) > 0, random.IntN(4) > 0}
+			all.Go(func() {
+				for _, end := range ends {
+					id, err := trail.Forward(pay)
+					if err == nil && end {
+						err = trail.Done(id, audit.Succeeded, "")
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					if !end {
+						mu.Lock()
+						want = append(want, id)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		all.Wait()
+		closeTrail(t, trail)
+		trail = open(t, dir, audit.Config{})
+		var got []string
+		for _, p := range trail.Unknown() {
+			got = append(got, p.ID)
+		}
+		closeTrail(t, trail)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("(-want +got):\n%s\n%s", diff, strings.Join(story(read(t, dir)), "\n"))
+		}
+	}
+}
+
+// A trail is opened by the entries behind its last list of pending calls, and not
+// by all of it.
+func TestOpenReadsTheEndOnly(t *testing.T) {
+	dir := t.TempDir()
+	trail := open(t, dir, audit.Config{PendingEvery: 10})
+	lost := forward(t, trail, pay)
+	for range 95 {
+		if err := trail.Refused(pay, "denied"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeTrail(t, trail)
+	all := read(t, dir)
+	lists := 0
+	for i, r := range all {
+		if r.Kind != decisionlog.KindGatewayPending {
+			continue
+		}
+		lists++
+		if i > 0 && !slices.Equal(r.request.Calls, []string{lost}) {
+			t.Errorf("entry %d lists %q", i, r.request.Calls)
+		}
+		if i%11 != 0 {
+			t.Errorf("entry %d is a list", i)
+		}
+	}
+	if lists != 10 {
+		t.Errorf("%d lists", lists)
+	}
+}
+
+func TestSecondProcessIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir, audit.Config{})
+	_, err := audit.Open(dir, audit.Config{})
+	if !errors.Is(err, decisionlog.ErrLocked) || !strings.Contains(err.Error(), dir) {
+		t.Error(err)
+	}
+}
+
+// Verification finds a changed word, a removed segment and a lost end.
+func TestVerifyFindsTampering(t *testing.T) {
+	for name, tamper := range map[string]func(t *testing.T, dir string){
+		"control": func(*testing.T, string) {},
+		"a word is changed": func(t *testing.T, dir string) {
+			file := segment(t, dir)
+			content, err := os.ReadFile(file)
+			if err != nil || !bytes.Contains(content, []byte(`"reason":"denied"`)) {
+				t.Fatal("no such entry", err)
+			}
+			if err := os.WriteFile(file, bytes.ReplaceAll(content, []byte(`"reason":"denied"`), []byte(`"reason":"expiry"`)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"an older copy is put back": func(t *testing.T, dir string) {
+			if err := os.Rename(filepath.Join(dir, "older.db"), segment(t, dir)); err != nil {
+				t.Fatal(err)
+			}
+		},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			trail := open(t, dir, audit.Config{})
-			seq := intent(t, trail, paid)
-			if err := errors.Join(trail.Refused(audit.Call{Tool: "delete"}, "denied"), trail.Refused(audit.Call{Tool: "drop"}, "denied"), trail.Done(seq, audit.Succeeded, "")); err != nil {
+			closeTrail(t, trail)
+			older, err := os.ReadFile(segment(t, dir))
+			if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "older.db"), older, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			trail.Close()
-			name := filepath.Join(dir, "00000001.jsonl")
-			content, err := os.ReadFile(name)
-			if err != nil {
+			trail = open(t, dir, audit.Config{})
+			if err := trail.Refused(pay, "denied"); err != nil {
 				t.Fatal(err)
 			}
-			changed := strings.Join(test.do(slices.Collect(strings.Lines(string(content)))), "")
-			if err := os.WriteFile(name, []byte(changed), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var seen error
-			for _, err := range audit.Read(dir) {
-				seen = errors.Join(seen, err)
-			}
-			if got := errors.Is(seen, audit.ErrIntegrity); got != test.seen && changed != "" {
-				t.Errorf("read: %v", seen)
-			}
-			again, err := audit.Open(dir, audit.Config{})
-			if got := errors.Is(err, audit.ErrIntegrity); got != test.seen {
-				t.Errorf("open: %v", err)
-			}
-			if err == nil {
-				again.Close()
-			}
-		})
-	}
-}
-
-func TestSegmentIsMissing(t *testing.T) {
-	dir := t.TempDir()
-	trail := open(t, dir, audit.Config{SegmentBytes: 1})
-	for range 3 {
-		intent(t, trail, paid)
-	}
-	trail.Close()
-	if err := os.Remove(filepath.Join(dir, "00000001.jsonl")); err != nil {
-		t.Fatal(err)
-	}
-	if all := read(t, dir); len(all) == 0 || all[0].Kind != audit.Segment {
-		t.Errorf("retention: %v", story(all))
-	}
-	if err := os.Remove(filepath.Join(dir, "00000003.jsonl")); err != nil {
-		t.Fatal(err)
-	}
-	var seen error
-	for _, err := range audit.Read(dir) {
-		seen = errors.Join(seen, err)
-	}
-	if !errors.Is(seen, audit.ErrIntegrity) {
-		t.Error(seen)
-	}
-}
-
-// A trail that cannot be written lets nothing through, then and later.
-func TestNotWritten(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "trail")
-	trail := open(t, dir, audit.Config{SegmentBytes: 1})
-	if err := os.RemoveAll(dir); err != nil { // so that no segment can be begun
-		t.Fatal(err)
-	}
-	if _, err := trail.Intent(paid); !errors.Is(err, audit.ErrClosed) {
-		t.Errorf("then: %v", err)
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := trail.Intent(paid); !errors.Is(err, audit.ErrClosed) {
-		t.Errorf("later: %v", err)
-	}
-}
-
-// Calls at the same time each have their record when they are told so.
-func TestTogether(t *testing.T) {
-	dir := t.TempDir()
-	trail := open(t, dir, audit.Config{SegmentBytes: 8 << 10})
-	var all sync.WaitGroup
-	for range 50 {
-		all.Go(func() {
-			for range 5 {
-				seq, err := trail.Intent(paid)
-				if err := errors.Join(err, trail.Done(seq, audit.Succeeded, "")); err != nil {
+			closeTrail(t, trail)
+			tamper(t, dir)
+			_, err = decisionlog.Verify(t.Context(), dir)
+			var found *decisionlog.IntegrityError
+			if name == "control" {
+				if err != nil {
 					t.Error(err)
 				}
+				return
+			}
+			if !errors.As(err, &found) {
+				t.Errorf("not found: %v", err)
 			}
 		})
 	}
-	all.Wait()
-	trail.Close()
-	count := map[audit.Kind]int{}
-	for _, r := range read(t, dir) {
-		count[r.Kind]++
+}
+
+// segment is the only segment of a trail.
+func segment(t *testing.T, dir string) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "log", "*.db"))
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
 	}
-	if count[audit.Intent] != 250 || count[audit.Done] != 250 || count[audit.Segment] < 2 {
-		t.Errorf("%v", count)
+	return names[0]
+}
+
+// A trail whose files are gone lets no call through.
+func TestLostTrailLetsNothingThrough(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "trail")
+	trail := open(t, dir, audit.Config{})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
 	}
-	if u := open(t, dir, audit.Config{}).Unknown(); len(u) != 0 {
-		t.Errorf("unknown: %v", u)
+	select {
+	case <-trail.Failed():
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody notices")
+	}
+	if _, err := trail.Forward(pay); !errors.Is(err, decisionlog.ErrFailed) {
+		t.Error(err)
+	}
+	if trail.Err() == nil {
+		t.Error("it does not say why")
 	}
 }
 
-// What a client names a call does not make its record long, or another.
-func TestNames(t *testing.T) {
+// Names that clients choose make no entry long, and none another.
+func TestNamesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	trail := open(t, dir, audit.Config{})
-	name := "a\"}\n{\"seq\":3,\"kind\":\"outcome\"}\u2028" + strings.Repeat("x", 10_000)
-	if err := trail.Refused(audit.Call{Tool: name, Method: "tools/call\xff"}, "unknown_tool"); err != nil {
+	name := "a\"}\n{\"index\":3,\"kind\":\"gateway.outcome\"}\u2028" + strings.Repeat("x", 10_000)
+	if err := trail.Refused(call("crm", "tools/call\xff", name), "unknown_tool"); err != nil {
 		t.Fatal(err)
 	}
+	closeTrail(t, trail)
 	all := read(t, dir)
-	if len(all) != 2 || len(all[1].Tool) > 600 || !strings.HasPrefix(all[1].Tool, "a\"}\n{") {
+	if len(all) != 2 || len(all[1].request.Tool) > 600 || !strings.HasPrefix(all[1].request.Tool, "a\"}\n{") {
 		t.Errorf("%q", story(all))
 	}
 }
 
-// BenchmarkIntent is what the trail adds to a call, alone and among others.
-func BenchmarkIntent(b *testing.B) {
+// BenchmarkTrail measures both entries of a call, alone and among others.
+func BenchmarkTrail(b *testing.B) {
 	trail, err := audit.Open(b.TempDir(), audit.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer trail.Close()
+	both := func() error {
+		id, err := trail.Forward(pay)
+		return errors.Join(err, trail.Done(id, audit.Succeeded, ""))
+	}
 	b.Run("alone", func(b *testing.B) {
 		for b.Loop() {
-			if seq, err := trail.Intent(paid); errors.Join(err, trail.Done(seq, audit.Succeeded, "")) != nil {
+			if err := both(); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -348,40 +429,10 @@ func BenchmarkIntent(b *testing.B) {
 		b.SetParallelism(32)
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if seq, err := trail.Intent(paid); errors.Join(err, trail.Done(seq, audit.Succeeded, "")) != nil {
+				if err := both(); err != nil {
 					b.Error(err)
 				}
 			}
 		})
-	})
-}
-
-// FuzzRead opens what somebody else wrote. It is a trail, or an error, and a
-// trail that was opened is one to the end.
-func FuzzRead(f *testing.F) {
-	f.Add([]byte(""))
-	f.Add([]byte("{}\n"))
-	f.Add([]byte(`{"seq":1,"time":"2026-11-20T12:00:00Z","kind":"segment"}` + "\n" + `{"seq":2,"time":"2026-11-20T12:00:00Z","kind":"intent","tool":"pay"}`))
-	f.Add([]byte(`{"seq":7,"time":"2026-11-20T12:00:00Z","kind":"segment","open":[{"seq":5,"time":"2026-11-20T12:00:00Z","kind":"intent"}],"prev":"x"}` + "\n"))
-	f.Fuzz(func(t *testing.T, content []byte) {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "00000001.jsonl"), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		trail, err := audit.Open(dir, audit.Config{})
-		if err != nil {
-			if !errors.Is(err, audit.ErrIntegrity) {
-				t.Fatal(err)
-			}
-			return
-		}
-		if err := trail.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for _, err := range audit.Read(dir) {
-			if err != nil {
-				t.Errorf("%q: %v", content, err)
-			}
-		}
 	})
 }

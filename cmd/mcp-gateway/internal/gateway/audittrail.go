@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
-	"strconv"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -18,12 +17,12 @@ type trail struct {
 
 // Begin implements [enforce.Trail].
 func (t *trail) Begin(e *enforce.Entry) (string, func(how string), error) {
-	intent, err := t.Trail.Intent(auditCall(e))
+	id, err := t.Trail.Forward(auditCall(e))
 	if err != nil {
 		return "", nil, err
 	}
-	return strconv.FormatUint(intent, 10), func(how string) {
-		if err := t.Trail.Done(intent, audit.Outcome(how), ""); err != nil {
+	return id, func(how string) {
+		if err := t.Trail.Done(id, audit.Outcome(how), ""); err != nil {
 			t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
 		}
 	}, nil
@@ -31,10 +30,7 @@ func (t *trail) Begin(e *enforce.Entry) (string, func(how string), error) {
 
 // EndLate implements [enforce.Trail].
 func (t *trail) EndLate(id string, c *enforce.Call, how string) {
-	intent, err := strconv.ParseUint(id, 10, 64)
-	if err == nil {
-		err = t.Trail.Done(intent, audit.Outcome(how), "resumed")
-	}
+	err := t.Trail.Done(id, audit.Outcome(how), "resumed")
 	if err != nil && !errors.Is(err, audit.ErrEnded) {
 		t.log.Error("audit", "request_id", c.RequestID, "error", err)
 	}
@@ -60,8 +56,8 @@ func auditCall(e *enforce.Entry) audit.Call {
 	agent, _ := e.Call.Caller.Claims["client_id"].(string)
 	c := audit.Call{
 		Server: e.Call.Server, Method: e.Call.Message.Method, Tool: withoutPassword(target),
-		Subject: e.Call.Caller.Subject.Type + "::" + e.Call.Caller.Subject.ID, Agent: agent, Tenant: e.Call.Caller.Tenant,
-		Decisions: e.Decisions, TraceID: e.Call.TraceID(), ArgsDigest: e.Digest, Task: e.Task, Approval: e.Approval,
+		Subject: audit.Entity{Type: e.Call.Caller.Subject.Type, ID: e.Call.Caller.Subject.ID}, Agent: agent, Tenant: e.Call.Caller.Tenant,
+		Decisions: e.Decisions, RequestID: e.Call.RequestID, TraceID: e.Call.TraceID(), ArgsDigest: e.Digest, Task: e.Task, Approval: e.Approval,
 	}
 	if e.Call.Tool != nil {
 		c.Definition = e.Call.Tool.Digest

@@ -6,7 +6,7 @@
 // and output. Both keep their state in [Config.State]:
 //
 //	seal.key      key that seals what clients hand back
-//	audit/        trail of the calls
+//	trail/        audit trail of the calls, a log of package decisionlog
 //	catalog.db    pinned definitions of tools
 //	tasks.db      owners of the servers' tasks
 //	approvals.db  calls that wait for a person

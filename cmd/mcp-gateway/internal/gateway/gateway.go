@@ -27,6 +27,9 @@ import (
 // catalogFile is the catalog in the state directory.
 const catalogFile = "catalog.db"
 
+// trailDir is the audit trail in the state directory.
+const trailDir = "trail"
+
 // OpenCatalog opens the catalog of pinned tools in the state directory. It fails
 // while a gateway runs on the same directory. The caller closes it.
 func (c *Config) OpenCatalog() (*catalog.Catalog, error) {
@@ -83,11 +86,11 @@ func join(cfg *Config) (g *gateway, err error) {
 	if g.seal, err = openKey(filepath.Join(cfg.State, "seal.key")); err != nil {
 		return g, fmt.Errorf("state: %w", err)
 	}
-	if g.trail, err = audit.Open(filepath.Join(cfg.State, "audit"), audit.Config{}); err != nil {
+	if g.trail, err = audit.Open(filepath.Join(cfg.State, trailDir), audit.Config{}); err != nil {
 		return g, err
 	}
 	for _, r := range g.trail.Unknown() {
-		log.Warn("what came of a call is not known", "server", r.Server, "method", r.Method, "tool", r.Tool, "subject", r.Subject, "decisions", r.Decisions)
+		log.Warn("the outcome of a forwarded call is unknown, because the gateway ended before it", "call", r.ID, "server", r.Server, "method", r.Method, "tool", r.Tool, "subject", r.Subject.String(), "decisions", r.Decisions)
 	}
 	if g.telemetry, err = newTelemetry(); err != nil {
 		return g, fmt.Errorf("metrics: %w", err)

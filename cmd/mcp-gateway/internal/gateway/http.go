@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -64,6 +65,8 @@ func (g *gateway) serve(ctx context.Context) error {
 	fmt.Fprintf(os.Stderr, "listening on %s://%s%s\n", scheme, listener.Addr(), admin)
 	select {
 	case err = <-ended:
+	case <-g.trail.Failed():
+		err = errors.Join(g.trail.Err(), shutdown(ctx, server))
 	case <-ctx.Done():
 		err = shutdown(ctx, server)
 	}
@@ -106,6 +109,10 @@ func shutdown(ctx context.Context, server *http.Server) error {
 	return err
 }
 
+// adminURLFile is where policy-service log finds the admin listener of the process
+// that has a log open.
+const adminURLFile = "admin-url"
+
 // listenAdmin serves the admin listener, if one is configured, until it is
 // closed. Text describes it for the start line.
 func (g *gateway) listenAdmin(group *errgroup.Group) (text string, closes func() error, err error) {
@@ -117,13 +124,18 @@ func (g *gateway) listenAdmin(group *errgroup.Group) (text string, closes func()
 		return "", nil, fmt.Errorf("admin_listen: %w", err)
 	}
 	server := g.server(g.admin(listener.Addr().String()))
+	published := filepath.Join(g.cfg.State, trailDir, adminURLFile)
+	if err := os.WriteFile(published, []byte("http://"+listener.Addr().String()+"\n"), 0o600); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("publish admin address: %w", err), listener.Close())
+	}
 	group.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			g.log.Error("admin listener", "error", err)
 		}
 		return nil
 	})
-	return fmt.Sprintf(" (admin http://%s)", listener.Addr()), server.Close, nil
+	closes = func() error { return errors.Join(server.Close(), os.Remove(published)) }
+	return fmt.Sprintf(" (admin http://%s)", listener.Addr()), closes, nil
 }
 
 func (g *gateway) server(h http.Handler) *http.Server {

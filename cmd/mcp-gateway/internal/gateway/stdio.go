@@ -45,7 +45,17 @@ func RunStdio(ctx context.Context, cfg *Config, server string, command []string)
 		return pipe.Execute(ctx, m)
 	})
 	g.checkPDPKey(work)
-	err = pipe.Run(ctx)
+	serving, end := context.WithCancel(ctx)
+	group.Go(func() error {
+		defer end()
+		select {
+		case <-g.trail.Failed():
+			return g.trail.Err()
+		case <-work.Done():
+			return nil
+		}
+	})
+	err = pipe.Run(serving)
 	stop()
 	return errors.Join(err, group.Wait())
 }

@@ -182,6 +182,7 @@ func (g *gateway) admin(address string) http.Handler {
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET /livez", livez)
 	routes.Handle("GET /metrics", g.telemetry.page)
+	g.trail.Routes(routes)
 	local := hosts(nil, address)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(local, strings.ToLower(r.Host)) {
