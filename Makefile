@@ -78,10 +78,10 @@ prove:
 	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestSearchIsExact|TestSearchMutants|TestAtLimits|TestCostly|Isolat' -corpus.all -index.n 1000000 -search.n 200000 -mutants -limits -isolation.n 20000
 
 reload:
-	go test ./conformance -count=1 -v -timeout 30m -run 'TestReload|TestHardship|TestEdits' -reload.swaps 10000 -reload.mutant -edits 200
+	go test ./conformance -count=1 -v -timeout 30m -run 'TestReload|TestReloadUnderFaults|TestEdits' -reload.swaps 10000 -reload.mutant -edits 200
 
 faults:
-	go test ./evaluation/decisionlog -count=1 -v -parallel 8 -timeout 8h -run 'TestKillAnywhere|TestKillLoses|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations|TestProofs' \
+	go test ./evaluation/decisionlog -count=1 -v -parallel 8 -timeout 8h -run 'TestKillAnywhere|TestKillLosesBatchedEntries|TestPowerLoss|TestIOFaults|TestDiskFull|TestMutations|TestProofs' \
 		-kills 10000 -images 100000 -faults 200 -mutations 1000 -proofs 10000
 	go test ./evaluation/decisionlog -count=1 -v -run TestSlowReader -slow 60s
 	go test ./pdp -count=1 -v -timeout 1h -run TestFaultSchedules -schedules 1000
@@ -110,7 +110,7 @@ crash:
 	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50
 
 mcp:
-	go test ./cmd/mcp-gateway -count=1 -v -timeout 30m -run 'TestConformance|TestInspector|TestPerson|TestAdded|TestParsers' -mcp
+	go test ./cmd/mcp-gateway -count=1 -v -timeout 30m -run 'TestConformance|TestInspector|TestCallWaitsForApproval|TestAdded|TestParsers' -mcp
 
 # Another directory, with nothing compiled before, makes the same bytes.
 reproducible: build

@@ -252,7 +252,7 @@ func (r adminRoute) want(scope pdp.Scope, tenants []string) int {
 }
 
 // The table has every route that the admin listener has, and no others.
-func TestAdminRoutesAreAllKnown(t *testing.T) {
+func TestAdminRoutesAreComplete(t *testing.T) {
 	log, err := decisionlog.Open(t.TempDir(), decisionlog.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ func TestLogOfTenants(t *testing.T) {
 
 // To strangers, and to callers of other tenants, there are as many tenants as
 // names: whether there is one they cannot tell.
-func TestStrangersCannotTellTenants(t *testing.T) {
+func TestTenantsAreNotRevealed(t *testing.T) {
 	store := fstest.MapFS{
 		"a.cedar":                     {Data: []byte(`@id("a") permit (principal, action, resource);`)},
 		"tenants/acme/a.cedar":        {Data: []byte(`@id("b") forbid (principal, action, resource) when { context has x };`)},

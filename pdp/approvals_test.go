@@ -44,7 +44,7 @@ func askAs(t *testing.T, key, method, url, body string, answer any) int {
 // AR-55, AR-62, AR-85, AR-86, AR-88, AR-103, R-9: where callers are authenticated, a request
 // is its caller's alone, who approves is who asks to, and nobody decides for a
 // tenant that is not theirs.
-func TestApprovalsOfCallers(t *testing.T) {
+func TestCallersDecideForTheirTenants(t *testing.T) {
 	key := func(id string, tenants []string, scopes ...pdp.Scope) pdp.APIKey {
 		return pdp.APIKey{ID: id, SHA256: digest("k-" + id), Grant: pdp.Grant{Tenants: tenants, Scopes: scopes}}
 	}
@@ -141,7 +141,7 @@ func TestApprovalsOfCallers(t *testing.T) {
 // AR-4, AR-5, AR-161: by the keys that the metadata lead to, whoever has a binding
 // token or an approval can verify it. There are no others: to list a key is to
 // trust it with approvals.
-func TestKeysAreFound(t *testing.T) {
+func TestMetadataLeadToTheKeys(t *testing.T) {
 	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
 	var metadata authzen.Metadata
 	_, body := get(t, s.main+authzen.PathMetadata)
@@ -200,7 +200,7 @@ func submitted(t *testing.T, s *service) string {
 
 // What an approver or operator sends is understood as a whole or refused, with
 // its place: nothing that was meant is left out of what is done.
-func TestAdminBodiesAreUnderstood(t *testing.T) {
+func TestAdminAPIRefusesUnknownMembers(t *testing.T) {
 	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
 	path := s.admin + pdp.PathRequests + "/" + submitted(t, s)
 	verdict, revoke := path+"/decision", s.admin+pdp.PathApprovals+"/apr_1/revoke"
@@ -251,7 +251,7 @@ func TestAdminBodiesAreUnderstood(t *testing.T) {
 
 // AR-50: who asks for an approval right after a denial is believed, however the
 // log is kept: the evaluation is known by its id.
-func TestDenialIsKnownAtOnce(t *testing.T) {
+func TestDenialCanBeSubmittedAtOnce(t *testing.T) {
 	for _, durability := range []decisionlog.Durability{decisionlog.Strict, decisionlog.Batched} {
 		submitted(t, start(t, pdp.Config{Policies: policySet(t, "agent-tools"), Durability: durability}))
 	}

@@ -41,7 +41,7 @@ func visit(t *testing.T, method, base, path, host string, header map[string]stri
 
 // A page whose name has been led here reads nothing and changes nothing, with
 // and without callers, on every path of the admin listener.
-func TestAdminListenerKnowsItsNames(t *testing.T) {
+func TestAdminListenerChecksHost(t *testing.T) {
 	hosts := []string{"pdp.internal", "*.replicas.svc", "192.0.2.7"}
 	for name, auth := range map[string]pdp.Auth{"open": {}, "auth": {APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAdmin, pdp.ScopeAudit}}}}}} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestAdminListenerKnowsItsNames(t *testing.T) {
 }
 
 // A probe asks a pod by its address, which is nobody's setting.
-func TestAdminListenerKnowsItsAddress(t *testing.T) {
+func TestAdminListenerAcceptsItsAddress(t *testing.T) {
 	s := start(t, pdp.Config{AdminListen: "0.0.0.0:0", AdminInsecure: true, Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}})
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.admin, "http://"))
 	addresses, err := net.InterfaceAddrs()
@@ -102,7 +102,7 @@ func (s *service) own(t *testing.T) string {
 
 // A page whose name has been led to the main listener asks for nothing in
 // anybody's name, where callers are not authenticated.
-func TestMainListenerKnowsItsNames(t *testing.T) {
+func TestMainListenerChecksHost(t *testing.T) {
 	key := pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}
 	cross := map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
 	for _, test := range []struct {

@@ -308,7 +308,7 @@ func TestTokensWithoutKeys(t *testing.T) {
 
 // A changed default of who callers are is told at start, and not where it is
 // agreed to.
-func TestChangedDefaultIsTold(t *testing.T) {
+func TestChangedDefaultIsLogged(t *testing.T) {
 	for claim, want := range map[string]bool{"": true, "sub": false, "iss#sub": false} {
 		var said strings.Builder
 		s := start(t, pdp.Config{Log: slog.New(slog.NewTextHandler(&said, nil)), Auth: pdp.Auth{JWT: []pdp.Issuer{{

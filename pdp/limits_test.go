@@ -141,7 +141,7 @@ func TestOverload(t *testing.T) {
 }
 
 // Who is gone has no turn, and takes none from others.
-func TestGone(t *testing.T) {
+func TestCanceledRequestsLeaveTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
 		c.ask("a", "1")
@@ -309,7 +309,7 @@ func connect(t *testing.T, s *service, text string) (net.Conn, *bufio.Reader) {
 
 // Strangers who take all connections that there are keep no caller with a key
 // waiting, whatever they do with them.
-func TestStrangersMakeRoom(t *testing.T) {
+func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 	const many, key = 64, "psk_of_the_test"
 	auth := callers.Auth{APIKeys: []callers.APIKey{{ID: "pep", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(key)))}}}
 	request := "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key +
@@ -362,7 +362,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 
 // An answer to a stranger ends the connection where callers have to say who they
 // are, and one to a caller does not; nor does any where nobody has to.
-func TestStrangersAreHungUpOn(t *testing.T) {
+func TestUnauthenticatedConnectionsEnd(t *testing.T) {
 	const key = "psk_of_the_test"
 	auth := callers.Auth{APIKeys: []callers.APIKey{{ID: "pep", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(key)))}}}
 	for _, test := range []struct {
@@ -429,7 +429,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 }
 
 // L3: little is kept for a client that does not read what it asked for.
-func TestUnread(t *testing.T) {
+func TestUnreadAnswersUseLittleMemory(t *testing.T) {
 	const enough = 1 << 20
 	for name, test := range map[string]struct {
 		of   func(net.Listener) net.Listener
@@ -470,7 +470,7 @@ func second[A, B any](_ A, b B) B { return b }
 
 // L2: who asks too often is told so after a while, however soon it asks again, and
 // at once where too many are kept already.
-func TestRestraint(t *testing.T) {
+func TestRateLimitRejectionsAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serve := pdp.NewPerTenant(pdp.Limits{TenantRate: 0.001, Queue: 2})(func(echo.Context) error { return nil })
 		gone, leave := context.WithCancel(t.Context())

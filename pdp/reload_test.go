@@ -19,7 +19,7 @@ import (
 
 // Who may ask changes when the settings are read again, and not by settings
 // that are wrong.
-func TestCallersAreReadAgain(t *testing.T) {
+func TestReloadChangesCallers(t *testing.T) {
 	for way, reload := range map[string]func(*testing.T, *service, chan<- os.Signal){
 		"SIGHUP": func(_ *testing.T, _ *service, signals chan<- os.Signal) {
 			for range 2 { // when the second is taken, the first has been carried out
@@ -78,7 +78,7 @@ func testCallersAreReadAgain(t *testing.T, reload func(*testing.T, *service, cha
 
 // Who issues callers' certificates is read again; connections keep those that
 // they were made with.
-func TestAuthoritiesAreReadAgain(t *testing.T) {
+func TestReloadChangesAuthorities(t *testing.T) {
 	cert, key := writeCertificate(t)
 	roots := x509.NewCertPool()
 	text, err := os.ReadFile(cert)
@@ -127,7 +127,7 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 
 // A credential for a tenant that the policy store lacks is told at start and when
 // the settings are read again, with the tenant that was meant.
-func TestUnknownTenantsOfCredentials(t *testing.T) {
+func TestUnknownTenantsOfCredentialsAreLogged(t *testing.T) {
 	auth := func(tenant string) pdp.Auth {
 		return pdp.Auth{APIKeys: []pdp.APIKey{
 			{ID: "operator", SHA256: digest("k-operator"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAdmin}}},

@@ -137,7 +137,7 @@ func collected(t *testing.T, reader metric.Reader) []string {
 }
 
 // Who is turned away is counted.
-func TestShedIsCounted(t *testing.T) {
+func TestRejectionsAreCounted(t *testing.T) {
 	for reason, limits := range map[string]pdp.Limits{"rate": {TenantRate: 0.001}, "deadline": {Deadline: time.Nanosecond}} {
 		reader := metric.NewManualReader()
 		s := start(t, pdp.Config{Limits: limits, Telemetry: pdp.Telemetry{Meters: metric.NewMeterProvider(metric.WithReader(reader))}})
@@ -151,7 +151,7 @@ func TestShedIsCounted(t *testing.T) {
 }
 
 // Where nobody looks, measuring costs nothing; where somebody does is the control.
-func TestTelemetryThatIsOff(t *testing.T) {
+func TestDisabledTelemetryCostsNothing(t *testing.T) {
 	allocations := func(to pdp.Telemetry) float64 {
 		serve, err := pdp.NewMeasured(to)
 		if err != nil {

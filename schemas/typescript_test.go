@@ -46,7 +46,7 @@ func run(t *testing.T, dir, name string, args ...string) {
 
 // Every object of the API says what it may have: generators take one that does
 // not for one that has nothing.
-func TestObjectsSayWhatTheyHave(t *testing.T) {
+func TestObjectsListTheirMembers(t *testing.T) {
 	visit(openAPI(t), func(node map[string]any) {
 		isObject := node["type"] == "object"
 		if types, ok := node["type"].([]any); ok {

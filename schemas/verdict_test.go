@@ -149,7 +149,7 @@ var requests = []struct {
 }
 
 // AZ-44, AZ-98: what a schema requires is what the decoder demands.
-func TestSchemasRequireWhatIsDemanded(t *testing.T) {
+func TestSchemasRequireWhatTheDecoderRequires(t *testing.T) {
 	for _, r := range requests {
 		var stated, demanded []string
 		for _, object := range objects(t, parse(t, r.schema), decode(t, r.complete), "") {
@@ -174,7 +174,7 @@ func TestSchemasRequireWhatIsDemanded(t *testing.T) {
 
 // Each value of a complete body is taken away and replaced by values of every
 // kind; the schema and the decoder must agree on each of the results.
-func TestVerdictsAgree(t *testing.T) {
+func TestSchemaAndDecoderAgree(t *testing.T) {
 	values := []any{removed{}, nil, true, 0, -1.5, "", "x", []any{}, []any{nil}, []any{5}, []any{"x"},
 		[]any{map[string]any{}}, map[string]any{}, map[string]any{"type": "x"}, map[string]any{"unknown": []any{}}}
 	for _, r := range requests {
@@ -222,7 +222,7 @@ func TestDecoderIsStricter(t *testing.T) {
 	}
 }
 
-func FuzzVerdictsAgree(f *testing.F) {
+func FuzzSchemaAndDecoderAgree(f *testing.F) {
 	var agreements []func(*testing.T, []byte)
 	for _, r := range requests {
 		f.Add([]byte(r.complete))

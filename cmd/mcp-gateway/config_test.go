@@ -141,7 +141,7 @@ servers:
 }
 
 // What --help teaches works.
-func TestTaught(t *testing.T) {
+func TestHelpIsTrue(t *testing.T) {
 	_, example, _ := strings.Cut(about, "serve it:\n\n")
 	example, _, _ = strings.Cut(example, "\n\n  mcp-gateway check")
 	c, err := configured(t, strings.ReplaceAll(example, "\n  ", "\n")[2:])

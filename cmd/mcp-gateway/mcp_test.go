@@ -254,7 +254,7 @@ func TestInspector(t *testing.T) {
 
 // A person at mcpdo sees that a call waits, and goes on waiting; another approves
 // it; then mcpdo has the result.
-func TestPerson(t *testing.T) {
+func TestCallWaitsForApproval(t *testing.T) {
 	run := programs(t)
 	binary := filepath.Join(t.TempDir(), "everything-server")
 	if out, err := exec.Command("go", "build", "-o", binary, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput(); err != nil {

@@ -117,7 +117,7 @@ func TestArchive(t *testing.T) {
 	checkArchive(t, l, secondRevision, second)
 }
 
-func TestArchiveNothing(t *testing.T) {
+func TestEmptyArchive(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
 	checkArchive(t, l, keep(t, l, nil), map[string][]byte{})
 }

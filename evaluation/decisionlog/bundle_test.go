@@ -31,7 +31,7 @@ func verifyBundle(t *testing.T, dir string, f decisionlog.Filter) (*decisionlog.
 
 // A bundle of the whole log shows that entries are gone which no entry says
 // were pruned, although the hashes are right. One of a range cannot.
-func TestBundleOfUnsaidGap(t *testing.T) {
+func TestBundleShowsUnexplainedGap(t *testing.T) {
 	for name, at := range map[string]int{"at the beginning": 0, "in between": 512} {
 		t.Run(name, func(t *testing.T) {
 			dir, _ := aged(t)

@@ -38,7 +38,7 @@ const killsOfLog = 100
 // on the same log, also while it makes or opens the log, begins a segment,
 // signs or prunes: half of the kills are some time after it was started, half
 // after it has accepted something. Nothing that was accepted is lost, and the log always
-// verifies. The control is TestKillLoses.
+// verifies. The control is TestKillLosesBatchedEntries.
 func TestKillAnywhere(t *testing.T) {
 	var mu sync.Mutex
 	var all killCount

@@ -107,9 +107,9 @@ func TestJournalOverwritten(t *testing.T) {
 	checkIntegrity(t, err, 5)
 }
 
-// TestJournalTorn holds that a record which was being written when the process
+// TestJournalInterruptedWrite holds that a record which was being written when the process
 // died is the end of the journal, wherever it breaks off.
-func TestJournalTorn(t *testing.T) {
+func TestJournalInterruptedWrite(t *testing.T) {
 	dir, file, last := journaled(t)
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -134,9 +134,9 @@ func TestJournalTorn(t *testing.T) {
 	verifyLog(t, dir)
 }
 
-// TestJournalTornOverItsLike holds that a record which was being written over an
+// TestJournalInterruptedOverwrite holds that a record which was being written over an
 // older one of the same length is the end of the journal, wherever it breaks off.
-func TestJournalTornOverItsLike(t *testing.T) {
+func TestJournalInterruptedOverwrite(t *testing.T) {
 	dir, before := t.TempDir(), t.TempDir()
 	l := openLog(t, dir, decisionlog.Config{})
 	long := func(n int) {

@@ -198,9 +198,9 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestKillLoses shows that TestKill would see a loss: what a batched log has
+// TestKillLosesBatchedEntries shows that TestKill would see a loss: what a batched log has
 // accepted last is not on disk.
-func TestKillLoses(t *testing.T) {
+func TestKillLosesBatchedEntries(t *testing.T) {
 	dir := t.TempDir()
 	accepted := killed(t, "batched", dir, 700)
 	n := lost(t, dir, accepted)

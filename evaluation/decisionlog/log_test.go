@@ -114,7 +114,7 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-func TestOpenReadOnlyNothing(t *testing.T) {
+func TestOpenReadOnlyWithoutLog(t *testing.T) {
 	if _, err := decisionlog.OpenReadOnly(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("OpenReadOnly of an empty directory: %v", err)
 	}
@@ -193,9 +193,9 @@ func TestReplacedFile(t *testing.T) {
 	}
 }
 
-// TestJournalGone holds that a log does not go on for long without its journal.
+// TestMissingJournalIsNoticed holds that a log does not go on for long without its journal.
 // What was accepted meanwhile is in the segment.
-func TestJournalGone(t *testing.T) {
+func TestMissingJournalIsNoticed(t *testing.T) {
 	dir := t.TempDir()
 	l, err := decisionlog.Open(dir, decisionlog.Config{})
 	if err != nil {

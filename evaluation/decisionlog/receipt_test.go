@@ -6,9 +6,9 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// TestReceipt holds that a receipt says yes where the log does, and to nothing
+// TestReceiptMatchesTheLog holds that a receipt says yes where the log does, and to nothing
 // else.
-func TestReceipt(t *testing.T) {
+func TestReceiptMatchesTheLog(t *testing.T) {
 	yes, no := decisionlog.Result{Decision: true}, decisionlog.Result{}
 	for _, tt := range []struct {
 		name  string

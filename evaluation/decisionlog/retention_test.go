@@ -175,7 +175,7 @@ func TestPruneRefuses(t *testing.T) {
 
 // What is left of a pruned segment is held to the tree, and to an entry that
 // says it was pruned.
-func TestPrunedHarmed(t *testing.T) {
+func TestDamagedPrunedSegmentIsFound(t *testing.T) {
 	made, _ := aged(t)
 	l, err := decisionlog.Open(made, agedConfig(10))
 	if err != nil {

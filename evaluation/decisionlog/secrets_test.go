@@ -70,9 +70,9 @@ func safe(s string) string {
 	}, s)
 }
 
-// TestNoFormHasTheSecret holds that no form of an entry has a secret that came
+// TestNoFormatHasTheSecret holds that no form of an entry has a secret that came
 // with its request, wherever it was and wherever it has got to.
-func TestNoFormHasTheSecret(t *testing.T) {
+func TestNoFormatHasTheSecret(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
 	r := rand.New(rand.NewPCG(1, 2))
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -207,8 +207,8 @@ func TestQuotedNumberIsMasked(t *testing.T) {
 	}
 }
 
-// TestNoSecret holds that what only looks a little like a secret is recorded.
-func TestNoSecret(t *testing.T) {
+// TestLookalikesAreNotMasked holds that what only looks a little like a secret is recorded.
+func TestLookalikesAreNotMasked(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
 	requests := []string{
 		`{"bypass":"a","compass":"b","boarding":{"trespass":1}}`,

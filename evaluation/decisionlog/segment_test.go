@@ -119,7 +119,7 @@ func TestSegmentsByAge(t *testing.T) {
 
 // A segment that is lost, cut off or another's is noticed when the log is
 // opened, however many there are behind it.
-func TestSegmentsHarmed(t *testing.T) {
+func TestDamagedSegmentsAreFound(t *testing.T) {
 	other := makeSegments(t, 1000)
 	for name, harm := range map[string]func(paths []string) error{
 		"the first is gone":    func(paths []string) error { return os.Remove(paths[0]) },

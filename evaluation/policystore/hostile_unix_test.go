@@ -171,7 +171,7 @@ func storm(t *testing.T, act func(name string)) {
 
 // Whatever happens to a store, what is in force stays so, the reason is told,
 // and what comes after is applied, be it the same or something else.
-func TestHardship(t *testing.T) {
+func TestHostileStores(t *testing.T) {
 	for _, h := range hardships {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@ import (
 
 // However fast a symbolic link is swapped, and however slowly what it led to is
 // deleted, what is read is what was there at one time.
-func TestSwapsAreNeverTorn(t *testing.T) {
+func TestSwapsAreAtomic(t *testing.T) {
 	for name, dir := range map[string]string{"in the store": "", "to the store": "..data"} {
 		t.Run(name, func(t *testing.T) {
 			base := newStore(t, nil)

@@ -133,7 +133,7 @@ func (k *clock) expect(want ...string) {
 }
 
 // Every content is told once, good or bad, for as long as it stays.
-func TestWatchTellsOnce(t *testing.T) {
+func TestWatchReportsOnce(t *testing.T) {
 	dir := newStore(t, texts{"a.cedar": "one"})
 	clockwork(t, dir, policystore.Config{}, func(k *clock) {
 		k.judge(func(text string) error {
@@ -162,7 +162,7 @@ func TestWatchTellsOnce(t *testing.T) {
 
 // So is every reason for which a store cannot be read; that it can be read
 // again is told by applying it.
-func TestWatchTellsFailuresOnce(t *testing.T) {
+func TestWatchReportsFailuresOnce(t *testing.T) {
 	dir := newStore(t, texts{"a.cedar": "one"})
 	clockwork(t, dir, policystore.Config{}, func(k *clock) {
 		must(t, os.Rename(dir, dir+".away"))
@@ -439,7 +439,7 @@ func TestOverflowIsANotice(t *testing.T) {
 }
 
 // What happens beside a store does not keep it from being noticed.
-func TestStormBesideTheStore(t *testing.T) {
+func TestEventsNextToTheStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes many files: make check runs it")
 	}

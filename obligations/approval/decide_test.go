@@ -19,7 +19,7 @@ import (
 )
 
 // AR-95: policies say who decides, and nobody decides what is their own.
-func TestWhoDecides(t *testing.T) {
+func TestRequesterAndActorsCannotDecide(t *testing.T) {
 	text := edit(t, `"roles"`, `"act": {"sub": "planner", "act": {"sub": "root-agent"}}, "roles"`)
 	for _, test := range []struct {
 		kind, id string
@@ -191,7 +191,7 @@ func TestConcurrentUses(t *testing.T) {
 
 // AR-90, AR-93, AR-96, AR-142, R-1: what nobody decides escalates, expires, can be
 // asked about, and is forgotten.
-func TestTimes(t *testing.T) {
+func TestUndecidedRequestsExpire(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Escalation = lasting(10 * time.Minute) }))
 	id := d.submit(t, push).Task.ID
 	for _, step := range []struct {
@@ -297,7 +297,7 @@ func TestAutoApproval(t *testing.T) {
 
 // Nothing is told of a transition whose record is not in the log; it stands,
 // and is recorded as soon as the log takes it.
-func TestRecordFirst(t *testing.T) {
+func TestTransitionsAreRecordedFirst(t *testing.T) {
 	d := open(t, plain)
 	id := d.submit(t, push).Task.ID
 	d.broken = errors.New("disk full")
@@ -351,7 +351,7 @@ func TestRecords(t *testing.T) {
 // Every record names its task, template, people and what was asked for, with
 // the time as it was. What people decide is of one kind, the first vote of two
 // and a denial, too.
-func TestRecordsSayWho(t *testing.T) {
+func TestRecordsNameThePeople(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 2 }))
 	d.pass(123456789 * time.Nanosecond)
 	id := d.submit(t, push).Task.ID
@@ -398,7 +398,7 @@ func TestRecordsSayWho(t *testing.T) {
 
 // A vote that cannot be counted is not asked about: the log would have a permit
 // to approve of somebody who did not.
-func TestUncountedVote(t *testing.T) {
+func TestUncountableVoteAsksNoPolicy(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 2 }))
 	asked := 0
 	d.config.CanApprove = func(context.Context, approval.Check) (bool, error) {

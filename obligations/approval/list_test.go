@@ -125,7 +125,7 @@ func TestListsArePaged(t *testing.T) {
 
 // Nothing waits for who reads a list, and a list waits for nothing but what is
 // on its way into the log at that place.
-func TestListsHoldNothing(t *testing.T) {
+func TestListsBlockNobody(t *testing.T) {
 	d := open(t, plain)
 	first, second := d.submitIn(t, "acme", push), d.submitIn(t, "acme", push)
 	reading := 0
@@ -182,7 +182,7 @@ func TestListsHoldNothing(t *testing.T) {
 }
 
 // A store of before there was an index of lists is given one.
-func TestListsOfAnOldStore(t *testing.T) {
+func TestListsOfAnEarlierVersion(t *testing.T) {
 	d := open(t, plain)
 	var ids []string
 	for range 3 {

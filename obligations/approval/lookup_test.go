@@ -10,7 +10,7 @@ import (
 
 // Looking for the denial that a submission names keeps nobody waiting: others
 // submit, and ask how their tasks are, meanwhile.
-func TestLookupKeepsNobodyWaiting(t *testing.T) {
+func TestLookupBlocksNobody(t *testing.T) {
 	d := open(t, plain)
 	waiting := d.submit(t, push).Task.ID
 	other := d.submission(t, push)

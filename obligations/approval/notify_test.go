@@ -84,7 +84,7 @@ func TestNotify(t *testing.T) {
 
 // A PEP that does not answer keeps no other one from being called, however many
 // of its calls are due before, and gets no more than a few at a time.
-func TestNotifyOthers(t *testing.T) {
+func TestSlowDestinationDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, plain)
 		var mu sync.Mutex

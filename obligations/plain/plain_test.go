@@ -74,7 +74,7 @@ func hidden(r rune) bool {
 	return r != ' ' && unicode.In(r, unicode.C, unicode.Z, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-func TestMixed(t *testing.T) {
+func TestMixedFindsLookalikes(t *testing.T) {
 	const text = "transfer to \u0440aypal, Москва, Αθήνα, alice, Ωmega"
 	if diff := cmp.Diff([]string{"\u0440aypal", "Ωmega"}, plain.Mixed(text)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

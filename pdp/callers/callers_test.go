@@ -52,7 +52,7 @@ func request(credential string) *http.Request {
 
 // A caller has the id that its issuer's id_claim says and, by whatever id,
 // every name of the person.
-func TestNames(t *testing.T) {
+func TestCallerNames(t *testing.T) {
 	p := jwkstest.New(t)
 	token := func(iss string, more map[string]any) string {
 		claims := map[string]any{"iss": iss, "aud": "pdp", "sub": "8f2c", "exp": now.Add(time.Hour).Unix()}
@@ -125,7 +125,7 @@ func TestNames(t *testing.T) {
 }
 
 // A changed default is told, with how to agree and how to keep what was.
-func TestWarning(t *testing.T) {
+func TestChangedDefaultWarns(t *testing.T) {
 	v := verifier(t, callers.Auth{JWT: []callers.Issuer{{Issuer: idp, Audience: "pdp", JWKSURL: "https://127.0.0.1:1", Grant: approves}}})
 	got := strings.Join(v.Warnings(), "\n")
 	for _, want := range []string{idp, "no longer as ISSUER#SUB", "id_claim: sub", `id_claim: "iss#sub"`} {
@@ -153,7 +153,7 @@ func TestAudiences(t *testing.T) {
 
 // Keys that could not be read are read again when the pause is over, and their
 // bearers are let in.
-func TestKeysComeBack(t *testing.T) {
+func TestKeysAreFetchedAgain(t *testing.T) {
 	p := jwkstest.New(t)
 	p.Down.Store(true)
 	clock := now
@@ -187,7 +187,7 @@ func certified(r *http.Request, uri string, names ...string) *http.Request {
 }
 
 // A credential that is not good is not made good by another.
-func TestCredentialsBesideEachOther(t *testing.T) {
+func TestInvalidCredentialIsNotReplaced(t *testing.T) {
 	key := callers.APIKey{ID: "key", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("k")))}
 	both := callers.Auth{APIKeys: []callers.APIKey{key}, MTLS: &callers.MTLS{CA: "ca.pem"}}
 	bare := httptest.NewRequest(http.MethodPost, "/", nil)

@@ -212,7 +212,7 @@ func yesBody(host string) string {
 		`"policy_decision_point":"` + self + `","access_evaluation_endpoint":"` + self + `/e"}`
 }
 
-func TestYes(t *testing.T) {
+func TestCompleteAnswersAreAccepted(t *testing.T) {
 	pdp := client.New(serve(t, yes), client.Config{})
 	for name, call := range calls {
 		if answered, err := call(t.Context(), pdp); err != nil || !answered {
@@ -332,7 +332,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestUnreachablePDP(t *testing.T) {
 	server := httptest.NewServer(nil)
 	server.Close()
 	for _, url := range []string{server.URL, "", "://", "ftp://pdp.example.com"} {

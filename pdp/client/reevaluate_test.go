@@ -16,7 +16,7 @@ import (
 
 // AR-155: what a PEP does next is what the denial says, what its reason means,
 // or what it offers, in this order.
-func TestNext(t *testing.T) {
+func TestNextAction(t *testing.T) {
 	for _, test := range []struct {
 		action, reason string
 		offered        bool

@@ -242,7 +242,7 @@ func TestApproved(t *testing.T) {
 }
 
 // A look asks once, and only about a task that has not ended.
-func TestLook(t *testing.T) {
+func TestLookPollsOnce(t *testing.T) {
 	for _, test := range []struct {
 		status authzen.TaskStatus // as was known
 		answer string

@@ -17,7 +17,7 @@ import (
 
 // A key that its issuer has withdrawn is good for an hour at most; one that
 // cannot be read again, for a day.
-func TestKeysGrowOld(t *testing.T) {
+func TestKeysExpire(t *testing.T) {
 	issuer := jwkstest.New(t)
 	clock := time.Now()
 	keys := jwks.New(issuer.URL, http.DefaultTransport, func() time.Time { return clock })
@@ -62,7 +62,7 @@ func verify(t *testing.T, keys *jwks.Keys, token string) error {
 
 // An issuer that fails is asked again after a second, then after twice as long,
 // up to ten seconds, whoever comes meanwhile.
-func TestFailuresPause(t *testing.T) {
+func TestFailuresDelayTheNextFetch(t *testing.T) {
 	issuer := jwkstest.New(t)
 	issuer.Down.Store(true)
 	clock := time.Now()

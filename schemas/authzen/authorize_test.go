@@ -248,7 +248,7 @@ func TestAuthorize(t *testing.T) {
 }
 
 // An obligation that the shape cannot say is an error, never left out.
-func TestAuthorizeCannotSay(t *testing.T) {
+func TestAuthorizeRefusesUnknownObligations(t *testing.T) {
 	for _, o := range []authzen.Obligation{
 		{ID: "o-1", Type: "", Properties: jsontext.Value(`{}`)},
 		{ID: "o-1", Type: "Custom", Properties: jsontext.Value(`{}`)},

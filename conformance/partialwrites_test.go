@@ -8,10 +8,10 @@ import (
 // tornWrites is how often a store is written over: a tenth of the swaps.
 func tornWrites() int { return max(10, *reloadSwaps/10) }
 
-// TestReloadTorn holds that files which are written over one by one, with a
+// TestReloadOfPartialWrites holds that files which are written over one by one, with a
 // manifest, show no mixture: what is between two versions is refused, and the
 // last one goes on.
-func TestReloadTorn(t *testing.T) {
+func TestReloadOfPartialWrites(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, versioned(0))
 	put(t, filepath.Join(dir, "manifest.json"), manifest(0))
@@ -33,10 +33,10 @@ func TestReloadTorn(t *testing.T) {
 	whole.clean(t)
 }
 
-// TestReloadTornControl holds that the check of TestReload and TestReloadTorn
+// TestReloadOfPartialWritesControl holds that the check of TestReload and TestReloadOfPartialWrites
 // sees versions that are mixed: without a manifest the store can be read between
 // two files, which nobody can tell from a store that is meant.
-func TestReloadTornControl(t *testing.T) {
+func TestReloadOfPartialWritesControl(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, versioned(0))
 	s := serveDir(t, dir)

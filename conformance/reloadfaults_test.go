@@ -91,10 +91,10 @@ func storm(dir string, act func(path string)) {
 	}
 }
 
-// TestHardship holds that whatever happens to the policy store, the last good
+// TestReloadUnderFaults holds that whatever happens to the policy store, the last good
 // policies go on answering, the server is ready, says that it is stale and
 // why, and follows again once it can, all of it without being told to.
-func TestHardship(t *testing.T) {
+func TestReloadUnderFaults(t *testing.T) {
 	dir, state := openToAll(t)
 	put(t, filepath.Join(dir, policyFile), inOneFile(0))
 	s := launch(t, unprivileged(serveCommand(t, dir, state)))
@@ -114,10 +114,10 @@ func TestHardship(t *testing.T) {
 	}
 }
 
-// TestHardshipControl holds that the check of TestHardship sees policies that
+// TestReloadUnderFaultsControl holds that the check of TestReloadUnderFaults sees policies that
 // are lost: a file that ends between two of them is whole for all anybody can
 // tell.
-func TestHardshipControl(t *testing.T) {
+func TestReloadUnderFaultsControl(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, policyFile), inOneFile(0))
 	s := serveDir(t, dir)

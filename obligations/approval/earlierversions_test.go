@@ -51,7 +51,7 @@ func (d *desk) rewrite(t *testing.T, change func([]byte) []byte) {
 
 // A file that has uses by their request ids alone is read: they count, and
 // nothing is a repetition of them.
-func TestUsesOfBefore(t *testing.T) {
+func TestUsesOfAnEarlierVersion(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Uses = 2 }))
 	approved := d.approve(t, push)
 	claim := &authzen.Reevaluation{
@@ -89,7 +89,7 @@ func TestUsesOfBefore(t *testing.T) {
 
 // A request that has the context it is bound to, as before there were digests
 // of it, is decided and used as it was.
-func TestBoundOfBefore(t *testing.T) {
+func TestContextOfAnEarlierVersion(t *testing.T) {
 	d := open(t, plain)
 	id := d.submit(t, push).Task.ID
 	digest := regexp.MustCompile(`"members":\["workflow_id"\],"whole":true,"digest":"[^"]*"`)

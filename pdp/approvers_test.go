@@ -144,7 +144,7 @@ func (s *staff) entries() []string {
 
 // Nobody approves what is their own, by whatever credential and name, whatever
 // policies say, and the log has no permit of it.
-func TestOwnRequests(t *testing.T) {
+func TestNobodyApprovesTheirOwnRequest(t *testing.T) {
 	aliases := func(a *pdp.Auth) {
 		a.Aliases = [][]string{{"alice", "alice@example.com", "8f2c"}, {"carol", "c-77"}}
 	}
@@ -206,7 +206,7 @@ func TestOwnRequests(t *testing.T) {
 
 // The caller of an entry is whose credential acted: the PEP's of what it asks for,
 // the approver's of a verdict and of what policies are asked about it.
-func TestEntriesSayWhoActs(t *testing.T) {
+func TestEntriesHaveTheActingCaller(t *testing.T) {
 	s := hire(t, nil)
 	lifted, own, refused := s.asked(key("gateway"), "call", "alice", ""), s.asked(key("gateway"), "call", "dave", ""), s.asked(key("gateway"), "call", "bob", "")
 	for _, vote := range []struct{ who, task, decision string }{{"carol", lifted, "approve"}, {"dave", own, "approve"}, {"dave", refused, "deny"}} {
@@ -239,7 +239,7 @@ func TestEntriesSayWhoActs(t *testing.T) {
 
 // Who decides in somebody else's name is told whose credential it is, and what to
 // do.
-func TestOtherApprover(t *testing.T) {
+func TestApproverMustBeTheCaller(t *testing.T) {
 	s := hire(t, nil)
 	task := s.asked(key("gateway"), "call", "alice", "")
 	verdict := strings.NewReader(`{"decision":"approve","approver":{"type":"user","id":"dave"}}`)
@@ -263,7 +263,7 @@ func TestOtherApprover(t *testing.T) {
 
 // A quorum is of people: one person is one, by whatever credentials. A second
 // vote of theirs is no permit in the log.
-func TestQuorumOfPeople(t *testing.T) {
+func TestQuorumCountsPeople(t *testing.T) {
 	aliases := func(a *pdp.Auth) { a.Aliases = [][]string{{"carol", "c-77"}} }
 	full := func(a *pdp.Auth) { a.JWT[0].IDClaim = "iss#sub" }
 	for _, test := range []struct {
@@ -307,7 +307,7 @@ func TestQuorumOfPeople(t *testing.T) {
 }
 
 // People may approve by one client, and through the one that they asked by.
-func TestClientOfMany(t *testing.T) {
+func TestApproversMayShareAClient(t *testing.T) {
 	s := hire(t, nil)
 	task := s.asked(s.token("alice", "azp", "portal"), "pair", "alice", "")
 	for _, approver := range []string{"erin", "frank"} {
@@ -319,7 +319,7 @@ func TestClientOfMany(t *testing.T) {
 
 // A token of which nobody can say who acts by it neither asks for nor gives an
 // approval, and says so; it is good for the rest.
-func TestActorsNotUnderstood(t *testing.T) {
+func TestUnknownActorsCannotApprove(t *testing.T) {
 	s := hire(t, nil)
 	task := s.asked(key("gateway"), "call", "alice", "")
 	for name, claims := range map[string][]any{

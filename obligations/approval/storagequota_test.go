@@ -56,7 +56,7 @@ func (d *desk) untilFull(t testing.TB, c approval.Caller) (n int) {
 
 // What has ended counts for what is kept, of a tenant and of all, also after a
 // restart; a day later there is room again.
-func TestKeptIsBounded(t *testing.T) {
+func TestStorageQuota(t *testing.T) {
 	d := open(t, plain)
 	d.config.MaxKept, d.config.MaxKeptAll = 50<<10, 80<<10
 	d.reopen(t)
@@ -80,7 +80,7 @@ func TestKeptIsBounded(t *testing.T) {
 }
 
 // A file of before is counted when it is opened.
-func TestKeptIsDerived(t *testing.T) {
+func TestStorageQuotaIsRebuilt(t *testing.T) {
 	d := open(t, plain)
 	c := approval.Caller{Tenant: "acme", ID: "a"}
 	var pending string
@@ -128,7 +128,7 @@ func TestKeptIsDerived(t *testing.T) {
 }
 
 // Two callers are two, whatever they are called.
-func TestCallersAreTold(t *testing.T) {
+func TestCallersAreDistinguished(t *testing.T) {
 	d := open(t, plain)
 	d.config.MaxPendingCaller = 2
 	d.reopen(t)

@@ -125,7 +125,7 @@ func TestReadOfAChangingDirectory(t *testing.T) {
 }
 
 // A directory that never rests is not read, and is not read for ever.
-func TestReadOfARestlessDirectory(t *testing.T) {
+func TestReadOfADirectoryThatKeepsChanging(t *testing.T) {
 	d := newDirectory()
 	d.listed = func(n int) { d.put("b.cedar", policy(2), n) }
 	if archive, err := policystore.Read(d); !errors.Is(err, policystore.ErrUnstable) || archive != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// TestLine holds that a line has every member of an entry, in the order of the
+// TestLineHasEveryMember holds that a line has every member of an entry, in the order of the
 // fields and as encoding by reflection writes it.
-func TestLine(t *testing.T) {
+func TestLineHasEveryMember(t *testing.T) {
 	full := reflect.New(reflect.TypeFor[decisionlog.Entry]()).Elem()
 	occupy(t, full, 3)
 	entries := []decisionlog.Entry{{}, full.Interface().(decisionlog.Entry)}

@@ -40,7 +40,7 @@ func heap() uint64 {
 
 // Names that no tenant can have are refused, and nothing keeps them. The control
 // is as many requests with one name.
-func TestMadeUpNamesAreNotKept(t *testing.T) {
+func TestInvalidTenantNamesUseNoMemory(t *testing.T) {
 	const many, most = 60, 8 << 20
 	meters := metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))
 	s := start(t, pdp.Config{Policies: twoTenants(), Limits: pdp.Limits{TenantRate: 1e6}, Telemetry: pdp.Telemetry{Meters: meters}})
@@ -76,7 +76,7 @@ func TestMadeUpNamesAreNotKept(t *testing.T) {
 
 // However many names are made up, a tenant of the store keeps its own rate and its
 // own series.
-func TestMadeUpNamesShareOne(t *testing.T) {
+func TestUnknownTenantsShareOneSeries(t *testing.T) {
 	const many = 10_050
 	reader := metric.NewManualReader()
 	s := start(t, pdp.Config{

@@ -92,7 +92,7 @@ func postWith(t testing.TB, url, requestID, body string) string {
 
 // An approval for one use permits one document, whatever X-Request-ID all of
 // them have; the same document again is a repetition.
-func TestOneUseOfOneRequestID(t *testing.T) {
+func TestRequestIDDoesNotAddUses(t *testing.T) {
 	s := start(t, pdp.Config{Policies: docs(`{uses: 1, scope: resource_type}`)})
 	claim := claiming(s.approved(t, readDoc("a", "")))
 	var permitted []string
@@ -115,7 +115,7 @@ func TestOneUseOfOneRequestID(t *testing.T) {
 
 // Items of a batch, and ids that are no text, do not pass for a repetition of
 // another request.
-func TestRequestIDsAreTold(t *testing.T) {
+func TestBatchItemsAreNotRepetitions(t *testing.T) {
 	for _, test := range []struct{ first, second string }{
 		{"k", "k.0"}, {"k", "k"}, {"k", "k\x800"}, {"\xff", "\xfe"}, {"\xff", "\xff"}, {"", ""},
 	} {
@@ -134,7 +134,7 @@ func TestRequestIDsAreTold(t *testing.T) {
 
 // A person who says no is told to whoever asked where the template has
 // tell_comment, over the wire and by config.yaml.
-func TestCommentIsTold(t *testing.T) {
+func TestRequesterSeesTheComment(t *testing.T) {
 	for templates, want := range map[string]bool{`{tell_comment: true}`: true, `{tell_comment: false}`: false, `{}`: false} {
 		s := start(t, pdp.Config{Policies: docs(templates)})
 		id := s.submitted(t, readDoc("a", "")).Task.ID
@@ -148,7 +148,7 @@ func TestCommentIsTold(t *testing.T) {
 
 // A permit that is withheld for want of an obligation says which; a PEP that
 // declares it is permitted.
-func TestUnsupportedObligationIsTold(t *testing.T) {
+func TestDenialNamesUnsupportedObligations(t *testing.T) {
 	s := start(t, pdp.Config{Policies: fstest.MapFS{"step.cedar": {Data: []byte(`@id("step") @obligation_step_up("{\"acr_value\":\"aal2\"}") permit (principal, action, resource);`)}}})
 	_, denied := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, readDoc("a", ""))
 	const want = `{"decision":false,"context":{"reason_admin":{"en":"The permit is withheld: the PEP has to declare step-up in context.supported_obligations."},"supported_obligations":["step-up"],"reason":"obligation_unsupported"}}`
