@@ -19,8 +19,8 @@ import (
 	"github.com/policy-service/policy-service/schemas"
 )
 
-// An openAPI holds answers against the OpenAPI document, in which no object may
-// have a member that is not described.
+// An openAPI validates answers against the OpenAPI document. It allows no member that the document
+// does not describe.
 type openAPI struct {
 	document map[string]any
 	compiler *jsonschema.Compiler
@@ -48,7 +48,7 @@ func newOpenAPI(t *testing.T) *openAPI {
 	return &openAPI{document, compiler}
 }
 
-// closeObjects has the schemas of objects refuse members that they do not name.
+// closeObjects makes the schemas of objects refuse unknown members.
 func closeObjects(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -65,8 +65,7 @@ func closeObjects(value any) {
 	}
 }
 
-// check holds an answer to an operation against what the document has for its
-// status.
+// check validates an answer against the document's schema for its status.
 func (o *openAPI) check(t *testing.T, method, path string, status int, body []byte) {
 	t.Helper()
 	path = parameter.ReplaceAllString(path, "{$1}")
@@ -104,7 +103,7 @@ func (o *openAPI) check(t *testing.T, method, path string, status int, body []by
 	}
 }
 
-// at returns what a pointer leads to.
+// at returns the value at a JSON Pointer.
 func (o *openAPI) at(pointer string) any {
 	var value any = o.document
 	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "#/"), "/") {
@@ -114,7 +113,7 @@ func (o *openAPI) at(pointer string) any {
 	return value
 }
 
-// parametersOf lists the parameters of an operation that stand in its query.
+// parametersOf returns the query parameters of an operation.
 func (o *openAPI) parametersOf(operation map[string]any) (names []string) {
 	parameters, _ := operation["parameters"].([]any)
 	for _, p := range parameters {
@@ -127,7 +126,7 @@ func (o *openAPI) parametersOf(operation map[string]any) (names []string) {
 	return names
 }
 
-// What is not described is found.
+// Unknown members are found.
 func TestOpenAPIIsClosed(t *testing.T) {
 	o := newOpenAPI(t)
 	schema, err := o.compiler.Compile(documentURL + "#/components/schemas/Revocation")
@@ -139,8 +138,7 @@ func TestOpenAPIIsClosed(t *testing.T) {
 	}
 }
 
-// An operation of the admin listener that checks its query knows the parameters
-// that the document has, and no others.
+// Each admin operation that checks its query accepts exactly the parameters in the document.
 func TestAdminParametersAreDescribed(t *testing.T) {
 	o, d := newOpenAPI(t), newDesks(t)
 	checked := 0
@@ -153,7 +151,7 @@ func TestAdminParametersAreDescribed(t *testing.T) {
 			Message string `json:"message"`
 		}
 		if err := json.Unmarshal(body, &answer); code != 400 || err != nil {
-			continue // it does not look at its query
+			continue // does not check its query
 		}
 		_, list, found := strings.Cut(answer.Message, "there are ")
 		if !found {
@@ -172,7 +170,7 @@ func TestAdminParametersAreDescribed(t *testing.T) {
 	}
 }
 
-// The schemas of the requests of the admin API have the members that it reads.
+// The schemas of admin requests have exactly the members that the handlers decode.
 func TestAdminRequestsAreDescribed(t *testing.T) {
 	o := newOpenAPI(t)
 	for name, is := range map[string]reflect.Type{
@@ -186,7 +184,7 @@ func TestAdminRequestsAreDescribed(t *testing.T) {
 	}
 }
 
-// membersOf lists the names that a struct has in JSON.
+// membersOf returns the JSON names of a struct's fields.
 func membersOf(is reflect.Type) (names []string) {
 	for field := range is.Fields() {
 		if field.Anonymous {

@@ -21,18 +21,18 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An adminRoute is who may do what on a route of the admin listener. Its target
-// belongs to the tenant acme, if it belongs to any.
+// An adminRoute describes who may use a route of the admin listener. If its target belongs to a
+// tenant, the tenant is acme.
 type adminRoute struct {
 	method, path string
-	scopes       []pdp.Scope // any of them; none is open to everybody
-	all          bool        // needs a caller of every tenant
-	owned        bool        // its target is a tenant's: to others there is none
-	ok           int         // the answer to who may; 200 without it
+	scopes       []pdp.Scope // any of them; none means no credential is needed
+	all          bool        // requires a caller of every tenant
+	owned        bool        // the target belongs to a tenant; for others it does not exist
+	ok           int         // status for an allowed caller; default 200
 
-	// target makes the path of a target, and the body; nil for the path as it is.
+	// target returns the path and body of a new target; nil for a fixed path.
 	target func(*desks) (path, body string)
-	// check looks at the answer to a caller of these tenants, nil for every one.
+	// check checks the answer to a caller of these tenants; nil means every tenant.
 	check func(t *testing.T, tenants []string, body []byte)
 }
 
@@ -42,7 +42,7 @@ var (
 	auditors  = []pdp.Scope{pdp.ScopeAudit}
 )
 
-// adminRoutes are all of them. A route that is not here fails the test.
+// adminRoutes lists all routes. The test fails for a route that is missing here.
 var adminRoutes = []adminRoute{
 	{method: "GET", path: "/livez"},
 	{method: "GET", path: "/readyz"},
@@ -52,7 +52,7 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathLogCheckpoint, scopes: auditors, all: true},
 	{method: "GET", path: pdp.PathLogProof, scopes: auditors, owned: true, target: (*desks).proof},
 	{method: "POST", path: pdp.PathLogRotateKey, scopes: operators, all: true},
-	{method: "POST", path: pdp.PathReload, scopes: operators, all: true, ok: 422}, // embedded policies do not change
+	{method: "POST", path: pdp.PathReload, scopes: operators, all: true, ok: 422}, // embedded policies cannot change
 	{method: "GET", path: pdp.PathReload, scopes: operators, all: true, ok: 422},
 	{method: "GET", path: pdp.PathRequests, scopes: approvers, check: checkRequests},
 	{method: "GET", path: pdp.PathRequests + "/:id", scopes: approvers, owned: true, target: (*desks).pending},
@@ -60,15 +60,15 @@ var adminRoutes = []adminRoute{
 	{method: "POST", path: pdp.PathApprovals + "/:id/revoke", scopes: approvers, owned: true, target: (*desks).revoke},
 }
 
-// desks is a service with callers of every scope, each for acme, for globex and
-// for every tenant.
+// desks is a service with callers of every scope, each for acme, for globex, for both and for every
+// tenant.
 type desks struct {
 	*service
 	t     *testing.T
-	index map[string]int64 // of an entry of a tenant
+	index map[string]int64 // index of an entry of each tenant
 }
 
-// tenantsOf are the tenants by which callers are told apart; nil is every one.
+// tenantsOf maps the callers' names to their tenants; nil means every tenant.
 var tenantsOf = map[string][]string{"acme": {"acme"}, "globex": {"globex"}, "both": {"acme", "globex"}, "all": nil}
 
 func (d *desks) key(tenants string, s pdp.Scope) string { return fmt.Sprintf("k-%s-%s", tenants, s) }
@@ -120,7 +120,7 @@ func (d *desks) ask(method, path, key, body string) (int, []byte) {
 	return response.StatusCode, answer
 }
 
-// submit has a request of a tenant wait for a person, and returns its task.
+// submit submits a request of a tenant and returns its task.
 func (d *desks) submit(tenant string) string {
 	d.t.Helper()
 	call := fmt.Sprintf(`{"tenant_id":%q,"actor":{"actor_id":"agent-7","actor_type":"agent","roles":["tool_writer"]},"action":"tool.invoke","resource":{"type":"tool","id":"jira:create","labels":{"category":"sensitive","impact":"write"}}}`, tenant)
@@ -163,8 +163,7 @@ func (d *desks) revoke() (path, body string) {
 	return pdp.PathApprovals + "/" + approved.Items[0].Approval.ID + "/revoke", `{"reason":"a mistake"}`
 }
 
-// checkTenants reports tenants that a caller of others has been shown, and own
-// ones that it has not.
+// checkTenants checks that a caller sees exactly the entries of its tenants.
 func checkTenants(t *testing.T, tenants, shown []string) {
 	t.Helper()
 	for _, tenant := range []string{"", "acme", "globex"} {
@@ -197,8 +196,8 @@ func checkRequests(t *testing.T, tenants []string, body []byte) {
 	checkTenants(t, tenants, shown)
 }
 
-// Every route of the admin listener, for callers of the tenant that its target
-// is of, of another one, of both and of all, with each scope and with none.
+// Each route of the admin listener keeps tenants apart: for callers of the target's tenant, of
+// another, of both and of all, with each scope and with none.
 func TestAdminRoutesKeepTenantsApart(t *testing.T) {
 	d, document := newDesks(t), newOpenAPI(t)
 	for _, route := range adminRoutes {
@@ -218,7 +217,7 @@ func TestAdminRoutesKeepTenantsApart(t *testing.T) {
 				for _, scope := range []pdp.Scope{pdp.ScopeEvaluate, pdp.ScopeSearch, pdp.ScopeRequest, pdp.ScopeApprove, pdp.ScopeAdmin, pdp.ScopeAudit} {
 					want := route.want(scope, tenants)
 					if route.target != nil && want == max(route.ok, 200) {
-						path, body = route.target(d) // the one before has been decided
+						path, body = route.target(d) // the previous target is already decided
 					}
 					got, answer := d.ask(route.method, path, d.key(name, scope), body)
 					if got != want {
@@ -234,7 +233,7 @@ func TestAdminRoutesKeepTenantsApart(t *testing.T) {
 	}
 }
 
-// want is the answer to a caller.
+// want returns the expected status for a caller.
 func (r adminRoute) want(scope pdp.Scope, tenants []string) int {
 	ok := max(r.ok, 200)
 	switch {
@@ -251,7 +250,7 @@ func (r adminRoute) want(scope pdp.Scope, tenants []string) int {
 	return ok
 }
 
-// The table has every route that the admin listener has, and no others.
+// The table has exactly the routes of the admin listener.
 func TestAdminRoutesAreComplete(t *testing.T) {
 	log, err := decisionlog.Open(t.TempDir(), decisionlog.Config{})
 	if err != nil {
@@ -281,8 +280,8 @@ func TestAdminRoutesAreComplete(t *testing.T) {
 	}
 }
 
-// What a caller of a tenant asks for of another is as if there were none; and a
-// bundle has what the caller's tenants have, and verifies.
+// For a caller of a tenant, entries of other tenants do not exist. A bundle has the entries of the
+// caller's tenants and verifies.
 func TestLogOfTenants(t *testing.T) {
 	d := newDesks(t)
 	key := d.key("acme", pdp.ScopeAudit)
@@ -326,8 +325,7 @@ func TestLogOfTenants(t *testing.T) {
 	}
 }
 
-// To strangers, and to callers of other tenants, there are as many tenants as
-// names: whether there is one they cannot tell.
+// Callers without access to a tenant cannot find out whether it exists.
 func TestTenantsAreNotRevealed(t *testing.T) {
 	store := fstest.MapFS{
 		"a.cedar":                     {Data: []byte(`@id("a") permit (principal, action, resource);`)},

@@ -15,7 +15,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// askAs sends a JSON body with an API key and reads the answer.
+// askAs sends a JSON body with an API key and decodes the answer.
 func askAs(t *testing.T, key, method, url, body string, answer any) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -41,9 +41,9 @@ func askAs(t *testing.T, key, method, url, body string, answer any) int {
 	return response.StatusCode
 }
 
-// AR-55, AR-62, AR-85, AR-86, AR-88, AR-103, R-9: where callers are authenticated, a request
-// is its caller's alone, who approves is who asks to, and nobody decides for a
-// tenant that is not theirs.
+// With authentication, a request belongs to its caller, the approver is the caller, and nobody
+// decides for other tenants (AR-55, AR-62, AR-85, AR-86, AR-88, AR-103 in
+// conformance/testdata/rows.txt).
 func TestCallersDecideForTheirTenants(t *testing.T) {
 	key := func(id string, tenants []string, scopes ...pdp.Scope) pdp.APIKey {
 		return pdp.APIKey{ID: id, SHA256: digest("k-" + id), Grant: pdp.Grant{Tenants: tenants, Scopes: scopes}}
@@ -138,9 +138,9 @@ func TestCallersDecideForTheirTenants(t *testing.T) {
 	}
 }
 
-// AR-4, AR-5, AR-161: by the keys that the metadata lead to, whoever has a binding
-// token or an approval can verify it. There are no others: to list a key is to
-// trust it with approvals.
+// The keys in the metadata verify binding tokens and approvals (AR-4, AR-5, AR-161 in
+// conformance/testdata/rows.txt). The list has no other keys: a listed key is trusted for
+// approvals.
 func TestMetadataLeadToTheKeys(t *testing.T) {
 	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
 	var metadata authzen.Metadata
@@ -184,7 +184,7 @@ func TestMetadataLeadToTheKeys(t *testing.T) {
 	verify(filled(t, []byte("${task/result/approval/state}"), answers))
 }
 
-// submitted returns the task of a call that waits for a person.
+// submitted returns the task of a pending call.
 func submitted(t *testing.T, s *service) string {
 	t.Helper()
 	const call = `{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"github.push_code"}`
@@ -198,8 +198,7 @@ func submitted(t *testing.T, s *service) string {
 	return filled(t, []byte("${task/task/id}"), map[string]string{"task": task})
 }
 
-// What an approver or operator sends is understood as a whole or refused, with
-// its place: nothing that was meant is left out of what is done.
+// The admin API refuses unknown members of a body and reports their place.
 func TestAdminAPIRefusesUnknownMembers(t *testing.T) {
 	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
 	path := s.admin + pdp.PathRequests + "/" + submitted(t, s)
@@ -249,8 +248,8 @@ func TestAdminAPIRefusesUnknownMembers(t *testing.T) {
 	}
 }
 
-// AR-50: who asks for an approval right after a denial is believed, however the
-// log is kept: the evaluation is known by its id.
+// A denial can be submitted immediately, in both durability modes: its Decision-ID is already known
+// (AR-50 in conformance/testdata/rows.txt).
 func TestDenialCanBeSubmittedAtOnce(t *testing.T) {
 	for _, durability := range []decisionlog.Durability{decisionlog.Strict, decisionlog.Batched} {
 		submitted(t, start(t, pdp.Config{Policies: policySet(t, "agent-tools"), Durability: durability}))

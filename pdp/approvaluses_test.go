@@ -15,7 +15,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// docs is a store whose documents a person opens, by templates of that text.
+// docs returns a store whose documents need an approval, with these templates.
 func docs(templates string) fstest.MapFS {
 	return fstest.MapFS{
 		"docs.cedar": {Data: []byte(`@id("docs") @requestable("data")
@@ -32,14 +32,14 @@ permit (principal is approver, action, resource is access_request);
 	}
 }
 
-// readDoc asks whether alice may read a document; claim is an approval's id.
+// readDoc returns a request by alice to read a document.
 func readDoc(doc, context string) string {
 	return fmt.Sprintf(`{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":%q},"context":{%s}}`, doc, context)
 }
 
 func claiming(approval string) string { return fmt.Sprintf(`"approval":{"id":%q}`, approval) }
 
-// submitted asks for an approval of what is denied, and returns the task.
+// submitted submits a denied request and returns the task.
 func (s *service) submitted(t testing.TB, request string) authzen.TaskResponse {
 	t.Helper()
 	var denied authzen.Decision
@@ -57,7 +57,7 @@ func (s *service) submitted(t testing.TB, request string) authzen.TaskResponse {
 	return task
 }
 
-// approved returns the id of an approval of what is denied.
+// approved returns the id of an approval for a denied request.
 func (s *service) approved(t testing.TB, request string) string {
 	t.Helper()
 	id := s.submitted(t, request).Task.ID
@@ -90,8 +90,8 @@ func postWith(t testing.TB, url, requestID, body string) string {
 	return string(text)
 }
 
-// An approval for one use permits one document, whatever X-Request-ID all of
-// them have; the same document again is a repetition.
+// An approval for one use permits one document, whatever the X-Request-ID. The same document again
+// is a repetition.
 func TestRequestIDDoesNotAddUses(t *testing.T) {
 	s := start(t, pdp.Config{Policies: docs(`{uses: 1, scope: resource_type}`)})
 	claim := claiming(s.approved(t, readDoc("a", "")))
@@ -113,8 +113,7 @@ func TestRequestIDDoesNotAddUses(t *testing.T) {
 	}
 }
 
-// Items of a batch, and ids that are no text, do not pass for a repetition of
-// another request.
+// Items of a batch, and ids that are not text, do not count as repetitions of another request.
 func TestBatchItemsAreNotRepetitions(t *testing.T) {
 	for _, test := range []struct{ first, second string }{
 		{"k", "k.0"}, {"k", "k"}, {"k", "k\x800"}, {"\xff", "\xfe"}, {"\xff", "\xff"}, {"", ""},
@@ -132,8 +131,7 @@ func TestBatchItemsAreNotRepetitions(t *testing.T) {
 	}
 }
 
-// A person who says no is told to whoever asked where the template has
-// tell_comment, over the wire and by config.yaml.
+// With tell_comment, the requester sees the comment of a denial.
 func TestRequesterSeesTheComment(t *testing.T) {
 	for templates, want := range map[string]bool{`{tell_comment: true}`: true, `{tell_comment: false}`: false, `{}`: false} {
 		s := start(t, pdp.Config{Policies: docs(templates)})
@@ -146,8 +144,7 @@ func TestRequesterSeesTheComment(t *testing.T) {
 	}
 }
 
-// A permit that is withheld for want of an obligation says which; a PEP that
-// declares it is permitted.
+// A withheld permit names the missing obligations. A PEP that declares them gets the permit.
 func TestDenialNamesUnsupportedObligations(t *testing.T) {
 	s := start(t, pdp.Config{Policies: fstest.MapFS{"step.cedar": {Data: []byte(`@id("step") @obligation_step_up("{\"acr_value\":\"aal2\"}") permit (principal, action, resource);`)}}})
 	_, denied := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, readDoc("a", ""))
@@ -160,8 +157,7 @@ func TestDenialNamesUnsupportedObligations(t *testing.T) {
 	}
 }
 
-// A PEP that prefers a minimal answer has no binding token, and asks by the
-// evaluation alone. Others have one.
+// With return=minimal, a denial has no binding token and can be submitted by its Decision-ID.
 func TestMinimalDenial(t *testing.T) {
 	s := start(t, pdp.Config{Policies: docs(`{}`)})
 	ask := func(preference string) (string, authzen.Decision) {

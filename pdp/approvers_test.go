@@ -20,8 +20,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// anybodyApproves is a store whose calls wait for a person, pairs for two, and
-// where policies let everybody approve: what keeps people apart is the service.
+// anybodyApproves is a store whose policies let everybody approve; pairs need two people. Only the
+// service keeps people apart.
 var anybodyApproves = fstest.MapFS{
 	"policies.cedar": {Data: []byte(`
 		@id("call") @approval("one") permit (principal, action == Action::"call", resource);
@@ -31,7 +31,7 @@ var anybodyApproves = fstest.MapFS{
 	"config.yaml": {Data: []byte("approval_templates: {one: {ttl: 15m}, two: {quorum: 2}}\n")},
 }
 
-// A staff is a service whose people have API keys and tokens.
+// A staff is a service with API keys and tokens for people.
 type staff struct {
 	*service
 	t        *testing.T
@@ -40,7 +40,7 @@ type staff struct {
 
 const idp = "https://idp.example.com"
 
-// hire starts a service with an issuer of tokens, by which people may approve.
+// hire starts a service with an issuer of tokens that may approve.
 func hire(t *testing.T, change func(*pdp.Auth)) *staff {
 	t.Helper()
 	s := &staff{t: t, provider: jwkstest.New(t)}
@@ -58,10 +58,10 @@ func hire(t *testing.T, change func(*pdp.Auth)) *staff {
 	return s
 }
 
-// key is the credential of somebody's API key.
+// key returns the API key of a person.
 func key(id string) string { return "k-" + id }
 
-// token is the credential of somebody's token.
+// token returns a token of a person.
 func (s *staff) token(sub string, more ...any) string {
 	s.t.Helper()
 	claims := map[string]any{"iss": idp, "aud": "pdp", "sub": sub, "exp": time.Now().Add(time.Hour).Unix()}
@@ -71,7 +71,7 @@ func (s *staff) token(sub string, more ...any) string {
 	return jwkstest.Sign(s.t, jose.RS256, s.provider.Key, "k1", claims, nil)
 }
 
-// asked returns the task of a PEP that asks for a subject with properties.
+// asked submits a request for a subject with properties and returns the task.
 func (s *staff) asked(pep, action, subject, properties string) string {
 	s.t.Helper()
 	call := fmt.Sprintf(`{"subject":{"type":"user","id":%q,"properties":{%s}},"action":{"name":%q},"resource":{"type":"doc","id":"d"}`, subject, properties, action)
@@ -95,14 +95,13 @@ func (s *staff) asked(pep, action, subject, properties string) string {
 	return task.Task.ID
 }
 
-// approves has somebody approve a task, and returns the status.
+// approves votes for a task and returns the status.
 func (s *staff) approves(who, task string) int {
 	s.t.Helper()
 	return askAs(s.t, who, "POST", s.admin+pdp.PathRequests+"/"+task+"/decision", `{"decision":"approve"}`, nil)
 }
 
-// votes are the lines of the log in which somebody was let approve, or approved,
-// and those of refused votes.
+// votes counts the log entries that permit a vote, and those that refuse one.
 func (s *staff) votes() (permits, refused int) {
 	s.t.Helper()
 	for _, line := range s.entries() {
@@ -126,7 +125,7 @@ func (s *staff) votes() (permits, refused int) {
 	return permits, refused
 }
 
-// entries are the lines of the log.
+// entries returns the lines of the log.
 func (s *staff) entries() []string {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), "GET", s.admin+pdp.PathLogExport, nil)
@@ -142,8 +141,8 @@ func (s *staff) entries() []string {
 	return slices.Collect(strings.Lines(readAll(s.t, response.Body)))
 }
 
-// Nobody approves what is their own, by whatever credential and name, whatever
-// policies say, and the log has no permit of it.
+// Nobody approves their own request, under any credential, name or policy. The log has no permit
+// for it.
 func TestNobodyApprovesTheirOwnRequest(t *testing.T) {
 	aliases := func(a *pdp.Auth) {
 		a.Aliases = [][]string{{"alice", "alice@example.com", "8f2c"}, {"carol", "c-77"}}
@@ -204,8 +203,8 @@ func TestNobodyApprovesTheirOwnRequest(t *testing.T) {
 	}
 }
 
-// The caller of an entry is whose credential acted: the PEP's of what it asks for,
-// the approver's of a verdict and of what policies are asked about it.
+// The caller of an entry is the one whose credential acted: the PEP for a request, the approver for
+// a vote and for the questions to policies.
 func TestEntriesHaveTheActingCaller(t *testing.T) {
 	s := hire(t, nil)
 	lifted, own, refused := s.asked(key("gateway"), "call", "alice", ""), s.asked(key("gateway"), "call", "dave", ""), s.asked(key("gateway"), "call", "bob", "")
@@ -227,7 +226,7 @@ func TestEntriesHaveTheActingCaller(t *testing.T) {
 		what := cmp.Or(e.Request.Event, e.Request.Action.Name)
 		got[what] = append(got[what], e.Caller)
 	}
-	delete(got, "") // the start
+	delete(got, "") // entry of the start
 	want := map[string][]string{
 		"call": {"gateway", "gateway", "gateway"}, "submit": {"gateway", "gateway", "gateway"},
 		"approval.approve": {"carol"}, "approve": {"carol"}, "refuse": {"dave"}, "approval.deny": {"dave"}, "deny": {"dave"},
@@ -237,8 +236,7 @@ func TestEntriesHaveTheActingCaller(t *testing.T) {
 	}
 }
 
-// Who decides in somebody else's name is told whose credential it is, and what to
-// do.
+// A vote in another person's name fails, and the error names the owner of the credential.
 func TestApproverMustBeTheCaller(t *testing.T) {
 	s := hire(t, nil)
 	task := s.asked(key("gateway"), "call", "alice", "")
@@ -261,8 +259,7 @@ func TestApproverMustBeTheCaller(t *testing.T) {
 	}
 }
 
-// A quorum is of people: one person is one, by whatever credentials. A second
-// vote of theirs is no permit in the log.
+// A quorum counts people, not credentials. The log has no permit for a second vote.
 func TestQuorumCountsPeople(t *testing.T) {
 	aliases := func(a *pdp.Auth) { a.Aliases = [][]string{{"carol", "c-77"}} }
 	full := func(a *pdp.Auth) { a.JWT[0].IDClaim = "iss#sub" }
@@ -289,7 +286,7 @@ func TestQuorumCountsPeople(t *testing.T) {
 			if got := s.approves(test.second(s), task); got != 409 {
 				t.Errorf("the same person again: %d", got)
 			}
-			if permits, _ := s.votes(); permits != 2 { // that policies let carol, and that she did
+			if permits, _ := s.votes(); permits != 2 { // one permit of the policies, and one vote
 				t.Errorf("the log has %d permits", permits)
 			}
 			var status authzen.TaskResponse
@@ -306,7 +303,7 @@ func TestQuorumCountsPeople(t *testing.T) {
 	}
 }
 
-// People may approve by one client, and through the one that they asked by.
+// People may approve through a shared client, including that of the request.
 func TestApproversMayShareAClient(t *testing.T) {
 	s := hire(t, nil)
 	task := s.asked(s.token("alice", "azp", "portal"), "pair", "alice", "")
@@ -317,8 +314,7 @@ func TestApproversMayShareAClient(t *testing.T) {
 	}
 }
 
-// A token of which nobody can say who acts by it neither asks for nor gives an
-// approval, and says so; it is good for the rest.
+// A token with actors that cannot be parsed can neither request nor approve. Other uses work.
 func TestUnknownActorsCannotApprove(t *testing.T) {
 	s := hire(t, nil)
 	task := s.asked(key("gateway"), "call", "alice", "")
@@ -358,7 +354,7 @@ func TestUnknownActorsCannotApprove(t *testing.T) {
 	}
 }
 
-// Who acts for an actor is read in every shape of a request alike.
+// The actors of an actor are read in every format of a request.
 func TestActorsOfAuthorize(t *testing.T) {
 	s := hire(t, nil)
 	request := `{"tenant_id":"acme","actor":{"actor_id":"bot","actor_type":"agent","act":%s},"action":"call","resource":{"type":"doc","id":"d"}}`

@@ -10,8 +10,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A batch whose items have all of its context is not answered with many times
-// of it, wherever that context is. Items without an offer say so.
+// The answer to a batch whose items share a context does not repeat that context for each item.
+// Items without an offer have a reason.
 func TestBatchAnswerIsBounded(t *testing.T) {
 	s := start(t, pdp.Config{Policies: docs(`{}`)})
 	const items, most = 1000, 8

@@ -15,10 +15,10 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// page is where metrics are in these tests.
+// page stands for the metrics page.
 var page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "metrics") })
 
-// visit sends a request under a name, as a browser may for a page.
+// visit sends a request with a Host header and others, as a browser may for a page.
 func visit(t *testing.T, method, base, path, host string, header map[string]string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, base+path, nil)
@@ -39,8 +39,8 @@ func visit(t *testing.T, method, base, path, host string, header map[string]stri
 	return response.StatusCode
 }
 
-// A page whose name has been led here reads nothing and changes nothing, with
-// and without callers, on every path of the admin listener.
+// After DNS rebinding a page can neither read nor change anything, with and without authentication,
+// on every path of the admin listener.
 func TestAdminListenerChecksHost(t *testing.T) {
 	hosts := []string{"pdp.internal", "*.replicas.svc", "192.0.2.7"}
 	for name, auth := range map[string]pdp.Auth{"open": {}, "auth": {APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAdmin, pdp.ScopeAudit}}}}}} {
@@ -64,7 +64,7 @@ func TestAdminListenerChecksHost(t *testing.T) {
 	}
 }
 
-// A probe asks a pod by its address, which is nobody's setting.
+// A probe may use the pod's address, which is not configured.
 func TestAdminListenerAcceptsItsAddress(t *testing.T) {
 	s := start(t, pdp.Config{AdminListen: "0.0.0.0:0", AdminInsecure: true, Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}})
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.admin, "http://"))
@@ -90,7 +90,7 @@ func TestAdminListenerAcceptsItsAddress(t *testing.T) {
 	}
 }
 
-// own is the URL of the admin listener that the state directory has.
+// own returns the URL of the admin listener in the state directory.
 func (s *service) own(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.state, pdp.AdminURLFile))
@@ -100,8 +100,7 @@ func (s *service) own(t *testing.T) string {
 	return strings.TrimSpace(string(text))
 }
 
-// A page whose name has been led to the main listener asks for nothing in
-// anybody's name, where callers are not authenticated.
+// Without authentication, a page can send nothing to the main listener after DNS rebinding.
 func TestMainListenerChecksHost(t *testing.T) {
 	key := pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}
 	cross := map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
@@ -137,8 +136,8 @@ func TestMainListenerChecksHost(t *testing.T) {
 	}
 }
 
-// A form or a script of another site changes and reads nothing, whichever of
-// its headers a browser sends.
+// A form or script of another site can neither change nor read anything, for any set of headers
+// that browsers send.
 func TestAdminListenerRefusesOtherSites(t *testing.T) {
 	s := start(t, pdp.Config{Telemetry: pdp.Telemetry{Page: page}})
 	same := s.admin
@@ -169,8 +168,7 @@ func TestAdminListenerRefusesOtherSites(t *testing.T) {
 	}
 }
 
-// A body in another character set is refused on both listeners: what reads it
-// on the way may read something else.
+// Both listeners refuse a body in another character set.
 func TestCharset(t *testing.T) {
 	s := start(t, pdp.Config{})
 	verdict := s.admin + pdp.PathRequests + "/arq_1/decision"
@@ -207,13 +205,13 @@ func TestCharset(t *testing.T) {
 	}
 }
 
-// A connection ends with a request that may end elsewhere for another server:
-// what follows is nobody's. One with a length alone goes on.
+// A request that may end elsewhere for another server ends its connection. One with only a
+// Content-Length does not.
 func TestAmbiguousRequestsEndTheConnection(t *testing.T) {
 	endAmbiguous(t, start(t, pdp.Config{}))
 }
 
-// So does that of a caller with a key.
+// A valid key does not change that.
 func TestAmbiguousRequestsOfCallersEndTheConnection(t *testing.T) {
 	endAmbiguous(t, start(t, pdp.Config{Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "pep", SHA256: digest("k-pep")}}}}))
 }
@@ -260,8 +258,7 @@ func endAmbiguous(t *testing.T, s *service) {
 	}
 }
 
-// HTTP/1.0 has requests without a Host: probes send them and no browser does. What
-// has a Host is held to it.
+// HTTP/1.0 requests may lack a Host, as probes do. A Host that is present is checked.
 func TestProbesWithoutHost(t *testing.T) {
 	s := start(t, pdp.Config{})
 	for request, want := range map[string]string{

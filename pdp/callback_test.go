@@ -17,10 +17,10 @@ import (
 
 const secret = "0123456789abcdef0123456789abcdef"
 
-// A PEP notes how it is called back.
+// A PEP records callbacks.
 type pep struct {
 	*httptest.Server
-	called chan string // bodies whose signature is good
+	called chan string // bodies with a valid signature
 }
 
 func newPEP(t *testing.T) *pep {
@@ -40,8 +40,8 @@ func newPEP(t *testing.T) *pep {
 	return p
 }
 
-// AR-127 to AR-131: a PEP that is allowed is called back, signed, with how its
-// task ended and not with the approval.
+// An allowed PEP gets a signed callback with the status of its task and without the approval
+// (AR-127 to AR-131 in conformance/testdata/rows.txt).
 func TestCallback(t *testing.T) {
 	p := newPEP(t)
 	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools"), Callbacks: []string{p.URL + "/done"}, CallbackSecret: []byte(secret)})
@@ -71,8 +71,8 @@ func TestCallback(t *testing.T) {
 	}
 }
 
-// AR-128: an address that is not public is not called, wherever a name leads
-// and however it is written.
+// Callbacks do not go to an address that is not public, in any notation (AR-128 in
+// conformance/testdata/rows.txt).
 func TestCallbackAddresses(t *testing.T) {
 	for address, public := range map[string]bool{
 		"93.184.216.34:443": true, "[2606:2800:220:1::1]:443": true,
@@ -88,8 +88,8 @@ func TestCallbackAddresses(t *testing.T) {
 	}
 }
 
-// AR-128: what counts is where a name leads when the connection is made. Here
-// it leads to this host, which a URL with the name does not allow.
+// The address counts when the connection is made (AR-128 in conformance/testdata/rows.txt). Here a
+// name resolves to this host, which a URL with the name does not allow.
 func TestCallbackRebinding(t *testing.T) {
 	p := newPEP(t)
 	port := p.URL[strings.LastIndex(p.URL, ":"):]
@@ -104,8 +104,7 @@ func TestCallbackRebinding(t *testing.T) {
 	}
 }
 
-// An address that is allowed is with its port: a name that leads to another one
-// of it calls nobody.
+// An allowed address includes its port: a name that resolves to another port gets no callback.
 func TestCallbackPort(t *testing.T) {
 	allowed := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:8443"), netip.MustParseAddrPort("[fc00::1]:443")}
 	for address, want := range map[string]bool{
@@ -130,7 +129,7 @@ func TestCallbackPort(t *testing.T) {
 	}
 }
 
-// AR-131: callbacks are off by default, and never unsigned.
+// Callbacks are off by default and never unsigned (AR-131 in conformance/testdata/rows.txt).
 func TestCallbackSettings(t *testing.T) {
 	for _, test := range []struct{ url, secret, want string }{
 		{"https://pep.example.com/done", "", "need a secret"},

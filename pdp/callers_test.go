@@ -33,10 +33,10 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// digest is what the configuration has of a key.
+// digest returns the digest of a key as in the configuration.
 func digest(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
 
-// ask sends a request with an Authorization header and returns the status.
+// ask sends a request with an Authorization header.
 func ask(t *testing.T, client *http.Client, method, url, authorization, body string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -57,7 +57,8 @@ func ask(t *testing.T, client *http.Client, method, url, authorization, body str
 
 const aliceInAcme = `{"tenant_id":"acme","actor":{"actor_id":"alice","actor_type":"user"},"action":"read","resource":{"type":"record","id":"record-1"},"purpose":"p"}`
 
-// AZ-37, AZ-38, AR-143: 401 for who is not known, 403 for what they may not do.
+// An invalid credential gets 401, a missing permission 403 (AR-143 in
+// conformance/testdata/rows.txt); AuthZEN 1.0, AZ-37, AZ-38.
 func TestAPIKeys(t *testing.T) {
 	s := start(t, pdp.Config{Auth: pdp.Auth{APIKeys: []pdp.APIKey{
 		{ID: "anything", SHA256: digest("k-anything")},
@@ -117,7 +118,7 @@ func TestAPIKeys(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			response := ask(t, http.DefaultClient, test.method, test.url, test.key, test.body)
 			if test.name == "a reload" && response.StatusCode == 200 {
-				return // of policies that do not change
+				return // the policies cannot change
 			}
 			if response.StatusCode != test.want {
 				t.Errorf("status %d, want %d", response.StatusCode, test.want)
@@ -168,7 +169,8 @@ func TestAuthIsChecked(t *testing.T) {
 	}
 }
 
-// TestTokens sends what RFC 8725 warns of. Clocks may differ by a minute: AR-144.
+// TestTokens covers the threats of RFC 8725. Clocks may differ by a minute (AR-144 in
+// conformance/testdata/rows.txt).
 func TestTokens(t *testing.T) {
 	provider := jwkstest.New(t)
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
@@ -293,7 +295,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Who cannot be told from anybody else is not let in.
+// Without keys, no token is valid.
 func TestTokensWithoutKeys(t *testing.T) {
 	provider := jwkstest.New(t)
 	provider.Down.Store(true)
@@ -306,8 +308,7 @@ func TestTokensWithoutKeys(t *testing.T) {
 	}
 }
 
-// A changed default of who callers are is told at start, and not where it is
-// agreed to.
+// The start logs a changed default of callers' ids, unless the configuration sets it.
 func TestChangedDefaultIsLogged(t *testing.T) {
 	for claim, want := range map[string]bool{"": true, "sub": false, "iss#sub": false} {
 		var said strings.Builder
@@ -321,8 +322,8 @@ func TestChangedDefaultIsLogged(t *testing.T) {
 	}
 }
 
-// An issuer that is down or hangs keeps nobody waiting who has a token of
-// another, and is not asked again for each stranger.
+// An issuer that is down or hangs does not delay callers of another issuer, and invalid tokens do
+// not cause further requests to it.
 func TestIssuersAreIndependent(t *testing.T) {
 	down, hanging, good := jwkstest.New(t), jwkstest.New(t), jwkstest.New(t)
 	down.Down.Store(true)
@@ -411,7 +412,7 @@ func newEC(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// issue makes a client's certificate for a URI.
+// issue issues a client certificate for a URI.
 func (a *authority) issue(t *testing.T, uri string) tls.Certificate {
 	t.Helper()
 	name, err := url.Parse(uri)
@@ -421,7 +422,7 @@ func (a *authority) issue(t *testing.T, uri string) tls.Certificate {
 	return a.issueFor(t, []*url.URL{name}, nil)
 }
 
-// issueFor makes one for URIs and DNS names.
+// issueFor issues a client certificate for URIs and DNS names.
 func (a *authority) issueFor(t *testing.T, uris []*url.URL, names []string) tls.Certificate {
 	t.Helper()
 	key := newEC(t)
@@ -450,7 +451,7 @@ func TestMTLS(t *testing.T) {
 		name   string
 		client []tls.Certificate
 		path   string
-		want   int // 0 for no connection
+		want   int // 0 means no connection
 	}{
 		{"no certificate", nil, "/tenants/acme", 401},
 		{"a caller", []tls.Certificate{ours.issue(t, "spiffe://example.com/gateway")}, "/tenants/acme", 200},
@@ -463,7 +464,7 @@ func TestMTLS(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			config := &tls.Config{RootCAs: roots}
-			if test.client != nil { // whatever authorities the server names
+			if test.client != nil { // ignore the authorities that the server names
 				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &test.client[0], nil }
 			}
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}

@@ -11,8 +11,8 @@ import (
 	"github.com/policy-service/policy-service/pdp"
 )
 
-// A certificate is renewed without a restart. While its files do not go
-// together, the last one that was good is used.
+// A certificate is renewed without a restart. While its two files do not match, the last valid pair
+// is used.
 func TestCertificateIsRenewed(t *testing.T) {
 	cert, key := writeCertificate(t)
 	otherCert, otherKey := writeCertificate(t)
@@ -38,7 +38,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		if err := os.WriteFile(to, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chtimes(to, clock, clock); err != nil { // two writes may be of one moment
+		if err := os.Chtimes(to, clock, clock); err != nil { // two writes may have the same time
 			t.Fatal(err)
 		}
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/policy-service/policy-service/pdp"
 )
 
-// T1: when the clock of the host is set, in either direction, that is in the log
-// among the entries whose times it explains. That time passes is not.
+// A step of the host's clock in either direction is in the log. The passing of time is not.
 func TestClockSteps(t *testing.T) {
 	state := t.TempDir()
 	log, err := decisionlog.Open(state, decisionlog.Config{})

@@ -32,21 +32,19 @@ import (
 
 var update = flag.Bool("update", false, "write the wanted responses of testdata/*.txtar")
 
-// TestExchanges holds the responses of a running service, byte for byte,
-// against testdata/*.txtar.
+// TestExchanges compares the responses of a running service with testdata/*.txtar, byte for byte.
 //
-// The comment of a file may set the service up, one "key: value" a line:
-// policies (an embedded set), listener (main or admin), public-url, max-body.
-// A case is two sections, "NAME/request" and "NAME/response". A request is a
-// line with method and target, header lines, and behind an empty line the body
-// without its last line feed. With the header "Body: assembled", which is not
-// sent, each line of the body is a Go string, and may be repeated: "[" x 33.
-// A response is its status, the headers, and the body with one line feed more.
+// The comment of a file may configure the service with lines "key: value": policies (an embedded
+// set), listener (main or admin), public-url, max-body. A case has two sections, "NAME/request" and
+// "NAME/response". A request has a line with method and target, header lines, an empty line, and
+// the body without its last line feed. With the header "Body: assembled", which is not sent, each
+// line of the body is a Go string and may be repeated: "[" x 33. A response has its status, the
+// headers, and the body with an extra line feed.
 //
-// ${NAME/pointer} in a request is the string at that JSON Pointer in the body of
-// the response to NAME, and ${NAME/@Decision-ID} that header. With the header "Listener: admin", which is not sent, a
-// request goes to the admin listener. A file may bring a policy store: sections
-// that begin with "store/".
+// ${NAME/pointer} in a request is the string at that JSON Pointer in the body of the response to
+// NAME. ${NAME/@Decision-ID} is that header. With the header "Listener: admin", which is not sent,
+// a request goes to the admin listener. Sections that begin with "store/" are the files of a policy
+// store.
 func TestExchanges(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -105,8 +103,7 @@ func testExchanges(t *testing.T, file string) {
 	}
 }
 
-// storeOf returns the policy store that a file brings, nil for none, and where
-// its exchanges begin.
+// storeOf returns the policy store in a file, or nil, and the index of the first exchange.
 func storeOf(archive *txtar.Archive) (store fs.FS, first int) {
 	files := fstest.MapFS{}
 	for _, file := range archive.Files {
@@ -124,7 +121,7 @@ func storeOf(archive *txtar.Archive) (store fs.FS, first int) {
 
 var reference = regexp.MustCompile(`\$\{([^/}]+)(/[^}]+)\}`)
 
-// filled puts into a request what earlier answers have.
+// filled replaces ${…} in a request by values of earlier answers.
 func filled(t *testing.T, request []byte, answers map[string]string) string {
 	t.Helper()
 	return reference.ReplaceAllStringFunc(string(request), func(text string) string {
@@ -153,16 +150,15 @@ func filled(t *testing.T, request []byte, answers map[string]string) string {
 			t.Fatalf("%s is %v", text, value)
 		}
 		u, err := url.Parse(found)
-		if err == nil && u.Host == "pdp.example.com" { // a link, in the place of a target
+		if err == nil && u.Host == "pdp.example.com" { // use the path of an absolute link
 			return u.Path
 		}
 		return found
 	})
 }
 
-// serveFor starts the service that a file's comment asks for, with the store if
-// there is one, and returns the address of the listener that the requests go
-// to.
+// serveFor starts the service that a file's comment describes, with the store if not nil. It
+// returns the address of the listener for the requests.
 func serveFor(t *testing.T, comment string, store fs.FS) (s *service, address string) {
 	t.Helper()
 	settings := map[string]string{"policies": "certification", "listener": "main", "public-url": "https://pdp.example.com", "max-body": "0"}
@@ -185,11 +181,11 @@ func serveFor(t *testing.T, comment string, store fs.FS) (s *service, address st
 	return s, strings.TrimPrefix(s.main, "http://")
 }
 
-// A rawRequest is sent as it is, valid or not.
+// A rawRequest is sent unchanged, valid or not.
 type rawRequest struct {
 	method, target string
 	headers        []string
-	id             string // its X-Request-ID
+	id             string // X-Request-ID
 	body           string
 }
 
@@ -237,15 +233,14 @@ func assemble(t *testing.T, text string) string {
 	return body.String()
 }
 
-// A rawResponse is what came back.
+// A rawResponse is a received response.
 type rawResponse struct {
-	text       string // as the files have it
+	text       string // in the format of the files
 	body       string
 	decisionID string
 }
 
-// exchange sends a request over a connection of its own and checks what holds
-// for every response.
+// exchange sends a request over a new connection and checks what holds for every response.
 func exchange(t *testing.T, address string, r rawRequest) rawResponse {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -263,7 +258,7 @@ func exchange(t *testing.T, address string, r rawRequest) rawResponse {
 	for _, header := range r.headers {
 		head += header + "\r\n"
 	}
-	go io.WriteString(conn, head+"\r\n"+r.body) // the server may answer before it has read all
+	go io.WriteString(conn, head+"\r\n"+r.body) // the server may answer before it has read the complete body
 	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: r.method})
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +271,7 @@ func exchange(t *testing.T, address string, r rawRequest) rawResponse {
 	return rawResponse{render(response, body), string(body), response.Header.Get("Decision-ID")}
 }
 
-// decisionBodies names the schemas of the answers that are decisions.
+// decisionBodies maps paths to the schemas of decisions.
 var decisionBodies = map[string]string{
 	authzen.PathEvaluation:     "Decision",
 	authzen.PathEvaluations:    "EvaluationsResponse",
@@ -332,7 +327,7 @@ func checkResponse(t *testing.T, r rawRequest, response *http.Response, body []b
 	}
 }
 
-// variable are the parts of a response that are new each time.
+// variable lists the parts of a response that differ in each run.
 var variable = []struct {
 	pattern *regexp.Regexp
 	name    string
@@ -345,8 +340,7 @@ var variable = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
 }
 
-// render writes a response as the files have it, without the headers of the
-// connection.
+// render returns a response in the format of the files, without connection headers.
 func render(response *http.Response, body []byte) string {
 	var out bytes.Buffer
 	fmt.Fprintln(&out, response.Status)

@@ -31,29 +31,28 @@ import (
 	"github.com/policy-service/policy-service/schemas/schematest"
 )
 
-// permitted are requests that the certification policies would permit, by
-// their paths.
+// permitted maps paths to requests that the certification policies permit.
 var permitted = map[string]string{
 	authzen.PathEvaluation:  aliceReads,
 	authzen.PathEvaluations: strings.TrimSuffix(aliceReads, "}") + `,"evaluations":[{},{}]}`,
 	"/v1/authorize":         `{"tenant_id":"t","actor":{"actor_id":"alice","actor_type":"user"},"action":"read","resource":{"type":"record","id":"record-1"}}`,
 }
 
-// A harmed is a service in the test's own process whose log the test can harm.
+// A harmed is a service in this process whose log the test can damage.
 type harmed struct {
 	main, admin *httptest.Server
 	log         *decisionlog.Log
 	state       string
-	program     *output // the service's own log
+	program     *output // log of the service
 }
 
-// harm serves the store, nil for none, from a log that is configured so.
+// harm serves the store, or none for nil, with a log of the given configuration.
 func harm(t *testing.T, store fs.FS, c decisionlog.Config) *harmed {
 	t.Helper()
 	return harmWithin(t, store, c, pdp.Limits{Deadline: time.Minute})
 }
 
-// harmWithin is harm for a service that has limits.
+// harmWithin is harm with limits.
 func harmWithin(t *testing.T, store fs.FS, c decisionlog.Config, limits pdp.Limits) *harmed {
 	t.Helper()
 	h := &harmed{state: t.TempDir(), program: new(output)}
@@ -62,7 +61,7 @@ func harmWithin(t *testing.T, store fs.FS, c decisionlog.Config, limits pdp.Limi
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = h.log.Close() }) // closed already, or failed, by the test
+	t.Cleanup(func() { _ = h.log.Close() }) // may already be closed or failed
 	main, admin, err := pdp.NewHandlers(h.state, store, limits, h.log, slog.New(slog.NewTextHandler(h.program, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +90,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// wantUnavailable asks on every path and wants to be told to ask again.
+// wantUnavailable checks that every path answers 503 with Retry-After.
 func (h *harmed) wantUnavailable(t *testing.T, message string) {
 	t.Helper()
 	for path, body := range permitted {
@@ -111,10 +110,10 @@ func (h *harmed) wantUnavailable(t *testing.T, message string) {
 	}
 }
 
-// mostAnswers is more than a log of these tests has room for.
+// mostAnswers exceeds the capacity of the logs in these tests.
 const mostAnswers = 2000
 
-// TestUnavailable holds the rows of the fail-closed table that end in a 503.
+// Each row of the fail-closed table that ends in a 503 does so.
 func TestUnavailable(t *testing.T) {
 	const unrecorded = "the decision could not be recorded"
 
@@ -208,7 +207,7 @@ func removeSegment(t testing.TB, state string) {
 	}
 }
 
-// A log whose signing key is gone is not served, nor signed with another.
+// A service whose signing key is missing does not start, and creates no other key.
 func TestNoStartWithoutTheKey(t *testing.T) {
 	first := start(t, pdp.Config{})
 	first.stop(t)
@@ -229,8 +228,7 @@ func TestNoStartWithoutTheKey(t *testing.T) {
 	start(t, pdp.Config{State: first.state})
 }
 
-// TestRunEndsWhenTheLogFails holds that a service which cannot know what is on
-// disk does not live on.
+// A service ends when the content of the disk is unknown.
 func TestRunEndsWhenTheLogFails(t *testing.T) {
 	s := start(t, pdp.Config{})
 	removeSegment(t, s.state)
@@ -248,8 +246,8 @@ func TestRunEndsWhenTheLogFails(t *testing.T) {
 	}
 }
 
-// TestNoDecisionWithoutRecord closes the log while many ask. Whoever is told a
-// decision finds it there, and all others are told to ask again.
+// TestNoDecisionWithoutRecord closes the log during requests. Each decision that was sent is in the
+// log, and all other requests get 503.
 func TestNoDecisionWithoutRecord(t *testing.T) {
 	rounds := 10
 	if testing.Short() {
@@ -300,8 +298,7 @@ func TestNoDecisionWithoutRecord(t *testing.T) {
 	t.Logf("%d rounds, %d decisions given, each recorded", rounds, total)
 }
 
-// TestPanic holds that a bug is a 500 which says nothing of itself, whatever
-// is thrown.
+// A panic is a 500 that reveals nothing.
 func TestPanic(t *testing.T) {
 	thrown := map[string]any{
 		"a string":                "secret",
@@ -337,8 +334,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestBrokenOffAnswer holds that an answer which fails half way does not end
-// as one that is whole.
+// An answer that fails half way does not look complete.
 func TestBrokenOffAnswer(t *testing.T) {
 	for name, fail := range map[string]func() error{
 		"an error": func() error { return errors.New("secret") },
@@ -372,8 +368,7 @@ func TestBrokenOffAnswer(t *testing.T) {
 	}
 }
 
-// TestBodyThatDoesNotArrive holds that what is wrong with the transport of a
-// body is the client's, and no failure of the service.
+// A fault in the transport of a body is a client error.
 func TestBodyThatDoesNotArrive(t *testing.T) {
 	const head = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Request-ID: request-1\r\n"
 	for name, sent := range map[string]string{
@@ -419,7 +414,7 @@ func wantBadBody(t *testing.T, conn net.Conn) {
 	}
 }
 
-// TestSlowClients holds that a client which stalls is cut off.
+// A client that stalls is disconnected.
 func TestSlowClients(t *testing.T) {
 	state := t.TempDir()
 	log, err := decisionlog.Open(state, decisionlog.Config{})

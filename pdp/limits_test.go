@@ -26,15 +26,15 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A crowd asks a service that works on one request at a time.
+// A crowd sends requests to a service that processes one at a time.
 type crowd struct {
 	t       *testing.T
 	serve   echo.HandlerFunc
-	release chan struct{} // each value ends the work on one request
+	release chan struct{} // each value ends one request
 	clients sync.WaitGroup
 
 	mu    sync.Mutex
-	order []string // in which they are worked on or turned away
+	order []string // order in which requests are processed or rejected
 }
 
 func newCrowd(t *testing.T, queue int) *crowd {
@@ -53,7 +53,7 @@ func (c *crowd) note(what string) {
 	c.order = append(c.order, what)
 }
 
-// ask has requests of a tenant come, one after the other.
+// ask sends requests of a tenant, one after the other.
 func (c *crowd) ask(tenant string, names ...string) {
 	for _, name := range names {
 		c.clients.Go(func() {
@@ -73,7 +73,7 @@ func (c *crowd) ask(tenant string, names ...string) {
 	}
 }
 
-// finish has so many requests worked on, one after the other.
+// finish lets n requests finish, one after the other.
 func (c *crowd) finish(n int) {
 	for range n {
 		c.release <- struct{}{}
@@ -81,7 +81,7 @@ func (c *crowd) finish(n int) {
 	}
 }
 
-// L2: what is too much is turned away, and what waits does not wait for ever.
+// Requests beyond capacity are rejected, and the wait of others is limited.
 func TestOverload(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -140,7 +140,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// Who is gone has no turn, and takes none from others.
+// A request whose client has disconnected leaves the queue and delays no other.
 func TestCanceledRequestsLeaveTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
@@ -163,8 +163,8 @@ func TestCanceledRequestsLeaveTheQueue(t *testing.T) {
 	})
 }
 
-// A decision that is late is none, also of a method that does not look at the
-// time. What such a method says by itself is the control.
+// A late decision is not sent, also if the method ignores its context. The control calls the method
+// without a deadline.
 func TestDeadline(t *testing.T) {
 	yes := &authzen.Decision{Decision: true}
 	for _, test := range []struct {
@@ -206,8 +206,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Requests that come one after the other have a deadline each, or nearly, and
-// what their own contexts hold.
+// Requests in sequence have separate deadlines, and the values of their own contexts.
 func TestDeadlinesApart(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +230,7 @@ func TestDeadlinesApart(t *testing.T) {
 	})
 }
 
-// L3: a body that does not come keeps nobody else waiting.
+// A body that does not arrive delays no other request.
 func TestSlowBodies(t *testing.T) {
 	s := start(t, pdp.Config{Limits: pdp.Limits{InFlight: 1, Wait: time.Millisecond}})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.main, "http://"))
@@ -250,7 +249,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// Connections beyond the limit are accepted when others end, or do nothing.
+// At the limit, new connections are accepted when others end or are idle.
 func TestConnections(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit int
@@ -286,14 +285,13 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// What a client sends over its connection: a request, and one whose body does not
-// come after it was asked for.
+// What a client sends: a complete request, or one whose body never arrives.
 const (
 	asks = "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	busy = "POST " + authzen.PathEvaluation + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
 )
 
-// connect connects and sends something.
+// connect opens a connection and sends text.
 func connect(t *testing.T, s *service, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.main, "http://"))
@@ -307,8 +305,7 @@ func connect(t *testing.T, s *service, text string) (net.Conn, *bufio.Reader) {
 	return conn, bufio.NewReader(conn)
 }
 
-// Strangers who take all connections that there are keep no caller with a key
-// waiting, whatever they do with them.
+// Unauthenticated clients that hold all connections do not delay a caller with a key.
 func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 	const many, key = 64, "psk_of_the_test"
 	auth := callers.Auth{APIKeys: []callers.APIKey{{ID: "pep", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(key)))}}}
@@ -345,7 +342,7 @@ func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 				t.Errorf("a caller with a key, after %v: %v, %v", took, response, err)
 			}
 			if sent == request {
-				return // all of them are callers, and the first was idle for longest
+				return // all are callers, and the first was idle for longest
 			}
 			if err := known.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 				t.Fatal(err)
@@ -360,8 +357,8 @@ func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// An answer to a stranger ends the connection where callers have to say who they
-// are, and one to a caller does not; nor does any where nobody has to.
+// If callers must authenticate, an answer to an unauthenticated client ends the connection. An
+// answer to a caller does not.
 func TestUnauthenticatedConnectionsEnd(t *testing.T) {
 	const key = "psk_of_the_test"
 	auth := callers.Auth{APIKeys: []callers.APIKey{{ID: "pep", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(key)))}}}
@@ -398,8 +395,8 @@ func TestUnauthenticatedConnectionsEnd(t *testing.T) {
 	}
 }
 
-// One address has no more connections than it may: an idle one of its own ends
-// for the next, and where all are busy the next ends.
+// One address has a limited number of connections: the next one replaces an idle one, and is
+// refused if all are busy.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	for name, test := range map[string]struct {
 		first string
@@ -428,7 +425,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	}
 }
 
-// L3: little is kept for a client that does not read what it asked for.
+// A client that does not read its answers occupies little memory.
 func TestUnreadAnswersUseLittleMemory(t *testing.T) {
 	const enough = 1 << 20
 	for name, test := range map[string]struct {
@@ -468,8 +465,7 @@ func TestUnreadAnswersUseLittleMemory(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-// L2: who asks too often is told so after a while, however soon it asks again, and
-// at once where too many are kept already.
+// Rejections over the rate limit are delayed, unless too many are already waiting.
 func TestRateLimitRejectionsAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serve := pdp.NewPerTenant(pdp.Limits{TenantRate: 0.001, Queue: 2})(func(echo.Context) error { return nil })
@@ -484,7 +480,7 @@ func TestRateLimitRejectionsAreDelayed(t *testing.T) {
 			{t.Context(), nil, 0, 0},
 			{t.Context(), pdp.ErrTenantRate, 125 * time.Millisecond, 375 * time.Millisecond},
 			{gone, pdp.ErrTenantRate, 100 * time.Millisecond, 100 * time.Millisecond},
-			{t.Context(), pdp.ErrTenantRate, 0, 0}, // too many are kept
+			{t.Context(), pdp.ErrTenantRate, 0, 0}, // too many are waiting
 		} {
 			clients.Go(func() {
 				r := httptest.NewRequestWithContext(want.ctx, http.MethodPost, "/", nil)
@@ -501,8 +497,7 @@ func TestRateLimitRejectionsAreDelayed(t *testing.T) {
 	})
 }
 
-// L2: what a tenant may ask at once is a second's worth, unless that would take
-// all there is from others.
+// A tenant's burst is the rate of one second, limited so that it leaves capacity to others.
 func TestBurst(t *testing.T) {
 	for _, test := range []struct {
 		perSecond float64
@@ -523,7 +518,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// A tenant that asks too often is turned away, and no other is.
+// A tenant over its rate is rejected, and others are not.
 func TestTenantRate(t *testing.T) {
 	s := start(t, pdp.Config{Limits: pdp.Limits{TenantRate: 0.001}})
 	statuses := func(path, body string) string {
@@ -551,8 +546,7 @@ func TestTenantRate(t *testing.T) {
 	}
 }
 
-// The largest body that a memory may have fits into it; where a larger one never
-// would, the service does not start.
+// The largest body always fits into the memory budget. Otherwise the service does not start.
 func TestLargestBodyFits(t *testing.T) {
 	const largest = 64 << 10
 	const memory = 4*largest + 2*(8<<10+1) + 2

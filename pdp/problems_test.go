@@ -14,8 +14,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-138: each problem that the profile names, and its status; every other is
-// about:blank. testdata/access-request-*.txtar provokes those that need no
+// Each problem type of the profile has its status, and every other problem is about:blank (AR-138
+// in conformance/testdata/rows.txt). testdata/access-request-*.txtar provokes those that need no
 // other clock.
 func TestProblems(t *testing.T) {
 	const blank, page = "about:blank", "https://github.com/policy-service/policy-service/blob/main/docs/pep-developer.md#"
@@ -52,8 +52,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// AR-162: a member of a companion of the profile that is not supported, or not
-// allowed, is a problem with a name, and never left out of account.
+// An unsupported member of a companion profile is a problem with a type, and never ignored (AR-162
+// in conformance/testdata/rows.txt).
 func TestCompanionMembers(t *testing.T) {
 	none := start(t, pdp.Config{Policies: docs(`{}`)})
 	some := start(t, pdp.Config{Policies: docs(`{}`), Callbacks: []string{"https://pep.example.com/done"}, CallbackSecret: []byte(secret)})

@@ -17,12 +17,11 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Who may ask changes when the settings are read again, and not by settings
-// that are wrong.
+// A reload of valid settings changes the callers. Invalid settings change nothing.
 func TestReloadChangesCallers(t *testing.T) {
 	for way, reload := range map[string]func(*testing.T, *service, chan<- os.Signal){
 		"SIGHUP": func(_ *testing.T, _ *service, signals chan<- os.Signal) {
-			for range 2 { // when the second is taken, the first has been carried out
+			for range 2 { // when the second is received, the first has been processed
 				signals <- syscall.SIGHUP
 			}
 		},
@@ -76,8 +75,7 @@ func testCallersAreReadAgain(t *testing.T, reload func(*testing.T, *service, cha
 	}
 }
 
-// Who issues callers' certificates is read again; connections keep those that
-// they were made with.
+// A reload changes the issuers of client certificates for new connections.
 func TestReloadChangesAuthorities(t *testing.T) {
 	cert, key := writeCertificate(t)
 	roots := x509.NewCertPool()
@@ -125,8 +123,7 @@ func TestReloadChangesAuthorities(t *testing.T) {
 	}
 }
 
-// A credential for a tenant that the policy store lacks is told at start and when
-// the settings are read again, with the tenant that was meant.
+// Start and reload log tenants of credentials that the policy store lacks, with a suggestion.
 func TestUnknownTenantsOfCredentialsAreLogged(t *testing.T) {
 	auth := func(tenant string) pdp.Auth {
 		return pdp.Auth{APIKeys: []pdp.APIKey{

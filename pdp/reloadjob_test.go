@@ -14,8 +14,7 @@ import (
 	"github.com/policy-service/policy-service/pdp"
 )
 
-// askReload asks for a reload, or about one, and does not wait for its end
-// unless a preference says so.
+// askReload sends a request about a reload, with a preference for its wait.
 func askReload(t *testing.T, method, url, prefer string) (int, http.Header, pdp.ReloadReport) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
@@ -37,9 +36,8 @@ func askReload(t *testing.T, method, url, prefer string) (int, http.Header, pdp.
 	return response.StatusCode, response.Header, report
 }
 
-// A reload that takes long is answered in time, goes on when nobody waits, and
-// says how it went when it is over. Those that are asked for while another is
-// under way share the one behind it.
+// A long reload is answered in time, continues without a waiting client, and reports its result.
+// Concurrent requests during a reload share the next one.
 func TestLongReload(t *testing.T) {
 	reading, goOn := make(chan bool), make(chan bool)
 	var counted sync.Mutex
@@ -109,7 +107,7 @@ func TestReloadPanics(t *testing.T) {
 	}
 }
 
-// writeStore writes a policy store that may change.
+// writeStore writes a policy store that a test can change.
 func writeStore(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -16,8 +16,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Lists have the caller's tenants alone, whatever others have, and go on from
-// page to page.
+// Lists have only requests of the caller's tenants, in pages.
 func TestRequestsArePaged(t *testing.T) {
 	d := newDesks(t)
 	acme, globex := d.tasksOf("acme"), d.tasksOf("globex")
@@ -57,7 +56,7 @@ func TestRequestsArePaged(t *testing.T) {
 			}
 			query = test.query + "&token=" + url.QueryEscape(page.Page.NextToken)
 		}
-		slices.Sort(got) // those of one second are in no order that a test knows
+		slices.Sort(got) // requests of the same second have no defined order
 		want := slices.Sorted(slices.Values(test.want))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s of a caller of %s (-want +got):\n%s", test.query, test.tenants, diff)
@@ -84,7 +83,7 @@ func TestRequestsArePaged(t *testing.T) {
 	}
 }
 
-// tasksOf are the requests of a tenant that there are already.
+// tasksOf returns the tasks of a tenant.
 func (d *desks) tasksOf(tenant string) (ids []string) {
 	d.t.Helper()
 	_, body := d.ask("GET", pdp.PathRequests, d.key(tenant, pdp.ScopeApprove), "")
@@ -98,8 +97,7 @@ func (d *desks) tasksOf(tenant string) (ids []string) {
 	return ids
 }
 
-// Approvers see the masks that the log has in the place of secrets, wherever
-// they look; and a list has no contexts, which may be as long as a body.
+// Approvers see masks in place of secrets in every view. A list has no contexts.
 func TestApproversSeeNoSecrets(t *testing.T) {
 	s := start(t, pdp.Config{Policies: docs("{ttl: 15m}")})
 	const call = `{"subject":{"type":"user","id":"alice","properties":{"api_key":"sk-live-1"}},"action":{"name":"read"},

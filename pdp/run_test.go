@@ -37,8 +37,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/schematest"
 )
 
-// TestRefusesToStart holds that a configuration which would be unsafe, or can
-// never work, ends Run before it answers.
+// An unsafe or invalid configuration ends Run before the first answer.
 func TestRefusesToStart(t *testing.T) {
 	cert, key := writeCertificate(t)
 	for _, test := range []struct {
@@ -111,7 +110,7 @@ func TestInsecureListensBeyondThisHost(t *testing.T) {
 	}
 }
 
-// Administration beyond this host asks who is there; health does not.
+// The admin listener beyond this host requires credentials, except for health.
 func TestInsecureAdmin(t *testing.T) {
 	s := start(t, pdp.Config{AdminListen: "0.0.0.0:0", AdminInsecure: true, Auth: pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: digest("k")}}}})
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.admin, "http://"))
@@ -142,8 +141,7 @@ func TestOneServiceOnAState(t *testing.T) {
 	start(t, pdp.Config{State: first.state})
 }
 
-// TestTLS holds AZ-86 and AZ-107, and AZ-80h for a service that has no other
-// name than its address.
+// TLS works with a certificate for an address (AuthZEN 1.0: AZ-86, AZ-107, AZ-80h).
 func TestTLS(t *testing.T) {
 	cert, key := writeCertificate(t)
 	s := start(t, pdp.Config{TLSCert: cert, TLSKey: key})
@@ -214,8 +212,7 @@ func writeCertificate(t testing.TB) (cert, key string) {
 	return cert, key
 }
 
-// TestRequestsInFlightAreAnswered holds that the end of the service is not the
-// end of a request that it has begun to read.
+// Requests that were received before shutdown are answered.
 func TestRequestsInFlightAreAnswered(t *testing.T) {
 	s := start(t, pdp.Config{})
 	address := strings.TrimPrefix(s.main, "http://")
@@ -258,8 +255,7 @@ func TestRequestsInFlightAreAnswered(t *testing.T) {
 	}
 }
 
-// TestMetadataAgreesWithItsPath holds AZ-80e for public URLs of every kind,
-// whatever host the request names.
+// Metadata are served at the path of the public URL, for every Host (AuthZEN 1.0: AZ-80e).
 func TestMetadataAgreesWithItsPath(t *testing.T) {
 	for public, path := range map[string]string{
 		"https://pdp.example.com":              "",
@@ -303,7 +299,7 @@ func TestOpenAPIIsServed(t *testing.T) {
 	}
 }
 
-// TestEntries holds what of a request beside its body is in the log.
+// The log has the members of a request that are not in its body.
 func TestEntries(t *testing.T) {
 	s := start(t, pdp.Config{Policies: policySet(t, "agent-tools")})
 	for _, path := range slices.Sorted(maps.Keys(permitted)) {
@@ -340,8 +336,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestExport holds that a running service exports what it has answered, whole
-// and in parts, and that it verifies against the checkpoint.
+// A running service exports its answers, completely and in parts, and the export verifies against
+// the checkpoint.
 func TestExport(t *testing.T) {
 	s := start(t, pdp.Config{})
 	var given []string
@@ -390,7 +386,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// rootOf returns the root of the Merkle tree of lines.
+// rootOf returns the Merkle root of lines.
 func rootOf(t *testing.T, lines string) tlog.Hash {
 	t.Helper()
 	var stored []tlog.Hash

@@ -24,15 +24,15 @@ var (
 	scheduleSeed = flag.Uint64("schedules.seed", 0, "seed of the first schedule; 0 is one of the time")
 )
 
-// A schedule says what goes wrong with a service, and at which answer.
+// A schedule says which fault occurs after how many answers.
 type schedule struct {
 	log    decisionlog.Config
 	limits pdp.Limits
-	at     int // answers before the fault
+	at     int // number of answers before the fault
 	fault  string
 }
 
-// injections are what a test does to a service that runs.
+// injections maps faults to functions that cause them.
 var injections = map[string]func(t *testing.T, h *harmed){
 	"nothing":           func(*testing.T, *harmed) {},
 	"the log is closed": func(_ *testing.T, h *harmed) { _ = h.log.Close() },
@@ -77,7 +77,7 @@ func eachFile(t *testing.T, state string, do func(string) error) {
 	}
 }
 
-// newSchedule makes up a schedule.
+// newSchedule returns a random schedule.
 func newSchedule(r *rand.Rand) schedule {
 	one := func(of ...string) string { return of[r.IntN(len(of))] }
 	s := schedule{at: 1 + r.IntN(100), fault: one("nothing", "the log is closed", "a file is moved", "a file is moved, and back", "the files are read-only")}
@@ -87,7 +87,7 @@ func newSchedule(r *rand.Rand) schedule {
 	if r.IntN(2) == 0 {
 		s.limits.Deadline = time.Duration(1 + r.IntN(int(5*time.Millisecond)))
 	}
-	if r.IntN(3) == 0 { // the disk becomes full, which a request waits for
+	if r.IntN(3) == 0 { // a request waits for the full disk
 		s.log.MaxSize, s.limits.Deadline = 1<<16+r.Int64N(1<<18), time.Duration(1+r.IntN(int(20*time.Millisecond)))
 	}
 	if r.IntN(3) == 0 {
@@ -96,8 +96,7 @@ func newSchedule(r *rand.Rand) schedule {
 	return s
 }
 
-// S2: whatever goes wrong, and whenever, nobody is told yes without an entry on
-// disk.
+// For every fault at any time, no permit is sent without an entry on disk.
 func TestFaultSchedules(t *testing.T) {
 	seed := *scheduleSeed
 	if seed == 0 {
@@ -106,7 +105,7 @@ func TestFaultSchedules(t *testing.T) {
 	said, failed := 0, 0
 	for n := range *schedules {
 		s := newSchedule(rand.New(rand.NewPCG(seed+uint64(n), 0)))
-		t.Run(fmt.Sprint("seed ", seed+uint64(n)), func(t *testing.T) { // whose files and servers go with it
+		t.Run(fmt.Sprint("seed ", seed+uint64(n)), func(t *testing.T) { // so that its files and servers are removed
 			yes, other, missing := s.run(t)
 			if len(missing) > 0 {
 				t.Errorf("%+v: of %d that were told yes %d are not recorded: %q", s, len(yes), len(missing), missing[:1])
@@ -120,7 +119,7 @@ func TestFaultSchedules(t *testing.T) {
 	}
 }
 
-// A log that answers first is caught: the control.
+// The control: a log that acknowledges too early is detected.
 func TestFaultSchedulesControl(t *testing.T) {
 	for range 20 {
 		s := schedule{log: decisionlog.Config{Durability: decisionlog.Batched, MaxSize: 1 << 16}, at: 100, fault: "a file is moved"}
@@ -131,9 +130,8 @@ func TestFaultSchedulesControl(t *testing.T) {
 	t.Error("a batched log whose file is moved has lost nothing: would the check see it?")
 }
 
-// run has clients ask while the schedule is carried out, and returns the ids of
-// the answers that say yes, how many others there were, and which ids are not in
-// the log.
+// run sends requests while the fault occurs. It returns the ids of permits, the number of other
+// answers, and the ids that are missing in the log.
 func (s schedule) run(t *testing.T) (yes []string, others int, missing []string) {
 	t.Helper()
 	h := harmWithin(t, policySet(t, "certification"), s.log, s.limits)
@@ -175,8 +173,8 @@ func (s schedule) run(t *testing.T) (yes []string, others int, missing []string)
 	return yes, others, missing
 }
 
-// askYes asks something that the policies permit, and returns the id of the
-// entry if the answer says yes. Some clients do not wait for it.
+// askYes sends a request that policies permit, and returns the id of a permit. Some clients do not
+// wait for the answer.
 func askYes(t *testing.T, h *harmed, r *rand.Rand) string {
 	ctx := t.Context()
 	if r.IntN(10) == 0 {
@@ -195,8 +193,7 @@ func askYes(t *testing.T, h *harmed, r *rand.Rand) string {
 	return response.Header.Get("Decision-ID")
 }
 
-// reopened is a copy of the state, in which the log has been opened again: one
-// that has failed is locked for as long as its process lives.
+// reopened reopens the log in a copy of the state: a failed log is locked until its process ends.
 func reopened(t *testing.T, state string) string {
 	t.Helper()
 	dir := t.TempDir()

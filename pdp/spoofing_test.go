@@ -10,7 +10,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// acmeOnly is a service with a caller of one tenant and one of any.
+// acmeOnly is a service with a caller of one tenant and a caller of all.
 func acmeOnly(t *testing.T) *service {
 	return start(t, pdp.Config{Auth: pdp.Auth{APIKeys: []pdp.APIKey{
 		{ID: "acme", SHA256: digest("k-acme"), Grant: pdp.Grant{Tenants: []string{"acme"}}},
@@ -18,14 +18,13 @@ func acmeOnly(t *testing.T) *service {
 	}}})
 }
 
-// S1: however another tenant is written, a caller of one asks about none but its
-// own, and what is no tenant's name is nobody's. The names themselves are the
+// A caller of one tenant has no access to another, however its name is written. Valid names are the
 // control.
 func TestTenantTraversal(t *testing.T) {
 	s := acmeOnly(t)
 	for _, test := range []struct {
-		tenant     string // as the path has it
-		acme, anyb int    // the status for the caller of acme, and for the other
+		tenant     string // as in the path
+		acme, anyb int    // status for the caller of acme, and for the other
 	}{
 		{"acme", 200, 200},
 		{"other", 403, 200},
@@ -63,8 +62,7 @@ func TestTenantTraversal(t *testing.T) {
 	}
 }
 
-// S1: nothing but a credential says who asks and about which tenant. The request
-// without the header is the control.
+// Only the credential determines caller and tenant. A request without the header is the control.
 func TestHeaderSpoofing(t *testing.T) {
 	s := acmeOnly(t)
 	for _, header := range []string{
@@ -107,7 +105,7 @@ func TestHeaderSpoofing(t *testing.T) {
 	}
 }
 
-// S1: two credentials are no better than one, and the first is not the last.
+// Two credentials in a request grant no more than one.
 func TestTwoCredentials(t *testing.T) {
 	s := acmeOnly(t)
 	for _, values := range [][]string{{"Bearer k-acme", "Bearer k-any"}, {"Bearer k-acme, Bearer k-any"}, {"Bearer k-acme Bearer k-any"}} {
@@ -128,8 +126,7 @@ func TestTwoCredentials(t *testing.T) {
 	}
 }
 
-// S1: a callback goes where it is allowed to go, and no further. The address
-// that is allowed is the control.
+// A callback follows no redirect. The allowed address is the control.
 func TestCallbackRedirects(t *testing.T) {
 	reached := make(chan string, 10)
 	inside := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached <- r.URL.Path }))

@@ -21,7 +21,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A decision is a part of the trace that its PEP names, down to the log.
+// A decision belongs to the trace that its PEP names, including its log entry.
 func TestTrace(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	s := start(t, pdp.Config{Telemetry: pdp.Telemetry{Traces: trace.NewTracerProvider(trace.WithSpanProcessor(spans))}})
@@ -61,7 +61,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// What the program says of a request that failed names its trace.
+// The log message about a failed request names its trace.
 func TestFailuresNameTheirTrace(t *testing.T) {
 	var program output
 	s := start(t, pdp.Config{Limits: pdp.Limits{Deadline: time.Nanosecond}, Log: slog.New(slog.NewTextHandler(&program, nil))})
@@ -108,8 +108,7 @@ func TestMeasurements(t *testing.T) {
 	}
 }
 
-// collected are the measurements, one a line: name, attributes, and a value or
-// how many there are.
+// collected returns the measurements, one on each line: name, attributes, and value or count.
 func collected(t *testing.T, reader metric.Reader) []string {
 	t.Helper()
 	var metrics metricdata.ResourceMetrics
@@ -136,7 +135,7 @@ func collected(t *testing.T, reader metric.Reader) []string {
 	return lines
 }
 
-// Who is turned away is counted.
+// Rejected requests are counted.
 func TestRejectionsAreCounted(t *testing.T) {
 	for reason, limits := range map[string]pdp.Limits{"rate": {TenantRate: 0.001}, "deadline": {Deadline: time.Nanosecond}} {
 		reader := metric.NewManualReader()
@@ -150,7 +149,7 @@ func TestRejectionsAreCounted(t *testing.T) {
 	}
 }
 
-// Where nobody looks, measuring costs nothing; where somebody does is the control.
+// Disabled telemetry allocates nothing. Enabled telemetry is the control.
 func TestDisabledTelemetryCostsNothing(t *testing.T) {
 	allocations := func(to pdp.Telemetry) float64 {
 		serve, err := pdp.NewMeasured(to)

@@ -21,7 +21,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// twoTenants is a store in which everybody may do anything.
+// twoTenants is a store that permits everything.
 func twoTenants() fstest.MapFS {
 	all := &fstest.MapFile{Data: []byte(`@id("all") permit (principal, action, resource);`)}
 	return fstest.MapFS{"tenants/acme/all.cedar": all, "tenants/beta/all.cedar": all}
@@ -29,17 +29,17 @@ func twoTenants() fstest.MapFS {
 
 func inTenant(name string) string { return strings.Replace(aliceInAcme, "acme", name, 1) }
 
-// heap is the bytes that are in use.
+// heap returns the bytes in use.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools kept the first time
+	runtime.GC() // frees what pools kept the first time
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// Names that no tenant can have are refused, and nothing keeps them. The control
-// is as many requests with one name.
+// Invalid tenant names are refused and leave nothing in memory. The control is the same number of
+// requests with one name.
 func TestInvalidTenantNamesUseNoMemory(t *testing.T) {
 	const many, most = 60, 8 << 20
 	meters := metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))
@@ -65,7 +65,7 @@ func TestInvalidTenantNamesUseNoMemory(t *testing.T) {
 	for _, name := range []string{"", "Acme", "-acme", "a b", `a\nb`, "a\u202eb", strings.Repeat("t", 64)} {
 		ask(name, http.StatusBadRequest)
 	}
-	ask(strings.Repeat("t", 63), http.StatusOK) // a denial
+	ask(strings.Repeat("t", 63), http.StatusOK) // denied
 	s.stop(t)
 	for _, e := range decided(t, s.state) {
 		if !authzen.ValidTenant(e.Tenant) {
@@ -74,8 +74,7 @@ func TestInvalidTenantNamesUseNoMemory(t *testing.T) {
 	}
 }
 
-// However many names are made up, a tenant of the store keeps its own rate and its
-// own series.
+// Invented tenant names do not affect the rates and series of a tenant in the store.
 func TestUnknownTenantsShareOneSeries(t *testing.T) {
 	const many = 10_050
 	reader := metric.NewManualReader()
@@ -122,8 +121,7 @@ func TestUnknownTenantsShareOneSeries(t *testing.T) {
 	}
 }
 
-// Where the store does not say which tenants there are, those that have asked are
-// forgotten as soon as that makes no difference.
+// If the store does not list its tenants, rates of inactive tenants are deleted.
 func TestRatesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serve := pdp.NewPerTenant(pdp.Limits{TenantRate: 10, Queue: 1})(func(echo.Context) error { return nil })

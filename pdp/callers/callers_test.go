@@ -32,7 +32,7 @@ var (
 	audits   = callers.Grant{Scopes: []callers.Scope{callers.ScopeAudit}}
 )
 
-// now is the time of every test.
+// now is the time in every test.
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func verifier(t testing.TB, auth callers.Auth) *callers.Verifier {
@@ -50,8 +50,7 @@ func request(credential string) *http.Request {
 	return r
 }
 
-// A caller has the id that its issuer's id_claim says and, by whatever id,
-// every name of the person.
+// A caller has the id of its issuer's id_claim, and all names of the person.
 func TestCallerNames(t *testing.T) {
 	p := jwkstest.New(t)
 	token := func(iss string, more map[string]any) string {
@@ -124,7 +123,7 @@ func TestCallerNames(t *testing.T) {
 	}
 }
 
-// A changed default is told, with how to agree and how to keep what was.
+// A warning names a changed default, and how to accept or to avoid it.
 func TestChangedDefaultWarns(t *testing.T) {
 	v := verifier(t, callers.Auth{JWT: []callers.Issuer{{Issuer: idp, Audience: "pdp", JWKSURL: "https://127.0.0.1:1", Grant: approves}}})
 	got := strings.Join(v.Warnings(), "\n")
@@ -135,8 +134,7 @@ func TestChangedDefaultWarns(t *testing.T) {
 	}
 }
 
-// An issuer may have an audience for operators and one for PEPs: the token says
-// which.
+// An issuer may have different audiences for operators and PEPs.
 func TestAudiences(t *testing.T) {
 	p := jwkstest.New(t)
 	issuer := func(audience string, grant callers.Grant) callers.Issuer {
@@ -151,8 +149,7 @@ func TestAudiences(t *testing.T) {
 	}
 }
 
-// Keys that could not be read are read again when the pause is over, and their
-// bearers are let in.
+// Keys that could not be fetched are fetched again after the pause.
 func TestKeysAreFetchedAgain(t *testing.T) {
 	p := jwkstest.New(t)
 	p.Down.Store(true)
@@ -172,7 +169,7 @@ func TestKeysAreFetchedAgain(t *testing.T) {
 	}
 }
 
-// certified is a request with a certificate of those names.
+// certified returns a request with a certificate for these names.
 func certified(r *http.Request, uri string, names ...string) *http.Request {
 	leaf := &x509.Certificate{DNSNames: names}
 	if uri != "" {
@@ -186,7 +183,7 @@ func certified(r *http.Request, uri string, names ...string) *http.Request {
 	return r
 }
 
-// A credential that is not good is not made good by another.
+// A valid credential does not make up for an invalid one.
 func TestInvalidCredentialIsNotReplaced(t *testing.T) {
 	key := callers.APIKey{ID: "key", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("k")))}
 	both := callers.Auth{APIKeys: []callers.APIKey{key}, MTLS: &callers.MTLS{CA: "ca.pem"}}
@@ -214,7 +211,7 @@ func TestInvalidCredentialIsNotReplaced(t *testing.T) {
 	}
 }
 
-// A DNS name is never a URI, whatever it looks like.
+// A DNS name is never taken for a URI.
 func TestCertificateNames(t *testing.T) {
 	for _, test := range []struct {
 		uri   string
@@ -224,7 +221,7 @@ func TestCertificateNames(t *testing.T) {
 		{"spiffe://example.com/gateway", []string{"gateway.example.com"}, []string{"spiffe://example.com/gateway", "gateway.example.com"}},
 		{"urn:example:gateway", nil, []string{"urn:example:gateway"}},
 		{"", []string{"spiffe://example.com/gateway", "urn:x", "gateway"}, []string{"gateway"}},
-		{"gateway.example.com", nil, nil}, // relative, as no URI of a certificate is
+		{"gateway.example.com", nil, nil}, // relative, unlike any URI in a certificate
 	} {
 		got := callers.CertificateNames(certified(request("x"), test.uri, test.names...).TLS.PeerCertificates[0])
 		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -233,7 +230,7 @@ func TestCertificateNames(t *testing.T) {
 	}
 }
 
-// A key is known by its digest, without an allocation for its names.
+// Checking a key allocates nothing for its names.
 func TestKeyAllocations(t *testing.T) {
 	v := verifier(t, callers.Auth{
 		APIKeys: []callers.APIKey{{ID: "gateway", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("k")))}},

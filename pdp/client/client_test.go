@@ -25,7 +25,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-// says answers 200 with a JSON body.
+// says returns a handler that answers 200 with a JSON body.
 func says(body string) http.HandlerFunc {
 	return answers(http.StatusOK, "application/json", body)
 }
@@ -44,7 +44,7 @@ var request = &authzen.EvaluationRequest{
 	Resource: authzen.Resource{Type: "record", ID: "record-1", Properties: jsontext.Value(`{"status":"active"}`)},
 }
 
-// batch asks for two decisions.
+// batch returns a batch of two requests.
 func batch(semantic authzen.Semantic) *authzen.EvaluationsRequest {
 	return &authzen.EvaluationsRequest{
 		Subject:     jsontext.Value(`{"type":"user","id":"alice"}`),
@@ -179,8 +179,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// calls are the four things a Client can ask. Each returns whether there was
-// an answer.
+// calls are the four calls of a Client. Each returns whether there was an answer.
 var calls = map[string]func(context.Context, *client.Client) (bool, error){
 	"Evaluate": func(ctx context.Context, c *client.Client) (bool, error) {
 		got, err := c.Evaluate(ctx, request)
@@ -200,7 +199,7 @@ var calls = map[string]func(context.Context, *client.Client) (bool, error){
 	},
 }
 
-// yes answers each of the calls with the consent it asks for.
+// yes answers each call with a permit.
 func yes(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	io.WriteString(w, yesBody(r.Host))
@@ -221,7 +220,7 @@ func TestCompleteAnswersAreAccepted(t *testing.T) {
 	}
 }
 
-// Every server here has yes to say and says it wrongly.
+// Every server here sends a permit in an invalid form.
 func TestFailsClosed(t *testing.T) {
 	elsewhere := serve(t, yes)
 	for name, handler := range map[string]http.HandlerFunc{
@@ -305,13 +304,12 @@ func echoing(id string) http.HandlerFunc {
 	}
 }
 
-// A PDP that does not answer in time, whether it says nothing or does not end,
-// has not answered.
+// A PDP that does not answer in time has not answered, whether silent or endless.
 func TestTimeout(t *testing.T) {
 	for name, first := range map[string]string{"silent": "", "endless": `{"decision":true,"evaluations":[`} {
 		t.Run(name, func(t *testing.T) {
 			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				io.Copy(io.Discard, r.Body) // or the server does not notice who hangs up
+				io.Copy(io.Discard, r.Body) // otherwise the server does not notice the disconnect
 				w.Header().Set("Content-Type", "application/json")
 				io.WriteString(w, first)
 				if first != "" {
@@ -351,8 +349,7 @@ func TestHeaderFails(t *testing.T) {
 	}
 }
 
-// The header of an answer leads to its entry in the PDP's log; what is no answer
-// has none.
+// Answered gets the header of a complete answer and of no other.
 func TestAnswered(t *testing.T) {
 	var entries []string
 	cfg := client.Config{Answered: func(_ context.Context, h http.Header) { entries = append(entries, h.Get("Decision-ID")) }}
@@ -367,7 +364,8 @@ func TestAnswered(t *testing.T) {
 	}
 }
 
-// What is no decision, also because of its obligations: OB-60.
+// An incomplete decision is an error, also because of its obligations (OB-60 in
+// conformance/testdata/rows.txt).
 func TestNoDecision(t *testing.T) {
 	for _, body := range []string{
 		`{}`,

@@ -15,7 +15,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A worker carries out obligations, and notes which.
+// A worker carries out obligations and records them.
 type worker struct {
 	mu   sync.Mutex
 	done []string
@@ -36,8 +36,8 @@ func decided(decision bool, types ...string) *authzen.Decision {
 	return d
 }
 
-// OB-40 to OB-45, OB-49 to OB-53, OB-56: all or nothing for the permit, and everything
-// that can be done is done.
+// A permit requires all obligations, and each that can be met is carried out (OB-40 to OB-45, OB-49
+// to OB-53, OB-56 in conformance/testdata/rows.txt).
 func TestDischarge(t *testing.T) {
 	failed := errors.New("unreachable")
 	for _, test := range []struct {
@@ -78,7 +78,7 @@ func TestDischarge(t *testing.T) {
 	}
 }
 
-// OB-61: what could not be done in time was not done.
+// An obligation that is late is not met (OB-61 in conformance/testdata/rows.txt).
 func TestDischargeTooLate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	pep := client.Obligations{authzen.ObligationNotification: func(ctx context.Context, _ authzen.Obligation) error {
@@ -96,7 +96,8 @@ func TestDischargeTooLate(t *testing.T) {
 	}
 }
 
-// OB-46 to OB-48: of several, only those are withheld whose own cannot be met.
+// Of several decisions, only those with a failed obligation are excluded (OB-46 to OB-48 in
+// conformance/testdata/rows.txt).
 func TestPermitted(t *testing.T) {
 	w := &worker{}
 	pep := client.Obligations{authzen.ObligationNotification: w.do}
@@ -111,7 +112,8 @@ func TestPermitted(t *testing.T) {
 	}
 }
 
-// OB-29, OB-54, OB-55: a PEP declares what it can do of what the PDP may ask.
+// A PEP declares the types that it supports and the PDP may send (OB-29, OB-54, OB-55 in
+// conformance/testdata/rows.txt).
 func TestSupported(t *testing.T) {
 	w := &worker{}
 	pep := client.Obligations{authzen.ObligationNotification: w.do, authzen.ObligationCustom: w.do, "telepathy": w.do}

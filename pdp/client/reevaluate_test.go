@@ -14,8 +14,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-155: what a PEP does next is what the denial says, what its reason means,
-// or what it offers, in this order.
+// The next action follows from next_action, from the reason, or from the access request, in this
+// order (AR-155 in conformance/testdata/rows.txt).
 func TestNextAction(t *testing.T) {
 	for _, test := range []struct {
 		action, reason string
@@ -57,7 +57,7 @@ func TestNextAction(t *testing.T) {
 	}
 }
 
-// answered gives the bodies in turn, the last one for ever, each after so long.
+// answered returns the bodies in order and repeats the last, each after a delay.
 type answered struct {
 	bodies []string
 	takes  time.Duration
@@ -75,8 +75,8 @@ func (a *answered) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
 }
 
-// AR-154 to AR-156: an approval is claimed as long as it stands; what has to
-// wait is asked again within bounds, and nothing is permitted afterwards.
+// An approval is used while it is valid. Retries are bounded, and nothing is permitted after its
+// end (AR-154 to AR-156 in conformance/testdata/rows.txt).
 func TestReevaluate(t *testing.T) {
 	const (
 		permit  = `{"decision":true,"context":{"approval":{"id":"apr_1","approved_until":"2026-04-30T20:25:00Z"}}}`

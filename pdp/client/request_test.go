@@ -19,8 +19,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-9, AR-145, AR-146, AR-148, AR-150: only a denial that says so is
-// submitted, as it was, with nothing made up, and its proof goes back as it came.
+// Only a requestable denial is submitted, unchanged and with its proof (AR-9, AR-145, AR-146,
+// AR-148, AR-150 in conformance/testdata/rows.txt).
 func TestSubmission(t *testing.T) {
 	expires := time.Date(2026, 4, 30, 20, 25, 0, 0, time.UTC)
 	denied := &authzen.Decision{Context: &authzen.DecisionContext{
@@ -43,7 +43,8 @@ func TestSubmission(t *testing.T) {
 	}
 }
 
-// AR-56, AR-153: a task may be decided already, and an error is no task.
+// A task may already be decided, and an error is not a task (AR-56, AR-153 in
+// conformance/testdata/rows.txt).
 func TestSubmit(t *testing.T) {
 	var key, path string
 	for _, test := range []struct {
@@ -71,8 +72,8 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// AR-10, AR-147: what is asked goes to the endpoint that the denial names, as
-// long as that is the PDP's; to another origin nothing is sent.
+// A submission goes to the endpoint of the denial if that is the PDP's, and never to another origin
+// (AR-10, AR-147 in conformance/testdata/rows.txt).
 func TestSubmitEndpoint(t *testing.T) {
 	var asked []string
 	url := serve(t, withoutMetadata(func(w http.ResponseWriter, r *http.Request) {
@@ -105,8 +106,8 @@ func withoutMetadata(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// AR-10, AR-147: an Access Request Service of another origin is trusted where the
-// PDP's metadata name it, and only there; it gets a credential of its own.
+// An Access Request Service of another origin is trusted only if the PDP's metadata name it. It
+// gets its own credential (AR-10, AR-147 in conformance/testdata/rows.txt).
 func TestIndependentService(t *testing.T) {
 	var asked []string
 	var status string
@@ -147,10 +148,9 @@ func TestIndependentService(t *testing.T) {
 	}
 }
 
-// polled answers the polls of a task in turn, without a network, and notes when
-// they came.
+// polled answers polls in order, without a network, and records their times.
 type polled struct {
-	answers []string // a status, and behind a space the Retry-After
+	answers []string // status, and after a space the Retry-After
 	at      []time.Duration
 	start   time.Time
 }
@@ -173,8 +173,8 @@ func (p *polled) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-// AR-151, AR-152: a task is asked about less and less often, as it says, until
-// it has ended or expired; what is not understood is no approval.
+// A task is polled with growing intervals until it ends or expires. An unknown status is not an
+// approval (AR-151, AR-152 in conformance/testdata/rows.txt).
 func TestAwait(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -182,7 +182,7 @@ func TestAwait(t *testing.T) {
 		expires time.Duration
 		want    error
 		polls   int
-		last    time.Duration // when it asks for the last time, but for a quarter more
+		last    time.Duration // time of the last poll, plus up to a quarter
 	}{
 		{"approved", []string{"pending", "pending", "approved"}, time.Hour, nil, 3, 7 * time.Second},
 		{"as it says", []string{"pending 30", "approved"}, time.Hour, nil, 2, 31 * time.Second},
@@ -209,7 +209,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// AR-147: nothing is sent to another origin, and a wait ends with its context.
+// Nothing is sent to another origin, and a wait ends with its context (AR-147 in
+// conformance/testdata/rows.txt).
 func TestAwaitBounds(t *testing.T) {
 	pdp := client.New("https://pdp.example.com", client.Config{Bearer: "key"})
 	for _, endpoint := range []string{"https://evil.example.com/t", "http://pdp.example.com/t", "https://pdp.example.com:8443/t", "https://x@pdp.example.com/t", "/t", "::"} {
@@ -226,8 +227,8 @@ func TestAwaitBounds(t *testing.T) {
 	}
 }
 
-// AR-154: the approval goes where the PDP looks for it, and the request stays
-// what it is.
+// The approval is at context.approval, and the rest of the request is unchanged (AR-154 in
+// conformance/testdata/rows.txt).
 func TestApproved(t *testing.T) {
 	until := time.Date(2026, 4, 30, 20, 25, 0, 0, time.UTC)
 	asked := *request
@@ -241,10 +242,10 @@ func TestApproved(t *testing.T) {
 	}
 }
 
-// A look asks once, and only about a task that has not ended.
+// Look polls once, and only a pending task.
 func TestLookPollsOnce(t *testing.T) {
 	for _, test := range []struct {
-		status authzen.TaskStatus // as was known
+		status authzen.TaskStatus // the known status
 		answer string
 		asked  int
 		stands bool
@@ -270,7 +271,7 @@ func TestLookPollsOnce(t *testing.T) {
 	}
 }
 
-// A task is cancelled where it says that it can be, and nowhere else.
+// A task is cancelled only through its cancel link.
 func TestCancel(t *testing.T) {
 	var asked, body string
 	url := serve(t, withoutMetadata(func(w http.ResponseWriter, r *http.Request) {

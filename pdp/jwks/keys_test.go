@@ -15,8 +15,8 @@ import (
 	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
 )
 
-// A key that its issuer has withdrawn is good for an hour at most; one that
-// cannot be read again, for a day.
+// A withdrawn key remains valid for at most an hour. A key that cannot be fetched again remains
+// valid for a day.
 func TestKeysExpire(t *testing.T) {
 	issuer := jwkstest.New(t)
 	clock := time.Now()
@@ -60,8 +60,7 @@ func verify(t *testing.T, keys *jwks.Keys, token string) error {
 	return err
 }
 
-// An issuer that fails is asked again after a second, then after twice as long,
-// up to ten seconds, whoever comes meanwhile.
+// A failed fetch is repeated after one second, then after twice as long, up to ten seconds.
 func TestFailuresDelayTheNextFetch(t *testing.T) {
 	issuer := jwkstest.New(t)
 	issuer.Down.Store(true)
@@ -86,8 +85,8 @@ func TestFailuresDelayTheNextFetch(t *testing.T) {
 	}
 }
 
-// Who has a token of a known key does not wait for an issuer that hangs, and who
-// has one of an unknown key does not have it asked twice.
+// A token of a known key does not wait for an issuer that hangs. A token of an unknown key causes a
+// single fetch.
 func TestHangingIssuer(t *testing.T) {
 	issuer := jwkstest.New(t)
 	clock := time.Now()
@@ -120,8 +119,7 @@ func TestHangingIssuer(t *testing.T) {
 	}
 }
 
-// Keys that are too small, for something else than signatures, for another
-// algorithm or secret verify nothing.
+// Keys that are too small, for other purposes or algorithms, or symmetric, verify nothing.
 func TestUsableKeys(t *testing.T) {
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
