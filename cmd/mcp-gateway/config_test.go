@@ -38,7 +38,7 @@ servers:
   - {name: a, path: /b}
   - {name: b, path: /b}
   - {name: c, pages: ["https://auth.example.com/"]}
-  - {name: d, mapping_trust: full, mapping_profile: coax, annotations: true, extra_methods: [ping], tools: {t: {mapping: "{}"}}}
+  - {name: d, mapping_trust: full, mapping_profile: coax, arguments: ask, annotations: true, extra_methods: [ping], tools: {t: {mapping: "{}"}}}
 `)
 	_, err := readConfig(file, "", true)
 	if err == nil {
@@ -68,9 +68,10 @@ servers:
 16:23: servers.4.pages.0: must be an origin, such as https://auth.example.com, not "https://auth.example.com/"
 17:15: servers.5.mapping_trust: must be declared_tighten, declared or default_only, not "full"
 17:36: servers.5.mapping_profile: must be mcp, tool.invoke or coaz, not "coax"
-17:72: servers.5.annotations: must be text, not true (put it in quotes)
-17:94: servers.5.extra_methods.0: must be one of resources/templates/list, server/discover, subscriptions/listen, tasks/update, not "ping"
-17:113: servers.5.tools.t.mapping: the mapping must have one member, evaluation or evaluations, and has 0`
+17:59: servers.5.arguments: must be tell, enforce or pass, not "ask"
+17:88: servers.5.annotations: must be text, not true (put it in quotes)
+17:110: servers.5.extra_methods.0: must be one of resources/templates/list, server/discover, subscriptions/listen, tasks/update, not "ping"
+17:129: servers.5.tools.t.mapping: the mapping must have one member, evaluation or evaluations, and has 0`
 	if diff := cmp.Diff(want, strings.ReplaceAll(err.Error(), file+":", "")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -9,7 +9,9 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -99,4 +101,96 @@ client 2026-07-28: 4030 undefined denied access denied
 		}
 		session.Close()
 	}
+}
+
+// What is wrong with arguments, a model is told by a result that it can read, unless
+// the operator wants an error or has the server judge them. Where they may be
+// coerced, the server gets the arguments that were decided on.
+func TestArgumentsOfModels(t *testing.T) {
+	var asked, ran record
+	pdp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		for _, found := range regexp.MustCompile(`"limit":("?\w+"?)`).FindAllSubmatch(body, -1) {
+			asked.add(string(found[1]))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"decision":true}`)
+	}))
+	t.Cleanup(pdp.Close)
+	type count struct {
+		Limit int  `json:"limit"`
+		All   bool `json:"all,omitempty"`
+	}
+	upstream := sdkServer(t, func(s *mcp.Server) {
+		mcp.AddTool(s, &mcp.Tool{Name: "count"}, func(_ context.Context, r *mcp.CallToolRequest, in count) (*mcp.CallToolResult, any, error) {
+			ran.add(string(r.Params.Arguments))
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(in.Limit)}}}, nil, nil
+		})
+	})
+	const (
+		unknown = `told "the tool is not known\nList the tools, and call one of them."`
+		correct = `Correct the arguments, and call the tool again."`
+	)
+	for _, test := range []struct {
+		server     string
+		want       []string // of each call
+		asked, ran string   // of the first two calls
+	}{
+		{"", []string{`ran "10"`,
+			`told "arguments/all do not fit the input schema: got string, want boolean\nAll faults:\n- /all got string, want boolean\n- /limit got string, want integer\n` + correct,
+			`told "arguments do not fit the input schema: additional properties 'more' not allowed\nAll faults:\n- additional properties 'more' not allowed\n- /limit got string, want integer\n` + correct,
+			unknown}, `10`, `{"limit":10}`},
+		{"arguments: tell, coerce_arguments: true", []string{`ran "10"`, `ran "10"`,
+			`told "arguments do not fit the input schema: additional properties 'more' not allowed\nAll faults:\n- additional properties 'more' not allowed\n- /limit got string, want integer\n` + correct,
+			unknown}, `10 10`, `{"limit":10} {"all":true,"limit":10}`},
+		{"arguments: enforce", []string{`ran "10"`, `thrown -32602 invalid_arguments …arguments/all do not fit the input schema: got string, want boolean`,
+			`thrown -32602 invalid_arguments …arguments do not fit the input schema: additional properties 'more' not allowed`, `thrown -32602 unknown_tool …the tool is not known`}, `10`, `{"limit":10}`},
+		{"arguments: pass", []string{`ran "10"`, `told "validating…`, `told "validating…`, unknown}, `10 "10" "ten"`, `{"limit":10}`},
+	} {
+		asked.seen, ran.seen = nil, nil
+		url := gatewayOf(t, fmt.Sprintf("pdp: {url: %q, timeout: 10s}\nidentity: {local: {type: user, id: alice}}\nservers:\n  - name: desk\n    url: %q\n    tools: {count: {mapping: %q}}\n%s", pdp.URL, upstream,
+			`{"evaluation":{"action":{"name":"count"},"resource":{"type":"tool","id":"count","properties":{"limit":"$params.arguments.limit"}}}}`, yamlLines(test.server)))
+		got := strings.Split(strings.TrimSpace(typescript(t, "arguments.mjs", url+"/desk/mcp")), "\n")
+		for i, want := range append(test.want, test.want...) {
+			want := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(want), "…", ".*") + "$")
+			if i >= len(got) || !want.MatchString(got[i]) {
+				t.Errorf("%q, call %d: want %s, and all is\n%s", test.server, i, want, strings.Join(got, "\n"))
+				break
+			}
+		}
+		if want := test.asked + " " + test.asked; asked.String() != want {
+			t.Errorf("%q: the policies decide on %s, want %s", test.server, &asked, want)
+		}
+		if want := test.ran + " " + test.ran; ran.String() != want {
+			t.Errorf("%q: the server gets %s, want %s", test.server, &ran, want)
+		}
+	}
+}
+
+// yamlLines are settings of a server, a line each.
+func yamlLines(settings string) (lines string) {
+	for setting := range strings.SplitSeq(settings, ", ") {
+		if setting != "" {
+			lines += "    " + setting + "\n"
+		}
+	}
+	return lines
+}
+
+// A record is what was seen, in order.
+type record struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (r *record) add(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, what)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.seen, " ")
 }

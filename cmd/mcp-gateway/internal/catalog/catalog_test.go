@@ -396,6 +396,50 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// Texts become numbers and booleans where the input schema wants those and JSON has
+// them; whatever else is wrong stays wrong, and is told as it came.
+func TestCoerce(t *testing.T) {
+	const schema = `{"type":"object","properties":{"n":{"type":"integer","minimum":1},"x":{"type":"number"},"b":{"type":"boolean"},"s":{"type":"string"},
+		"both":{"type":["string","integer"]},"maybe":{"anyOf":[{"type":"integer"},{"type":"null"}]},"list":{"type":"array","items":{"type":"integer"}},
+		"deep":{"$ref":"#/$defs/deep"},"named":{"type":"string"},"o":{"type":"object"}},"$defs":{"deep":{"properties":{"a/b":{"type":"integer"}}}},"additionalProperties":false}`
+	for _, test := range []struct{ name, arguments, want, fault string }{
+		{"nothing to do", `{ "n":10, "s":"10" }`, `{ "n":10, "s":"10" }`, ""},
+		{"no arguments", ``, ``, ""},
+		{"an integer", `{"n":"10"}`, `{"n":10}`, ""},
+		{"a number", `{"x":"-1.5e2"}`, `{"x":-1.5e2}`, ""},
+		{"a boolean", `{"b":"true"}`, `{"b":true}`, ""},
+		{"all at once", `{"n":"10","b":"false","x":"0","s":"a<b"}`, `{"b":false,"n":10,"s":"a\u003cb","x":0}`, ""},
+		{"a text that may be one", `{"both":"10"}`, `{"both":"10"}`, ""},
+		{"one of several", `{"maybe":"10"}`, `{"maybe":10}`, ""},
+		{"in a list", `{"list":[1,"2","3"]}`, `{"list":[1,2,3]}`, ""},
+		{"below", `{"deep":{"a/b":"7"}}`, `{"deep":{"a/b":7}}`, ""},
+		{"no number", `{"n":"ten"}`, ``, "arguments/n do not fit the input schema: got string, want integer"},
+		{"a fraction", `{"n":"1.5"}`, ``, "arguments/n do not fit the input schema: got string, want integer"},
+		{"below the minimum", `{"n":"0"}`, ``, "arguments/n do not fit the input schema: got string, want integer"},
+		{"a space", `{"n":" 1"}`, ``, "arguments/n do not fit"},
+		{"a line", `{"n":"1\n"}`, ``, "arguments/n do not fit"},
+		{"another notation", `{"n":"0x10"}`, ``, "arguments/n do not fit"},
+		{"a number that parsers read differently", `{"x":"9007199254740993"}`, ``, "arguments/x do not fit"},
+		{"beyond floating point", `{"x":"1e400"}`, ``, "arguments/x do not fit"},
+		{"True", `{"b":"True"}`, ``, "arguments/b do not fit"},
+		{"a boolean of 1", `{"b":"1"}`, ``, "arguments/b do not fit"},
+		{"a number for a text", `{"s":10}`, ``, "arguments/s do not fit the input schema: got number, want string"},
+		{"an object in a text", `{"o":"{}"}`, ``, "arguments/o do not fit"},
+		{"one that can be and one that cannot", `{"n":"10","b":"maybe"}`, ``, "arguments/b do not fit"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := tool(t, schema).Coerce(jsontext.Value(test.arguments))
+			var invalid *catalog.ArgumentsError
+			switch {
+			case test.fault == "" && (err != nil || string(got) != test.want):
+				t.Errorf("%s, %v", got, err)
+			case test.fault != "" && (got != nil || !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.fault) || len(invalid.Faults) == 0):
+				t.Errorf("%s, %v", got, err)
+			}
+		})
+	}
+}
+
 // An input schema that cannot be understood, or would take too much, lets no
 // call through.
 func TestHostileSchemas(t *testing.T) {

@@ -1,10 +1,12 @@
 package catalog
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +25,9 @@ import (
 type ArgumentsError struct {
 	Path   string // JSON Pointer; "" is the arguments themselves
 	Reason string
+	// Faults are all that the schema has against the arguments, up to [maxFaults],
+	// each with its path.
+	Faults []string
 }
 
 func (e *ArgumentsError) Error() string { return "arguments" + e.Path + " " + e.Reason }
@@ -137,45 +142,84 @@ func bounded(text string) bool {
 // arguments are an empty object. The error is an [ArgumentsError] or says why
 // the schema cannot be tried.
 func (t *Tool) Check(arguments jsontext.Value) error {
+	value, err := readArguments(arguments)
+	if err != nil {
+		return err
+	}
+	_, err = t.schema.check(value)
+	return err
+}
+
+// readArguments reads the arguments of a call.
+func readArguments(arguments jsontext.Value) (any, error) {
 	if len(arguments) == 0 {
 		arguments = jsontext.Value("{}")
 	}
 	if arguments.Kind() != '{' {
-		return &ArgumentsError{"", "are not an object"}
+		return nil, &ArgumentsError{Reason: "are not an object"}
 	}
 	value, err := read(arguments, number.Exact)
 	if err != nil {
-		return unread(err)
+		return nil, unread(err)
 	}
-	return t.schema.check(value)
+	return value, nil
 }
 
 func unread(err error) error {
 	var semantic *json.SemanticError
 	if errors.As(err, &semantic) {
-		return &ArgumentsError{string(semantic.JSONPointer), "cannot be read: " + fmt.Sprint(semantic.Err)}
+		return &ArgumentsError{Path: string(semantic.JSONPointer), Reason: "cannot be read: " + fmt.Sprint(semantic.Err)}
 	}
-	return &ArgumentsError{"", "cannot be read: " + err.Error()}
+	return &ArgumentsError{Reason: "cannot be read: " + err.Error()}
 }
 
-func (s *schema) check(value any) (err error) {
+// check returns, beside the error, what the schema has against the value.
+func (s *schema) check(value any) (leaves []*jsonschema.ValidationError, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer caught(&err)
 	s.steps, s.matching = 0, 0
 	var invalid *jsonschema.ValidationError
 	if err := s.compiled.Validate(value); !errors.As(err, &invalid) {
-		return err
+		return nil, err
 	}
-	for len(invalid.Causes) > 0 {
-		invalid = invalid.Causes[0]
+	leaves = leavesOf(invalid, nil)
+	slices.SortFunc(leaves, func(a, b *jsonschema.ValidationError) int { // properties are tried in no order
+		return cmp.Or(strings.Compare(path(a), path(b)), strings.Compare(reason(a), reason(b)))
+	})
+	fault := &ArgumentsError{Path: path(leaves[0]), Reason: "do not fit the input schema: " + reason(leaves[0])}
+	for _, leaf := range leaves[:min(len(leaves), maxFaults)] {
+		fault.Faults = append(fault.Faults, strings.TrimSpace(path(leaf)+" "+reason(leaf)))
 	}
+	return leaves, fault
+}
+
+// maxFaults is how many faults of arguments are told at once.
+const maxFaults = 8
+
+// leavesOf appends the errors that have no causes.
+func leavesOf(e *jsonschema.ValidationError, all []*jsonschema.ValidationError) []*jsonschema.ValidationError {
+	if len(e.Causes) == 0 {
+		return append(all, e)
+	}
+	for _, cause := range e.Causes {
+		all = leavesOf(cause, all)
+	}
+	return all
+}
+
+// path is the JSON Pointer of what an error is about.
+func path(e *jsonschema.ValidationError) string {
 	pointer := jsontext.Pointer("")
-	for _, name := range invalid.InstanceLocation {
+	for _, name := range e.InstanceLocation {
 		pointer = pointer.AppendToken(name)
 	}
-	_, reason, _ := strings.Cut(invalid.Error(), "': ")
-	return &ArgumentsError{string(pointer), "do not fit the input schema: " + reason}
+	return string(pointer)
+}
+
+func reason(e *jsonschema.ValidationError) string {
+	_, reason, _ := strings.Cut(e.Error(), "': ")
+	return reason
 }
 
 // A pattern is one that takes features of ECMA-262 that need time.

@@ -69,6 +69,9 @@ func (c *Call) TraceID() string {
 type Tool struct {
 	Definition jsontext.Value
 	Digest     string // of Definition
+	// Coerced are the arguments of the call as the input schema has them, nil if
+	// the call goes on with its own.
+	Coerced jsontext.Value
 }
 
 // A Client is the client of a call that is pending.

@@ -32,8 +32,8 @@ type Config struct {
 	// ErrUnknownMethod and ErrMapping; any other counts as the latter.
 	Map func(*Call) (*Question, error)
 	// Tool returns the tool that a call names, as it was accepted, if the call's
-	// arguments are as that has them. Its error is a [Refusal], or else why
-	// nothing can be said. Nil knows of no tools.
+	// arguments are as that has them, or can be coerced. Its error is a [Refusal],
+	// or else why nothing can be said. Nil knows of no tools.
 	Tool func(context.Context, *Call) (*Tool, error)
 	// Filter returns the part of the result of a list, or of server/discover, that
 	// its caller may see. It asks the PDP about the items with ask. Nil shows all.
@@ -54,7 +54,11 @@ type Config struct {
 	Own    func(context.Context, *Call) (*Verdict, error)
 	Trail  Trail  // nil is NopTrail
 	Denial Denial // how clients are told no
-	Log    *slog.Logger
+	// Tells has the servers, by name, whose clients get what is wrong with a call of
+	// a tool as a result of the tool, which models read and correct (MCP 2025-11-25,
+	// SEP-1303). Clients of the others get an error of the protocol.
+	Tells map[string]bool
+	Log   *slog.Logger
 }
 
 // An Approver holds calls until people have approved them.
@@ -107,6 +111,9 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.tasks()}, refusal.Data.Reason)
 	if g.cfg.Denial.Conceal {
 		refusal = refusal.concealed(call)
+	}
+	if g.cfg.Tells[call.Server] && refusal.isOfArguments(call) {
+		return refusal.result(call)
 	}
 	return g.check.Present(refusal).verdict(call.Message.ID)
 }
@@ -263,7 +270,10 @@ func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
 	if call.Tool = tool; err == nil && call.CheckTool != nil {
 		err = call.CheckTool(tool)
 	}
-	return err
+	if err != nil || tool.Coerced == nil {
+		return err
+	}
+	return call.coerce(tool.Coerced)
 }
 
 // forward lets a call go on, once that is kept.

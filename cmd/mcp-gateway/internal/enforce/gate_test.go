@@ -238,6 +238,66 @@ func TestConceal(t *testing.T) {
 	}
 }
 
+// A fault of arguments is a result of the tool where the server's clients are told
+// so, a fault of a task-augmented call or of anything else is an error, and what is
+// concealed is told as of a tool that there is not.
+func TestTells(t *testing.T) {
+	const unknown = `{"content":[{"text":"the tool is not known\nList the tools, and call one of them.","type":"text"}],"isError":true}`
+	arguments := &enforce.Refusal{Code: -32602, Message: "arguments/a no", Data: enforce.Data{Reason: enforce.ReasonArguments}, Advice: "Correct it."}
+	task := strings.Replace(invoke, `"name"`, `"task":{},"name"`, 1)
+	for _, test := range []struct {
+		name, body string
+		stateless  bool
+		tool       error
+		tells      bool
+		conceal    bool
+		want       string // of the result, "" for an error
+	}{
+		{"arguments", invoke, false, arguments, true, false, `{"content":[{"text":"arguments/a no\nCorrect it.","type":"text"}],"isError":true}`},
+		{"without sessions", invoke, true, arguments, true, false, `{"content":[{"text":"arguments/a no\nCorrect it.","type":"text"}],"isError":true,"resultType":"complete"}`},
+		{"a tool that there is not", invoke, false, enforce.NoSuchTool(), true, false, unknown},
+		{"concealed", invoke, false, arguments, true, true, unknown},
+		{"a denial, concealed", invoke, false, nil, true, true, unknown},
+		{"a denial", invoke, false, nil, true, false, ""},
+		{"another server", invoke, false, arguments, false, false, ""},
+		{"a call that becomes a task", task, false, arguments, true, false, ""},
+	} {
+		c := call(t, test.body)
+		c.Stateless = test.stateless
+		v := gate(&pdp{status: 200, body: `{"decision":false}`}, func(c *enforce.Config) {
+			c.Tool = func(context.Context, *enforce.Call) (*enforce.Tool, error) { return new(enforce.Tool), test.tool }
+			c.Tells, c.Denial.Conceal = map[string]bool{"files": test.tells}, test.conceal
+		}).Judge(t.Context(), c)
+		if v.Answer == nil || string(v.Answer.Result) != test.want || (v.Answer.Error == nil) != (test.want != "") || v.Status != 200 {
+			t.Errorf("%s: %s", test.name, v.Answer.Encode())
+		}
+	}
+}
+
+// The arguments that are decided on, bound and forwarded are those that the tool has
+// coerced; the transport's headers are held against those that came.
+func TestCoerced(t *testing.T) {
+	p := &pdp{status: 200, body: `{"decision":true}`}
+	var mapped, checked string
+	c := call(t, invoke)
+	c.CheckTool = func(*enforce.Tool) error {
+		checked = string(c.Params.Arguments)
+		return nil
+	}
+	v := gate(p, func(cfg *enforce.Config) {
+		cfg.Tool = func(context.Context, *enforce.Call) (*enforce.Tool, error) {
+			return &enforce.Tool{Coerced: jsontext.Value(`{"path":1}`)}, nil
+		}
+		cfg.Map = func(c *enforce.Call) (*enforce.Question, error) {
+			mapped = string(c.Params.Arguments)
+			return single(c)
+		}
+	}).Judge(t.Context(), c)
+	if mapped != `{"path":1}` || checked != `{"path":"/"}` || v.Forward == nil || string(v.Forward.Params) != `{"arguments":{"path":1},"name":"rm"}` || string(c.Params.Arguments) != mapped {
+		t.Errorf("mapped %s, checked %s, forwarded %s", mapped, checked, v.Forward.Encode())
+	}
+}
+
 // A trail keeps in a list what it is told.
 type trail []string
 

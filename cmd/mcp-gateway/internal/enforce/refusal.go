@@ -56,13 +56,14 @@ type Refusal struct {
 	Message string
 	Data    Data
 	Why     string // for the operator, who has Message where this is ""
+	Advice  string // for the model that made the call, after Message
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Data.Reason, r.Message) }
 
 // NoSuchTool refuses a call of a tool that the server has not listed.
 func NoSuchTool() *Refusal {
-	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the tool is not known", Data: Data{Reason: ReasonUnknownTool}}
+	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the tool is not known", Data: Data{Reason: ReasonUnknownTool}, Advice: "List the tools, and call one of them."}
 }
 
 // concealed returns the refusal that does not tell that there is the tool of a

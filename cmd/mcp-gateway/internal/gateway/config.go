@@ -97,7 +97,8 @@ type serverConfig struct {
 	BearerFile    string            `yaml:"bearer_file"`
 	Header        map[string]string `yaml:"header"`
 	coaz.Upstream `yaml:",inline"`
-	RequestPolicy requestPolicy `yaml:",inline"`
+	RequestPolicy requestPolicy  `yaml:",inline"`
+	Arguments     argumentPolicy `yaml:",inline"`
 }
 
 // A duration is in the syntax of yamldoc.ParseDuration.

@@ -123,6 +123,9 @@ func (c *Config) checkServers(f *faults) {
 		f.must(serverName.MatchString(s.Name), at+".name", s.Name, "a name of a-z, 0-9, _ and -, which begins with a letter or a digit and has 63 characters at most")
 		f.must(s.URL == "" || isURL(s.URL), at+".url", s.URL, "the URL of a server, such as http://127.0.0.1:3001/mcp")
 		f.must(s.Path == "" || strings.HasPrefix(s.Path, "/") && !strings.ContainsAny(s.Path, "{} "), at+".path", s.Path, "a path, such as /files/mcp")
+		if fault := s.Arguments.check(); fault != "" {
+			f.fault(at+".arguments", "%s", fault)
+		}
 		for n, page := range s.RequestPolicy.Pages {
 			f.must(isOrigin(page), at+".pages."+strconv.Itoa(n), page, "an origin, such as https://auth.example.com")
 		}

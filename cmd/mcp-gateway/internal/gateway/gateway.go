@@ -144,7 +144,12 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if g.owners, err = tasks.Open(tasks.Config{File: filepath.Join(cfg.State, "tasks.db")}); err != nil {
 		return errors.Join(err, pins.Close())
 	}
-	g.tools = newTools(pins, g.mapper, &cfg.Catalog, len(cfg.Servers))
+	arguments, tells := make(map[string]argumentPolicy), make(map[string]bool)
+	for i := range cfg.Servers {
+		s := &cfg.Servers[i]
+		arguments[s.Name], tells[s.Name] = s.Arguments, s.Arguments.tells()
+	}
+	g.tools = newTools(pins, g.mapper, &cfg.Catalog, arguments)
 	kept := &counted{&trail{g.trail, g.log}, g.telemetry}
 	handlers := cfg.Obligations.handlers()
 	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
@@ -162,7 +167,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		Obligations: handlers,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},
 		Own:         g.answerOwn, FilterResponse: g.filterResponse, PassingMeta: cfg.Approval.PassingMeta,
-		Denial: denial,
+		Denial: denial, Tells: tells,
 	})
 	return g.telemetry.observe(g)
 }

@@ -21,8 +21,9 @@ import (
 type tools struct {
 	*catalog.Catalog
 	mapper  *mapper
-	refresh time.Duration // after which a server is asked again
-	ttl     time.Duration // for which a client may keep a list
+	servers map[string]argumentPolicy // by name
+	refresh time.Duration             // after which a server is asked again
+	ttl     time.Duration             // for which a client may keep a list
 
 	once      singleflight.Group // by server
 	mu        sync.Mutex
@@ -34,10 +35,10 @@ type tools struct {
 	announced chan string // servers whose lists are to be read again
 }
 
-func newTools(pins *catalog.Catalog, m *mapper, cfg *catalogConfig, servers int) *tools {
+func newTools(pins *catalog.Catalog, m *mapper, cfg *catalogConfig, servers map[string]argumentPolicy) *tools {
 	return &tools{
-		Catalog: pins, mapper: m, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL),
-		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, servers),
+		Catalog: pins, mapper: m, servers: servers, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL),
+		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, len(servers)),
 	}
 }
 
@@ -64,21 +65,19 @@ func (t *tools) tool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error
 		}
 		found, err = t.Tool(c.Server, c.Params.Name)
 	}
-	refuse := func(code int, reason string) error {
-		return &enforce.Refusal{Code: code, Message: err.Error(), Data: enforce.Data{Reason: reason}}
-	}
 	switch {
 	case errors.Is(err, catalog.ErrUnknown):
 		return nil, enforce.NoSuchTool()
 	case errors.Is(err, catalog.ErrQuarantined), errors.Is(err, catalog.ErrProposed):
-		return nil, refuse(0, enforce.ReasonQuarantined)
+		return nil, &enforce.Refusal{Message: err.Error(), Data: enforce.Data{Reason: enforce.ReasonQuarantined}}
 	case err != nil:
 		return nil, err
 	}
-	if err = found.Check(c.Params.Arguments); err != nil {
-		return nil, refuse(wire.CodeParams, enforce.ReasonArguments)
+	coerced, err := t.servers[c.Server].fit(found, c.Params.Arguments)
+	if err != nil {
+		return nil, invalidArguments(err)
 	}
-	return &enforce.Tool{Definition: found.Definition, Digest: found.Digest}, nil
+	return &enforce.Tool{Definition: found.Definition, Digest: found.Digest, Coerced: coerced}, nil
 }
 
 // minRefreshInterval is the shortest time between two lists of the same server,

@@ -53,6 +53,7 @@ type Params struct {
 	URI             string         `json:"uri"`
 	Arguments       jsontext.Value `json:"arguments"`
 	TaskID          string         `json:"taskId"`
+	Task            jsontext.Value `json:"task"`      // of a call that is to become a task (MCP 2025-11-25)
 	RequestID       jsontext.Value `json:"requestId"` // of a cancellation
 	RequestState    string         `json:"requestState"`
 	InputResponses  jsontext.Value `json:"inputResponses"`
@@ -135,6 +136,22 @@ func (m *Message) Read() (*Params, error) {
 		return nil, &Fault{CodeParams, m.ID, "the arguments are no object"}
 	}
 	return p, nil
+}
+
+// WithArguments returns the message with other arguments.
+func (m *Message) WithArguments(arguments jsontext.Value) (*Message, error) {
+	members := map[string]jsontext.Value{}
+	if err := json.Unmarshal(m.Params, &members); err != nil {
+		return nil, err
+	}
+	members["arguments"] = arguments
+	params, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	other := *m
+	other.Params = params
+	return &other, nil
 }
 
 // Target returns what the request is about, for the methods whose requests say

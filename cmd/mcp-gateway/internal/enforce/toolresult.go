@@ -1,0 +1,49 @@
+package enforce
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// coerce makes the call one with other arguments: these are decided on, and go to
+// the server.
+func (c *Call) coerce(arguments []byte) error {
+	m, err := c.Message.WithArguments(arguments)
+	if err != nil {
+		return err
+	}
+	params, err := m.Read()
+	if err != nil {
+		return err
+	}
+	c.Message, c.Params = m, params
+	return nil
+}
+
+// isOfArguments reports whether a refusal is about the tool or the arguments that
+// a model chose. The client of a call that is to become a task expects a task or an
+// error.
+func (r *Refusal) isOfArguments(c *Call) bool {
+	return c.Message.IsRequest() && c.Message.Method == wire.MethodToolsCall && c.Params.Task == nil &&
+		(r.Data.Reason == ReasonArguments || r.Data.Reason == ReasonUnknownTool)
+}
+
+// result answers a call of a tool with the refusal as a result that is an error
+// (MCP 2025-11-25, "Error Handling"; SEP-1303).
+func (r *Refusal) result(c *Call) *Verdict {
+	said := map[string]any{
+		"content": []any{map[string]string{"type": "text", "text": strings.TrimSpace(r.Message + "\n" + r.Advice)}},
+		"isError": true,
+	}
+	if c.Stateless {
+		said["resultType"] = "complete"
+	}
+	result, err := json.Marshal(said, json.Deterministic(true))
+	if err != nil {
+		return r.verdict(c.Message.ID)
+	}
+	return &Verdict{Answer: &wire.Message{ID: c.Message.ID, Result: result}, Status: statusOK}
+}

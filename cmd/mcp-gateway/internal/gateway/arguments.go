@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// An argumentMode says what becomes of arguments that do not fit the input schema
+// of their tool.
+type argumentMode string
+
+const (
+	// argumentsTell refuses them by a result of the tool, which a model reads and
+	// corrects. It is the default.
+	argumentsTell argumentMode = "tell"
+	// argumentsEnforce refuses them by an error of the protocol.
+	argumentsEnforce argumentMode = "enforce"
+	// argumentsPass lets the server judge them. What a mapping reads of them it
+	// needs as it is declared all the same.
+	argumentsPass argumentMode = "pass"
+)
+
+// An argumentPolicy is how the gateway treats the arguments of calls to a server.
+type argumentPolicy struct {
+	Mode argumentMode `yaml:"arguments"`
+	// Coerce makes numbers and booleans of texts where the schema wants those.
+	Coerce bool `yaml:"coerce_arguments"`
+}
+
+func (p *argumentPolicy) check() string {
+	switch p.Mode {
+	case "", argumentsTell, argumentsEnforce, argumentsPass:
+		return ""
+	}
+	return fmt.Sprintf("must be %s, %s or %s, not %q", argumentsTell, argumentsEnforce, argumentsPass, p.Mode)
+}
+
+// tells reports whether clients get faults of calls as results of tools.
+func (p *argumentPolicy) tells() bool { return p.Mode != argumentsEnforce }
+
+// fit returns the arguments as they go to the server, nil for as they came, or what
+// is wrong with them.
+func (p argumentPolicy) fit(tool *catalog.Tool, arguments jsontext.Value) (jsontext.Value, error) {
+	if !p.Coerce {
+		if p.Mode == argumentsPass {
+			return nil, nil
+		}
+		return nil, tool.Check(arguments)
+	}
+	coerced, err := tool.Coerce(arguments)
+	if err != nil && p.Mode == argumentsPass {
+		return nil, nil
+	}
+	if err != nil || bytes.Equal(coerced, arguments) {
+		return nil, err
+	}
+	return coerced, nil
+}
+
+// invalidArguments refuses arguments, and says what to correct.
+func invalidArguments(err error) error {
+	refused := &enforce.Refusal{Code: wire.CodeParams, Message: err.Error(), Data: enforce.Data{Reason: enforce.ReasonArguments}}
+	var invalid *catalog.ArgumentsError
+	if errors.As(err, &invalid) && len(invalid.Faults) > 1 {
+		refused.Advice = "All faults:\n- " + strings.Join(invalid.Faults, "\n- ") + "\n"
+	}
+	refused.Advice += "Correct the arguments, and call the tool again."
+	return refused
+}
