@@ -189,74 +189,78 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 	return t, err
 }
 
-// observe registers callbacks for gauges: load, and the states of policies and log.
+// observe registers gauges of the load and of the states of policies and log. Each is measured when a
+// reader collects the metrics.
 func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service, supplied *policyLoader) error {
 	t.tenants.policies = engine.Snapshots
-	working, err := t.meter.Int64ObservableGauge("policy_service.in_flight", metric.WithDescription("Requests in processing."))
-	if err != nil {
-		return err
-	}
-	waiting, err := t.meter.Int64ObservableGauge("policy_service.waiting", metric.WithDescription("Requests in the admission queue."))
-	if err != nil {
-		return err
-	}
-	queued, err := t.meter.Int64ObservableGauge("policy_service.log_queue", metric.WithDescription("Entries of the decision log in memory, not yet on disk."))
-	if err != nil {
-		return err
-	}
-	pending, err := t.meter.Int64ObservableGauge("policy_service.approvals_pending", metric.WithDescription("Access requests that await a person's decision."))
-	if err != nil {
-		return err
-	}
-	policies, err := t.meter.Int64ObservableGauge("policy_service.policies", metric.WithDescription("Policies in force."))
-	if err != nil {
-		return err
-	}
-	stale, err := t.meter.Int64ObservableGauge("policy_service.policies_stale",
-		metric.WithDescription("1 while the last change of the policy store is refused and the previous policies stay in force."))
-	if err != nil {
-		return err
-	}
-	unapplied, err := t.meter.Float64ObservableGauge("policy_service.policies_pending", metric.WithUnit("s"),
-		metric.WithDescription("Age of a change of the policy store that is neither in force nor refused; 0 without one."))
-	if err != nil {
-		return err
-	}
-	info, err := t.meter.Int64ObservableGauge("policy_service.revision_info", metric.WithDescription("Always 1; the label names the revision in force."))
-	if err != nil {
-		return err
-	}
-	shadowStale, err := t.meter.Int64ObservableGauge("policy_service.shadow_stale",
-		metric.WithDescription("1 while the last change of the shadow policies is refused."))
-	if err != nil {
-		return err
-	}
-	entries, err := t.meter.Int64ObservableCounter("policy_service.log_entries", metric.WithDescription("Entries of the decision log, on disk."))
-	if err != nil {
-		return err
-	}
-	_, err = t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		w, q := limits.queue.Load()
-		o.ObserveInt64(working, int64(w))
-		o.ObserveInt64(waiting, int64(q))
-		o.ObserveInt64(queued, int64(log.Queued()))
-		if n, err := approvals.Pending(ctx); err == nil {
-			o.ObserveInt64(pending, int64(n))
-		}
-		status := engine.Status()
-		o.ObserveInt64(policies, int64(status.Policies))
-		o.ObserveInt64(stale, zeroOrOne(status.Stale))
-		o.ObserveFloat64(unapplied, supplied.pending(engine).Seconds())
-		if status.Revision != "" {
-			o.ObserveInt64(info, 1, metric.WithAttributes(attribute.String("revision", status.Revision)))
-		}
-		if shadow := engine.ShadowStatus(); !shadow.Attempt.IsZero() {
-			o.ObserveInt64(shadowStale, zeroOrOne(shadow.Stale))
-		}
-		o.ObserveInt64(entries, log.Head().Size)
+	return errors.Join(t.observeLoad(log, limits, approvals), t.observePolicies(engine, supplied))
+}
+
+// observeLoad registers what waits, and the length of the log.
+func (t *telemetry) observeLoad(log *decisionlog.Log, limits *limiter, approvals *approval.Service) error {
+	_, working := t.meter.Int64ObservableGauge("policy_service.in_flight",
+		metric.WithDescription("Requests in processing."),
+		measured(func() int64 { n, _ := limits.queue.Load(); return int64(n) }))
+	_, waiting := t.meter.Int64ObservableGauge("policy_service.waiting",
+		metric.WithDescription("Requests in the admission queue."),
+		measured(func() int64 { _, n := limits.queue.Load(); return int64(n) }))
+	_, queued := t.meter.Int64ObservableGauge("policy_service.log_queue",
+		metric.WithDescription("Entries of the decision log in memory, not yet on disk."),
+		measured(func() int64 { return int64(log.Queued()) }))
+	_, entries := t.meter.Int64ObservableCounter("policy_service.log_entries",
+		metric.WithDescription("Entries of the decision log, on disk."),
+		measured(func() int64 { return log.Head().Size }))
+	_, pending := t.meter.Int64ObservableGauge("policy_service.approvals_pending",
+		metric.WithDescription("Access requests that await a person's decision."),
+		metric.WithInt64Callback(func(ctx context.Context, o metric.Int64Observer) error {
+			n, err := approvals.Pending(ctx)
+			if err == nil {
+				o.Observe(int64(n))
+			}
+			return nil
+		}))
+	return errors.Join(working, waiting, queued, entries, pending)
+}
+
+// observePolicies registers the states of the active and of the shadow policies.
+func (t *telemetry) observePolicies(engine *evaluation.Engine, supplied *policyLoader) error {
+	_, policies := t.meter.Int64ObservableGauge("policy_service.policies",
+		metric.WithDescription("Policies in force."),
+		measured(func() int64 { return int64(engine.Status().Policies) }))
+	_, stale := t.meter.Int64ObservableGauge("policy_service.policies_stale",
+		metric.WithDescription("1 while the last change of the policy store is refused and the previous policies stay in force."),
+		measured(func() int64 { return zeroOrOne(engine.Status().Stale) }))
+	_, unapplied := t.meter.Float64ObservableGauge("policy_service.policies_pending", metric.WithUnit("s"),
+		metric.WithDescription("Age of a change of the policy store that is neither in force nor refused; 0 without one."),
+		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
+			o.Observe(supplied.pending(engine).Seconds())
+			return nil
+		}))
+	_, info := t.meter.Int64ObservableGauge("policy_service.revision_info",
+		metric.WithDescription("Always 1; the label names the revision in force."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			if revision := engine.Status().Revision; revision != "" {
+				o.Observe(1, metric.WithAttributes(attribute.String("revision", revision)))
+			}
+			return nil
+		}))
+	_, shadowStale := t.meter.Int64ObservableGauge("policy_service.shadow_stale",
+		metric.WithDescription("1 while the last change of the shadow policies is refused."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			if shadow := engine.ShadowStatus(); !shadow.Attempt.IsZero() {
+				o.Observe(zeroOrOne(shadow.Stale))
+			}
+			return nil
+		}))
+	return errors.Join(policies, stale, unapplied, info, shadowStale)
+}
+
+// measured observes the value of an instrument without attributes.
+func measured(value func() int64) metric.Int64ObservableOption {
+	return metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+		o.Observe(value())
 		return nil
-	}, working, waiting, queued, pending, policies, stale, unapplied, info, shadowStale, entries)
-	return err
+	})
 }
 
 func zeroOrOne(b bool) int64 {

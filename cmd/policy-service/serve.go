@@ -100,16 +100,20 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	return c.placed(pdp.Run(ctx, pdp.Config{
+	cfg := c.config()
+	cfg.ManifestKey, cfg.CallbackSecret, cfg.Policies = key, secret, example
+	cfg.Telemetry, cfg.Log = telemetry, log
+	cfg.Reload, cfg.Settings = hangups, func() (*pdp.Settings, error) { return reread(ctx, command) }
+	return c.placed(pdp.Run(ctx, cfg))
+}
+
+// config returns the settings that the flags give.
+func (c *serveCmd) config() pdp.Config {
+	return pdp.Config{
 		PolicyDir:       c.Policies,
 		RequireManifest: c.RequireManifest,
-		ManifestKey:     key,
 		GuardShrink:     c.ReloadGuards == "strict",
-		Policies:        example,
 		ShadowDir:       c.Shadow,
-
-		Reload:   hangups,
-		Settings: func() (*pdp.Settings, error) { return reread(ctx, command) },
 
 		State:          c.State,
 		Listen:         c.Listen,
@@ -129,16 +133,13 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 		Durability:     c.Durability,
 		DecisionLog:    c.Log.config(),
 
-		Callbacks:      c.CallbackAllow,
-		CallbackSecret: secret,
-		ApproverType:   c.ApproverType,
-		Limits:         c.limits(),
-		Telemetry:      telemetry,
-		Log:            log,
+		Callbacks:    c.CallbackAllow,
+		ApproverType: c.ApproverType,
+		Limits:       c.limits(),
 		Ready: func(main, admin string) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
 		},
-	}))
+	}
 }
 
 // placed gives the faults of settings that serving finds their places in the
