@@ -40,8 +40,8 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	if metrics.Page != nil {
 		e.GET(pathMetrics, serveMetrics(metrics, auth))
 	}
-	e.GET(PathLogExport, serveExport(log), audit)
-	e.GET(PathLogQuery, serveQuery(log), audit)
+	e.GET(PathLogExport, serveExport(s.limits, log), audit)
+	e.GET(PathLogQuery, serveQuery(s.limits, log), audit)
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), auth.all(ScopeAudit))
 	e.GET(PathLogProof, serveProof(log), audit)
 	e.POST(PathLogRotateKey, serveRotateKey(log), auth.all(ScopeAdmin))

@@ -64,12 +64,13 @@ func (l Limits) checkBody(largest int64) error {
 
 // A limiter enforces Limits.
 type limiter struct {
-	queue    admission.FairQueue
-	searches admission.FairQueue // of searches that have a slot in scans or wait for one
-	heavy    admission.FairQueue
-	scans    admission.FairQueue // of searches that use a processor
-	memory   *admission.MemoryBudget
-	deadline *admission.Deadline
+	queue      admission.FairQueue
+	searches   admission.FairQueue // of searches that have a slot in scans or wait for one
+	heavy      admission.FairQueue
+	scans      admission.FairQueue // of searches that use a processor
+	logQueries admission.FairQueue // of queries of the log that use a processor
+	memory     *admission.MemoryBudget
+	deadline   *admission.Deadline
 
 	known   func(tenant string) bool // nil if every name is known
 	rates   *admission.RateLimits    // nil for no limit
@@ -80,12 +81,13 @@ func newLimiter(l Limits) *limiter {
 	inFlight, room, wait := cmp.Or(l.InFlight, 256), cmp.Or(l.Queue, 4096), cmp.Or(l.Wait, 750*time.Millisecond)
 	memory := cmp.Or(l.BodyMemory, defaultBodyMemory)
 	return &limiter{
-		queue:    admission.NewFairQueue(inFlight, room, wait),
-		searches: admission.NewFairQueue(max(1, inFlight/8), room, wait),
-		heavy:    admission.NewFairQueue(maxHeavy(memory, inFlight), room, wait),
-		scans:    admission.NewFairQueue(cmp.Or(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
-		memory:   admission.NewMemoryBudget(memory),
-		deadline: &admission.Deadline{After: cmp.Or(l.Deadline, defaultDeadline)},
+		queue:      admission.NewFairQueue(inFlight, room, wait),
+		searches:   admission.NewFairQueue(max(1, inFlight/8), room, wait),
+		heavy:      admission.NewFairQueue(maxHeavy(memory, inFlight), room, wait),
+		scans:      admission.NewFairQueue(cmp.Or(l.Searches, max(1, runtime.NumCPU()/2)), room, wait),
+		logQueries: admission.NewStreamQueue(max(1, runtime.NumCPU()/2)),
+		memory:     admission.NewMemoryBudget(memory),
+		deadline:   &admission.Deadline{After: cmp.Or(l.Deadline, defaultDeadline)},
 
 		rates:   admission.NewRateLimits(rate.Limit(l.TenantRate)),
 		delayed: make(chan struct{}, cmp.Or(l.Queue, 4096)),

@@ -2,7 +2,7 @@ package pdp
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"math"
 	"net/http"
 
@@ -33,7 +33,7 @@ func logFilter(c echo.Context, form string) (decisionlog.Filter, error) {
 
 // serveExport streams the entries that the query selects: one JSON object on each line, or a bundle
 // that can be verified.
-func serveExport(log *decisionlog.Log) echo.HandlerFunc {
+func serveExport(limits *limiter, log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		f, err := logFilter(c, "format")
 		if err != nil {
@@ -41,13 +41,13 @@ func serveExport(log *decisionlog.Log) echo.HandlerFunc {
 		}
 		switch format := c.QueryParam("format"); format {
 		case "", formatJSONL:
-			err = streamLines(c, log, f)
+			err = limits.stream(c, func(to io.Writer) error { return writeLines(c, to, log, f) })
 		case formatBundle:
-			if err := http.NewResponseController(c.Response()).SetWriteDeadline(noDeadline); err != nil {
-				return fmt.Errorf("lift write deadline: %w", err)
-			}
-			c.Response().Header().Set(echo.HeaderContentType, "application/zip")
-			_, err = log.WriteBundle(c.Request().Context(), c.Response(), f)
+			err = limits.stream(c, func(to io.Writer) error {
+				c.Response().Header().Set(echo.HeaderContentType, "application/zip")
+				_, err := log.WriteBundle(c.Request().Context(), to, f)
+				return err
+			})
 		default:
 			err = authzen.Invalid("", "has a format that is neither jsonl nor bundle: %q", format)
 		}
@@ -67,7 +67,7 @@ const HeaderTotal = "X-Total-Count"
 
 // serveQuery streams the last ?limit= entries that the query selects, one JSON object on each line.
 // A limit of 0 means all entries.
-func serveQuery(log *decisionlog.Log) echo.HandlerFunc {
+func serveQuery(limits *limiter, log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		f, err := logFilter(c, "limit")
 		if err != nil {
@@ -77,25 +77,24 @@ func serveQuery(log *decisionlog.Log) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		if limit > 0 {
-			last, err := log.Last(c.Request().Context(), f, int(min(limit, math.MaxInt32)), countEntries)
-			if err != nil {
-				return err
+		return limits.stream(c, func(to io.Writer) error {
+			if limit > 0 {
+				last, err := log.Last(c.Request().Context(), f, int(min(limit, math.MaxInt32)), countEntries)
+				if err != nil {
+					return err
+				}
+				f = last.Filter
+				c.Response().Header().Set(HeaderTotal, last.Total())
 			}
-			f = last.Filter
-			c.Response().Header().Set(HeaderTotal, last.Total())
-		}
-		return streamLines(c, log, f)
+			return writeLines(c, to, log, f)
+		})
 	}
 }
 
-// streamLines writes the lines of the entries that f selects.
-func streamLines(c echo.Context, log *decisionlog.Log, f decisionlog.Filter) error {
-	if err := http.NewResponseController(c.Response()).SetWriteDeadline(noDeadline); err != nil {
-		return fmt.Errorf("lift write deadline: %w", err)
-	}
+// writeLines writes the lines of the entries that f selects.
+func writeLines(c echo.Context, to io.Writer, log *decisionlog.Log, f decisionlog.Filter) error {
 	c.Response().Header().Set(echo.HeaderContentType, "application/jsonl")
-	_, err := log.ExportSelected(c.Request().Context(), c.Response(), f)
+	_, err := log.ExportSelected(c.Request().Context(), to, f)
 	return err
 }
 

@@ -26,6 +26,10 @@ const (
 	releasedBytes = pageBytes / 2
 )
 
+// QueryBytes is about the memory of a query whose entries are smaller than a page. It keeps that memory
+// while its writer blocks.
+const QueryBytes = 2 * pageBytes
+
 // maxIndex is greater than every index.
 const maxIndex = math.MaxInt64
 

@@ -3,6 +3,7 @@ package admission
 import (
 	"container/list"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ const overloadWait = 50 * time.Millisecond
 type FairQueue struct {
 	capacity int           // maximum number of waiting requests in all queues
 	wait     time.Duration // maximum time that a request waits
+	overload time.Duration // how long the head of a queue may wait before the wait counts as overload
 
 	mu            sync.Mutex
 	concurrency   concurrencyLimit // its max is the number of slots
@@ -41,7 +43,14 @@ type FairQueue struct {
 // NewFairQueue returns a queue with most slots. At most room requests wait, each
 // for at most wait.
 func NewFairQueue(most, room int, wait time.Duration) FairQueue {
-	return FairQueue{capacity: room, wait: wait, concurrency: newConcurrencyLimit(most), free: most}
+	return FairQueue{capacity: room, wait: wait, overload: overloadWait, concurrency: newConcurrencyLimit(most), free: most}
+}
+
+// NewStreamQueue returns a queue with most slots for answers that give up their
+// slot and ask for it again until they end. They wait in FIFO order for as long
+// as their context lasts.
+func NewStreamQueue(most int) FairQueue {
+	return FairQueue{capacity: math.MaxInt, wait: math.MaxInt64, overload: math.MaxInt64, concurrency: newConcurrencyLimit(most), free: most}
 }
 
 // A tenantQueue holds the waiting requests of a tenant, oldest first.
@@ -129,7 +138,7 @@ func (f *FairQueue) Release() {
 	}
 	for i, l := range f.queues {
 		next := l.Front()
-		if waitedFor(next, now) > overloadWait {
+		if waitedFor(next, now) > f.overload {
 			f.markOverload(now)
 			next = l.Back()
 		}

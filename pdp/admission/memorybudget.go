@@ -28,6 +28,9 @@ func NewMemoryBudget(most int64) *MemoryBudget {
 	return &MemoryBudget{limit: most, held: map[string]int64{}}
 }
 
+// Limit returns the bytes of the budget.
+func (m *MemoryBudget) Limit() int64 { return m.limit }
+
 // Reserve reserves n bytes for an owner and reports whether the budget allows it.
 func (m *MemoryBudget) Reserve(who string, n int64) bool {
 	m.mu.Lock()
