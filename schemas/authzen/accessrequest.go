@@ -200,126 +200,63 @@ const CapabilityAccessRequest = "urn:openid:authzen:capability:access-request"
 // UnmarshalJSONFrom reads a submission with its required subject. How its
 // members go together is the service's to say.
 func (s *Submission) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var subject bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "subject":
-			return present(dec, &subject, s.Subject.UnmarshalJSONFrom)
-		case "resource":
-			return optional(dec, &s.Resource, (*Entity).UnmarshalJSONFrom)
-		case "action":
-			return optional(dec, &s.Action, (*Action).UnmarshalJSONFrom)
-		case "partial":
-			s.Partial = dec.PeekKind() != 'n'
-			return dec.SkipValue()
-		case "items":
-			if dec.PeekKind() != 'n' {
-				s.Items = []SubmissionItem{} // also of a list that is empty
-			}
-			return array(dec, func() error {
-				s.Items = append(s.Items, SubmissionItem{})
-				return s.Items[len(s.Items)-1].UnmarshalJSONFrom(dec)
-			})
-		case "context":
-			return object(dec, &s.Context)
-		case "denial":
-			return optional(dec, &s.Denial, (*Denial).UnmarshalJSONFrom)
-		case "requested_access":
-			return object(dec, &s.RequestedAccess)
-		case "callback":
-			return optional(dec, &s.Callback, (*Callback).UnmarshalJSONFrom)
-		case "client":
-			return object(dec, &s.Client)
-		}
-		return nil
+	return unmarshalMembers(dec,
+		member{name: "subject", into: &s.Subject, required: true},
+		member{name: "resource", into: optional(&s.Resource)},
+		member{name: "action", into: optional(&s.Action)},
+		member{name: "partial", into: s.readPartial},
+		member{name: "items", into: s.readItems},
+		member{name: "context", into: &s.Context},
+		member{name: "denial", into: optional(&s.Denial)},
+		member{name: "requested_access", into: &s.RequestedAccess},
+		member{name: "callback", into: optional(&s.Callback)},
+		member{name: "client", into: &s.Client})
+}
+
+func (s *Submission) readPartial(dec *jsontext.Decoder) error {
+	s.Partial = true
+	return dec.SkipValue()
+}
+
+func (s *Submission) readItems(dec *jsontext.Decoder) error {
+	s.Items = []SubmissionItem{} // also of a list that is empty
+	return readArray(dec, "an array", func() error {
+		s.Items = append(s.Items, SubmissionItem{})
+		return s.Items[len(s.Items)-1].UnmarshalJSONFrom(dec)
 	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"subject", subject})
 }
 
 // UnmarshalJSONFrom reads an item with its required resource and action.
 func (i *SubmissionItem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var resource, action bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "resource":
-			return present(dec, &resource, i.Resource.UnmarshalJSONFrom)
-		case "action":
-			return present(dec, &action, i.Action.UnmarshalJSONFrom)
-		case "requested_access":
-			return object(dec, &i.RequestedAccess)
-		case "denial":
-			return optional(dec, &i.Denial, (*Denial).UnmarshalJSONFrom)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"resource", resource}, member{"action", action})
+	return unmarshalMembers(dec,
+		member{name: "resource", into: &i.Resource, required: true},
+		member{name: "action", into: &i.Action, required: true},
+		member{name: "requested_access", into: &i.RequestedAccess},
+		member{name: "denial", into: optional(&i.Denial)})
 }
 
 // UnmarshalJSONFrom reads a denial with its required expiry.
 func (d *Denial) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var expires, other bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "evaluation_id":
-			return text(dec, &d.EvaluationID, &other)
-		case "expires_at":
-			return text(dec, &d.ExpiresAt, &expires)
-		case "binding_token":
-			return text(dec, &d.BindingToken, &other)
-		case "evaluated_at":
-			return text(dec, &d.EvaluatedAt, &other)
-		case "reason":
-			return text(dec, &d.Reason, &other)
-		case "template":
-			return text(dec, &d.Template, &other)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if !expires {
-		return Invalid(string(dec.StackPointer().AppendToken("expires_at")), "is required: copy it from context.access_request of the answer that denied")
-	}
-	return nil
+	return unmarshalMembers(dec,
+		member{name: "evaluation_id", into: &d.EvaluationID},
+		member{name: "expires_at", into: &d.ExpiresAt, required: true, hint: ": copy it from context.access_request of the answer that denied"},
+		member{name: "binding_token", into: &d.BindingToken},
+		member{name: "evaluated_at", into: &d.EvaluatedAt},
+		member{name: "reason", into: &d.Reason},
+		member{name: "template", into: &d.Template})
 }
 
 // UnmarshalJSONFrom reads a callback with its required endpoint.
 func (c *Callback) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var endpoint, state bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "endpoint":
-			return text(dec, &c.Endpoint, &endpoint)
-		case "state":
-			return text(dec, &c.State, &state)
-		case "events":
-			return texts(dec, &c.Events)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"endpoint", endpoint})
+	return unmarshalMembers(dec,
+		member{name: "endpoint", into: &c.Endpoint, required: true},
+		member{name: "state", into: &c.State},
+		member{name: "events", into: &c.Events})
 }
 
 // UnmarshalJSONFrom reads a cancellation. Nothing of it is required.
 func (c *Cancellation) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var set bool
-	return members(dec, func(name string) error {
-		switch name {
-		case "reason":
-			return text(dec, &c.Reason, &set)
-		case "comment":
-			return text(dec, &c.Comment, &set)
-		}
-		return nil
-	})
+	return unmarshalMembers(dec,
+		member{name: "reason", into: &c.Reason},
+		member{name: "comment", into: &c.Comment})
 }

@@ -77,38 +77,22 @@ type ApprovalRequest struct {
 
 // UnmarshalJSONFrom reads a complete request.
 func (r *AuthorizeRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var tenant, actor, action, resource, purpose bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "tenant_id":
-			return tenantID(dec, &r.TenantID, &tenant)
-		case "actor":
-			return present(dec, &actor, r.Actor.UnmarshalJSONFrom)
-		case "action":
-			return text(dec, &r.Action, &action)
-		case "resource":
-			return present(dec, &resource, r.Resource.UnmarshalJSONFrom)
-		case "purpose":
-			return text(dec, &r.Purpose, &purpose)
-		case "context":
-			return object(dec, &r.Context)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"tenant_id", tenant}, member{"actor", actor},
-		member{"action", action}, member{"resource", resource})
+	return unmarshalMembers(dec,
+		member{name: "tenant_id", into: r.readTenant, required: true},
+		member{name: "actor", into: &r.Actor, required: true},
+		member{name: "action", into: &r.Action, required: true},
+		member{name: "resource", into: &r.Resource, required: true},
+		member{name: "purpose", into: &r.Purpose},
+		member{name: "context", into: &r.Context})
 }
 
-// tenantID reads the name of a tenant. A name that no tenant can have is refused
+// readTenant reads the name of a tenant. A name that no tenant can have is refused
 // here, so that nothing further on keeps, counts or logs text of any length.
-func tenantID(dec *jsontext.Decoder, into *string, present *bool) error {
-	if err := text(dec, into, present); err != nil {
+func (r *AuthorizeRequest) readTenant(dec *jsontext.Decoder) (err error) {
+	if r.TenantID, err = readText(dec); err != nil {
 		return err
 	}
-	if *present && !ValidTenant(*into) {
+	if !ValidTenant(r.TenantID) {
 		return Invalid(string(dec.StackPointer()), "is no name of a tenant: it must match %s", tenantName)
 	}
 	return nil
@@ -116,42 +100,18 @@ func tenantID(dec *jsontext.Decoder, into *string, present *bool) error {
 
 // UnmarshalJSONFrom reads a request with its required members.
 func (r *ApprovalRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var request, approval bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "request":
-			return present(dec, &request, r.Request.UnmarshalJSONFrom)
-		case "approval":
-			return present(dec, &approval, r.Approval.UnmarshalJSONFrom)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"request", request}, member{"approval", approval})
+	return unmarshalMembers(dec,
+		member{name: "request", into: &r.Request, required: true},
+		member{name: "approval", into: &r.Approval, required: true})
 }
 
 // UnmarshalJSONFrom reads terms with their required template.
 func (t *ApprovalTerms) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var template, other bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "template":
-			return text(dec, &t.Template, &template)
-		case "evaluation_id":
-			return text(dec, &t.EvaluationID, &other)
-		case "expires_at":
-			return text(dec, &t.ExpiresAt, &other)
-		case "binding_token":
-			return text(dec, &t.BindingToken, &other)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"template", template})
+	return unmarshalMembers(dec,
+		member{name: "template", into: &t.Template, required: true},
+		member{name: "evaluation_id", into: &t.EvaluationID},
+		member{name: "expires_at", into: &t.ExpiresAt},
+		member{name: "binding_token", into: &t.BindingToken})
 }
 
 // Submission returns the submission that r stands for.
@@ -168,46 +128,20 @@ func (r *ApprovalRequest) Submission() (*Submission, error) {
 
 // UnmarshalJSONFrom reads an actor with its required id and type.
 func (a *Actor) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var id, kind, department bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "actor_id":
-			return text(dec, &a.ActorID, &id)
-		case "actor_type":
-			return text(dec, &a.ActorType, &kind)
-		case "roles":
-			return texts(dec, &a.Roles)
-		case "department_id":
-			return text(dec, &a.DepartmentID, &department)
-		case "act":
-			return object(dec, &a.Act)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"actor_id", id}, member{"actor_type", kind})
+	return unmarshalMembers(dec,
+		member{name: "actor_id", into: &a.ActorID, required: true},
+		member{name: "actor_type", into: &a.ActorType, required: true},
+		member{name: "roles", into: &a.Roles},
+		member{name: "department_id", into: &a.DepartmentID},
+		member{name: "act", into: &a.Act})
 }
 
 // UnmarshalJSONFrom reads a resource with its required type and id.
 func (r *AuthorizeResource) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var kind, id bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "type":
-			return text(dec, &r.Type, &kind)
-		case "id":
-			return text(dec, &r.ID, &id)
-		case "labels":
-			return object(dec, &r.Labels)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"type", kind}, member{"id", id})
+	return unmarshalMembers(dec,
+		member{name: "type", into: &r.Type, required: true},
+		member{name: "id", into: &r.ID, required: true},
+		member{name: "labels", into: &r.Labels})
 }
 
 // Evaluation returns the AuthZEN request that r stands for: the actor is the
@@ -356,30 +290,4 @@ func (r *AuthorizeResponse) obligeCustom(o Obligation) error {
 		r.Approval.ExpiresAt, r.Approval.BindingToken = offer.ExpiresAt.Format(time.RFC3339), offer.BindingToken
 	}
 	return nil
-}
-
-// texts reads an array of strings. Null is absence.
-func texts(dec *jsontext.Decoder, into *[]string) error {
-	if null(dec) {
-		return nil
-	}
-	if err := expect(dec, '[', "an array of strings"); err != nil {
-		return err
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	for dec.PeekKind() != ']' {
-		var s string
-		var set bool
-		if err := text(dec, &s, &set); err != nil {
-			return err
-		}
-		if !set {
-			return Invalid(string(dec.StackPointer()), "must be a string, not null")
-		}
-		*into = append(*into, s)
-	}
-	_, err := dec.ReadToken()
-	return err
 }

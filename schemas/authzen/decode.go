@@ -3,6 +3,7 @@ package authzen
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"slices"
@@ -109,9 +110,18 @@ func namesOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// members reads a JSON object. It calls read with each name; what read leaves
-// unread is skipped, which is how unknown members are ignored.
-func members(dec *jsontext.Decoder, read func(name string) error) error {
+// A member is a member of an object: its name, and where its value goes.
+type member struct {
+	name     string
+	into     any    // *string, *[]string, *[jsontext.Value] of an object, [json.UnmarshalerFrom], or a function that reads the value
+	required bool   // the object must have it; null is absence
+	hint     string // what to do where a required member is absent, or ""
+	present  bool   // set by readMembers
+}
+
+// readMembers reads an object with these members. It ignores other members, as
+// AuthZEN 1.0 asks. It does not look for required members, see [checkRequired].
+func readMembers(dec *jsontext.Decoder, all []member) error {
 	if err := expect(dec, '{', "an object"); err != nil {
 		return err
 	}
@@ -119,41 +129,101 @@ func members(dec *jsontext.Decoder, read func(name string) error) error {
 		return err
 	}
 	for dec.PeekKind() == '"' {
-		raw, err := dec.ReadValue()
+		name, err := dec.ReadValue()
 		if err != nil {
 			return err
 		}
-		name, err := unquoted(raw)
+		m, err := find(all, name)
 		if err != nil {
 			return err
 		}
-		before := dec.InputOffset()
-		if err := read(name); err != nil {
-			return err
+		switch {
+		case m == nil || dec.PeekKind() == 'n':
+			err = dec.SkipValue()
+		default:
+			m.present = true
+			err = readInto(dec, m.into)
 		}
-		if dec.InputOffset() == before {
-			if err := dec.SkipValue(); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	_, err := dec.ReadToken()
 	return err
 }
 
-// usual are names that nearly every request has, by how they are written.
-var usual = map[string]string{
-	`"subject"`: "subject", `"action"`: "action", `"resource"`: "resource", `"context"`: "context", `"evaluations"`: "evaluations",
-	`"type"`: "type", `"id"`: "id", `"name"`: "name", `"properties"`: "properties",
+// find returns the member whose name is written so, or nil.
+func find(all []member, written jsontext.Value) (*member, error) {
+	name := written[1 : len(written)-1]
+	if bytes.IndexByte(name, '\\') >= 0 {
+		var err error
+		if name, err = jsontext.AppendUnquote(nil, written); err != nil {
+			return nil, err
+		}
+	}
+	for i := range all {
+		if all[i].name == string(name) {
+			return &all[i], nil
+		}
+	}
+	return nil, nil
 }
 
-// unquoted returns the name that a member has as it is written.
-func unquoted(raw jsontext.Value) (string, error) {
-	if name, ok := usual[string(raw)]; ok {
-		return name, nil
+// readInto reads a value that is not null.
+func readInto(dec *jsontext.Decoder, into any) (err error) {
+	switch into := into.(type) {
+	case *string:
+		*into, err = readText(dec)
+	case *[]string:
+		err = readArray(dec, "an array of strings", func() error {
+			text, err := readText(dec)
+			if err != nil {
+				return err
+			}
+			*into = append(*into, text)
+			return nil
+		})
+	case *jsontext.Value:
+		*into, err = readObject(dec)
+	case json.UnmarshalerFrom:
+		err = into.UnmarshalJSONFrom(dec)
+	case func(*jsontext.Decoder) error:
+		err = into(dec)
+	default:
+		err = fmt.Errorf("a member cannot be read into %T", into)
 	}
-	name, err := jsontext.AppendUnquote(nil, raw)
-	return string(name), err
+	return err
+}
+
+// checkRequired reports the first required member that an object does not have.
+// It is called right after the object was read, so that the path is the object's.
+func checkRequired(dec *jsontext.Decoder, all []member) error {
+	for _, m := range all {
+		if m.required && !m.present {
+			return Invalid(string(dec.StackPointer().AppendToken(m.name)), "is required%s", m.hint)
+		}
+	}
+	return nil
+}
+
+// unmarshalMembers reads an object with these members, and checks that it has all
+// that are required.
+func unmarshalMembers(dec *jsontext.Decoder, all ...member) error {
+	if err := readMembers(dec, all); err != nil {
+		return err
+	}
+	return checkRequired(dec, all)
+}
+
+// optional returns what reads a member into a new value.
+func optional[T any, P interface {
+	*T
+	json.UnmarshalerFrom
+}](into **T) func(*jsontext.Decoder) error {
+	return func(dec *jsontext.Decoder) error {
+		*into = new(T)
+		return P(*into).UnmarshalJSONFrom(dec)
+	}
 }
 
 // expect reports a value of another kind than wanted. A syntax error at that
@@ -185,79 +255,29 @@ func kindName(k jsontext.Kind) string {
 	return "a boolean"
 }
 
-// null consumes a null, which stands for an absent member, and says whether
-// there was one.
-func null(dec *jsontext.Decoder) bool {
-	if dec.PeekKind() != 'n' {
-		return false
-	}
-	_, err := dec.ReadToken()
-	return err == nil
-}
-
-// text reads a string and notes that it was there. Null is absence.
-func text(dec *jsontext.Decoder, into *string, present *bool) error {
-	if null(dec) {
-		return nil
-	}
+func readText(dec *jsontext.Decoder) (string, error) {
 	if err := expect(dec, '"', "a string"); err != nil {
-		return err
+		return "", err
 	}
 	token, err := dec.ReadToken()
 	if err != nil {
-		return err
+		return "", err
 	}
-	*into, *present = token.String(), true
-	return nil
+	return token.String(), nil
 }
 
-// object keeps an object as the text it came as. Null is absence.
-func object(dec *jsontext.Decoder, into *jsontext.Value) error {
-	if null(dec) {
-		return nil
-	}
+// readObject returns an object as the text it came as.
+func readObject(dec *jsontext.Decoder) (jsontext.Value, error) {
 	if err := expect(dec, '{', "an object"); err != nil {
-		return err
+		return nil, err
 	}
 	value, err := dec.ReadValue()
-	if err != nil {
-		return err
-	}
-	*into = value.Clone()
-	return nil
+	return value.Clone(), err
 }
 
-// required reports the first of an object's members that was not there. It is
-// called right after the object was read, so that the path is the object's.
-func required(dec *jsontext.Decoder, members ...member) error {
-	for _, m := range members {
-		if !m.present {
-			return Invalid(string(dec.StackPointer().AppendToken(m.name)), "is required")
-		}
-	}
-	return nil
-}
-
-type member struct {
-	name    string
-	present bool
-}
-
-// optional reads a member that may be missing. Null is absence.
-func optional[T any](dec *jsontext.Decoder, into **T, read func(*T, *jsontext.Decoder) error) error {
-	if null(dec) {
-		return nil
-	}
-	*into = new(T)
-	return read(*into, dec)
-}
-
-// array calls read for each element of an array. Null is absence.
-func array(dec *jsontext.Decoder, read func() error) error {
-	if null(dec) {
-		return nil
-	}
-	if err := expect(dec, '[', "an array"); err != nil {
+// readArray calls read for each element of an array, which is what wanted says.
+func readArray(dec *jsontext.Decoder, wanted string, read func() error) error {
+	if err := expect(dec, '[', wanted); err != nil {
 		return err
 	}
 	if _, err := dec.ReadToken(); err != nil {

@@ -78,81 +78,39 @@ func (w *writer) raw(before string, v jsontext.Value) {
 // UnmarshalJSONFrom reads a complete request; each entity it names must have
 // all its required members.
 func (r *EvaluationRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var subject, action, resource bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "subject":
-			return present(dec, &subject, r.Subject.UnmarshalJSONFrom)
-		case "action":
-			return present(dec, &action, r.Action.UnmarshalJSONFrom)
-		case "resource":
-			return present(dec, &resource, r.Resource.UnmarshalJSONFrom)
-		case "context":
-			return object(dec, &r.Context)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"subject", subject}, member{"action", action}, member{"resource", resource})
-}
-
-// present reads a member unless it is null and notes that it was there.
-func present(dec *jsontext.Decoder, was *bool, read func(*jsontext.Decoder) error) error {
-	if null(dec) {
-		return nil
-	}
-	*was = true
-	return read(dec)
+	return unmarshalMembers(dec,
+		member{name: "subject", into: &r.Subject, required: true},
+		member{name: "action", into: &r.Action, required: true},
+		member{name: "resource", into: &r.Resource, required: true},
+		member{name: "context", into: &r.Context})
 }
 
 // UnmarshalJSONFrom reads an entity with its required type and id.
-func (e *Entity) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	return e.decode(dec, "")
-}
+func (e *Entity) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return e.decode(dec, "") }
 
 // decode reads an entity. One that names no type has the inherited type, if
-// that is not empty. An entity that only lacks members has those that were
-// there; of any other that cannot be read nothing is left, so that the order
+// that is not empty. An entity that only lacks members has those that are
+// present; of any other that cannot be read nothing is left, so that the order
 // of its members means nothing.
 func (e *Entity) decode(dec *jsontext.Decoder, inherited string) error {
-	var typed, identified bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "type":
-			return text(dec, &e.Type, &typed)
-		case "id":
-			return text(dec, &e.ID, &identified)
-		case "properties":
-			return object(dec, &e.Properties)
-		}
-		return nil
-	})
-	if err != nil {
+	all := []member{
+		{name: "type", into: &e.Type, required: inherited == ""},
+		{name: "id", into: &e.ID, required: true},
+		{name: "properties", into: &e.Properties},
+	}
+	if err := readMembers(dec, all); err != nil {
 		*e = Entity{}
 		return err
 	}
-	if !typed && inherited != "" {
-		e.Type, typed = inherited, true
+	if !all[0].present {
+		e.Type = inherited
 	}
-	return required(dec, member{"type", typed}, member{"id", identified})
+	return checkRequired(dec, all)
 }
 
 // UnmarshalJSONFrom reads an action with its required name.
 func (a *Action) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var named bool
-	err := members(dec, func(name string) error {
-		switch name {
-		case "name":
-			return text(dec, &a.Name, &named)
-		case "properties":
-			return object(dec, &a.Properties)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"name", named})
+	return unmarshalMembers(dec,
+		member{name: "name", into: &a.Name, required: true},
+		member{name: "properties", into: &a.Properties})
 }

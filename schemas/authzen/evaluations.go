@@ -51,69 +51,47 @@ type EvaluationsResponse struct {
 // an error here: a default that is no object, items that are no array, an
 // unknown semantic. What is wrong with one item is that item's answer.
 func (r *EvaluationsRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	return members(dec, func(name string) error {
-		switch name {
-		case "subject":
-			return object(dec, &r.Subject)
-		case "action":
-			return object(dec, &r.Action)
-		case "resource":
-			return object(dec, &r.Resource)
-		case "context":
-			return object(dec, &r.Context)
-		case "evaluations":
-			return r.readItems(dec)
-		case "options":
-			return r.Options.read(dec)
-		}
-		return nil
-	})
+	return readMembers(dec, append(r.keys(),
+		member{name: "evaluations", into: r.readItems},
+		member{name: "options", into: &r.Options}))
+}
+
+// keys are the members of a batch that an item may override.
+func (r *EvaluationsRequest) keys() []member {
+	return []member{
+		{name: "subject", into: &r.Subject},
+		{name: "action", into: &r.Action},
+		{name: "resource", into: &r.Resource},
+		{name: "context", into: &r.Context},
+	}
 }
 
 func (r *EvaluationsRequest) readItems(dec *jsontext.Decoder) error {
-	if null(dec) {
-		return nil
-	}
-	if err := expect(dec, '[', "an array"); err != nil {
-		return err
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	for {
-		switch dec.PeekKind() {
-		case ']', jsontext.KindInvalid:
-			_, err := dec.ReadToken()
-			return err
-		}
+	return readArray(dec, "an array", func() error {
 		item, err := dec.ReadValue()
 		if err != nil {
 			return err
 		}
 		r.Evaluations = append(r.Evaluations, item.Clone())
-	}
+		return nil
+	})
 }
 
-func (o *Options) read(dec *jsontext.Decoder) error {
-	if null(dec) {
+// UnmarshalJSONFrom reads the options of a batch.
+func (o *Options) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	return unmarshalMembers(dec, member{name: "evaluations_semantic", into: o.Semantic.read})
+}
+
+func (s *Semantic) read(dec *jsontext.Decoder) error {
+	text, err := readText(dec)
+	if err != nil {
+		return err
+	}
+	switch *s = Semantic(text); *s {
+	case ExecuteAll, DenyOnFirstDeny, PermitOnFirstPermit:
 		return nil
 	}
-	return members(dec, func(name string) error {
-		if name != "evaluations_semantic" {
-			return nil
-		}
-		var semantic string
-		var set bool
-		if err := text(dec, &semantic, &set); err != nil || !set {
-			return err
-		}
-		switch o.Semantic = Semantic(semantic); o.Semantic {
-		case ExecuteAll, DenyOnFirstDeny, PermitOnFirstPermit:
-			return nil
-		}
-		return Invalid(string(dec.StackPointer()), "must be %s, %s or %s, not %q",
-			ExecuteAll, DenyOnFirstDeny, PermitOnFirstPermit, semantic)
-	})
+	return Invalid(string(dec.StackPointer()), "must be %s, %s or %s, not %q", ExecuteAll, DenyOnFirstDeny, PermitOnFirstPermit, text)
 }
 
 // Single returns the request that a batch without items stands for.
@@ -223,19 +201,7 @@ func (r *EvaluationsRequest) resolve(raw jsontext.Value, defaults parts) Item {
 type itemKeys EvaluationsRequest
 
 func (k *itemKeys) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	return members(dec, func(name string) error {
-		switch name {
-		case "subject":
-			return object(dec, &k.Subject)
-		case "action":
-			return object(dec, &k.Action)
-		case "resource":
-			return object(dec, &k.Resource)
-		case "context":
-			return object(dec, &k.Context)
-		}
-		return nil
-	})
+	return readMembers(dec, (*EvaluationsRequest)(k).keys())
 }
 
 func take(into *Entity, path string, raw jsontext.Value, fallback part[inheriting]) error {

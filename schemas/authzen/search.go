@@ -94,104 +94,50 @@ type FoundAction struct {
 
 // UnmarshalJSONFrom reads a complete request.
 func (r *SubjectSearchRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	return readSearch(dec, &r.Context, &r.Page,
-		entry{"subject", r.Subject.UnmarshalJSONFrom},
-		entry{"action", r.Action.UnmarshalJSONFrom},
-		entry{"resource", r.Resource.UnmarshalJSONFrom})
+	return unmarshalMembers(dec,
+		member{name: "subject", into: &r.Subject, required: true},
+		member{name: "action", into: &r.Action, required: true},
+		member{name: "resource", into: &r.Resource, required: true},
+		member{name: "context", into: &r.Context},
+		member{name: "page", into: optional(&r.Page)})
 }
 
 // UnmarshalJSONFrom reads a complete request.
 func (r *ResourceSearchRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	return readSearch(dec, &r.Context, &r.Page,
-		entry{"subject", r.Subject.UnmarshalJSONFrom},
-		entry{"action", r.Action.UnmarshalJSONFrom},
-		entry{"resource", r.Resource.UnmarshalJSONFrom})
+	return unmarshalMembers(dec,
+		member{name: "subject", into: &r.Subject, required: true},
+		member{name: "action", into: &r.Action, required: true},
+		member{name: "resource", into: &r.Resource, required: true},
+		member{name: "context", into: &r.Context},
+		member{name: "page", into: optional(&r.Page)})
 }
 
 // UnmarshalJSONFrom reads a complete request. An action, which a request may
 // not have, is ignored like any unknown member.
 func (r *ActionSearchRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	return readSearch(dec, &r.Context, &r.Page,
-		entry{"subject", r.Subject.UnmarshalJSONFrom},
-		entry{"resource", r.Resource.UnmarshalJSONFrom})
-}
-
-// An entry is a required member of a search and what reads its value.
-type entry struct {
-	name string
-	read func(*jsontext.Decoder) error
-}
-
-func readSearch(dec *jsontext.Decoder, context *jsontext.Value, page **PageRequest, entries ...entry) error {
-	there := make([]member, len(entries))
-	for i, e := range entries {
-		there[i].name = e.name
-	}
-	err := members(dec, func(name string) error {
-		for i, e := range entries {
-			if e.name == name {
-				return present(dec, &there[i].present, e.read)
-			}
-		}
-		switch name {
-		case "context":
-			return object(dec, context)
-		case "page":
-			return readPage(dec, page)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, there...)
+	return unmarshalMembers(dec,
+		member{name: "subject", into: &r.Subject, required: true},
+		member{name: "resource", into: &r.Resource, required: true},
+		member{name: "context", into: &r.Context},
+		member{name: "page", into: optional(&r.Page)})
 }
 
 // UnmarshalJSONFrom reads the type of what is searched.
 func (s *Searched) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var typed bool
-	err := members(dec, func(name string) error {
-		if name == "type" {
-			return text(dec, &s.Type, &typed)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return required(dec, member{"type", typed})
-}
-
-func readPage(dec *jsontext.Decoder, into **PageRequest) error {
-	if null(dec) {
-		return nil
-	}
-	*into = new(PageRequest)
-	return (*into).UnmarshalJSONFrom(dec)
+	return unmarshalMembers(dec, member{name: "type", into: &s.Type, required: true})
 }
 
 // UnmarshalJSONFrom reads a page request. Members it does not know are ignored.
 func (p *PageRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var sent bool
-	return members(dec, func(name string) error {
-		switch name {
-		case "token":
-			return text(dec, &p.Token, &sent)
-		case "limit":
-			return count(dec, &p.Limit)
-		case "properties":
-			return object(dec, &p.Properties)
-		}
-		return nil
-	})
+	return unmarshalMembers(dec,
+		member{name: "token", into: &p.Token},
+		member{name: "limit", into: p.readLimit},
+		member{name: "properties", into: &p.Properties})
 }
 
-// count reads a non-negative integer. One that is larger than any list counts
-// as the largest there can be. Null is absence.
-func count(dec *jsontext.Decoder, into **int) error {
-	if null(dec) {
-		return nil
-	}
+// readLimit reads a non-negative integer. One that is larger than any list counts
+// as the largest there can be.
+func (p *PageRequest) readLimit(dec *jsontext.Decoder) error {
 	if err := expect(dec, '0', "a number"); err != nil {
 		return err
 	}
@@ -205,6 +151,6 @@ func count(dec *jsontext.Decoder, into **int) error {
 		return Invalid(string(dec.StackPointer()), "must be a whole number from 0, not %s", digits)
 	}
 	limit := int(n) // the largest where it is out of range
-	*into = &limit
+	p.Limit = &limit
 	return nil
 }
