@@ -36,9 +36,9 @@ func TestParse(t *testing.T) {
 			obligations.Terms{ReasonUser: "Closed.", ReasonAdmin: "By hand."}},
 		{"no reasons", permit, annotations{"reason_user": "", "reason_admin": ""}, obligations.Terms{}},
 
-		// The required members of each type, and when it is withheld: OB-9 to
-		// OB-15, OB-28. Notifications are to a list, and about the subject where
-		// nothing else is said: OB-33, OB-34.
+		// The required members of each type, and the default of required_support (OB-9 to OB-15,
+		// OB-28 in conformance/testdata/rows.txt). Notifications have a list of recipients, and the
+		// subject by default (OB-33, OB-34 in conformance/testdata/rows.txt).
 		{"step-up", permit, annotations{"obligation_step_up": `{"acr_value":"aal2"}`},
 			one("step-up", `{"acr_value":"aal2"}`, true)},
 		{"step-up with methods", forbid, annotations{"obligation_step_up": `{"amr_values":["otp","hwk"],"acr_value":"aal2"}`},
@@ -59,7 +59,8 @@ func TestParse(t *testing.T) {
 		{"custom with members", permit, annotations{"obligation_custom": ` { "b" : [1.0, null] , "a" : {"z":1,"y":2} } `},
 			one("custom", `{"a":{"z":1,"y":2},"b":[1.0,null]}`, true)},
 
-		// required_support overrides that, and is no property: OB-28.
+		// required_support overrides the default and is not a property (OB-28 in
+		// conformance/testdata/rows.txt).
 		{"support required", permit, annotations{"obligation_notification": `{"to":"a","body":"b","required_support":true}`},
 			one("notification", `{"body":"b","decision_subject":"{{subject.id}}","to":["a"]}`, true)},
 		{"support not required", permit, annotations{"obligation_custom": `{"required_support":false,"a":1}`},
@@ -86,8 +87,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A template of which an obligation could not be sent as the profile has it
-// is a fault: OB-27.
+// A template whose obligation would violate the profile is a fault (OB-27 in
+// conformance/testdata/rows.txt).
 func TestParseRefuses(t *testing.T) {
 	const known = "is not known; known are @approval, @obligation_custom, @obligation_notification, " +
 		"@obligation_session_termination, @obligation_step_up, @reason_admin, @reason_user, @requestable"
@@ -148,7 +149,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// An optional member has its type where it is there: OB-10, OB-13.
+// An optional member must have its type if present (OB-10, OB-13 in conformance/testdata/rows.txt).
 func TestParseRefusesOptionalMembers(t *testing.T) {
 	for key, values := range map[string][]string{
 		"obligation_step_up":      {`{"acr_value":"a","amr_values":"otp hwk"}`, `{"acr_value":"a","amr_values":[1]}`, `{"acr_value":"a","amr_values":null}`},
@@ -162,7 +163,8 @@ func TestParseRefusesOptionalMembers(t *testing.T) {
 	}
 }
 
-// Every type of the vocabulary can be asked for, and no other is: OB-4, OB-17.
+// Policies can use every type of the vocabulary and no other (OB-4, OB-17 in
+// conformance/testdata/rows.txt).
 func TestParseKnowsEveryType(t *testing.T) {
 	const all = `{"acr_value":"a","to":"b","body":"c","subject":"d"}`
 	for _, name := range authzen.ObligationTypes() {
@@ -174,8 +176,7 @@ func TestParseKnowsEveryType(t *testing.T) {
 	}
 }
 
-// The form of the draft of July 2026 has one string, and nothing that nobody
-// wrote.
+// The draft of July 2026 has a single string, and no default members.
 func TestNotifyOne(t *testing.T) {
 	for _, test := range []struct{ written, want string }{
 		{`{"to":"a","body":"b"}`, `{"body":"b","to":"a"}`},

@@ -38,7 +38,7 @@ func completeNotification(members map[string]jsontext.Value) error {
 }
 
 // errSeveral means that a notification has no form in the draft of July 2026.
-var errSeveral = errors.New(`has several in "to", of which the form with a string has room for one`)
+var errSeveral = errors.New(`has several in "to", but the form with a string allows one`)
 
 // NotifyOne converts the notifications of a policy to the draft of July 2026, for PEPs that support
 // only that. It removes a default decision_subject.

@@ -11,7 +11,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// What a request says is filled in, as text and never as JSON.
+// Values of the request are inserted as text and never as JSON.
 func TestFill(t *testing.T) {
 	evaluation := &authzen.EvaluationRequest{
 		Subject:  authzen.Subject{Type: "user", ID: `a"b{{resource.id}}`},
@@ -41,7 +41,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// A {{…}} that stands for nothing is a fault when policies are loaded.
+// An unknown placeholder is a fault when policies are loaded.
 func TestFillFaults(t *testing.T) {
 	for annotation, want := range map[string]string{
 		`{"subject":"{{subject.name}}"}`:           "{{subject.name}} stands for nothing; known are action.name, resource.id, resource.type, subject.id, subject.type",
@@ -56,8 +56,8 @@ func TestFillFaults(t *testing.T) {
 	}
 }
 
-// OB-3, OB-5, OB-9 to OB-15: whatever is in the request, an obligation has the
-// members of its type and they are strings.
+// For any request, an obligation has the members of its type, and they are strings (OB-3, OB-5,
+// OB-9 to OB-15 in conformance/testdata/rows.txt).
 func FuzzFill(f *testing.F) {
 	f.Add("alice", "{{subject.id}}")
 	f.Add("\xff\"", "a{{action.name}}b{{resource.id}}")
@@ -81,7 +81,7 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// What is filled in by the text is what is filled in by the tokens.
+// The fast path and the token path give the same result.
 func FuzzFillText(f *testing.F) {
 	f.Add("alice", "{{subject.id}}", "k")
 	f.Add("\xff\"\\", "a{{ action.name }}b{{resource.id}}}}", "{{subject.id}}")

@@ -12,7 +12,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// The terms of policies, by what they ask for.
+// Terms of policies, named for their requirements.
 var (
 	plain     = &obligations.Terms{}
 	bySRE     = &obligations.Terms{Approval: "sre"}
@@ -27,7 +27,7 @@ func asks(kind, properties string, withhold bool) *obligations.Terms {
 	return &obligations.Terms{Obligations: []obligations.Obligation{{Type: kind, Properties: jsontext.Value(properties), Withhold: withhold}}}
 }
 
-// What the PEP is told, with ids in order.
+// obliges returns a context with obligations, their ids in order.
 func obliges(all ...authzen.Obligation) []authzen.Obligation {
 	for i := range all {
 		all[i].ID = []string{"obligation-1", "obligation-2", "obligation-3", "obligation-4"}[i]
@@ -48,7 +48,7 @@ var (
 	lawApproval  = obligation("custom", `{"action":"approval_required","template":"lawyers"}`)
 )
 
-// lacks is what a PEP is told that has to declare a type.
+// lacks returns the context of a denial that names a type to declare.
 func lacks(kind string) *authzen.DecisionContext {
 	return &authzen.DecisionContext{
 		Reason: "obligation_unsupported", SupportedObligations: []string{kind},
@@ -56,9 +56,8 @@ func lacks(kind string) *authzen.DecisionContext {
 	}
 }
 
-// A denial for want of obligations names every type that would be needed, once,
-// and the words of the permit stand behind that. One for want of a person's
-// approval, and one that policies made, do not.
+// A denial for undeclared obligations names each needed type once, before the reason of the permit.
+// Other denials name none.
 func TestComposeUnsupported(t *testing.T) {
 	explained := &obligations.Terms{ReasonAdmin: "Break-glass.", Obligations: stepsUp.Obligations}
 	for _, test := range []struct {
@@ -87,8 +86,8 @@ func TestComposeUnsupported(t *testing.T) {
 	}
 }
 
-// OB-1, OB-7, OB-21, OB-22: a decision asks for all that its policies ask for,
-// and tells a PEP nothing where that is nothing.
+// A decision has all obligations of its policies, and no context without any (OB-1, OB-7, OB-21,
+// OB-22 in conformance/testdata/rows.txt).
 func TestCompose(t *testing.T) {
 	const (
 		silent  = ``
@@ -101,16 +100,16 @@ func TestCompose(t *testing.T) {
 		permitted   bool
 		determining terms
 		support     string
-		want        bool                 // what the PEP is told
-		obligations []authzen.Obligation // what is recorded
-		withheld    bool                 // and is not told
+		want        bool                 // decision to the PEP
+		obligations []authzen.Obligation // recorded obligations
+		withheld    bool                 // which are not sent
 	}{
 		{"a plain permit", permit, terms{plain}, silent, true, nil, false},
 		{"a plain forbid", forbid, terms{plain}, every, false, nil, false},
 		{"no policy at all", forbid, nil, silent, false, nil, false},
 
-		// Any type may be issued to a PEP that says nothing, but what must not be
-		// missed is denied instead: OB-8, OB-19, OB-20, OB-28.
+		// A PEP without a declaration gets any type, but a required one causes a denial (OB-8,
+		// OB-19, OB-20, OB-28 in conformance/testdata/rows.txt).
 		{"a notification to a silent PEP", permit, terms{notifies}, silent, true, obliges(notification), false},
 		{"a notification to a PEP that meets nothing", permit, terms{notifies}, nothing, true, obliges(notification), false},
 		{"a step-up for a silent PEP", permit, terms{stepsUp}, silent, false, obliges(stepUp), true},
@@ -124,7 +123,7 @@ func TestCompose(t *testing.T) {
 		{"one of two is not met", permit, terms{notifies, stepsUp}, `["notification"]`, false, obliges(notification, stepUp), true},
 		{"both are met", permit, terms{notifies, stepsUp}, every, true, obliges(notification, stepUp), false},
 
-		// A type that is declared in no way at all is as if not declared: OB-30.
+		// A malformed declaration counts as none (OB-30 in conformance/testdata/rows.txt).
 		{"support as a string", permit, terms{redacts}, `"custom"`, false, obliges(redaction), true},
 		{"support as an object", permit, terms{redacts}, `{"custom":true}`, false, obliges(redaction), true},
 		{"support as true", permit, terms{redacts}, `true`, false, obliges(redaction), true},
@@ -133,12 +132,12 @@ func TestCompose(t *testing.T) {
 		{"support with a null", permit, terms{redacts}, `["custom",null]`, false, obliges(redaction), true},
 		{"support in an array", permit, terms{redacts}, `[["custom"]]`, false, obliges(redaction), true},
 
-		// A denial carries its obligations: OB-2.
+		// A denial has its obligations (OB-2 in conformance/testdata/rows.txt).
 		{"a forbid that ends sessions", forbid, terms{ends}, silent, false, obliges(termination), false},
 		{"a forbid that steps up", forbid, terms{stepsUp}, nothing, false, obliges(stepUp), false},
 		{"two forbids", forbid, terms{ends, notifies}, silent, false, obliges(termination, notification), false},
 
-		// An approval is asked for where no permit goes without.
+		// An approval is required only if every permit requires one.
 		{"an approval", permit, terms{bySRE}, every, true, obliges(sreApproval), false},
 		{"an approval for a silent PEP", permit, terms{bySRE}, silent, false, obliges(sreApproval), true},
 		{"an approval for a PEP that meets nothing", permit, terms{bySRE}, nothing, false, obliges(sreApproval), true},
@@ -167,7 +166,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Reasons are joined, each sentence once, in the order of the policies.
+// Reasons are joined in the order of the policies, each sentence once.
 func TestComposeReasons(t *testing.T) {
 	says := func(user, admin string) *obligations.Terms {
 		return &obligations.Terms{ReasonUser: user, ReasonAdmin: admin}
@@ -193,7 +192,7 @@ func TestComposeReasons(t *testing.T) {
 		}
 	}
 
-	// A permit that is withheld says why, and nothing of what it would oblige to.
+	// A withheld permit has its reason and no obligations.
 	got := obligations.Compose(permit, []*obligations.Terms{{ReasonUser: "Ask first.", Approval: "sre"}}, obligations.Request{})
 	want := obligations.Requirements{Context: &authzen.DecisionContext{ReasonUser: authzen.Reason{"en": "Ask first."}}, Obligations: obliges(sreApproval), Template: "sre"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -201,8 +200,8 @@ func TestComposeReasons(t *testing.T) {
 	}
 }
 
-// A person can lift a denial when every policy that determines it says so, and
-// an approval that stands is not asked for again: AR-8, AR-116.
+// An approval can lift a denial if every determining policy allows it. A valid approval is not
+// requested again (AR-8, AR-116 in conformance/testdata/rows.txt).
 func TestComposeTemplate(t *testing.T) {
 	type terms = []*obligations.Terms
 	liftedBy := func(template string) *obligations.Terms { return &obligations.Terms{Requestable: template} }
@@ -240,7 +239,7 @@ func TestComposeTemplate(t *testing.T) {
 	}
 }
 
-// Once it is approved, a permit no longer says what it waited for.
+// After the approval, a permit has no reason to wait.
 func TestComposeApprovedReason(t *testing.T) {
 	waits := &obligations.Terms{ReasonUser: "Ask first.", Approval: "sre"}
 	got := obligations.Compose(permit, []*obligations.Terms{waits, {ReasonUser: "Mind the gap."}}, obligations.Request{Approved: "sre"})
@@ -250,7 +249,7 @@ func TestComposeApprovedReason(t *testing.T) {
 	}
 }
 
-// Composing changes nothing of the terms, which every decision shares.
+// Composing does not modify the shared terms.
 func TestComposeKeepsTerms(t *testing.T) {
 	terms := []*obligations.Terms{asks("notification", `{"to":"soc","body":"b"}`, false), asks("custom", `{}`, false)}
 	first := obligations.Compose(permit, terms, obligations.Request{})
@@ -261,7 +260,7 @@ func TestComposeKeepsTerms(t *testing.T) {
 	}
 }
 
-// A permit that no policy determined, which no engine gives, is no panic.
+// A permit without determining policies does not panic.
 func TestComposeOfNothing(t *testing.T) {
 	got := obligations.Compose(permit, nil, obligations.Request{})
 	if diff := cmp.Diff(obligations.Requirements{Decision: true}, got); diff != "" {
@@ -269,7 +268,7 @@ func TestComposeOfNothing(t *testing.T) {
 	}
 }
 
-// A template's name is a string of JSON, whatever is in it.
+// The name of a template is encoded as a JSON string.
 func TestComposeTemplateNames(t *testing.T) {
 	for name, properties := range map[string]string{
 		`a"b\c`:  `{"action":"approval_required","template":"a\"b\\c"}`,

@@ -148,26 +148,26 @@ func (d *approvalsHandler) showRequest(c echo.Context) error {
 
 // decide records an approver's vote.
 func (d *approvalsHandler) decide(c echo.Context) error {
-	var said Vote
-	if err := decodeKnown(c, &said); err != nil {
+	var body Vote
+	if err := decodeKnown(c, &body); err != nil {
 		return err
 	}
-	if said.Items != nil && len(said.Items) == 0 {
+	if body.Items != nil && len(body.Items) == 0 {
 		return authzen.Invalid("/items", "names no item: leave it out for all")
 	}
-	return d.change(c, said.Approver, d.approvals.Request, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
-		return d.approvals.Decide(ctx, id, by, said.Decision)
+	return d.change(c, body.Approver, d.approvals.Request, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
+		return d.approvals.Decide(ctx, id, by, body.Decision)
 	})
 }
 
 // revoke revokes an approval.
 func (d *approvalsHandler) revoke(c echo.Context) error {
-	var said Revocation
-	if err := decodeKnown(c, &said); err != nil {
+	var body Revocation
+	if err := decodeKnown(c, &body); err != nil {
 		return err
 	}
-	return d.change(c, said.Approver, d.approvals.Approved, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
-		return d.approvals.Revoke(ctx, id, by, said.Reason)
+	return d.change(c, body.Approver, d.approvals.Approved, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
+		return d.approvals.Revoke(ctx, id, by, body.Reason)
 	})
 }
 

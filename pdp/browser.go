@@ -23,7 +23,7 @@ var (
 	// request after DNS rebinding: its name resolves to this host after the first answer.
 	errHost = errors.New("the Host is not one of this listener's")
 	// errCrossSite rejects a request that a browser sends for a page of another site.
-	errCrossSite = errors.New("a page of another site may not do this")
+	errCrossSite = errors.New("a page of another site must not send this request")
 )
 
 // hostNames are host names in lower case. A name that begins with "*." matches every name below it.

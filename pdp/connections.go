@@ -19,10 +19,10 @@ import (
 // waits.
 type connections struct {
 	net.Listener
-	most       int
-	perAddress int  // maximum from one address; 0 for no limit
-	local      bool // perAddress also applies to this host
-	strangers  bool // callers must authenticate; a connection without a good credential is a stranger
+	most          int
+	perAddress    int  // maximum from one address; 0 for no limit
+	local         bool // perAddress also applies to this host
+	authenticated bool // callers must authenticate; other connections count as unauthenticated
 
 	closed chan struct{}
 	mu     sync.Mutex
@@ -42,21 +42,21 @@ type connection struct {
 }
 
 const (
-	// strangerTime is how long a stranger may be busy when the maximum is reached.
-	strangerTime = 250 * time.Millisecond
+	// unauthenticatedTime is how long an unauthenticated connection may be busy when the maximum is reached.
+	unauthenticatedTime = 250 * time.Millisecond
 	// roomLook is the interval at which a waiting connection checks for a free
 	// place.
 	roomLook = 20 * time.Millisecond
 )
 
-func newConnections(l net.Listener, limits Limits, strangers bool) *connections {
+func newConnections(l net.Listener, limits Limits, authenticated bool) *connections {
 	c := &connections{
-		Listener:  l,
-		most:      cmp.Or(limits.Connections, defaultConnections),
-		strangers: strangers,
-		closed:    make(chan struct{}),
-		open:      map[*connection]struct{}{},
-		from:      map[netip.Prefix]int{},
+		Listener:      l,
+		most:          cmp.Or(limits.Connections, defaultConnections),
+		authenticated: authenticated,
+		closed:        make(chan struct{}),
+		open:          map[*connection]struct{}{},
+		from:          map[netip.Prefix]int{},
 	}
 	c.perAddress, c.local = limits.PerAddress, limits.PerAddress > 0
 	if !c.local {
@@ -124,15 +124,15 @@ func (c *connections) enter(mine *connection) (victim *connection, room bool) {
 		c.from[mine.from]++
 		return nil, true
 	}
-	now, stranger := time.Now(), false
+	now, evictable := time.Now(), false
 	for other := range c.open {
-		stranger = stranger || other.stranger()
+		evictable = evictable || other.unauthenticated()
 		if (!full || other.from == mine.from) && other.spare(now) && (victim == nil || other.before(victim)) {
 			victim = other
 		}
 	}
-	if victim != nil && !victim.stranger() && stranger && !full {
-		return nil, false // a stranger may soon be closed
+	if victim != nil && !victim.unauthenticated() && evictable && !full {
+		return nil, false // an unauthenticated connection may soon be closed
 	}
 	return victim, false
 }
@@ -148,15 +148,15 @@ func (c *connections) tooMany(from netip.Prefix) bool {
 // this host may have all of them.
 func (c *connections) bounded(from netip.Prefix) bool { return c.local || !from.Addr().IsLoopback() }
 
-// stranger reports whether a connection lacks a required credential.
-func (c *connection) stranger() bool { return c.of.strangers && !c.known.Load() }
+// unauthenticated reports whether a connection lacks a required credential.
+func (c *connection) unauthenticated() bool { return c.of.authenticated && !c.known.Load() }
 
 // spare reports whether a connection may be closed to admit another.
 func (c *connection) spare(now time.Time) bool {
-	return c.idle.Load() != 0 || c.stranger() && now.Sub(c.came) > strangerTime
+	return c.idle.Load() != 0 || c.unauthenticated() && now.Sub(c.came) > unauthenticatedTime
 }
 
-// before reports whether a connection is closed before another: strangers first,
+// before reports whether a connection is closed before another: unauthenticated first,
 // then idle connections, then the one idle for longest.
 func (c *connection) before(other *connection) bool {
 	order := func(a, b bool) int {
@@ -240,9 +240,9 @@ func keepConnection(c echo.Context) {
 	}
 }
 
-// closeOnStrangers closes connections after the answer, unless a request on them has a valid
+// closeUnauthenticated closes connections after the answer, unless a request on them has a valid
 // credential.
-func closeOnStrangers(auth authenticator) echo.MiddlewareFunc {
+func closeUnauthenticated(auth authenticator) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if r := c.Request(); auth.known() && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {

@@ -30,7 +30,7 @@ var (
 	// decompressed size.
 	errEncoding = errors.New("the body must not be compressed")
 	// errBody rejects a body that is incomplete, framed wrongly or too slow.
-	errBody = errors.New("the body did not arrive whole and in time")
+	errBody = errors.New("the body is incomplete or arrived too late")
 )
 
 // retryAfter is the value of Retry-After, in seconds, for a temporary failure.
@@ -56,7 +56,7 @@ func describe(err error) *authzen.Error {
 	case errors.Is(err, decisionlog.ErrUnavailable), errors.Is(err, decisionlog.ErrFailed), errors.Is(err, context.DeadlineExceeded):
 		return &authzen.Error{Status: http.StatusServiceUnavailable, Message: "the decision could not be recorded"}
 	}
-	for _, t := range told {
+	for _, t := range publicErrors {
 		if !errors.Is(err, t.err) {
 			continue
 		}
@@ -69,8 +69,8 @@ func describe(err error) *authzen.Error {
 	return &authzen.Error{Status: http.StatusInternalServerError, Message: "internal error"}
 }
 
-// told lists the errors that PEPs may see: either the sentinel's text or the complete error text.
-var told = []struct {
+// publicErrors lists the errors that PEPs may see: either the sentinel's text or the complete error text.
+var publicErrors = []struct {
 	err    error
 	status int
 	whole  bool
@@ -131,8 +131,8 @@ var problemTypes = []struct {
 }
 
 // problem returns the problem document of the Access Request API for an error.
-func problem(err error, told *authzen.Error) authzen.Problem {
-	p := authzen.Problem{Type: "about:blank", Title: http.StatusText(told.Status), Status: told.Status, Detail: told.Message}
+func problem(err error, public *authzen.Error) authzen.Problem {
+	p := authzen.Problem{Type: "about:blank", Title: http.StatusText(public.Status), Status: public.Status, Detail: public.Message}
 	for _, t := range problemTypes {
 		if errors.Is(err, t.err) {
 			p.Type = t.urn

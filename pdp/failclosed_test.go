@@ -165,7 +165,7 @@ func TestUnavailable(t *testing.T) {
 			filled = h.log.Append(ctx, &decisionlog.Entry{Kind: decisionlog.KindAdmin, Request: jsontext.Value(`"` + strings.Repeat("x", 1<<20) + `"`)})
 			cancel()
 		}
-		h.wantUnavailable(t, "there was no decision in time: ask again")
+		h.wantUnavailable(t, "the decision took too long: retry later")
 		hangs.Store(false)
 		mend()
 		for answered := false; !answered; { // once the journal has room
@@ -175,7 +175,7 @@ func TestUnavailable(t *testing.T) {
 	})
 	t.Run("the deadline has passed", func(t *testing.T) {
 		h := harmWithin(t, policySet(t, "certification"), decisionlog.Config{}, pdp.Limits{Deadline: time.Nanosecond})
-		h.wantUnavailable(t, "there was no decision in time: ask again")
+		h.wantUnavailable(t, "the decision took too long: retry later")
 	})
 	t.Run("the file of the log is gone", func(t *testing.T) {
 		h := harm(t, policySet(t, "certification"), decisionlog.Config{})
@@ -408,7 +408,7 @@ func wantBadBody(t *testing.T, conn net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"error":{"status":400,"message":"the body did not arrive whole and in time"},"message":"the body did not arrive whole and in time"}`
+	want := `{"error":{"status":400,"message":"the body is incomplete or arrived too late"},"message":"the body is incomplete or arrived too late"}`
 	if response.StatusCode != http.StatusBadRequest || string(body) != want || response.Header.Get("X-Request-ID") != "request-1" {
 		t.Errorf("%s %s", response.Status, body)
 	}

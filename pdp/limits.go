@@ -21,7 +21,7 @@ import (
 var (
 	// errOverload rejects requests beyond the capacity of the service, before their
 	// bodies are decoded.
-	errOverload = errors.New("there is too much to do: ask again")
+	errOverload = errors.New("the service is overloaded: retry later")
 	// errTenantRate rejects requests over the rate limit of a tenant.
 	errTenantRate = errors.New("the tenant is over its request rate")
 )

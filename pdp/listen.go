@@ -115,7 +115,7 @@ func loadTLS(c Config) (*tls.Config, error) {
 	case c.TLSCert == "" && c.TLSKey == "" && c.Auth.MTLS == nil:
 		return nil, nil
 	case c.TLSCert == "" && c.TLSKey == "":
-		return nil, errors.New("auth: mtls: callers' certificates are a part of TLS: give a TLS certificate and its key, too")
+		return nil, errors.New("auth: mtls: client certificates need TLS: set a TLS certificate and its key")
 	case c.TLSCert == "" || c.TLSKey == "":
 		return nil, errors.New("a TLS certificate and its key go together: give both or neither")
 	}

@@ -28,14 +28,14 @@ var errEmbedded = errors.New("the embedded example policies do not change")
 
 // A policyLoader loads the revisions of a policy store into the engine.
 type policyLoader struct {
-	name   string             // kind of policies in the program's log
-	store  *policystore.Store // nil for policies that cannot change
-	log    *slog.Logger
-	first  *policystore.State
-	asked  atomic.Bool
-	now    func() time.Time // nil means time.Now
-	load   func(context.Context, evaluation.Change) (evaluation.Status, error)
-	refuse func(ctx context.Context, cause string, err error) // records that the store could not be read
+	name      string             // kind of policies in the program's log
+	store     *policystore.Store // nil for policies that cannot change
+	log       *slog.Logger
+	first     *policystore.State
+	requested atomic.Bool
+	now       func() time.Time // nil means time.Now
+	load      func(context.Context, evaluation.Change) (evaluation.Status, error)
+	refuse    func(ctx context.Context, cause string, err error) // records that the store could not be read
 }
 
 // newPolicyLoader loads the configured policies for the first time.
@@ -96,7 +96,7 @@ func (s *policyLoader) follow(ctx context.Context) error {
 	}
 	s.store.Watch(ctx, s.first, func(ctx context.Context, state *policystore.State) error {
 		cause := causeChange
-		if s.asked.Swap(false) {
+		if s.requested.Swap(false) {
 			cause = causeRequest
 		}
 		return s.apply(ctx, cause, state)
@@ -109,7 +109,7 @@ func (s *policyLoader) reload(ctx context.Context) error {
 	if s.store == nil {
 		return errEmbedded
 	}
-	s.asked.Store(true)
+	s.requested.Store(true)
 	return s.store.Reload(ctx)
 }
 

@@ -40,7 +40,7 @@ const (
 )
 
 // errNoReload means that the reload is unknown or no longer available.
-var errNoReload = errors.New("there is no such reload: the service has been restarted, or many reloads came after it")
+var errNoReload = errors.New("unknown reload: the service was restarted, or many reloads came after it")
 
 // A reloadJob is a reload in progress. It continues if no request waits for it.
 type reloadJob struct {

@@ -56,7 +56,7 @@ func (d *approvalsHandler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page := requestPage{desk: d, to: c.Response(), limit: limit}
+	page := requestPage{handler: d, to: c.Response(), limit: limit}
 	for r, err := range d.approvals.List(c.Request().Context(), q) {
 		if errors.Is(err, approval.ErrPage) {
 			err = authzen.Invalid("", "has a token that is none of a page of this list")
@@ -76,9 +76,9 @@ func (d *approvalsHandler) list(c echo.Context) error {
 
 // A requestPage is an answer that is being written.
 type requestPage struct {
-	desk  *approvalsHandler
-	to    *echo.Response
-	limit int
+	handler *approvalsHandler
+	to      *echo.Response
+	limit   int
 
 	count, bytes int
 	last         string // token of the last request on the page
@@ -103,7 +103,7 @@ func (p *requestPage) write(text []byte) error {
 
 // add writes a request.
 func (p *requestPage) add(r approval.Listed) error {
-	text, err := p.desk.shownInList(r.Request)
+	text, err := p.handler.shownInList(r.Request)
 	if err != nil {
 		return err
 	}

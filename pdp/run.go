@@ -301,7 +301,7 @@ func (s *server) mainHandler() (*echo.Echo, error) {
 		return nil, err
 	}
 	e := newEcho(s.config.Log)
-	e.Pre(s.metrics.serve, closeOnStrangers(s.auth))
+	e.Pre(s.metrics.serve, closeUnauthenticated(s.auth))
 	e.Pre(refuse...)
 	s.mainRoutes(e, metadata)
 	return e, nil

@@ -123,23 +123,23 @@ func answerError(log *slog.Logger) echo.HTTPErrorHandler {
 			}
 			panic(http.ErrAbortHandler)
 		}
-		told := describe(err)
-		if told.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) && !isCounted(err) {
-			log.Error("request failed", "path", c.Path(), "status", told.Status, "request_id", requestID(c), "trace_id", traceID(c.Request().Context()), "error", err)
+		public := describe(err)
+		if public.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) && !isCounted(err) {
+			log.Error("request failed", "path", c.Path(), "status", public.Status, "request_id", requestID(c), "trace_id", traceID(c.Request().Context()), "error", err)
 		}
 		if r := c.Request(); errors.Is(err, admission.ErrMemory) && r.ProtoMajor == 1 {
 			// Otherwise the answer would wait for the rest of the body.
 			c.Response().Header().Set(echo.HeaderConnection, "close")
 		}
-		switch told.Status {
+		switch public.Status {
 		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 			c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
 		case http.StatusUnauthorized:
 			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="policy-service"`)
 		}
-		answer := func() error { return writeJSON(c, told.Status, authzen.NewErrorResponse(*told)) }
+		answer := func() error { return writeJSON(c, public.Status, authzen.NewErrorResponse(*public)) }
 		if hasProblems(c.Request().URL.Path) {
-			answer = func() error { return writeBody(c, told.Status, mimeProblem, problem(err, told)) }
+			answer = func() error { return writeBody(c, public.Status, mimeProblem, problem(err, public)) }
 		}
 		if err := answer(); err != nil {
 			log.Error("answer an error", "error", err)

@@ -112,7 +112,7 @@ func (c *committer) replayJournal(journaled []*pending) error {
 	for len(journaled) > 0 {
 		part := journaled[:c.room(journaled)]
 		if err := c.commit(part); err != nil {
-			return fmt.Errorf("settle the journal: %w", err)
+			return fmt.Errorf("replay journal: %w", err)
 		}
 		journaled = journaled[len(part):]
 	}

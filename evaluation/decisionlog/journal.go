@@ -76,9 +76,9 @@ func createJournal(dir string) (*journal, error) {
 }
 
 // write writes a batch to disk. The batch begins at index first. Entries with
-// indexes below settled are in the segment.
-func (j *journal) write(first int64, batch []*pending, settled int64) error {
-	b, err := j.room(settled)
+// indexes below flushed are in the segment.
+func (j *journal) write(first int64, batch []*pending, flushed int64) error {
+	b, err := j.room(flushed)
 	if err != nil {
 		return err
 	}
@@ -107,17 +107,17 @@ func (j *journal) inPlace() error {
 }
 
 // room returns the file for the next record.
-func (j *journal) room(settled int64) (*journalFile, error) {
+func (j *journal) room(flushed int64) (*journalFile, error) {
 	b := &j.files[j.active]
-	if b.until > settled && b.size >= journalFileBytes {
+	if b.until > flushed && b.size >= journalFileBytes {
 		j.active = 1 - j.active
 		b = &j.files[j.active]
-		if b.until > settled {
+		if b.until > flushed {
 			j.active = 1 - j.active
 			return nil, errJournalFull
 		}
 	}
-	if b.until <= settled {
+	if b.until <= flushed {
 		b.size = 0
 	}
 	return b, nil
@@ -190,7 +190,7 @@ func readJournalFile(file []byte) (r journalBatch, err error) {
 			n := r.next()
 			rest, found := bytes.CutPrefix(line, appendIndex(nil, n))
 			if !found {
-				return r, damaged(n, "is not what the journal has in its place")
+				return r, damaged(n, "differs from the entry of the journal at its index")
 			}
 			r.tails = append(r.tails, bytes.TrimSuffix(rest, []byte{'\n'}))
 		}
@@ -328,7 +328,7 @@ func readJournal(dir string, next int64) (batch []*pending, err error) {
 			}
 		}
 		if r.harm > next {
-			return batch, rollback{damaged(next, "is damaged: the journal has it, and it is not what was written")}
+			return batch, rollback{damaged(next, "is damaged: its record in the journal differs from what was written")}
 		}
 	}
 	return batch, nil

@@ -3,11 +3,11 @@ package decisionlog
 import "errors"
 
 // setSkipPageCheck sets for all sealed segments whether reads skip the page check.
-func (r *Reader) setSkipPageCheck(hasty bool) error {
+func (r *Reader) setSkipPageCheck(skip bool) error {
 	var errs []error
 	parts := *r.segments.Load()
 	for _, p := range parts[:len(parts)-1] {
-		errs = append(errs, p.setSkipPageCheck(hasty))
+		errs = append(errs, p.setSkipPageCheck(skip))
 	}
 	return errors.Join(errs...)
 }

@@ -209,7 +209,7 @@ func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 	}
 	last := parts[len(parts)-1]
 	if last.pruned() {
-		return nil, nil, damaged(last.first, "is missing, with all behind it")
+		return nil, nil, damaged(last.first, "is missing, with all later entries")
 	}
 	seg, err := openSegment(last.path, cfg.MaxSize)
 	if err != nil {

@@ -101,7 +101,7 @@ func readMeta(file io.ReaderAt) (meta, error) {
 	odd, oddValid := decodeMeta(buf[pageSize+pageHeader:])
 	switch {
 	case !evenValid || !oddValid:
-		return meta{}, damaged(-1, "has a damaged meta page: its last commit may be gone")
+		return meta{}, damaged(-1, "has a damaged meta page: its last commit may be lost")
 	case even.txid > odd.txid:
 		return even, nil
 	}
@@ -178,7 +178,7 @@ func (p *pages) bucket(value []byte) error {
 	}
 	for _, e := range elements {
 		if e.bucket || e.child != 0 {
-			return fmt.Errorf("an inline bucket has more than values")
+			return fmt.Errorf("an inline bucket contains buckets")
 		}
 	}
 	return ordered(elements, nil, nil)

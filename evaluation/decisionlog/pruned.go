@@ -39,7 +39,7 @@ func (p *segmentReader) readPruned(indexes []int64) ([]tlog.Hash, error) {
 			return nil, fmt.Errorf("entries %d to %d: %w", n<<level, (n+1)<<level-1, ErrPruned)
 		}
 		if _, err := file.ReadAt(hashes[i][:], prunedOffset(p.first, level, n)); err != nil {
-			return nil, damaged(n<<level, "has no hash any more: %v", err)
+			return nil, damaged(n<<level, "has no stored hash: %v", err)
 		}
 	}
 	return hashes, nil

@@ -75,7 +75,7 @@ func newReader(dir string) (*Reader, error) {
 	}
 	last := parts[len(parts)-1]
 	if last.pruned() {
-		return nil, damaged(last.first, "is missing, with all behind it")
+		return nil, damaged(last.first, "is missing, with all later entries")
 	}
 	if err := last.open(); err != nil {
 		return nil, err

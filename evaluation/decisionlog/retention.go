@@ -118,7 +118,7 @@ func (l *Log) Prune(ctx context.Context, r Retention) (entries int64, err error)
 			return entries, fmt.Errorf("prune: %w", err)
 		}
 		gone := span{p.first, parts[i+1].first}
-		if err := l.prune(ctx, p, parts[i+1], pruning{gone, reason, goneWith(parts, i)}); err != nil {
+		if err := l.prune(ctx, p, parts[i+1], pruning{gone, reason, prunedWith(parts, i)}); err != nil {
 			return entries, fmt.Errorf("prune entries %d to %d: %w", gone.From, gone.Until-1, err)
 		}
 		total -= size
@@ -127,8 +127,8 @@ func (l *Log) Prune(ctx context.Context, r Retention) (entries int64, err error)
 	return entries, nil
 }
 
-// goneWith returns all removed entries after the removal of segment i.
-func goneWith(parts []*segmentReader, i int) []span {
+// prunedWith returns all removed entries after the removal of segment i.
+func prunedWith(parts []*segmentReader, i int) []span {
 	var all []span
 	for j, p := range parts[:len(parts)-1] {
 		if j == i || p.pruned() {

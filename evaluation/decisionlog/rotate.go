@@ -76,6 +76,6 @@ func (c *committer) checkFiles() {
 		err = errors.Join(err, p.checkInPlace())
 	}
 	if err != nil {
-		_ = c.fail(fmt.Errorf("look after the files: %w", err))
+		_ = c.fail(fmt.Errorf("check log files: %w", err))
 	}
 }

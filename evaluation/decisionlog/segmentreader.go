@@ -240,12 +240,12 @@ func readSegmentMeta(first int64, entries, meta *bbolt.Bucket) (e segmentMeta, e
 // setSkipPageCheck sets whether the segment is read without a check of all its
 // pages. Clearing it closes a segment read so, and the next read checks all
 // pages.
-func (p *segmentReader) setSkipPageCheck(hasty bool) error {
+func (p *segmentReader) setSkipPageCheck(skip bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.skipPageCheck
-	p.skipPageCheck = hasty
-	if was && !hasty {
+	p.skipPageCheck = skip
+	if was && !skip {
 		return p.closeLocked()
 	}
 	return nil

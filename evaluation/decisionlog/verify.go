@@ -114,7 +114,7 @@ func (r *Reader) verifyPruned(a *audit, n int64) error {
 		if err := a.tree.addBlocks(hashes); err != nil {
 			return err
 		}
-		a.gone = join(a.gone, span{p.first, until})
+		a.missing = join(a.missing, span{p.first, until})
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (r *Reader) verifyArchive(n int64, revision string) error {
 	_, err := r.readArchive(revision)
 	var integrity *IntegrityError
 	if errors.As(err, &integrity) || errors.Is(err, fs.ErrNotExist) {
-		return damaged(n, "names revision %s, whose archive is not whole: %v", revision, err)
+		return damaged(n, "names revision %s, whose archive is incomplete: %v", revision, err)
 	}
 	return err
 }
@@ -157,8 +157,8 @@ type audit struct {
 	tree        tree
 	revisions   map[string]bool
 	first, last time.Time
-	gone        []span // missing entries
-	said        []span // entries that the last entry of kind "pruned" names
+	missing     []span // missing entries
+	declared    []span // entries that the last entry of kind "pruned" names
 }
 
 // A span is the entries [From, Until).
@@ -218,16 +218,16 @@ func (a *audit) read(n int64, line []byte) (revision string, err error) {
 	if err := json.Unmarshal(entry.Request, &what); err != nil {
 		return "", damaged(n, "does not say what was pruned: %v", err)
 	}
-	a.said = what.All
+	a.declared = what.All
 	return entry.Revision, nil
 }
 
 // pruned returns the number of missing entries. It fails unless the last entry of kind "pruned"
 // names all of them.
 func (a *audit) pruned() (n int64, err error) {
-	for _, gone := range a.gone {
-		if !slices.ContainsFunc(a.said, gone.within) {
-			return 0, damaged(gone.From, "is gone, with all before entry %d, and no entry says that it was pruned", gone.Until)
+	for _, gone := range a.missing {
+		if !slices.ContainsFunc(a.declared, gone.within) {
+			return 0, damaged(gone.From, "is gone, with all before entry %d, and no entry records that it was pruned", gone.Until)
 		}
 		n += gone.Until - gone.From
 	}

@@ -82,7 +82,7 @@ type members struct {
 func openMembers(file io.ReaderAt, size int64) (*members, error) {
 	archive, err := zip.NewReader(file, size)
 	if err != nil {
-		return nil, damaged(-1, "has a bundle that is no ZIP file: %v", err)
+		return nil, damaged(-1, "has a bundle that is not a ZIP file: %v", err)
 	}
 	m := &members{files: make(map[string]*zip.File), sums: make(map[string]hash.Hash)}
 	for _, file := range archive.File {
@@ -94,7 +94,7 @@ func openMembers(file io.ReaderAt, size int64) (*members, error) {
 		}
 	}
 	if len(archive.File) != 4 {
-		return nil, damaged(-1, "has a bundle with members that do not belong there")
+		return nil, damaged(-1, "has a bundle with unknown members")
 	}
 	return m, nil
 }
@@ -156,7 +156,7 @@ func (m *members) verifyEntries(report *BundleReport, a *audit) error {
 		return damaged(-1, "has the root %v, and its checkpoint %v", root, report.Root)
 	}
 	if _, err := hashes.ReadByte(); err != io.EOF {
-		return damaged(-1, "has a bundle with hashes that belong nowhere")
+		return damaged(-1, "has a bundle with extra hashes")
 	}
 	return nil
 }
@@ -179,12 +179,12 @@ func (w *bundleWalk) next() error {
 		return nil
 	}
 	if err != nil {
-		return damaged(w.report.Last+1, "or one behind it cannot be read: %v", err)
+		return damaged(w.report.Last+1, "or a later one cannot be read: %v", err)
 	}
 	w.line = line[:len(line)-1]
 	var ok bool
 	if w.index, ok = lineIndex(w.line); !ok || w.report.Entries > 0 && w.index <= last {
-		return damaged(w.report.Last+1, "or one behind it does not have its index")
+		return damaged(w.report.Last+1, "or a later one does not have its index")
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (w *bundleWalk) hash() (tlog.Hash, error) {
 	case errors.Is(err, errLongLine):
 		return tlog.Hash{}, damaged(-1, "has a bundle with a hash of more than %d bytes", hashLine)
 	case err != nil:
-		return tlog.Hash{}, damaged(-1, "has a bundle whose hashes end too soon")
+		return tlog.Hash{}, damaged(-1, "has a bundle with too few hashes")
 	}
 	hash, err := tlog.ParseHash(strings.TrimSuffix(string(text), "\n"))
 	if err != nil {
@@ -269,7 +269,7 @@ func readLine(r *bufio.Reader, most int) (line []byte, err error) {
 // gap records the entries missing before the one at index.
 func (w *bundleWalk) gap(index int64) {
 	if first := w.report.Last + 1; first < index {
-		w.audit.gone = append(w.audit.gone, span{first, index})
+		w.audit.missing = append(w.audit.missing, span{first, index})
 	}
 }
 
@@ -293,7 +293,7 @@ func (m *members) verifyManifest(report *BundleReport, keys []string) error {
 		sums += sumLine(m.sums[name], name)
 	}
 	if want := manifestText(report.Origin, int(report.Entries), selection, sums); text != want {
-		return damaged(-1, "has a bundle that is not what its manifest says")
+		return damaged(-1, "has a bundle that differs from its manifest")
 	}
 	return nil
 }

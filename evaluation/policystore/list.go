@@ -200,7 +200,7 @@ func (l *listing) add(name string) {
 	most := p.most()
 	switch {
 	case !snapshot.ValidPath(name):
-		l.fault(name, errors.New("the name of a file is UTF-8 without line breaks"))
+		l.fault(name, errors.New("file names must be UTF-8 without line breaks"))
 	case !info.Mode().IsRegular():
 		l.fault(name, errors.New("is not a regular file"))
 	case info.Size() > maxFile:

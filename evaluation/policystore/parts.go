@@ -16,8 +16,8 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
-// maxTold limits the reported faults of one tenant's folder, because the decision log stores them.
-const maxTold = 50
+// maxReported limits the reported faults of one tenant's folder, because the decision log stores them.
+const maxReported = 50
 
 // A part of a store is its root or the folder of one tenant. Each has its own limits. An error in a
 // tenant's part affects only that tenant.
@@ -28,7 +28,7 @@ type part struct {
 	names     int // number of names in a tenant's folders
 	size      int64
 	full      bool        // the limit is reached, and no more is listed
-	told      int         // number of reported faults of a tenant
+	reported  int         // number of reported faults of a tenant
 	unread    []unread    // what prevents reading the part
 	misplaced faults.List // names that look relevant but are not read
 }
@@ -113,8 +113,8 @@ func (p *part) overflowed(dir string) (string, error) {
 
 // mayTell counts a reported fault and reports whether it is within the limit.
 func (p *part) mayTell() bool {
-	p.told++
-	return p.tenant == "" || p.told <= maxTold
+	p.reported++
+	return p.tenant == "" || p.reported <= maxReported
 }
 
 // fault records why a file or folder cannot be read. It always records the first, even over the limit on
@@ -175,7 +175,7 @@ func (l *listing) checkEmpty() {
 		l.misplace(misplaced(tenantsDir, "holds no tenant: the root would answer everybody", "remove it, or put the folder of a tenant into it"))
 	}
 	for _, p := range l.tenants() {
-		if len(p.files) == 0 && p.told == 0 {
+		if len(p.files) == 0 && p.reported == 0 {
 			l.misplace(misplaced(p.folder(), "holds no file that is read", "put *.cedar files into it, or remove it"))
 		}
 	}
@@ -240,7 +240,7 @@ func (p *part) unreadFaults() (all faults.List) {
 	for _, u := range p.unread {
 		all = append(all, faults.Fault{File: printable(u.name), Message: u.err.Error()})
 	}
-	if more := p.told - maxTold; more > 0 {
+	if more := p.reported - maxReported; more > 0 {
 		all = append(all, faults.Fault{File: p.folder(), Message: fmt.Sprintf("has %d more faults", more)})
 	}
 	return all

@@ -76,11 +76,11 @@ var tenantHardships = map[string]tenantHardship{
 	},
 	"name that is not UTF-8": {
 		func(t *testing.T, dir string) { put(t, filepath.Join(dir, "\xff.cedar"), policy(9)) },
-		`evil/\xff.cedar: the name of a file is UTF-8 without line breaks`,
+		`evil/\xff.cedar: file names must be UTF-8 without line breaks`,
 	},
 	"name of two lines": {
 		func(t *testing.T, dir string) { put(t, filepath.Join(dir, "a\nb.cedar"), policy(9)) },
-		`evil/a\nb.cedar: the name of a file is UTF-8 without line breaks`,
+		`evil/a\nb.cedar: file names must be UTF-8 without line breaks`,
 	},
 	"large file": {
 		func(t *testing.T, dir string) { sparse(t, filepath.Join(dir, "b.cedar"), 64<<20+1) },

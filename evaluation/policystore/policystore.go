@@ -23,7 +23,7 @@ var (
 
 	// ErrManifest means that the files differ from the manifest, or that a required manifest is missing or
 	// invalid.
-	ErrManifest = errors.New("the policy store is not what its manifest says")
+	ErrManifest = errors.New("the files of the policy store differ from its manifest")
 
 	// ErrUnsigned means that the manifest has no signature by Config.ManifestKey.
 	ErrUnsigned = errors.New("the manifest of the policy store is not signed with the configured key")
@@ -33,11 +33,11 @@ var (
 
 	// ErrRetry is for the callback of [Store.Watch]. An error that wraps it is not caused by the content, and
 	// Watch passes the content again at the next poll.
-	ErrRetry = errors.New("the policy store could not be applied for now")
+	ErrRetry = errors.New("the policy store cannot be applied now")
 
 	// ErrInPart is for the callback of [Store.Watch]. An error that wraps it describes the part of the content
 	// that is not active. The rest is active.
-	ErrInPart = errors.New("the policy store is in force in part")
+	ErrInPart = errors.New("a part of the policy store was not applied")
 
 	// ErrStopped means that the store is no longer watched.
 	ErrStopped = errors.New("the policy store is no longer watched")

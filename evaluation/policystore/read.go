@@ -92,7 +92,7 @@ func attempt(fsys fs.FS, c *Config, last bool) (*State, error) {
 		err = faultsOf(before.unread())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read policy store: %w", before.beside(err))
+		return nil, fmt.Errorf("read policy store: %w", before.joinMisplaced(err))
 	}
 	return c.state(before, before.readable(texts))
 }
@@ -128,9 +128,9 @@ func faultsOf(found faults.List) error {
 	return found
 }
 
-// beside joins the misplaced names with an error that is not an [evaluation.Faults], so that neither
+// joinMisplaced joins the misplaced names with an error that is not an [evaluation.Faults], so that neither
 // hides the other.
-func (l *listing) beside(err error) error {
+func (l *listing) joinMisplaced(err error) error {
 	found := append(l.misplaced(), l.unread()...)
 	if own, ok := errors.AsType[faults.List](err); ok {
 		return append(l.misplaced(), own...)

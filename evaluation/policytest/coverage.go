@@ -12,7 +12,7 @@ import (
 )
 
 // ErrCoverage means that the tests cover less of the policies than required.
-var ErrCoverage = errors.New("the tests try too little of the policies")
+var ErrCoverage = errors.New("the tests cover too little of the policies")
 
 // Coverage is the part of the policies that the tests cover. A policy counts as covered when it has
 // determined a decision. A condition has two outcomes, true and false, and each counts as much as a

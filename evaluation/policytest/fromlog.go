@@ -18,7 +18,7 @@ import (
 )
 
 // ErrNoTest means that an entry of the decision log cannot be converted to a test.
-var ErrNoTest = errors.New("this entry makes no test")
+var ErrNoTest = errors.New("the entry cannot be made into a test")
 
 // FromEntry converts a decision of the log to a test file with one test, or one for each item of a
 // batch. The test expects the same decision for the request at its time. line is the entry as the log

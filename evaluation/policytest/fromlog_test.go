@@ -76,12 +76,12 @@ func TestFromEntry(t *testing.T) {
 func TestFromEntryRefuses(t *testing.T) {
 	const request = `"request":{"subject":{"type":"user","id":"a"},"action":{"name":"b"},"resource":{"type":"doc","id":"c"},"context":{"n":NUMBER}}`
 	for name, tt := range map[string]struct{ line, want string }{
-		"reload":      {`{"id":"a","kind":"reload","decision":true}`, `this entry makes no test: decision a: it records no evaluation but "reload"`},
-		"masked":      {`{"id":"a","kind":"evaluation",` + request + `,"decision":true,"masked":["/request/context/n","/request/subject/id"]}`, `this entry makes no test: decision a: it is masked at /request/context/n, /request/subject/id`},
-		"incomplete":  {`{"id":"a","kind":"evaluation","request":{"subject":{"type":"user","id":"a"}},"decision":true}`, `this entry makes no test: decision a: /action is required`},
-		"all invalid": {`{"id":"a","kind":"evaluations","request":{"evaluations":[{}]},"evaluations":[{"decision":false}]}`, `this entry makes no test: decision a: none of its items could be decided`},
-		"digits":      {strings.Replace(`{"id":"a","kind":"evaluation",`+request+`,"decision":true}`, "NUMBER", "922337203685477.5807", 1), `this entry makes no test: decision a: /context/n has a number with more digits than YAML carries: 922337203685477.5807`},
-		"large":       {strings.Replace(`{"id":"a","kind":"evaluation",`+request+`,"decision":true}`, "NUMBER", "123456789012345678901", 1), `this entry makes no test: decision a: its request would be read otherwise`},
+		"reload":      {`{"id":"a","kind":"reload","decision":true}`, `the entry cannot be made into a test: decision a: it records no evaluation but "reload"`},
+		"masked":      {`{"id":"a","kind":"evaluation",` + request + `,"decision":true,"masked":["/request/context/n","/request/subject/id"]}`, `the entry cannot be made into a test: decision a: it is masked at /request/context/n, /request/subject/id`},
+		"incomplete":  {`{"id":"a","kind":"evaluation","request":{"subject":{"type":"user","id":"a"}},"decision":true}`, `the entry cannot be made into a test: decision a: /action is required`},
+		"all invalid": {`{"id":"a","kind":"evaluations","request":{"evaluations":[{}]},"evaluations":[{"decision":false}]}`, `the entry cannot be made into a test: decision a: none of its items could be decided`},
+		"digits":      {strings.Replace(`{"id":"a","kind":"evaluation",`+request+`,"decision":true}`, "NUMBER", "922337203685477.5807", 1), `the entry cannot be made into a test: decision a: /context/n has a number with more digits than YAML carries: 922337203685477.5807`},
+		"large":       {strings.Replace(`{"id":"a","kind":"evaluation",`+request+`,"decision":true}`, "NUMBER", "123456789012345678901", 1), `the entry cannot be made into a test: decision a: its request would be read otherwise`},
 		"no entry":    {`[]`, `read log entry: `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestFromEntryRefuses(t *testing.T) {
 			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("error is %v, want %s", err, tt.want)
 			}
-			if errors.Is(err, policytest.ErrNoTest) != strings.HasPrefix(tt.want, "this entry") {
+			if errors.Is(err, policytest.ErrNoTest) != strings.HasPrefix(tt.want, "the entry") {
 				t.Errorf("%v is ErrNoTest: %t", err, errors.Is(err, policytest.ErrNoTest))
 			}
 		})

@@ -58,7 +58,7 @@ type junitProblem struct {
 func (r *junitReport) add(result Result) {
 	test := junitCase{Name: result.Test.Name, Class: result.Test.File, File: result.Test.File, Line: result.Test.Line}
 	counts := junitCounts{Tests: 1}
-	problem := &junitProblem{Message: result.verdict(), Text: strings.Join(result.explained(), "\n")}
+	problem := &junitProblem{Message: result.outcome(), Text: strings.Join(result.explained(), "\n")}
 	switch {
 	case result.Err != nil:
 		test.Error, counts.Errors = problem, 1

@@ -120,10 +120,10 @@ func (r Result) Pass() bool { return r.Err == nil && len(r.differences()) == 0 }
 
 // String returns the result in one line, after the test's position in the file.
 func (r Result) String() string {
-	return fmt.Sprintf("%s:%d: %s: %s", r.Test.File, r.Test.Line, r.Test.Name, r.verdict())
+	return fmt.Sprintf("%s:%d: %s: %s", r.Test.File, r.Test.Line, r.Test.Name, r.outcome())
 }
 
-func (r Result) verdict() string {
+func (r Result) outcome() string {
 	switch {
 	case r.Err != nil:
 		return r.Err.Error()

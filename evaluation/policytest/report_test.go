@@ -191,7 +191,7 @@ func TestFailUnder(t *testing.T) {
 		t.Error(err)
 	}
 	err := r.FailUnder(50.1)
-	if !errors.Is(err, policytest.ErrCoverage) || err.Error() != "the tests try too little of the policies: 50.0%, less than 50.1%" {
+	if !errors.Is(err, policytest.ErrCoverage) || err.Error() != "the tests cover too little of the policies: 50.0%, less than 50.1%" {
 		t.Error(err)
 	}
 	empty := report(t, snapshot.Archive{}, "tests: []\n")

@@ -16,7 +16,7 @@ import (
 
 // ErrInPart means that the policy store is active except for the changes of some tenants. Those
 // tenants use their last good files with the new root.
-var ErrInPart = errors.New("the policy store is in force in part")
+var ErrInPart = errors.New("a part of the policy store was not applied")
 
 const (
 	CompileDeadline = 30 * time.Second // for one snapshot

@@ -9,9 +9,9 @@ var (
 	// ErrEmptied means that a policy store without policies would replace one that has policies. A
 	// truncated file or a missing mount can cause this.
 	ErrEmptied = errors.New("the policy store has no policies any more")
-	// ErrUnsettled means that a policy store would lose its schema, its settings or its entities. The
+	// ErrStoreLosesFiles means that a policy store would lose its schema, its settings or its entities. The
 	// files were moved or renamed.
-	ErrUnsettled = errors.New("the policy store has lost its schema, its settings or its entities")
+	ErrStoreLosesFiles = errors.New("the policy store has lost its schema, its settings or its entities")
 	// ErrUntenanted means that a policy store without tenants would replace one that has tenants. Its root
 	// would then answer every request.
 	ErrUntenanted = errors.New("the policy store has no tenants any more")
@@ -32,9 +32,9 @@ func CheckLosses(old, s *Snapshots, strict bool) error {
 	case len(old.Tenants()) > 0 && len(s.Tenants()) == 0:
 		return ErrUntenanted
 	case lost != "":
-		return fmt.Errorf("%w: there is no %s any more", ErrUnsettled, lost)
+		return fmt.Errorf("%w: there is no %s any more", ErrStoreLosesFiles, lost)
 	case old.archive.hasEntities("") && !s.archive.hasEntities(""):
-		return fmt.Errorf("%w: there is nothing in %s any more", ErrUnsettled, FileEntities)
+		return fmt.Errorf("%w: there is nothing in %s any more", ErrStoreLosesFiles, FileEntities)
 	case !strict:
 		return nil
 	case 2*after < before || had > 0 && has == 0:
@@ -50,9 +50,9 @@ func checkTenantLosses(old, s *Snapshot, tenant string, strict bool) error {
 	has, forbids := s.Count(tenant)
 	switch {
 	case lost != "" && TenantOf(lost) == tenant:
-		return fmt.Errorf("%w: there is no %s any more", ErrUnsettled, lost)
+		return fmt.Errorf("%w: there is no %s any more", ErrStoreLosesFiles, lost)
 	case old.archive.hasEntities(tenant) && !s.archive.hasEntities(tenant):
-		return fmt.Errorf("%w: there is nothing in %s/%s/%s any more", ErrUnsettled, tenantsFolder, tenant, FileEntities)
+		return fmt.Errorf("%w: there is nothing in %s/%s/%s any more", ErrStoreLosesFiles, tenantsFolder, tenant, FileEntities)
 	case strict && (2*has < had || forbade > 0 && forbids == 0):
 		return fmt.Errorf("tenant %s: %w: %d policies (%d forbid), before %d (%d forbid)", tenant, ErrShrunk, has, forbids, had, forbade)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An actor has one name: what is named both ways is refused, as one reader takes
-// the one and another the other. A denial of it is not requestable.
+// An actor has one name: one that is named both ways is refused, because readers differ. Its denial
+// is not requestable.
 func TestActorNamedBothWays(t *testing.T) {
 	for _, actor := range []string{
 		`{"sub":"ca","id":"rol"}`, `{"sub":"carol","id":"carol"}`, `{"sub":"carol","iss":"https://","issuer":"idp.example.com"}`,

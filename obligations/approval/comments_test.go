@@ -12,8 +12,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Whoever is refused is told what the approver wrote where the template says
-// so, and nowhere else; what is written with an approval stays inside.
+// The requester sees the comment of a denial if the template allows it. Comments of approvals stay
+// internal.
 func TestTellComment(t *testing.T) {
 	const title = `{"title":"Asked"}`
 	for _, test := range []struct {
@@ -46,7 +46,7 @@ func TestTellComment(t *testing.T) {
 	}
 }
 
-// A reason to cancel or revoke is bounded, too.
+// The reason of a cancellation or revocation has limited length.
 func TestLongReason(t *testing.T) {
 	d := open(t, plain)
 	approved := d.approve(t, push).ID
@@ -78,7 +78,7 @@ func TestLongReason(t *testing.T) {
 	}
 }
 
-// A comment is bounded: it is kept, recorded and may be told.
+// A comment has limited length: it is stored, recorded and may be sent.
 func TestLongComment(t *testing.T) {
 	d := open(t, plain)
 	id := d.submit(t, push).Task.ID
@@ -91,8 +91,7 @@ func TestLongComment(t *testing.T) {
 	}
 }
 
-// Policies that cannot be asked about a request are no fault of who decides: it
-// is said what does not fit, and not where in a request that nobody wrote.
+// If the policies' schema does not fit a request, the error says what does not fit.
 func TestUndecidable(t *testing.T) {
 	d := open(t, plain)
 	d.config.CanApprove = func(context.Context, approval.Check) (bool, error) {

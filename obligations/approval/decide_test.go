@@ -18,7 +18,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-95: policies say who decides, and nobody decides what is their own.
+// Policies decide who approves, and nobody decides on their own request (AR-95 in
+// conformance/testdata/rows.txt).
 func TestRequesterAndActorsCannotDecide(t *testing.T) {
 	text := edit(t, `"roles"`, `"act": {"sub": "planner", "act": {"sub": "root-agent"}}, "roles"`)
 	for _, test := range []struct {
@@ -27,10 +28,10 @@ func TestRequesterAndActorsCannotDecide(t *testing.T) {
 	}{
 		{"approver", "carol", nil},
 		{"user", "carol", approval.ErrIneligible},
-		{"approver", "agent-7", approval.ErrIneligible},    // the requester, of whatever type
-		{"approver", "planner", approval.ErrIneligible},    // who acted
-		{"approver", "root-agent", approval.ErrIneligible}, // for whom
-		{"approver", "gateway-1", approval.ErrIneligible},  // who submitted
+		{"approver", "agent-7", approval.ErrIneligible},    // the requester, of any type
+		{"approver", "planner", approval.ErrIneligible},    // an actor
+		{"approver", "root-agent", approval.ErrIneligible}, // the actor's principal
+		{"approver", "gateway-1", approval.ErrIneligible},  // the submitter
 	} {
 		for _, decision := range []string{"approve", "deny"} {
 			d := open(t, plain)
@@ -43,7 +44,7 @@ func TestRequesterAndActorsCannotDecide(t *testing.T) {
 	}
 }
 
-// What policies are asked is who asked what, for which resource.
+// The question to policies has the approver, the request and the resource.
 func TestQuestion(t *testing.T) {
 	d := open(t, plain)
 	var asked authzen.EvaluationRequest
@@ -62,7 +63,7 @@ func TestQuestion(t *testing.T) {
 	}
 }
 
-// A quorum is of different people, and one denial is enough.
+// A quorum needs different people, and one denial is enough.
 func TestQuorum(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 3 }))
 	id := d.submit(t, push).Task.ID
@@ -79,7 +80,7 @@ func TestQuorum(t *testing.T) {
 		{"dan", approval.ErrTaskState, authzen.TaskApproved},
 	} {
 		by := approver(step.by)
-		if step.by == "also ann" { // under an alias of her type
+		if step.by == "also ann" { // same person under an alias of the type
 			by = entity("approver_alias", "ann")
 		}
 		if _, err := d.Decide(t.Context(), id, by, approves); !errors.Is(err, step.want) {
@@ -100,8 +101,7 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// R-16: an approval stands until the earliest of what the template, the
-// requester and the approver say.
+// An approval ends at the earliest of the times of template, requester and approver.
 func TestApprovedUntil(t *testing.T) {
 	for _, test := range []struct{ requested, approver, want time.Duration }{
 		{0, 0, 15 * time.Minute},
@@ -130,7 +130,7 @@ func TestApprovedUntil(t *testing.T) {
 	}
 }
 
-// An approver cannot have an approval end before it begins.
+// An approver cannot set an end in the past.
 func TestApprovedUntilThePast(t *testing.T) {
 	d := open(t, plain)
 	choice := approves
@@ -141,7 +141,7 @@ func TestApprovedUntilThePast(t *testing.T) {
 	}
 }
 
-// Of a hundred that decide one task at once exactly one does.
+// Exactly one of a hundred concurrent votes decides a task.
 func TestConcurrentDecisions(t *testing.T) {
 	d := open(t, plain)
 	id := d.submit(t, push).Task.ID
@@ -166,7 +166,7 @@ func TestConcurrentDecisions(t *testing.T) {
 	}
 }
 
-// Of a hundred that use an approval for one use exactly one does.
+// Exactly one of a hundred concurrent uses consumes an approval for one use.
 func TestConcurrentUses(t *testing.T) {
 	d := open(t, plain)
 	approved := d.approve(t, push)
@@ -189,8 +189,8 @@ func TestConcurrentUses(t *testing.T) {
 	}
 }
 
-// AR-90, AR-93, AR-96, AR-142, R-1: what nobody decides escalates, expires, can be
-// asked about, and is forgotten.
+// A request without a decision escalates, expires, remains readable, and is then deleted (AR-90,
+// AR-93, AR-96, AR-142 in conformance/testdata/rows.txt).
 func TestUndecidedRequestsExpire(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Escalation = lasting(10 * time.Minute) }))
 	id := d.submit(t, push).Task.ID
@@ -208,7 +208,7 @@ func TestUndecidedRequestsExpire(t *testing.T) {
 		{time.Minute, "", approval.ErrUnknownTask, "request/submit request/escalate request/expire"},
 	} {
 		d.pass(step.pass)
-		if step.status == authzen.TaskExpired { // whether or not the sweep has seen it
+		if step.status == authzen.TaskExpired { // with and without a sweep
 			if _, err := d.Decide(t.Context(), id, approver("carol"), approves); !errors.Is(err, approval.ErrTaskState) {
 				t.Errorf("decided when it had expired: %v", err)
 			}
@@ -226,7 +226,7 @@ func TestUndecidedRequestsExpire(t *testing.T) {
 	}
 }
 
-// Whoever waits is told when the task is decided, and not before.
+// Wait returns when the task is decided, and not before.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, plain)
@@ -238,7 +238,7 @@ func TestWait(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(10 * time.Second)
-			d.submit(t, push) // wakes, and is nothing to wait for
+			d.submit(t, push) // wakes the waiter without a decision
 			time.Sleep(10 * time.Second)
 			if _, err := d.Decide(t.Context(), id, approver("carol"), approves); err != nil {
 				t.Error(err)
@@ -252,7 +252,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// Whoever waits does not keep the service from ending.
+// A waiting call does not delay shutdown.
 func TestWaitEndsWithTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, plain)
@@ -268,7 +268,7 @@ func TestWaitEndsWithTheService(t *testing.T) {
 	})
 }
 
-// AR-83, AR-87, AR-103, R-19: to anybody else there is no such task.
+// Another caller gets ErrUnknownTask (AR-83, AR-87, AR-103 in conformance/testdata/rows.txt).
 func TestTasksOfOthers(t *testing.T) {
 	d := open(t, plain)
 	id := d.submit(t, push).Task.ID
@@ -282,8 +282,8 @@ func TestTasksOfOthers(t *testing.T) {
 	}
 }
 
-// AR-75: an approver that the template names is asked at once, by the same
-// policies.
+// The auto approver of a template votes at once, under the same policies (AR-75 in
+// conformance/testdata/rows.txt).
 func TestAutoApproval(t *testing.T) {
 	for kind, want := range map[string]authzen.TaskStatus{"approver": authzen.TaskApproved, "user": authzen.TaskPending} {
 		d := open(t, with(func(terms *authzen.ApprovalTemplate) {
@@ -295,8 +295,8 @@ func TestAutoApproval(t *testing.T) {
 	}
 }
 
-// Nothing is told of a transition whose record is not in the log; it stands,
-// and is recorded as soon as the log takes it.
+// Nobody learns of a transition whose record is not in the log. It remains, and is recorded as soon
+// as the log accepts it.
 func TestTransitionsAreRecordedFirst(t *testing.T) {
 	d := open(t, plain)
 	id := d.submit(t, push).Task.ID
@@ -317,8 +317,8 @@ func TestTransitionsAreRecordedFirst(t *testing.T) {
 	}
 }
 
-// AR-141, AR-124: what is recorded leads from the evaluation to the task to the
-// approval to the evaluation that used it.
+// Records connect the evaluation, the task, the approval and the evaluation that used it (AR-141,
+// AR-124 in conformance/testdata/rows.txt).
 func TestRecords(t *testing.T) {
 	d := open(t, plain)
 	approved := d.approve(t, push)
@@ -348,9 +348,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Every record names its task, template, people and what was asked for, with
-// the time as it was. What people decide is of one kind, the first vote of two
-// and a denial, too.
+// Each record has task, template, people, the request and the time. All votes have the same kind,
+// including the first of two and a denial.
 func TestRecordsNameThePeople(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 2 }))
 	d.pass(123456789 * time.Nanosecond)
@@ -396,8 +395,7 @@ func TestRecordsNameThePeople(t *testing.T) {
 	}
 }
 
-// A vote that cannot be counted is not asked about: the log would have a permit
-// to approve of somebody who did not.
+// A vote that cannot count causes no question to policies: the log would have a permit for it.
 func TestUncountableVoteAsksNoPolicy(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Quorum = 2 }))
 	asked := 0
@@ -415,7 +413,8 @@ func TestUncountableVoteAsksNoPolicy(t *testing.T) {
 	}
 }
 
-// AR-4, AR-5: a new key signs, and the old one verifies what it has signed.
+// A new key signs, and the old one verifies its signatures (AR-4, AR-5 in
+// conformance/testdata/rows.txt).
 func TestRotation(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.TTL = lasting(40 * 24 * time.Hour) }))
 	approved := d.approve(t, push)
@@ -443,8 +442,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// The caller of a record is whose credential acted, and nobody's where the
-// service did.
+// The caller of a record is the one whose credential acted; none for the service itself.
 func TestRecordsHaveTheCaller(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Uses = 2 }))
 	carol := approver("carol")

@@ -15,7 +15,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// rewrite changes the stored requests of a desk that is closed for that.
+// rewrite changes the stored requests of a closed desk, and opens it again.
 func (d *desk) rewrite(t *testing.T, change func([]byte) []byte) {
 	t.Helper()
 	if err := d.Close(); err != nil {
@@ -49,8 +49,7 @@ func (d *desk) rewrite(t *testing.T, change func([]byte) []byte) {
 	d.reopen(t)
 }
 
-// A file that has uses by their request ids alone is read: they count, and
-// nothing is a repetition of them.
+// Uses in the form of an earlier version count, and match no repetition.
 func TestUsesOfAnEarlierVersion(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Uses = 2 }))
 	approved := d.approve(t, push)
@@ -87,8 +86,7 @@ func TestUsesOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// A request that has the context it is bound to, as before there were digests
-// of it, is decided and used as it was.
+// A request with a complete context, as an earlier version stored it, can be decided and used.
 func TestContextOfAnEarlierVersion(t *testing.T) {
 	d := open(t, plain)
 	id := d.submit(t, push).Task.ID

@@ -15,8 +15,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A desk is a service with what it is joined to: a clock, an engine that lets
-// people of type approver decide, and a log.
+// A desk is a service with a clock, an engine that lets approvers decide, and a log.
 type desk struct {
 	*approval.Service
 	dir    string
@@ -26,13 +25,13 @@ type desk struct {
 	now      time.Time
 	terms    authzen.ApprovalTemplate
 	records  []approval.Record
-	broken   error // what the log says
+	broken   error // error of the log
 	revision string
 }
 
 var morning = time.Date(2026, 4, 30, 20, 15, 0, 0, time.UTC)
 
-// open opens a desk with the terms of every template.
+// open returns a desk whose templates all have these terms.
 func open(t testing.TB, terms authzen.ApprovalTemplate) *desk {
 	t.Helper()
 	d := &desk{dir: t.TempDir(), now: morning, terms: terms, revision: "sha256:1"}
@@ -88,7 +87,7 @@ func (d *desk) record(_ context.Context, r approval.Record) error {
 	return nil
 }
 
-// events are those of the log, in order.
+// events returns the events in the log, in order.
 func (d *desk) events(t testing.TB) string {
 	t.Helper()
 	d.mu.Lock()
@@ -106,7 +105,7 @@ func (d *desk) events(t testing.TB) string {
 	return strings.Join(all, " ")
 }
 
-// plain are the terms of a template that says nothing of its own.
+// plain are the terms of a template with defaults.
 var plain = authzen.ApprovalTemplate{TTL: lasting(15 * time.Minute), DecideWithin: lasting(time.Hour), Uses: 1, Quorum: 1, Scope: authzen.ScopeCall}
 
 func lasting(d time.Duration) authzen.Duration { return authzen.Duration{Duration: d} }
@@ -117,7 +116,7 @@ func with(change func(*authzen.ApprovalTemplate)) authzen.ApprovalTemplate {
 	return terms
 }
 
-// push is the request that the tests ask approval for.
+// push is the request that the tests submit.
 const push = `{
 	"subject": {"type": "agent", "id": "agent-7", "properties": {"roles": ["writer"]}},
 	"action": {"name": "tool.invoke", "properties": {"arguments": {"branch": "main", "files": 3}}},
@@ -138,8 +137,7 @@ var gateway = approval.Caller{Tenant: "acme", ID: "gateway-1"}
 
 var denials int
 
-// denied returns the denial of a request to the gateway, as a PEP would send it
-// back.
+// denied returns the denial of a request as the gateway sends it back.
 func (d *desk) denied(t testing.TB, request *authzen.EvaluationRequest) *authzen.Denial {
 	t.Helper()
 	denials++
@@ -153,7 +151,7 @@ func (d *desk) denied(t testing.TB, request *authzen.EvaluationRequest) *authzen
 	return &authzen.Denial{EvaluationID: id, ExpiresAt: offer.ExpiresAt.Format(time.RFC3339), BindingToken: offer.BindingToken}
 }
 
-// submission asks for an approval of the request.
+// submission returns an Access Request for a request.
 func (d *desk) submission(t testing.TB, text string) *authzen.Submission {
 	t.Helper()
 	r := evaluation(t, text)
@@ -169,17 +167,17 @@ func (d *desk) submit(t testing.TB, text string) *authzen.TaskResponse {
 	return task
 }
 
-// approver is somebody whom policies let decide.
+// approver returns an approver whom policies allow.
 func approver(id string) approval.Approver { return entity("approver", id) }
 
-// entity is a person by one name alone.
+// entity returns an approver with a single name.
 func entity(kind, id string) approval.Approver {
 	return approval.Approver{Subject: authzen.Subject{Type: kind, ID: id}}
 }
 
 var approves, denies = approval.Decision{Decision: "approve"}, approval.Decision{Decision: "deny"}
 
-// approve has somebody approve the request, and returns the approval.
+// approve submits and approves a request, and returns the approval.
 func (d *desk) approve(t testing.TB, text string) authzen.Approval {
 	t.Helper()
 	id := d.submit(t, text).Task.ID
@@ -196,7 +194,7 @@ func (d *desk) approve(t testing.TB, text string) authzen.Approval {
 	return task.Result.Approval
 }
 
-// again re-evaluates the request with a claim.
+// again evaluates the request with a claim.
 func (d *desk) again(t testing.TB, text string, claim any) authzen.ApprovalStatus {
 	t.Helper()
 	raw, ok := claim.(jsontext.Value)
@@ -215,7 +213,7 @@ func (d *desk) again(t testing.TB, text string, claim any) authzen.ApprovalStatu
 	return standing
 }
 
-// edit returns push with something else in it.
+// edit returns push with old replaced by new.
 func edit(t testing.TB, old, new string) string {
 	t.Helper()
 	if !strings.Contains(push, old) {

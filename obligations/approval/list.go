@@ -52,7 +52,7 @@ func (s *Service) List(ctx context.Context, q Query) iter.Seq2[Listed, error] {
 				return
 			}
 			for _, place := range places {
-				r, err := s.told(ctx, string(place[placeSize:]))
+				r, err := s.recordedRequest(ctx, string(place[placeSize:]))
 				if errors.Is(err, ErrUnknownTask) || err == nil && q.Status != "" && r.Status() != q.Status {
 					continue // changed since
 				}
@@ -105,9 +105,9 @@ func (t txn) places(prefix, after []byte) (next [][]byte) {
 	return next
 }
 
-// told returns a request whose records are all in the log. It waits only if a record of this
+// recordedRequest returns a request whose records are all in the log. It waits only if a record of this
 // request is still in the outbox.
-func (s *Service) told(ctx context.Context, id string) (r *Request, err error) {
+func (s *Service) recordedRequest(ctx context.Context, id string) (r *Request, err error) {
 	recorded := false
 	err = s.db.View(func(tx *bolt.Tx) (err error) {
 		if recorded, err = (txn{tx}).isRecorded(id); recorded {

@@ -19,7 +19,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// list reads a list to its end.
+// list reads a complete list.
 func (d *desk) list(t testing.TB, q approval.Query) (all []approval.Listed) {
 	t.Helper()
 	for r, err := range d.List(t.Context(), q) {
@@ -31,7 +31,7 @@ func (d *desk) list(t testing.TB, q approval.Query) (all []approval.Listed) {
 	return all
 }
 
-// submitAs has a gateway of a tenant ask for an approval.
+// submitIn submits a request for a gateway of a tenant.
 func (d *desk) submitIn(t testing.TB, tenant, text string) string {
 	t.Helper()
 	was := gateway
@@ -47,8 +47,8 @@ func tasks(all []approval.Listed) (ids []string) {
 	return ids
 }
 
-// What other tenants have takes no place in a list, however much that is; and a
-// page goes on where the one before ended, whatever has come and gone since.
+// Requests of other tenants take no place in a list. A page continues where the previous one ended,
+// whatever changed in between.
 func TestListsArePaged(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Escalation = lasting(10 * time.Minute) }))
 	const many = 250
@@ -93,7 +93,7 @@ func TestListsArePaged(t *testing.T) {
 		if paged = append(paged, ids...); len(ids) < 30 {
 			break
 		}
-		if _, err := d.Decide(t.Context(), ids[0], approver("carol"), denies); err != nil { // before the place
+		if _, err := d.Decide(t.Context(), ids[0], approver("carol"), denies); err != nil { // before the page token
 			t.Fatal(err)
 		}
 	}
@@ -123,8 +123,7 @@ func TestListsArePaged(t *testing.T) {
 	}
 }
 
-// Nothing waits for who reads a list, and a list waits for nothing but what is
-// on its way into the log at that place.
+// A reader of a list blocks nobody. It waits only for a record of the next request.
 func TestListsBlockNobody(t *testing.T) {
 	d := open(t, plain)
 	first, second := d.submitIn(t, "acme", push), d.submitIn(t, "acme", push)
@@ -133,7 +132,7 @@ func TestListsBlockNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reading++; r.ID == first { // and the reader does not go on
+		if reading++; r.ID == first { // and the reader pauses
 			d.submitIn(t, "acme", push)
 			if _, err := d.Decide(t.Context(), second, approver("carol"), approves); err != nil {
 				t.Fatal(err)
@@ -159,7 +158,7 @@ func TestListsBlockNobody(t *testing.T) {
 		_, err := d.Decide(t.Context(), third, approver("carol"), denies)
 		decided <- err
 	}()
-	<-recording // on disk, and not in the log
+	<-recording // on disk and not in the log
 	if got := d.list(t, approval.Query{Tenants: []string{"acme"}, Status: authzen.TaskPending}); len(got) != 2 {
 		t.Errorf("beside a transition that waits for the log %d are in the list", len(got))
 	}
@@ -181,7 +180,7 @@ func TestListsBlockNobody(t *testing.T) {
 	}
 }
 
-// A store of before there was an index of lists is given one.
+// Opening a file from an earlier version builds the index of lists.
 func TestListsOfAnEarlierVersion(t *testing.T) {
 	d := open(t, plain)
 	var ids []string
@@ -207,7 +206,7 @@ func TestListsOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// A version that knows no index of lists may have had the file meanwhile.
+// The index is rebuilt after a version without the index has used the file.
 func TestListsAfterAnotherVersion(t *testing.T) {
 	d := open(t, plain)
 	id := d.submitIn(t, "acme", push)
@@ -237,8 +236,7 @@ func TestListsAfterAnotherVersion(t *testing.T) {
 	}
 }
 
-// Each transaction leaves its number, so that no index is made anew because the
-// service broke off.
+// Each transaction stores its number, so an interrupted service does not rebuild the index.
 func TestTransactionsLeaveTheirNumber(t *testing.T) {
 	d := open(t, plain)
 	for _, do := range []func() error{
@@ -246,7 +244,7 @@ func TestTransactionsLeaveTheirNumber(t *testing.T) {
 			_, err := d.Decide(t.Context(), d.submit(t, push).Task.ID, approver("carol"), approves)
 			return err
 		},
-		func() error { d.pass(31 * 24 * time.Hour); return d.Sweep(t.Context()) }, // which rotates keys
+		func() error { d.pass(31 * 24 * time.Hour); return d.Sweep(t.Context()) }, // rotates keys
 	} {
 		if err := do(); err != nil {
 			t.Fatal(err)
@@ -272,8 +270,7 @@ func TestTransactionsLeaveTheirNumber(t *testing.T) {
 	}
 }
 
-// The index of lists has each request once for its tenant and once for all,
-// under its status, whatever happens to it.
+// The index has each request once for its tenant and once for all, under its current status.
 func TestListsFollowTheState(t *testing.T) {
 	d := open(t, plain)
 	a, b, c := d.submitIn(t, "acme", push), d.submitIn(t, "acme", push), d.submitIn(t, "globex", push)

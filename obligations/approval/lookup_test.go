@@ -8,8 +8,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// Looking for the denial that a submission names keeps nobody waiting: others
-// submit, and ask how their tasks are, meanwhile.
+// A slow lookup of a denial blocks no other submission and no status request.
 func TestLookupBlocksNobody(t *testing.T) {
 	d := open(t, plain)
 	waiting := d.submit(t, push).Task.ID

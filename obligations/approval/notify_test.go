@@ -12,8 +12,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A PEP that cannot be reached is called again, each time later, and at last no
-// more: AR-132.
+// Callbacks to an unreachable PEP are retried with growing delays, and finally given up (AR-132 in
+// conformance/testdata/rows.txt).
 func TestNotify(t *testing.T) {
 	d := open(t, plain)
 	unreachable := errors.New("connection refused")
@@ -82,8 +82,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// A PEP that does not answer keeps no other one from being called, however many
-// of its calls are due before, and gets no more than a few at a time.
+// A PEP that does not answer delays no callback to others, and gets only a few at a time.
 func TestSlowDestinationDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, plain)

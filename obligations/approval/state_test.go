@@ -12,9 +12,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-81, AR-90, AR-94: whatever happens in whatever order, a status that is
-// terminal stays, an approval comes of a quorum and of nothing else, what has
-// ended does not stand again, and the request before is not changed.
+// For every sequence of events, terminal statuses stay, only a quorum approves, an ended approval
+// stays ended, and the old request is unmodified (AR-81, AR-90, AR-94 in
+// conformance/testdata/rows.txt).
 func TestStateMachine(t *testing.T) {
 	const walks, steps = 3000, 30
 	events := []string{"vote:approve", "vote:deny", "cancel", "expire", "escalate", "use", "revoke", "supersede", "notify", "notify_fail"}
@@ -58,7 +58,7 @@ func TestStateMachine(t *testing.T) {
 	}
 }
 
-// draft is a request for so many things, by terms with that quorum and uses.
+// draft returns a request with that many items, and terms with that quorum and uses.
 func draft(items, quorum, uses int) approval.Request {
 	terms := plain
 	terms.Quorum, terms.Uses = quorum, uses
@@ -72,7 +72,7 @@ func draft(items, quorum, uses int) approval.Request {
 	return r
 }
 
-// wrong says what must not have become of an item, or "".
+// wrong returns a violated invariant of an item, or "".
 func wrong(before, after approval.Item, now time.Time) string {
 	switch {
 	case before.Status != authzen.TaskPending && after.Status != before.Status:

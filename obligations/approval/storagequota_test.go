@@ -14,7 +14,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// submitAs asks for an approval of push for a caller.
+// submitAs submits push for a caller.
 func (d *desk) submitAs(t testing.TB, c approval.Caller) (string, error) {
 	t.Helper()
 	denials++
@@ -35,7 +35,7 @@ func (d *desk) submitAs(t testing.TB, c approval.Caller) (string, error) {
 	return task.Task.ID, nil
 }
 
-// untilFull submits and cancels until the service keeps no more.
+// untilFull submits and cancels until the quota is reached.
 func (d *desk) untilFull(t testing.TB, c approval.Caller) (n int) {
 	t.Helper()
 	for ; n < 1000; n++ {
@@ -54,8 +54,8 @@ func (d *desk) untilFull(t testing.TB, c approval.Caller) (n int) {
 	return n
 }
 
-// What has ended counts for what is kept, of a tenant and of all, also after a
-// restart; a day later there is room again.
+// Ended requests count against the quotas of tenant and service, also after a restart. After a day
+// they are deleted.
 func TestStorageQuota(t *testing.T) {
 	d := open(t, plain)
 	d.config.MaxKept, d.config.MaxKeptAll = 50<<10, 80<<10
@@ -79,7 +79,7 @@ func TestStorageQuota(t *testing.T) {
 	}
 }
 
-// A file of before is counted when it is opened.
+// The quota of a file from an earlier version is computed when it is opened.
 func TestStorageQuotaIsRebuilt(t *testing.T) {
 	d := open(t, plain)
 	c := approval.Caller{Tenant: "acme", ID: "a"}
@@ -127,7 +127,7 @@ func TestStorageQuotaIsRebuilt(t *testing.T) {
 	}
 }
 
-// Two callers are two, whatever they are called.
+// Callers with different names are different callers.
 func TestCallersAreDistinguished(t *testing.T) {
 	d := open(t, plain)
 	d.config.MaxPendingCaller = 2

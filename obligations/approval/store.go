@@ -188,11 +188,11 @@ func (t txn) known(key, submission []byte) (string, error) {
 	return string(value[sha256.Size:]), nil
 }
 
-// spend records the use of a binding token.
-func (t txn) spend(id string, expires int64) error {
+// consume records the use of a binding token.
+func (t txn) consume(id string, expires int64) error {
 	tokens := t.Bucket(bucketTokens)
 	if tokens.Get([]byte(id)) != nil {
-		return fmt.Errorf("%w: it was asked for before", ErrBinding)
+		return fmt.Errorf("%w: it was submitted before", ErrBinding)
 	}
 	return tokens.Put([]byte(id), binary.BigEndian.AppendUint64(nil, uint64(expires)))
 }

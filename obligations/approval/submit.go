@@ -95,7 +95,7 @@ func (s *Service) draft(c Caller, key string, sub *authzen.Submission) (*Request
 		return nil, nil, err
 	}
 	return &Request{
-		ID: "arq_" + s.config.NewID(), Tenant: c.Tenant, Caller: c.ID, CallerNames: beside(c.ID, c.Names), Subject: sub.Subject, Actors: actors,
+		ID: "arq_" + s.config.NewID(), Tenant: c.Tenant, Caller: c.ID, CallerNames: otherNames(c.ID, c.Names), Subject: sub.Subject, Actors: actors,
 		Context: sub.Context, Access: sub.RequestedAccess, Client: sub.Client, Callback: sub.Callback,
 		Submitted: s.now(), Bulk: len(sub.Items) > 0, Items: items,
 		Idempotency: idempotencyKey(c, key), Submission: fingerprint,
@@ -182,7 +182,7 @@ func (s *Service) admit(tx txn, r *Request, proofs []*proof, c Caller) error {
 		return ErrTooMany
 	}
 	for _, p := range proofs {
-		if err := tx.spend(p.ID, p.Expires); err != nil {
+		if err := tx.consume(p.ID, p.Expires); err != nil {
 			return err
 		}
 	}

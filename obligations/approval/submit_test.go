@@ -15,8 +15,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-44, AR-46 to AR-49, AR-64, AR-66, AR-67, AR-70: a submission rests on a
-// denial, and the denial covers it.
+// A submission needs a denial that covers it (AR-44, AR-46 to AR-49, AR-64, AR-66, AR-67, AR-70 in
+// conformance/testdata/rows.txt).
 func TestSubmitProof(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -44,7 +44,7 @@ func TestSubmitProof(t *testing.T) {
 		{"another actor", approval.ErrActor, func(_ *desk, s *authzen.Submission) { s.Client = jsontext.Value(`{"actor":{"id":"x"}}`) }}, // AR-54, AR-55
 		{"at the last moment", nil, func(d *desk, _ *authzen.Submission) { d.pass(10*time.Minute - time.Second) }},
 		{"too late", approval.ErrExpiredDenial, func(d *desk, _ *authzen.Submission) { d.pass(10 * time.Minute) }},
-		{"too late and for another", approval.ErrBinding, func(d *desk, s *authzen.Submission) { // R-12
+		{"too late and for another", approval.ErrBinding, func(d *desk, s *authzen.Submission) { // too late as well
 			d.pass(time.Hour)
 			s.Subject.ID = "root"
 		}},
@@ -62,7 +62,7 @@ func TestSubmitProof(t *testing.T) {
 	}
 }
 
-// A denial to one tenant or caller is none to another.
+// A denial is valid only for its tenant and caller.
 func TestSubmitByAnother(t *testing.T) {
 	d := open(t, plain)
 	for _, other := range []approval.Caller{{Tenant: "globex", ID: "gateway-1"}, {Tenant: "acme", ID: "gateway-2"}, {}} {
@@ -72,7 +72,7 @@ func TestSubmitByAnother(t *testing.T) {
 	}
 }
 
-// AR-42, AR-51: what is no submission at all.
+// Malformed submissions are refused (AR-42, AR-51 in conformance/testdata/rows.txt).
 func TestSubmitShape(t *testing.T) {
 	tests := map[string]func(*authzen.Submission){
 		"no resource":          func(s *authzen.Submission) { s.Resource = nil },
@@ -96,7 +96,7 @@ func TestSubmitShape(t *testing.T) {
 	}
 }
 
-// actors is a chain of so many.
+// actors returns a chain of n actors.
 func actors(n int) string {
 	if n == 0 {
 		return `null`
@@ -104,18 +104,18 @@ func actors(n int) string {
 	return fmt.Sprintf(`{"sub":"a%d","act":%s}`, n, actors(n-1))
 }
 
-// AR-57 to AR-59, R-11: a submission that is repeated under its key is answered
-// with its task, even when its denial has expired and its token is used.
+// A submission repeated under its key returns its task, even after the denial has expired and the
+// token was used (AR-57 to AR-59 in conformance/testdata/rows.txt).
 func TestIdempotency(t *testing.T) {
 	d := open(t, plain)
 	s := d.submission(t, push)
-	s.RequestedAccess = jsontext.Value(`{"requested_until":"2026-04-30T20:40:00Z"}`) // which has passed by then, too
+	s.RequestedAccess = jsontext.Value(`{"requested_until":"2026-04-30T20:40:00Z"}`) // also in the past by then
 	first, err := d.Submit(t.Context(), gateway, "key-1", s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.pass(30 * time.Minute)
-	again, err := d.Submit(t.Context(), gateway, `"key-1"`, s) // R-10
+	again, err := d.Submit(t.Context(), gateway, `"key-1"`, s) // with quotation marks
 	if err != nil || again.Task.ID != first.Task.ID {
 		t.Errorf("repeated: %+v, %v", again, err)
 	}
@@ -129,8 +129,7 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-// AR-60: a key stands for its task as long as anybody can ask about the task,
-// which is more than a day after it was decided.
+// A key identifies its task until the task is deleted (AR-60 in conformance/testdata/rows.txt).
 func TestIdempotencyIsKept(t *testing.T) {
 	d := open(t, plain)
 	s := d.submission(t, push)
@@ -153,8 +152,8 @@ func TestIdempotencyIsKept(t *testing.T) {
 	}
 }
 
-// AR-68: without a key the token is good for one task, and a submission that
-// failed does not use it up.
+// Without a key, a token is valid for one task. A failed submission does not consume it (AR-68 in
+// conformance/testdata/rows.txt).
 func TestReplayedToken(t *testing.T) {
 	d := open(t, plain)
 	s := d.submission(t, push)
@@ -171,8 +170,7 @@ func TestReplayedToken(t *testing.T) {
 	}
 }
 
-// A flood of requests is bounded, for a caller and for a tenant, and what is
-// decided makes room.
+// The number of pending requests is limited for a caller and for a tenant.
 func TestPendingIsBounded(t *testing.T) {
 	d := open(t, plain)
 	d.config.MaxPending, d.config.MaxPendingCaller = 5, 3
@@ -190,8 +188,7 @@ func TestPendingIsBounded(t *testing.T) {
 	d.submit(t, push)
 }
 
-// The approval of every item has the subject: many items of a long one are
-// refused.
+// The approval of every item repeats the subject, so many items with a long subject are refused.
 func TestItemsOfALongSubject(t *testing.T) {
 	d := open(t, plain)
 	for length, refused := range map[int]bool{1 << 10: false, 1 << 20: true} {
@@ -207,8 +204,7 @@ func TestItemsOfALongSubject(t *testing.T) {
 
 var pendingRequests = flag.Int("pending", 100, "how many requests TestManyPending has pending")
 
-// However many are pending, there are no more than may be, and each is listed,
-// decided and swept.
+// At the limit of pending requests, each is listed, decided and swept.
 func TestManyPending(t *testing.T) {
 	d := open(t, plain)
 	d.config.MaxPending, d.config.MaxPendingCaller = *pendingRequests, *pendingRequests
@@ -240,8 +236,7 @@ func TestManyPending(t *testing.T) {
 	d.submit(t, push)
 }
 
-// items asks for approvals of the same call of several tools, each denied on
-// its own.
+// items submits the same call for several tools, each with its own denial.
 func (d *desk) items(t testing.TB, tools ...string) *authzen.Submission {
 	t.Helper()
 	s := &authzen.Submission{}
@@ -253,8 +248,8 @@ func (d *desk) items(t testing.TB, tools ...string) *authzen.Submission {
 	return s
 }
 
-// AR-45, AR-47: every item rests on its own denial, or on that of the whole,
-// which has to cover it.
+// Each item needs its own denial, or one of the whole request that covers it (AR-45, AR-47 in
+// conformance/testdata/rows.txt).
 func TestItemDenials(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -281,8 +276,8 @@ func TestItemDenials(t *testing.T) {
 	}
 }
 
-// AR-43, AR-51, R-16: what is requested of an item goes over what is requested
-// of all, also until when.
+// requested_access of an item overrides that of the request, including its end (AR-43, AR-51 in
+// conformance/testdata/rows.txt).
 func TestItemAccess(t *testing.T) {
 	var checked []string
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) {
@@ -295,7 +290,7 @@ func TestItemAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if task.Task.Status != authzen.TaskPending { // what is said to be an emergency waits, too
+	if task.Task.Status != authzen.TaskPending { // an emergency waits as well
 		t.Errorf("it is %s", task.Task.Status)
 	}
 	want := []string{
@@ -322,8 +317,8 @@ func TestItemAccess(t *testing.T) {
 	}
 }
 
-// AR-80, AR-81, AR-105: several at once, each with its own denial and its own
-// end.
+// Several items have separate denials and separate results (AR-80, AR-81, AR-105 in
+// conformance/testdata/rows.txt).
 func TestBulk(t *testing.T) {
 	d := open(t, plain)
 	s := d.items(t, "one", "two", "three")

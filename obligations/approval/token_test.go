@@ -18,8 +18,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// claims reads a compact JWS as somebody who knows of the service only its
-// keys, and returns the type that it is signed as.
+// claims verifies a compact JWS with the published keys, and returns its type and claims.
 func (d *desk) claims(t testing.TB, token string) (kind any, claims map[string]any) {
 	t.Helper()
 	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.EdDSA})
@@ -41,7 +40,7 @@ func (d *desk) claims(t testing.TB, token string) (kind any, claims map[string]a
 	return header.ExtraHeaders[jose.HeaderType], claims
 }
 
-// object reads what claims are wanted.
+// object decodes the expected claims.
 func object(t testing.TB, text string) (members map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &members); err != nil {
@@ -50,19 +49,20 @@ func object(t testing.TB, text string) (members map[string]any) {
 	return members
 }
 
-// asked is push, as claims have it.
+// asked is push in the form of claims.
 const asked = `
 	"subject": {"type": "agent", "id": "agent-7", "properties": {"roles": ["writer"]}},
 	"resource": {"type": "tool", "id": "github.push_code", "properties": {"impact": "write"}},
 	"action": {"name": "tool.invoke", "properties": {"arguments": {"branch": "main", "files": 3}}}`
 
-// sha256Of is the digest of a canonical text, as claims have it.
+// sha256Of returns the digest of a canonical text as in claims.
 func sha256Of(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// AR-14, AR-25, AR-30, AR-32 to AR-34, AR-160: what a binding token says.
+// A binding token has these claims (AR-14, AR-25, AR-30, AR-32 to AR-34, AR-160 in
+// conformance/testdata/rows.txt).
 func TestBindingToken(t *testing.T) {
 	d := open(t, plain)
 	kind, got := d.claims(t, d.denied(t, evaluation(t, push)).BindingToken)
@@ -84,8 +84,8 @@ func TestBindingToken(t *testing.T) {
 	}
 }
 
-// AR-26, AR-27, AR-159: what of a context a denial is bound to, and that the token says
-// so also where it is nothing.
+// A denial is bound to these members of the context, and its token names them, even if there are
+// none (AR-26, AR-27, AR-159 in conformance/testdata/rows.txt).
 func TestBoundMembers(t *testing.T) {
 	const protocol = `"access_request":{},"evaluation_id":"e","evaluated_at":"t","reason":"r","approval":{"id":"a"},"supported_obligations":[],"justification":"j","time":"t"`
 	for _, test := range []struct {
@@ -109,8 +109,8 @@ func TestBoundMembers(t *testing.T) {
 	}
 }
 
-// AR-31, AR-38, AR-39, AR-64, AR-67: that a token is signed by the service does not
-// make it one for this submission.
+// A token of the service is refused for another submission (AR-31, AR-38, AR-39, AR-64, AR-67 in
+// conformance/testdata/rows.txt).
 func TestBindingClaims(t *testing.T) {
 	says := func(name string, value any) func(map[string]any) {
 		return func(claims map[string]any) { claims[name] = value }
@@ -127,7 +127,7 @@ func TestBindingClaims(t *testing.T) {
 		{"a claim that nobody knows", nil, says("risk", map[string]any{"score": 7})},
 		{"for another", approval.ErrBinding, says("aud", "https://other.example.com")},
 		{"for nobody", approval.ErrBinding, without("aud")},
-		{"for several", approval.ErrBinding, says("aud", []string{"https://pdp.example.com/tenants/acme"})}, // it is never issued so
+		{"for several", approval.ErrBinding, says("aud", []string{"https://pdp.example.com/tenants/acme"})}, // never issued in this form
 		{"by another", approval.ErrBinding, says("iss", "https://other.example.com")},
 		{"by nobody", approval.ErrBinding, without("iss")},
 		{"of another tenant", approval.ErrBinding, says("tenant", "globex")},
@@ -150,8 +150,8 @@ func TestBindingClaims(t *testing.T) {
 	}
 }
 
-// A token has a digest of the context, however long that is, and one of before,
-// with the context in it, proves its denial until it expires.
+// A token has a digest of the context. A token of an earlier version, with the context, is valid
+// until it expires.
 func TestBindingContext(t *testing.T) {
 	d := open(t, plain)
 	long := edit(t, `"workflow_id"`, `"text": "`+strings.Repeat("x", 100_000)+`", "workflow_id"`)
@@ -193,7 +193,7 @@ func TestBindingContext(t *testing.T) {
 	}
 }
 
-// AR-64: a token by keys that are not the service's proves nothing to it.
+// A token signed with other keys proves nothing (AR-64 in conformance/testdata/rows.txt).
 func TestBindingTokenOfAnother(t *testing.T) {
 	d := open(t, plain)
 	s := d.submission(t, push)
@@ -204,7 +204,7 @@ func TestBindingTokenOfAnother(t *testing.T) {
 	}
 }
 
-// AR-20: a denial of which nobody could say whose it is offers nothing.
+// A denial without known actors has no offer (AR-20 in conformance/testdata/rows.txt).
 func TestNoOffer(t *testing.T) {
 	d := open(t, plain)
 	for act, offered := range map[string]bool{`{"sub":"planner"}`: true, `{}`: false, `"planner"`: false, actors(9): false} {
@@ -216,8 +216,8 @@ func TestNoOffer(t *testing.T) {
 	}
 }
 
-// AR-109, AR-114, AR-119: an approval's state says by itself what was approved,
-// and which members of the context count.
+// The state of an approval has the approved request and the bound members of the context (AR-109,
+// AR-114, AR-119 in conformance/testdata/rows.txt).
 func TestApprovalState(t *testing.T) {
 	d := open(t, plain)
 	approved := d.approve(t, push)
@@ -252,8 +252,8 @@ func TestApprovalState(t *testing.T) {
 	}
 }
 
-// AR-76: the handle of a task and the id of an approval are nothing that can be
-// guessed, and say nothing.
+// Ids of tasks and approvals are unguessable and reveal nothing (AR-76 in
+// conformance/testdata/rows.txt).
 func TestIdentifiers(t *testing.T) {
 	d := open(t, plain)
 	seen := make(map[string]bool)

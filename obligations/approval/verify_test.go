@@ -12,8 +12,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// AR-37, AR-113, AR-118, AR-126: an approval stands for the request that was denied
-// and for no other.
+// An approval is valid only for the denied request (AR-37, AR-113, AR-118, AR-126 in
+// conformance/testdata/rows.txt).
 func TestScope(t *testing.T) {
 	d := open(t, plain)
 	approved := d.approve(t, push)
@@ -51,7 +51,7 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// AR-36: two integers that round to the same float64 are two.
+// Two integers that round to the same float64 differ (AR-36 in conformance/testdata/rows.txt).
 func TestScopeOfLargeIntegers(t *testing.T) {
 	d := open(t, plain)
 	approved := d.approve(t, edit(t, `"files": 3`, `"files": 9007199254740993`))
@@ -63,7 +63,8 @@ func TestScopeOfLargeIntegers(t *testing.T) {
 	}
 }
 
-// AR-36: what is the same value, however it is written, and what is not.
+// Equal values in different notations are equal, others are not (AR-36 in
+// conformance/testdata/rows.txt).
 func TestScopeOfValues(t *testing.T) {
 	for _, test := range []struct {
 		was, is string
@@ -94,14 +95,14 @@ func TestScopeOfValues(t *testing.T) {
 	}
 }
 
-// AR-27: a template may say which members of the context count.
+// A template may name the bound members of the context (AR-27 in conformance/testdata/rows.txt).
 func TestScopeOfNamedContext(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Context = []string{"workflow_id", "ticket"} }))
 	approved := d.approve(t, push)
 	for _, test := range []struct{ request, want string }{
 		{edit(t, `"workflow_id"`, `"trace": "1", "workflow_id"`), ""},
 		{edit(t, "wf-1", "wf-2"), authzen.ReasonOutOfScope},
-		{edit(t, `"workflow_id"`, `"ticket": "T-1", "workflow_id"`), authzen.ReasonOutOfScope}, // R-4: absent stays absent
+		{edit(t, `"workflow_id"`, `"ticket": "T-1", "workflow_id"`), authzen.ReasonOutOfScope}, // absent must stay absent
 	} {
 		if got := d.again(t, test.request, approved); got.Reason != test.want {
 			t.Errorf("%s: %q, want %q", test.request, got.Reason, test.want)
@@ -109,7 +110,7 @@ func TestScopeOfNamedContext(t *testing.T) {
 	}
 }
 
-// A template that widens the scope and names members of the context holds them.
+// A template with a wider scope and named members of the context binds these members.
 func TestScopeOfResourceTypeAndContext(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) {
 		terms.Scope, terms.Context = authzen.ScopeResourceType, []string{"workflow_id", "env"}
@@ -128,7 +129,7 @@ func TestScopeOfResourceTypeAndContext(t *testing.T) {
 	}
 }
 
-// AR-120: a template may widen the scope to a type of resources.
+// A template may widen the scope to a resource type (AR-120 in conformance/testdata/rows.txt).
 func TestScopeOfResourceType(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Scope = authzen.ScopeResourceType }))
 	approved := d.approve(t, push)
@@ -145,7 +146,7 @@ func TestScopeOfResourceType(t *testing.T) {
 	}
 }
 
-// AR-113, R-7, R-9: an approval belongs to a tenant, a caller and an actor.
+// An approval belongs to a tenant, a caller and an actor (AR-113 in conformance/testdata/rows.txt).
 func TestScopeOfCallers(t *testing.T) {
 	d := open(t, plain)
 	approved := d.approve(t, edit(t, `"roles"`, `"act": {"sub": "planner", "iss": "https://a"}, "roles"`))
@@ -166,7 +167,7 @@ func TestScopeOfCallers(t *testing.T) {
 	}
 }
 
-// AR-108 to AR-112: what is claimed is verified, however it is dressed.
+// Every form of a claim is verified (AR-108 to AR-112 in conformance/testdata/rows.txt).
 func TestForgedClaims(t *testing.T) {
 	d := open(t, plain)
 	approved := d.approve(t, push)
@@ -203,22 +204,22 @@ func TestForgedClaims(t *testing.T) {
 	}
 }
 
-// What is signed as one thing is not read as another, whatever it says.
+// A token of one type is not accepted as another type.
 func TestTokenTypes(t *testing.T) {
 	if anApproval, aBinding := approval.ReadAs(); anApproval == nil || aBinding != nil {
 		t.Errorf("a binding token read as an approval: %v; as a binding token: %v", anApproval, aBinding)
 	}
 }
 
-// unsigned says of a token that nobody needs to sign it.
+// unsigned returns a token with the algorithm none.
 func unsigned(token string) string {
 	const none = "eyJhbGciOiJub25lIn0" // {"alg":"none"}
 	parts := strings.Split(token, ".")
 	return none + "." + parts[1] + "."
 }
 
-// AR-96, AR-117: an approval ends at its time, when it is used up, and when it
-// is revoked.
+// An approval ends at its time, when it is used up, and when it is revoked (AR-96, AR-117 in
+// conformance/testdata/rows.txt).
 func TestApprovalEnds(t *testing.T) {
 	d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Uses = 2 }))
 	stands := func(claim authzen.Approval, want bool) {
@@ -257,8 +258,7 @@ func TestApprovalEnds(t *testing.T) {
 	}
 }
 
-// A request that is repeated uses the approval once: the same id, the same
-// question, and soon.
+// A repeated request consumes one use: same id, same request, within a minute.
 func TestRepeatedUse(t *testing.T) {
 	for _, test := range []struct {
 		name, id, item, request string
@@ -304,7 +304,7 @@ func TestRepeatedUse(t *testing.T) {
 	}
 }
 
-// An id with bytes that are no text may be any other such id.
+// Ids that are not valid UTF-8 are not repetitions of each other.
 func TestUnreadableRequestID(t *testing.T) {
 	d := open(t, plain)
 	claim := d.approve(t, push)
@@ -323,7 +323,7 @@ func TestUnreadableRequestID(t *testing.T) {
 	}
 }
 
-// A template may pin the policies.
+// A template may pin the policy revision.
 func TestSupersede(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.PinRevision = pinned }))

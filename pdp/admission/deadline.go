@@ -10,7 +10,7 @@ import (
 
 // ErrDeadline means that a decision was not on disk in time. The log may still
 // contain its entry, but no caller receives the decision.
-var ErrDeadline = errors.New("there was no decision in time: ask again")
+var ErrDeadline = errors.New("the decision took too long: retry later")
 
 // A Deadline limits the time of a decision, from the end of reading the request
 // until the decision is on disk.

@@ -8,7 +8,7 @@ import (
 
 // ErrMemory means that the budget has too little memory left for a body or an
 // answer.
-var ErrMemory = errors.New("too many bodies are being read: ask again")
+var ErrMemory = errors.New("too many bodies are being read: retry later")
 
 // A MemoryBudget bounds the bytes of request bodies and large answers in memory,
 // over all connections and streams. An owner may reserve more only while it holds

@@ -11,7 +11,7 @@ import (
 
 // ErrActors means that the actors of a token cannot be parsed. Such a token is useless where people
 // must be distinguished.
-var ErrActors = errors.New("who acts by the token is not understood, so that it neither asks for nor gives an approval")
+var ErrActors = errors.New("the actors of the token cannot be parsed, so it can neither request nor give an approval")
 
 // claimActors is the claim with the actors of a token (RFC 8693, section 4.1).
 const claimActors = "act"

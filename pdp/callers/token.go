@@ -198,7 +198,7 @@ func (t *Tokens) issuerOf(claims Claims) (int, error) {
 	if known {
 		return 0, errors.New("the token is for another audience")
 	}
-	return 0, errors.New("the token is of an issuer that is not known")
+	return 0, errors.New("the issuer of the token is unknown")
 }
 
 // Thumbprint returns the thumbprint of a request's client certificate (RFC 8705, section 3.1), or

@@ -31,7 +31,7 @@ func (a Auth) Check() error {
 	if a.Aliases != nil && !a.Known() {
 		errs = append(errs, wrong("there are no credentials whose holders could have them", "aliases"))
 	}
-	return errors.Join(append(errs, checkAPIKeys(a.APIKeys), checkIssuers(a.JWT), a.MTLS.check(), checkPeople(a.Aliases))...)
+	return errors.Join(append(errs, checkAPIKeys(a.APIKeys), checkIssuers(a.JWT), a.MTLS.check(), checkAliases(a.Aliases))...)
 }
 
 // wrong returns a fault of the setting at path.
@@ -79,7 +79,7 @@ func (v *Verifier) Renew(auth Auth) error {
 	if err := auth.Check(); err != nil {
 		return yamldoc.Below(err, "auth")
 	}
-	people, keys := newPeople(auth.Aliases), apiKeys{}
+	people, keys := newAliasIndex(auth.Aliases), apiKeys{}
 	for _, key := range auth.APIKeys {
 		keys[key.digest()] = people.of(Caller{ID: key.ID, Names: []string{key.ID}, Grant: key.Grant})
 	}

@@ -20,7 +20,7 @@ var (
 	errNoBatch     = errors.New("there are no evaluations")
 	errNoAllow     = errors.New("there is no allow")
 	errNoEndpoint  = errors.New("there is no access_evaluation_endpoint")
-	errObligations = errors.New("there are no obligations, not even empty ones")
+	errObligations = errors.New("the member obligations is missing")
 )
 
 // A decision is an authzen.Decision with a required member decision.
@@ -60,15 +60,15 @@ func (d *decision) checkObligations() error {
 	return nil
 }
 
-// decisions is an authzen.EvaluationsResponse to a request with asked items.
+// decisions is an authzen.EvaluationsResponse to a request with that number of items.
 type decisions struct {
 	authzen.EvaluationsResponse
-	asked    int
+	items    int
 	semantic authzen.Semantic
 }
 
 func (d *decisions) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	if d.asked == 0 {
+	if d.items == 0 {
 		var single decision
 		if err := single.UnmarshalJSONFrom(dec); err != nil {
 			return err
@@ -94,15 +94,15 @@ func (d *decisions) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 // complete checks that the batch ended exactly where its semantic requires. A batch that ended
 // early for another reason must not pass: the rest might be read as permits.
 func (d *decisions) complete() error {
-	want := d.asked
+	want := d.items
 	for i, item := range d.Evaluations {
 		if d.semantic.Stops(item.Decision) {
 			want = i + 1
 			break
 		}
 	}
-	if got := len(d.Evaluations); got != want || got > d.asked {
-		return fmt.Errorf("there are %d decisions where %d were due", got, min(want, d.asked))
+	if got := len(d.Evaluations); got != want || got > d.items {
+		return fmt.Errorf("there are %d decisions where %d were due", got, min(want, d.items))
 	}
 	return nil
 }

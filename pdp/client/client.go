@@ -138,7 +138,7 @@ func (c *Client) Evaluate(ctx context.Context, req *authzen.EvaluationRequest) (
 // in the same order, up to the item at which the semantic ends the batch. The answer to a request
 // without items is one Decision.
 func (c *Client) Evaluations(ctx context.Context, req *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
-	answer := decisions{asked: len(req.Evaluations), semantic: req.Options.Semantic}
+	answer := decisions{items: len(req.Evaluations), semantic: req.Options.Semantic}
 	if err := c.post(ctx, authzen.PathEvaluations, req, &answer); err != nil {
 		return nil, fmt.Errorf("evaluations: %w", err)
 	}

@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// people maps each name of a person to all names of that person.
-type people map[string][]string
+// aliasIndex maps each name of a person to all names of that person.
+type aliasIndex map[string][]string
 
-// newPeople indexes groups of names. Each group belongs to one person.
-func newPeople(groups [][]string) people {
-	p := people{}
+// newAliasIndex indexes groups of names. Each group belongs to one person.
+func newAliasIndex(groups [][]string) aliasIndex {
+	p := aliasIndex{}
 	for _, names := range groups {
 		for _, name := range names {
 			p[name] = names
@@ -22,8 +22,8 @@ func newPeople(groups [][]string) people {
 	return p
 }
 
-// checkPeople reports all faults in groups of names.
-func checkPeople(groups [][]string) error {
+// checkAliases reports all faults in groups of names.
+func checkAliases(groups [][]string) error {
 	var errs []error
 	taken := map[string]bool{}
 	for n, names := range groups {
@@ -46,7 +46,7 @@ func checkPeople(groups [][]string) error {
 }
 
 // named returns a check that adds the configured names to each caller.
-func (p people) named(of check) check {
+func (p aliasIndex) named(of check) check {
 	return func(r *http.Request) (Caller, bool, error) {
 		who, ok, err := of(r)
 		if err != nil || !ok {
@@ -57,13 +57,13 @@ func (p people) named(of check) check {
 }
 
 // of adds the configured names to a caller.
-func (p people) of(who Caller) Caller {
+func (p aliasIndex) of(who Caller) Caller {
 	who.Names, who.Clients = p.all(who.Names), p.all(who.Clients)
 	return who
 }
 
 // all returns names and all other names of the same persons, without duplicates.
-func (p people) all(names []string) []string {
+func (p aliasIndex) all(names []string) []string {
 	for _, name := range slices.Clone(names) {
 		names = append(names, p[name]...)
 	}

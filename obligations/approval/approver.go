@@ -33,11 +33,11 @@ type Check struct {
 
 // vote returns a vote of the approver, without a decision.
 func (a Approver) vote() Vote {
-	return Vote{Approver: authzen.Subject{Type: a.Type, ID: a.ID}, Names: beside(a.ID, a.Names), Channel: channelAdmin}
+	return Vote{Approver: authzen.Subject{Type: a.Type, ID: a.ID}, Names: otherNames(a.ID, a.Names), Channel: channelAdmin}
 }
 
-// beside returns names without id.
-func beside(id string, names []string) []string {
+// otherNames returns names without id.
+func otherNames(id string, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == id })
 }
 
