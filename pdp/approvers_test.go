@@ -344,7 +344,7 @@ func TestUnknownActorsCannotApprove(t *testing.T) {
 			}
 			told := readAll(t, response.Body)
 			response.Body.Close()
-			if response.StatusCode != 403 || !strings.Contains(told, "who acts by the token is not understood") {
+			if response.StatusCode != 403 || !strings.Contains(told, "the actors of the token cannot be parsed") {
 				t.Errorf("%s: %s: %d %s", name, path, response.StatusCode, told)
 			}
 		}

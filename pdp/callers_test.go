@@ -157,7 +157,7 @@ func TestAuthIsChecked(t *testing.T) {
 		{"a name of two people", pdp.Auth{APIKeys: []pdp.APIKey{{ID: "a", SHA256: key}}, Aliases: [][]string{{"a", "b"}, {"b", "c"}}}, `"b" is there twice`},
 		{"names of nobody", pdp.Auth{Aliases: [][]string{{"a", "b"}}}, "there are no credentials"},
 		{"certificates of nobody", pdp.Auth{MTLS: &pdp.MTLS{}}, "auth.mtls.ca: is required"},
-		{"certificates without TLS", pdp.Auth{MTLS: &pdp.MTLS{CA: "ca.pem"}}, "a part of TLS"},
+		{"certificates without TLS", pdp.Auth{MTLS: &pdp.MTLS{CA: "ca.pem"}}, "client certificates need TLS"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
