@@ -16,7 +16,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// hash is the SHA-256 of a blob, as its file is named.
+// hash returns the file name of a blob: its SHA-256.
 func hash(blob string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(blob))) }
 
 func TestManifest(t *testing.T) {
@@ -168,7 +168,7 @@ func TestArchiveUnknown(t *testing.T) {
 	}
 }
 
-// FuzzReadArchive reads what stands where a manifest should be.
+// FuzzReadArchive reads arbitrary bytes as a manifest.
 func FuzzReadArchive(f *testing.F) {
 	a, b := hash("a")+"  a.cedar\n", hash("b")+"  b.cedar\n"
 	for _, seed := range []string{"", a, a + b, b + a, a + a, a[:len(a)-1], hash("a") + " a.cedar\n", hash("c") + "  c\n", "../../x  a\n"} {

@@ -20,8 +20,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// benchmarkAppend has at least that many goroutines append, whatever the
-// number of processors.
+// benchmarkAppend appends from at least callers goroutines on any number of processors.
 func benchmarkAppend(b *testing.B, durability decisionlog.Durability, callers int) {
 	l, err := decisionlog.Open(b.TempDir(), decisionlog.Config{Durability: durability})
 	if err != nil {
@@ -43,7 +42,7 @@ func benchmarkAppend(b *testing.B, durability decisionlog.Durability, callers in
 			}
 		}
 	})
-	if err := l.Close(); err != nil { // a batched log has the rest of its work here
+	if err := l.Close(); err != nil { // flushes the rest of a batched log
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
@@ -94,8 +93,7 @@ func BenchmarkBundle(b *testing.B) {
 	})
 }
 
-// BenchmarkEncode is what an entry costs before it is queued, with nothing in
-// it to mask.
+// BenchmarkEncode measures the encoding of an entry without masked values.
 func BenchmarkEncode(b *testing.B) {
 	l := openLog(b, b.TempDir(), decisionlog.Config{})
 	e := entry(1)

@@ -9,8 +9,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// verifyBundle writes a bundle of a log that no one has open, and verifies it
-// with the keys of the log.
+// verifyBundle writes a bundle of a closed log and verifies it with the log's keys.
 func verifyBundle(t *testing.T, dir string, f decisionlog.Filter) (*decisionlog.BundleReport, error) {
 	t.Helper()
 	r, err := decisionlog.OpenReadOnly(dir)
@@ -29,8 +28,8 @@ func verifyBundle(t *testing.T, dir string, f decisionlog.Filter) (*decisionlog.
 	return decisionlog.VerifyBundle(bytes.NewReader(out.Bytes()), int64(out.Len()), keys)
 }
 
-// A bundle of the whole log shows that entries are gone which no entry says
-// were pruned, although the hashes are right. One of a range cannot.
+// A bundle of the whole log reveals missing entries that no entry explains, even if the hashes
+// match. A bundle of a range cannot.
 func TestBundleShowsUnexplainedGap(t *testing.T) {
 	for name, at := range map[string]int{"at the beginning": 0, "in between": 512} {
 		t.Run(name, func(t *testing.T) {
@@ -51,8 +50,7 @@ func TestBundleShowsUnexplainedGap(t *testing.T) {
 	}
 }
 
-// FuzzVerifyBundle gives VerifyBundle files that are almost a bundle: only
-// those with the very entries are verified.
+// FuzzVerifyBundle verifies mutated bundles. Only those with the original entries pass.
 func FuzzVerifyBundle(f *testing.F) {
 	dir := makeSegments(f, 300)
 	r, err := decisionlog.OpenReadOnly(dir)
@@ -90,7 +88,7 @@ func FuzzVerifyBundle(f *testing.F) {
 	})
 }
 
-// FuzzParseCheckpoint gives ParseCheckpoint notes that no one has signed.
+// FuzzParseCheckpoint parses notes that nobody has signed.
 func FuzzParseCheckpoint(f *testing.F) {
 	dir := makeSegments(f, 3)
 	r, err := decisionlog.OpenReadOnly(dir)

@@ -93,8 +93,7 @@ func TestParseCheckpoint(t *testing.T) {
 	}
 }
 
-// rolledBack takes a log back to the state it had after size entries, with
-// whatever change does to the checkpoint then.
+// rolledBack restores the log after size entries and applies change to its checkpoint.
 func rolledBack(t *testing.T, size int, change func(dir string) error) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -123,7 +122,7 @@ func TestRollback(t *testing.T) {
 	restore := func(dir string) error { return copyFile(filepath.Join(dir, "old.db"), segmentPath(dir)) }
 	for _, tt := range []struct {
 		name   string
-		size   int64 // entries left
+		size   int64 // number of remaining entries
 		change func(dir string) error
 	}{
 		{"an older file", 30, restore},
@@ -155,8 +154,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// accepted opens a log that was rolled back on an operator's word, which must
-// be in its last entry.
+// accepted opens a rolled-back log with the operator's reason, which the last entry must have.
 func accepted(t *testing.T, dir, fault string) {
 	t.Helper()
 	l := openLog(t, dir, decisionlog.Config{AcceptRollback: "restored from the backup of Monday"})
@@ -175,7 +173,7 @@ func accepted(t *testing.T, dir, fault string) {
 	}
 }
 
-// forge appends to a log what was not recorded, without its key.
+// forge appends entries to a log without its key.
 func forge(dir string, until int) error {
 	aside := filepath.Join(dir, "aside")
 	if err := os.Rename(filepath.Join(dir, "checkpoint"), aside); err != nil {
@@ -240,9 +238,8 @@ func TestRotateKey(t *testing.T) {
 	}
 }
 
-// TestRotateKeyWhileSigning changes the key again and again while entries are
-// appended and checkpoints are signed: each change is signed with both keys,
-// and each checkpoint with the key of its time.
+// During appends and checkpoints, each key change has signatures of both keys, and each checkpoint
+// a signature of the current key.
 func TestRotateKeyWhileSigning(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,12 +10,11 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// block is where a segment may begin.
+// block is the granularity of segment boundaries.
 const block = 256
 
-// T1: the order of a log is that of its entries whatever the clock says, and it
-// can be verified. A clock that goes back begins no segment and removes none; one
-// that goes ahead does, which is the control.
+// The order of entries does not depend on the clock, and the log verifies. A clock that goes back
+// neither begins nor removes a segment. One that goes ahead does, as control.
 func TestClockSteps(t *testing.T) {
 	begin := time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC)
 	for _, test := range []struct {

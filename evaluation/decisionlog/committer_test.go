@@ -176,8 +176,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFullInOrder holds that a log which is closed while it is full keeps its
-// entries in their order, although some of them would still have had room.
+// A log that is closed while full keeps its entries in order, even if some would have fit.
 func TestFullInOrder(t *testing.T) {
 	for range 10 {
 		dir := t.TempDir()
@@ -211,8 +210,7 @@ func TestFullInOrder(t *testing.T) {
 	}
 }
 
-// TestCloseWhileFull holds that a log which is full can be closed although an
-// entry comes when nobody tries any more to make room.
+// A full log can be closed although an entry arrives after the last retry.
 func TestCloseWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
@@ -226,7 +224,7 @@ func TestCloseWhileFull(t *testing.T) {
 		}
 		goOn = make(chan struct{})
 		refused, closed := make(chan error, 2), make(chan error, 1)
-		for range cap(refused) { // the second queues while the first is refused
+		for range cap(refused) { // the second waits while the first is refused
 			go func() { refused <- l.Append(t.Context(), entry(0)) }()
 			synctest.Wait()
 		}
@@ -252,7 +250,7 @@ func TestFullBatched(t *testing.T) {
 	}
 	mustAppend(t, l, entry(0))
 	wait(t, func() bool { return l.Head().Size == 1 && l.Accepted() == 0 })
-	mustAppend(t, l, bulky(2<<20), bulky(2<<20)) // neither will ever fit
+	mustAppend(t, l, bulky(2<<20), bulky(2<<20)) // neither can ever fit
 	ctx, cancel := context.WithCancel(t.Context())
 	refused := make(chan error)
 	go func() { refused <- l.Append(ctx, entry(1)) }()
@@ -288,7 +286,7 @@ func TestWroteNothing(t *testing.T) {
 		{errors.New("file resize error: truncate x: no space left on device"), true},
 		{write(syscall.EIO), false},
 		{syscall.EIO, false},
-		{syscall.ENOSPC, false}, // of a flush
+		{syscall.ENOSPC, false}, // error of a flush
 		{errors.New("file sync error: no space left on device"), false},
 		{berrors.ErrInvalidMapping, false},
 	} {

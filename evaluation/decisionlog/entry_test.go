@@ -12,8 +12,8 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// TestLineHasEveryMember holds that a line has every member of an entry, in the order of the
-// fields and as encoding by reflection writes it.
+// A line has all members of an entry, in the order of the fields, as encoding by reflection writes
+// them.
 func TestLineHasEveryMember(t *testing.T) {
 	full := reflect.New(reflect.TypeFor[decisionlog.Entry]()).Elem()
 	occupy(t, full, 3)
@@ -34,9 +34,9 @@ func TestLineHasEveryMember(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // no archive is that of a revision here
+	defer l.Close() // the log has no archive of the revision
 	for _, e := range entries {
-		e.Masked = nil // which the log adds to
+		e.Masked = nil // set by the log
 		mustAppend(t, l, &e)
 		want, err := json.Marshal(&e, jsontext.PreserveRawStrings(true))
 		if err != nil {
@@ -50,7 +50,7 @@ func TestLineHasEveryMember(t *testing.T) {
 	}
 }
 
-// occupy gives every field a value that is not zero, down to some depth.
+// occupy sets every field to a non-zero value, down to a limited depth.
 func occupy(t *testing.T, v reflect.Value, depth int) {
 	t.Helper()
 	switch at := v.Addr().Interface().(type) {

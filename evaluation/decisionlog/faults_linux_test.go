@@ -30,15 +30,13 @@ func acceptedIDs(out io.Reader, first func()) (ids []string) {
 	return ids
 }
 
-// killsOfLog is how often a log is killed before the next is begun. What is
-// pruned leaves its hashes: a log that lived for ever would be read for ever.
+// killsOfLog is the number of kills of one log. Pruned segments leave hashes, so a log that is used
+// forever would take forever to read.
 const killsOfLog = 100
 
-// TestKillAnywhere kills a program at any moment of its life, again and again
-// on the same log, also while it makes or opens the log, begins a segment,
-// signs or prunes: half of the kills are some time after it was started, half
-// after it has accepted something. Nothing that was accepted is lost, and the log always
-// verifies. The control is TestKillLosesBatchedEntries.
+// TestKillAnywhere kills a program at random times while it creates, opens, rotates, signs or
+// prunes a log. Half of the kills follow a start, half an accepted entry. No accepted entry is
+// lost, and the log verifies. The control is TestKillLosesBatchedEntries.
 func TestKillAnywhere(t *testing.T) {
 	var mu sync.Mutex
 	var all killCount
@@ -56,7 +54,7 @@ func TestKillAnywhere(t *testing.T) {
 	t.Logf("%d kills: %d accepted, %d lost, %d pruned; %d kills before anything was accepted", all.kills, all.accepted, all.lost, all.pruned, all.early)
 }
 
-// A killCount is what came of kills.
+// A killCount is the result of kills.
 type killCount struct {
 	kills, early, accepted, lost int
 	pruned                       int64
@@ -94,13 +92,13 @@ func killAnywhere(t *testing.T, r *rand.Rand, kills int) (out killCount) {
 	return out
 }
 
-// check verifies a log, of whose entries ids were accepted last.
+// check verifies a log whose last accepted entries are ids.
 func (c *killCount) check(t *testing.T, dir string, ids []string) {
 	t.Helper()
 	defer locked()()
 	report, err := decisionlog.Verify(t.Context(), dir)
 	if errors.Is(err, fs.ErrNotExist) && c.accepted == 0 {
-		return // killed before there was a log
+		return // killed before the log existed
 	}
 	if err != nil {
 		t.Fatalf("after %d kills: %v", c.kills, err)
@@ -114,10 +112,8 @@ func (c *killCount) check(t *testing.T, dir string, ids []string) {
 	}
 }
 
-// TestIOFaults lets the first calls of each kind fail, one in each program.
-// Whatever fails,
-// nothing is accepted that is not there when the log is opened again, and the
-// log verifies. The control is that the calls do fail.
+// TestIOFaults lets the first calls of each kind fail, one in each program. Each accepted entry is
+// in the log when it is opened again, and the log verifies. The control is that calls do fail.
 func TestIOFaults(t *testing.T) {
 	tracer := external.Program(t, "strace")
 	for _, fault := range []string{
@@ -143,8 +139,8 @@ func TestIOFaults(t *testing.T) {
 	}
 }
 
-// injected runs a child in which a call fails. It returns what was accepted,
-// and whether the child ended with an error.
+// injected runs a child in which a call fails. It returns the accepted ids, and whether the child
+// ended with an error.
 func injected(t *testing.T, tracer, dir, fault string) (ids []string, failed bool) {
 	t.Helper()
 	cmd := exec.Command(tracer, "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace="+fault[:strings.Index(fault, ":")], "-e", "inject="+fault, os.Args[0], dir)
@@ -178,8 +174,7 @@ func checkAccepted(t *testing.T, dir string, ids []string) {
 	}
 }
 
-// TestDiskFull fills the disk, and makes room again: the log is unavailable
-// meanwhile, loses nothing, and goes on by itself.
+// A log on a full disk is unavailable, loses nothing, and continues when there is space.
 func TestDiskFull(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tmpfs")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -204,7 +199,7 @@ func TestDiskFull(t *testing.T) {
 	accepted--
 	for range 20 {
 		if err := l.Append(t.Context(), entry(0)); err == nil {
-			accepted++ // a short one may still fit
+			accepted++ // a short entry may still fit
 		} else if !errors.Is(err, decisionlog.ErrUnavailable) {
 			t.Fatalf("on a full disk: %v, want ErrUnavailable", err)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// The fault program is short in the tests; make faults runs it at length.
+// The fault program is short in tests; make faults runs it at full length.
 var (
 	mutations = flag.Int("mutations", 1, "how often TestMutations changes a log in each way")
 	kills     = flag.Int("kills", 6, "how often TestKillAnywhere kills a program")
@@ -25,14 +25,13 @@ var (
 	faults    = flag.Int("faults", 2, "how many calls of each kind TestIOFaults lets fail")
 )
 
-// A mutation changes the files of a log of four segments, of which the last
-// has 232 entries.
+// A mutation changes the files of a log of four segments. The last has 232 entries.
 type mutation struct {
 	name   string
 	change func(t *testing.T, r *rand.Rand, dir, root string) // root has other and older logs
 }
 
-// changeEntries applies a change to the entries of some segment.
+// changeEntries returns a mutation of the entries of a random segment.
 func changeEntries(change func(r *rand.Rand, b *bbolt.Bucket, first int) error) func(*testing.T, *rand.Rand, string, string) {
 	return func(t *testing.T, r *rand.Rand, dir, _ string) {
 		n := r.IntN(4)
@@ -88,7 +87,7 @@ var mutationKinds = []mutation{
 	}},
 }
 
-// restore puts back the log as it was before.
+// restore restores the original log.
 func restore(t *testing.T, r *rand.Rand, dir, root string) {
 	t.Helper()
 	older := filepath.Join(root, "older", []string{"100", "300", "900"}[r.IntN(3)])
@@ -146,9 +145,8 @@ func copyDir(t testing.TB, from, to string) {
 	}
 }
 
-// TestMutations changes a log in every way there is, at random places. Each
-// change is found, by the next start or by verifying. The control is a log
-// that is only copied.
+// Each random change of a log's files is found by opening or by verifying. The control is a copied
+// log.
 func TestMutations(t *testing.T) {
 	root := t.TempDir()
 	whole := filepath.Join(root, "whole")
@@ -181,8 +179,7 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// discovered returns what verifying finds or, of a log of which there is
-// nothing to verify, the next start.
+// discovered returns the error of verifying, or of opening if there is nothing to verify.
 func discovered(t *testing.T, dir string) error {
 	t.Helper()
 	_, err := decisionlog.Verify(t.Context(), dir)
@@ -199,8 +196,7 @@ func discovered(t *testing.T, dir string) error {
 	return err
 }
 
-// makeHistory makes a log of 1,000 entries in dir, and copies of how it was
-// before.
+// makeHistory creates a log of 1,000 entries in dir, and copies of earlier states.
 func makeHistory(t *testing.T, dir, older string, offset int) {
 	t.Helper()
 	sizes := []int{100, 300, 900, 1000}

@@ -11,8 +11,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// TestLookupQueued holds that an entry of a batched log is found as soon as it
-// is accepted.
+// An entry of a batched log is found as soon as it is accepted.
 func TestLookupQueued(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
 	for n := range 3 {
@@ -25,8 +24,7 @@ func TestLookupQueued(t *testing.T) {
 	}
 }
 
-// TestLookupSteppedClock holds that an entry is found which is far from where
-// its id belongs, also when the log is opened again.
+// An entry far from the position of its id's time is found, also after the log is reopened.
 func TestLookupSteppedClock(t *testing.T) {
 	dir, start := t.TempDir(), time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 	var ids []string
@@ -56,9 +54,9 @@ func TestLookupSteppedClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	add(l, start.Add(10*time.Minute), 2500) // a clock ten minutes fast
+	add(l, start.Add(10*time.Minute), 2500) // the clock is ten minutes fast
 	add(l, start.Add(time.Millisecond), 1)
-	add(l, start, 1) // 2,501 entries behind its id
+	add(l, start, 1) // 2,501 entries later than its id suggests
 	add(l, start.Add(10*time.Minute), 3000)
 	add(l, start.Add(-30*time.Minute), 2)
 	check(l)
@@ -71,8 +69,7 @@ func TestLookupSteppedClock(t *testing.T) {
 	check(l)
 }
 
-// TestLookupCopiesNothing holds that an id which no entry has costs no memory,
-// however large the entries are that are looked at.
+// The search for an unknown id allocates little, for entries of any size.
 func TestLookupCopiesNothing(t *testing.T) {
 	dir := t.TempDir()
 	large := func() *decisionlog.Entry {
@@ -94,7 +91,7 @@ func TestLookupCopiesNothing(t *testing.T) {
 	for range 20 {
 		mustAppend(t, l, large())
 	}
-	_ = l.Head() // what they are committed with is not counted
+	_ = l.Head() // flushed first, so that the commit is not counted
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 4 {

@@ -12,9 +12,8 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// journaled makes a log that was not closed: six entries were accepted, and
-// only its journal has the last four, a record each. It returns where in which
-// file the last record begins.
+// journaled creates a log that was not closed: the last four of its six entries are only in the
+// journal, one in each record. It returns the file and offset of the last record.
 func journaled(t *testing.T) (dir, file string, last int) {
 	t.Helper()
 	whole := t.TempDir()
@@ -40,7 +39,7 @@ func journaled(t *testing.T) (dir, file string, last int) {
 	return dir, file, last
 }
 
-// entriesOf returns how many entries are read of a log that was not closed.
+// entriesOf returns the number of readable entries of a log that was not closed.
 func entriesOf(t *testing.T, dir string) (int, error) {
 	t.Helper()
 	r, err := decisionlog.OpenReadOnly(dir)
@@ -51,8 +50,7 @@ func entriesOf(t *testing.T, dir string) (int, error) {
 	return len(lines(t, r)), nil
 }
 
-// TestJournalDamaged holds that a record of the journal that is whole and not
-// what was written is noticed, whichever bit of it is another.
+// A complete record of the journal with any flipped bit is damage.
 func TestJournalDamaged(t *testing.T) {
 	dir, file, last := journaled(t)
 	text, err := os.ReadFile(file)
@@ -91,7 +89,7 @@ func TestJournalDamaged(t *testing.T) {
 	}
 }
 
-// Of several bytes that are others, too.
+// So is a record with several changed bytes.
 func TestJournalOverwritten(t *testing.T) {
 	dir, file, last := journaled(t)
 	text, err := os.ReadFile(file)
@@ -107,8 +105,7 @@ func TestJournalOverwritten(t *testing.T) {
 	checkIntegrity(t, err, 5)
 }
 
-// TestJournalInterruptedWrite holds that a record which was being written when the process
-// died is the end of the journal, wherever it breaks off.
+// A record whose write was interrupted, at any point, ends the journal.
 func TestJournalInterruptedWrite(t *testing.T) {
 	dir, file, last := journaled(t)
 	text, err := os.ReadFile(file)
@@ -116,7 +113,7 @@ func TestJournalInterruptedWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := last + bytes.IndexByte(text[last:], '\n') + 1
-	older := append(make([]byte, 0, 2*len(text)), text...) // what an earlier turn has left behind the last record
+	older := append(make([]byte, 0, 2*len(text)), text...) // an earlier use of the file left these bytes
 	for at := last; at < end; at += 1 + (at-last)/40 {
 		for name, torn := range map[string][]byte{
 			"cut off": text[:at],
@@ -134,8 +131,7 @@ func TestJournalInterruptedWrite(t *testing.T) {
 	verifyLog(t, dir)
 }
 
-// TestJournalInterruptedOverwrite holds that a record which was being written over an
-// older one of the same length is the end of the journal, wherever it breaks off.
+// A record that was interrupted while it overwrote one of the same length ends the journal.
 func TestJournalInterruptedOverwrite(t *testing.T) {
 	dir, before := t.TempDir(), t.TempDir()
 	l := openLog(t, dir, decisionlog.Config{})
@@ -147,7 +143,7 @@ func TestJournalInterruptedOverwrite(t *testing.T) {
 		}
 	}
 	long(1)
-	_ = l.Head() // the journal begins anew
+	_ = l.Head() // the journal begins again
 	copyDir(t, dir, before)
 	long(3) // of the same length
 	now, older := journalOf(t, dir), journalOf(t, before)

@@ -63,8 +63,7 @@ func startChild(t *testing.T, name, dir string) (*exec.Cmd, io.Reader) {
 	return cmd, out
 }
 
-// appendForever appends from 32 goroutines and prints the id of each entry
-// that was accepted.
+// appendForever appends from 32 goroutines and prints the id of each accepted entry.
 func appendForever(dir string, durability decisionlog.Durability) error {
 	l, err := decisionlog.Open(dir, decisionlog.Config{Durability: durability})
 	if err != nil {
@@ -87,9 +86,8 @@ func appendForever(dir string, durability decisionlog.Durability) error {
 	return <-errs
 }
 
-// restless does all that a log does at once: it appends, begins segments,
-// signs checkpoints and prunes. It prints the id of each entry that was
-// accepted, and ends after that many.
+// restless appends, rotates, signs and prunes concurrently. It prints the ids of accepted entries
+// and ends after enough of them.
 func restless(dir string, durability decisionlog.Durability, enough int64, keep func() decisionlog.Retention) error {
 	l, err := decisionlog.Open(dir, decisionlog.Config{Durability: durability, SegmentBytes: 1})
 	if err != nil {
@@ -133,7 +131,7 @@ func restless(dir string, durability decisionlog.Durability, enough int64, keep 
 	return nil
 }
 
-// brief is restless for a while, and prunes by size.
+// brief is restless for a short time and prunes by size.
 func brief(dir string, durability decisionlog.Durability) error {
 	return restless(dir, durability, 600, func() decisionlog.Retention { return decisionlog.Retention{Bytes: 200 << 10} })
 }
@@ -145,8 +143,7 @@ func locked() (release func()) {
 	return syscall.ForkLock.RUnlock
 }
 
-// killed runs a child until it has accepted enough entries, kills it, and
-// returns the ids of all it has accepted.
+// killed kills a child after it has accepted enough entries, and returns all accepted ids.
 func killed(t *testing.T, child, dir string, enough int) (accepted []string) {
 	t.Helper()
 	cmd, out := startChild(t, child, dir)
@@ -164,7 +161,7 @@ func killed(t *testing.T, child, dir string, enough int) (accepted []string) {
 	return accepted
 }
 
-// lost returns how many of the entries are not in the log.
+// lost returns the number of entries that the log lacks.
 func lost(t *testing.T, dir string, accepted []string) int {
 	t.Helper()
 	r, err := decisionlog.OpenReadOnly(dir)
@@ -198,8 +195,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestKillLosesBatchedEntries shows that TestKill would see a loss: what a batched log has
-// accepted last is not on disk.
+// The control of TestKill: a batched log loses its last accepted entries.
 func TestKillLosesBatchedEntries(t *testing.T) {
 	dir := t.TempDir()
 	accepted := killed(t, "batched", dir, 700)

@@ -193,8 +193,7 @@ func TestReplacedFile(t *testing.T) {
 	}
 }
 
-// TestMissingJournalIsNoticed holds that a log does not go on for long without its journal.
-// What was accepted meanwhile is in the segment.
+// A log notices soon that its journal was deleted. Entries accepted meanwhile are in the segment.
 func TestMissingJournalIsNoticed(t *testing.T) {
 	dir := t.TempDir()
 	l, err := decisionlog.Open(dir, decisionlog.Config{})

@@ -67,8 +67,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// checkUnmasked checks that a request is recorded as it was sent but for what
-// is masked.
+// checkUnmasked checks that a request is recorded unchanged except for masked values.
 func checkUnmasked(t *testing.T, name, sent string, got line) {
 	t.Helper()
 	want := decode(t, jsontext.Value(sent))
@@ -90,7 +89,7 @@ func decode(t *testing.T, text jsontext.Value) any {
 	return v
 }
 
-// without blanks what a pointer into the line names.
+// without removes the value at a pointer of the line.
 func without(v any, pointer string) any {
 	tokens := strings.Split(strings.TrimPrefix(pointer, "/request"), "/")[1:]
 	if len(tokens) == 0 {
@@ -116,8 +115,7 @@ func without(v any, pointer string) any {
 	return v
 }
 
-// Equal values have equal masks, in one log and when it is opened again, and
-// other masks in another.
+// Equal values have equal masks in one log, also after it is reopened, and others in another log.
 func TestMasksCorrelate(t *testing.T) {
 	dir := t.TempDir()
 	masks := func(dir string) (all []string) {
@@ -153,7 +151,7 @@ func TestMasksCorrelate(t *testing.T) {
 	}
 }
 
-// What cannot be masked is not recorded, and nothing is answered.
+// An entry that cannot be masked is not recorded.
 func TestMaskFails(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
 	for _, request := range []string{`{"password":`, `{"password":"x"`, `{"a":"\ud800"}`, `{"password":"x","password":"y"}`} {

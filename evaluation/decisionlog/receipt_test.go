@@ -6,8 +6,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// TestReceiptMatchesTheLog holds that a receipt says yes where the log does, and to nothing
-// else.
+// A receipt permits exactly what the log has as permit.
 func TestReceiptMatchesTheLog(t *testing.T) {
 	yes, no := decisionlog.Result{Decision: true}, decisionlog.Result{}
 	for _, tt := range []struct {

@@ -13,7 +13,7 @@ import (
 
 var fileBacked = regexp.MustCompile(`(?m)^RssFile:\s+(\d+) kB$`)
 
-// fileMemory is how many bytes of files the process has in its memory.
+// fileMemory returns the bytes of files in the memory of the process.
 func fileMemory(t *testing.T) int64 {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -27,8 +27,7 @@ func fileMemory(t *testing.T) int64 {
 	return kib << 10
 }
 
-// What is written to a log, and what is read of it, does not stay in the memory
-// of the process.
+// Written and read pages do not stay in the memory of the process.
 func TestMapsAreReleased(t *testing.T) {
 	const entries, bytes, most = 60, 900_000, 24 << 20
 	before := fileMemory(t)

@@ -61,7 +61,7 @@ func TestPrune(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		retention decisionlog.Retention
-		want      []int64 // first indexes of the segments that are left
+		want      []int64 // first indexes of the remaining segments
 	}{
 		{"nothing", decisionlog.Retention{}, []int64{0, 256, 512, 768, 1024, 1280}},
 		{"by age", decisionlog.Retention{Age: 8 * day}, []int64{512, 768, 1024, 1280}},
@@ -76,7 +76,7 @@ func TestPrune(t *testing.T) {
 			dir := t.TempDir()
 			copyDir(t, made, dir)
 			l := openLog(t, dir, agedConfig(10))
-			for range 2 { // a second time has nothing to do
+			for range 2 { // the second call removes nothing
 				if _, err := l.Prune(t.Context(), tt.retention); err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +84,7 @@ func TestPrune(t *testing.T) {
 			if diff := cmp.Diff(tt.want, firsts(t, dir)); diff != "" {
 				t.Errorf("segments (-want +got):\n%s", diff)
 			}
-			fill(t, l, 1, 20) // it goes on
+			fill(t, l, 1, 20) // the log continues
 			checkPruned(t, l.Reader, whole, tt.want)
 			report, err := l.Verify(t.Context())
 			if want := int64(256 * (6 - len(tt.want))); err != nil || report.Pruned != want {
@@ -147,8 +147,7 @@ func checkPruned(t *testing.T, r *decisionlog.Reader, whole []byte, left []int64
 	}
 }
 
-// A segment whose hashes do not lead to the next is not pruned: it is what is
-// left to find out what happened.
+// A segment whose hashes do not lead to the next is not pruned: it is evidence.
 func TestPruneRefuses(t *testing.T) {
 	dir, _ := aged(t)
 	before := tlog.Hash(leftOf(t, dir, 0))
@@ -173,8 +172,7 @@ func TestPruneRefuses(t *testing.T) {
 	}
 }
 
-// What is left of a pruned segment is held to the tree, and to an entry that
-// says it was pruned.
+// The hashes of a pruned segment are checked against the tree, and an entry must name it.
 func TestDamagedPrunedSegmentIsFound(t *testing.T) {
 	made, _ := aged(t)
 	l, err := decisionlog.Open(made, agedConfig(10))

@@ -70,8 +70,7 @@ func safe(s string) string {
 	}, s)
 }
 
-// TestNoFormatHasTheSecret holds that no form of an entry has a secret that came
-// with its request, wherever it was and wherever it has got to.
+// No export format has a secret of the request, wherever the entry copied it.
 func TestNoFormatHasTheSecret(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
 	r := rand.New(rand.NewPCG(1, 2))
@@ -143,8 +142,7 @@ func TestNoFormatHasTheSecret(t *testing.T) {
 	}
 }
 
-// checkPointers checks that each place that a line says is masked is so, and
-// that the parts of it that have no secret are there.
+// checkPointers checks that each masked place is masked, and that other parts are kept.
 func checkPointers(t *testing.T, line []byte) {
 	t.Helper()
 	var v any
@@ -176,8 +174,7 @@ func checkPointers(t *testing.T, line []byte) {
 	}
 }
 
-// TestRequestIDIsMasked holds that a token that is sent as the id of a request is
-// not recorded, and that one which is not is.
+// A token in the request id is masked; another id is not.
 func TestRequestIDIsMasked(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
 	for _, id := range []string{jwt, "tok_" + jwt, "https://u:hush@h/", "r-1", "https://h:1/x", "00-4bf92f-01"} {
@@ -193,8 +190,7 @@ func TestRequestIDIsMasked(t *testing.T) {
 	}
 }
 
-// TestQuotedNumberIsMasked holds that an error of an item which quotes a masked
-// number is masked.
+// An error of an item that quotes a masked number is masked.
 func TestQuotedNumberIsMasked(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
 	e := withRequest(`{"evaluations":[{"context":{"token":1.234567,"max_tokens":4096}}]}`)
@@ -207,7 +203,7 @@ func TestQuotedNumberIsMasked(t *testing.T) {
 	}
 }
 
-// TestLookalikesAreNotMasked holds that what only looks a little like a secret is recorded.
+// Values that only resemble secrets are recorded.
 func TestLookalikesAreNotMasked(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
 	requests := []string{
@@ -230,8 +226,7 @@ func TestLookalikesAreNotMasked(t *testing.T) {
 	}
 }
 
-// TestEncodeAllocations holds what an entry costs that has nothing to mask,
-// with the id of a request.
+// Encoding an entry without masked values allocates this much.
 func TestEncodeAllocations(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
 	e := entry(1)
@@ -246,8 +241,7 @@ func TestEncodeAllocations(t *testing.T) {
 	}
 }
 
-// raceEnabled reports whether the race detector is on, under which pools give
-// back at random what they were given.
+// raceEnabled reports whether the race detector is on, under which pools drop items at random.
 func raceEnabled() bool {
 	info, _ := debug.ReadBuildInfo()
 	return slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })

@@ -117,8 +117,7 @@ func TestSegmentsByAge(t *testing.T) {
 	verifyLog(t, dir)
 }
 
-// A segment that is lost, cut off or another's is noticed when the log is
-// opened, however many there are behind it.
+// A missing, truncated or foreign segment is found when the log is opened.
 func TestDamagedSegmentsAreFound(t *testing.T) {
 	other := makeSegments(t, 1000)
 	for name, harm := range map[string]func(paths []string) error{
@@ -168,8 +167,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, 0o600)
 }
 
-// A byte of a sealed segment is changed: opening does not read it, verifying
-// and reading do.
+// Verifying and reading find a changed byte of a sealed segment. Opening does not read it.
 func TestSealedSegmentChanged(t *testing.T) {
 	dir := makeSegments(t, 600)
 	path := segments(t, dir)[1]
@@ -186,8 +184,7 @@ func TestSealedSegmentChanged(t *testing.T) {
 	checkIntegrity(t, err, 300)
 }
 
-// A page of a sealed segment is damaged: the log opens without looking at it,
-// and finds it when it is to be read.
+// Reading finds a damaged page of a sealed segment. Opening does not read it.
 func TestSealedPageDamaged(t *testing.T) {
 	dir := makeSegments(t, 600)
 	path := segments(t, dir)[0]
@@ -212,8 +209,7 @@ func TestSealedPageDamaged(t *testing.T) {
 	mustAppend(t, l, entry(600))
 }
 
-// What becomes of the files is noticed within five seconds, although nothing
-// is appended.
+// Missing files are noticed within five seconds, without appends.
 func TestSegmentsWatched(t *testing.T) {
 	for name, harm := range map[string]func(paths []string) error{
 		"nothing":              func([]string) error { return nil },

@@ -15,7 +15,7 @@ import (
 
 var slow = flag.Duration("slow", 0, "how long TestSlowReader measures; 0 skips it")
 
-// A slowWriter takes 10 KB a second.
+// A slowWriter accepts 10 KB a second.
 type slowWriter struct{ ctx context.Context }
 
 func (w slowWriter) Write(b []byte) (int, error) {

@@ -45,7 +45,7 @@ func makeLog(t testing.TB, size int) (dir, revision string) {
 	return dir, revision
 }
 
-// edit changes a closed log behind the back of the package.
+// edit changes a closed log without the package.
 func edit(t testing.TB, dir string, change func(entries, meta *bbolt.Bucket) error) {
 	t.Helper()
 	db, err := bbolt.Open(segmentPath(dir), 0, &bbolt.Options{NoFreelistSync: true})
@@ -234,8 +234,7 @@ func compact(t testing.TB, path string) []byte {
 	return file[:high*4096]
 }
 
-// TestEveryByte changes single bytes all over a segment. Each change is found,
-// or else changes nothing; none brings the process down.
+// Each changed byte of a segment is found or has no effect, and none crashes the process.
 func TestEveryByte(t *testing.T) {
 	dir, _ := makeLog(t, 60)
 	file := compact(t, segmentPath(dir))
@@ -446,7 +445,7 @@ func FuzzVerifyExport(f *testing.F) {
 	})
 }
 
-// TestVerifyWhileOpen holds that what was accepted is verified, too.
+// Verify includes accepted entries of an open log.
 func TestVerifyWhileOpen(t *testing.T) {
 	l := openLog(t, t.TempDir(), decisionlog.Config{})
 	for n := range 3 {
