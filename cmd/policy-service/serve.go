@@ -20,6 +20,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/policies"
@@ -233,11 +234,7 @@ func policyStore(dir string) (fs.FS, error) {
 	if dir == "" {
 		return policies.Set(exampleSet)
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open policy store: %w", err)
-	}
-	return root.FS(), nil
+	return policystore.Open(dir)
 }
 
 // readManifestKey reads a public key; without a file there is none.

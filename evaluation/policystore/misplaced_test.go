@@ -84,18 +84,26 @@ func TestNearMisses(t *testing.T) {
 		"schema.cedarscheme":       "is not read (did you mean schema.cedarschema?)",
 		"schema.cedarshema":        "is not read (did you mean schema.cedarschema?)",
 		"schema.cedarschma":        "is not read (did you mean schema.cedarschema?)",
+		"guard.ceder":              policySuffix,
+		"guard.ceadr":              policySuffix,
+		"confg.yaml":               "is not read (did you mean config.yaml?)",
+		"configs.yaml":             "is not read (did you mean config.yaml?)",
+		"entity.json":              "is not read (did you mean entities.json?)",
+		"entities.jsonl":           "is not read (did you mean entities.json?)",
+		"manifest.jsn":             "is not read (did you mean manifest.json?)",
 		"entities.jsn":             "is not read (did you mean entities.json?)",
 		"config.ymal":              "is not read (did you mean config.yaml?)",
 		"tests/a.cedar":            "policies are not read in tests/ (move it to the root of the store, or to a folder of another name)",
 	} {
 		isMisplaced(t, name, name, want)
 	}
-	for _, folder := range []string{"tets", "testss"} {
+	for _, folder := range []string{"tets", "testss", "tset", "tetss"} {
 		isMisplaced(t, folder+"/a.yaml", folder, "is nearly the name of a folder with a meaning (did you mean tests/?)")
 	}
 	for _, name := range []string{
 		"a.cedar~", "a.cedar.swp", "a.cedar.bak", "a.cedar.orig", "#a.cedar#", ".a.cedar", "README.md", "notes.txt", "Makefile",
 		"test.md", "ca.cer", "config.toml", "schema.js", "docs/a.md", "text/a.md", "texts/a.md", "entries/a.md", "identities/a.md", "tests/config.yaml",
+		"config.html", "manifest.jsonl", "press.cider", "tests2/a.yaml",
 	} {
 		dir := newStore(t, texts{"b.cedar": policy(1), name: "x"})
 		loads(t, dir, texts{"b.cedar": policy(1)})

@@ -228,6 +228,10 @@ func openRoot(path string) (*root, error) {
 	return &root{dir, path}, nil
 }
 
+// Open returns the files of a directory. To open one of them never blocks, not even a named pipe. A path
+// or a symbolic link out of the directory is an error.
+func Open(dir string) (fs.FS, error) { return openRoot(dir) }
+
 // inPlace reports whether the directory is still at its path.
 func (r *root) inPlace() bool {
 	there, err := os.Stat(r.path)

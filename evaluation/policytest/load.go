@@ -3,6 +3,7 @@ package policytest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strconv"
@@ -104,18 +105,31 @@ func folders(fsys fs.FS) []string {
 // maxFile limits a test file, in bytes.
 const maxFile = 64 << 20
 
-// readFile reads a regular file. Reading another kind, such as a named pipe, may never end.
+var errNotRegular = errors.New("is not a regular file")
+
+// readFile reads a regular file. Reading another kind, such as a named pipe, may never end. It checks
+// the file again once it is open, because another one can have replaced it.
 func readFile(fsys fs.FS, name string) ([]byte, error) {
-	info, err := fs.Stat(fsys, name)
+	if info, err := fs.Stat(fsys, name); err == nil && !info.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	file, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
 	switch {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, errors.New("is not a regular file")
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("is larger than %d bytes", maxFile)
+		return nil, errNotRegular
 	}
-	return fs.ReadFile(fsys, name)
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("is larger than %d bytes", maxFile)
+	}
+	return text, err
 }
 
 // parse parses one test file.

@@ -3,6 +3,8 @@
 package policytest_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/policytest"
 )
 
@@ -43,5 +46,35 @@ func TestPipeIsRefused(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("%s: it waits for the pipe", pipe)
 		}
+	}
+}
+
+// replaced is a store in which a named pipe replaces a file right after its kind was read.
+type replaced struct {
+	fs.FS
+	dir, name string
+}
+
+func (r replaced) Stat(name string) (fs.FileInfo, error) {
+	info, err := fs.Stat(r.FS, name)
+	if name == r.name && err == nil {
+		path := filepath.Join(r.dir, name)
+		err = errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o644))
+	}
+	return info, err
+}
+
+func TestPipeInPlaceOfFileIsRefused(t *testing.T) {
+	const name = "tests/a.yaml"
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "tests"), 0o755), os.WriteFile(filepath.Join(dir, name), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	store, err := policystore.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := policytest.Load(replaced{store, dir, name}); err == nil || !strings.Contains(err.Error(), name+": is not a regular file") {
+		t.Errorf("the error is %v", err)
 	}
 }
