@@ -36,6 +36,7 @@ type policyLoader struct {
 	now       func() time.Time // nil means time.Now
 	load      func(context.Context, evaluation.Change) (evaluation.Status, error)
 	refuse    func(ctx context.Context, cause string, err error) // records that the store could not be read
+	loaded    func()                                             // runs after each change that is in force; nil for none
 }
 
 // newPolicyLoader loads the configured policies for the first time.
@@ -132,6 +133,9 @@ func (s *policyLoader) apply(ctx context.Context, cause string, state *policysto
 	}
 	s.log.Info(s.name+" loaded", "cause", cause, "revision", status.Revision,
 		"policies", status.Policies, "entities", status.Entities, "tenants", len(status.Tenants))
+	if s.loaded != nil {
+		s.loaded()
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/policy-service/policy-service/evaluation"
 )
@@ -29,6 +30,7 @@ type reloader struct {
 	who              authenticator
 	listeners        *listeners
 	settings         func() (*Settings, error) // nil without settings
+	credentials      *atomic.Pointer[Auth]     // follows the settings
 	log              *slog.Logger
 
 	mu sync.Mutex // serializes renew
@@ -79,6 +81,7 @@ func (r *reloader) reloadSettings() (report SettingsReport) {
 		report.Problem = err.Error()
 		return report
 	}
+	r.credentials.Store(&now.Auth)
 	warn(r.log, r.who.verifier)
 	warnTenants(r.log, now.Auth, r.engine)
 	r.log.Info("settings read again", "api_keys", len(now.Auth.APIKeys), "issuers", len(now.Auth.JWT), "mtls", now.Auth.MTLS != nil)

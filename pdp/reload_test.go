@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -149,5 +150,44 @@ func TestUnknownTenantsOfCredentialsAreLogged(t *testing.T) {
 	}
 	if strings.Contains(program.String(), "tenant=acme") {
 		t.Errorf("a tenant that there is:\n%s", program.String())
+	}
+}
+
+// A revision without a tenant that a credential names, or with a policy that never applies, is logged
+// once when it comes into force.
+func TestRevisionsAreLoggedWithWarnings(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const never = `@id("never") permit (principal, action, resource) when { false };`
+	write("tenants/acme/all.cedar", `@id("all") permit (principal, action, resource is doc);`)
+	write("tenants/beta/all.cedar", `@id("all") permit (principal, action, resource is doc);`)
+	var program output
+	s := start(t, pdp.Config{PolicyDir: dir, Log: slog.New(slog.NewTextHandler(&program, nil)), Auth: pdp.Auth{APIKeys: []pdp.APIKey{
+		{ID: "operator", SHA256: digest("k-operator"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeAdmin}}},
+		{ID: "b", SHA256: digest("k"), Grant: pdp.Grant{Tenants: []string{"beta"}}},
+	}}})
+	if text := program.String(); strings.Contains(text, "level=WARN") {
+		t.Errorf("warnings at start:\n%s", text)
+	}
+	write("tenants/acme/never.cedar", never)
+	if err := os.RemoveAll(filepath.Join(dir, "tenants/beta")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		ask(t, http.DefaultClient, "POST", s.admin+pdp.PathReload, "Bearer k-operator", "")
+	}
+	for _, want := range []string{
+		`level=WARN msg="a credential is for a tenant that the policy store lacks" setting=auth.api_keys.1.tenants.0 tenant=beta`,
+		`level=WARN msg="policies: tenants/acme/never.cedar:1`,
+	} {
+		if n := strings.Count(program.String(), want); n != 1 {
+			t.Errorf("%d times %s:\n%s", n, want, program.String())
+		}
 	}
 }

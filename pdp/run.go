@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,6 +21,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/lint"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp/callers"
@@ -120,7 +122,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := metrics.observe(s.engine, s.log, s.limits, s.approvals, s.policies); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
-	warnTenants(c.Log, c.Auth, s.engine)
+	s.credentials.Store(&c.Auth)
+	s.warnPolicies()
+	s.policies.loaded = s.warnPolicies
 	return s.serve(ctx)
 }
 
@@ -129,15 +133,17 @@ type server struct {
 	config    Config
 	publicURL string // base URL of the main listener
 
-	metrics   *telemetry
-	auth      authenticator
-	limits    *limiter
-	listeners *listeners
-	log       *decisionlog.Log
-	engine    *evaluation.Engine
-	approvals *approval.Service
-	policies  *policyLoader
-	shadow    *policyLoader
+	metrics     *telemetry
+	auth        authenticator
+	credentials atomic.Pointer[Auth]   // the settings that auth follows
+	warned      atomic.Pointer[string] // the revision whose warnings are in the program's log
+	limits      *limiter
+	listeners   *listeners
+	log         *decisionlog.Log
+	engine      *evaluation.Engine
+	approvals   *approval.Service
+	policies    *policyLoader
+	shadow      *policyLoader
 }
 
 // loadPolicies loads the active policies and the shadow policies.
@@ -179,6 +185,30 @@ func warnTenants(log *slog.Logger, auth Auth, engine *evaluation.Engine) {
 		}
 	}
 }
+
+// warnPolicies logs, once for each active revision, tenants of credentials that it lacks, and parts of
+// its policies that are rarely intended.
+func (s *server) warnPolicies() {
+	store := s.engine.Snapshots()
+	if store == nil {
+		return
+	}
+	revision := store.Revision()
+	if before := s.warned.Swap(&revision); before != nil && *before == revision {
+		return
+	}
+	warnTenants(s.config.Log, *s.credentials.Load(), s.engine)
+	warnings := lint.PolicyWarnings(store)
+	for _, warning := range warnings[:min(len(warnings), maxWarnings)] {
+		s.config.Log.Warn("policies: "+warning.Error(), "revision", revision)
+	}
+	if more := len(warnings) - maxWarnings; more > 0 {
+		s.config.Log.Warn("policies have more warnings: validate lists them", "more", more)
+	}
+}
+
+// maxWarnings limits the warnings that one revision logs.
+const maxWarnings = 20
 
 // openEngine creates the engine and the Access Request Service. Each calls the other: the engine
 // verifies approvals, and the service asks who may approve.
@@ -239,7 +269,7 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	}
 	reloads := &reloader{
-		engine: s.engine, policies: s.policies, shadow: s.shadow, who: s.auth, listeners: s.listeners, settings: s.config.Settings, log: s.config.Log,
+		engine: s.engine, policies: s.policies, shadow: s.shadow, who: s.auth, listeners: s.listeners, settings: s.config.Settings, credentials: &s.credentials, log: s.config.Log,
 	}
 	main, err := s.mainHandler()
 	if err != nil {

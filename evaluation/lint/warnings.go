@@ -283,6 +283,17 @@ func Warnings(s *snapshot.Snapshots, tests ...*authzen.EvaluationRequest) faults
 	return all
 }
 
+// PolicyWarnings lists the warnings of every snapshot without duplicates, except those about names.
+func PolicyWarnings(s *snapshot.Snapshots) faults.List {
+	var all faults.List
+	for _, compiled := range s.All() {
+		all = append(all, SnapshotWarnings(compiled)...)
+	}
+	all = all.Unique()
+	_ = all.Sorted()
+	return all
+}
+
 // placeOf returns the first position of a text in the files of a base name.
 func placeOf(s *snapshot.Snapshot, base, text string) faults.Fault {
 	file := base

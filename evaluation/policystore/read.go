@@ -222,6 +222,10 @@ func openRoot(path string) (*root, error) {
 		return nil, fmt.Errorf("open policy store: %w", &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist})
 	}
 	dir, err := os.OpenRoot(path + string(os.PathSeparator))
+	var fault *fs.PathError
+	if errors.As(err, &fault) {
+		fault.Path = path
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open policy store: %w", err)
 	}
