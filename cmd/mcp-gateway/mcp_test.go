@@ -126,6 +126,16 @@ servers:
 	return s
 }
 
+// change replaces a text of the configuration.
+func (s *setting) change(t *testing.T, old, text string) {
+	t.Helper()
+	config, err := os.ReadFile(s.config)
+	if err != nil || !strings.Contains(string(config), old) {
+		t.Fatalf("%s: there is no %q, %v", config, old, err)
+	}
+	write(t, s.config, strings.Replace(string(config), old, text, 1))
+}
+
 func write(t *testing.T, file, text string) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {

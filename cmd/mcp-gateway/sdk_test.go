@@ -44,12 +44,13 @@ func denies(t *testing.T, denied string) string {
 	return s.URL
 }
 
-// sdkServer is a server of the Go SDK with the tools that add adds.
-func sdkServer(t *testing.T, add func(*mcp.Server)) string {
+// sdkServer is a server of the Go SDK with the tools that add adds, with sessions or
+// without.
+func sdkServer(t *testing.T, sessions bool, add func(*mcp.Server)) string {
 	t.Helper()
 	server := mcp.NewServer(&mcp.Implementation{Name: "desk", Version: "1"}, nil)
 	add(server)
-	s := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	s := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: !sessions}))
 	t.Cleanup(s.Close)
 	return s.URL
 }
@@ -67,7 +68,7 @@ func gatewayOf(t *testing.T, config string) string {
 // operator wants the code of a draft.
 func TestCodesOfDenials(t *testing.T) {
 	pdp := denies(t, `desk:rm`)
-	upstream := sdkServer(t, func(s *mcp.Server) {
+	upstream := sdkServer(t, false, func(s *mcp.Server) {
 		mcp.AddTool(s, &mcp.Tool{Name: "rm"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return nil, nil, errors.New("it ran")
 		})
@@ -75,18 +76,15 @@ func TestCodesOfDenials(t *testing.T) {
 	serve := func(denial string) string {
 		return gatewayOf(t, fmt.Sprintf("pdp: {url: %q, timeout: 10s}\ndenial: {%s}\nidentity: {local: {type: user, id: alice}}\nservers:\n  - {name: desk, url: %q}\n", pdp, denial, upstream)) + "/desk/mcp"
 	}
-	url := serve("")
 	const want = `sdk: 4030 undefined denied MCP error 4030: access denied
 client legacy: 4030 undefined denied access denied
 client 2026-07-28: 4030 undefined denied access denied
 `
-	if got := typescript(t, "codes.mjs", url); got != want {
+	if got := typescript(t, "codes.mjs", serve("")); got != want {
 		t.Errorf("TypeScript:\n%s", got)
 	}
 	for denial, code := range map[string]int64{"": 4030, "codes: coaz": -32001, "codes: mcpx": -32002, "codes: mcpx, code: 7": 7} {
-		if denial != "" {
-			url = serve(denial)
-		}
+		url := serve(denial)
 		session, err := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +119,7 @@ func TestArgumentsOfModels(t *testing.T) {
 		Limit int  `json:"limit"`
 		All   bool `json:"all,omitempty"`
 	}
-	upstream := sdkServer(t, func(s *mcp.Server) {
+	upstream := sdkServer(t, false, func(s *mcp.Server) {
 		mcp.AddTool(s, &mcp.Tool{Name: "count"}, func(_ context.Context, r *mcp.CallToolRequest, in count) (*mcp.CallToolResult, any, error) {
 			ran.add(string(r.Params.Arguments))
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(in.Limit)}}}, nil, nil

@@ -223,7 +223,7 @@ func TestAlone(t *testing.T) {
 // A client that declines takes its call back.
 func TestWithdraw(t *testing.T) {
 	h := build(t, nil)
-	for _, answer := range []string{`{"action":"decline"}`, `{"action":"cancel"}`, `{"action":"accept","content":{"wait":false}}`} {
+	for _, answer := range []string{`{"action":"decline"}`, `{"action":"accept","content":{"wait":false}}`} {
 		s := h.send(sent{caps: forms})
 		back := sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q,"inputResponses":{"gw.approval":%s}`, s.Result.State, answer)}
 		if s := h.send(back); s.Reason != enforce.ReasonWithdrawn {
@@ -266,6 +266,52 @@ func TestShownNames(t *testing.T) {
 	h.send(sent{tool: name, caps: forms, client: client})
 	if len(client.messages) != 1 || strings.ContainsAny(client.messages[0], "\u202e\u202c\n") {
 		t.Errorf("%q", client.messages)
+	}
+}
+
+// A client shows a call to its user once, however often it comes, and is told to
+// come back twice; then it gets an error that says what waits. A dialog that is
+// closed decides nothing. Each time the call is held, also if that is for less than a
+// second.
+func TestRounds(t *testing.T) {
+	const hold = 50 * time.Millisecond
+	h := build(t, func(c *approval.Config) { c.Hold = hold })
+	var task string
+	for n := range 2 {
+		back := sent{caps: forms}
+		for round := range 4 {
+			begun := time.Now()
+			s := h.send(back)
+			held := time.Since(begun) >= hold
+			quiet := round > 0 || n > 0 // there is nothing to show
+			if round == 3 || n == 1 && round == 2 {
+				if s.Reason != enforce.ReasonPending || !held {
+					t.Errorf("call %d, round %d, held %v: %+v, %+v", n, round, held, s.Data, s.Result)
+				}
+				task = s.Task
+				break
+			}
+			if s.Result.Type != "input_required" || s.Result.State == "" || len(s.Result.Inputs) > 0 == quiet || held != quiet {
+				t.Fatalf("call %d, round %d, held %v: %+v, %+v", n, round, held, s.Data, s.Result)
+			}
+			back.rest = fmt.Sprintf(`,"requestState":%q`, s.Result.State)
+			if !quiet {
+				back.rest += `,"inputResponses":{"gw.approval":{"action":"cancel"}}`
+			}
+		}
+	}
+	h.approve(task)
+	if s := h.send(sent{caps: forms}); !s.goes() {
+		t.Errorf("the approved call: %+v", s.Data)
+	}
+}
+
+// A client that can wait by a task gets one, and is shown nothing.
+func TestTaskGoesFirst(t *testing.T) {
+	h := build(t, nil)
+	s := h.send(sent{caps: `{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`})
+	if s.Result.Type != "task" || s.Result.Task == "" || len(s.Result.Inputs) > 0 {
+		t.Errorf("%+v, %+v", s.Data, s.Result)
 	}
 }
 
@@ -371,10 +417,10 @@ func TestPendingCall(t *testing.T) {
 		{"approved after it accepts", &talk{action: "accept", until: now}, "approve", true, ""},
 		{"denied after it accepts", &talk{action: "accept", until: now}, "deny", false, enforce.ReasonNotApproved},
 		{"declined", &talk{action: "decline", until: now}, "", false, enforce.ReasonWithdrawn},
-		{"cancelled", &talk{action: "cancel", until: now}, "", false, enforce.ReasonWithdrawn},
+		{"approved after its dialog is closed", &talk{action: "cancel", until: now}, "approve", true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := build(t, nil)
+			h := build(t, func(c *approval.Config) { c.Hold = time.Minute })
 			got := make(chan *said, 1)
 			go func() { got <- h.send(sent{caps: forms, client: test.client}) }()
 			if test.decide != "" {

@@ -27,23 +27,47 @@ type clientNotice struct {
 	tell func(*enforce.Denied, *record) (*enforce.Verdict, error)
 }
 
-// noticeFor chooses the best way to tell the client that its call waits. Again
-// means that the client returns to a call about which it was told before.
-func (s *Service) noticeFor(d *enforce.Denied, again bool) clientNotice {
+// maxQuietRounds is how often a client is told to come back without anything to
+// show. The Go SDK gives up at the third time in a call (1.8).
+const maxQuietRounds = 2
+
+// noticeFor chooses the best way to tell the client that its call waits. State is
+// what the client returns with, nil if it was not told to.
+func (s *Service) noticeFor(d *enforce.Denied, r *record, state *resumeState) clientNotice {
 	_, mayAsk := d.Params.Target(d.Message.Method)
 	asks := d.Stateless && mayAsk && s.canPrompt(d.Capabilities)
-	hold := func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.await(ctx, r, s.cfg.Hold) }
+	if state == nil {
+		state = new(resumeState)
+	}
 	switch {
-	case asks && again:
-		return clientNotice{hold, s.inputRequired}
-	case asks:
-		return clientNotice{s.pollOnce, s.inputRequired}
 	case d.Stateless && d.Capabilities.Tasks() && d.Message.Method == wire.MethodToolsCall && s.cfg.Tasks:
 		return clientNotice{s.pollOnce, s.task}
+	case asks && s.shows(r):
+		return clientNotice{s.pollOnce, s.inputRequired}
+	case asks && state.Quiet < maxQuietRounds:
+		return clientNotice{s.hold, func(d *enforce.Denied, r *record) (*enforce.Verdict, error) { return s.comeBack(d, r, state.Quiet+1) }}
 	case d.Client != nil && (s.canPrompt(d.Capabilities) || d.Params.Meta.ProgressToken != nil):
 		return clientNotice{func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.waitOnStream(ctx, d, r) }, s.pendingError}
 	}
-	return clientNotice{hold, s.pendingError}
+	return clientNotice{s.hold, s.pendingError}
+}
+
+// hold waits as long as a call stays open whose client is told nothing meanwhile.
+func (s *Service) hold(ctx context.Context, r *record) (enforce.Approvals, error) {
+	return s.await(ctx, r, s.cfg.Hold)
+}
+
+// shows reports whether the client is to show the call to its user: once for each
+// call, however often it comes.
+func (s *Service) shows(r *record) bool {
+	if !r.waits() {
+		return false
+	}
+	first, err := s.store.show(r.Handle)
+	if err != nil {
+		s.cfg.Log.Error("approvals", "error", err)
+	}
+	return first && err == nil
 }
 
 // canPrompt reports whether the client can show a message to its user.
@@ -58,7 +82,11 @@ func (s *Service) waitOnStream(ctx context.Context, d *enforce.Denied, r *record
 	if approvals, err := s.pollOnce(ctx, r); approvals != nil || errors.Is(err, client.ErrNotApproved) || !r.waits() {
 		return approvals, err
 	}
-	waits, stop := context.WithTimeout(ctx, s.cfg.Wait)
+	long := s.cfg.Hold // without progress, an SDK's time-out ends the call
+	if d.Params.Meta.ProgressToken != nil {
+		long = s.cfg.Wait
+	}
+	waits, stop := context.WithTimeout(ctx, long+lastLook)
 	defer stop()
 	withdrawn := false
 	var beside sync.WaitGroup
@@ -68,7 +96,7 @@ func (s *Service) waitOnStream(ctx context.Context, d *enforce.Denied, r *record
 			stop()
 		}
 	})
-	approvals, err := s.await(waits, r, s.cfg.Wait)
+	approvals, err := s.await(waits, r, long)
 	stop()
 	beside.Wait()
 	if withdrawn && approvals == nil {
@@ -80,7 +108,7 @@ func (s *Service) waitOnStream(ctx context.Context, d *enforce.Denied, r *record
 // asksToStop asks the client whether to go on waiting, and reports whether it
 // wants to withdraw. A client that cannot be asked goes on.
 func (s *Service) asksToStop(ctx context.Context, d *enforce.Denied, r *record) bool {
-	if !s.canPrompt(d.Capabilities) {
+	if !s.canPrompt(d.Capabilities) || !s.shows(r) {
 		return false
 	}
 	response, err := d.Client.Ask(ctx, wire.MethodElicitation, s.elicitation(d, r))
@@ -135,17 +163,24 @@ func (s *Service) page(r *record) string {
 	return strings.ReplaceAll(s.cfg.Page, "{task}", url.QueryEscape(r.Task.Task.ID))
 }
 
-// inputRequired tells a client to come back (MCP 2026-07-28, "Multi Round-Trip
-// Requests").
+// inputRequired tells a client to show the call to its user and to come back (MCP
+// 2026-07-28, "Multi Round-Trip Requests").
 func (s *Service) inputRequired(d *enforce.Denied, r *record) (*enforce.Verdict, error) {
-	sealed, err := s.seal(r, nil)
+	return s.round(d, r, 0, map[string]any{inputName: map[string]any{"method": wire.MethodElicitation, "params": s.elicitation(d, r)}})
+}
+
+// comeBack tells a client to come back, and to show nothing. It is the round of that
+// number in which it does.
+func (s *Service) comeBack(d *enforce.Denied, r *record, quiet int) (*enforce.Verdict, error) {
+	return s.round(d, r, quiet, map[string]any{})
+}
+
+func (s *Service) round(d *enforce.Denied, r *record, quiet int, requests map[string]any) (*enforce.Verdict, error) {
+	sealed, err := s.seal(r, quiet, nil)
 	if err != nil {
 		return nil, err
 	}
-	result, err := json.Marshal(map[string]any{
-		"resultType": "input_required", "requestState": sealed,
-		"inputRequests": map[string]any{inputName: map[string]any{"method": wire.MethodElicitation, "params": s.elicitation(d, r)}},
-	}, json.Deterministic(true))
+	result, err := json.Marshal(map[string]any{"resultType": "input_required", "requestState": sealed, "inputRequests": requests}, json.Deterministic(true))
 	if err != nil {
 		return nil, err
 	}

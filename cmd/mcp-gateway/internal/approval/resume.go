@@ -32,7 +32,7 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verd
 	if r.State == waiting && withdraws(d.Params) {
 		s.refuse(ctx, r, enforce.ReasonWithdrawn)
 	}
-	notice := s.noticeFor(d, state != nil)
+	notice := s.noticeFor(d, r, state)
 	approvals, err := notice.wait(ctx, r)
 	switch {
 	case r.State == refused:
@@ -98,6 +98,7 @@ const (
 	firstPause = time.Second
 	lastPause  = 10 * time.Second
 	longPoll   = 20 * time.Second
+	lastLook   = time.Second // for the look at the end
 )
 
 // pollOnce polls the approvals of a waiting call without waiting, see
@@ -118,21 +119,22 @@ func (s *Service) await(ctx context.Context, r *record, long time.Duration) (enf
 	if long <= 0 {
 		return s.pollOnce(ctx, r)
 	}
-	ctx, cancel := context.WithTimeout(ctx, long)
+	ctx, cancel := context.WithTimeout(ctx, long+lastLook)
 	defer cancel()
 	until := time.Now().Add(long)
 	asks := r.asks()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		begun := time.Now()
 		approvals, err := s.poll(ctx, r.Tenant, asks, min(time.Until(until), longPoll))
+		left := time.Until(until)
 		switch {
 		case approvals != nil || errors.Is(err, client.ErrNotApproved):
 			return approvals, err
-		case ctx.Err() != nil || time.Until(until) < pause:
+		case ctx.Err() != nil || left <= 0:
 			return nil, err
 		}
 		select {
-		case <-time.After(pause - min(time.Since(begun), pause)):
+		case <-time.After(min(pause-min(time.Since(begun), pause), left)):
 		case <-ctx.Done():
 			return nil, nil
 		}

@@ -23,6 +23,7 @@ type resumeState struct {
 	Digest   string         `json:"digest"`
 	Expires  time.Time      `json:"expires"`
 	Round    int            `json:"round,omitzero"`    // in which the server wanted to be called again; 0 before it was called
+	Quiet    int            `json:"quiet,omitzero"`    // times that the client was told to come back with nothing to show
 	Upstream jsontext.Value `json:"upstream,omitzero"` // the server's own state, a string
 }
 
@@ -52,10 +53,10 @@ func (s *Service) open(d *enforce.Denied) (*resumeState, error) {
 }
 
 // seal makes the resume state of a call.
-func (s *Service) seal(r *record, upstream jsontext.Value) (string, error) {
+func (s *Service) seal(r *record, quiet int, upstream jsontext.Value) (string, error) {
 	return s.cfg.Seal.Seal(sealResumeState, &resumeState{
 		Handle: r.Handle, Tenant: r.Tenant, Type: r.Subject.Type, ID: r.Subject.ID, Digest: r.Digest,
-		Expires: r.expires(), Round: r.Rounds, Upstream: upstream,
+		Expires: r.expires(), Round: r.Rounds, Quiet: quiet, Upstream: upstream,
 	})
 }
 
@@ -69,8 +70,9 @@ type answer struct {
 }
 
 // withdraws reports whether the caller no longer wants the call.
+// A user who closed the dialog has decided nothing.
 func (a *answer) withdraws() bool {
-	return a.Action == "decline" || a.Action == "cancel" || a.Content.Wait != nil && !*a.Content.Wait
+	return a.Action == "decline" || a.Content.Wait != nil && !*a.Content.Wait
 }
 
 // withdraws reports whether a message says so in answer to what the gateway
@@ -97,7 +99,7 @@ func (s *Service) again(ctx context.Context, r *record, response *wire.Message) 
 		return nil
 	}
 	s.pending.add(r.owner())
-	sealed, err := s.seal(moved, members["requestState"])
+	sealed, err := s.seal(moved, 0, members["requestState"])
 	if err != nil {
 		return nil
 	}

@@ -318,7 +318,7 @@ func TestInTheNameOfAnother(t *testing.T) {
 
 // A refusal in time of one of several gives up the call, and its place.
 func TestStayForSeveral(t *testing.T) {
-	h := build(t, nil)
+	h := build(t, func(c *approval.Config) { c.Hold = time.Minute })
 	client := &talk{until: make(chan struct{})}
 	c := moves("red", "blue")
 	c.caps, c.client = forms, client

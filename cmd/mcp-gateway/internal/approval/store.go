@@ -57,6 +57,7 @@ type record struct {
 	State           state                       `json:"state"`
 	Reason          string                      `json:"reason,omitzero"` // of a refusal, and what the approver wrote
 	Comment         string                      `json:"comment,omitzero"`
+	Shown           bool                        `json:"shown,omitzero"`  // to the user of a client, once
 	Rounds          int                         `json:"rounds,omitzero"` // times that the server wanted to be called again
 	Created         time.Time                   `json:"created"`
 	Changed         time.Time                   `json:"changed"`
@@ -216,6 +217,20 @@ func (s *store) move(was *record, to state, change func(*record)) (r *record, er
 		return s.write(tx, r)
 	})
 	return r, err
+}
+
+// show notes that a client shows a call to its user, and reports whether none did
+// before.
+func (s *store) show(handle string) (first bool, err error) {
+	err = s.db.Update(func(tx *bbolt.Tx) error {
+		r, err := s.read(tx, []byte(handle))
+		if err != nil || r == nil || r.Shown {
+			return err
+		}
+		first, r.Shown = true, true
+		return s.write(tx, r)
+	})
+	return first, err
 }
 
 // all calls do with each call. It must not keep what it is given.

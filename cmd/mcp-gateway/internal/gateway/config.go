@@ -113,7 +113,7 @@ func NewConfig() *Config {
 		Denial:  denialConfig{HTTPStatus: 200},
 		Catalog: catalogConfig{Refresh: duration(time.Minute), TTL: duration(10 * time.Second)},
 		Approval: approvalConfig{
-			Hold: duration(30 * time.Second), Wait: duration(10 * time.Minute), Refused: duration(15 * time.Minute),
+			Hold: duration(50 * time.Second), Wait: duration(10 * time.Minute), Refused: duration(15 * time.Minute),
 			PerCaller: 20, Pending: 1000, PassingMeta: []string{"claudecode/toolUseId"},
 		},
 	}
