@@ -11,17 +11,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // merged returns the members of all, overridden by the item's own members.
 func merged(all, own jsontext.Value) jsontext.Value {
-	values, errAll := object(all)
-	over, errOwn := object(own)
+	values, errAll := jsonobject.Parse(all)
+	over, errOwn := jsonobject.Parse(own)
 	if errAll != nil || errOwn != nil {
 		return own
 	}
 	maps.Copy(values, over)
-	joined, err := json.Marshal(values, json.Deterministic(true))
+	joined, err := values.Encode()
 	if err != nil { // the value was parsed before
 		panic(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // A contextBinding binds an approval to members of a context. It holds a digest,
@@ -47,8 +48,8 @@ func (b *contextBinding) counts(name string) bool {
 
 // counting returns the bound members of a context. If mayAdd is set, it leaves
 // out the members that a submission added to a whole context.
-func (b *contextBinding) counting(context jsontext.Value, mayAdd bool) (map[string]jsontext.Value, error) {
-	all, err := object(context)
+func (b *contextBinding) counting(context jsontext.Value, mayAdd bool) (jsonobject.Object, error) {
+	all, err := jsonobject.Parse(context)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (b *contextBinding) covers(context jsontext.Value, mayAdd bool) bool {
 		return false
 	}
 	if b.Digest == nil {
-		was, err := object(b.Context)
+		was, err := jsonobject.Parse(b.Context)
 		return err == nil && b.Context != nil && maps.EqualFunc(is, was, equal)
 	}
 	sum, err := digest(is)
@@ -82,11 +83,11 @@ func (b *contextBinding) of(context jsontext.Value) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(counting, json.Deterministic(true))
+	return counting.Encode()
 }
 
 // digest returns the SHA-256 of the canonical form of an object.
-func digest(members map[string]jsontext.Value) ([]byte, error) {
+func digest(members jsonobject.Object) ([]byte, error) {
 	text, err := json.Marshal(members)
 	if err == nil {
 		err = (*jsontext.Value)(&text).Canonicalize(jsontext.CanonicalizeRawInts(false))
@@ -115,7 +116,7 @@ func sameSubject(a, b authzen.Subject) bool {
 // property is left, because a submission that names the actor elsewhere has no
 // properties.
 func withoutActor(properties jsontext.Value) jsontext.Value {
-	all, err := object(properties)
+	all, err := jsonobject.Parse(properties)
 	if err != nil || properties == nil {
 		return properties
 	}
@@ -149,15 +150,4 @@ func canonical(v jsontext.Value) (jsontext.Value, error) {
 	c := v.Clone()
 	err := c.Canonicalize(jsontext.CanonicalizeRawInts(false))
 	return c, err
-}
-
-// object returns the members of a JSON object, and an empty map for an absent
-// value.
-func object(v jsontext.Value) (map[string]jsontext.Value, error) {
-	all := map[string]jsontext.Value{}
-	if v == nil {
-		return all, nil
-	}
-	err := json.Unmarshal(v, &all)
-	return all, err
 }

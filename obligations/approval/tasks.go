@@ -12,6 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // Status returns a task to its caller. For other callers it returns ErrUnknownTask.
@@ -147,7 +148,7 @@ func (r *Request) display() jsontext.Value {
 	if comments == "" {
 		return shown
 	}
-	members, err := object(shown)
+	members, err := jsonobject.Parse(shown)
 	if err != nil { // a compiled template has an object
 		return shown
 	}

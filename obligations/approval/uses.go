@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // repetitionWindow is how long after a use the same request counts as its
@@ -50,7 +51,7 @@ func (u Use) repeats(earlier Use) bool {
 // question returns a digest of the evaluation request without the context members
 // that are never bound. It returns nil if the request cannot be parsed.
 func question(v *authzen.Reevaluation) []byte {
-	context, err := object(v.Request.Context)
+	context, err := jsonobject.Parse(v.Request.Context)
 	if err != nil {
 		return nil
 	}

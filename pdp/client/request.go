@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 var (
@@ -211,18 +211,14 @@ func outcome(task *authzen.TaskResponse) (approval *authzen.Approval, ended bool
 // Approved returns the request with an approval, for a new evaluation. Only that evaluation decides
 // on access.
 func Approved(request *authzen.EvaluationRequest, approval *authzen.Approval) (*authzen.EvaluationRequest, error) {
-	members := map[string]jsontext.Value{}
-	if request.Context != nil {
-		if err := json.Unmarshal(request.Context, &members); err != nil {
-			return nil, fmt.Errorf("context: %w", err)
-		}
-	}
-	claim, err := json.Marshal(approval)
+	members, err := jsonobject.Parse(request.Context)
 	if err != nil {
+		return nil, fmt.Errorf("context: %w", err)
+	}
+	if err := members.Set("approval", approval); err != nil {
 		return nil, fmt.Errorf("approval: %w", err)
 	}
-	members["approval"] = claim
 	again := *request
-	again.Context, err = json.Marshal(members, json.Deterministic(true))
+	again.Context, err = members.Encode()
 	return &again, err
 }

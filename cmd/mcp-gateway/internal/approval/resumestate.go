@@ -10,6 +10,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // A resumeState is what a client gets back to, sealed, as the requestState of its
@@ -89,8 +90,11 @@ func withdraws(p *wire.Params) bool {
 // again returns the response of a server that wants to be called again, under a
 // resume state by which the approval goes on to cover the call; nil for any other.
 func (s *Service) again(ctx context.Context, r *record, response *wire.Message) *wire.Message {
-	members := map[string]jsontext.Value{}
-	if response == nil || response.Result == nil || json.Unmarshal(response.Result, &members) != nil || string(members["resultType"]) != `"input_required"` {
+	if response == nil || response.Result == nil {
+		return nil
+	}
+	members, err := jsonobject.Parse(response.Result)
+	if err != nil || string(members["resultType"]) != `"input_required"` {
 		return nil
 	}
 	moved, err := s.store.move(r, waiting, func(r *record) { r.Rounds++ })
@@ -103,10 +107,10 @@ func (s *Service) again(ctx context.Context, r *record, response *wire.Message) 
 	if err != nil {
 		return nil
 	}
-	if members["requestState"], err = json.Marshal(sealed); err != nil {
+	if err := members.Set("requestState", sealed); err != nil {
 		return nil
 	}
-	result, err := json.Marshal(members, json.Deterministic(true))
+	result, err := members.Encode()
 	if err != nil {
 		return nil
 	}

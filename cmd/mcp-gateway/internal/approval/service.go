@@ -20,6 +20,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // A Config says how calls wait.
@@ -267,13 +268,11 @@ func (s *Service) discard(ctx context.Context, r *record) {
 // submission, for the person who decides: what they see is what the digest is
 // of. Where a mapping has others there, nobody is asked.
 func shown(context jsontext.Value, b *wire.Binding) (jsontext.Value, error) {
-	members := map[string]jsontext.Value{}
-	if context != nil {
-		if err := json.Unmarshal(context, &members); err != nil {
-			return nil, err
-		}
+	members, err := jsonobject.Parse(context)
+	if err != nil {
+		return nil, err
 	}
-	all := map[string]jsontext.Value{"arguments": b.Arguments, "_meta": b.Meta}
+	all := jsonobject.Object{"arguments": b.Arguments, "_meta": b.Meta}
 	if b.Others != nil {
 		all["params"] = b.Others
 	}
@@ -287,7 +286,7 @@ func shown(context jsontext.Value, b *wire.Binding) (jsontext.Value, error) {
 			members[name] = bound
 		}
 	}
-	return json.Marshal(members, json.Deterministic(true))
+	return members.Encode()
 }
 
 // same reports whether two texts are one JSON value, integers to the last digit.
@@ -304,40 +303,32 @@ const memberMeta = "_meta"
 
 // kept returns what of the params of a call is kept.
 func (s *Service) kept(method string, params jsontext.Value) (jsontext.Value, error) {
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(params, &members); err != nil {
+	members, err := jsonobject.Parse(params)
+	if err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	for _, name := range wire.PassingParams(method) {
-		delete(members, name)
-	}
+	members.Remove(wire.PassingParams(method)...)
 	_, meta, err := wire.SplitMeta(params, s.cfg.PassingMeta)
 	if err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	setMember(members, memberMeta, meta)
-	return json.Marshal(members, json.Deterministic(true))
-}
-
-// setMember sets a member, or removes it for nil.
-func setMember(members map[string]jsontext.Value, name string, value jsontext.Value) {
-	if delete(members, name); value != nil {
-		members[name] = value
-	}
+	members.Put(memberMeta, meta)
+	return members.Encode()
 }
 
 // assemble returns the message that goes to the server: what was kept, under the
 // id and with the passing members of the message that came now.
 func (s *Service) assemble(r *record, now *wire.Message, state *resumeState) (*wire.Message, error) {
-	members, came := map[string]jsontext.Value{}, map[string]jsontext.Value{}
-	if err := json.Unmarshal(r.Params, &members); err != nil {
+	members, err := jsonobject.Parse(r.Params)
+	if err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	if err := json.Unmarshal(now.Params, &came); err != nil {
+	came, err := jsonobject.Parse(now.Params)
+	if err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
 	for _, name := range wire.PassingParams(r.Method) {
-		setMember(members, name, came[name])
+		members.Put(name, came[name])
 	}
 	ofMessage, _, err := wire.SplitMeta(now.Params, s.cfg.PassingMeta)
 	if err != nil {
@@ -347,17 +338,14 @@ func (s *Service) assemble(r *record, now *wire.Message, state *resumeState) (*w
 	if err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	setMember(members, memberMeta, meta)
+	members.Put(memberMeta, meta)
 	if state != nil { // what the gateway said comes back to the gateway, and goes no further
-		delete(members, "requestState")
-		if state.Upstream != nil {
-			members["requestState"] = state.Upstream
-		}
+		members.Put("requestState", state.Upstream)
 		if err := withoutOurs(members); err != nil {
 			return nil, err
 		}
 	}
-	params, err := json.Marshal(members, json.Deterministic(true))
+	params, err := members.Encode()
 	if err != nil {
 		return nil, err
 	}
@@ -381,12 +369,12 @@ func (s *Service) covers(r *record, params jsontext.Value) error {
 }
 
 // withoutOurs removes the responses to what the gateway asked.
-func withoutOurs(params map[string]jsontext.Value) error {
+func withoutOurs(params jsonobject.Object) error {
 	if params["inputResponses"] == nil {
 		return nil
 	}
-	responses := map[string]jsontext.Value{}
-	if err := json.Unmarshal(params["inputResponses"], &responses); err != nil {
+	responses, err := jsonobject.Parse(params["inputResponses"])
+	if err != nil {
 		return fmt.Errorf("inputResponses: %w", err)
 	}
 	for name := range responses {
@@ -394,12 +382,8 @@ func withoutOurs(params map[string]jsontext.Value) error {
 			delete(responses, name)
 		}
 	}
-	delete(params, "inputResponses")
-	if len(responses) == 0 {
-		return nil
-	}
-	var err error
-	params["inputResponses"], err = json.Marshal(responses, json.Deterministic(true))
+	others, err := responses.EncodeMembers()
+	params.Put("inputResponses", others)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // taskStatus is a call as a task of the extension io.modelcontextprotocol/tasks
@@ -167,8 +168,8 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 // unattended returns the params of a call that the gateway makes itself: it can
 // be asked nothing.
 func (s *Service) unattended(r *record) (jsontext.Value, error) {
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(r.Params, &members); err != nil {
+	members, err := jsonobject.Parse(r.Params)
+	if err != nil {
 		return nil, err
 	}
 	own, err := json.Marshal(wire.OwnMeta(r.Version), json.Deterministic(true))
@@ -179,8 +180,8 @@ func (s *Service) unattended(r *record) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	setMember(members, memberMeta, meta)
-	params, err := json.Marshal(members, json.Deterministic(true))
+	members.Put(memberMeta, meta)
+	params, err := members.Encode()
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 var (
@@ -351,14 +354,14 @@ func sameInBothEras(pinned, listed jsontext.Value) bool {
 // withoutDefault returns a canonical definition without the default of execution,
 // or nil where there is none.
 func withoutDefault(definition jsontext.Value) jsontext.Value {
-	var members map[string]jsontext.Value
-	if definition == nil || json.Unmarshal(definition, &members) != nil {
+	members, err := jsonobject.Parse(definition)
+	if definition == nil || err != nil {
 		return nil
 	}
 	if string(members["execution"]) == taskForbidden {
 		delete(members, "execution")
 	}
-	text, err := json.Marshal(members, json.Deterministic(true))
+	text, err := members.Encode()
 	if err != nil {
 		return nil
 	}

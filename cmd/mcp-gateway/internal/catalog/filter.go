@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // kinds are what lists have: their items' member, and the member that names an
@@ -159,7 +160,7 @@ func decide(ctx context.Context, l List, all []*candidate) error {
 
 // A list is a result that is read.
 type list struct {
-	members map[string]jsontext.Value
+	members jsonobject.Object
 	items   []jsontext.Value
 	next    string // cursor; "" at the end
 }
@@ -170,7 +171,8 @@ func readList(items string, result jsontext.Value) (*list, error) {
 	if result.Kind() != '{' {
 		return nil, fmt.Errorf("%w: it is not an object", ErrUnreadable)
 	}
-	if err := json.Unmarshal(result, &l.members); err != nil {
+	var err error
+	if l.members, err = jsonobject.Parse(result); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if l.members[items].Kind() != '[' {
@@ -203,5 +205,5 @@ func (l *list) with(name string, items []jsontext.Value, ttl time.Duration) (jso
 		}
 		l.members["ttlMs"] = fmt.Appendf(nil, "%d", most)
 	}
-	return json.Marshal(l.members, json.Deterministic(true))
+	return l.members.Encode()
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // Bounds of a mapping.
@@ -78,14 +80,11 @@ func (o object) resolve(in *inputs) (jsontext.Value, error) {
 }
 
 // members are those of a JSON object.
-type members map[string]jsontext.Value
+type members jsonobject.Object
 
 func readMembers(text jsontext.Value) (members, error) {
-	out := members{}
-	if text == nil {
-		return out, nil
-	}
-	return out, json.Unmarshal(text, &out)
+	o, err := jsonobject.Parse(text)
+	return members(o), err
 }
 
 // set keeps a member, unless its value is absent or null.
@@ -110,7 +109,7 @@ func (m members) string(name string) string {
 
 // text returns the object, with its members in order.
 func (m members) text() (jsontext.Value, error) {
-	return json.Marshal(map[string]jsontext.Value(m), json.Deterministic(true))
+	return jsonobject.Object(m).Encode()
 }
 
 // names are those of the members, in order, so that what is wrong with several

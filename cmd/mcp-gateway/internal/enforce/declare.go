@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // declare says in every context of a question what the gateway can carry out
@@ -53,15 +54,14 @@ func (g *Gate) declare(q *Question, digest string) (*Question, error) {
 
 // declareItem says it in the context of an item that has one of its own.
 func declareItem(item, said jsontext.Value) (jsontext.Value, error) {
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(item, &members); err != nil || members["context"] == nil {
+	members, err := jsonobject.Parse(item)
+	if err != nil || members["context"] == nil {
 		return item, err
 	}
-	var err error
 	if members["context"], err = merge(members["context"], said); err != nil {
 		return nil, err
 	}
-	return json.Marshal(members, json.Deterministic(true))
+	return members.Encode()
 }
 
 // merge lays the members of an object over those of another; where both are
@@ -70,11 +70,12 @@ func merge(under, over jsontext.Value) (jsontext.Value, error) {
 	if under.Kind() != '{' || over.Kind() != '{' {
 		return over, nil
 	}
-	members, upper := map[string]jsontext.Value{}, map[string]jsontext.Value{}
-	if err := json.Unmarshal(under, &members); err != nil {
+	members, err := jsonobject.Parse(under)
+	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(over, &upper); err != nil {
+	upper, err := jsonobject.Parse(over)
+	if err != nil {
 		return nil, err
 	}
 	for name, value := range upper {
@@ -84,5 +85,5 @@ func merge(under, over jsontext.Value) (jsontext.Value, error) {
 		}
 		members[name] = merged
 	}
-	return json.Marshal(members, json.Deterministic(true))
+	return members.Encode()
 }

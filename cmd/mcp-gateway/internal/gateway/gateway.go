@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
@@ -22,6 +21,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/tasks"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // catalogFile is the catalog in the state directory.
@@ -195,17 +195,14 @@ func (g *gateway) filterResult(ctx context.Context, c *enforce.Call, result json
 // task.
 func declareTasks(result jsontext.Value) (jsontext.Value, error) {
 	within := func(object jsontext.Value, name string, change func(jsontext.Value) (jsontext.Value, error)) (jsontext.Value, error) {
-		members := map[string]jsontext.Value{}
-		if object != nil {
-			if err := json.Unmarshal(object, &members); err != nil {
-				return nil, err
-			}
+		members, err := jsonobject.Parse(object)
+		if err != nil {
+			return nil, err
 		}
-		var err error
 		if members[name], err = change(members[name]); err != nil {
 			return nil, err
 		}
-		return json.Marshal(members, json.Deterministic(true))
+		return members.Encode()
 	}
 	return within(result, "capabilities", func(all jsontext.Value) (jsontext.Value, error) {
 		return within(all, "extensions", func(extensions jsontext.Value) (jsontext.Value, error) {

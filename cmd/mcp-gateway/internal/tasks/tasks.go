@@ -9,6 +9,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // isOf reports whether a task is a caller's.
@@ -79,8 +80,8 @@ func (o *Owners) FilterResult(_ context.Context, c *enforce.Call, result jsontex
 		task
 		Older task `json:"task"`
 	}
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(result, &members); err != nil {
+	members, err := jsonobject.Parse(result)
+	if err != nil {
 		return nil, err
 	}
 	if string(members["resultType"]) != `"task"` && members["task"].Kind() != '{' {
@@ -102,8 +103,8 @@ func (o *Owners) FilterResult(_ context.Context, c *enforce.Call, result jsontex
 
 // filter takes from a list of tasks those that are not the caller's.
 func (o *Owners) filter(c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(result, &members); err != nil {
+	members, err := jsonobject.Parse(result)
+	if err != nil {
 		return nil, fmt.Errorf("read tasks: %w", err)
 	}
 	var all []jsontext.Value
@@ -124,11 +125,10 @@ func (o *Owners) filter(c *enforce.Call, result jsontext.Value) (jsontext.Value,
 			own = append(own, text)
 		}
 	}
-	var err error
-	if members["tasks"], err = json.Marshal(own); err != nil {
+	if err := members.Set("tasks", own); err != nil {
 		return nil, err
 	}
-	return json.Marshal(members, json.Deterministic(true))
+	return members.Encode()
 }
 
 // AllowsNotification reports whether the caller of a call is told a notification of the

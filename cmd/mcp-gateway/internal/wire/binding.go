@@ -7,10 +7,10 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // A Binding is what an approval of a call is bound to.
@@ -43,17 +43,13 @@ func Bind(server, definition string, m *Message, passing []string) (Binding, err
 // others returns the members of params that a [Binding] has in no other field. How
 // long the server keeps a task is not bound: the call runs with what was approved.
 func others(m *Message) (jsontext.Value, error) {
-	all := map[string]jsontext.Value{}
-	if m.Params == nil {
-		return nil, nil
-	}
-	if err := json.Unmarshal(m.Params, &all); err != nil {
+	all, err := jsonobject.Parse(m.Params)
+	if err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	for _, name := range append(PassingParams(m.Method), "_meta", "name", "uri", "taskId", "arguments", "task") {
-		delete(all, name)
-	}
-	return object(all)
+	all.Remove(PassingParams(m.Method)...)
+	all.Remove("_meta", "name", "uri", "taskId", "arguments", "task")
+	return all.EncodeMembers()
 }
 
 // PassingParams lists the members of params that are of one message and not of the

@@ -3,11 +3,14 @@ package wire
 import (
 	"bytes"
 	"iter"
+	"maps"
 	"regexp"
 	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // protocolMeta are the members of _meta that the protocol defines for requests
@@ -47,7 +50,7 @@ func isOfMessage(name string, value jsontext.Value) bool {
 // others, which are of the call. Either is nil where it has no members.
 func SplitMeta(params jsontext.Value, passing []string) (message, call jsontext.Value, err error) {
 	var read struct {
-		Meta map[string]jsontext.Value `json:"_meta"`
+		Meta jsonobject.Object `json:"_meta"`
 	}
 	if params == nil {
 		return nil, nil, nil
@@ -55,7 +58,7 @@ func SplitMeta(params jsontext.Value, passing []string) (message, call jsontext.
 	if err := json.Unmarshal(params, &read); err != nil {
 		return nil, nil, err
 	}
-	ofMessage, ofCall := map[string]jsontext.Value{}, map[string]jsontext.Value{}
+	ofMessage, ofCall := jsonobject.Object{}, jsonobject.Object{}
 	for name, value := range read.Meta {
 		if isOfMessage(name, value) || slices.Contains(passing, name) {
 			ofMessage[name] = value
@@ -63,33 +66,25 @@ func SplitMeta(params jsontext.Value, passing []string) (message, call jsontext.
 			ofCall[name] = value
 		}
 	}
-	if message, err = object(ofMessage); err != nil {
+	if message, err = ofMessage.EncodeMembers(); err != nil {
 		return nil, nil, err
 	}
-	call, err = object(ofCall)
+	call, err = ofCall.EncodeMembers()
 	return message, call, err
 }
 
 // MergeMeta returns the members of both objects. They have none in common.
 func MergeMeta(message, call jsontext.Value) (jsontext.Value, error) {
-	all := map[string]jsontext.Value{}
-	for _, part := range []jsontext.Value{message, call} {
-		if part == nil {
-			continue
-		}
-		if err := json.Unmarshal(part, &all); err != nil {
-			return nil, err
-		}
+	all, err := jsonobject.Parse(message)
+	if err != nil {
+		return nil, err
 	}
-	return object(all)
-}
-
-// object writes an object, nil for one without members.
-func object(members map[string]jsontext.Value) (jsontext.Value, error) {
-	if len(members) == 0 {
-		return nil, nil
+	others, err := jsonobject.Parse(call)
+	if err != nil {
+		return nil, err
 	}
-	return json.Marshal(members, json.Deterministic(true))
+	maps.Copy(all, others)
+	return all.EncodeMembers()
 }
 
 // elements yields those of an array.
