@@ -31,7 +31,7 @@ denial: {http_status: 418, codes: coax}
 approval: {page: "https://console.example.com/", hold: -1s, hodl: 3s}
 obligations: {notification_url: mail}
 identity: {local: {type: user}, mtls: {callers: [{name: a}]}}
-catalog: {ttl: -1s}
+catalog: {ttl: -1s, arguments: yes!}
 servers:
   - {name: Files, url: "file:///srv"}
   - {name: a, path: mcp}
@@ -60,6 +60,7 @@ servers:
 9:12: identity.local.id: is required: it must be the id of who calls from this host
 9:33: tls_client_ca: is required beside identity.mtls: the file of the authorities of clients' certificates
 10:16: catalog.ttl: must be a duration with a unit, such as 500ms, 15m, 12h or 90d, not "-1s"
+10:21: catalog.arguments: must be tell, enforce or pass, not "yes!"
 12:6: servers.0.name: must be a name of a-z, 0-9, _ and -, which begins with a letter or a digit and has 63 characters at most, not "Files"
 12:19: servers.0.url: must be the URL of a server, such as http://127.0.0.1:3001/mcp, not "file:///srv"
 13:15: servers.1.path: must be a path, such as /files/mcp, not "mcp"

@@ -127,27 +127,26 @@ func TestArgumentsOfModels(t *testing.T) {
 	})
 	const (
 		unknown = `told "the tool is not known\nList the tools, and call one of them."`
-		correct = `Correct the arguments, and call the tool again."`
+		more    = `arguments do not fit the input schema: additional properties 'more' not allowed`
+		correct = `\nCorrect the arguments, and call the tool again."`
+		three   = `told "` + more + `\nAll faults:\n- additional properties 'more' not allowed\n- /limit got string, want integer` + correct
 	)
 	for _, test := range []struct {
 		server     string
 		want       []string // of each call
 		asked, ran string   // of the first two calls
 	}{
-		{"", []string{`ran "10"`,
-			`told "arguments/all do not fit the input schema: got string, want boolean\nAll faults:\n- /all got string, want boolean\n- /limit got string, want integer\n` + correct,
-			`told "arguments do not fit the input schema: additional properties 'more' not allowed\nAll faults:\n- additional properties 'more' not allowed\n- /limit got string, want integer\n` + correct,
-			unknown}, `10`, `{"limit":10}`},
-		{"arguments: tell, coerce_arguments: true", []string{`ran "10"`, `ran "10"`,
-			`told "arguments do not fit the input schema: additional properties 'more' not allowed\nAll faults:\n- additional properties 'more' not allowed\n- /limit got string, want integer\n` + correct,
-			unknown}, `10 10`, `{"limit":10} {"all":true,"limit":10}`},
+		{"", []string{`ran "10"`, `told "arguments/all do not fit the input schema: got string, want boolean\nAll faults:\n- /all got string, want boolean\n- /limit got string, want integer` + correct,
+			three, unknown, `told "` + more + correct}, `10`, `{"limit":10}`},
+		{"arguments: tell, coerce_arguments: true", []string{`ran "10"`, `ran "10"`, three, unknown, `told "` + more + correct}, `10 10`, `{"limit":10} {"all":true,"limit":10}`},
 		{"arguments: enforce", []string{`ran "10"`, `thrown -32602 invalid_arguments …arguments/all do not fit the input schema: got string, want boolean`,
-			`thrown -32602 invalid_arguments …arguments do not fit the input schema: additional properties 'more' not allowed`, `thrown -32602 unknown_tool …the tool is not known`}, `10`, `{"limit":10}`},
-		{"arguments: pass", []string{`ran "10"`, `told "validating…`, `told "validating…`, unknown}, `10 "10" "ten"`, `{"limit":10}`},
+			`thrown -32602 invalid_arguments …` + more, `thrown -32602 unknown_tool …the tool is not known`, `thrown -32602 invalid_arguments …` + more}, `10`, `{"limit":10}`},
+		{"arguments: pass", []string{`ran "10"`, `thrown -32602 mapping_error …`, `thrown -32602 mapping_error …`, unknown, `told "validating…`}, `10 10`, `{"limit":10}`},
+		{"arguments: pass, coerce_arguments: true", []string{`ran "10"`, `ran "10"`, `thrown -32602 mapping_error …`, unknown, `told "validating…`}, `10 10 10`, `{"limit":10} {"all":true,"limit":10}`},
 	} {
 		asked.seen, ran.seen = nil, nil
 		url := gatewayOf(t, fmt.Sprintf("pdp: {url: %q, timeout: 10s}\nidentity: {local: {type: user, id: alice}}\nservers:\n  - name: desk\n    url: %q\n    tools: {count: {mapping: %q}}\n%s", pdp.URL, upstream,
-			`{"evaluation":{"action":{"name":"count"},"resource":{"type":"tool","id":"count","properties":{"limit":"$params.arguments.limit"}}}}`, yamlLines(test.server)))
+			`{"evaluation":{"action":{"name":"count"},"resource":{"type":"tool","id":"count","properties":{"limit":"$params.arguments.limit + 0"}}}}`, yamlLines(test.server)))
 		got := strings.Split(strings.TrimSpace(typescript(t, "arguments.mjs", url+"/desk/mcp")), "\n")
 		for i, want := range append(test.want, test.want...) {
 			want := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(want), "…", ".*") + "$")

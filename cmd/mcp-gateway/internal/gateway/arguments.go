@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,16 +37,24 @@ type argumentPolicy struct {
 	Coerce bool `yaml:"coerce_arguments"`
 }
 
-func (p *argumentPolicy) check() string {
-	switch p.Mode {
-	case "", argumentsTell, argumentsEnforce, argumentsPass:
+// check returns what the mode must be, and is not, or "".
+func (m argumentMode) check() string {
+	if slices.Contains([]argumentMode{"", argumentsTell, argumentsEnforce, argumentsPass}, m) {
 		return ""
 	}
-	return fmt.Sprintf("must be %s, %s or %s, not %q", argumentsTell, argumentsEnforce, argumentsPass, p.Mode)
+	return fmt.Sprintf("must be %s, %s or %s, not %q", argumentsTell, argumentsEnforce, argumentsPass, m)
 }
 
-// tells reports whether clients get faults of calls as results of tools.
-func (p *argumentPolicy) tells() bool { return p.Mode != argumentsEnforce }
+// argumentPolicies returns the policy of each server, by name.
+func (c *Config) argumentPolicies() map[string]argumentPolicy {
+	all := make(map[string]argumentPolicy)
+	for i := range c.Servers {
+		p := c.Servers[i].Arguments
+		p.Mode = cmp.Or(p.Mode, c.Catalog.Arguments, argumentsTell)
+		all[c.Servers[i].Name] = p
+	}
+	return all
+}
 
 // fit returns the arguments as they go to the server, nil for as they came, or what
 // is wrong with them.

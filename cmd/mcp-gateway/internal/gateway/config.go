@@ -87,6 +87,8 @@ type catalogConfig struct {
 	File     string   `yaml:"accepted_file"`
 	Refresh  duration `yaml:"refresh"`
 	TTL      duration `yaml:"ttl"`
+	// Arguments is that of servers which say nothing about it.
+	Arguments argumentMode `yaml:"arguments"`
 }
 
 type serverConfig struct {

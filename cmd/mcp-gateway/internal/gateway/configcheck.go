@@ -73,6 +73,9 @@ func (c *Config) Check(listenKey string) error {
 	default:
 		f.fault("denial.codes", "must be %s, %s or %s, not %q", enforce.CodesApplication, enforce.CodesCOAZ, enforce.CodesMCPX, c.Denial.Codes)
 	}
+	if fault := c.Catalog.Arguments.check(); fault != "" {
+		f.fault("catalog.arguments", "%s", fault)
+	}
 	page := c.Approval.Page
 	f.must(page == "" || isURL(page) && strings.Contains(page, "{task}"), "approval.page", page, "a URL with {task} in it")
 	posted := c.Obligations.NotificationURL
@@ -123,7 +126,7 @@ func (c *Config) checkServers(f *faults) {
 		f.must(serverName.MatchString(s.Name), at+".name", s.Name, "a name of a-z, 0-9, _ and -, which begins with a letter or a digit and has 63 characters at most")
 		f.must(s.URL == "" || isURL(s.URL), at+".url", s.URL, "the URL of a server, such as http://127.0.0.1:3001/mcp")
 		f.must(s.Path == "" || strings.HasPrefix(s.Path, "/") && !strings.ContainsAny(s.Path, "{} "), at+".path", s.Path, "a path, such as /files/mcp")
-		if fault := s.Arguments.check(); fault != "" {
+		if fault := s.Arguments.Mode.check(); fault != "" {
 			f.fault(at+".arguments", "%s", fault)
 		}
 		for n, page := range s.RequestPolicy.Pages {

@@ -144,10 +144,9 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if g.owners, err = tasks.Open(tasks.Config{File: filepath.Join(cfg.State, "tasks.db")}); err != nil {
 		return errors.Join(err, pins.Close())
 	}
-	arguments, tells := make(map[string]argumentPolicy), make(map[string]bool)
-	for i := range cfg.Servers {
-		s := &cfg.Servers[i]
-		arguments[s.Name], tells[s.Name] = s.Arguments, s.Arguments.tells()
+	arguments, tells := cfg.argumentPolicies(), make(map[string]bool)
+	for server, policy := range arguments {
+		tells[server] = policy.Mode != argumentsEnforce
 	}
 	g.tools = newTools(pins, g.mapper, &cfg.Catalog, arguments)
 	kept := &counted{&trail{g.trail, g.log}, g.telemetry}

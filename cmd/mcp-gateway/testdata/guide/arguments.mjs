@@ -17,6 +17,7 @@ for (const [agent, transport] of [
     ["count", { limit: "10", all: "true" }],
     ["count", { limit: "ten", more: 1 }],
     ["nosuch", {}],
+    ["count", { limit: 10, more: 1 }],
   ]) {
     try {
       const result = await agent.callTool({ name, arguments: args });
