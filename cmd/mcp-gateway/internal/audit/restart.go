@@ -73,6 +73,7 @@ func (t *Trail) restart() error {
 		if err := t.Done(id, Unknown, "restart"); err != nil {
 			return err
 		}
+		t.lost[id] = p
 	}
 	return t.writePending()
 }

@@ -37,6 +37,7 @@ type Trail struct {
 
 	mu      sync.Mutex
 	pending map[string]pendingCall // by id
+	lost    map[string]pendingCall // that were pending when the trail was opened, by id
 	entries int                    // since the last gateway.pending
 }
 
@@ -61,7 +62,7 @@ func Open(dir string, cfg Config) (*Trail, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open audit trail %s: %w", dir, err)
 	}
-	t := &Trail{cfg: cfg, log: log, pending: make(map[string]pendingCall)}
+	t := &Trail{cfg: cfg, log: log, pending: make(map[string]pendingCall), lost: make(map[string]pendingCall)}
 	if err := t.restart(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open audit trail %s: %w", dir, err), log.Close())
 	}
@@ -121,6 +122,18 @@ func (t *Trail) Done(id string, o Outcome, reason string) error {
 		}
 		return err
 	})
+}
+
+// Resumed records how a call has ended whose client resumed the response stream.
+// The call may be one of [Trail.Unknown]: its outcome is known then after all.
+func (t *Trail) Resumed(id string, o Outcome) error {
+	t.mu.Lock()
+	if p, lost := t.lost[id]; lost {
+		delete(t.lost, id)
+		t.pending[id] = p
+	}
+	t.mu.Unlock()
+	return t.Done(id, o, "resumed")
 }
 
 // Refused records that a call was not forwarded, and why.

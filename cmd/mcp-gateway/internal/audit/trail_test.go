@@ -114,6 +114,42 @@ func call(server, method, target string) audit.Call {
 	return audit.Call{Server: server, Method: method, Tool: target, Subject: audit.Entity{Type: "user", ID: "bob"}}
 }
 
+// A call whose outcome a restart made unknown has one after all when its client
+// resumes the response stream, once.
+func TestResumed(t *testing.T) {
+	dir := t.TempDir()
+	trail := open(t, dir, audit.Config{})
+	here, lost := forward(t, trail, pay), forward(t, trail, pay)
+	if err := trail.Resumed(here, audit.Failed); err != nil {
+		t.Fatal(err)
+	}
+	closeTrail(t, trail)
+	trail = open(t, dir, audit.Config{})
+	if err := trail.Resumed(lost, audit.Succeeded); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{here, lost, "of nobody"} {
+		if err := trail.Resumed(id, audit.Succeeded); !errors.Is(err, audit.ErrEnded) {
+			t.Errorf("another outcome of %q: %v", id, err)
+		}
+	}
+	closeTrail(t, trail)
+	closeTrail(t, open(t, dir, audit.Config{}))
+	want := []string{
+		"0 gateway.pending",
+		"1 gateway.call tool crm:pay forwarded",
+		"2 gateway.call tool crm:pay forwarded",
+		"3 gateway.outcome tool crm:pay failed resumed of 1",
+		"4 gateway.outcome tool crm:pay unknown restart of 2",
+		"5 gateway.pending",
+		"6 gateway.outcome tool crm:pay succeeded resumed of 2",
+		"7 gateway.pending",
+	}
+	if diff := cmp.Diff(want, story(read(t, dir))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestEachCallHasItsEntries(t *testing.T) {
 	dir := t.TempDir()
 	trail := open(t, dir, audit.Config{})

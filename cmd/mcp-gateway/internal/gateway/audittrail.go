@@ -30,7 +30,7 @@ func (t *trail) Begin(e *enforce.Entry) (string, func(how string), error) {
 
 // EndLate implements [enforce.Trail].
 func (t *trail) EndLate(id string, c *enforce.Call, how string) {
-	err := t.Trail.Done(id, audit.Outcome(how), "resumed")
+	err := t.Trail.Resumed(id, audit.Outcome(how))
 	if err != nil && !errors.Is(err, audit.ErrEnded) {
 		t.log.Error("audit", "request_id", c.RequestID, "error", err)
 	}
