@@ -29,6 +29,7 @@ const (
 	ReasonSettled        = "approval_consumed"        // the approval has been used
 	ReasonTooMany        = "too_many_pending"         // of this caller, or altogether
 	ReasonUnavailable    = "upstream_unavailable"     // the server did not answer
+	ReasonWithheld       = "answer_withheld"          // the server carried the call out, and its answer cannot be passed on
 	ReasonCaller         = "unknown_caller"           // the credential is good no longer
 	ReasonInvalidMessage = "invalid_message"
 )

@@ -31,7 +31,13 @@ type eventReader struct {
 func newEventReader(r io.Reader, limit int) *eventReader {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, limit+64)
-	lines.Split(splitLine)
+	lines.Split(func(text []byte, atEOF bool) (int, []byte, error) {
+		advance, line, err := splitLine(text, atEOF)
+		if advance == 0 && line == nil && len(text) > limit {
+			return len(text), text, nil // too long: its beginning tells what it is
+		}
+		return advance, line, err
+	})
 	return &eventReader{lines, limit}
 }
 
@@ -51,13 +57,15 @@ func splitLine(text []byte, atEOF bool) (advance int, line []byte, err error) {
 }
 
 // next returns the next event, or io.EOF. What is not ended by an empty line is
-// no event.
+// no event. With errEventSize it returns the beginning of the event.
 func (r *eventReader) next() (*event, error) {
 	e, begun, size := new(event), false, 0
 	for r.lines.Scan() {
 		line := r.lines.Text()
 		if size += len(line); size > r.limit {
-			return nil, errEventSize
+			name, value, _ := strings.Cut(line, ":")
+			e.set(name, strings.TrimPrefix(value, " "))
+			return e, errEventSize
 		}
 		if line == "" {
 			if e.kind != "" || e.hasID || e.retry != "" || e.data != nil {

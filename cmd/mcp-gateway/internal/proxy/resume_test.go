@@ -217,6 +217,21 @@ func TestServerConnectionCut(t *testing.T) {
 	}
 }
 
+// A resumed stream tells of an answer that is too large, too.
+func TestResumedTooLarge(t *testing.T) {
+	store, u := newEventStore(t)
+	kept := new(outcomes)
+	g := newGateway(t, u, func(c *proxy.Config) {
+		kept.keep(t)(c)
+		c.MaxReply = int64(len(late)) - 1
+	})
+	in := interrupted(t, g)
+	close(store.release)
+	if _, body := resume(t, g.URL, in); !strings.Contains(body, `"id":7,"error"`) || !strings.Contains(body, "answer_withheld") || kept.take() != enforce.Succeeded {
+		t.Errorf("the client gets %q", body)
+	}
+}
+
 // Many clients resume at once, each its own call.
 func TestResumedAtOnce(t *testing.T) {
 	store, u := newEventStore(t)

@@ -152,9 +152,15 @@ func (h *Handler) passSession(c *call, response *http.Response) error {
 	return nil
 }
 
-// unavailable tells the client that the server did not answer.
+// unavailable tells the client that the server did not answer, or that it did and
+// the answer is withheld.
 func (h *Handler) unavailable(c *call, v *enforce.Verdict, err error) {
 	h.cfg.Log.WarnContext(c.request.Context(), "no answer of the server", "server", h.cfg.Server, "request_id", c.RequestID, "error", err)
+	if ended, answer := h.withheld(v.Forward.ID, err); ended != nil && v.Forward.IsRequest() {
+		v.Settle(c.request.Context(), ended)
+		_ = c.reply.message(http.StatusOK, answer) // many clients drop the error of any other status
+		return
+	}
 	v.Settle(c.request.Context(), nil)
 	if !v.Forward.IsRequest() {
 		c.reply.w.WriteHeader(http.StatusBadGateway)
@@ -167,13 +173,16 @@ func (h *Handler) unavailable(c *call, v *enforce.Verdict, err error) {
 func (h *Handler) answer(c *call, v *enforce.Verdict, response *http.Response) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, h.cfg.MaxReply+1))
 	if err == nil && int64(len(body)) > h.cfg.MaxReply {
-		err = errEventSize
+		err = &withheldError{errEventSize, body}
 	}
 	if err != nil {
 		h.unavailable(c, v, err)
 		return
 	}
 	m, err := wire.ParseReply(body)
+	if errors.Is(err, wire.ErrDepth) {
+		err = &withheldError{err, body}
+	}
 	failed := response.StatusCode/100 != 2
 	switch {
 	case err != nil:
@@ -280,6 +289,9 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if errors.Is(err, errEventSize) {
+			return &withheldError{err, e.data}
+		}
 		if err != nil {
 			return err
 		}
@@ -288,6 +300,9 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 		}
 		if len(e.data) > 0 {
 			m, err := wire.ParseReply(e.data)
+			if errors.Is(err, wire.ErrDepth) {
+				return &withheldError{err, e.data}
+			}
 			if err != nil {
 				return err
 			}
@@ -367,6 +382,12 @@ func (h *Handler) listen(c *call) {
 		settled = true
 		return h.settleSent(c, m)
 	})
+	if c.sent != nil && !settled {
+		if ended, answer := h.withheld(c.sent.ID, err); ended != nil {
+			_, _ = h.settleSent(c, ended)
+			_ = c.reply.message(http.StatusOK, answer)
+		}
+	}
 	if err != nil && c.request.Context().Err() == nil {
 		h.cfg.Log.WarnContext(c.request.Context(), "the stream of a session ends", "server", h.cfg.Server, "error", err)
 	}

@@ -52,6 +52,9 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Reason }
 
+// ErrDepth is the fault of a message that nests deeper than [MaxDepth].
+var ErrDepth = &Fault{CodeRequest, nil, fmt.Sprintf("the message nests deeper than %d levels", MaxDepth)}
+
 // Parse reads what a client sent. Every error is a *[Fault].
 func Parse(body []byte) (*Message, error) {
 	m, err := parse(body)
@@ -99,7 +102,7 @@ func parse(body []byte) (*Message, error) {
 		return nil, &Fault{CodeRequest, nil, "the message is not one object: batches are not accepted"}
 	}
 	if deep(text) {
-		return nil, &Fault{CodeRequest, nil, fmt.Sprintf("the message nests deeper than %d levels", MaxDepth)}
+		return nil, ErrDepth
 	}
 	var envelope struct {
 		Version string         `json:"jsonrpc"`
