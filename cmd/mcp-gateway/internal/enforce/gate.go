@@ -242,15 +242,18 @@ func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
 	return b, digest, err
 }
 
-// unmapped refuses because nobody can say what to ask. What to answer about a
-// method that is not known the COAZ MCP binding says for the versions with
-// sessions (a denial), and the protocol itself for those without.
+// unmapped refuses because nobody can say what to ask. A method that is not known
+// gets the error of JSON-RPC, by which clients find out what a server supports.
+// The codes of the COAZ MCP binding have that of a denial in the versions with
+// sessions.
 func (g *Gate) unmapped(call *Call, err error) *Refusal {
 	switch {
 	case !errors.Is(err, ErrUnknownMethod):
 		return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: err.Error(), Data: Data{Reason: ReasonMapping}}
 	case call.Stateless:
 		return &Refusal{Code: wire.CodeMethod, Status: statusNotFound, Message: ErrUnknownMethod.Error(), Data: Data{Reason: ReasonUnknownMethod}}
+	case g.check.refused.Codes != CodesCOAZ:
+		return &Refusal{Code: wire.CodeMethod, Status: statusOK, Message: ErrUnknownMethod.Error(), Data: Data{Reason: ReasonUnknownMethod}}
 	}
 	refusal := g.check.denial(new(Question), "")
 	refusal.Message, refusal.Data.Reason = ErrUnknownMethod.Error(), ReasonUnknownMethod

@@ -152,7 +152,7 @@ func TestJudge(t *testing.T) {
 		{"an empty batch", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) {
 			return &enforce.Question{Evaluations: new(authzen.EvaluationsRequest)}, nil
 		}, nil, -32603, enforce.ReasonPDP},
-		{"a method that nobody knows", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrUnknownMethod }, nil, 4030, enforce.ReasonUnknownMethod},
+		{"a method that nobody knows", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrUnknownMethod }, nil, -32601, enforce.ReasonUnknownMethod},
 		{"a call that cannot be mapped", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrMapping }, nil, -32602, enforce.ReasonMapping},
 		{"a bug", 200, `{"decision":true}`, func(*enforce.Call) (*enforce.Question, error) { panic("bug") }, nil, -32603, enforce.ReasonPDP},
 		{"an older dialect", 200, denied, func(c *enforce.Call) (*enforce.Question, error) {
@@ -295,6 +295,21 @@ func TestCoerced(t *testing.T) {
 	}).Judge(t.Context(), c)
 	if mapped != `{"path":1}` || checked != `{"path":"/"}` || v.Forward == nil || string(v.Forward.Params) != `{"arguments":{"path":1},"name":"rm"}` || string(c.Params.Arguments) != mapped {
 		t.Errorf("mapped %s, checked %s, forwarded %s", mapped, checked, v.Forward.Encode())
+	}
+}
+
+// The codes of the binding have a denial for a method without a mapping (CZ-64).
+// Whatever the code, the PDP is not asked and the call goes nowhere.
+func TestUnknownMethodOfBinding(t *testing.T) {
+	for codes, want := range map[enforce.Codes]int{enforce.CodesCOAZ: -32001, enforce.CodesApplication: -32601, enforce.CodesMCPX: -32601, "": -32601} {
+		p := &pdp{status: 200, body: `{"decision":true}`}
+		v := gate(p, func(c *enforce.Config) {
+			c.Map = func(*enforce.Call) (*enforce.Question, error) { return nil, enforce.ErrUnknownMethod }
+			c.Denial = enforce.Denial{Codes: codes}
+		}).Judge(t.Context(), call(t, invoke))
+		if s := read(t, v); s.Code != want || s.Data.Reason != enforce.ReasonUnknownMethod || v.Forward != nil {
+			t.Errorf("%q: %+v", codes, s)
+		}
 	}
 }
 

@@ -37,7 +37,8 @@ func (o *Owners) Check(c *enforce.Call) error {
 	return nil
 }
 
-// taskIDs lists the tasks that a call names.
+// taskIDs lists the tasks that a call names. Progress may be of a task of the
+// client's own, which a server began there.
 func taskIDs(c *enforce.Call) ([]string, error) {
 	switch c.Message.Method {
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
@@ -49,6 +50,8 @@ func taskIDs(c *enforce.Call) ([]string, error) {
 	var params struct {
 		Meta struct {
 			Related []string `json:"io.modelcontextprotocol/relatedTaskIds"`
+			// Task is that of 2025-11-25.
+			Task *task `json:"io.modelcontextprotocol/related-task"`
 		} `json:"_meta"`
 		Notifications jsontext.Value `json:"notifications"`
 	}
@@ -62,7 +65,11 @@ func taskIDs(c *enforce.Call) ([]string, error) {
 	if err != nil {
 		return nil, &enforce.Refusal{Code: wire.CodeParams, Status: 200, Message: "the tasks that are named cannot be read", Data: enforce.Data{Reason: enforce.ReasonInvalidMessage}}
 	}
-	return append(listens.IDs, params.Meta.Related...), nil
+	named := append(listens.IDs, params.Meta.Related...)
+	if params.Meta.Task != nil && c.Message.Method != wire.MethodProgress {
+		named = append(named, params.Meta.Task.ID)
+	}
+	return named, nil
 }
 
 // FilterResult returns what the caller gets of the result of a call: what begins a

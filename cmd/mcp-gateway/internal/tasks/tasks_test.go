@@ -124,6 +124,7 @@ func TestTasksOfOthers(t *testing.T) {
 			"tasks/get": `{"taskId":%q}`, "tasks/result": `{"taskId":%q}`, "tasks/cancel": `{"taskId":%q}`, "tasks/update": `{"taskId":%q,"inputResponses":{}}`,
 			"subscriptions/listen": `{"notifications":{"toolsListChanged":true,"taskIds":[%q]}}`,
 			"tools/call":           `{"name":"slow","_meta":{"io.modelcontextprotocol/relatedTaskIds":[%q]}}`,
+			"prompts/get":          `{"name":"slow","_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}}}`,
 		} {
 			asked := d.asked.Load()
 			if got := d.send(alice, method, fmt.Sprintf(params, id), `{"ok":1}`); !strings.Contains(got, `"ok":1`) || d.asked.Load() != asked+1 {
