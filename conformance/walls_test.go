@@ -74,6 +74,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/wire", 5, []string{"schemas/jsonobject", "cmd/mcp-gateway/internal/number"}, "what a message is does not depend on who may send it"},
 	{"cmd/mcp-gateway/internal/wire/wiretest", 5, nil, "other parsers are asked without asking ours"},
 	{"cmd/mcp-gateway/internal/seal", 5, nil, "a seal is good for whatever is put under it"},
+	{"cmd/mcp-gateway/internal/enforce/enforcetest", 5, []string{"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/wire"}, "tests of any package of the gateway may have a gate"},
 	{"cmd/mcp-gateway/internal/enforce", 5, []string{"schemas/jsonobject", "schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "obligations/plain"}, "it decides on messages, and neither carries them nor knows how"},
 	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/jsonobject", "schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "obligations/plain", "cmd/mcp-gateway/internal/enforce"}, "a call waits here however it came; that it may go on the gate says"},
 	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce", "obligations/plain"}, "it carries messages, and asks one gate about each"},

@@ -142,7 +142,7 @@ func TestBindsParams(t *testing.T) {
 		if err := errors.Join(err, sent.Canonicalize(), server.Canonicalize()); err != nil || !bytes.Equal(sent, server) {
 			t.Errorf("%s: the server gets %s, %v", test.method, server, err)
 		}
-		s.verdict.Settle(t.Context(), nil)
+		s.verdict.Finish(t.Context(), nil)
 	}
 }
 
@@ -347,7 +347,7 @@ func TestServersOwnRounds(t *testing.T) {
 	h.approve(h.tasks()[0])
 	s = h.send(sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q`, s.Result.State)})
 	wants := &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"resultType":"input_required","requestState":"theirs","inputRequests":{"name":{"method":"elicitation/create","params":{}}}}`)}
-	got := s.verdict.Settle(t.Context(), wants)
+	got := s.verdict.Finish(t.Context(), wants)
 	state := strings.Split(strings.SplitAfter(string(got.Result), `"requestState":"`)[1], `"`)[0]
 	if state == "theirs" {
 		t.Fatal("the state is not sealed")
@@ -364,7 +364,7 @@ func TestServersOwnRounds(t *testing.T) {
 		t.Errorf("the same round again: %+v", s.Data)
 	}
 	done := &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}
-	if got := s.verdict.Settle(t.Context(), done); got != done {
+	if got := s.verdict.Finish(t.Context(), done); got != done {
 		t.Errorf("%+v", got)
 	}
 }

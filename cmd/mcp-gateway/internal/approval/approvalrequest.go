@@ -29,7 +29,7 @@ type approvalRequest struct {
 
 // newApprovalRequests prepares an access request for each evaluation that was
 // denied.
-func newApprovalRequests(d *enforce.Denied) ([]approvalRequest, error) {
+func newApprovalRequests(d *enforce.DeniedCall) ([]approvalRequest, error) {
 	if len(d.Denials) > maxApprovalRequests {
 		return nil, refusal(d.Refusal, enforce.ReasonTooMany, "the call needs more approvals than are asked for")
 	}
@@ -47,7 +47,7 @@ func newApprovalRequests(d *enforce.Denied) ([]approvalRequest, error) {
 		if err != nil {
 			return nil, err
 		}
-		if submission.Context, err = shown(submission.Context, &d.Binding); err != nil {
+		if submission.Context, err = approvalContext(submission.Context, &d.Binding); err != nil {
 			return nil, err
 		}
 		all = append(all, approvalRequest{Item: n, Submission: submission, Endpoint: decision.Context.AccessRequest.Endpoint})

@@ -24,7 +24,7 @@ type clientNotice struct {
 	// ended by then.
 	wait func(context.Context, *record) (enforce.Approvals, error)
 	// tell answers a call that still waits.
-	tell func(*enforce.Denied, *record) (*enforce.Verdict, error)
+	tell func(*enforce.DeniedCall, *record) (*enforce.Disposition, error)
 }
 
 // maxQuietRounds is how often a client is told to come back without anything to
@@ -33,7 +33,7 @@ const maxQuietRounds = 2
 
 // noticeFor chooses the best way to tell the client that its call waits. State is
 // what the client returns with, nil if it was not told to.
-func (s *Service) noticeFor(d *enforce.Denied, r *record, state *resumeState) clientNotice {
+func (s *Service) noticeFor(d *enforce.DeniedCall, r *record, state *resumeState) clientNotice {
 	_, mayAsk := d.Params.Target(d.Message.Method)
 	asks := d.Stateless && mayAsk && s.canPrompt(d.Capabilities)
 	if state == nil {
@@ -45,7 +45,9 @@ func (s *Service) noticeFor(d *enforce.Denied, r *record, state *resumeState) cl
 	case asks && s.shows(r):
 		return clientNotice{s.pollOnce, s.inputRequired}
 	case asks && state.Quiet < maxQuietRounds:
-		return clientNotice{s.hold, func(d *enforce.Denied, r *record) (*enforce.Verdict, error) { return s.comeBack(d, r, state.Quiet+1) }}
+		return clientNotice{s.hold, func(d *enforce.DeniedCall, r *record) (*enforce.Disposition, error) {
+			return s.comeBack(d, r, state.Quiet+1)
+		}}
 	case d.Client != nil && (s.canPrompt(d.Capabilities) || d.Params.Meta.ProgressToken != nil):
 		return clientNotice{func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.waitOnStream(ctx, d, r) }, s.pendingError}
 	}
@@ -78,7 +80,7 @@ func (s *Service) canPrompt(c *wire.Capabilities) bool {
 // waitOnStream waits on the stream of a pending call. It asks the client
 // whether to go on waiting, if the client can be asked, and sends progress
 // notifications.
-func (s *Service) waitOnStream(ctx context.Context, d *enforce.Denied, r *record) (enforce.Approvals, error) {
+func (s *Service) waitOnStream(ctx context.Context, d *enforce.DeniedCall, r *record) (enforce.Approvals, error) {
 	if approvals, err := s.pollOnce(ctx, r); approvals != nil || errors.Is(err, client.ErrNotApproved) || !r.waits() {
 		return approvals, err
 	}
@@ -107,7 +109,7 @@ func (s *Service) waitOnStream(ctx context.Context, d *enforce.Denied, r *record
 
 // asksToStop asks the client whether to go on waiting, and reports whether it
 // wants to withdraw. A client that cannot be asked goes on.
-func (s *Service) asksToStop(ctx context.Context, d *enforce.Denied, r *record) bool {
+func (s *Service) asksToStop(ctx context.Context, d *enforce.DeniedCall, r *record) bool {
 	if !s.canPrompt(d.Capabilities) || !s.shows(r) {
 		return false
 	}
@@ -123,7 +125,7 @@ func (s *Service) asksToStop(ctx context.Context, d *enforce.Denied, r *record) 
 const progressInterval = 10 * time.Second
 
 // progress tells the client that its call is alive, if it wants to know.
-func (s *Service) progress(ctx context.Context, d *enforce.Denied) {
+func (s *Service) progress(ctx context.Context, d *enforce.DeniedCall) {
 	if d.Params.Meta.ProgressToken == nil {
 		return
 	}
@@ -144,7 +146,7 @@ func (s *Service) progress(ctx context.Context, d *enforce.Denied) {
 
 // elicitation is what a client shows while its call waits: the page at which
 // approvers decide, or a form that decides nothing but whether to wait.
-func (s *Service) elicitation(d *enforce.Denied, r *record) map[string]any {
+func (s *Service) elicitation(d *enforce.DeniedCall, r *record) map[string]any {
 	message := fmt.Sprintf("%s %s on the server %s waits for the approval of another person (%s).", r.Method, plain.Text(r.Name), r.Server, r.named())
 	if s.cfg.Page != "" && d.Capabilities.URL() {
 		return map[string]any{"mode": "url", "message": message + " This is where it is decided.", "url": s.page(r), "elicitationId": r.Handle}
@@ -165,17 +167,17 @@ func (s *Service) page(r *record) string {
 
 // inputRequired tells a client to show the call to its user and to come back (MCP
 // 2026-07-28, "Multi Round-Trip Requests").
-func (s *Service) inputRequired(d *enforce.Denied, r *record) (*enforce.Verdict, error) {
+func (s *Service) inputRequired(d *enforce.DeniedCall, r *record) (*enforce.Disposition, error) {
 	return s.round(d, r, 0, map[string]any{inputName: map[string]any{"method": wire.MethodElicitation, "params": s.elicitation(d, r)}})
 }
 
 // comeBack tells a client to come back, and to show nothing. It is the round of that
 // number in which it does.
-func (s *Service) comeBack(d *enforce.Denied, r *record, quiet int) (*enforce.Verdict, error) {
+func (s *Service) comeBack(d *enforce.DeniedCall, r *record, quiet int) (*enforce.Disposition, error) {
 	return s.round(d, r, quiet, map[string]any{})
 }
 
-func (s *Service) round(d *enforce.Denied, r *record, quiet int, requests map[string]any) (*enforce.Verdict, error) {
+func (s *Service) round(d *enforce.DeniedCall, r *record, quiet int, requests map[string]any) (*enforce.Disposition, error) {
 	sealed, err := s.seal(r, quiet, nil)
 	if err != nil {
 		return nil, err
@@ -184,11 +186,11 @@ func (s *Service) round(d *enforce.Denied, r *record, quiet int, requests map[st
 	if err != nil {
 		return nil, err
 	}
-	return &enforce.Verdict{Answer: &wire.Message{ID: d.Message.ID, Result: result}, Status: 200}, nil
+	return &enforce.Disposition{Answer: &wire.Message{ID: d.Message.ID, Result: result}, Status: 200}, nil
 }
 
 // pendingError tells a client that has no better way which task waits.
-func (s *Service) pendingError(d *enforce.Denied, r *record) (*enforce.Verdict, error) {
+func (s *Service) pendingError(d *enforce.DeniedCall, r *record) (*enforce.Disposition, error) {
 	waits := refusal(d.Refusal, enforce.ReasonPending, "a person has to approve the call first: send it again later")
 	waits.Data.Page, waits.Data.RetryAfter, waits.Data.Digest = s.page(r), 5, r.Digest
 	r.name(&waits.Data)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce/enforcetest"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp"
@@ -142,11 +143,12 @@ func (h *house) open() {
 	h.gate = enforce.New(enforce.Config{
 		PDP: decides, Log: log,
 		Map: h.question,
-		Tool: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
+		Tools: enforcetest.Tools{Find: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
 			return &enforce.Tool{Digest: h.digest()}, nil
-		},
+		}},
+		Tasks:       enforcetest.Tasks{Own: h.service.Own},
 		PassingMeta: []string{"trace/id"},
-		Approvals:   h.service, Own: h.service.Own,
+		Approvals:   h.service,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -243,7 +245,7 @@ func (h *house) restart() {
 
 // A said is what the client is told.
 type said struct {
-	verdict *enforce.Verdict
+	verdict *enforce.Disposition
 	enforce.Data
 	Result struct {
 		Type   string `json:"resultType"`

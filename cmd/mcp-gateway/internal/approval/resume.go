@@ -17,7 +17,7 @@ import (
 
 // Suspend has a call wait for a person, or goes on with it once one has approved
 // it. It is [enforce.Approver].
-func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+func (s *Service) Suspend(ctx context.Context, d *enforce.DeniedCall) (*enforce.Disposition, error) {
 	state, err := s.open(d)
 	if err != nil {
 		return nil, err
@@ -50,9 +50,9 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verd
 
 // find returns the call that the client of a resume state was told about, and the one that
 // any other attaches to.
-func (s *Service) find(ctx context.Context, d *enforce.Denied, state *resumeState) (*record, error) {
+func (s *Service) find(ctx context.Context, d *enforce.DeniedCall, state *resumeState) (*record, error) {
 	if state == nil {
-		return s.attach(ctx, d)
+		return s.attachWaiting(ctx, d)
 	}
 	r, err := s.store.byHandle(state.Handle)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Service) find(ctx context.Context, d *enforce.Denied, state *resumeStat
 }
 
 // explain makes an error of asking one that the caller can read.
-func explain(d *enforce.Denied, err error) error {
+func explain(d *enforce.DeniedCall, err error) error {
 	var refused *enforce.Refusal
 	if errors.As(err, &refused) {
 		return refused
@@ -143,7 +143,7 @@ func (s *Service) await(ctx context.Context, r *record, long time.Duration) (enf
 
 // resume carries out a call that is approved: the policies are asked again, and
 // if they permit it with the approval, one of those who wait claims it.
-func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, approvals enforce.Approvals, state *resumeState) (*enforce.Verdict, error) {
+func (s *Service) resume(ctx context.Context, d *enforce.DeniedCall, r *record, approvals enforce.Approvals, state *resumeState) (*enforce.Disposition, error) {
 	if err := s.permitted(ctx, d.Call, r, d.Question, approvals); err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (s *Service) resume(ctx context.Context, d *enforce.Denied, r *record, appr
 	if err != nil {
 		return nil, err
 	}
-	return &enforce.Verdict{Forward: m, TrailID: trailID, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
+	return &enforce.Disposition{Forward: m, TrailID: trailID, Finish: func(ctx context.Context, response *wire.Message) *wire.Message {
 		end(enforce.End(d.Call, response))
 		if again := s.again(ctx, taken, response); again != nil {
 			return again

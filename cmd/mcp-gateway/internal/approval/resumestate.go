@@ -36,7 +36,7 @@ const (
 
 // open returns the resume state that a call came with, or nil. The state of a server
 // that the gateway has not sealed is not the gateway's to read.
-func (s *Service) open(d *enforce.Denied) (*resumeState, error) {
+func (s *Service) open(d *enforce.DeniedCall) (*resumeState, error) {
 	if d.Params.RequestState == "" {
 		return nil, nil
 	}
@@ -119,7 +119,7 @@ func (s *Service) again(ctx context.Context, r *record, response *wire.Message) 
 
 // continueRound resumes a call whose server has answered that it needs input,
 // in the next round.
-func (s *Service) continueRound(ctx context.Context, d *enforce.Denied, t *resumeState) (*enforce.Verdict, error) {
+func (s *Service) continueRound(ctx context.Context, d *enforce.DeniedCall, t *resumeState) (*enforce.Disposition, error) {
 	r, err := s.store.byHandle(t.Handle)
 	if err != nil {
 		return nil, err

@@ -178,9 +178,9 @@ const (
 	maxRecord = 1 << 20
 )
 
-// attach returns the record of the call that waits, and makes one where none
+// attachWaiting returns the record of the call that waits, and makes one where none
 // does.
-func (s *Service) attach(ctx context.Context, d *enforce.Denied) (*record, error) {
+func (s *Service) attachWaiting(ctx context.Context, d *enforce.DeniedCall) (*record, error) {
 	key := keyOf(d.Caller, d.Digest)
 	found, err, _ := s.once.Do(key, func() (any, error) {
 		r, err := s.store.current(key)
@@ -207,7 +207,7 @@ func (s *Service) attach(ctx context.Context, d *enforce.Denied) (*record, error
 }
 
 // submit keeps the call and asks that a person lift its denial.
-func (s *Service) submit(ctx context.Context, d *enforce.Denied) (*record, error) {
+func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall) (*record, error) {
 	params, err := s.kept(d.Message.Method, d.Message.Params)
 	if err != nil {
 		return nil, err
@@ -264,10 +264,10 @@ func (s *Service) discard(ctx context.Context, r *record) {
 	s.pending.release(r.owner())
 }
 
-// shown adds the arguments, and what else of the params is bound, to the context of a
+// approvalContext adds the arguments, and what else of the params is bound, to the context of a
 // submission, for the person who decides: what they see is what the digest is
 // of. Where a mapping has others there, nobody is asked.
-func shown(context jsontext.Value, b *wire.Binding) (jsontext.Value, error) {
+func approvalContext(context jsontext.Value, b *wire.Binding) (jsontext.Value, error) {
 	members, err := jsonobject.Parse(context)
 	if err != nil {
 		return nil, err

@@ -277,7 +277,7 @@ func TestServersOwnRoundsOfSeveral(t *testing.T) {
 	if !s.goes() {
 		t.Fatalf("%+v", s.Data)
 	}
-	got := s.verdict.Settle(t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"resultType":"input_required","requestState":"theirs"}`)})
+	got := s.verdict.Finish(t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"resultType":"input_required","requestState":"theirs"}`)})
 	state := strings.Split(strings.SplitAfter(string(got.Result), `"requestState":"`)[1], `"`)[0]
 	if s := h.send(back(state)); !s.goes() || !strings.Contains(string(s.verdict.Forward.Params), `"requestState":"theirs"`) {
 		t.Errorf("%+v", s.Data)

@@ -70,8 +70,8 @@ func (r *record) question() *enforce.Question {
 	return &enforce.Question{Evaluation: r.Request, Evaluations: r.Batch}
 }
 
-// isOf reports whether the call is a caller's.
-func (r *record) isOf(c *enforce.Caller) bool {
+// belongsTo reports whether the call is a caller's.
+func (r *record) belongsTo(c *enforce.Caller) bool {
 	return r.Tenant == c.Tenant && r.Subject.Type == c.Subject.Type && r.Subject.ID == c.Subject.ID
 }
 

@@ -64,11 +64,11 @@ func (s *Service) status(r *record, kind string) (*taskStatus, error) {
 }
 
 // task answers a call with a task, which its client polls.
-func (s *Service) task(d *enforce.Denied, r *record) (*enforce.Verdict, error) {
+func (s *Service) task(d *enforce.DeniedCall, r *record) (*enforce.Disposition, error) {
 	return s.reply(d.Call, r, "task")
 }
 
-func (s *Service) reply(c *enforce.Call, r *record, kind string) (*enforce.Verdict, error) {
+func (s *Service) reply(c *enforce.Call, r *record, kind string) (*enforce.Disposition, error) {
 	status, err := s.status(r, kind)
 	if err != nil {
 		return nil, err
@@ -77,12 +77,12 @@ func (s *Service) reply(c *enforce.Call, r *record, kind string) (*enforce.Verdi
 	if err != nil {
 		return nil, err
 	}
-	return &enforce.Verdict{Answer: &wire.Message{ID: c.Message.ID, Result: result}, Status: 200}, nil
+	return &enforce.Disposition{Answer: &wire.Message{ID: c.Message.ID, Result: result}, Status: 200}, nil
 }
 
 // Own answers what clients ask about the tasks of the gateway, and only that:
 // nil is for any other call. It is [enforce.Config.Own].
-func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) {
+func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Disposition, error) {
 	if !strings.HasPrefix(c.Message.Method, "tasks/") || !strings.HasPrefix(c.Params.TaskID, handlePrefix) || !c.Message.IsRequest() {
 		return nil, nil
 	}
@@ -90,7 +90,7 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 	if err != nil {
 		return nil, err
 	}
-	if r == nil || r.State == asking || !r.isOf(c.Caller) || r.Server != c.Server {
+	if r == nil || r.State == asking || !r.belongsTo(c.Caller) || r.Server != c.Server {
 		return nil, enforce.NoSuchTask()
 	}
 	switch c.Message.Method {
@@ -105,7 +105,7 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Verdict, e
 	default:
 		return nil, &enforce.Refusal{Code: wire.CodeMethod, Status: 404, Message: enforce.ErrUnknownMethod.Error(), Data: enforce.Data{Reason: enforce.ReasonUnknownMethod}}
 	}
-	return &enforce.Verdict{Answer: &wire.Message{ID: c.Message.ID, Result: jsontext.Value(`{"resultType":"complete"}`)}, Status: 200}, nil
+	return &enforce.Disposition{Answer: &wire.Message{ID: c.Message.ID, Result: jsontext.Value(`{"resultType":"complete"}`)}, Status: 200}, nil
 }
 
 // pollDetached polls the approvals of a call that no client waits for, and

@@ -84,12 +84,12 @@ type Client interface {
 
 // A Verdict says what becomes of a call: exactly one of Forward and Answer is
 // set, or neither for a notification that goes nowhere.
-type Verdict struct {
+type Disposition struct {
 	Forward *wire.Message // goes to the server
 	Answer  *wire.Message // goes back to the client
 	Status  int           // HTTP status of Answer
 	TrailID string        // of Forward in the [Trail]; "" if that has no entry of it
-	// Settle says what came of Forward. It must be called once. Response is nil
+	// Finish says what came of Forward. It must be called once. Response is nil
 	// where none came. It returns what the client is to get, nil for nothing.
-	Settle func(ctx context.Context, response *wire.Message) *wire.Message
+	Finish func(ctx context.Context, response *wire.Message) *wire.Message
 }

@@ -31,17 +31,10 @@ type Config struct {
 	// Map says what to ask before a call goes on. Its errors are
 	// ErrUnknownMethod and ErrMapping; any other counts as the latter.
 	Map func(*Call) (*Question, error)
-	// Tool returns the tool that a call names, as it was accepted, if the call's
-	// arguments are as that has them, or can be coerced. Its error is a [Refusal],
-	// or else why nothing can be said. Nil knows of no tools.
-	Tool func(context.Context, *Call) (*Tool, error)
-	// Filter returns the part of the result of a list, or of server/discover, that
-	// its caller may see. It asks the PDP about the items with ask. Nil shows all.
-	Filter func(ctx context.Context, c *Call, result jsontext.Value, ask Ask) (jsontext.Value, error)
-	// FilterResponse returns the part of a forwarded call's response that its
-	// caller gets. After an error the caller gets none of it. Nil passes every
-	// response.
-	FilterResponse func(ctx context.Context, c *Call, response *wire.Message) (*wire.Message, error)
+	// Tools knows the tools of the servers. Nil knows none, and shows all lists.
+	Tools Tools
+	// Tasks knows the tasks of the gateway and of the servers. Nil knows none.
+	Tasks Tasks
 	// Obligations are those that the gateway carries out.
 	Obligations client.Obligations
 	// PassingMeta names members of _meta that are of one message and not of the
@@ -49,11 +42,8 @@ type Config struct {
 	PassingMeta []string
 	// Approvals holds calls that need an approval. Nil refuses them.
 	Approvals Approver
-	// Own answers calls that are the gateway's own to answer, nil for others. Nil
-	// answers none.
-	Own    func(context.Context, *Call) (*Verdict, error)
-	Trail  Trail  // nil is NopTrail
-	Denial Denial // how clients are told no
+	Trail     Trail  // nil is NopTrail
+	Denial    Denial // how clients are told no
 	// Tells has the servers, by name, whose clients get what is wrong with a call of
 	// a tool as a result of the tool, which models read and correct (MCP 2025-11-25,
 	// SEP-1303). Clients of the others get an error of the protocol.
@@ -65,7 +55,28 @@ type Config struct {
 type Approver interface {
 	// Suspend holds a call until a person approves it, and returns what becomes
 	// of the call by then.
-	Suspend(context.Context, *Denied) (*Verdict, error)
+	Suspend(context.Context, *DeniedCall) (*Disposition, error)
+}
+
+// Tools knows the tools that servers offer.
+type Tools interface {
+	// FindTool returns the accepted tool that a call names. Its error is a [Refusal]
+	// if the tool may not be called, or if the arguments do not fit its schema and
+	// cannot be coerced; any other error is why the tools are not known.
+	FindTool(context.Context, *Call) (*Tool, error)
+	// FilterList returns the part of the result of a list, or of server/discover,
+	// that its caller may see. It asks the PDP about the items with ask.
+	FilterList(ctx context.Context, c *Call, result jsontext.Value, ask Ask) (jsontext.Value, error)
+}
+
+// Tasks keeps each task to the caller that began it.
+type Tasks interface {
+	// Answer answers calls about tasks of the gateway, and refuses those about tasks
+	// of other callers. It returns nil for calls that are to be decided on.
+	Answer(context.Context, *Call) (*Disposition, error)
+	// FilterResponse returns the part of a forwarded call's response that its caller
+	// gets. After an error the caller gets none of it.
+	FilterResponse(ctx context.Context, c *Call, response *wire.Message) (*wire.Message, error)
 }
 
 // An Ask asks the PDP about the items of a list, in the name of its caller.
@@ -86,7 +97,7 @@ func New(cfg Config) *Gate {
 }
 
 // A Denied call is one that people may lift the denial of.
-type Denied struct {
+type DeniedCall struct {
 	*Call
 	Question *Question
 	Answer   *Answer // to Question
@@ -97,7 +108,7 @@ type Denied struct {
 }
 
 // Judge decides on a call. Whatever goes wrong is a verdict, too.
-func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
+func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
 	ctx = withTrace(WithRequestID(ctx, call.RequestID), call.TraceParent)
 	verdict, err := g.try(ctx, call)
 	if err == nil {
@@ -119,23 +130,23 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Verdict {
 }
 
 // Unidentified refuses a message whose caller is not known.
-func (g *Gate) Unidentified(m *wire.Message) *Verdict {
+func (g *Gate) Unidentified(m *wire.Message) *Disposition {
 	return g.check.Present(&Refusal{Message: "who calls is not known", Data: Data{Reason: ReasonCaller}}).verdict(m.ID)
 }
 
 // filterResponse wraps the verdict's Settle so that its caller gets the
 // filtered response.
-func (g *Gate) filterResponse(call *Call, v *Verdict) *Verdict {
-	if v.Forward == nil || g.cfg.FilterResponse == nil {
+func (g *Gate) filterResponse(call *Call, v *Disposition) *Disposition {
+	if v.Forward == nil || g.cfg.Tasks == nil {
 		return v
 	}
-	settle := v.Settle
-	v.Settle = func(ctx context.Context, response *wire.Message) *wire.Message {
+	settle := v.Finish
+	v.Finish = func(ctx context.Context, response *wire.Message) *wire.Message {
 		m := settle(ctx, response)
 		if m == nil {
 			return nil
 		}
-		answer, err := g.cfg.FilterResponse(ctx, call, m)
+		answer, err := g.cfg.Tasks.FilterResponse(ctx, call, m)
 		if err != nil {
 			g.cfg.Log.ErrorContext(ctx, "no result", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
 			return wire.Refuse(m.ID, wire.CodeInternal, "what the server answered goes no further", Data{Reason: ReasonUnavailable})
@@ -146,7 +157,7 @@ func (g *Gate) filterResponse(call *Call, v *Verdict) *Verdict {
 }
 
 // try is judge, with a panic for an error.
-func (g *Gate) try(ctx context.Context, call *Call) (v *Verdict, err error) {
+func (g *Gate) try(ctx context.Context, call *Call) (v *Disposition, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			v, err = nil, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -155,12 +166,12 @@ func (g *Gate) try(ctx context.Context, call *Call) (v *Verdict, err error) {
 	return g.judge(ctx, call)
 }
 
-func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
+func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 	if call.Stateless && wire.IsRemoved(call.Message.Method) {
 		return nil, g.unmapped(call, ErrUnknownMethod)
 	}
-	if g.cfg.Own != nil {
-		if own, err := g.cfg.Own(ctx, call); own != nil || err != nil {
+	if g.cfg.Tasks != nil {
+		if own, err := g.cfg.Tasks.Answer(ctx, call); own != nil || err != nil {
 			return own, err
 		}
 	}
@@ -179,7 +190,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 		return nil, g.unmapped(call, err)
 	}
 	if question.Pass {
-		return &Verdict{Forward: call.Message, Settle: pass}, nil
+		return &Disposition{Forward: call.Message, Finish: pass}, nil
 	}
 	binding, digest, err := g.bind(call)
 	if err != nil {
@@ -203,7 +214,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Verdict, error) {
 	if denials == nil || g.cfg.Approvals == nil || !call.Message.IsRequest() || !errors.As(err, &refusal) {
 		return nil, err
 	}
-	return g.cfg.Approvals.Suspend(ctx, &Denied{Call: call, Question: question, Answer: answer, Denials: denials, Binding: binding, Digest: digest, Refusal: refusal})
+	return g.cfg.Approvals.Suspend(ctx, &DeniedCall{Call: call, Question: question, Answer: answer, Denials: denials, Binding: binding, Digest: digest, Refusal: refusal})
 }
 
 // errChanged means that a message is no longer the one that was decided on: a
@@ -262,10 +273,10 @@ func (g *Gate) unmapped(call *Call, err error) *Refusal {
 
 // resolveTool finds the tool that a call names, and checks the call against it.
 func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
-	if call.Message.Method != wire.MethodToolsCall || g.cfg.Tool == nil {
+	if call.Message.Method != wire.MethodToolsCall || g.cfg.Tools == nil {
 		return nil
 	}
-	tool, err := g.cfg.Tool(ctx, call)
+	tool, err := g.cfg.Tools.FindTool(ctx, call)
 	var refusal *Refusal
 	if err != nil && !errors.As(err, &refusal) {
 		return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the tools of the server are not known", Data: Data{Reason: ReasonUnavailable}, Why: err.Error()}
@@ -280,12 +291,12 @@ func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
 }
 
 // forward lets a call go on, once that is kept.
-func (g *Gate) forward(call *Call, a *Answer, digest string) (*Verdict, error) {
+func (g *Gate) forward(call *Call, a *Answer, digest string) (*Disposition, error) {
 	id, ended, err := g.cfg.Trail.Begin(&Entry{Call: call, Decisions: Decisions(a.EvaluationID), Digest: digest})
 	if err != nil {
 		return nil, fmt.Errorf("keep the call: %w", err)
 	}
-	return &Verdict{Forward: call.Message, TrailID: id, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
+	return &Disposition{Forward: call.Message, TrailID: id, Finish: func(ctx context.Context, response *wire.Message) *wire.Message {
 		ended(End(call, response))
 		return g.filter(ctx, call, response)
 	}}, nil
@@ -295,13 +306,13 @@ func (g *Gate) forward(call *Call, a *Answer, digest string) (*Verdict, error) {
 // verdict of the call is gone: it belonged to a process that has ended, or the
 // response comes again. TrailID is that of the verdict.
 func (g *Gate) Resume(ctx context.Context, call *Call, trailID string, response *wire.Message) *wire.Message {
-	v := g.filterResponse(call, &Verdict{Forward: call.Message, Settle: func(ctx context.Context, response *wire.Message) *wire.Message {
+	v := g.filterResponse(call, &Disposition{Forward: call.Message, Finish: func(ctx context.Context, response *wire.Message) *wire.Message {
 		if trailID != "" {
 			g.cfg.Trail.EndLate(trailID, call, End(call, response))
 		}
 		return g.filter(ctx, call, response)
 	}})
-	return v.Settle(ctx, response)
+	return v.Finish(ctx, response)
 }
 
 // End says how a call ended with a response.
@@ -326,10 +337,10 @@ func Decisions(id string) []string {
 // filter takes from a list what its caller may not see. A list that cannot be
 // filtered is not shown.
 func (g *Gate) filter(ctx context.Context, call *Call, response *wire.Message) *wire.Message {
-	if g.cfg.Filter == nil || response == nil || response.Result == nil || !wire.IsList(call.Message.Method) && call.Message.Method != wire.MethodDiscover {
+	if g.cfg.Tools == nil || response == nil || response.Result == nil || !wire.IsList(call.Message.Method) && call.Message.Method != wire.MethodDiscover {
 		return response
 	}
-	result, err := g.cfg.Filter(ctx, call, response.Result, func(ctx context.Context, batch *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
+	result, err := g.cfg.Tools.FilterList(ctx, call, response.Result, func(ctx context.Context, batch *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
 		return g.askItems(ctx, call, batch)
 	})
 	if err != nil {

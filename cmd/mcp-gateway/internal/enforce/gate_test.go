@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce/enforcetest"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -101,7 +102,7 @@ type said struct {
 	Data enforce.Data `json:"data"`
 }
 
-func read(t *testing.T, v *enforce.Verdict) (s said) {
+func read(t *testing.T, v *enforce.Disposition) (s said) {
 	t.Helper()
 	if v.Answer == nil || v.Forward != nil {
 		t.Fatalf("%+v", v)
@@ -172,7 +173,7 @@ func TestJudge(t *testing.T) {
 				if v.Forward == nil || v.Answer != nil || string(v.Forward.Encode()) != invoke {
 					t.Fatalf("%+v", v)
 				}
-				if v.Settle(t.Context(), nil); strings.Join(*kept, ", ") != "intend entry-1, unknown" {
+				if v.Finish(t.Context(), nil); strings.Join(*kept, ", ") != "intend entry-1, unknown" {
 					t.Errorf("kept %q", *kept)
 				}
 				return
@@ -222,7 +223,7 @@ func TestConceal(t *testing.T) {
 			for _, conceal := range []bool{true, false} {
 				kept := new(trail)
 				v := gate(&pdp{status: 200, body: test.decision}, func(c *enforce.Config) {
-					c.Map, c.Tool, c.Trail = test.mapping, tool(test.tool), kept
+					c.Map, c.Tools, c.Trail = test.mapping, enforcetest.Tools{Find: tool(test.tool)}, kept
 					c.Denial = enforce.Denial{}
 					c.Denial.Conceal = conceal
 				}).Judge(t.Context(), call(t, test.body))
@@ -265,7 +266,7 @@ func TestTells(t *testing.T) {
 		c := call(t, test.body)
 		c.Stateless = test.stateless
 		v := gate(&pdp{status: 200, body: `{"decision":false}`}, func(c *enforce.Config) {
-			c.Tool = func(context.Context, *enforce.Call) (*enforce.Tool, error) { return new(enforce.Tool), test.tool }
+			c.Tools = enforcetest.Tools{Find: func(context.Context, *enforce.Call) (*enforce.Tool, error) { return new(enforce.Tool), test.tool }}
 			c.Tells, c.Denial.Conceal = map[string]bool{"files": test.tells}, test.conceal
 		}).Judge(t.Context(), c)
 		if v.Answer == nil || string(v.Answer.Result) != test.want || (v.Answer.Error == nil) != (test.want != "") || v.Status != 200 {
@@ -285,9 +286,9 @@ func TestCoerced(t *testing.T) {
 		return nil
 	}
 	v := gate(p, func(cfg *enforce.Config) {
-		cfg.Tool = func(context.Context, *enforce.Call) (*enforce.Tool, error) {
+		cfg.Tools = enforcetest.Tools{Find: func(context.Context, *enforce.Call) (*enforce.Tool, error) {
 			return &enforce.Tool{Coerced: jsontext.Value(`{"path":1}`)}, nil
-		}
+		}}
 		cfg.Map = func(c *enforce.Call) (*enforce.Question, error) {
 			mapped = string(c.Params.Arguments)
 			return single(c)
@@ -385,12 +386,12 @@ func TestFilter(t *testing.T) {
 	} {
 		asked := false
 		v := gate(&pdp{status: 200, body: `{"decision":true}`}, func(c *enforce.Config) {
-			c.Filter = func(context.Context, *enforce.Call, jsontext.Value, enforce.Ask) (jsontext.Value, error) {
+			c.Tools = enforcetest.Tools{Filter: func(context.Context, *enforce.Call, jsontext.Value, enforce.Ask) (jsontext.Value, error) {
 				asked = true
 				return jsontext.Value(`{"tools":[]}`), test.fails
-			}
+			}}
 		}).Judge(t.Context(), call(t, test.body))
-		if got := string(v.Settle(t.Context(), listed).Encode()); !strings.Contains(got, test.want) || asked != test.wanted {
+		if got := string(v.Finish(t.Context(), listed).Encode()); !strings.Contains(got, test.want) || asked != test.wanted {
 			t.Errorf("%s: %s", test.body, got)
 		}
 	}
@@ -444,7 +445,7 @@ func TestBreaker(t *testing.T) {
 						Failures: 3, Pause: time.Second, OnBreak: func(s string) { states = append(states, s) },
 					})
 				})
-				judge := func() *enforce.Verdict { return g.Judge(t.Context(), call(t, invoke)) }
+				judge := func() *enforce.Disposition { return g.Judge(t.Context(), call(t, invoke)) }
 				for range 3 {
 					begun := time.Now()
 					if s := read(t, judge()); s.Data.Reason != enforce.ReasonPDP || s.Data.RetryAfter == 0 {

@@ -68,7 +68,7 @@ func TestDenials(t *testing.T) {
 			}
 			p := &pdp{status: 200, body: `{"evaluations":[` + strings.Join(answers, ",") + `]}`}
 			told := 0
-			var waits *enforce.Denied
+			var waits *enforce.DeniedCall
 			v := gate(p, func(c *enforce.Config) {
 				c.Map = func(*enforce.Call) (*enforce.Question, error) {
 					q := &authzen.EvaluationsRequest{Subject: jsontext.Value(`{"type":"user","id":"alice"}`), Action: jsontext.Value(`{"name":"x"}`)}
@@ -81,7 +81,7 @@ func TestDenials(t *testing.T) {
 					told++
 					return nil
 				}}
-				c.Approvals = suspend(func(_ context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+				c.Approvals = suspend(func(_ context.Context, d *enforce.DeniedCall) (*enforce.Disposition, error) {
 					waits = d
 					return nil, d.Refusal
 				})
@@ -124,7 +124,7 @@ func TestDenialsCutShort(t *testing.T) {
 		waits := false
 		s := read(t, gate(&pdp{status: 200, body: `{"evaluations":[` + answers + `]}`}, func(c *enforce.Config) {
 			c.Map = batch
-			c.Approvals = suspend(func(_ context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+			c.Approvals = suspend(func(_ context.Context, d *enforce.DeniedCall) (*enforce.Disposition, error) {
 				waits = true
 				return nil, d.Refusal
 			})
@@ -198,8 +198,8 @@ func TestApproved(t *testing.T) {
 }
 
 // suspend is an [enforce.Approver].
-type suspend func(context.Context, *enforce.Denied) (*enforce.Verdict, error)
+type suspend func(context.Context, *enforce.DeniedCall) (*enforce.Disposition, error)
 
-func (s suspend) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+func (s suspend) Suspend(ctx context.Context, d *enforce.DeniedCall) (*enforce.Disposition, error) {
 	return s(ctx, d)
 }

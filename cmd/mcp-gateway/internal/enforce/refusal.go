@@ -86,11 +86,11 @@ func NoSuchTask() *Refusal {
 }
 
 // verdict answers a call with the refusal. A notification is not answered.
-func (r *Refusal) verdict(id jsontext.Value) *Verdict {
+func (r *Refusal) verdict(id jsontext.Value) *Disposition {
 	if id == nil {
-		return &Verdict{Status: statusAccepted}
+		return &Disposition{Status: statusAccepted}
 	}
-	return &Verdict{Answer: wire.Refuse(id, r.Code, r.Message, r.Data), Status: r.Status}
+	return &Disposition{Answer: wire.Refuse(id, r.Code, r.Message, r.Data), Status: r.Status}
 }
 
 // Statuses of HTTP that answers have; below the transport they are numbers.

@@ -33,7 +33,7 @@ func (r *Refusal) isOfArguments(c *Call) bool {
 
 // result answers a call of a tool with the refusal as a result that is an error
 // (MCP 2025-11-25, "Error Handling"; SEP-1303).
-func (r *Refusal) result(c *Call) *Verdict {
+func (r *Refusal) result(c *Call) *Disposition {
 	said := map[string]any{
 		"content": []any{map[string]string{"type": "text", "text": strings.TrimSpace(r.Message + "\n" + r.Advice)}},
 		"isError": true,
@@ -45,5 +45,5 @@ func (r *Refusal) result(c *Call) *Verdict {
 	if err != nil {
 		return r.verdict(c.Message.ID)
 	}
-	return &Verdict{Answer: &wire.Message{ID: c.Message.ID, Result: result}, Status: statusOK}
+	return &Disposition{Answer: &wire.Message{ID: c.Message.ID, Result: result}, Status: statusOK}
 }

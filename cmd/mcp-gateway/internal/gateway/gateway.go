@@ -11,17 +11,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/tasks"
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
-	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // catalogFile is the catalog in the state directory.
@@ -148,7 +144,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	for server, policy := range arguments {
 		tells[server] = policy.Mode != argumentsEnforce
 	}
-	g.tools = newTools(pins, g.mapper, &cfg.Catalog, arguments)
+	g.tools = newTools(pins, g.mapper, &cfg.Catalog, arguments, cfg.Approval.Tasks)
 	kept := &counted{&trail{g.trail, g.log}, g.telemetry}
 	handlers := cfg.Obligations.handlers()
 	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
@@ -162,52 +158,13 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		return err
 	}
 	g.gate = enforce.New(enforce.Config{
-		PDP: pdp, Map: g.mapper.question, Tool: g.tools.tool, Filter: g.filterResult, Trail: kept, Log: g.log,
+		PDP: pdp, Map: g.mapper.question, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g.policies}, Trail: kept, Log: g.log,
 		Obligations: handlers,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},
-		Own:         g.answerOwn, FilterResponse: g.filterResponse, PassingMeta: cfg.Approval.PassingMeta,
-		Denial: denial, Tells: tells,
+		PassingMeta: cfg.Approval.PassingMeta,
+		Denial:      denial, Tells: tells,
 	})
 	return g.telemetry.observe(g)
-}
-
-// answerOwn implements [enforce.Config.Own].
-func (g *gateway) answerOwn(ctx context.Context, c *enforce.Call) (*enforce.Verdict, error) {
-	if own, err := g.approvals.Own(ctx, c); own != nil || err != nil {
-		return own, err
-	}
-	return nil, g.owners.Check(c)
-}
-
-// filterResult implements [enforce.Config.Filter].
-func (g *gateway) filterResult(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
-	if c.Message.Method != wire.MethodDiscover {
-		return g.tools.filter(ctx, c, result, ask)
-	}
-	if !g.cfg.Approval.Tasks {
-		return result, nil
-	}
-	return declareTasks(result)
-}
-
-// declareTasks says in what a server tells of itself that it may answer with a
-// task.
-func declareTasks(result jsontext.Value) (jsontext.Value, error) {
-	within := func(object jsontext.Value, name string, change func(jsontext.Value) (jsontext.Value, error)) (jsontext.Value, error) {
-		members, err := jsonobject.Parse(object)
-		if err != nil {
-			return nil, err
-		}
-		if members[name], err = change(members[name]); err != nil {
-			return nil, err
-		}
-		return members.Encode()
-	}
-	return within(result, "capabilities", func(all jsontext.Value) (jsontext.Value, error) {
-		return within(all, "extensions", func(extensions jsontext.Value) (jsontext.Value, error) {
-			return within(extensions, wire.ExtensionTasks, func(jsontext.Value) (jsontext.Value, error) { return jsontext.Value("{}"), nil })
-		})
-	})
 }
 
 // close closes what join has opened.

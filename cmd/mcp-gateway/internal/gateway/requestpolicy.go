@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -109,15 +108,6 @@ func (p *requestPolicy) checkError(e jsontext.Value) error {
 // policy does not allow. Status notifications of tasks can carry requests.
 func (p *requestPolicy) allowsNotification(m *wire.Message) bool {
 	return m.Params == nil || p.checkResponse(&wire.Message{Result: m.Params}) == nil
-}
-
-// filterResponse implements [enforce.Config.FilterResponse].
-func (g *gateway) filterResponse(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
-	if err := g.policies[c.Server].checkResponse(m); err != nil || m.Result == nil {
-		return m, err
-	}
-	result, err := g.owners.FilterResult(ctx, c, m.Result)
-	return &wire.Message{ID: m.ID, Result: result}, err
 }
 
 // serverMessages filter what a server sends of its own accord.

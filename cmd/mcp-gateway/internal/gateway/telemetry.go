@@ -162,7 +162,7 @@ type countedApprovals struct {
 }
 
 // Suspend implements [enforce.Approver].
-func (a *countedApprovals) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+func (a *countedApprovals) Suspend(ctx context.Context, d *enforce.DeniedCall) (*enforce.Disposition, error) {
 	verdict, err := a.Service.Suspend(ctx, d)
 	if err == nil && verdict.Answer != nil {
 		a.count(d.Call, outcomeWaiting, "")

@@ -24,6 +24,8 @@ type tools struct {
 	servers map[string]argumentPolicy // by name
 	refresh time.Duration             // after which a server is asked again
 	ttl     time.Duration             // for which a client may keep a list
+	// declareTasks adds the gateway's tasks to the capabilities of servers.
+	declareTasks bool
 
 	once      singleflight.Group // by server
 	mu        sync.Mutex
@@ -35,9 +37,9 @@ type tools struct {
 	announced chan string // servers whose lists are to be read again
 }
 
-func newTools(pins *catalog.Catalog, m *mapper, cfg *catalogConfig, servers map[string]argumentPolicy) *tools {
+func newTools(pins *catalog.Catalog, m *mapper, cfg *catalogConfig, servers map[string]argumentPolicy, declareTasks bool) *tools {
 	return &tools{
-		Catalog: pins, mapper: m, servers: servers, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL),
+		Catalog: pins, mapper: m, servers: servers, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL), declareTasks: declareTasks,
 		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, len(servers)),
 	}
 }
@@ -56,8 +58,8 @@ func (t *tools) run(ctx context.Context) {
 	}
 }
 
-// tool implements [enforce.Config.Tool].
-func (t *tools) tool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error) {
+// FindTool implements [enforce.Tools].
+func (t *tools) FindTool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error) {
 	found, err := t.Tool(c.Server, c.Params.Name)
 	if t.isStale(c.Server, errors.Is(err, catalog.ErrUnknown)) {
 		if err := t.refreshTools(context.WithoutCancel(ctx), c); err != nil {
@@ -227,8 +229,14 @@ func (t *tools) called(server string, m *wire.Message) *enforce.Tool {
 	return &enforce.Tool{Definition: found.Definition, Digest: found.Digest}
 }
 
-// filter implements [enforce.Config.Filter].
-func (t *tools) filter(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
+// FilterList implements [enforce.Tools].
+func (t *tools) FilterList(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
+	if c.Message.Method == wire.MethodDiscover {
+		if !t.declareTasks {
+			return result, nil
+		}
+		return declareTasks(result)
+	}
 	return t.Filter(ctx, catalog.List{
 		Server: c.Server, Method: c.Message.Method, Result: result, TTL: t.ttl, Ask: ask,
 		Question: func(name string, item jsontext.Value) (*authzen.EvaluationRequest, error) {

@@ -49,7 +49,7 @@ func TestHeard(t *testing.T) {
 					}
 					return &wire.Message{ID: m.ID, Result: fmt.Appendf(nil, `{"tools":[{"name":"write","description":%q}]}`, title)}, nil
 				}
-				if _, err := all.tool(t.Context(), call); err != nil {
+				if _, err := all.FindTool(t.Context(), call); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)
@@ -79,7 +79,7 @@ func listing(t *testing.T, path string) *tools {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, &catalogConfig{Refresh: duration(time.Hour)}, map[string]argumentPolicy{"desk": {}})
+	all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, &catalogConfig{Refresh: duration(time.Hour)}, map[string]argumentPolicy{"desk": {}}, false)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { all.run(ctx) })
@@ -103,18 +103,18 @@ func TestHeardBeforeACall(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			return &wire.Message{ID: m.ID, Result: answer}, nil
 		}
-		if _, err := all.tool(t.Context(), call); err != nil {
+		if _, err := all.FindTool(t.Context(), call); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if _, err := all.tool(t.Context(), call); err != nil {
+		if _, err := all.FindTool(t.Context(), call); err != nil {
 			t.Fatalf("the control: %v", err)
 		}
 		title = "two"
 		all.onNotification(call, &wire.Message{Method: wire.MethodToolsChanged})
 		time.Sleep(time.Millisecond)
 		var refused *enforce.Refusal
-		if _, err := all.tool(t.Context(), call); !errors.As(err, &refused) || refused.Data.Reason != enforce.ReasonQuarantined {
+		if _, err := all.FindTool(t.Context(), call); !errors.As(err, &refused) || refused.Data.Reason != enforce.ReasonQuarantined {
 			t.Errorf("%v", err)
 		}
 	})
@@ -137,18 +137,18 @@ func TestListInLostSession(t *testing.T) {
 		var calls sync.WaitGroup
 		calls.Go(func() {
 			var refused *enforce.Refusal
-			if _, err := all.tool(t.Context(), lost); !errors.As(err, &refused) || refused.Status != 404 {
+			if _, err := all.FindTool(t.Context(), lost); !errors.As(err, &refused) || refused.Status != 404 {
 				t.Errorf("in the lost session: %v", err)
 			}
 		})
 		time.Sleep(time.Millisecond)
 		calls.Go(func() {
-			if _, err := all.tool(t.Context(), alive); err != nil {
+			if _, err := all.FindTool(t.Context(), alive); err != nil {
 				t.Errorf("in another session: %v", err)
 			}
 		})
 		calls.Wait()
-		if _, err := all.tool(t.Context(), lost); err != nil {
+		if _, err := all.FindTool(t.Context(), lost); err != nil {
 			t.Errorf("once the tools are known: %v", err)
 		}
 	})

@@ -86,7 +86,7 @@ func New(cfg Config) *Handler {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableCompression, transport.MaxIdleConnsPerHost = true, 100
 	return &Handler{
-		cfg: cfg, requests: newPendingRequests(), deciding: newDeciding(), broken: &unanswered{calls: make(map[key]settling), limit: maxUnanswered},
+		cfg: cfg, requests: newPendingRequests(), deciding: newDeciding(), broken: &unanswered{calls: make(map[key]finishCall), limit: maxUnanswered},
 		upstream: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -343,7 +343,7 @@ func (h *Handler) respond(w http.ResponseWriter, c *call) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	h.forward(c, &enforce.Verdict{Forward: c.Message, Settle: func(_ context.Context, m *wire.Message) *wire.Message { return m }})
+	h.forward(c, &enforce.Disposition{Forward: c.Message, Finish: func(_ context.Context, m *wire.Message) *wire.Message { return m }})
 }
 
 // session passes on the stream of a session, or its end.

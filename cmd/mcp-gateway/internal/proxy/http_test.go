@@ -16,6 +16,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce/enforcetest"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
@@ -343,14 +344,14 @@ func TestNoListUnfiltered(t *testing.T) {
 			g := newGateway(t, u, func(c *proxy.Config) {
 				c.Gate = enforce.New(enforce.Config{
 					PDP: enforce.NewPDP(enforce.PDPConfig{URL: newUpstream(t, &pdp{}).URL, Client: client.Config{Timeout: 5 * time.Second}}), Map: plain, Log: c.Log,
-					Filter: func(ctx context.Context, of *enforce.Call, result jsontext.Value, _ enforce.Ask) (jsontext.Value, error) {
+					Tools: enforcetest.Tools{Filter: func(ctx context.Context, of *enforce.Call, result jsontext.Value, _ enforce.Ask) (jsontext.Value, error) {
 						return tools.Filter(ctx, catalog.List{Server: of.Server, Method: of.Message.Method, Result: result, Question: func(name string, _ jsontext.Value) (*authzen.EvaluationRequest, error) {
 							if name == "secret" {
 								return nil, errors.New("it cannot be asked about")
 							}
 							return nil, nil
 						}})
-					},
+					}},
 				})
 			})
 			_, _, body := g.send(t, post{body: asks})
@@ -439,7 +440,7 @@ func TestMirrors(t *testing.T) {
 		decides := newUpstream(t, &pdp{})
 		c.Gate = enforce.New(enforce.Config{
 			PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL}), Map: plain, Log: c.Log,
-			Tool: func(context.Context, *enforce.Call) (*enforce.Tool, error) { return tool, nil },
+			Tools: enforcetest.Tools{Find: func(context.Context, *enforce.Call) (*enforce.Tool, error) { return tool, nil }},
 		})
 		handler = proxy.New(*c)
 	})

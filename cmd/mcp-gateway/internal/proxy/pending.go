@@ -150,19 +150,19 @@ func (d *deciding) cancel(conversation string, params *wire.Params) {
 }
 
 // A settling says what came of a call, and returns what its client gets.
-type settling = func(context.Context, *wire.Message) *wire.Message
+type finishCall = func(context.Context, *wire.Message) *wire.Message
 
 // unanswered are the calls that were sent and whose responses are still due. Over
 // HTTP, a response may come on another stream than the first.
 type unanswered struct {
 	mu    sync.Mutex
-	calls map[key]settling
+	calls map[key]finishCall
 	limit int
 }
 
 // keep keeps what is to be done with a response. It returns false if there is no
 // place left, or if another call of that id waits.
-func (u *unanswered) keep(conversation string, id jsontext.Value, settle settling) bool {
+func (u *unanswered) keep(conversation string, id jsontext.Value, settle finishCall) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	k := key{conversation, string(id)}
@@ -174,7 +174,7 @@ func (u *unanswered) keep(conversation string, id jsontext.Value, settle settlin
 }
 
 // take returns what is to be done with a response, or nil if none is due.
-func (u *unanswered) take(conversation string, id jsontext.Value) settling {
+func (u *unanswered) take(conversation string, id jsontext.Value) finishCall {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	k := key{conversation, string(id)}
@@ -184,10 +184,10 @@ func (u *unanswered) take(conversation string, id jsontext.Value) settling {
 }
 
 // all takes every call.
-func (u *unanswered) all() map[key]settling {
+func (u *unanswered) all() map[key]finishCall {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	left := u.calls
-	u.calls = make(map[key]settling)
+	u.calls = make(map[key]finishCall)
 	return left
 }

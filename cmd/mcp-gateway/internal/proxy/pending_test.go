@@ -18,7 +18,7 @@ import (
 )
 
 // suspending is a gate whose every denial is one that suspend decides about.
-func suspending(t *testing.T, suspend func(context.Context, *enforce.Denied) (*enforce.Verdict, error)) func(*proxy.Config) {
+func suspending(t *testing.T, suspend func(context.Context, *enforce.DeniedCall) (*enforce.Disposition, error)) func(*proxy.Config) {
 	t.Helper()
 	decides := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -41,7 +41,7 @@ func suspending(t *testing.T, suspend func(context.Context, *enforce.Denied) (*e
 // and has the result there.
 func TestAskOnPendingCall(t *testing.T) {
 	var answered atomic.Value
-	gate := suspending(t, func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+	gate := suspending(t, func(ctx context.Context, d *enforce.DeniedCall) (*enforce.Disposition, error) {
 		if !d.Capabilities.Form() {
 			t.Error("the client's capabilities are forgotten")
 		}
@@ -56,7 +56,7 @@ func TestAskOnPendingCall(t *testing.T) {
 			return nil, err
 		}
 		answered.Store(string(response.Result))
-		return &enforce.Verdict{Forward: d.Message, Settle: func(_ context.Context, m *wire.Message) *wire.Message { return m }}, nil
+		return &enforce.Disposition{Forward: d.Message, Finish: func(_ context.Context, m *wire.Message) *wire.Message { return m }}, nil
 	})
 	for _, json := range []bool{false, true} { // what the server answers with
 		g := newGateway(t, sdkServer(t, &mcp.StreamableHTTPOptions{JSONResponse: json}), gate)
@@ -86,7 +86,7 @@ func TestAskOnPendingCall(t *testing.T) {
 // client answers.
 func TestCancelPendingCall(t *testing.T) {
 	waits, over := make(chan struct{}, 1), make(chan error, 1)
-	gate := suspending(t, func(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+	gate := suspending(t, func(ctx context.Context, d *enforce.DeniedCall) (*enforce.Disposition, error) {
 		waits <- struct{}{}
 		_, err := d.Client.Ask(ctx, wire.MethodElicitation, map[string]any{})
 		over <- err
@@ -125,8 +125,8 @@ func TestCancelPendingCall(t *testing.T) {
 }
 
 // approver is an [enforce.Approver].
-type approver func(context.Context, *enforce.Denied) (*enforce.Verdict, error)
+type approver func(context.Context, *enforce.DeniedCall) (*enforce.Disposition, error)
 
-func (a approver) Suspend(ctx context.Context, d *enforce.Denied) (*enforce.Verdict, error) {
+func (a approver) Suspend(ctx context.Context, d *enforce.DeniedCall) (*enforce.Disposition, error) {
 	return a(ctx, d)
 }

@@ -31,7 +31,7 @@ type sentCall struct {
 	Method  string         `json:"method"`
 	Params  jsontext.Value `json:"params,omitempty"` // of a list, whose items depend on them
 	Request string         `json:"request"`          // [enforce.Call.RequestID]
-	Trail   string         `json:"trail,omitzero"`   // [enforce.Verdict.TrailID]
+	Trail   string         `json:"trail,omitzero"`   // [enforce.Disposition.TrailID]
 }
 
 const sealEvent = "event"
@@ -48,7 +48,7 @@ const (
 const resumeTimeout = 10 * time.Minute
 
 // newSentCall returns what the ids of events say of a call.
-func newSentCall(c *call, v *enforce.Verdict) *sentCall {
+func newSentCall(c *call, v *enforce.Disposition) *sentCall {
 	sent := &sentCall{ID: v.Forward.ID, Method: v.Forward.Method, Request: c.RequestID, Trail: v.TrailID}
 	if wire.IsList(v.Forward.Method) && len(v.Forward.Params) <= maxListParams {
 		sent.Params = v.Forward.Params
@@ -116,8 +116,8 @@ func (h *Handler) settleSent(c *call, m *wire.Message) (*wire.Message, error) {
 }
 
 // keepResumable keeps a call until its response comes, on whichever stream.
-func (h *Handler) keepResumable(c *call, v *enforce.Verdict) bool {
-	if c.Stateless || len(v.Forward.Params) > maxKeptParams || !h.broken.keep(c.RequestID, v.Forward.ID, v.Settle) {
+func (h *Handler) keepResumable(c *call, v *enforce.Disposition) bool {
+	if c.Stateless || len(v.Forward.Params) > maxKeptParams || !h.broken.keep(c.RequestID, v.Forward.ID, v.Finish) {
 		return false
 	}
 	c.sent = newSentCall(c, v)

@@ -29,14 +29,14 @@ func contentType(response *http.Response) string {
 // statusError passes on an HTTP error that is no response of JSON-RPC. The status
 // is all that some clients read: they begin a new session after 404. A server
 // that answers 4xx has not carried the call out.
-func (h *Handler) statusError(c *call, v *enforce.Verdict, response *http.Response, reason string) {
+func (h *Handler) statusError(c *call, v *enforce.Disposition, response *http.Response, reason string) {
 	h.cfg.Log.WarnContext(c.request.Context(), "the server answered with an HTTP error", "server", h.cfg.Server, "request_id", c.RequestID, "status", response.StatusCode, "reason", reason)
 	refusal := statusRefusal(response.StatusCode, reason)
 	m := wire.Refuse(requestID(v.Forward), refusal.Code, refusal.Message, refusal.Data)
 	if response.StatusCode >= http.StatusInternalServerError {
-		v.Settle(c.request.Context(), nil)
+		v.Finish(c.request.Context(), nil)
 	} else {
-		v.Settle(c.request.Context(), m)
+		v.Finish(c.request.Context(), m)
 	}
 	_ = c.reply.message(response.StatusCode, m)
 }

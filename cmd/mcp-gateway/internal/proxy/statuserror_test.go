@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce/enforcetest"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
@@ -90,10 +91,10 @@ func TestListInLostSession(t *testing.T) {
 		g := newGateway(t, u, func(c *proxy.Config) {
 			c.Gate = enforce.New(enforce.Config{
 				PDP: enforce.NewPDP(enforce.PDPConfig{URL: newUpstream(t, &pdp{}).URL}), Map: plain, Log: c.Log,
-				Tool: func(ctx context.Context, c *enforce.Call) (*enforce.Tool, error) {
+				Tools: enforcetest.Tools{Find: func(ctx context.Context, c *enforce.Call) (*enforce.Tool, error) {
 					_, err := c.Upstream(ctx, &wire.Message{ID: []byte(`"gw-list"`), Method: wire.MethodToolsList})
 					return nil, fmt.Errorf("list: %w", err)
-				},
+				}},
 			})
 		})
 		_, header, _ := g.send(t, post{body: begin})

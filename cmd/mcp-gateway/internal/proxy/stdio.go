@@ -67,7 +67,7 @@ func NewPipe(cfg PipeConfig) *Pipe {
 	}
 	return &Pipe{
 		cfg: cfg, toClient: lines{w: cfg.Out}, requests: newPendingRequests(), deciding: newDeciding(),
-		sent: &unanswered{calls: make(map[key]settling), limit: maxUnanswered},
+		sent: &unanswered{calls: make(map[key]finishCall), limit: maxUnanswered},
 	}
 }
 
@@ -255,14 +255,14 @@ func (p *Pipe) judge(ctx context.Context, c *enforce.Call) {
 	}
 }
 
-func (p *Pipe) forward(ctx context.Context, v *enforce.Verdict) {
+func (p *Pipe) forward(ctx context.Context, v *enforce.Disposition) {
 	if !v.Forward.IsRequest() {
 		_ = p.toServer.write(v.Forward)
-		v.Settle(ctx, nil)
+		v.Finish(ctx, nil)
 		return
 	}
-	if isOurs(v.Forward.ID) || !p.sent.keep(conversation, v.Forward.ID, v.Settle) {
-		v.Settle(ctx, nil)
+	if isOurs(v.Forward.ID) || !p.sent.keep(conversation, v.Forward.ID, v.Finish) {
+		v.Finish(ctx, nil)
 		_ = p.toClient.write(wire.Refuse(v.Forward.ID, wire.CodeRequest, "the id is in use, or too many calls are unanswered", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 		return
 	}

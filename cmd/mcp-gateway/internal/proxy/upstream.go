@@ -104,7 +104,7 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 }
 
 // forward sends a message on and gives the client what comes back.
-func (h *Handler) forward(c *call, v *enforce.Verdict) {
+func (h *Handler) forward(c *call, v *enforce.Disposition) {
 	stop := c.reply.keepAlive(c.request.Context())
 	response, err := h.send(c.request.Context(), c, v.Forward)
 	stop()
@@ -129,7 +129,7 @@ func (h *Handler) forward(c *call, v *enforce.Verdict) {
 	case v.Forward.IsRequest():
 		h.unavailable(c, v, errResponse)
 	default: // a notification or a response, which the server has accepted
-		v.Settle(c.request.Context(), nil)
+		v.Finish(c.request.Context(), nil)
 		c.reply.w.WriteHeader(response.StatusCode)
 	}
 }
@@ -154,14 +154,14 @@ func (h *Handler) passSession(c *call, response *http.Response) error {
 
 // unavailable tells the client that the server did not answer, or that it did and
 // the answer is withheld.
-func (h *Handler) unavailable(c *call, v *enforce.Verdict, err error) {
+func (h *Handler) unavailable(c *call, v *enforce.Disposition, err error) {
 	h.cfg.Log.WarnContext(c.request.Context(), "no answer of the server", "server", h.cfg.Server, "request_id", c.RequestID, "error", err)
 	if ended, answer := h.withheld(v.Forward.ID, err); ended != nil && v.Forward.IsRequest() {
-		v.Settle(c.request.Context(), ended)
+		v.Finish(c.request.Context(), ended)
 		_ = c.reply.message(http.StatusOK, answer) // many clients drop the error of any other status
 		return
 	}
-	v.Settle(c.request.Context(), nil)
+	v.Finish(c.request.Context(), nil)
 	if !v.Forward.IsRequest() {
 		c.reply.w.WriteHeader(http.StatusBadGateway)
 		return
@@ -170,7 +170,7 @@ func (h *Handler) unavailable(c *call, v *enforce.Verdict, err error) {
 }
 
 // answer passes on a body that is one message.
-func (h *Handler) answer(c *call, v *enforce.Verdict, response *http.Response) {
+func (h *Handler) answer(c *call, v *enforce.Disposition, response *http.Response) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, h.cfg.MaxReply+1))
 	if err == nil && int64(len(body)) > h.cfg.MaxReply {
 		err = &withheldError{errEventSize, body}
@@ -199,7 +199,7 @@ func (h *Handler) answer(c *call, v *enforce.Verdict, response *http.Response) {
 		h.unavailable(c, v, err)
 		return
 	}
-	if m = v.Settle(c.request.Context(), m); m != nil {
+	if m = v.Finish(c.request.Context(), m); m != nil {
 		_ = c.reply.message(response.StatusCode, m)
 	}
 }
@@ -230,7 +230,7 @@ func answers(m, request *wire.Message) error {
 
 // stream passes on events up to the response to the request. The client may
 // resume a stream whose events have ids, after it or the server has closed it.
-func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
+func (h *Handler) stream(c *call, v *enforce.Disposition, body io.Reader) {
 	c.reply.start()
 	kept := h.keepResumable(c, v)
 	settled, err := h.passStream(c, v, body, kept)
@@ -250,7 +250,7 @@ func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
 		h.awaitResume(c.sent)
 	case kept && h.broken.take(c.RequestID, v.Forward.ID) == nil: // the client has the response from another stream
 	case gone:
-		v.Settle(context.WithoutCancel(c.request.Context()), nil)
+		v.Finish(context.WithoutCancel(c.request.Context()), nil)
 	default:
 		h.unavailable(c, v, cmp.Or(err, errIncomplete))
 	}
@@ -258,7 +258,7 @@ func (h *Handler) stream(c *call, v *enforce.Verdict, body io.Reader) {
 
 // passStream passes on events of the stream of a call until it ends, and reports
 // whether the response was among them.
-func (h *Handler) passStream(c *call, v *enforce.Verdict, body io.Reader, kept bool) (settled bool, err error) {
+func (h *Handler) passStream(c *call, v *enforce.Disposition, body io.Reader, kept bool) (settled bool, err error) {
 	err = h.events(c, body, func(m *wire.Message) (*wire.Message, error) {
 		switch {
 		case m.IsRequest() && c.Stateless:
@@ -275,7 +275,7 @@ func (h *Handler) passStream(c *call, v *enforce.Verdict, body io.Reader, kept b
 		if kept {
 			return h.settleSent(c, m)
 		}
-		return v.Settle(c.request.Context(), m), nil
+		return v.Finish(c.request.Context(), m), nil
 	})
 	return settled, err
 }

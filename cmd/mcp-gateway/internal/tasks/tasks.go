@@ -12,8 +12,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
-// isOf reports whether a task is a caller's.
-func (o *Owners) isOf(c *enforce.Call, id string) (bool, error) {
+// ownsTask reports whether a task is a caller's.
+func (o *Owners) ownsTask(c *enforce.Call, id string) (bool, error) {
 	of, err := o.of(c.Server, id)
 	return of != nil && of.key() == ownerOf(c.Caller).key(), err
 }
@@ -26,7 +26,7 @@ func (o *Owners) Check(c *enforce.Call) error {
 		return err
 	}
 	for _, id := range named {
-		is, err := o.isOf(c, id)
+		is, err := o.ownsTask(c, id)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (o *Owners) filter(c *enforce.Call, result jsontext.Value) (jsontext.Value,
 		if err := json.Unmarshal(text, &t); err != nil {
 			return nil, fmt.Errorf("read tasks: %w", err)
 		}
-		is, err := o.isOf(c, t.ID)
+		is, err := o.ownsTask(c, t.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -148,6 +148,6 @@ func (o *Owners) AllowsNotification(c *enforce.Call, m *wire.Message) bool {
 	if err != nil {
 		return false
 	}
-	is, err := o.isOf(c, params.TaskID)
+	is, err := o.ownsTask(c, params.TaskID)
 	return is && err == nil
 }

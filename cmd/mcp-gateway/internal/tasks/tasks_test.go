@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce/enforcetest"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/tasks"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -49,10 +50,12 @@ func newDesk(t *testing.T, cfg tasks.Config) *desk {
 				Subject: c.Caller.Subject, Action: authzen.Action{Name: c.Message.Method}, Resource: authzen.Resource{Type: "x", ID: "x"},
 			}}, nil
 		},
-		Own: func(_ context.Context, c *enforce.Call) (*enforce.Verdict, error) { return nil, d.Check(c) },
-		FilterResponse: func(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
-			result, err := d.Owners.FilterResult(ctx, c, m.Result)
-			return &wire.Message{ID: m.ID, Result: result}, err
+		Tasks: enforcetest.Tasks{
+			Own: func(_ context.Context, c *enforce.Call) (*enforce.Disposition, error) { return nil, d.Check(c) },
+			Filter: func(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
+				result, err := d.Owners.FilterResult(ctx, c, m.Result)
+				return &wire.Message{ID: m.ID, Result: result}, err
+			},
 		},
 	})
 	d.open(cfg)
@@ -92,7 +95,7 @@ func (d *desk) send(as, method, params, result string) string {
 	if v.Forward == nil {
 		return string(v.Answer.Encode())
 	}
-	got := v.Settle(d.t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(result)})
+	got := v.Finish(d.t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(result)})
 	return string(got.Encode())
 }
 
