@@ -10,8 +10,8 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
-// Tools implements [enforce.Tools] with functions. Without Find there is no
-// definition of any tool, without Filter every caller sees the whole list.
+// Tools implements [enforce.Tools] with functions. Without Find every tool
+// is accepted, without a definition, without Filter every caller sees the whole list.
 type Tools struct {
 	Find   func(context.Context, *enforce.Call) (*enforce.Tool, error)
 	Filter func(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error)
@@ -20,7 +20,7 @@ type Tools struct {
 // FindTool implements [enforce.Tools].
 func (t Tools) FindTool(ctx context.Context, c *enforce.Call) (*enforce.Tool, error) {
 	if t.Find == nil {
-		return nil, nil
+		return new(enforce.Tool), nil
 	}
 	return t.Find(ctx, c)
 }
