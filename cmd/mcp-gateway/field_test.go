@@ -118,6 +118,9 @@ func TestField(t *testing.T) {
 							seen[fmt.Sprint(f.name, client, server, through)] = cell
 							mu.Unlock()
 						}
+						if through && server == "server1" {
+							s.checkTrail()
+						}
 					}
 				})
 			}
@@ -168,6 +171,7 @@ type side struct {
 	server    func() (*exec.Cmd, string) // and its address
 	gateway   func() (*exec.Cmd, string)
 	running   map[string]*exec.Cmd
+	trail     string    // the gateway's
 	in        io.Writer // of the client
 	out       *bufio.Scanner
 }
@@ -193,7 +197,7 @@ func newSide(t *testing.T, node, dir, client, server string, through bool) *side
 	path := "/mcp"
 	if through {
 		gateway := set(t, "", fmt.Sprintf("  - {name: field, url: %q}", "http://"+s.far.address+"/mcp"))
-		s.near = newRelay(t, gateway.gateway)
+		s.near, s.trail = newRelay(t, gateway.gateway), filepath.Join(filepath.Dir(gateway.config), "state", "trail")
 		content, err := os.ReadFile(gateway.config)
 		if err != nil {
 			t.Fatal(err)
@@ -255,7 +259,7 @@ func (s *side) try(f failure) string {
 }
 
 func (s *side) call(tool string, n int) string {
-	return s.say(command{Do: "call", Name: tool, N: n, Timeout: 6000})
+	return s.say(command{Do: "call", Name: tool, N: n, Timeout: 10_000})
 }
 
 func (s *side) say(c command) (said string) {
@@ -270,6 +274,37 @@ func (s *side) say(c command) (said string) {
 		return "no client: " + err.Error()
 	}
 	return said
+}
+
+// checkTrail compares the outcomes of the slow calls at a server whose streams can
+// be resumed, in the order of the failures.
+func (s *side) checkTrail() {
+	s.t.Helper()
+	s.stop("gateway")
+	lines, err := policyServiceCommand(s.t, "log", "query", "--state", s.trail, "--kind", "gateway.outcome", "--limit", "0", "--json")
+	if err != nil {
+		s.t.Fatalf("%v\n%s", err, lines)
+	}
+	var outcomes []string
+	for line := range strings.Lines(lines) {
+		var entry struct {
+			Request struct {
+				Tool   string `json:"tool"`
+				Event  string `json:"event"`
+				Reason string `json:"reason"`
+			} `json:"request"`
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			s.t.Fatalf("%v\n%s", err, line)
+		}
+		if entry.Request.Tool == "slow" {
+			outcomes = append(outcomes, strings.TrimSpace(entry.Request.Event+" "+entry.Request.Reason))
+		}
+	}
+	want := []string{"succeeded", "unknown", "succeeded", "succeeded", "unknown restart", "succeeded resumed"} // slow, killed, cut twice, restarted
+	if diff := cmp.Diff(want, outcomes); diff != "" {
+		s.t.Errorf("the trail (-want +got):\n%s", diff)
+	}
 }
 
 // A relay passes on connections to an address until they are cut.

@@ -12,4 +12,13 @@
 //
 // A stream is passed on event by event, and its headers at once: a client that
 // waits for them stalls.
+//
+// Streams can be resumed. The id of an event is sealed: it says whose the stream
+// is, and the response to which call it carries. So any process with the key
+// passes a late response on, to that caller alone, without stored state. The
+// process that forwarded the call keeps it for a while, to record its outcome.
+//
+// HTTP errors of the server keep their status, because clients act on it: they
+// begin a new session after 404. An answer that cannot be passed on is told from
+// one that did not come: the client must not repeat the call.
 package proxy
