@@ -132,7 +132,7 @@ servers:
 		"10:41: identity.issuers.0.jwks_url: must be an https URL",
 		`11:94: identity.issuers.1.algorithms.0: algorithm "HS256" is not one of `,
 		"12:21: identity.mtls.callers.0.name: is required: a URI or DNS name of a certificate",
-		`12:21: identity.mtls.callers.0.tenant: no tenant can be called "../x"`,
+		`12:21: identity.mtls.callers.0.tenant: "../x" is not a valid name of a tenant`,
 		"14:42: servers.0.bearer_file: cannot be used: DIR/two does not hold one line",
 	} {
 		if !strings.Contains(got, want) {

@@ -192,7 +192,7 @@ func conform(t *testing.T, run func(...string) *exec.Cmd, version, url string) (
 }
 
 // onlyThrough are checks that a server without tasks fails, and behind the gateway
-// does not. The gateway knows itself that there is no such task, and says in a result
+// does not. The gateway knows itself that the task does not exist, and says in a result
 // of the tool that there is no such tool, where this server has an error.
 var onlyThrough = []string{
 	"sep-2663-tasks-get-invalid-task-id-32602", "sep-2663-server-rejects-undeclared-client", "tasks-immediate-result-shortcut",

@@ -58,7 +58,7 @@ func TestServersTasks(t *testing.T) {
 	kill()
 	url, kill = serve("bob")
 	unknown := ask(url, "tasks/get", `{"taskId":"t0"}`)
-	if got := ask(url, "tasks/get", `{"taskId":"t1"}`); got != unknown || !strings.Contains(got, "there is no such task") || polled.Load() != 0 {
+	if got := ask(url, "tasks/get", `{"taskId":"t1"}`); got != unknown || !strings.Contains(got, "the task does not exist") || polled.Load() != 0 {
 		t.Errorf("another caller gets %s, and of what there never was %s", got, unknown)
 	}
 	kill()

@@ -128,7 +128,7 @@ func (s *Service) requestApprovals(ctx context.Context, r *record) error {
 	}
 	asked, err := s.store.move(r, waiting, func(r *record) { r.setAsks(all) })
 	if err != nil {
-		return fmt.Errorf("keep the task: %w", err)
+		return fmt.Errorf("store the task: %w", err)
 	}
 	*r = *asked
 	s.cfg.Trail.Refuse(r.entry(nil), enforce.ReasonPending)

@@ -43,7 +43,7 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.DeniedCall) (*enforce.
 	case approvals != nil:
 		return s.resume(ctx, d, r, approvals, state)
 	case err != nil && ctx.Err() == nil:
-		s.cfg.Log.WarnContext(ctx, "how an approval stands", "task", r.Task.Task.ID, "error", err)
+		s.cfg.Log.WarnContext(ctx, "ask for the state of an approval", "task", r.Task.Task.ID, "error", err)
 	}
 	return notice.tell(d, r)
 }
@@ -225,7 +225,7 @@ func (s *Service) claim(r *record, approvals enforce.Approvals) (taken *record, 
 	trailID, end, err = s.cfg.Trail.Begin(r.entry(approvals))
 	if err != nil {
 		_, lost := s.store.move(taken, unknown, nil)
-		return nil, "", nil, errors.Join(fmt.Errorf("keep the call: %w", err), lost)
+		return nil, "", nil, errors.Join(fmt.Errorf("record the call: %w", err), lost)
 	}
 	return taken, trailID, end, nil
 }

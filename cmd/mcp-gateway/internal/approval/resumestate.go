@@ -46,7 +46,7 @@ func (s *Service) open(d *enforce.DeniedCall) (*resumeState, error) {
 	}
 	if t.Tenant != d.Caller.Tenant || t.Type != d.Caller.Subject.Type || t.ID != d.Caller.Subject.ID || t.Digest != d.Digest || s.cfg.Now().After(t.Expires) {
 		return nil, &enforce.Refusal{
-			Code: wire.CodeParams, Status: 200, Message: "the requestState is that of another call, or has expired",
+			Code: wire.CodeParams, Status: 200, Message: "the requestState belongs to another call, or has expired",
 			Data: enforce.Data{Reason: enforce.ReasonState, EvaluationID: d.Refusal.Data.EvaluationID},
 		}
 	}
@@ -134,4 +134,4 @@ func (s *Service) continueRound(ctx context.Context, d *enforce.DeniedCall, t *r
 	return s.resume(ctx, d, r, approvals, t)
 }
 
-var errNoApproval = errors.New("the approval is no more")
+var errNoApproval = errors.New("the approval does not exist any more")

@@ -238,7 +238,7 @@ func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall) (*record, e
 	}
 	if err := s.store.add(r); err != nil {
 		s.pending.release(r.owner())
-		return nil, fmt.Errorf("keep the call: %w", err)
+		return nil, fmt.Errorf("record the call: %w", err)
 	}
 	if err := s.requestApprovals(ctx, r); err != nil {
 		if isRefused(err) {
@@ -279,7 +279,7 @@ func approvalContext(context jsontext.Value, b *wire.Binding) (jsontext.Value, e
 	for name, bound := range all {
 		if said, taken := members[name]; taken && !same(said, bound) {
 			return nil, &enforce.Refusal{
-				Code: wire.CodeParams, Status: 200, Message: "the mapping shows the approver another " + name + " than the call has",
+				Code: wire.CodeParams, Status: 200, Message: "the mapping shows the approver a different " + name + " than the call has",
 				Data: enforce.Data{Reason: enforce.ReasonMapping},
 			}
 		} else if !taken && bound != nil {

@@ -101,7 +101,7 @@ var (
 	bucketCalls   = []byte("calls")
 	bucketCurrent = []byte("current")
 
-	errMoved = errors.New("the call has gone on")
+	errMoved = errors.New("the call is in another state by now")
 )
 
 // A store keeps calls on disk, sealed: their arguments may hold secrets, and have
@@ -201,7 +201,7 @@ func (s *store) add(r *record) error {
 // where another was faster: of all who try, one succeeds.
 func (s *store) move(was *record, to state, change func(*record)) (r *record, err error) {
 	if !slices.Contains(follows[was.State], to) {
-		return nil, fmt.Errorf("a call does not go from %s to %s", was.State, to)
+		return nil, fmt.Errorf("a call cannot go from %s to %s", was.State, to)
 	}
 	err = s.db.Update(func(tx *bbolt.Tx) error {
 		if r, err = s.read(tx, []byte(was.Handle)); err != nil {

@@ -120,7 +120,7 @@ func (s *Service) pollDetached(ctx context.Context, r *record) {
 		default: // a later poll queues it
 		}
 	case err != nil:
-		s.cfg.Log.WarnContext(ctx, "how an approval stands", "task", r.Task.Task.ID, "error", err)
+		s.cfg.Log.WarnContext(ctx, "ask for the state of an approval", "task", r.Task.Task.ID, "error", err)
 	}
 }
 
@@ -150,7 +150,7 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 	}
 	response, err := execute(ctx, r.Server, m)
 	if err != nil {
-		s.cfg.Log.WarnContext(ctx, "no answer of the server", "server", r.Server, "task", r.Task.Task.ID, "error", err)
+		s.cfg.Log.WarnContext(ctx, "the server did not answer", "server", r.Server, "task", r.Task.Task.ID, "error", err)
 		response = nil
 	}
 	if response != nil && len(response.Result) > maxResponse {

@@ -23,7 +23,7 @@ var (
 	// ErrUnknown is a tool that the server has not listed.
 	ErrUnknown = errors.New("the tool is not known")
 	// ErrQuarantined is a tool whose definition has changed.
-	ErrQuarantined = errors.New("the definition of the tool has changed")
+	ErrQuarantined = errors.New("the definition of the tool has changed since it was accepted")
 	// ErrProposed is a tool that the operator has not accepted yet.
 	ErrProposed = errors.New("the tool has not been accepted yet")
 	// ErrUnreadable is a list or a definition that is not what it must be.
@@ -382,7 +382,7 @@ func (c *Catalog) take(server string, news []definition) (changes []Change, err 
 			}
 			if pin == nil {
 				if known++; known > maxTools {
-					return fmt.Errorf("%w: %s lists more than %d tools", ErrUnreadable, server, maxTools)
+					return fmt.Errorf("%w: %s lists more than the limit of %d tools", ErrUnreadable, server, maxTools)
 				}
 				pin = &Pin{Server: server, Tool: d.name}
 			}

@@ -40,7 +40,7 @@ const (
 )
 
 var (
-	errSteps   = errors.New("the input schema takes too long to try")
+	errSteps   = errors.New("the input schema takes too long to compile")
 	errPattern = errors.New("the patterns of the input schema take too long to match")
 )
 
@@ -125,7 +125,7 @@ func caught(err *error) {
 func read(text jsontext.Value, fits func(string) bool) (any, error) {
 	return number.Read(text, func(raw string) (any, error) {
 		if !bounded(raw) || !fits(raw) {
-			return nil, fmt.Errorf("the number %.64s is not one that every parser reads alike", raw)
+			return nil, fmt.Errorf("the number %.64s may be read differently by other parsers", raw)
 		}
 		return stdjson.Number(raw), nil
 	})

@@ -104,7 +104,7 @@ func encodeMap(enc *jsontext.Encoder, m traits.Mapper) error {
 	for it := m.Iterator(); it.HasNext() == types.True; {
 		name, ok := it.Next().(types.String)
 		if !ok {
-			return errors.New("a map has a key that is no string")
+			return errors.New("a map has a key that is not a string")
 		}
 		names = append(names, string(name))
 	}

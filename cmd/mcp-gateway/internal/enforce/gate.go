@@ -131,7 +131,7 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
 
 // Unidentified refuses a message whose caller is not known.
 func (g *Gate) Unidentified(m *wire.Message) *Disposition {
-	return g.check.Present(&Refusal{Message: "who calls is not known", Data: Data{Reason: ReasonCaller}}).verdict(m.ID)
+	return g.check.Present(&Refusal{Message: "the caller is not authenticated", Data: Data{Reason: ReasonCaller}}).verdict(m.ID)
 }
 
 // filterResponse wraps the verdict's Settle so that its caller gets the
@@ -149,7 +149,7 @@ func (g *Gate) filterResponse(call *Call, v *Disposition) *Disposition {
 		answer, err := g.cfg.Tasks.FilterResponse(ctx, call, m)
 		if err != nil {
 			g.cfg.Log.ErrorContext(ctx, "no result", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
-			return wire.Refuse(m.ID, wire.CodeInternal, "what the server answered goes no further", Data{Reason: ReasonUnavailable})
+			return wire.Refuse(m.ID, wire.CodeInternal, "the gateway withholds the answer of the server", Data{Reason: ReasonUnavailable})
 		}
 		return answer
 	}
@@ -294,7 +294,7 @@ func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
 func (g *Gate) forward(call *Call, a *Answer, digest string) (*Disposition, error) {
 	id, ended, err := g.cfg.Trail.Begin(&Entry{Call: call, Decisions: Decisions(a.EvaluationID), Digest: digest})
 	if err != nil {
-		return nil, fmt.Errorf("keep the call: %w", err)
+		return nil, fmt.Errorf("record the call: %w", err)
 	}
 	return &Disposition{Forward: call.Message, TrailID: id, Finish: func(ctx context.Context, response *wire.Message) *wire.Message {
 		ended(End(call, response))
@@ -345,7 +345,7 @@ func (g *Gate) filter(ctx context.Context, call *Call, response *wire.Message) *
 	})
 	if err != nil {
 		g.cfg.Log.ErrorContext(ctx, "no list", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
-		return wire.Refuse(response.ID, wire.CodeInternal, "what of the list may be seen cannot be told", Data{Reason: ReasonUnavailable})
+		return wire.Refuse(response.ID, wire.CodeInternal, "the gateway could not decide which items of the list you may see", Data{Reason: ReasonUnavailable})
 	}
 	return &wire.Message{ID: response.ID, Result: result}
 }

@@ -92,7 +92,7 @@ func isAlive(err error) bool {
 }
 
 // ErrPaused means that the PDP was not asked, because it has kept failing.
-var ErrPaused = errors.New("the PDP has kept failing and is not asked for now")
+var ErrPaused = errors.New("the PDP failed repeatedly, and the gateway pauses before it asks again")
 
 // Do asks the tenant's PDP something, unless it has kept failing.
 func (p *PDP) Do(tenant string, ask func(*client.Client) error) error {
@@ -160,7 +160,7 @@ func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, err
 				return err
 			}
 			if got, asked := len(response.Evaluations), len(q.Evaluations.Evaluations); got != asked {
-				return fmt.Errorf("there are %d decisions for %d questions", got, asked)
+				return fmt.Errorf("the PDP answered %d evaluations of %d", got, asked)
 			}
 			answer.Decisions = response.Evaluations
 		default:

@@ -114,6 +114,6 @@ func (k *Checker) unknown(d *authzen.Decision) error {
 // unmet refuses a call for an obligation of a permit.
 func (k *Checker) unmet(ctx context.Context, call *Call, q *Question, a *Answer, err error) *Refusal {
 	refusal := k.denial(q, a.EvaluationID)
-	refusal.Data.Reason, refusal.Message, refusal.Why = ReasonObligation, "what has to be done first could not be done", err.Error()
+	refusal.Data.Reason, refusal.Message, refusal.Why = ReasonObligation, "an obligation of the permit could not be carried out", err.Error()
 	return refusal
 }

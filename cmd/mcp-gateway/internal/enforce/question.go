@@ -15,16 +15,16 @@ import (
 // several of which every one must be permitted. The zero Question lets nothing
 // through.
 type Question struct {
-	Pass         bool // there is nothing to ask
+	Pass         bool // forward the call without asking the PDP
 	Evaluation   *authzen.EvaluationRequest
 	Evaluations  *authzen.EvaluationsRequest
 	OlderDialect bool // the tool is declared in a dialect whose denials had another code
 }
 
 var (
-	errNoQuestion = errors.New("there is nothing to ask")
+	errNoQuestion = errors.New("the call has no evaluation to ask for")
 	// ErrOtherQuestion means that a question has no evaluation of that number.
-	ErrOtherQuestion = errors.New("this was not asked")
+	ErrOtherQuestion = errors.New("the PDP was not asked this")
 )
 
 // Request returns evaluation n of a question, the whole of it, from 0.

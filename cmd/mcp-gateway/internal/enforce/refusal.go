@@ -82,7 +82,7 @@ func (r *Refusal) concealed(call *Call) *Refusal {
 
 // NoSuchTask refuses a call about a task that is not its caller's.
 func NoSuchTask() *Refusal {
-	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "there is no such task", Data: Data{Reason: ReasonInvalidMessage}}
+	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the task does not exist", Data: Data{Reason: ReasonInvalidMessage}}
 }
 
 // verdict answers a call with the refusal. A notification is not answered.

@@ -39,7 +39,7 @@ func (c *obligationsConfig) handlers() client.Obligations {
 func notify(ctx context.Context, sender *http.Client, url string, o authzen.Obligation) error {
 	var said authzen.NotificationObligation
 	if err := json.Unmarshal(o.Properties, &said); err != nil || len(said.To) == 0 {
-		return fmt.Errorf("the notification does not say who is notified: %s", o.Properties)
+		return fmt.Errorf("the notification obligation has no recipient: %s", o.Properties)
 	}
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -56,7 +56,7 @@ func notify(ctx context.Context, sender *http.Client, url string, o authzen.Obli
 	}
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("the notification is answered %d", response.StatusCode)
+		return fmt.Errorf("the notification endpoint answered %d", response.StatusCode)
 	}
 	return nil
 }

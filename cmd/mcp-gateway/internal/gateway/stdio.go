@@ -30,7 +30,7 @@ func RunStdio(ctx context.Context, cfg *Config, server string, command []string)
 		return err
 	}
 	if _, err := callers.environment(ctx); err != nil {
-		return fmt.Errorf("nobody knows who calls: %w", err)
+		return fmt.Errorf("identify the caller: %w", err)
 	}
 	child := exec.Command(command[0], command[1:]...)
 	child.Stderr = os.Stderr

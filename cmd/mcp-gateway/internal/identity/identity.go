@@ -17,9 +17,9 @@ import (
 
 var (
 	// ErrNone is a request without a credential.
-	ErrNone = errors.New("there is no credential")
+	ErrNone = errors.New("the request has no credential")
 	// ErrInvalid is a credential that is not good here.
-	ErrInvalid = errors.New("the credential is not good")
+	ErrInvalid = errors.New("the credential is not valid")
 	// ErrUnavailable is an issuer whose keys cannot be read: nobody can be told
 	// from anybody else.
 	ErrUnavailable = errors.New("the keys of the issuer cannot be read")
@@ -91,7 +91,7 @@ func New(c Config) (*Verifier, error) {
 	}
 	v := &Verifier{Config: c}
 	if len(c.Issuers) == 0 && c.MTLS == nil && c.Process == nil {
-		return nil, errors.New("nobody can call: there are no issuers, no mtls and no process")
+		return nil, errors.New("no caller can authenticate: configure identity.issuers, identity.mtls or identity.local")
 	}
 	var errs []error
 	issuers, tokens, err := newIssuers(c)
@@ -158,7 +158,7 @@ func settingError(reason string, path ...string) error {
 
 func checkTenant(name string) error {
 	if name != "" && !authzen.ValidTenant(name) {
-		return fmt.Errorf("no tenant can be called %q", name)
+		return fmt.Errorf("%q is not a valid name of a tenant", name)
 	}
 	return nil
 }

@@ -433,7 +433,7 @@ func TestConfigIsChecked(t *testing.T) {
 		config identity.Config
 		want   string
 	}{
-		{"nothing", identity.Config{}, "nobody can call"},
+		{"nothing", identity.Config{}, "no caller can authenticate"},
 		{"no resource", identity.Config{Issuers: []identity.Issuer{good}}, "issuers.0.audience: is required"},
 		{"a resource in plain text", identity.Config{Resource: "http://gateway.example.com", Issuers: []identity.Issuer{good}}, "resource: must be an https URL, not"},
 		{"a resource with a query", identity.Config{Resource: resource + "?x", Issuers: []identity.Issuer{good}}, "resource: must be a URL without query"},
@@ -441,7 +441,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"a shared secret", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Algorithms: []string{"HS256"}}}}, `algorithm "HS256"`},
 		{"an empty list of tenants", identity.Config{Resource: resource, Issuers: []identity.Issuer{{Issuer: issuer, JWKSURL: good.JWKSURL, Tenants: []string{}}}}, "issuers.0.tenants: is empty"},
 		{"an issuer twice", identity.Config{Resource: resource, Issuers: []identity.Issuer{good, good}}, "the issuer is there twice"},
-		{"no such tenant", identity.Config{Process: &identity.Process{ID: "a", Tenant: "../x"}}, `no tenant can be called "../x"`},
+		{"no such tenant", identity.Config{Process: &identity.Process{ID: "a", Tenant: "../x"}}, `"../x" is not a valid name of a tenant`},
 		{"a process of nobody", identity.Config{Process: &identity.Process{}}, "process.id: is required"},
 		{"certificates of nobody", identity.Config{MTLS: &identity.MTLS{}}, "mtls.callers: is required"},
 		{"a certificate without a name", identity.Config{MTLS: &identity.MTLS{Callers: []identity.CertificateCaller{{}}}}, "mtls.callers.0.name: is required"},

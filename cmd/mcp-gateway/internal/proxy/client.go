@@ -18,7 +18,7 @@ func (k *client) Notify(_ context.Context, m *wire.Message) error {
 	return k.c.reply.event(&event{kind: "message", data: m.Encode()})
 }
 
-var errNoSession = errors.New("the client has no session, in which it could answer")
+var errNoSession = errors.New("the client has no session to answer in")
 
 // Ask sends a request on the stream of the call, and waits for the client to
 // post the response.

@@ -132,7 +132,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := h.cfg.Callers.Identify(r)
 	if err != nil {
-		h.cfg.Log.WarnContext(r.Context(), "a caller is not known", "server", h.cfg.Server, "error", err)
+		h.cfg.Log.WarnContext(r.Context(), "refused a caller that is not authenticated", "server", h.cfg.Server, "error", err)
 		h.cfg.Callers.Refuse(w, err)
 		return
 	}

@@ -29,14 +29,14 @@ type key struct{ conversation, id string }
 // pendingRequests are the gateway's own requests that have no response yet.
 type pendingRequests struct {
 	mu      sync.Mutex
-	waiting map[key]chan *wire.Message // of one; nil once nobody answers any more
+	waiting map[key]chan *wire.Message // of one; nil once the call has ended
 }
 
 func newPendingRequests() *pendingRequests {
 	return &pendingRequests{waiting: make(map[key]chan *wire.Message)}
 }
 
-var errUnreachable = errors.New("nobody answers any more")
+var errUnreachable = errors.New("the call has ended")
 
 // roundTrip sends a request and waits for its response.
 func (a *pendingRequests) roundTrip(ctx context.Context, conversation string, m *wire.Message, send func(*wire.Message) error) (*wire.Message, error) {

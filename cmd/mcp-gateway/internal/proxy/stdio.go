@@ -281,7 +281,7 @@ func (p *Pipe) server(ctx context.Context, out io.Reader) {
 			err = p.onServerLine(ctx, line)
 		}
 		if err != nil {
-			p.cfg.Log.WarnContext(ctx, "what the server says goes no further", "server", p.cfg.Server, "error", err)
+			p.cfg.Log.WarnContext(ctx, "the gateway withholds a message of the server", "server", p.cfg.Server, "error", err)
 		}
 	}
 }

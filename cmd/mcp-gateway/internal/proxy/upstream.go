@@ -18,11 +18,11 @@ import (
 
 var (
 	errWrongID       = errors.New("the server sent a response to another request")
-	errResponse      = errors.New("the server's answer is no MCP")
+	errResponse      = errors.New("the answer of the server is not MCP")
 	errBroken        = errors.New("the stream broke off")
-	errIncomplete    = errors.New("the stream ends before the response")
-	errRequestDenied = errors.New("the server may not ask that")
-	errServerRequest = errors.New("the server sent a request, which this version of the protocol has not")
+	errIncomplete    = errors.New("the stream ended before the response")
+	errRequestDenied = errors.New("the configuration does not allow this request of the server")
+	errServerRequest = errors.New("the server sent a request, which this version of the protocol does not have")
 )
 
 // send sends a message to the server, with headers that are made from it.
@@ -155,7 +155,7 @@ func (h *Handler) passSession(c *call, response *http.Response) error {
 // unavailable tells the client that the server did not answer, or that it did and
 // the answer is withheld.
 func (h *Handler) unavailable(c *call, v *enforce.Disposition, err error) {
-	h.cfg.Log.WarnContext(c.request.Context(), "no answer of the server", "server", h.cfg.Server, "request_id", c.RequestID, "error", err)
+	h.cfg.Log.WarnContext(c.request.Context(), "the server did not answer", "server", h.cfg.Server, "request_id", c.RequestID, "error", err)
 	if ended, answer := h.withheld(v.Forward.ID, err); ended != nil && v.Forward.IsRequest() {
 		v.Finish(c.request.Context(), ended)
 		_ = c.reply.message(http.StatusOK, answer) // many clients drop the error of any other status
@@ -341,7 +341,7 @@ func (h *Handler) deny(c *call, m *wire.Message) {
 	h.cfg.Log.WarnContext(c.request.Context(), errRequestDenied.Error(), "server", h.cfg.Server, "method", m.Method)
 	response, err := h.send(c.request.Context(), c, wire.Refuse(m.ID, wire.CodeMethod, errRequestDenied.Error(), nil))
 	if err != nil {
-		h.cfg.Log.WarnContext(c.request.Context(), "no answer of the server", "server", h.cfg.Server, "error", err)
+		h.cfg.Log.WarnContext(c.request.Context(), "the server did not answer", "server", h.cfg.Server, "error", err)
 		return
 	}
 	response.Body.Close()
@@ -357,7 +357,7 @@ func (h *Handler) listen(c *call) {
 	h.prepare(r, c)
 	response, err := h.upstream.Do(r)
 	if err != nil {
-		h.cfg.Log.WarnContext(r.Context(), "no answer of the server", "server", h.cfg.Server, "error", err)
+		h.cfg.Log.WarnContext(r.Context(), "the server did not answer", "server", h.cfg.Server, "error", err)
 		http.Error(c.reply.w, "the server did not answer", http.StatusBadGateway)
 		return
 	}

@@ -20,7 +20,7 @@ import (
 const KeySize = 32
 
 // ErrSealed means that a text does not open.
-var ErrSealed = errors.New("the text is not one that this gateway gave out")
+var ErrSealed = errors.New("the text was not sealed by this gateway")
 
 // A Key seals and opens. It is safe for concurrent use.
 type Key struct{ aead cipher.AEAD }

@@ -102,7 +102,7 @@ func (o *Owners) FilterResult(_ context.Context, c *enforce.Call, result jsontex
 			continue
 		}
 		if err := o.keep(c, t); err != nil {
-			return nil, fmt.Errorf("keep task: %w", err)
+			return nil, fmt.Errorf("store task: %w", err)
 		}
 	}
 	return result, nil

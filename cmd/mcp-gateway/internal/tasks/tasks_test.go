@@ -103,7 +103,7 @@ const (
 	alice = "acme/user/alice/crm"
 	older = `{"task":{"taskId":"t1","status":"working","ttl":60000}}`
 	newer = `{"resultType":"task","taskId":"t2","status":"working","ttlMs":60000}`
-	none  = `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"there is no such task","data":{"reason_code":"invalid_message"}}}`
+	none  = `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"the task does not exist","data":{"reason_code":"invalid_message"}}}`
 )
 
 // begin has alice begin both tasks.
