@@ -22,7 +22,9 @@
 //
 // Clients are told by the best way that they have: a page to open or a form
 // (input_required of MCP 2026-07-28, an elicitation on the pending call before
-// that), a task that they poll, or an error that says which task waits.
+// that), a task that they poll, or an error that says which task waits. A person
+// sees one dialog for a call, however often the call comes. A call that still waits
+// ends in that error before an SDK gives up, and attaches when it comes again.
 //
 // On disk (bbolt):
 //

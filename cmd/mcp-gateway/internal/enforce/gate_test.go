@@ -297,6 +297,13 @@ func TestCoerced(t *testing.T) {
 	if mapped != `{"path":1}` || checked != `{"path":"/"}` || v.Forward == nil || string(v.Forward.Params) != `{"arguments":{"path":1},"name":"rm"}` || string(c.Params.Arguments) != mapped {
 		t.Errorf("mapped %s, checked %s, forwarded %s", mapped, checked, v.Forward.Encode())
 	}
+	coerced := p.sent
+	gate(p, func(cfg *enforce.Config) {
+		cfg.Tools = enforcetest.Tools{Find: func(context.Context, *enforce.Call) (*enforce.Tool, error) { return new(enforce.Tool), nil }}
+	}).Judge(t.Context(), call(t, strings.Replace(invoke, `"/"`, `1`, 1)))
+	if p.sent != coerced || !strings.Contains(coerced, `"call_digest":"sha256:`) {
+		t.Errorf("an approval binds %s, and without coercion %s", coerced, p.sent)
+	}
 }
 
 // The codes of the binding have a denial for a method without a mapping (CZ-64).
