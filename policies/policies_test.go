@@ -22,7 +22,7 @@ func TestEverySetIsAPolicyStore(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestEmbeddedStoresAreListed(t *testing.T) {
 	names := policies.Names()
 	for _, name := range []string{"certification", "gateways", "search", "todo", "tool-owners"} {
 		if !slices.Contains(names, name) {

@@ -20,7 +20,7 @@ import (
 // A server that says that its tools have changed is asked what they are, whoever
 // calls or not, and a definition that has changed is not called from then on.
 // However often it says so, it is asked once a second.
-func TestHeard(t *testing.T) {
+func TestAnnouncedChangesAreListed(t *testing.T) {
 	changed := &wire.Message{Method: wire.MethodToolsChanged}
 	for _, test := range []struct {
 		name   string
@@ -92,7 +92,7 @@ func listing(t *testing.T, path string) *tools {
 }
 
 // A call that comes while a server is asked again waits for what that says.
-func TestHeardBeforeACall(t *testing.T) {
+func TestCallWaitsForAnnouncedChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), catalogFile)
 	synctest.Test(t, func(t *testing.T) {
 		all := listing(t, path)

@@ -104,18 +104,18 @@ func (p *Pipe) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	left := make(chan struct{})
+	clientDone := make(chan struct{})
 	go func() {
-		defer close(left)
+		defer close(clientDone)
 		p.client(ctx)
 		_ = in.Close() // the server may have ended
 	}()
-	heard := make(chan struct{})
+	serverDone := make(chan struct{})
 	go func() {
-		defer close(heard)
+		defer close(serverDone)
 		p.server(ctx, out)
 	}()
-	p.supervise(ctx, left, heard)
+	p.supervise(ctx, clientDone, serverDone)
 	p.requests.close()
 	p.mu.Lock()
 	cancel()
@@ -131,22 +131,22 @@ func (p *Pipe) Run(ctx context.Context) error {
 // supervise waits until the output of the server ends. Once the client has
 // gone, it waits [exitTimeout] for the server to exit, and then terminates and
 // at last kills it.
-func (p *Pipe) supervise(ctx context.Context, left, heard <-chan struct{}) {
+func (p *Pipe) supervise(ctx context.Context, clientDone, serverDone <-chan struct{}) {
 	select {
-	case <-heard:
+	case <-serverDone:
 		return
-	case <-left:
+	case <-clientDone:
 	case <-ctx.Done():
 	}
 	for _, signal := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
 		_ = p.cfg.Command.Process.Signal(signal) // it may have ended
 		select {
-		case <-heard:
+		case <-serverDone:
 			return
 		case <-time.After(exitTimeout):
 		}
 	}
-	<-heard
+	<-serverDone
 }
 
 // client takes the client's messages until it ends, and until they are decided.

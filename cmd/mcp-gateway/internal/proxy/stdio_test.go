@@ -76,14 +76,14 @@ func TestCallerOnStdio(t *testing.T) {
 	}
 }
 
-// What a server says of its own accord is heard before its client hears it, with
+// What a server says of its own accord is filtered before its client hears it, with
 // the client's last call, by which the server can be asked.
-func TestHeardOnStdio(t *testing.T) {
+func TestServerMessagesReachTheFilterFirst(t *testing.T) {
 	const says = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 	decides := httptest.NewServer(&pdp{})
 	defer decides.Close()
 	log := slog.New(slog.DiscardHandler)
-	heard := make(chan *enforce.Call, 1)
+	filtered := make(chan *enforce.Call, 1)
 	fromClient, client := io.Pipe()
 	toClient, gateway := io.Pipe()
 	pipe := proxy.NewPipe(proxy.PipeConfig{
@@ -92,7 +92,7 @@ func TestHeardOnStdio(t *testing.T) {
 		Gate:    enforce.New(enforce.Config{PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL}), Map: plain, Log: log}),
 		FromServer: fromServer{notification: func(c *enforce.Call, m *wire.Message) bool {
 			if m.Method == wire.MethodToolsChanged {
-				heard <- c
+				filtered <- c
 			}
 			return m.Method != "notifications/tasks"
 		}},
@@ -106,7 +106,7 @@ func TestHeardOnStdio(t *testing.T) {
 	if err != nil || line != says+"\n" {
 		t.Errorf("the client gets %q, %v", line, err)
 	}
-	if c := <-heard; c.Params.Name != "greet" || c.Upstream == nil {
+	if c := <-filtered; c.Params.Name != "greet" || c.Upstream == nil {
 		t.Errorf("%+v", c)
 	}
 	go func() { _, _ = io.Copy(io.Discard, toClient) }()

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestAdded measures, in one run, what the gateway adds to a call, and what a
+// TestAddedLatency measures, in one run, what the gateway adds to a call, and what a
 // thousand calls that wait cost it.
-func TestAdded(t *testing.T) {
+func TestAddedLatency(t *testing.T) {
 	if !*others {
 		t.Skip("it measures, which takes a while: make mcp")
 	}
