@@ -115,13 +115,15 @@ func (h *Handler) settleSent(c *call, m *wire.Message) (*wire.Message, error) {
 	return h.cfg.Gate.Resume(c.request.Context(), of, c.sent.Trail, m), nil
 }
 
-// keepResumable keeps a call until its response comes, on whichever stream.
+// keepResumable keeps a call until its response comes, on whichever stream. It
+// returns false for a call that is too large or one too many: its response may
+// still come on another stream, and its outcome is unknown then.
 func (h *Handler) keepResumable(c *call, v *enforce.Disposition) bool {
-	if c.Stateless || len(v.Forward.Params) > maxKeptParams || !h.broken.keep(c.RequestID, v.Forward.ID, v.Finish) {
+	if c.Stateless {
 		return false
 	}
 	c.sent = newSentCall(c, v)
-	return true
+	return len(v.Forward.Params) <= maxKeptParams && h.broken.keep(c.RequestID, v.Forward.ID, v.Finish)
 }
 
 // awaitResume gives the client of a kept call time to resume its stream. If it

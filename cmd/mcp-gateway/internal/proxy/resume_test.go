@@ -63,11 +63,16 @@ func newEventStore(t *testing.T) (*eventStore, *upstream) {
 // event, and returns the headers to resume with.
 func interrupted(t *testing.T, g *gateway) http.Header {
 	t.Helper()
+	return interruptedCall(t, g, legacy)
+}
+
+func interruptedCall(t *testing.T, g *gateway, body string) http.Header {
+	t.Helper()
 	_, header, _ := g.send(t, post{body: begin})
 	in := http.Header{"Authorization": {"Bearer alice"}, "Accept": {"application/json, text/event-stream"}, "Content-Type": {"application/json"}, "Mcp-Session-Id": {header.Get("Mcp-Session-Id")}}
 	ctx, cut := context.WithCancel(t.Context())
 	defer cut()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL, strings.NewReader(legacy))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +234,22 @@ func TestResumedTooLarge(t *testing.T) {
 	close(store.release)
 	if _, body := resume(t, g.URL, in); !strings.Contains(body, `"id":7,"error"`) || !strings.Contains(body, "answer_withheld") || kept.take() != enforce.Succeeded {
 		t.Errorf("the client gets %q", body)
+	}
+}
+
+// A call that is too large to be kept has an unknown outcome. Its client gets the
+// response all the same.
+func TestResumedLargeCall(t *testing.T) {
+	store, u := newEventStore(t)
+	kept := new(outcomes)
+	g := newGateway(t, u, kept.keep(t))
+	in := interruptedCall(t, g, strings.Replace(legacy, "bob", strings.Repeat("b", 65<<10), 1))
+	if how := <-kept.ended; how != enforce.Unknown {
+		t.Errorf("the trail says %q", how)
+	}
+	close(store.release)
+	if status, body := resume(t, g.URL, in); status != http.StatusOK || !strings.Contains(body, late) {
+		t.Errorf("%d %q", status, body)
 	}
 }
 

@@ -234,7 +234,7 @@ func (h *Handler) stream(c *call, v *enforce.Disposition, body io.Reader) {
 	c.reply.start()
 	kept := h.keepResumable(c, v)
 	settled, err := h.passStream(c, v, body, kept)
-	for try := 0; kept && !settled && c.lastEvent != "" && errors.Is(err, errBroken) && try < maxReconnects; try++ {
+	for try := 0; c.sent != nil && !settled && c.lastEvent != "" && errors.Is(err, errBroken) && try < maxReconnects; try++ {
 		response, failed := h.reconnect(c)
 		if failed != nil {
 			err = failed
@@ -249,7 +249,7 @@ func (h *Handler) stream(c *call, v *enforce.Disposition, body io.Reader) {
 	case kept && c.lastEvent != "" && (gone || err == nil):
 		h.awaitResume(c.sent)
 	case kept && h.broken.take(c.RequestID, v.Forward.ID) == nil: // the client has the response from another stream
-	case gone:
+	case gone, c.sent != nil && c.lastEvent != "" && err == nil:
 		v.Finish(context.WithoutCancel(c.request.Context()), nil)
 	default:
 		h.unavailable(c, v, cmp.Or(err, errIncomplete))
