@@ -16,6 +16,7 @@ import (
 // settings are the flags that all commands have.
 type settings struct {
 	Config    string `help:"YAML file of the configuration." default:"mcp-gateway.yaml" placeholder:"FILE"`
+	State     string `help:"State directory, in place of the file's." placeholder:"DIR"`
 	LogFormat string `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 }
 
@@ -30,9 +31,11 @@ func (s *settings) logger() *slog.Logger {
 // read reads the configuration and sets its log.
 func (s *settings) read(listen string, files bool) (*gateway.Config, error) {
 	cfg, err := readConfig(s.Config, listen, files)
-	if err == nil {
-		cfg.Log = s.logger()
+	if err != nil {
+		return nil, err
 	}
+	cfg.Log = s.logger()
+	cfg.State, err = stateDir(s.State, s.Config, cfg.State)
 	return cfg, err
 }
 

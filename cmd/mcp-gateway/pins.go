@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"text/tabwriter"
@@ -16,17 +15,14 @@ type pinsCmd struct {
 	Accept pinsAcceptCmd `cmd:"" help:"Accept a definition. This ends the quarantine of the tool."`
 }
 
-// open opens the catalog. A running gateway locks it.
+// open opens the catalog, also while gateways run.
 func (s *settings) open() (*gateway.Config, *catalog.Catalog, error) {
 	cfg, err := s.read("", false)
 	if err != nil {
 		return nil, nil, err
 	}
 	pins, err := cfg.OpenCatalog()
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: end the gateway first", err)
-	}
-	return cfg, pins, nil
+	return cfg, pins, err
 }
 
 type pinsListCmd struct {
@@ -34,12 +30,11 @@ type pinsListCmd struct {
 	Definitions bool `help:"Also print the definitions."`
 }
 
-func (c *pinsListCmd) Run() (err error) {
+func (c *pinsListCmd) Run() error {
 	cfg, pins, err := c.open()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pins.Close()) }()
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, server := range cfg.Servers {
 		known, err := pins.Pins(server.Name)
@@ -72,5 +67,5 @@ func (c *pinsAcceptCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(pins.Accept(c.Server, c.Tool, c.Digest), pins.Close())
+	return pins.Accept(c.Server, c.Tool, c.Digest)
 }

@@ -209,15 +209,48 @@ func TestForgedState(t *testing.T) {
 	}
 }
 
-// What waits is one process's: a second one does not open it.
-func TestAlone(t *testing.T) {
+// Two processes use one store: a call waits once, and of all who resume it in
+// either process, one carries it out.
+func TestTwoProcesses(t *testing.T) {
 	h := build(t, nil)
-	second, err := approval.Open(approval.Config{File: h.file, Seal: h.key})
-	if err == nil {
-		second.Close()
-		t.Error("two may claim the same call")
+	other := &house{t: t, file: h.file, key: h.key, url: h.url, admin: h.admin, cfg: func(c *approval.Config) { c.Holder = "other" }}
+	other.open()
+	t.Cleanup(func() { other.close() })
+	task := h.send(sent{}).Task
+	if again := other.send(sent{}).Task; again != task {
+		t.Errorf("the other process asks about %s beside %s", again, task)
 	}
-	h.restart() // the control
+	h.approve(task)
+	var went atomic.Int32
+	var all sync.WaitGroup
+	for range 20 {
+		for _, process := range []*house{h, other} {
+			all.Go(func() {
+				if process.send(sent{}).goes() {
+					went.Add(1)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if n := went.Load(); n != 1 {
+		t.Errorf("the call is carried out %d times", n)
+	}
+}
+
+// The limit of waiting calls is one of all processes.
+func TestLimitOfTwoProcesses(t *testing.T) {
+	h := build(t, func(c *approval.Config) { c.PerCaller = 2 })
+	other := &house{t: t, file: h.file, key: h.key, url: h.url, admin: h.admin, cfg: func(c *approval.Config) { c.PerCaller = 2 }}
+	other.open()
+	t.Cleanup(func() { other.close() })
+	h.send(sent{args: `{"id":1}`})
+	other.send(sent{args: `{"id":2}`})
+	for _, process := range []*house{h, other} {
+		if s := process.send(sent{args: `{"id":3}`}); s.Reason != enforce.ReasonTooMany {
+			t.Errorf("a third call waits: %+v", s.Data)
+		}
+	}
 }
 
 // A client that declines takes its call back.

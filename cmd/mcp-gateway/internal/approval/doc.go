@@ -26,6 +26,10 @@
 // sees one dialog for a call, however often the call comes. A call that still waits
 // ends in that error before an SDK gives up, and attaches when it comes again.
 //
+// Several processes may use one store: a claim is one transaction, so that of all
+// processes that resume a call, one carries it out. A record names the process
+// that claimed it, and only the successor of that process ends it as unknown.
+//
 // On disk (bbolt):
 //
 //	calls    HANDLE → a call that waits or has ended, as JSON, sealed with the gateway's key

@@ -1,49 +1,42 @@
 package approval
 
-import "sync"
+import (
+	"errors"
 
-// quotas bound the calls that wait, of each caller and altogether.
-type quotas struct {
-	mu        sync.Mutex
-	ofCaller  map[string]int
-	total     int
-	perCaller int // at most
-	limit     int // of total
-}
+	"go.etcd.io/bbolt"
+)
 
-// acquire counts a call, or reports that a limit is reached.
-func (c *quotas) acquire(owner string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.total >= c.limit || c.ofCaller[owner] >= c.perCaller {
-		return false
+// errTooMany means that as many calls wait as may.
+var errTooMany = errors.New("too many calls wait")
+
+// quotas bound the calls that wait, of each caller and altogether. The store
+// counts them, because other processes add calls, too.
+type quotas struct{ perCaller, limit int }
+
+// check fails with errTooMany if no further call of an owner may wait.
+func (q quotas) check(s *store, tx *bbolt.Tx, owner string) error {
+	total, ofOwner := 0, 0
+	err := s.each(tx, func(r *record) error {
+		if r.State == asking || r.State == waiting {
+			if total++; r.owner() == owner {
+				ofOwner++
+			}
+		}
+		return nil
+	})
+	if err == nil && (total >= q.limit || ofOwner >= q.perCaller) {
+		err = errTooMany
 	}
-	c.total++
-	c.ofCaller[owner]++
-	return true
-}
-
-// add counts a call that waits, whether there is place or not.
-func (c *quotas) add(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.total++
-	c.ofCaller[owner]++
+	return err
 }
 
 // Waiting returns how many calls wait.
-func (s *Service) Waiting() int {
-	s.pending.mu.Lock()
-	defer s.pending.mu.Unlock()
-	return s.pending.total
-}
-
-// release ends the counting of a call.
-func (c *quotas) release(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.total--
-	if c.ofCaller[owner]--; c.ofCaller[owner] <= 0 {
-		delete(c.ofCaller, owner)
-	}
+func (s *Service) Waiting() (n int, err error) {
+	err = s.store.all(func(r *record) error {
+		if r.State == asking || r.State == waiting {
+			n++
+		}
+		return nil
+	})
+	return n, err
 }

@@ -217,11 +217,10 @@ func isFinal(a *enforce.Answer) bool {
 // claim takes a call to be carried out, and keeps that it will be. Of all who
 // try, one succeeds; the others get errMoved.
 func (s *Service) claim(r *record, approvals enforce.Approvals) (taken *record, trailID string, end func(how string), err error) {
-	taken, err = s.store.move(r, claimed, nil)
+	taken, err = s.store.move(r, claimed, func(r *record) { r.Holder = s.cfg.Holder })
 	if err != nil {
 		return nil, "", nil, err
 	}
-	s.pending.release(r.owner())
 	trailID, end, err = s.cfg.Trail.Begin(r.entry(approvals))
 	if err != nil {
 		_, lost := s.store.move(taken, unknown, nil)

@@ -102,7 +102,6 @@ func (s *Service) again(ctx context.Context, r *record, response *wire.Message) 
 		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
 		return nil
 	}
-	s.pending.add(r.owner())
 	sealed, err := s.seal(moved, 0, members["requestState"])
 	if err != nil {
 		return nil

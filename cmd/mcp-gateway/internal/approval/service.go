@@ -25,9 +25,12 @@ import (
 
 // A Config says how calls wait.
 type Config struct {
-	File string // of the store
-	PDP  *enforce.PDP
-	Seal *seal.Key
+	File string // of the store, which several processes may use
+	// Holder names this process among those that use the store. What it has claimed
+	// when it opens the store is of a former run.
+	Holder string
+	PDP    *enforce.PDP
+	Seal   *seal.Key
 	// Checker discharges the obligations of decisions.
 	Checker *enforce.Checker
 	// Definition returns the digest of a tool's definition as it is by now. Nil
@@ -54,10 +57,9 @@ type Config struct {
 
 // A Service keeps the calls that wait. It is safe for concurrent use.
 type Service struct {
-	cfg     Config
-	store   *store
-	pending quotas
-	once    singleflight.Group // attaching, by key
+	cfg   Config
+	store *store
+	once  singleflight.Group // attaching, by key
 
 	// approved are calls to execute that no client waits for. When the queue is
 	// full, a call is queued at a later poll.
@@ -77,8 +79,8 @@ const maxQueued = 256
 // response.
 type Execute func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error)
 
-// Open opens the store and takes up what a former run has left. The caller
-// closes the Service.
+// Open opens the store and takes up what a former run of this process
+// has left.
 func Open(cfg Config) (*Service, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -90,25 +92,19 @@ func Open(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("approvals: %w", err)
 	}
-	s := &Service{cfg: cfg, store: opened, pending: quotas{ofCaller: make(map[string]int), perCaller: cfg.PerCaller, limit: cfg.Limit}, approved: make(chan detached, maxQueued)}
-	if err := s.recover(); err != nil {
-		return nil, errors.Join(fmt.Errorf("approvals: %w", err), s.Close())
+	s := &Service{cfg: cfg, store: opened, approved: make(chan detached, maxQueued)}
+	if err := s.GiveUp(cfg.Holder); err != nil {
+		return nil, fmt.Errorf("approvals: %w", err)
 	}
 	return s, nil
 }
 
-// Close closes the store, once Run has returned.
-func (s *Service) Close() error { return s.store.db.Close() }
-
-// recover counts what waits. What was claimed has an outcome that nobody knows:
-// it is not carried out again.
-func (s *Service) recover() error {
+// GiveUp ends what a process had claimed that has ended. It has an outcome that
+// nobody knows, and is not carried out again.
+func (s *Service) GiveUp(holder string) error {
 	var lost []record
 	err := s.store.all(func(r *record) error {
-		switch r.State {
-		case asking, waiting:
-			s.pending.add(r.owner())
-		case claimed:
+		if r.State == claimed && r.Holder == holder {
 			lost = append(lost, *r)
 		}
 		return nil
@@ -134,7 +130,6 @@ func (s *Service) Sweep(ctx context.Context) error {
 		switch {
 		case r.State == asking && now.Sub(r.Changed) > s.cfg.Refused:
 			gone = append(gone, r.Handle)
-			s.pending.release(r.owner())
 		case r.State == waiting && now.After(r.expires()):
 			late = append(late, *r)
 		case r.ended() && now.Sub(r.Changed) > s.cfg.Refused:
@@ -187,17 +182,25 @@ func (s *Service) attachWaiting(ctx context.Context, d *enforce.DeniedCall) (*re
 		if err != nil {
 			return nil, err
 		}
+		was := ""
+		if r != nil {
+			was = r.Handle
+		}
 		if r != nil && r.State == asking {
 			if err = s.requestApprovals(context.WithoutCancel(ctx), r); err == nil || !isRefused(err) {
 				return r, err
 			}
 			s.discard(ctx, r) // the PDP does not want it any more
-			r = nil
+			r, was = nil, ""
 		}
 		if r != nil && (r.waits() || r.State == refused && r.Reason == enforce.ReasonNotApproved && s.cfg.Now().Sub(r.Changed) < s.cfg.Refused) {
 			return r, nil
 		}
-		return s.submit(context.WithoutCancel(ctx), d)
+		r, err = s.submit(context.WithoutCancel(ctx), d, was)
+		if errors.Is(err, errMoved) { // another process asks about the same call
+			return s.store.current(key)
+		}
+		return r, err
 	})
 	if err != nil {
 		return nil, err
@@ -206,8 +209,9 @@ func (s *Service) attachWaiting(ctx context.Context, d *enforce.DeniedCall) (*re
 	return &r, nil
 }
 
-// submit keeps the call and asks that a person lift its denial.
-func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall) (*record, error) {
+// submit keeps the call and asks that a person lift its denial. Was is the handle
+// of the last such call, or "".
+func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall, was string) (*record, error) {
 	params, err := s.kept(d.Message.Method, d.Message.Params)
 	if err != nil {
 		return nil, err
@@ -231,13 +235,13 @@ func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall) (*record, e
 	} else if len(whole) > maxRecord {
 		return nil, tooLarge
 	}
-	if !s.pending.acquire(r.owner()) {
+	err = s.store.add(r, was, quotas{s.cfg.PerCaller, s.cfg.Limit})
+	if errors.Is(err, errTooMany) {
 		refused := refusal(d.Refusal, enforce.ReasonTooMany, "too many calls wait for a person")
 		refused.Data.RetryAfter = 60
 		return nil, refused
 	}
-	if err := s.store.add(r); err != nil {
-		s.pending.release(r.owner())
+	if err != nil {
 		return nil, fmt.Errorf("record the call: %w", err)
 	}
 	if err := s.requestApprovals(ctx, r); err != nil {
@@ -261,7 +265,6 @@ func (s *Service) discard(ctx context.Context, r *record) {
 	if err := s.store.forget([]string{r.Handle}); err != nil {
 		s.cfg.Log.ErrorContext(ctx, "approvals", "error", err)
 	}
-	s.pending.release(r.owner())
 }
 
 // approvalContext adds the arguments, and what else of the params is bound, to the context of a
@@ -410,7 +413,6 @@ func (s *Service) finish(ctx context.Context, r *record, reason, comment string)
 		return
 	}
 	*r = *ended
-	s.pending.release(r.owner())
 	s.cfg.Trail.Refuse(r.entry(nil), reason)
 	if reason == enforce.ReasonWithdrawn || len(r.More) > 0 { // a single one has ended
 		s.cancel(ctx, r)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.etcd.io/bbolt"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/boltfile"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -61,6 +62,7 @@ type record struct {
 	Rounds          int                         `json:"rounds,omitzero"` // times that the server wanted to be called again
 	Created         time.Time                   `json:"created"`
 	Changed         time.Time                   `json:"changed"`
+	Holder          string                      `json:"holder,omitzero"`   // that claimed it
 	Version         string                      `json:"version,omitzero"`  // of the protocol, where nobody waits for the response
 	Response        jsontext.Value              `json:"response,omitzero"` // of the server, where nobody waited
 }
@@ -107,26 +109,15 @@ var (
 // A store keeps calls on disk, sealed: their arguments may hold secrets, and have
 // to be kept as they are to be carried out.
 type store struct {
-	db  *bbolt.DB
+	db  *boltfile.File
 	key *seal.Key
 	now func() time.Time
 }
 
 func openStore(file string, key *seal.Key, now func() time.Time) (*store, error) {
-	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: time.Second})
+	db, err := boltfile.Open(file, bucketCalls, bucketCurrent)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", file, err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, bucket := range [][]byte{bucketCalls, bucketCurrent} {
-			if _, err := tx.CreateBucketIfNotExists(bucket); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, err
 	}
 	return &store{db, key, now}, nil
 }
@@ -185,10 +176,18 @@ func (s *store) write(tx *bbolt.Tx, r *record) error {
 	return tx.Bucket(bucketCalls).Put([]byte(r.Handle), []byte(text))
 }
 
-// add keeps a call about which nobody has been asked yet.
-func (s *store) add(r *record) error {
+// add keeps a call about which nobody has been asked yet. It fails with errMoved
+// where the last such call is no longer that of the handle was: another process
+// was faster. It fails with errTooMany at a limit.
+func (s *store) add(r *record, was string, limits quotas) error {
 	r.State, r.Created, r.Changed = asking, s.now(), s.now()
 	return s.db.Update(func(tx *bbolt.Tx) error {
+		if is := tx.Bucket(bucketCurrent).Get([]byte(r.key())); string(is) != was {
+			return errMoved
+		}
+		if err := limits.check(s, tx, r.owner()); err != nil {
+			return err
+		}
 		if err := tx.Bucket(bucketCurrent).Put([]byte(r.key()), []byte(r.Handle)); err != nil {
 			return err
 		}
@@ -235,14 +234,16 @@ func (s *store) show(handle string) (first bool, err error) {
 
 // all calls do with each call. It must not keep what it is given.
 func (s *store) all(do func(*record) error) error {
-	return s.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketCalls).ForEach(func(handle, _ []byte) error {
-			r, err := s.read(tx, handle)
-			if err != nil {
-				return err
-			}
-			return do(r)
-		})
+	return s.db.View(func(tx *bbolt.Tx) error { return s.each(tx, do) })
+}
+
+func (s *store) each(tx *bbolt.Tx, do func(*record) error) error {
+	return tx.Bucket(bucketCalls).ForEach(func(handle, _ []byte) error {
+		r, err := s.read(tx, handle)
+		if err != nil {
+			return err
+		}
+		return do(r)
 	})
 }
 

@@ -16,8 +16,12 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// ErrEnded means that no forwarded call of that id lacks an outcome.
-var ErrEnded = errors.New("no call of that id waits for an outcome")
+var (
+	// ErrEnded means that no forwarded call of that id lacks an outcome.
+	ErrEnded = errors.New("no call of that id waits for an outcome")
+	// ErrLocked means that another process has the trail.
+	ErrLocked = decisionlog.ErrLocked
+)
 
 // A Config configures a trail. Its zero value works.
 type Config struct {
@@ -48,7 +52,7 @@ type pendingCall struct {
 }
 
 // Open opens the trail in a directory, or makes one there. Pending calls get the
-// outcome unknown. The error is [decisionlog.ErrLocked] if another process has the
+// outcome unknown. The error is [ErrLocked] if another process has the
 // trail, and a [decisionlog.IntegrityError] if the trail is not as it was written.
 func Open(dir string, cfg Config) (*Trail, error) {
 	cfg.PendingEvery = cmp.Or(cfg.PendingEvery, 4096)

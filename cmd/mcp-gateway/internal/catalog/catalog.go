@@ -16,6 +16,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/boltfile"
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
@@ -86,11 +87,13 @@ func (p *Pin) Err() error {
 	return ErrQuarantined
 }
 
-// A Catalog is open for one process. It is safe for concurrent use.
+// A Catalog may be open in several processes. It is safe for concurrent use.
 type Catalog struct {
 	Config
-	db       *bolt.DB
+	db       *boltfile.File
 	accepted accepted
+
+	cache pinCache
 
 	mu      sync.Mutex
 	schemas map[string]func() (*schema, error) // by the digest of the definition
@@ -103,22 +106,12 @@ func Open(c Config) (*Catalog, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	db, err := bolt.Open(c.Path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
+	db, err := boltfile.Open(c.Path, bucketPins)
 	if err != nil {
 		return nil, fmt.Errorf("open catalog: %w", err)
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(bucketPins)
-		return err
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open catalog: %w", err), db.Close())
-	}
 	return &Catalog{Config: c, db: db, accepted: accepted{file: c.Operator}}, nil
 }
-
-// Close closes the file.
-func (c *Catalog) Close() error { return c.db.Close() }
 
 // A Tool is a tool that may be called.
 type Tool struct {
@@ -161,11 +154,7 @@ func (c *Catalog) standing(server, name string) (*Pin, error) {
 }
 
 func (c *Catalog) pin(server, name string) (*Pin, error) {
-	var pin *Pin
-	err := c.db.View(func(tx *bolt.Tx) (err error) {
-		pin, err = get(tx, server, name)
-		return err
-	})
+	pin, err := c.cache.pin(c.db, server, name)
 	if err == nil && pin == nil {
 		return nil, ErrUnknown
 	}
@@ -312,19 +301,16 @@ func (c *Catalog) Observe(server string, tools []jsontext.Value) error {
 
 // news returns the definitions that are not what is known.
 func (c *Catalog) news(server string, listed []definition) (news []definition, err error) {
-	err = c.db.View(func(tx *bolt.Tx) error {
-		for _, d := range listed {
-			pin, err := get(tx, server, d.name)
-			if err != nil {
-				return err
-			}
-			if pin == nil || !pin.has(d) || pin.Err() != nil && c.accepts(pin, d) {
-				news = append(news, d)
-			}
+	for _, d := range listed {
+		pin, err := c.cache.pin(c.db, server, d.name)
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return news, err
+		if pin == nil || !pin.has(d) || pin.Err() != nil && c.accepts(pin, d) {
+			news = append(news, d)
+		}
+	}
+	return news, nil
 }
 
 // accepts reports whether the operator's file has a definition. That the file

@@ -32,7 +32,6 @@ func open(t testing.TB, path string, accepted bool) (*catalog.Catalog, *[]catalo
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
 	return c, &changes
 }
 
@@ -120,7 +119,6 @@ func TestQuarantine(t *testing.T) {
 	if len(*changes) != 1 {
 		t.Errorf("changes: %v", *changes)
 	}
-	c.Close()
 
 	c, changes = open(t, path, false)
 	observe(t, c, pay)
@@ -223,7 +221,6 @@ func TestOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
 	observe(t, c, pay)
 	for _, step := range []struct {
 		name, file, listed string

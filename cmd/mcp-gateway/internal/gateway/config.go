@@ -110,7 +110,6 @@ type duration = time.Duration
 func NewConfig() *Config {
 	return &Config{
 		Listen: "127.0.0.1:8090", Log: slog.New(slog.DiscardHandler),
-		State:   "mcp-gateway-state",
 		PDP:     pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
 		Denial:  denialConfig{HTTPStatus: 200},
 		Catalog: catalogConfig{Refresh: duration(time.Minute), TTL: duration(10 * time.Second)},

@@ -26,9 +26,12 @@ const catalogFile = "catalog.db"
 // trailDir is the audit trail in the state directory.
 const trailDir = "trail"
 
-// OpenCatalog opens the catalog of pinned tools in the state directory. It fails
-// while a gateway runs on the same directory. The caller closes it.
+// OpenCatalog opens the catalog of pinned tools in the state directory, also
+// while gateways use it.
 func (c *Config) OpenCatalog() (*catalog.Catalog, error) {
+	if err := os.MkdirAll(c.State, 0o700); err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
 	return catalog.Open(catalog.Config{Path: filepath.Join(c.State, catalogFile)})
 }
 
@@ -36,6 +39,7 @@ func (c *Config) OpenCatalog() (*catalog.Catalog, error) {
 // and nowhere else.
 type gateway struct {
 	cfg       *Config
+	own       *ownState
 	log       *slog.Logger
 	seal      *seal.Key
 	mapper    *mapper
@@ -50,10 +54,11 @@ type gateway struct {
 	policies  map[string]*requestPolicy // by server
 }
 
-// join opens what is kept in the state directory. The caller closes the gateway.
-func join(cfg *Config) (g *gateway, err error) {
+// join opens what is kept in the state directory. Own selects the files of this
+// process, see [ownState]. The caller closes the gateway.
+func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	log := cfg.Log
-	g = &gateway{cfg: cfg, log: log, policies: make(map[string]*requestPolicy)}
+	g = &gateway{cfg: cfg, log: log, own: own, policies: make(map[string]*requestPolicy)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.close())
@@ -82,12 +87,10 @@ func join(cfg *Config) (g *gateway, err error) {
 	if g.seal, err = openKey(filepath.Join(cfg.State, "seal.key")); err != nil {
 		return g, fmt.Errorf("state: %w", err)
 	}
-	if g.trail, err = audit.Open(filepath.Join(cfg.State, trailDir), audit.Config{}); err != nil {
+	if g.trail, err = own.open(); err != nil {
 		return g, err
 	}
-	for _, r := range g.trail.Unknown() {
-		log.Warn("the outcome of a forwarded call is unknown, because the gateway ended before it", "call", r.ID, "server", r.Server, "method", r.Method, "tool", r.Tool, "subject", r.Subject.String(), "decisions", r.Decisions)
-	}
+	g.warnUnknown(g.trail)
 	if g.telemetry, err = newTelemetry(); err != nil {
 		return g, fmt.Errorf("metrics: %w", err)
 	}
@@ -123,7 +126,7 @@ func (g *gateway) checkPDPKey(ctx context.Context) {
 
 // decide joins what asks the PDP.
 func (g *gateway) decide(pdp *enforce.PDP) (err error) {
-	cfg := g.cfg
+	cfg, own := g.cfg, g.own
 	pins, err := catalog.Open(catalog.Config{
 		Path: filepath.Join(cfg.State, catalogFile), Accepted: cfg.Catalog.Accepted, Operator: cfg.Catalog.File,
 		Superseded: func(c catalog.Change) {
@@ -137,8 +140,8 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if err != nil {
 		return err
 	}
-	if g.owners, err = tasks.Open(tasks.Config{File: filepath.Join(cfg.State, "tasks.db")}); err != nil {
-		return errors.Join(err, pins.Close())
+	if g.owners, err = tasks.Open(tasks.Config{File: filepath.Join(own.dir(), "tasks.db")}); err != nil {
+		return err
 	}
 	arguments, tells := cfg.argumentPolicies(), make(map[string]bool)
 	for server, policy := range arguments {
@@ -149,7 +152,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	handlers := cfg.Obligations.handlers()
 	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
 	g.approvals, err = approval.Open(approval.Config{
-		File: filepath.Join(cfg.State, "approvals.db"), PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept}, Log: g.log,
+		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept}, Log: g.log,
 		Definition: g.tools.digest,
 		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
 		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending, PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
@@ -170,14 +173,8 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 // close closes what join has opened.
 func (g *gateway) close() error {
 	var errs []error
-	if g.approvals != nil {
-		errs = append(errs, g.approvals.Close())
-	}
 	if g.owners != nil {
 		errs = append(errs, g.owners.Close())
-	}
-	if g.tools != nil {
-		errs = append(errs, g.tools.Close())
 	}
 	if g.trail != nil {
 		errs = append(errs, g.trail.Close())
@@ -186,16 +183,32 @@ func (g *gateway) close() error {
 }
 
 // openKey reads the key that seals what clients are given, and makes it at the
-// first start.
+// first start. Of several processes that make it, all get the same key.
 func openKey(file string) (*seal.Key, error) {
 	secret, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		secret = make([]byte, seal.KeySize)
-		_, _ = rand.Read(secret) // it does not fail
-		err = os.WriteFile(file, secret, 0o600)
+		if err := makeKey(file); err != nil {
+			return nil, err
+		}
+		secret, err = os.ReadFile(file)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return seal.New(secret)
+}
+
+// makeKey makes the key, unless another process does.
+func makeKey(file string) error {
+	secret := make([]byte, seal.KeySize)
+	_, _ = rand.Read(secret) // it does not fail
+	whole := file + "." + rand.Text()
+	if err := os.WriteFile(whole, secret, 0o600); err != nil {
+		return err
+	}
+	err := os.Link(whole, file)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return errors.Join(err, os.Remove(whole))
 }

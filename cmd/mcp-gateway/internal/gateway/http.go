@@ -22,7 +22,7 @@ import (
 
 // Run serves MCP over HTTP until ctx ends.
 func Run(ctx context.Context, cfg *Config) error {
-	g, err := join(cfg)
+	g, err := join(cfg, &ownState{state: cfg.State})
 	if err != nil {
 		return err
 	}

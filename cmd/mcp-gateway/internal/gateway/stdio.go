@@ -20,11 +20,14 @@ import (
 // and output, until either side ends. Server is its name in the configuration. If
 // the child ends with a failure, the error is an [exec.ExitError].
 func RunStdio(ctx context.Context, cfg *Config, server string, command []string) (err error) {
-	g, err := join(cfg)
+	g, err := join(cfg, &ownState{state: cfg.State, server: server})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.close()) }()
+	if err := g.closeAbandoned(); err != nil {
+		return err
+	}
 	callers, err := g.callers.at(cfg.resourceOf(server))
 	if err != nil {
 		return err

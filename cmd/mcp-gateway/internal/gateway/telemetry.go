@@ -74,7 +74,9 @@ func (t *telemetry) observe(g *gateway) error {
 	}
 	_, err = t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(breaker, t.breaker.Load())
-		o.ObserveInt64(waiting, int64(g.approvals.Waiting()))
+		if n, err := g.approvals.Waiting(); err == nil {
+			o.ObserveInt64(waiting, int64(n))
+		}
 		for _, s := range g.cfg.Servers {
 			if n, err := g.tools.Quarantined(s.Name); err == nil {
 				o.ObserveInt64(quarantined, int64(n), metric.WithAttributes(attribute.String("server", s.Name)))

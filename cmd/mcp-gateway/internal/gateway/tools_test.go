@@ -86,7 +86,6 @@ func listing(t *testing.T, path string) *tools {
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
-		all.Close()
 	})
 	return all
 }

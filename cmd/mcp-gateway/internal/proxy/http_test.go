@@ -340,7 +340,6 @@ func TestNoListUnfiltered(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { tools.Close() })
 			g := newGateway(t, u, func(c *proxy.Config) {
 				c.Gate = enforce.New(enforce.Config{
 					PDP: enforce.NewPDP(enforce.PDPConfig{URL: newUpstream(t, &pdp{}).URL, Client: client.Config{Timeout: 5 * time.Second}}), Map: plain, Log: c.Log,
