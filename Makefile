@@ -35,9 +35,9 @@ SHARED      = CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
 MOST_BYTES  = 40000000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE    = golang.org/x/tools/cmd/deadcode@v0.52.0
-# Code that no command needs to reach: the library for PEPs, what tests of several
-# packages share, and the reader by which tests verify the gateway's trail.
-UNREACHED   = ^(pdp/client/|cmd/mcp-gateway/internal/wire/wiretest/|cmd/mcp-gateway/internal/audit/read\.go:)
+# Code that no command needs to reach: the library for PEPs, and what tests of
+# several packages share.
+UNREACHED   = ^(pdp/client/|cmd/mcp-gateway/internal/(wire/wiretest|enforce/enforcetest)/)
 OPA         = github.com/open-policy-agent/opa@v1.22.0
 OPA_DIR     = bin/$(subst @,-,$(notdir $(OPA)))
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0

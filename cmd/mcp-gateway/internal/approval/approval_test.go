@@ -53,7 +53,7 @@ func TestForwardsWhatWasApproved(t *testing.T) {
 		t.Fatalf("%+v", s.Data)
 	}
 	const want = `{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"x":1},"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"arguments":{"text":"hello","n":1},"name":"write","task":{"ttl":1}}`
-	if got := string(s.verdict.Forward.Params); got != want {
+	if got := string(s.disposition.Forward.Params); got != want {
 		t.Errorf("the server gets %s", got)
 	}
 }
@@ -84,7 +84,7 @@ func TestBindsMeta(t *testing.T) {
 		t.Fatalf("%+v", s.Data)
 	}
 	const want = `"_meta":{"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/protocolVersion":"2026-07-28","onBehalfOf":"alice","progressToken":7,"trace/id":"2"}`
-	if got := string(s.verdict.Forward.Params); !strings.Contains(got, want) {
+	if got := string(s.disposition.Forward.Params); !strings.Contains(got, want) {
 		t.Errorf("the server gets %s", got)
 	}
 }
@@ -133,7 +133,7 @@ func TestBindsParams(t *testing.T) {
 			t.Fatalf("%s: the approved call: %+v", test.method, s.Data)
 		}
 		forwarded := map[string]jsontext.Value{}
-		if err := json.Unmarshal(s.verdict.Forward.Params, &forwarded); err != nil {
+		if err := json.Unmarshal(s.disposition.Forward.Params, &forwarded); err != nil {
 			t.Fatal(err)
 		}
 		delete(forwarded, "_meta")
@@ -142,7 +142,7 @@ func TestBindsParams(t *testing.T) {
 		if err := errors.Join(err, sent.Canonicalize(), server.Canonicalize()); err != nil || !bytes.Equal(sent, server) {
 			t.Errorf("%s: the server gets %s, %v", test.method, server, err)
 		}
-		s.verdict.Finish(t.Context(), nil)
+		s.disposition.Finish(t.Context(), nil)
 	}
 }
 
@@ -186,8 +186,8 @@ func TestOwnAnswerIsNoApproval(t *testing.T) {
 		t.Errorf("who asks may approve: %d", status)
 	}
 	h.approve(task)
-	if s := h.send(accepts); !s.goes() || strings.Contains(string(s.verdict.Forward.Params), "gw.") || strings.Contains(string(s.verdict.Forward.Params), "requestState") {
-		t.Errorf("%+v", s.verdict)
+	if s := h.send(accepts); !s.goes() || strings.Contains(string(s.disposition.Forward.Params), "gw.") || strings.Contains(string(s.disposition.Forward.Params), "requestState") {
+		t.Errorf("%+v", s.disposition)
 	}
 }
 
@@ -380,7 +380,7 @@ func TestServersOwnRounds(t *testing.T) {
 	h.approve(h.tasks()[0])
 	s = h.send(sent{caps: forms, rest: fmt.Sprintf(`,"requestState":%q`, s.Result.State)})
 	wants := &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"resultType":"input_required","requestState":"theirs","inputRequests":{"name":{"method":"elicitation/create","params":{}}}}`)}
-	got := s.verdict.Finish(t.Context(), wants)
+	got := s.disposition.Finish(t.Context(), wants)
 	state := strings.Split(strings.SplitAfter(string(got.Result), `"requestState":"`)[1], `"`)[0]
 	if state == "theirs" {
 		t.Fatal("the state is not sealed")
@@ -390,14 +390,14 @@ func TestServersOwnRounds(t *testing.T) {
 		t.Error("the same call without the state goes on")
 	}
 	s = h.send(answers)
-	if !s.goes() || !strings.Contains(string(s.verdict.Forward.Params), `"requestState":"theirs"`) || !strings.Contains(string(s.verdict.Forward.Params), `"name":{"action":"accept"`) {
+	if !s.goes() || !strings.Contains(string(s.disposition.Forward.Params), `"requestState":"theirs"`) || !strings.Contains(string(s.disposition.Forward.Params), `"name":{"action":"accept"`) {
 		t.Fatalf("%+v", s)
 	}
 	if s := h.send(answers); s.goes() || s.Reason != enforce.ReasonSettled {
 		t.Errorf("the same round again: %+v", s.Data)
 	}
 	done := &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}
-	if got := s.verdict.Finish(t.Context(), done); got != done {
+	if got := s.disposition.Finish(t.Context(), done); got != done {
 		t.Errorf("%+v", got)
 	}
 }
@@ -486,8 +486,8 @@ func TestToldWhy(t *testing.T) {
 		}
 		for range 2 {
 			s := h.send(sent{tool: tool})
-			if s.goes() || s.Reason != enforce.ReasonNotApproved || s.Comment != want || !strings.Contains(string(s.verdict.Answer.Error), "the call was not approved") {
-				t.Errorf("%s: %+v, %s", tool, s.Data, s.verdict.Answer.Error)
+			if s.goes() || s.Reason != enforce.ReasonNotApproved || s.Comment != want || !strings.Contains(string(s.disposition.Answer.Error), "the call was not approved") {
+				t.Errorf("%s: %+v, %s", tool, s.Data, s.disposition.Answer.Error)
 			}
 			h.restart()
 		}
@@ -535,7 +535,7 @@ func TestKeptOtherwise(t *testing.T) {
 	h.rewrite(func(text string) string { return strings.Replace(text, `{"text":"hello"}`, `{"text":"adieu"}`, 1) })
 	h.open()
 	if s := h.send(sent{}); s.goes() {
-		t.Errorf("the server gets %s", s.verdict.Forward.Params)
+		t.Errorf("the server gets %s", s.disposition.Forward.Params)
 	}
 }
 

@@ -244,7 +244,7 @@ func (h *house) restart() {
 
 // A said is what the client is told.
 type said struct {
-	verdict *enforce.Disposition
+	disposition *enforce.Disposition
 	enforce.Data
 	Result struct {
 		Type   string `json:"resultType"`
@@ -263,7 +263,7 @@ type said struct {
 }
 
 // goes reports whether the call goes on.
-func (s *said) goes() bool { return s.verdict.Forward != nil }
+func (s *said) goes() bool { return s.disposition.Forward != nil }
 
 const (
 	forms = `{"elicitation":{"form":{}}}`
@@ -333,8 +333,8 @@ func (h *house) send(c sent) *said {
 		Server: "desk", Caller: &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: c.as}}, Message: m, Params: params, RequestID: "r",
 		Stateless: c.client == nil, Capabilities: params.Meta.Capabilities, Client: c.client,
 	}
-	out := &said{verdict: h.gate.Judge(c.ctx, call)}
-	if answer := out.verdict.Answer; answer != nil && answer.Error != nil {
+	out := &said{disposition: h.gate.Judge(c.ctx, call)}
+	if answer := out.disposition.Answer; answer != nil && answer.Error != nil {
 		var read struct {
 			Data enforce.Data `json:"data"`
 		}

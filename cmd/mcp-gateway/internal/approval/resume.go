@@ -59,7 +59,7 @@ func (s *Service) find(ctx context.Context, d *enforce.DeniedCall, state *resume
 		return nil, err
 	}
 	if r == nil || !r.waits() && r.State != refused {
-		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval that the call waited for has been used, or is no more")
+		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval that the call waited for has been used, or does not exist any more")
 	}
 	return r, nil
 }

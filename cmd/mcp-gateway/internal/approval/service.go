@@ -242,7 +242,7 @@ func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall, was string)
 		return nil, refused
 	}
 	if err != nil {
-		return nil, fmt.Errorf("record the call: %w", err)
+		return nil, fmt.Errorf("store the call: %w", err)
 	}
 	if err := s.requestApprovals(ctx, r); err != nil {
 		if isRefused(err) {
@@ -356,7 +356,7 @@ func (s *Service) assemble(r *record, now *wire.Message, state *resumeState) (*w
 }
 
 // errChanged means that a message is not the one that was approved.
-var errChanged = errors.New("the message is not what was approved")
+var errChanged = errors.New("the message differs from the one that was approved")
 
 // covers returns an error unless params are those that the approval of the call
 // is bound to.

@@ -277,9 +277,9 @@ func TestServersOwnRoundsOfSeveral(t *testing.T) {
 	if !s.goes() {
 		t.Fatalf("%+v", s.Data)
 	}
-	got := s.verdict.Finish(t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"resultType":"input_required","requestState":"theirs"}`)})
+	got := s.disposition.Finish(t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"resultType":"input_required","requestState":"theirs"}`)})
 	state := strings.Split(strings.SplitAfter(string(got.Result), `"requestState":"`)[1], `"`)[0]
-	if s := h.send(back(state)); !s.goes() || !strings.Contains(string(s.verdict.Forward.Params), `"requestState":"theirs"`) {
+	if s := h.send(back(state)); !s.goes() || !strings.Contains(string(s.disposition.Forward.Params), `"requestState":"theirs"`) {
 		t.Errorf("%+v", s.Data)
 	}
 }

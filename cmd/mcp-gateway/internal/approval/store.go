@@ -160,7 +160,7 @@ func (s *store) read(tx *bbolt.Tx, handle []byte) (*record, error) {
 		err = s.key.Open(sealRecord, string(text), r)
 	}
 	if errors.Is(err, seal.ErrSealed) {
-		return nil, fmt.Errorf("read call %s: %s is sealed with another key: restore seal.key, or remove both files and ask again for what waits", handle, s.db.Path())
+		return nil, fmt.Errorf("read call %s: %s is sealed with another key: restore seal.key, or remove both files and request the waiting approvals again", handle, s.db.Path())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read call %s: %w", handle, err)

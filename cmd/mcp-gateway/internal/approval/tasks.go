@@ -154,7 +154,7 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 		response = nil
 	}
 	if response != nil && len(response.Result) > maxResponse {
-		response = wire.Refuse(response.ID, wire.CodeInternal, "the call was carried out, and the response is too large to keep", enforce.Data{Reason: enforce.ReasonUnavailable})
+		response = wire.Refuse(response.ID, wire.CodeInternal, "the call was carried out, and its response is too large to store", enforce.Data{Reason: enforce.ReasonUnavailable})
 	}
 	call.Message = m
 	end(enforce.End(call, response))

@@ -46,7 +46,7 @@ type List struct {
 func (c *Catalog) Filter(ctx context.Context, l List) (jsontext.Value, error) {
 	kind, ok := kinds[l.Method]
 	if !ok {
-		return nil, fmt.Errorf("%w: %s is no list", ErrUnreadable, l.Method)
+		return nil, fmt.Errorf("%w: %s is not a list", ErrUnreadable, l.Method)
 	}
 	answer, err := readList(kind.items, l.Result)
 	if err != nil {

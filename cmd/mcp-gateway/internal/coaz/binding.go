@@ -191,7 +191,7 @@ func (a *mappingRun) facts(m *mapping) (jsontext.Value, error) {
 	}
 	text, err := json.Marshal(facts)
 	if err != nil {
-		return nil, fmt.Errorf("write what the gateway knows: %w", err)
+		return nil, fmt.Errorf("encode the properties of the gateway: %w", err)
 	}
 	return text, nil
 }

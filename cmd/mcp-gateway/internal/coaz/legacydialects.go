@@ -227,7 +227,7 @@ func path(text string) (names []string, err error) {
 		names, rest = append(names, name), rest[len(m[0]):]
 	}
 	if len(names) == 0 {
-		return nil, errors.New("$ alone is no JSONPath of a member")
+		return nil, errors.New("$ alone does not select a member")
 	}
 	return names, nil
 }

@@ -82,7 +82,7 @@ type Client interface {
 	Ask(ctx context.Context, method string, params any) (*wire.Message, error)
 }
 
-// A Verdict says what becomes of a call: exactly one of Forward and Answer is
+// A Disposition says what becomes of a call: exactly one of Forward and Answer is
 // set, or neither for a notification that goes nowhere.
 type Disposition struct {
 	Forward *wire.Message // goes to the server

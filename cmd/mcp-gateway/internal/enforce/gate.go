@@ -96,7 +96,7 @@ func New(cfg Config) *Gate {
 	return &Gate{cfg, NewChecker(cfg.Obligations, cfg.Denial)}
 }
 
-// A Denied call is one that people may lift the denial of.
+// A DeniedCall is one that people may lift the denial of.
 type DeniedCall struct {
 	*Call
 	Question *Question
@@ -107,12 +107,12 @@ type DeniedCall struct {
 	Refusal  *Refusal
 }
 
-// Judge decides on a call. Whatever goes wrong is a verdict, too.
+// Judge decides on a call. An error refuses the call.
 func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
 	ctx = withTrace(WithRequestID(ctx, call.RequestID), call.TraceParent)
-	verdict, err := g.try(ctx, call)
+	disposition, err := g.try(ctx, call)
 	if err == nil {
-		return g.filterResponse(call, verdict)
+		return g.filterResponse(call, disposition)
 	}
 	var refusal *Refusal
 	if !errors.As(err, &refusal) {
@@ -126,15 +126,15 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
 	if g.cfg.Tells[call.Server] && refusal.isOfArguments(call) {
 		return refusal.result(call)
 	}
-	return g.check.Present(refusal).verdict(call.Message.ID)
+	return g.check.Present(refusal).disposition(call.Message.ID)
 }
 
 // Unidentified refuses a message whose caller is not known.
 func (g *Gate) Unidentified(m *wire.Message) *Disposition {
-	return g.check.Present(&Refusal{Message: "the caller is not authenticated", Data: Data{Reason: ReasonCaller}}).verdict(m.ID)
+	return g.check.Present(&Refusal{Message: "the caller is not authenticated", Data: Data{Reason: ReasonCaller}}).disposition(m.ID)
 }
 
-// filterResponse wraps the verdict's Settle so that its caller gets the
+// filterResponse wraps the disposition's Finish so that its caller gets the
 // filtered response.
 func (g *Gate) filterResponse(call *Call, v *Disposition) *Disposition {
 	if v.Forward == nil || g.cfg.Tasks == nil {
@@ -303,8 +303,8 @@ func (g *Gate) forward(call *Call, a *Answer, digest string) (*Disposition, erro
 }
 
 // Resume returns what the caller of a call gets of its response, where the
-// verdict of the call is gone: it belonged to a process that has ended, or the
-// response comes again. TrailID is that of the verdict.
+// disposition of the call is gone: it belonged to a process that has ended, or the
+// response comes again. TrailID is that of the disposition.
 func (g *Gate) Resume(ctx context.Context, call *Call, trailID string, response *wire.Message) *wire.Message {
 	v := g.filterResponse(call, &Disposition{Forward: call.Message, Finish: func(ctx context.Context, response *wire.Message) *wire.Message {
 		if trailID != "" {

@@ -105,7 +105,7 @@ func (k *Checker) unknown(d *authzen.Decision) error {
 	}
 	for _, o := range d.Context.Obligations {
 		if k.obligations[o.Type] == nil {
-			return fmt.Errorf("%w: %s: nobody carries out %q", client.ErrObligation, o.ID, o.Type)
+			return fmt.Errorf("%w: %s: the gateway does not carry out the obligation %q", client.ErrObligation, o.ID, o.Type)
 		}
 	}
 	return nil

@@ -85,8 +85,8 @@ func NoSuchTask() *Refusal {
 	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the task does not exist", Data: Data{Reason: ReasonInvalidMessage}}
 }
 
-// verdict answers a call with the refusal. A notification is not answered.
-func (r *Refusal) verdict(id jsontext.Value) *Disposition {
+// disposition answers a call with the refusal. A notification is not answered.
+func (r *Refusal) disposition(id jsontext.Value) *Disposition {
 	if id == nil {
 		return &Disposition{Status: statusAccepted}
 	}

@@ -43,7 +43,7 @@ func (r *Refusal) result(c *Call) *Disposition {
 	}
 	result, err := json.Marshal(said, json.Deterministic(true))
 	if err != nil {
-		return r.verdict(c.Message.ID)
+		return r.disposition(c.Message.ID)
 	}
 	return &Disposition{Answer: &wire.Message{ID: c.Message.ID, Result: result}, Status: statusOK}
 }

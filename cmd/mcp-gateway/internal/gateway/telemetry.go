@@ -165,11 +165,11 @@ type countedApprovals struct {
 
 // Suspend implements [enforce.Approver].
 func (a *countedApprovals) Suspend(ctx context.Context, d *enforce.DeniedCall) (*enforce.Disposition, error) {
-	verdict, err := a.Service.Suspend(ctx, d)
-	if err == nil && verdict.Answer != nil {
+	disposition, err := a.Service.Suspend(ctx, d)
+	if err == nil && disposition.Answer != nil {
 		a.count(d.Call, outcomeWaiting, "")
 	}
-	return verdict, err
+	return disposition, err
 }
 
 // A resumed trail is of calls that have waited: those that are carried out are

@@ -201,14 +201,14 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 	if out.streams && !c.Stateless && c.Message.IsRequest() {
 		c.Client = &client{h, c}
 	}
-	verdict := h.cfg.Gate.Judge(ctx, c.Call)
+	disposition := h.cfg.Gate.Judge(ctx, c.Call)
 	switch {
-	case verdict.Forward != nil:
-		h.forward(c, verdict)
-	case verdict.Answer != nil:
-		_ = out.message(verdict.Status, verdict.Answer)
+	case disposition.Forward != nil:
+		h.forward(c, disposition)
+	case disposition.Answer != nil:
+		_ = out.message(disposition.Status, disposition.Answer)
 	default:
-		w.WriteHeader(verdict.Status)
+		w.WriteHeader(disposition.Status)
 	}
 }
 
@@ -333,7 +333,7 @@ func (c *call) checkMirrors(tool *enforce.Tool) error {
 // which only the older era has.
 func (h *Handler) respond(w http.ResponseWriter, c *call) {
 	if c.Stateless {
-		_ = c.reply.message(http.StatusBadRequest, wire.Refuse(c.Message.ID, wire.CodeRequest, "clients of this version send no responses", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+		_ = c.reply.message(http.StatusBadRequest, wire.Refuse(c.Message.ID, wire.CodeRequest, "clients of this protocol version must not send responses", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 		return
 	}
 	if isOurs(c.Message.ID) {

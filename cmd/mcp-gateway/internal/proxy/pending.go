@@ -149,7 +149,7 @@ func (d *deciding) cancel(conversation string, params *wire.Params) {
 	}
 }
 
-// A settling says what came of a call, and returns what its client gets.
+// A finishCall says what came of a call, and returns what its client gets.
 type finishCall = func(context.Context, *wire.Message) *wire.Message
 
 // unanswered are the calls that were sent and whose responses are still due. Over

@@ -246,12 +246,12 @@ func (p *Pipe) judge(ctx context.Context, c *enforce.Call) {
 	}
 	ctx, done := p.deciding.begin(ctx, conversation, c.Message)
 	defer done()
-	verdict := p.cfg.Gate.Judge(ctx, c)
+	disposition := p.cfg.Gate.Judge(ctx, c)
 	switch {
-	case verdict.Forward != nil:
-		p.forward(ctx, verdict)
-	case verdict.Answer != nil:
-		_ = p.toClient.write(verdict.Answer)
+	case disposition.Forward != nil:
+		p.forward(ctx, disposition)
+	case disposition.Answer != nil:
+		_ = p.toClient.write(disposition.Answer)
 	}
 }
 
