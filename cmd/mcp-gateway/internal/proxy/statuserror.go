@@ -56,43 +56,47 @@ func (h *Handler) refusal(response *http.Response) *enforce.Refusal {
 	if status < 400 || status >= http.StatusInternalServerError || isAboutGateway(status) {
 		return nil
 	}
-	return statusRefusal(status, h.readReason(response))
+	reason, code := readReason(response)
+	refusal := statusRefusal(status, reason)
+	refusal.Code = cmp.Or(code, refusal.Code)
+	return refusal
 }
 
 // maxReason bounds the sentence of a server's HTTP error, in runes.
 const maxReason = 200
 
-// readReason returns what an HTTP error of the class 4xx says, on one line: the
-// message of a JSON-RPC error or plain text. It is "" for any other.
-func (h *Handler) readReason(response *http.Response) string {
+// readReason returns what an HTTP error of the class 4xx says, on one line, and its
+// code: of a JSON-RPC error or plain text. It returns zeros for any other.
+func readReason(response *http.Response) (reason string, code int) {
 	kind := contentType(response)
 	if response.StatusCode/100 != 4 || kind != typeJSON && kind != "text/plain" {
-		return ""
+		return "", 0
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
 	if err != nil {
-		return ""
+		return "", 0
 	}
 	text := string(body)
 	if kind == typeJSON {
-		text = errorMessage(body)
+		text, code = readError(body)
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(strings.ToValidUTF8(text, "")), "\n")
-	return plain.Cut(plain.Text(line), maxReason)
+	return plain.Cut(plain.Text(line), maxReason), code
 }
 
 // maxErrorBody bounds the part of an HTTP error that is read for its reason, in
 // bytes.
 const maxErrorBody = 64 << 10
 
-// errorMessage returns the message of a JSON-RPC error, or "".
-func errorMessage(body []byte) string {
+// readError returns the message and the code of a JSON-RPC error, or zeros.
+func readError(body []byte) (message string, code int) {
 	var said struct {
 		Message string `json:"message"`
+		Code    int    `json:"code"`
 	}
 	m, err := wire.ParseReply(body)
 	if err != nil || m.Error == nil || json.Unmarshal(m.Error, &said) != nil {
-		return ""
+		return "", 0
 	}
-	return said.Message
+	return said.Message, said.Code
 }

@@ -105,6 +105,27 @@ func TestListInLostSession(t *testing.T) {
 	}
 }
 
+// A call that the gateway carries out itself has an HTTP error of the server as its
+// answer: it is known not to have been carried out.
+func TestExecuteStatusError(t *testing.T) {
+	for _, status := range []int{400, 404} {
+		u := newUpstream(t, answering(status, "application/json", lostTypeScript))
+		var handler *proxy.Handler
+		newGateway(t, u, func(c *proxy.Config) { handler = proxy.New(*c) })
+		m, err := wire.Parse([]byte(modern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := handler.Execute(t.Context(), m, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(response.Encode()); got != `{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Session not found","data":{"reason_code":"upstream_unavailable"}}}` {
+			t.Errorf("%d: %s", status, got)
+		}
+	}
+}
+
 // answering is a server with one answer.
 func answering(status int, kind, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {

@@ -125,7 +125,8 @@ func (h *Handler) forward(c *call, v *enforce.Disposition) {
 	case contentType(response) == typeJSON:
 		h.answer(c, v, response)
 	case response.StatusCode/100 != 2:
-		h.statusError(c, v, response, h.readReason(response))
+		reason, _ := readReason(response)
+		h.statusError(c, v, response, reason)
 	case v.Forward.IsRequest():
 		h.unavailable(c, v, errResponse)
 	default: // a notification or a response, which the server has accepted
@@ -397,7 +398,12 @@ func (h *Handler) listen(c *call) {
 // What the server says before is dropped. The tool is that which the request
 // calls, or nil.
 func (h *Handler) Execute(ctx context.Context, m *wire.Message, tool *enforce.Tool) (*wire.Message, error) {
-	return h.execute(ctx, m, &call{Call: &enforce.Call{Tool: tool}, request: new(http.Request)})
+	response, err := h.execute(ctx, m, &call{Call: &enforce.Call{Tool: tool}, request: new(http.Request)})
+	var refused *enforce.Refusal
+	if errors.As(err, &refused) { // the server did answer
+		return wire.Refuse(m.ID, refused.Code, refused.Message, refused.Data), nil
+	}
+	return response, err
 }
 
 // execute carries out a request in the session and the version of a call.
