@@ -163,7 +163,7 @@ func (p *Pipe) client(ctx context.Context) {
 		}
 		c, fault := p.read(line, err)
 		if fault != nil {
-			_ = p.toClient.write(wire.Refuse(fault.ID, fault.Code, fault.Reason, enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+			p.refuse(fault, line, err)
 			continue
 		}
 		if c.Caller, err = p.cfg.Identify(ctx); err != nil {
@@ -280,6 +280,9 @@ func (p *Pipe) server(ctx context.Context, out io.Reader) {
 		if err == nil {
 			err = p.onServerLine(ctx, line)
 		}
+		if errors.Is(err, errLine) || errors.Is(err, wire.ErrDepth) {
+			p.withhold(ctx, glimpse(line, err), err)
+		}
 		if err != nil {
 			p.cfg.Log.WarnContext(ctx, "the gateway withholds a message of the server", "server", p.cfg.Server, "error", err)
 		}
@@ -343,14 +346,42 @@ func (p *Pipe) Execute(ctx context.Context, m *wire.Message) (*wire.Message, err
 
 var errLine = errors.New("the message is too large")
 
+// A lineError is the errLine of a line, and what was seen of its message.
+type lineError struct {
+	limit int64
+	seen  wire.Glimpse
+}
+
+func (e *lineError) Error() string {
+	return fmt.Sprintf("%v: it has more than %d bytes", errLine, e.limit)
+}
+
+func (e *lineError) Is(target error) bool { return target == errLine }
+
+// glimpse returns what can be seen of a message that was not read because of err.
+func glimpse(line []byte, err error) wire.Glimpse {
+	if tooLong := new(lineError); errors.As(err, &tooLong) {
+		return tooLong.seen
+	}
+	return wire.Look(line)
+}
+
 // readLine reads up to the end of a line. One that is too long is read to its end
-// and is errLine.
+// and is a lineError.
 func readLine(in *bufio.Reader, limit int64) ([]byte, error) {
 	var line []byte
+	var scanner wire.Scanner
 	tooLong := false
 	for {
 		part, err := in.ReadSlice('\n')
-		if tooLong = tooLong || int64(len(line)+len(part)) > limit; !tooLong {
+		switch {
+		case tooLong:
+			scanner.Scan(part)
+		case int64(len(line)+len(part)) > limit:
+			tooLong = true
+			scanner.Scan(line)
+			scanner.Scan(part)
+		default:
 			line = append(line, part...)
 		}
 		switch {
@@ -359,7 +390,7 @@ func readLine(in *bufio.Reader, limit int64) ([]byte, error) {
 		case err != nil && (len(line) == 0 && !tooLong || !errors.Is(err, io.EOF)):
 			return nil, err
 		case tooLong:
-			return nil, errLine
+			return nil, &lineError{limit, scanner.Glimpse()}
 		}
 		for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
 			line = line[:len(line)-1]

@@ -28,13 +28,19 @@ func (h *Handler) withheld(id jsontext.Value, err error) (ended, answer *wire.Me
 		return nil, nil
 	}
 	seen := wire.Look(withheld.text)
-	if !seen.Result && !seen.Error || seen.ID != nil && string(seen.ID) != string(id) {
+	if !seen.IsResponse() || seen.ID != nil && string(seen.ID) != string(id) {
 		return nil, nil
 	}
 	why := fmt.Sprintf("its answer nests deeper than %d levels", wire.MaxDepth)
 	if errors.Is(err, errEventSize) {
 		why = fmt.Sprintf("its answer is larger than max_reply: %d bytes", h.cfg.MaxReply)
 	}
+	return withhold(id, seen, why)
+}
+
+// withhold returns how a call has ended whose answer is withheld, and what its
+// client gets.
+func withhold(id jsontext.Value, seen wire.Glimpse, why string) (ended, answer *wire.Message) {
 	ended, message := &wire.Message{ID: id, Result: jsontext.Value("{}")}, "the server carried out the call, but "+why
 	if seen.Error {
 		ended, message = &wire.Message{ID: id, Error: jsontext.Value("{}")}, "the server answered with an error, but "+why

@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"bytes"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -10,37 +10,115 @@ import (
 // deep to be read: it may have been cut off.
 type Glimpse struct {
 	ID            jsontext.Value // nil if it was not seen
+	Method        bool           // it is a request or a notification
 	Result, Error bool           // it is a response with one of these
 }
 
+// IsResponse reports whether the message is a response.
+func (g Glimpse) IsResponse() bool { return !g.Method && (g.Result || g.Error) }
+
 // Look returns what the names of a message tell, as far as its text goes.
-func Look(text []byte) (seen Glimpse) {
-	dec := jsontext.NewDecoder(bytes.NewReader(text))
-	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
-		return Glimpse{}
+func Look(text []byte) Glimpse {
+	s := new(Scanner)
+	s.Scan(text)
+	return s.Glimpse()
+}
+
+// maxScanned bounds what a Scanner keeps of a name or an id, in bytes.
+const maxScanned = 256
+
+// A Scanner gets a Glimpse of a message of any size, part by part, and keeps
+// little of it. Its zero value is ready for a message.
+type Scanner struct {
+	depth           int
+	quoted, escaped bool
+	token           []byte // of the outermost object: a name, or a value that is no object or array
+	name            string // of the value, while one is read
+	seen            Glimpse
+	ended           bool
+}
+
+// Scan takes the next part of the message.
+func (s *Scanner) Scan(part []byte) {
+	for _, b := range part {
+		if s.quoted {
+			s.inString(b)
+		} else {
+			s.outside(b)
+		}
 	}
-	for {
-		name, err := dec.ReadToken()
-		if err != nil || name.Kind() != '"' {
-			return seen
-		}
-		switch name.String() {
-		case "method":
-			return Glimpse{}
-		case "result":
-			seen.Result = true
-		case "error":
-			seen.Error = true
-		case "id":
-			id, err := dec.ReadValue()
-			if err != nil {
-				return seen
-			}
-			seen.ID = id.Clone()
-			continue
-		}
-		if dec.SkipValue() != nil {
-			return seen
-		}
+}
+
+// Glimpse returns what was seen so far.
+func (s *Scanner) Glimpse() Glimpse { return s.seen }
+
+func (s *Scanner) inString(b byte) {
+	s.keep(b)
+	switch {
+	case s.escaped:
+		s.escaped = false
+	case b == '\\':
+		s.escaped = true
+	case b == '"':
+		s.quoted = false
 	}
+}
+
+func (s *Scanner) outside(b byte) {
+	switch b {
+	case ' ', '\t', '\r', '\n':
+		return
+	case '{', '[':
+		s.ended = s.ended || s.depth == 0 && b == '[' // no message
+		s.keep(b)
+		s.depth++
+	case '}', ']':
+		if s.depth--; s.depth == 0 {
+			s.endValue()
+			s.ended = true
+		}
+	case ':':
+		if s.depth == 1 {
+			s.name, s.token = string(s.token), nil
+			s.see()
+		}
+	case ',':
+		if s.depth == 1 {
+			s.endValue()
+		}
+	default:
+		s.quoted = b == '"'
+		s.keep(b)
+	}
+}
+
+// keep keeps a byte of a name or value of the outermost object.
+func (s *Scanner) keep(b byte) {
+	if s.depth == 1 && len(s.token) < maxScanned {
+		s.token = append(s.token, b)
+	}
+}
+
+// see notes the name of a member.
+func (s *Scanner) see() {
+	if s.ended {
+		return
+	}
+	switch s.name {
+	case `"method"`:
+		s.seen.Method = true
+	case `"result"`:
+		s.seen.Result = true
+	case `"error"`:
+		s.seen.Error = true
+	}
+}
+
+// endValue ends a member. An id that is cut off, or is no id, is not seen.
+func (s *Scanner) endValue() {
+	id := jsontext.Value(slices.Clone(s.token))
+	if s.name == `"id"` && !s.ended && s.seen.ID == nil && len(id) < maxScanned && id.IsValid() && isID(id) {
+		s.seen.ID = id
+	}
+	s.name, s.token = "", nil
 }

@@ -7,26 +7,35 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
-// The names of a message that was cut off tell which response it is.
-func TestLook(t *testing.T) {
-	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
+// The id of a message is seen wherever it stands, in parts of any size, and is
+// not that of a member further in.
+func TestGlimpse(t *testing.T) {
+	huge := strings.Repeat(`{"id":8},`, 10000) + "1"
 	for _, test := range []struct {
-		text, id      string
-		result, error bool
+		text, id                string
+		method, isResult, isErr bool
 	}{
-		{`{"jsonrpc":"2.0","id":7,"result":{"content":["xxx`, "7", true, false},
-		{`{"result":{"content":["xxx`, "", true, false},
-		{`{"result":` + deep + `,"jsonrpc":"2.0","id":"a"}`, `"a"`, true, false},
-		{`{"error":{"code":1,"data":"xxx`, "", false, true},
-		{`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"xxx`, "", false, false},
-		{`{"params":{"result":"xxx`, "", false, false},
-		{`{"jsonrpc":"2.0","id":7`, "7", false, false},
-		{`["result"`, "", false, false},
-		{`xxx`, "", false, false},
-		{``, "", false, false},
+		{`{"jsonrpc":"2.0","id":7,"method":"m","params":[` + huge + `]}`, "7", true, false, false},
+		{`{"method":"m","params":{"a":[` + huge + `],"id":9},"jsonrpc":"2.0","id" : "a\",\"id\":9"}`, `"a\",\"id\":9"`, true, false, false},
+		{`{"result":{"s":"\\\"}","a":[` + huge + `]},"id":7}`, "7", false, true, false},
+		{`{"error":{"id":1},"id":-3}`, "-3", false, false, true},
+		{`{"method":"m","params":{"id":1}}`, "", true, false, false},
+		{`{"method":"m","id":{"id":1}}`, "", true, false, false},
+		{`{"method":"m","id":1.5}`, "", true, false, false},
+		{`{"method":"m","id":"` + strings.Repeat("x", 1000) + `"}`, "", true, false, false},
+		{`{"method":"m","id":12`, "", true, false, false},
+		{`[{"method":"m","id":1}]`, "", false, false, false},
+		{`[],{"method":"m","id":1}`, "", false, false, false},
+		{"", "", false, false, false},
 	} {
-		if got := wire.Look([]byte(test.text)); string(got.ID) != test.id || got.Result != test.result || got.Error != test.error {
-			t.Errorf("%.60s: %s %v %v", test.text, got.ID, got.Result, got.Error)
+		for _, size := range []int{1, 7, len(test.text) + 1} {
+			s := new(wire.Scanner)
+			for text := []byte(test.text); len(text) > 0; text = text[min(size, len(text)):] {
+				s.Scan(text[:min(size, len(text))])
+			}
+			if got := s.Glimpse(); string(got.ID) != test.id || got.Method != test.method || got.Result != test.isResult || got.Error != test.isErr {
+				t.Errorf("%.80s: %+v", test.text, got)
+			}
 		}
 	}
 }
