@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -76,6 +77,35 @@ func Open(dir string, cfg Config) (*Trail, error) {
 // Unknown lists the calls that were pending when the trail was opened: nobody can
 // say how they ended.
 func (t *Trail) Unknown() []Pending { return t.unknown }
+
+// Prune removes the oldest entries regularly, until ctx ends: sealed segments of
+// that age, and those beyond that size in bytes. 0 is no limit. Hashes of removed
+// entries stay, so that the rest of the trail can be verified.
+func (t *Trail) Prune(ctx context.Context, age time.Duration, bytes int64, log *slog.Logger) {
+	if age == 0 && bytes == 0 {
+		return
+	}
+	look := time.NewTicker(pruneInterval)
+	defer look.Stop()
+	for {
+		entries, err := t.log.Prune(ctx, decisionlog.Retention{Age: age, Bytes: bytes})
+		if entries > 0 {
+			log.Info("audit trail pruned", "entries", entries)
+			err = errors.Join(err, t.writePending()) // the last list may have been removed
+		}
+		if err != nil && ctx.Err() == nil {
+			log.Error("audit trail not pruned", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// pruneInterval is the time between two looks for entries to remove.
+const pruneInterval = time.Minute
 
 // Failed is closed when the trail cannot tell what is on disk. It takes no more
 // entries, and the process has to end.

@@ -2,8 +2,10 @@ package audit_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -470,5 +473,38 @@ func BenchmarkTrail(b *testing.B) {
 				}
 			}
 		})
+	})
+}
+
+// Old segments are removed, and the rest can still be verified and continued.
+func TestOldEntriesArePruned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		trail, err := audit.Open(dir, audit.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := forward(t, trail, pay)
+		for range 4 { // a segment of its own each day, which begins with a multiple of 256 entries
+			for range 256 {
+				if err := trail.Refused(pay, "denied"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(25 * time.Hour)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer stop()
+		trail.Prune(ctx, 30*time.Hour, 0, slog.New(slog.DiscardHandler))
+		closeTrail(t, trail)
+		report, err := decisionlog.Verify(t.Context(), dir)
+		if err != nil || report.Pruned == 0 {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		trail = open(t, dir, audit.Config{})
+		if u := trail.Unknown(); len(u) != 1 || u[0].ID != id {
+			t.Errorf("the call whose entry was removed: %+v", u)
+		}
+		closeTrail(t, trail)
 	})
 }

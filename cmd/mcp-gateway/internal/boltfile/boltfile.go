@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // maxWait is how long a transaction waits for other processes.
@@ -73,7 +74,7 @@ func (f *File) Update(do func(*bbolt.Tx) error) error {
 
 func (f *File) transact(readOnly bool, do func(*bbolt.DB) error) error {
 	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{Timeout: f.wait, ReadOnly: readOnly, FreelistType: bbolt.FreelistMapType})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, berrors.ErrTimeout) {
 		return &LockedError{f.path, holder(f.path), f.wait}
 	}
 	if err != nil {

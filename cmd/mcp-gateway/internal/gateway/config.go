@@ -34,6 +34,7 @@ type Config struct {
 	PDP      pdpConfig      `yaml:"pdp"`
 	Denial   denialConfig   `yaml:"denial"`
 	Approval approvalConfig `yaml:"approval"`
+	Trail    trailConfig    `yaml:"trail"`
 	// Obligations that the gateway carries out.
 	Obligations obligationsConfig `yaml:"obligations"`
 	Identity    identityConfig    `yaml:"identity"`
@@ -66,6 +67,13 @@ type approvalConfig struct {
 	Pending   int      `yaml:"pending"`
 	// PassingMeta names members of _meta that differ from message to message.
 	PassingMeta []string `yaml:"passing_meta"`
+}
+
+// A trailConfig says how long the audit trail keeps entries: for ever without
+// either key.
+type trailConfig struct {
+	RetentionAge   duration `yaml:"retention_age"`
+	RetentionBytes int64    `yaml:"retention_bytes"`
 }
 
 type denialConfig struct {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -64,6 +65,9 @@ func (c *Config) Check(listenKey string) error {
 	}
 	if c.PDP.Failures == 0 {
 		f.fault("pdp.failures", "must be a whole number from 1, not 0")
+	}
+	if age := c.Trail.RetentionAge; age != 0 && age < time.Hour {
+		f.fault("trail.retention_age", "must be at least 1h, not %s", age)
 	}
 	if c.Denial.HTTPStatus != 200 && c.Denial.HTTPStatus != 403 {
 		f.fault("denial.http_status", "must be 200 or 403, not %d", c.Denial.HTTPStatus)

@@ -84,6 +84,10 @@ func (g *gateway) start(ctx context.Context, group *errgroup.Group, execute appr
 		g.tools.run(ctx)
 		return nil
 	})
+	group.Go(func() error {
+		g.trail.Prune(ctx, g.cfg.Trail.RetentionAge, g.cfg.Trail.RetentionBytes, g.log)
+		return nil
+	})
 }
 
 // accept serves clients until the server is shut down.
