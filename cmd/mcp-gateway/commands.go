@@ -92,8 +92,8 @@ func (c *stdioCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(cfg.ServerNames(), c.Server) {
-		return fmt.Errorf("%s: there is no server %q", c.Config, c.Server)
+	if err := checkServer(cfg, c.Config, c.Server); err != nil {
+		return err
 	}
 	command := c.Command
 	if command[0] == "--" {
@@ -103,6 +103,13 @@ func (c *stdioCmd) Run(ctx context.Context) error {
 		return errors.New("the command of the server is missing: write it after --")
 	}
 	return gateway.RunStdio(ctx, cfg, c.Server, command)
+}
+
+func checkServer(cfg *gateway.Config, file, name string) error {
+	if !slices.Contains(cfg.ServerNames(), name) {
+		return fmt.Errorf("%s: there is no server %q", file, name)
+	}
+	return nil
 }
 
 type checkCmd struct {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
@@ -12,7 +16,8 @@ import (
 
 type pinsCmd struct {
 	List   pinsListCmd   `cmd:"" help:"List the tools of all servers: the pinned definition, and the listed one if it differs."`
-	Accept pinsAcceptCmd `cmd:"" help:"Accept a definition. This ends the quarantine of the tool."`
+	Accept pinsAcceptCmd `cmd:"" help:"Accept a definition, or all of a server. This ends the quarantine of the tools."`
+	Forget pinsForgetCmd `cmd:"" help:"Forget tools. The definition that the server lists next is then the first."`
 }
 
 // open opens the catalog, also while gateways run.
@@ -58,14 +63,71 @@ func (c *pinsListCmd) Run() error {
 type pinsAcceptCmd struct {
 	settings
 	Server string `arg:"" help:"Name of the server."`
-	Tool   string `arg:"" help:"Name of the tool."`
-	Digest string `arg:"" help:"Digest of the definition, as list prints it."`
+	Tool   string `arg:"" optional:"" help:"Name of the tool."`
+	Digest string `arg:"" optional:"" help:"Digest of the definition, as list prints it."`
+	All    bool   `help:"Print how the listed definitions of all tools in quarantine differ, and accept these definitions after a question."`
+	Yes    bool   `help:"Accept all without the question."`
 }
 
 func (c *pinsAcceptCmd) Run() error {
-	_, pins, err := c.open()
+	if c.All == (c.Tool != "") || (c.Tool == "") != (c.Digest == "") {
+		return errors.New("name a tool and the digest of its definition, or --all")
+	}
+	cfg, pins, err := c.open()
 	if err != nil {
 		return err
 	}
-	return pins.Accept(c.Server, c.Tool, c.Digest)
+	if err := checkServer(cfg, c.Config, c.Server); err != nil {
+		return err
+	}
+	if !c.All {
+		return pins.Accept(c.Server, c.Tool, c.Digest)
+	}
+	return c.acceptAll(pins)
+}
+
+// acceptAll accepts what it has printed, and nothing that is listed meanwhile.
+func (c *pinsAcceptCmd) acceptAll(pins *catalog.Catalog) error {
+	known, err := pins.Pins(c.Server)
+	if err != nil {
+		return err
+	}
+	known = slices.DeleteFunc(known, func(p catalog.Pin) bool { return p.Err() == nil })
+	if len(known) == 0 {
+		fmt.Println("no tool is in quarantine")
+		return nil
+	}
+	for _, pin := range known {
+		fmt.Print(plain.Lines(fmt.Sprintf("%q %s\n", pin.Tool, pin.ListedDigest)))
+		for _, line := range pin.Diff() {
+			fmt.Print(plain.Lines(fmt.Sprintf("  %s\n", line)))
+		}
+	}
+	if !c.Yes {
+		fmt.Printf("accept %d definitions? [y/N] ", len(known))
+		if answer, _ := bufio.NewReader(os.Stdin).ReadString('\n'); strings.TrimSpace(answer) != "y" {
+			return errors.New("nothing is accepted")
+		}
+	}
+	for _, pin := range known {
+		err = errors.Join(err, pins.Accept(c.Server, pin.Tool, pin.ListedDigest))
+	}
+	return err
+}
+
+type pinsForgetCmd struct {
+	settings
+	Server string   `arg:"" help:"Name of the server."`
+	Tools  []string `arg:"" help:"Names of the tools."`
+}
+
+func (c *pinsForgetCmd) Run() error {
+	cfg, pins, err := c.open()
+	if err != nil {
+		return err
+	}
+	if err := checkServer(cfg, c.Config, c.Server); err != nil {
+		return err
+	}
+	return pins.Forget(c.Server, c.Tools...)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,8 +35,15 @@ var (
 // Bounds of what a server lists.
 const (
 	maxDefinition = 256 << 10 // bytes
-	maxTools      = 2000      // of a server
+	maxTools      = 2000      // of a server, seen within keptPlace
 	maxPages      = 200
+)
+
+// A tool that a server has not listed for keptPlace stays pinned, and takes none of
+// the places. SeenAt is written again after seenEvery.
+const (
+	keptPlace = 30 * 24 * time.Hour
+	seenEvery = 24 * time.Hour
 )
 
 // A Config says how to keep pins.
@@ -74,6 +82,12 @@ type Pin struct {
 	Listed       jsontext.Value `json:"listed,omitzero"`
 	ListedDigest string         `json:"listed_digest,omitzero"`
 	ListedAt     time.Time      `json:"listed_at,omitzero"`
+	SeenAt       time.Time      `json:"seen_at,omitzero"` // when the server listed the tool, to the day
+}
+
+// lastSeen is when the server last listed the tool, to the day.
+func (p *Pin) lastSeen() time.Time {
+	return slices.MaxFunc([]time.Time{p.SeenAt, p.PinnedAt, p.ListedAt}, time.Time.Compare)
 }
 
 // Err is why the tool is not called, or nil.
@@ -246,6 +260,22 @@ func (c *Catalog) Accept(server, name, digest string) error {
 	})
 }
 
+// Forget removes what is known of tools of a server. The definition that the
+// server lists next is then the first. It forgets all or, if one is not known, none.
+func (c *Catalog) Forget(server string, names ...string) error {
+	return c.db.Update(func(tx *bolt.Tx) error {
+		for _, name := range names {
+			if tx.Bucket(bucketPins).Get(key(server, name)) == nil {
+				return fmt.Errorf("%s: %q: %w", server, name, ErrUnknown)
+			}
+			if err := tx.Bucket(bucketPins).Delete(key(server, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // A definition is one that a server lists.
 type definition struct {
 	name, digest string
@@ -306,7 +336,7 @@ func (c *Catalog) news(server string, listed []definition) (news []definition, e
 		if err != nil {
 			return nil, err
 		}
-		if pin == nil || !pin.has(d) || pin.Err() != nil && c.accepts(pin, d) {
+		if pin == nil || !pin.has(d) || pin.Err() != nil && c.accepts(pin, d) || c.Now().Sub(pin.lastSeen()) > seenEvery {
 			news = append(news, d)
 		}
 	}
@@ -358,7 +388,17 @@ func (c *Catalog) take(server string, news []definition) (changes []Change, err 
 	err = c.db.Update(func(tx *bolt.Tx) error {
 		changes = nil
 		known := 0
-		if err := each(tx, server, func([]byte) error { known++; return nil }); err != nil {
+		err := each(tx, server, func(value []byte) error {
+			var pin Pin
+			if err := json.Unmarshal(value, &pin); err != nil {
+				return fmt.Errorf("read pin: %w", err)
+			}
+			if c.Now().Sub(pin.lastSeen()) <= keptPlace {
+				known++
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 		for _, d := range news {
@@ -372,6 +412,7 @@ func (c *Catalog) take(server string, news []definition) (changes []Change, err 
 				}
 				pin = &Pin{Server: server, Tool: d.name}
 			}
+			pin.SeenAt = c.Now()
 			if change, changed := c.update(pin, d); changed {
 				changes = append(changes, change)
 			}
