@@ -674,6 +674,37 @@ func TestPolled(t *testing.T) {
 	}
 }
 
+// The outcome of a call whose answer is too large for a task is that of the
+// server's answer. The client learns that the call was carried out.
+func TestAnswerTooLargeForTask(t *testing.T) {
+	kept := &outcomes{make(chan string, 1)}
+	h := build(t, func(c *approval.Config) { c.Trail = kept })
+	h.answer = []byte(`{"content":["` + strings.Repeat("x", 2<<20) + `"]}`)
+	s := h.send(sent{caps: polls})
+	h.approve(h.tasks()[0])
+	poll := func() *said {
+		return h.send(sent{as: "alice", method: "tasks/get", rest: fmt.Sprintf(`,"taskId":%q`, s.Result.Task)})
+	}
+	h.await(func() bool { return poll().Result.Status != "working" })
+	if got := <-kept.ended; got != enforce.Succeeded {
+		t.Errorf("the outcome is %s", got)
+	}
+	if got := string(poll().disposition.Answer.Encode()); !strings.Contains(got, "the server carried out the call, but its answer is larger") || !strings.Contains(got, enforce.ReasonWithheld) {
+		t.Errorf("the client gets %s", got)
+	}
+}
+
+// outcomes is a trail that passes on how calls ended.
+type outcomes struct{ ended chan string }
+
+func (o *outcomes) Begin(*enforce.Entry) (string, func(string), error) {
+	return "call", func(how string) { o.ended <- how }, nil
+}
+
+func (*outcomes) EndLate(string, *enforce.Call, string) {}
+
+func (*outcomes) Refuse(*enforce.Entry, string) {}
+
 // A tool that has changed is not the one that was approved.
 func TestSuperseded(t *testing.T) {
 	h := build(t, nil)

@@ -78,6 +78,7 @@ type house struct {
 	service  *approval.Service
 	close    func() error // ends the service
 	executed atomic.Int32 // for nobody who waits
+	answer   []byte       // of the server to such a call; nil is an empty result
 	current  atomic.Pointer[string]
 }
 
@@ -155,7 +156,11 @@ func (h *house) open() {
 	running.Go(func() {
 		h.service.Run(ctx, func(context.Context, string, *wire.Message) (*wire.Message, error) {
 			h.executed.Add(1)
-			return &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}, nil
+			answer := jsontext.Value(`{"content":[]}`)
+			if h.answer != nil {
+				answer = h.answer
+			}
+			return &wire.Message{ID: jsontext.Value("1"), Result: answer}, nil
 		})
 	})
 	h.close = sync.OnceValue(func() error {

@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -153,11 +154,12 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 		s.cfg.Log.WarnContext(ctx, "the server did not answer", "server", r.Server, "task", r.Task.Task.ID, "error", err)
 		response = nil
 	}
-	if response != nil && len(response.Result) > maxResponse {
-		response = wire.Refuse(response.ID, wire.CodeInternal, "the call was carried out, and its response is too large to store", enforce.Data{Reason: enforce.ReasonUnavailable})
-	}
 	call.Message = m
 	end(enforce.End(call, response))
+	if response != nil && len(response.Result) > maxResponse {
+		message := fmt.Sprintf("the server carried out the call, but its answer is larger than a task may have: %d bytes", maxResponse)
+		response = wire.Refuse(response.ID, wire.CodeInternal, message, enforce.Data{Reason: enforce.ReasonWithheld})
+	}
 	s.recordOutcome(ctx, taken, response, func(r *record) {
 		if response != nil {
 			r.Response = response.Encode()
