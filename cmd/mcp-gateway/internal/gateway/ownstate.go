@@ -60,7 +60,7 @@ func (g *gateway) closeAbandoned() error {
 		name := g.own.slot(entry.Name())
 		trail, err := openTrail(filepath.Join(g.own.state, name))
 		if errors.Is(err, audit.ErrLocked) {
-			continue // also this process'
+			continue // of a running process, such as this one
 		}
 		if err != nil { // it does not keep this process from starting
 			g.log.Error("audit trail of a former process", "error", err)
