@@ -184,20 +184,21 @@ func (s *serverConfig) resource(base string) string {
 	return strings.TrimSuffix(base, "/") + s.Endpoint()
 }
 
-// header returns the gateway's credentials at the server.
-func (s *serverConfig) header() (map[string]string, error) {
-	header := map[string]string{}
+// header returns the gateway's credentials at the server. Bearer, if not nil, reads
+// the token again each time.
+func (s *serverConfig) header() (header map[string]string, bearer func() (string, error), err error) {
+	header = map[string]string{}
 	for name, value := range s.Header {
 		header[name] = value
 	}
-	if s.BearerFile != "" {
-		token, err := readSecret(s.BearerFile)
-		if err != nil {
-			return nil, fmt.Errorf("servers: %s: %w", s.Name, err)
-		}
-		header["Authorization"] = "Bearer " + token
+	if s.BearerFile == "" {
+		return header, nil, nil
 	}
-	return header, nil
+	bearer = func() (string, error) { return readSecret(s.BearerFile) }
+	if _, err := bearer(); err != nil {
+		return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
+	}
+	return header, bearer, nil
 }
 
 // readSecret reads one line; without a file there is none.

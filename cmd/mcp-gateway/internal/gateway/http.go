@@ -160,7 +160,7 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		if s.URL == "" {
 			continue // it is run by stdio
 		}
-		header, err := s.header()
+		header, bearer, err := s.header()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -172,7 +172,7 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 			routes.HandleFunc(callers.MetadataPath(), callers.ServeMetadata)
 		}
 		endpoint := proxy.New(proxy.Config{
-			Server: s.Name, URL: s.URL, Header: header, Gate: g.gate, Seal: g.seal, Log: g.log,
+			Server: s.Name, URL: s.URL, Header: header, Bearer: bearer, Gate: g.gate, Seal: g.seal, Log: g.log,
 			Callers: callers, FromServer: &serverMessages{g, g.policies[s.Name]},
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,

@@ -1,0 +1,27 @@
+package proxy_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
+)
+
+// The token at the server may change while the gateway runs.
+func TestBearerChanges(t *testing.T) {
+	var got []string
+	answer := answering(200, "application/json", `{"jsonrpc":"2.0","id":7,"result":{}}`)
+	u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header.Get("Authorization"))
+		answer.ServeHTTP(w, r)
+	}))
+	token := ""
+	g := newGateway(t, u, func(c *proxy.Config) { c.Bearer = func() (string, error) { return token, nil } })
+	for _, token = range []string{"one", "two"} {
+		g.send(t, post{body: legacy})
+	}
+	if all := strings.Join(got, ", "); all != "Bearer one, Bearer two" {
+		t.Errorf("the server gets %s", all)
+	}
+}
