@@ -49,10 +49,11 @@ var walls = []wall{
 	{"pdp/client", 4, []string{"schemas/jsonobject", "schemas/authzen"}, "a PEP imports it and must not import a PDP with it"},
 	{"pdp/jwks/jwkstest", 4, nil, "tests of any package may have an issuer of tokens"},
 	{"pdp/jwks", 4, nil, "whoever verifies tokens reads an issuer's keys alike, a gateway without a PDP, too"},
+	{"pdp/filereload", 4, nil, "credentials that are replaced are followed in one way, by the PDP and a gateway before it"},
 	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen", "schemas/yamldoc"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
 	{"pdp/admission", 4, nil, "what runs under overload is decided without a router, a request or a policy"},
 	{"pdp", 4, []string{
-		"pdp/admission",
+		"pdp/admission", "pdp/filereload",
 		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
@@ -64,7 +65,7 @@ var walls = []wall{
 		"cmd/internal/environment", "schemas/yamldoc", "obligations/plain", "cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 	}, "it has the flags and the configuration file; what a gateway does, the component does"},
 	{"cmd/mcp-gateway/internal/gateway", 5, []string{
-		"schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
+		"schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire",

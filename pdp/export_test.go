@@ -19,6 +19,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/pdp/admission"
+	"github.com/policy-service/policy-service/pdp/filereload"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -134,12 +135,8 @@ func WatchClock(ctx context.Context, look <-chan time.Time, read func() (time.Ti
 
 // NewCertificate returns how the main listener gets its certificate, by a clock.
 func NewCertificate(cert, key string, log *slog.Logger, now func() time.Time) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
-	c, err := newCertificate(cert, key, log)
-	if err != nil {
-		return nil, err
-	}
-	c.now = now
-	return c.get, nil
+	c, err := filereload.NewCertificate(cert, key, filereload.Config{Log: log, Now: now})
+	return c.GetCertificate, err
 }
 
 // SendSyslog sends a checkpoint to a syslog server, whose certificate one of

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/policy-service/policy-service/pdp/callers"
+	"github.com/policy-service/policy-service/pdp/filereload"
 	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
@@ -119,11 +120,11 @@ func loadTLS(c Config) (*tls.Config, error) {
 	case c.TLSCert == "" || c.TLSKey == "":
 		return nil, errors.New("a TLS certificate and its key go together: give both or neither")
 	}
-	own, err := newCertificate(c.TLSCert, c.TLSKey, c.Log)
+	own, err := filereload.NewCertificate(c.TLSCert, c.TLSKey, filereload.Config{Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{GetCertificate: own.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	config := &tls.Config{GetCertificate: own.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if c.Auth.MTLS != nil {
 		config.ClientAuth = tls.VerifyClientCertIfGiven
 		config.ClientCAs, err = readCertificates(c.Auth.MTLS.CA)

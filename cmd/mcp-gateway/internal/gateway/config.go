@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
+	"github.com/policy-service/policy-service/pdp/filereload"
 )
 
 // A Config is the configuration of a gateway. docs/reference/mcp-gateway.md
@@ -151,20 +151,34 @@ func isURL(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
 }
 
-// tls says whose certificates clients may have.
-func (c *Config) tls() (*tls.Config, error) {
-	if c.TLSCA == "" {
+// tls returns the configuration of the main listener, whose certificate and issuers
+// of client certificates follow their files; nil without a certificate.
+func (c *Config) tls(log *slog.Logger) (*tls.Config, error) {
+	if c.TLSCert == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(c.TLSCA)
+	files := filereload.Config{Log: log}
+	own, err := filereload.NewCertificate(c.TLSCert, c.TLSKey, files)
 	if err != nil {
 		return nil, err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", c.TLSCA)
+	config := &tls.Config{GetCertificate: own.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if c.TLSCA == "" {
+		return config, nil
 	}
-	return &tls.Config{ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12}, nil
+	issuers, err := filereload.NewCertPool(c.TLSCA, files)
+	if err != nil {
+		return nil, err
+	}
+	config.ClientAuth = tls.VerifyClientCertIfGiven
+	config.ClientCAs = issuers.Get()
+	base := config.Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := base.Clone()
+		now.ClientCAs = issuers.Get()
+		return now, nil
+	}
+	return config, nil
 }
 
 // Endpoint returns the path at which the gateway serves this server.
@@ -184,9 +198,9 @@ func (s *serverConfig) resource(base string) string {
 	return strings.TrimSuffix(base, "/") + s.Endpoint()
 }
 
-// header returns the gateway's credentials at the server. Bearer, if not nil, reads
-// the token again each time.
-func (s *serverConfig) header() (header map[string]string, bearer func() (string, error), err error) {
+// header returns the gateway's credentials at the server. Bearer, if not nil, returns
+// the token, which follows its file.
+func (s *serverConfig) header(log *slog.Logger) (header map[string]string, bearer func() string, err error) {
 	header = map[string]string{}
 	for name, value := range s.Header {
 		header[name] = value
@@ -194,11 +208,16 @@ func (s *serverConfig) header() (header map[string]string, bearer func() (string
 	if s.BearerFile == "" {
 		return header, nil, nil
 	}
-	bearer = func() (string, error) { return readSecret(s.BearerFile) }
-	if _, err := bearer(); err != nil {
+	token, err := openSecret("bearer_file of "+s.Name, s.BearerFile, log)
+	if err != nil {
 		return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
 	}
-	return header, bearer, nil
+	return header, token.Get, nil
+}
+
+// openSecret reads the line of a file, which may be replaced later.
+func openSecret(name, file string, log *slog.Logger) (*filereload.Value[string], error) {
+	return filereload.New(name, func() (string, error) { return readSecret(file) }, filereload.Config{Log: log}, file)
 }
 
 // readSecret reads one line; without a file there is none.

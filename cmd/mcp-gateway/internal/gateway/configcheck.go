@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -192,7 +193,7 @@ func (c *Config) CheckFiles() error {
 			f.fault("tls_cert", "cannot be used: %v", err)
 		}
 	}
-	if _, err := c.tls(); err != nil {
+	if _, err := c.tls(slog.New(slog.DiscardHandler)); err != nil {
 		f.fault("tls_client_ca", "cannot be used: %v", err)
 	}
 	if c.Catalog.File != "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -67,7 +68,7 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	for i, s := range cfg.Servers {
 		g.policies[s.Name] = &cfg.Servers[i].RequestPolicy
 	}
-	key, err := readSecret(cfg.PDP.KeyFile)
+	credentials, err := cfg.PDP.credentials(log)
 	if err != nil {
 		return g, fmt.Errorf("pdp: %w", err)
 	}
@@ -95,7 +96,7 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 		return g, fmt.Errorf("metrics: %w", err)
 	}
 	decides := enforce.NewPDP(enforce.PDPConfig{
-		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Bearer: key, ServiceBearer: serviceKey},
+		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Header: credentials, ServiceBearer: serviceKey},
 		Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
 		OnBreak: func(state string) {
 			log.Warn("circuit breaker of the PDP", "state", state)
@@ -105,6 +106,22 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	})
 	g.pdp = decides
 	return g, g.decide(decides)
+}
+
+// credentials returns what adds the key of the gateway to requests to the PDP. The
+// key follows its file. Without a file there is none.
+func (c *pdpConfig) credentials(log *slog.Logger) (func(context.Context, http.Header) error, error) {
+	if c.KeyFile == "" {
+		return nil, nil
+	}
+	key, err := openSecret("pdp.key_file", c.KeyFile, log)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ context.Context, header http.Header) error {
+		header.Set("Authorization", "Bearer "+key.Get())
+		return nil
+	}, nil
 }
 
 // checkPDPKey logs an error if the PDP refuses the gateway's key, because every

@@ -42,7 +42,7 @@ func (g *gateway) serve(ctx context.Context) error {
 		return err
 	}
 	server := g.server(routes)
-	if server.TLSConfig, err = g.cfg.tls(); err != nil {
+	if server.TLSConfig, err = g.cfg.tls(g.log); err != nil {
 		return err
 	}
 	var group errgroup.Group
@@ -93,7 +93,7 @@ func (g *gateway) start(ctx context.Context, group *errgroup.Group, execute appr
 // accept serves clients until the server is shut down.
 func (g *gateway) accept(server *http.Server, listener net.Listener) error {
 	if g.cfg.TLSCert != "" {
-		return server.ServeTLS(listener, g.cfg.TLSCert, g.cfg.TLSKey)
+		return server.ServeTLS(listener, "", "")
 	}
 	return server.Serve(listener)
 }
@@ -160,7 +160,7 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		if s.URL == "" {
 			continue // it is run by stdio
 		}
-		header, bearer, err := s.header()
+		header, bearer, err := s.header(g.log)
 		if err != nil {
 			return nil, nil, err
 		}

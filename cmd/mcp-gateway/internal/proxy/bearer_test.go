@@ -17,7 +17,7 @@ func TestBearerChanges(t *testing.T) {
 		answer.ServeHTTP(w, r)
 	}))
 	token := ""
-	g := newGateway(t, u, func(c *proxy.Config) { c.Bearer = func() (string, error) { return token, nil } })
+	g := newGateway(t, u, func(c *proxy.Config) { c.Bearer = func() string { return token } })
 	for _, token = range []string{"one", "two"} {
 		g.send(t, post{body: legacy})
 	}

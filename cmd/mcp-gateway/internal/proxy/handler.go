@@ -27,9 +27,9 @@ type Config struct {
 	URL    string // of its MCP endpoint
 	// Header are the gateway's own credentials at the upstream.
 	Header map[string]string
-	// Bearer, if not nil, returns the gateway's token at the upstream, for each
-	// request: the token may change. Where it fails, the request has no token.
-	Bearer  func() (string, error)
+	// Bearer, if not nil, returns the gateway's token at the upstream for each
+	// request, because the token may change.
+	Bearer  func() string
 	Gate    *enforce.Gate
 	Callers Callers
 	// FromServer filters what the server sends of its own accord. Nil passes all.

@@ -101,16 +101,9 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 	for name, value := range h.cfg.Header {
 		r.Header.Set(name, value)
 	}
-	if h.cfg.Bearer == nil {
-		return
+	if h.cfg.Bearer != nil {
+		r.Header.Set("Authorization", "Bearer "+h.cfg.Bearer())
 	}
-	token, err := h.cfg.Bearer()
-	if err != nil {
-		r.Header.Del("Authorization")
-		h.cfg.Log.ErrorContext(r.Context(), "the token for the server cannot be read: requests have none", "server", h.cfg.Server, "error", err)
-		return
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
 }
 
 // forward sends a message on and gives the client what comes back.
