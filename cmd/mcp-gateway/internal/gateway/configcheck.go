@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/pdp/filereload"
 	"github.com/policy-service/policy-service/pdp/jwks"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
@@ -193,8 +193,10 @@ func (c *Config) CheckFiles() error {
 			f.fault("tls_cert", "cannot be used: %v", err)
 		}
 	}
-	if _, err := c.tls(slog.New(slog.DiscardHandler)); err != nil {
-		f.fault("tls_client_ca", "cannot be used: %v", err)
+	if c.TLSCA != "" {
+		if _, err := filereload.NewCertPool(c.TLSCA, filereload.Config{}); err != nil {
+			f.fault("tls_client_ca", "cannot be used: %v", err)
+		}
 	}
 	if c.Catalog.File != "" {
 		if _, err := os.Stat(c.Catalog.File); err != nil {
