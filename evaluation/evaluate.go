@@ -190,8 +190,8 @@ const keptText = 16 << 10
 
 // appendRequest appends a request in its recorded form, except for white space.
 func appendRequest(b []byte, req any) ([]byte, error) {
-	if single, ok := req.(*authzen.EvaluationRequest); ok {
-		return single.AppendTo(b)
+	if r, ok := req.(interface{ AppendTo([]byte) ([]byte, error) }); ok {
+		return r.AppendTo(b)
 	}
 	text, err := json.Marshal(req, jsontext.PreserveRawStrings(true))
 	return append(b, text...), err

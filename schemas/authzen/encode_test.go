@@ -113,6 +113,49 @@ func rewrite[T any](t testing.TB, body string) string {
 }
 
 // AppendTo writes what encoding by reflection writes.
+// A batch is written as encoding by reflection writes it.
+func TestBatchAppendTo(t *testing.T) {
+	for _, r := range []authzen.EvaluationsRequest{
+		{},
+		{Context: jsontext.Value(`{}`)},
+		{Evaluations: []jsontext.Value{jsontext.Value(`{}`)}},
+		{
+			Subject: jsontext.Value(`{"type":"user","id":"\u00e9"}`), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc"}`), Context: jsontext.Value(`{"c":null}`),
+			Evaluations: []jsontext.Value{jsontext.Value(`{"resource":{"id":"1"}}`), jsontext.Value(`7`)}, Options: authzen.Options{Semantic: authzen.DenyOnFirstDeny},
+		},
+	} {
+		want, err := json.Marshal(&r, jsontext.PreserveRawStrings(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.AppendTo([]byte("x"))
+		if err != nil || string(got) != "x"+string(want) {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+}
+
+func BenchmarkAppendBatch(b *testing.B) {
+	r := authzen.EvaluationsRequest{Subject: jsontext.Value(`{"type":"user","id":"alice","properties":{"role":"admin"}}`), Action: jsontext.Value(`{"name":"read"}`)}
+	for range 50 {
+		r.Evaluations = append(r.Evaluations, jsontext.Value(`{"resource":{"type":"record","id":"record-1","properties":{"status":"active","owner":"bob"}}}`))
+	}
+	var buffer []byte
+	b.Run("append", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			buffer, _ = r.AppendTo(buffer[:0])
+		}
+	})
+	b.Run("reflection", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			text, _ := json.Marshal(&r, jsontext.PreserveRawStrings(true))
+			buffer = append(buffer[:0], text...)
+		}
+	})
+}
+
 func TestAppendTo(t *testing.T) {
 	for _, r := range []authzen.EvaluationRequest{
 		{},
