@@ -10,14 +10,14 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// A Caller is who a call is made for, as was verified.
+// A Caller is the verified caller of a call.
 type Caller struct {
 	Subject authzen.Subject
 	Claims  map[string]any // of the caller's token; never nil
-	Tenant  string         // whose policies decide; "" where there is one store
+	Tenant  string         // whose policies decide; "" for the only store
 }
 
-// A Call is what a client wants of a server.
+// A Call is a message of a client to a server.
 type Call struct {
 	Server  string // name of the upstream
 	Caller  *Caller
@@ -25,29 +25,29 @@ type Call struct {
 	Params  *wire.Params  // of Message
 	// Stateless: the client speaks [wire.Stateless] or later.
 	Stateless bool
-	// Capabilities are what the client says it can do; nil where nothing is known.
+	// Capabilities are those that the client declares; nil if it declares none.
 	Capabilities *wire.Capabilities
-	// Tool is the one that a tools/call names, once the gate has looked it up.
+	// Tool is the tool that a tools/call names. The gate sets it.
 	Tool *Tool
 	// CheckTool compares the call's transport headers with the tool's definition.
 	// Its error is a [Refusal]. Nil checks nothing.
 	CheckTool func(*Tool) error
-	// Upstream sends the server a request of the gateway, in the session of the
+	// Upstream sends a request of the gateway to the server, in the session of the
 	// call.
 	Upstream func(context.Context, *wire.Message) (*wire.Message, error)
-	// Client reaches the client while the call is pending; nil where nothing can
-	// be said before the answer.
+	// Client reaches the client while the call is pending; nil if the transport
+	// carries nothing before the answer.
 	Client Client
-	// RequestID names the call for the PDP's log and ours.
+	// RequestID identifies the call in the PDP's log and in the trail.
 	RequestID string
-	// TraceParent is the trace that the call is of (W3C Trace Context), or "".
+	// TraceParent is the trace of the call (W3C Trace Context), or "".
 	TraceParent string
 }
 
 var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// TraceParent returns the first of the texts that names a trace (W3C Trace
-// Context), or "".
+// TraceParent returns the first text that is a traceparent (W3C Trace Context),
+// or "".
 func TraceParent(texts ...string) string {
 	for _, text := range texts {
 		if traceParent.MatchString(text) {
@@ -57,7 +57,7 @@ func TraceParent(texts ...string) string {
 	return ""
 }
 
-// TraceID returns the trace that the call is of, or "".
+// TraceID returns the id of the trace of the call, or "".
 func (c *Call) TraceID() string {
 	if found := traceParent.FindStringSubmatch(c.TraceParent); found != nil {
 		return found[1]
@@ -65,12 +65,12 @@ func (c *Call) TraceID() string {
 	return ""
 }
 
-// A Tool is what a server said of a tool, as it was accepted.
+// A Tool is the accepted definition of a tool.
 type Tool struct {
 	Definition jsontext.Value
 	Digest     string // of Definition
-	// Coerced are the arguments of the call as the input schema has them, nil if
-	// the call goes on with its own.
+	// Coerced are the arguments of the call after coercion to the input schema; nil
+	// if the call keeps its own.
 	Coerced jsontext.Value
 }
 
@@ -82,14 +82,14 @@ type Client interface {
 	Ask(ctx context.Context, method string, params any) (*wire.Message, error)
 }
 
-// A Disposition says what becomes of a call: exactly one of Forward and Answer is
-// set, or neither for a notification that goes nowhere.
+// A Disposition says what happens to a call. Exactly one of Forward and Answer is
+// set, or neither for a notification that is dropped.
 type Disposition struct {
 	Forward *wire.Message // goes to the server
 	Answer  *wire.Message // goes back to the client
 	Status  int           // HTTP status of Answer
-	TrailID string        // of Forward in the [Trail]; "" if that has no entry of it
-	// Finish says what came of Forward. It must be called once. Response is nil
-	// where none came. It returns what the client is to get, nil for nothing.
+	TrailID string        // id of Forward in the [Trail]; "" without an entry
+	// Finish takes the response to Forward, nil if there is none, and returns the
+	// response for the client, nil for none. It must be called once.
 	Finish func(ctx context.Context, response *wire.Message) *wire.Message
 }

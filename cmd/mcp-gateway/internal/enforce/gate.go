@@ -18,43 +18,43 @@ import (
 
 // Errors of a Map.
 var (
-	// ErrUnknownMethod means that nobody says what a method asks for.
+	// ErrUnknownMethod means that no mapping covers a method.
 	ErrUnknownMethod = errors.New("the method is not known to the gateway")
-	// ErrMapping means that what a call asks for cannot be made out. What is
-	// wrapped with it is for the caller to read.
+	// ErrMapping means that a call cannot be converted to a question for the PDP. The
+	// caller gets the text of the error that wraps it.
 	ErrMapping = errors.New("the call cannot be mapped")
 )
 
-// A Config joins what decides on calls.
+// A Config configures a [Gate].
 type Config struct {
 	PDP *PDP
-	// Map says what to ask before a call goes on. Its errors are
-	// ErrUnknownMethod and ErrMapping; any other counts as the latter.
+	// Map returns the question for the PDP about a call. Its errors are
+	// ErrUnknownMethod and ErrMapping; any other error counts as ErrMapping.
 	Map func(*Call) (*Question, error)
 	// Tools knows the tools of the servers. Nil knows none, and shows all lists.
 	Tools Tools
 	// Tasks knows the tasks of the gateway and of the servers. Nil knows none.
 	Tasks Tasks
-	// Obligations are those that the gateway carries out.
+	// Obligations are the obligations that the gateway carries out.
 	Obligations client.Obligations
-	// PassingMeta names members of _meta that are of one message and not of the
-	// call, beside the protocol's own: an approval does not bind them.
+	// PassingMeta names members of _meta that belong to one message and not to the
+	// call, in addition to those of the protocol. An approval does not bind them.
 	PassingMeta []string
 	// Approvals holds calls that need an approval. Nil refuses them.
 	Approvals Approver
 	Trail     Trail  // nil is NopTrail
-	Denial    Denial // how clients are told no
-	// Tells has the servers, by name, whose clients get what is wrong with a call of
-	// a tool as a result of the tool, which models read and correct (MCP 2025-11-25,
-	// SEP-1303). Clients of the others get an error of the protocol.
+	Denial    Denial // form of denials
+	// Tells names the servers whose clients get faults of a tool call as a result of
+	// the tool, which models read and correct (MCP 2025-11-25, SEP-1303). Clients of
+	// other servers get an error of the protocol.
 	Tells map[string]bool
 	Log   *slog.Logger
 }
 
 // An Approver holds calls until people have approved them.
 type Approver interface {
-	// Suspend holds a call until a person approves it, and returns what becomes
-	// of the call by then.
+	// Suspend holds a call until a person approves it, and returns what happens to
+	// the call then.
 	Suspend(context.Context, *DeniedCall) (*Disposition, error)
 }
 
@@ -96,7 +96,7 @@ func New(cfg Config) *Gate {
 	return &Gate{cfg, NewChecker(cfg.Obligations, cfg.Denial)}
 }
 
-// A DeniedCall is one that people may lift the denial of.
+// A DeniedCall is a call whose denial people may lift.
 type DeniedCall struct {
 	*Call
 	Question *Question
@@ -129,7 +129,7 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
 	return g.check.Present(refusal).disposition(call.Message.ID)
 }
 
-// Unidentified refuses a message whose caller is not known.
+// Unidentified refuses a message whose caller is not authenticated.
 func (g *Gate) Unidentified(m *wire.Message) *Disposition {
 	return g.check.Present(&Refusal{Message: "the caller is not authenticated", Data: Data{Reason: ReasonCaller}}).disposition(m.ID)
 }
@@ -156,7 +156,7 @@ func (g *Gate) filterResponse(call *Call, v *Disposition) *Disposition {
 	return v
 }
 
-// try is judge, with a panic for an error.
+// try calls judge, and returns a panic as an error.
 func (g *Gate) try(ctx context.Context, call *Call) (v *Disposition, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -217,14 +217,12 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 	return g.cfg.Approvals.Suspend(ctx, &DeniedCall{Call: call, Question: question, Answer: answer, Denials: denials, Binding: binding, Digest: digest, Refusal: refusal})
 }
 
-// errChanged means that a message is no longer the one that was decided on: a
-// decision covers what was evaluated, and nothing else (COAZ-MCP binding,
-// "Enforcement").
+// errChanged means that a message changed after its evaluation. A decision covers
+// only what was evaluated (COAZ-MCP binding, "Enforcement").
 var errChanged = errors.New("the message changed after it was evaluated")
 
-// undefined refuses what the protocol does not define: notifications, and
-// members of params, which would reach the server although no policy and no
-// person has seen them.
+// undefined refuses notifications and members of params that the protocol does not
+// define. They would reach the server although no policy and no person saw them.
 func undefined(m *wire.Message) error {
 	refused := Refusal{Code: wire.CodeParams, Status: statusOK, Data: Data{Reason: ReasonInvalidMessage}}
 	switch name := m.UndefinedParam(); {
@@ -239,7 +237,7 @@ func undefined(m *wire.Message) error {
 	return &refused
 }
 
-// bind names the call by what it is exactly about.
+// bind returns what an approval of the call binds, and its digest.
 func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
 	definition := ""
 	if call.Tool != nil {
@@ -253,10 +251,9 @@ func (g *Gate) bind(call *Call) (wire.Binding, string, error) {
 	return b, digest, err
 }
 
-// unmapped refuses because nobody can say what to ask. A method that is not known
-// gets the error of JSON-RPC, by which clients find out what a server supports.
-// The codes of the COAZ MCP binding have that of a denial in the versions with
-// sessions.
+// unmapped refuses a call without a question. An unknown method gets the error of
+// JSON-RPC, by which clients find out what a server supports. With the codes of the
+// COAZ MCP binding it gets a denial in the versions with sessions.
 func (g *Gate) unmapped(call *Call, err error) *Refusal {
 	switch {
 	case !errors.Is(err, ErrUnknownMethod):
@@ -290,7 +287,7 @@ func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
 	return call.coerce(tool.Coerced)
 }
 
-// forward lets a call go on, once that is kept.
+// forward permits a call after the trail has recorded it.
 func (g *Gate) forward(call *Call, a *Answer, digest string) (*Disposition, error) {
 	id, ended, err := g.cfg.Trail.Begin(&Entry{Call: call, Decisions: Decisions(a.EvaluationID), Digest: digest})
 	if err != nil {
@@ -302,9 +299,9 @@ func (g *Gate) forward(call *Call, a *Answer, digest string) (*Disposition, erro
 	}}, nil
 }
 
-// Resume returns what the caller of a call gets of its response, where the
-// disposition of the call is gone: it belonged to a process that has ended, or the
-// response comes again. TrailID is that of the disposition.
+// Resume returns the response for the caller of a call whose disposition is gone:
+// another process made it, or the response comes a second time. TrailID is that of
+// the disposition.
 func (g *Gate) Resume(ctx context.Context, call *Call, trailID string, response *wire.Message) *wire.Message {
 	v := g.filterResponse(call, &Disposition{Forward: call.Message, Finish: func(ctx context.Context, response *wire.Message) *wire.Message {
 		if trailID != "" {
@@ -315,7 +312,7 @@ func (g *Gate) Resume(ctx context.Context, call *Call, trailID string, response 
 	return v.Finish(ctx, response)
 }
 
-// End says how a call ended with a response.
+// End returns the outcome of a call with this response.
 func End(call *Call, response *wire.Message) string {
 	switch {
 	case response == nil && call.Message.IsRequest():
@@ -326,7 +323,7 @@ func End(call *Call, response *wire.Message) string {
 	return Succeeded
 }
 
-// Decisions lists the entry of the PDP's log, if there is one.
+// Decisions returns the Decision-ID as a list, which is empty for "".
 func Decisions(id string) []string {
 	if id == "" {
 		return nil
@@ -334,8 +331,8 @@ func Decisions(id string) []string {
 	return []string{id}
 }
 
-// filter takes from a list what its caller may not see. A list that cannot be
-// filtered is not shown.
+// filter removes items from a list that its caller may not see. If that fails, the
+// caller gets no list.
 func (g *Gate) filter(ctx context.Context, call *Call, response *wire.Message) *wire.Message {
 	if g.cfg.Tools == nil || response == nil || response.Result == nil || !wire.IsList(call.Message.Method) && call.Message.Method != wire.MethodDiscover {
 		return response
@@ -364,5 +361,5 @@ func (g *Gate) askItems(ctx context.Context, call *Call, batch *authzen.Evaluati
 	return &authzen.EvaluationsResponse{Evaluations: answer.Decisions}, nil
 }
 
-// pass lets a response through that nothing depends on.
+// pass returns the response unchanged.
 func pass(_ context.Context, response *wire.Message) *wire.Message { return response }

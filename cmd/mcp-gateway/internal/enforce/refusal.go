@@ -10,47 +10,47 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
-// Reasons of a refusal, for programs: reason_code in the data of the error.
+// Reason codes of refusals: the member reason_code in the data of the error.
 const (
-	ReasonDenied         = "denied"                   // the policies say no
-	ReasonUnknownMethod  = "unknown_method"           // nobody says what the method asks for
-	ReasonMapping        = "mapping_error"            // what it asks for could not be made out
-	ReasonUnknownTool    = "unknown_tool"             // the server lists no such tool
-	ReasonQuarantined    = "tool_quarantined"         // the tool is not the one that was accepted
-	ReasonArguments      = "invalid_arguments"        // the tool does not take such arguments
+	ReasonDenied         = "denied"                   // the policies deny the call
+	ReasonUnknownMethod  = "unknown_method"           // no mapping covers the method
+	ReasonMapping        = "mapping_error"            // the mapping of the call failed
+	ReasonUnknownTool    = "unknown_tool"             // the server does not list the tool
+	ReasonQuarantined    = "tool_quarantined"         // the definition of the tool is not accepted
+	ReasonArguments      = "invalid_arguments"        // the arguments do not fit the input schema
 	ReasonNumber         = "non_interoperable_number" // parsers would read a number differently
-	ReasonPDP            = "pdp_unavailable"          // no decision came
-	ReasonObligation     = "obligation_unmet"         // what was to be done first could not be
-	ReasonPending        = "approval_pending"         // a person has been asked
-	ReasonNotApproved    = "approval_refused"         // the person said no, or nobody said anything in time
-	ReasonWithdrawn      = "approval_withdrawn"       // the caller no longer wanted it
-	ReasonState          = "approval_state"           // what the client sent back is not what it was given
-	ReasonSuperseded     = "approval_superseded"      // the tool is not the one that was approved
+	ReasonPDP            = "pdp_unavailable"          // the PDP gave no decision
+	ReasonObligation     = "obligation_unmet"         // an obligation could not be carried out
+	ReasonPending        = "approval_pending"         // the call waits for a person
+	ReasonNotApproved    = "approval_refused"         // a person denied the call, or nobody decided in time
+	ReasonWithdrawn      = "approval_withdrawn"       // the caller withdrew the call
+	ReasonState          = "approval_state"           // the requestState is not valid
+	ReasonSuperseded     = "approval_superseded"      // the tool or the policies changed after the approval
 	ReasonSettled        = "approval_consumed"        // the approval has been used
-	ReasonTooMany        = "too_many_pending"         // of this caller, or altogether
+	ReasonTooMany        = "too_many_pending"         // too many calls of this caller, or altogether, wait
 	ReasonUnavailable    = "upstream_unavailable"     // the server did not answer
-	ReasonWithheld       = "answer_withheld"          // the server carried the call out, and its answer cannot be passed on
-	ReasonCaller         = "unknown_caller"           // the credential is good no longer
+	ReasonWithheld       = "answer_withheld"          // the server carried out the call, and the gateway withholds its answer
+	ReasonCaller         = "unknown_caller"           // the credential is not valid any more
 	ReasonInvalidMessage = "invalid_message"
 )
 
-// Data is what an error says to programs.
+// Data is the member data of an error.
 type Data struct {
 	Reason       string   `json:"reason_code"`
 	Text         string   `json:"reason,omitzero"`        // for people, where the message of the error is fixed
 	EvaluationID string   `json:"evaluation_id,omitzero"` // of the PDP's log
 	RetryAfter   int      `json:"retry_after,omitzero"`   // seconds
-	Task         string   `json:"task,omitzero"`          // that waits for a person
+	Task         string   `json:"task,omitzero"`          // access request that waits for a person
 	Tasks        []string `json:"tasks,omitempty"`        // all of them, where there are several
-	Page         string   `json:"page,omitzero"`          // where that person decides
+	Page         string   `json:"page,omitzero"`          // URL of the page where that person decides
 	Comment      string   `json:"comment,omitzero"`       // of the person who denied it
 	Digest       string   `json:"call_digest,omitzero"`   // of the arguments that wait
 }
 
-// tasks are those that wait, as an [Entry] has them.
+// tasks returns the access requests in the form of [Entry.Task].
 func (d *Data) tasks() string { return cmp.Or(strings.Join(d.Tasks, " "), d.Task) }
 
-// A Refusal is why a call does not go on.
+// A Refusal is the reason why a call is not forwarded.
 type Refusal struct {
 	Code    int // of JSON-RPC; 0 is that of a denial
 	Status  int // of HTTP; 0 is that of a denial
@@ -67,8 +67,8 @@ func NoSuchTool() *Refusal {
 	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the tool is not known", Data: Data{Reason: ReasonUnknownTool}, Advice: "List the tools, and call one of them."}
 }
 
-// concealed returns the refusal that does not tell that there is the tool of a
-// call. What is wrong with the arguments tells it, too.
+// concealed returns the refusal that does not reveal that the tool of a call exists.
+// A fault of the arguments would reveal it.
 func (r *Refusal) concealed(call *Call) *Refusal {
 	if call.Message.Method != wire.MethodToolsCall {
 		return r
@@ -80,7 +80,7 @@ func (r *Refusal) concealed(call *Call) *Refusal {
 	return r
 }
 
-// NoSuchTask refuses a call about a task that is not its caller's.
+// NoSuchTask refuses a call about a task of another caller.
 func NoSuchTask() *Refusal {
 	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the task does not exist", Data: Data{Reason: ReasonInvalidMessage}}
 }

@@ -1,41 +1,41 @@
 package enforce
 
-// An Entry is what is kept of a call.
+// An Entry is the record of a call.
 type Entry struct {
 	Call      *Call
 	Decisions []string // of the PDP's log
 	Digest    string   // of the call
-	Task      string   // of the approval that is asked for; of several, with a space between
-	Approval  string   // by which it is carried out, or several
+	Task      string   // access requests, separated by spaces
+	Approval  string   // approvals that permit the call, separated by spaces
 }
 
-// How a call that was forwarded ended.
+// Outcomes of a forwarded call.
 const (
 	Succeeded = "succeeded" // the server answered with a result
 	Failed    = "failed"    // the server answered with an error
 	Unknown   = "unknown"   // no answer came: the call may have had its effect
 )
 
-// A Trail keeps what becomes of calls.
+// A Trail records calls and their outcomes.
 type Trail interface {
-	// Begin keeps that a call will be forwarded, under an id. Only when it has
-	// returned may the call be. Ended keeps how it ended.
+	// Begin records that a call will be forwarded. The call may be forwarded only
+	// after Begin has returned. Ended records the outcome.
 	Begin(*Entry) (id string, ended func(how string), err error)
-	// EndLate keeps how the call of an id ended, which may be one that another
-	// process forwarded. It keeps nothing if the end is known.
+	// EndLate records the outcome of the call with an id of Begin, perhaps in another
+	// process. It records nothing if the outcome is known.
 	EndLate(id string, call *Call, how string)
-	// Refuse keeps that a call was not forwarded, and why.
+	// Refuse records that a call was not forwarded, and the reason.
 	Refuse(e *Entry, reason string)
 }
 
-// NopTrail is a Trail that keeps nothing.
+// NopTrail is a Trail that records nothing.
 type NopTrail struct{}
 
-// Begin keeps nothing.
+// Begin records nothing.
 func (NopTrail) Begin(*Entry) (string, func(string), error) { return "", func(string) {}, nil }
 
-// EndLate keeps nothing.
+// EndLate records nothing.
 func (NopTrail) EndLate(string, *Call, string) {}
 
-// Refuse keeps nothing.
+// Refuse records nothing.
 func (NopTrail) Refuse(*Entry, string) {}
