@@ -31,7 +31,7 @@ var walls = []wall{
 
 	{"evaluation/durable", 1, nil, "what is on disk is put there in one way, whoever keeps it"},
 
-	{"obligations", 2, []string{"schemas/authzen"}, "what a policy asks for is read without knowing how policies are evaluated"},
+	{"obligations", 2, []string{"schemas/authzen", "schemas/jsonobject"}, "what a policy asks for is read without knowing how policies are evaluated"},
 	{"obligations/plain", 2, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"obligations/approval", 2, []string{"schemas/jsonobject", "schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
 

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // Members of a notification that differ between drafts. In the draft of July 2026 "to" is a string
@@ -47,11 +48,11 @@ func (t *Terms) NotifyOne() error {
 		if o.Type != authzen.ObligationNotification {
 			continue
 		}
-		var members map[string]jsontext.Value
-		var to []jsontext.Value
-		if err := json.Unmarshal(o.Properties, &members); err != nil {
+		members, err := jsonobject.Parse(o.Properties)
+		if err != nil {
 			return err
 		}
+		var to []jsontext.Value
 		if err := json.Unmarshal(members[memberTo], &to); err != nil {
 			return err
 		}
@@ -60,13 +61,11 @@ func (t *Terms) NotifyOne() error {
 		}
 		members[memberTo] = to[0]
 		if string(members[memberDecisionSubject]) == string(aboutSubject) {
-			delete(members, memberDecisionSubject)
+			members.Remove(memberDecisionSubject)
 		}
-		properties, err := json.Marshal(members, json.Deterministic(true))
-		if err != nil {
+		if t.Obligations[i].Properties, err = members.Encode(); err != nil {
 			return err
 		}
-		t.Obligations[i].Properties = properties
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package authzen_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -24,6 +25,28 @@ var bodies = []struct {
 	},
 	{"unknown members", `{"a":{"b":[1,2,3]},"c":"d",` + evaluation[1:], 20, into[authzen.EvaluationRequest]},
 	{"authorize", authorize, 20, into[authzen.AuthorizeRequest]},
+	{"search", `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"record"},"page":{"limit":100}}`, 15, into[authzen.ResourceSearchRequest]},
+	{"batch of 50", batchOf(50), 500, unmarshalBatch},
+}
+
+// batchOf is a batch with defaults and so many items.
+func batchOf(items int) string {
+	item := `{"resource":{"type":"record","id":"record-1","properties":{"status":"active","owner":"bob"}}}`
+	return `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"evaluations":[` + strings.Repeat(item+",", items-1) + item + `]}`
+}
+
+// unmarshalBatch reads a batch and its items.
+func unmarshalBatch(body []byte) error {
+	var batch authzen.EvaluationsRequest
+	if err := authzen.Unmarshal(body, &batch); err != nil {
+		return err
+	}
+	for _, item := range batch.Items() {
+		if item.Err != nil {
+			return item.Err
+		}
+	}
+	return nil
 }
 
 func into[T any](body []byte) error {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // Methods that this gateway knows more of than their names.
@@ -140,12 +142,12 @@ func (m *Message) Read() (*Params, error) {
 
 // WithArguments returns the message with other arguments.
 func (m *Message) WithArguments(arguments jsontext.Value) (*Message, error) {
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(m.Params, &members); err != nil {
+	members, err := jsonobject.Parse(m.Params)
+	if err != nil {
 		return nil, err
 	}
 	members["arguments"] = arguments
-	params, err := json.Marshal(members, json.Deterministic(true))
+	params, err := members.Encode()
 	if err != nil {
 		return nil, err
 	}
