@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// accepted is what the operator accepts, in a file: a line for each tool,
+// accepted reads the file with the definitions that the operator accepts. It has a
+// line for each tool,
 //
 //	sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae crm create_ticket
 //
-// with the digest of its definition, its server and its name, as sha256sum
-// writes them. A # begins a comment; of two lines of a tool the last counts. The
-// file is read again when it changes, so that nobody has to end the gateway.
+// with the digest of its definition, its server and its name, in the format of
+// sha256sum. A # begins a comment. The last line of a tool counts. A changed file is
+// read again without a restart.
 type accepted struct {
 	file string
 
@@ -24,7 +25,7 @@ type accepted struct {
 	digests map[string]string // by key
 }
 
-// digest returns that of the accepted definition of a tool, or "".
+// digest returns the digest of the accepted definition of a tool, or "".
 func (a *accepted) digest(server, name string) (string, error) {
 	if a.file == "" {
 		return "", nil

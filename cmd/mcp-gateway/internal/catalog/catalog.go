@@ -22,63 +22,63 @@ import (
 )
 
 var (
-	// ErrUnknown is a tool that the server has not listed.
+	// ErrUnknown means that the server has not listed the tool.
 	ErrUnknown = errors.New("the tool is not known")
-	// ErrQuarantined is a tool whose definition has changed.
+	// ErrQuarantined means that the definition of the tool has changed.
 	ErrQuarantined = errors.New("the definition of the tool has changed since it was accepted")
-	// ErrProposed is a tool that the operator has not accepted yet.
+	// ErrProposed means that the operator has not accepted the tool yet.
 	ErrProposed = errors.New("the tool has not been accepted yet")
-	// ErrUnreadable is a list or a definition that is not what it must be.
+	// ErrUnreadable means that a list or a definition is not valid.
 	ErrUnreadable = errors.New("the list cannot be read")
 )
 
-// Bounds of what a server lists.
+// Limits of the lists of a server.
 const (
 	maxDefinition = 256 << 10 // bytes
 	maxTools      = 2000      // of a server, seen within keptPlace
 	maxPages      = 200
 )
 
-// A tool that a server has not listed for keptPlace stays pinned, and takes none of
-// the places. SeenAt is written again after seenEvery.
+// A tool that a server has not listed for keptPlace stays pinned, but does not count
+// towards maxTools. SeenAt is written again after seenEvery.
 const (
 	keptPlace = 30 * 24 * time.Hour
 	seenEvery = 24 * time.Hour
 )
 
-// A Config says how to keep pins.
+// A Config configures a [Catalog].
 type Config struct {
 	Path string // of the file
-	// Accepted: only what the operator accepts is pinned. Otherwise what is seen
-	// first is.
+	// Accepted pins only definitions that the operator accepts. Otherwise the first
+	// definition of a tool is pinned.
 	Accepted bool
-	// Operator is a file of what the operator accepts, "" for none: a line for
-	// each tool, with the digest of its definition, its server and its name. It
-	// is read again when it changes. See also [Catalog.Accept].
+	// Operator is the file of accepted definitions, "" for none: a line for each
+	// tool, with the digest of its definition, its server and its name. A changed
+	// file is read again. See also [Catalog.Accept].
 	Operator string
-	// Superseded, if not nil, is told that a definition no longer stands, or that
-	// one waits to be accepted, once that is on disk: what was approved is of
-	// another tool.
+	// Superseded, if not nil, is called after the catalog has stored a change of a
+	// definition, or a definition that waits to be accepted. Approvals of the former
+	// definition are for another tool.
 	Superseded func(Change)
 	Now        func() time.Time // nil is time.Now
 }
 
-// A Change is a tool whose definition no longer stands.
+// A Change is a tool whose pinned definition is not the listed one.
 type Change struct {
 	Server, Tool string
-	Was          string // digest of what was pinned, or ""
-	Is           string // digest of what is listed
+	Was          string // digest of the pinned definition, or ""
+	Is           string // digest of the listed definition
 }
 
-// A Pin is what is known of a tool.
+// A Pin is the record of a tool.
 type Pin struct {
 	Server     string         `json:"server"`
 	Tool       string         `json:"tool"`
 	Digest     string         `json:"digest,omitzero"` // of Definition, "sha256:…"
 	Definition jsontext.Value `json:"definition,omitzero"`
 	PinnedAt   time.Time      `json:"pinned_at,omitzero"`
-	// Listed is what the server lists in place of Definition, since ListedAt.
-	// A tool that has it is not called.
+	// Listed is the definition that the server lists instead of Definition, since
+	// ListedAt. The gateway does not call a tool with a Listed definition.
 	Listed       jsontext.Value `json:"listed,omitzero"`
 	ListedDigest string         `json:"listed_digest,omitzero"`
 	ListedAt     time.Time      `json:"listed_at,omitzero"`
@@ -90,7 +90,7 @@ func (p *Pin) lastSeen() time.Time {
 	return slices.MaxFunc([]time.Time{p.SeenAt, p.PinnedAt, p.ListedAt}, time.Time.Compare)
 }
 
-// Err is why the tool is not called, or nil.
+// Err returns why the tool must not be called, or nil.
 func (p *Pin) Err() error {
 	switch {
 	case p.ListedDigest == "":
@@ -115,7 +115,7 @@ type Catalog struct {
 
 var bucketPins = []byte("pins")
 
-// Open opens the file of a catalog, or makes it.
+// Open opens the file of a catalog, or creates it.
 func Open(c Config) (*Catalog, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -135,9 +135,8 @@ type Tool struct {
 	schema     *schema
 }
 
-// Tool returns a tool of a server as it was accepted. The error is [ErrUnknown],
-// [ErrQuarantined], [ErrProposed], or what keeps its input schema from being
-// understood.
+// Tool returns the accepted definition of a tool. The error is [ErrUnknown],
+// [ErrQuarantined], [ErrProposed], or a fault of the input schema.
 func (c *Catalog) Tool(server, name string) (*Tool, error) {
 	pin, err := c.standing(server, name)
 	if err != nil {
@@ -150,8 +149,8 @@ func (c *Catalog) Tool(server, name string) (*Tool, error) {
 	return &Tool{name, pin.Digest, pin.Definition, s}, nil
 }
 
-// standing returns the pin of a tool that may be called. That the operator has
-// come to accept what is listed ends a quarantine.
+// standing returns the pin of a tool that may be called. It ends a quarantine if the
+// operator has accepted the listed definition meanwhile.
 func (c *Catalog) standing(server, name string) (*Pin, error) {
 	pin, err := c.pin(server, name)
 	if err != nil || pin.Err() == nil {
@@ -198,7 +197,7 @@ func put(tx *bolt.Tx, pin *Pin) error {
 	return tx.Bucket(bucketPins).Put(key(pin.Server, pin.Tool), value)
 }
 
-// Pins lists what is known of the tools of a server, by their names.
+// Pins returns the pins of a server, sorted by name.
 func (c *Catalog) Pins(server string) (pins []Pin, err error) {
 	err = c.db.View(func(tx *bolt.Tx) error {
 		return each(tx, server, func(value []byte) error {
@@ -213,8 +212,8 @@ func (c *Catalog) Pins(server string) (pins []Pin, err error) {
 	return pins, err
 }
 
-// Quarantined returns how many tools of a server are not called until their
-// definition is accepted.
+// Quarantined returns the number of tools of a server whose definition has to be
+// accepted before the gateway calls them.
 func (c *Catalog) Quarantined(server string) (n int, err error) {
 	pins, err := c.Pins(server)
 	for _, pin := range pins {
@@ -225,7 +224,7 @@ func (c *Catalog) Quarantined(server string) (n int, err error) {
 	return n, err
 }
 
-// each calls do with each pin of a server, in the order of their names.
+// each calls do with each pin of a server, sorted by name.
 func each(tx *bolt.Tx, server string, do func(value []byte) error) error {
 	cursor, prefix := tx.Bucket(bucketPins).Cursor(), key(server, "")
 	for k, value := cursor.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = cursor.Next() {
@@ -236,9 +235,9 @@ func each(tx *bolt.Tx, server string, do func(value []byte) error) error {
 	return nil
 }
 
-// Accept pins the definition with the digest, which the server lists or which
-// was pinned before, and so ends the quarantine of a tool. It is for the
-// operator, who has seen the definition.
+// Accept pins the definition with the digest, which is the listed or the pinned one,
+// and ends the quarantine of the tool. It is for an operator who has seen the
+// definition.
 func (c *Catalog) Accept(server, name, digest string) error {
 	return c.db.Update(func(tx *bolt.Tx) error {
 		pin, err := get(tx, server, name)
@@ -260,8 +259,8 @@ func (c *Catalog) Accept(server, name, digest string) error {
 	})
 }
 
-// Forget removes what is known of tools of a server. The definition that the
-// server lists next is then the first. It forgets all or, if one is not known, none.
+// Forget removes the pins of tools of a server: all of them, or none if one is
+// unknown. The next listed definition is then the first.
 func (c *Catalog) Forget(server string, names ...string) error {
 	return c.db.Update(func(tx *bolt.Tx) error {
 		for _, name := range names {
@@ -301,7 +300,7 @@ func canonical(text jsontext.Value) (definition, error) {
 	return definition{tool.Name, "sha256:" + hex.EncodeToString(digest[:]), out}, nil
 }
 
-// Observe takes in the tools that a server lists, all of them or none.
+// Observe stores the tools that a server lists: all of them or none.
 func (c *Catalog) Observe(server string, tools []jsontext.Value) error {
 	listed := make([]definition, 0, len(tools))
 	seen := make(map[string]bool)
@@ -329,7 +328,7 @@ func (c *Catalog) Observe(server string, tools []jsontext.Value) error {
 	return err
 }
 
-// news returns the definitions that are not what is known.
+// news returns the definitions that differ from the pins.
 func (c *Catalog) news(server string, listed []definition) (news []definition, err error) {
 	for _, d := range listed {
 		pin, err := c.cache.pin(c.db, server, d.name)
@@ -343,32 +342,31 @@ func (c *Catalog) news(server string, listed []definition) (news []definition, e
 	return news, nil
 }
 
-// accepts reports whether the operator's file has a definition. That the file
-// cannot be read is told whoever wants to call the tool.
+// accepts reports whether the operator's file has a definition. An unreadable file
+// is an error of the next call of the tool.
 func (c *Catalog) accepts(pin *Pin, d definition) bool {
 	digest, err := c.accepted.digest(pin.Server, d.name)
 	return err == nil && digest == d.digest
 }
 
-// has reports whether a definition tells nothing new. One that is pinned tells
-// nothing new in quarantine either: only the operator ends that.
+// has reports whether the pin has the definition already. In quarantine that includes
+// the pinned definition, because only the operator ends a quarantine.
 func (p *Pin) has(d definition) bool {
 	return d.digest == p.Digest || d.digest == p.ListedDigest || sameInBothEras(p.Definition, d.text)
 }
 
-// taskForbidden is the default of execution, which a server says in the versions
-// with sessions and not in later ones.
+// taskForbidden is the default of the member execution. Servers send it in the
+// versions with sessions, and not in later versions.
 const taskForbidden = `{"taskSupport":"forbidden"}`
 
-// sameInBothEras reports whether two definitions differ in nothing but in saying
-// that default.
+// sameInBothEras reports whether two definitions are equal except for that default.
 func sameInBothEras(pinned, listed jsontext.Value) bool {
 	a, b := withoutDefault(pinned), withoutDefault(listed)
 	return a != nil && bytes.Equal(a, b)
 }
 
-// withoutDefault returns a canonical definition without the default of execution,
-// or nil where there is none.
+// withoutDefault returns a canonical definition without the default of execution, or
+// nil if it is not an object.
 func withoutDefault(definition jsontext.Value) jsontext.Value {
 	members, err := jsonobject.Parse(definition)
 	if definition == nil || err != nil {
@@ -425,8 +423,7 @@ func (c *Catalog) take(server string, news []definition) (changes []Change, err 
 	return changes, err
 }
 
-// update makes a definition that is new that of a pin, or what is listed in its
-// place.
+// update sets a new definition as the pinned one, or as the listed one.
 func (c *Catalog) update(pin *Pin, d definition) (Change, bool) {
 	change := Change{pin.Server, pin.Tool, pin.Digest, d.digest}
 	first := pin.Digest == "" && pin.ListedDigest == "" && !c.Accepted
@@ -441,7 +438,7 @@ func (c *Catalog) update(pin *Pin, d definition) (Change, bool) {
 	return change, true
 }
 
-// pin makes a definition the one that counts.
+// pin sets the pinned definition.
 func (p *Pin) pin(d definition, now time.Time) {
 	if p.Digest != d.digest {
 		p.Digest, p.Definition, p.PinnedAt = d.digest, d.text, now
@@ -449,8 +446,8 @@ func (p *Pin) pin(d definition, now time.Time) {
 	p.Listed, p.ListedDigest, p.ListedAt = nil, "", time.Time{}
 }
 
-// Refresh takes in all the tools of a server, page by page. A list that cannot be
-// read to its end changes nothing.
+// Refresh reads all the tools of a server, page by page, and stores them. A list that
+// cannot be read to its end changes nothing.
 func (c *Catalog) Refresh(ctx context.Context, server string, page func(ctx context.Context, cursor string) (jsontext.Value, error)) error {
 	var tools []jsontext.Value
 	cursors := make(map[string]bool)

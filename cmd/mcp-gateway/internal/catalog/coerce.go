@@ -12,14 +12,12 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
 
-// maxCoercions is how often arguments are coerced and held against the schema
-// again.
+// maxCoercions is how often arguments are coerced and validated again.
 const maxCoercions = 4
 
-// Coerce returns the arguments as the input schema has them: where it wants a
-// number or a boolean, and there is a text that JSON would read as one, that one
-// takes the place of the text. Arguments that fit are returned as they are. The
-// error is that of [Tool.Check] about the arguments as they came.
+// Coerce converts arguments to the types of the input schema: a text that is a JSON
+// number or boolean becomes one where the schema wants it. Valid arguments are
+// returned unchanged. The error is that of [Tool.Check] about the original arguments.
 func (t *Tool) Coerce(arguments jsontext.Value) (jsontext.Value, error) {
 	value, err := readArguments(arguments)
 	if err != nil {
@@ -40,8 +38,8 @@ func (t *Tool) Coerce(arguments jsontext.Value) (jsontext.Value, error) {
 	return nil, first
 }
 
-// coerceAll changes, within value, what can be coerced of what the schema has
-// against it, and reports whether there was any.
+// coerceAll coerces the values within value that the schema refuses, and reports
+// whether it changed any.
 func coerceAll(value any, faults []*jsonschema.ValidationError) (changed bool) {
 	for _, fault := range faults {
 		wanted, ok := fault.ErrorKind.(*kind.Type)
@@ -59,7 +57,7 @@ func coerceAll(value any, faults []*jsonschema.ValidationError) (changed bool) {
 	return changed
 }
 
-// coerced returns what a text stands for where one of the types is wanted.
+// coerced returns the value of a text as one of the wanted types.
 func coerced(text string, types []string) (any, bool) {
 	switch v := jsontext.Value(text); {
 	case !v.IsValid() || len(text) == 0 || text[0] == ' ' || text[len(text)-1] == ' ':

@@ -13,8 +13,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
-// kinds are what lists have: their items' member, and the member that names an
-// item.
+// kinds has, for each list method, the member with the items and the member that
+// names an item.
 var kinds = map[string]struct{ items, name string }{
 	"tools/list":               {"tools", "name"},
 	"prompts/list":             {"prompts", "name"},
@@ -22,7 +22,7 @@ var kinds = map[string]struct{ items, name string }{
 	"resources/templates/list": {"resourceTemplates", "uriTemplate"},
 }
 
-// maxBatch is how many decisions are asked for at once.
+// maxBatch is the number of decisions in one question.
 const maxBatch = 50
 
 // A List is a server's answer to a list method, for one caller.
@@ -30,9 +30,8 @@ type List struct {
 	Server string
 	Method string // tools/list, prompts/list, resources/list or resources/templates/list
 	Result jsontext.Value
-	// Question returns what to ask before the caller sees an item, of which name
-	// is the name or URI; nil if it is seen without. An error is an item that
-	// is not seen.
+	// Question returns the question about an item by its name or URI; nil shows the
+	// item without a question. An error hides the item.
 	Question func(name string, item jsontext.Value) (*authzen.EvaluationRequest, error)
 	// Ask asks the PDP; client.Client.Evaluations does.
 	Ask func(context.Context, *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error)
@@ -40,9 +39,9 @@ type List struct {
 	TTL time.Duration
 }
 
-// Filter returns the list with what the caller may use, for the caller alone to
-// keep. Tools are taken in first; those that are not to be called are left out.
-// What may be used once a person has approved is seen.
+// Filter returns the list with the items that the caller may use, perhaps after an
+// approval. Only this caller may cache it. Filter stores listed tools first, and
+// leaves out tools that must not be called.
 func (c *Catalog) Filter(ctx context.Context, l List) (jsontext.Value, error) {
 	kind, ok := kinds[l.Method]
 	if !ok {
@@ -73,7 +72,7 @@ func (c *Catalog) Filter(ctx context.Context, l List) (jsontext.Value, error) {
 	return answer.with(kind.items, seen, l.TTL)
 }
 
-// A candidate is an item that the caller may get to see.
+// A candidate is an item that the decisions may show.
 type candidate struct {
 	item     jsontext.Value
 	question *authzen.EvaluationRequest
@@ -119,7 +118,7 @@ func nameOf(item jsontext.Value, naming string) (string, error) {
 	return name, nil
 }
 
-// decide asks about the candidates, so many at a time.
+// decide asks about the candidates, [maxBatch] at a time.
 func decide(ctx context.Context, l List, all []*candidate) error {
 	var asked []*candidate
 	batch := &authzen.EvaluationsRequest{}
@@ -158,14 +157,14 @@ func decide(ctx context.Context, l List, all []*candidate) error {
 	return ask()
 }
 
-// A list is a result that is read.
+// A list is a parsed result.
 type list struct {
 	members jsonobject.Object
 	items   []jsontext.Value
 	next    string // cursor; "" at the end
 }
 
-// readList reads a result with items.
+// readList parses a result with items.
 func readList(items string, result jsontext.Value) (*list, error) {
 	l := &list{}
 	if result.Kind() != '{' {
@@ -189,8 +188,8 @@ func readList(items string, result jsontext.Value) (*list, error) {
 	return l, nil
 }
 
-// with returns the result with other items, as one that nobody else may be
-// given: what says nothing of that is for everybody.
+// with returns the result with other items. It marks the result as private, because
+// a result without a cache scope is public.
 func (l *list) with(name string, items []jsontext.Value, ttl time.Duration) (jsontext.Value, error) {
 	text, err := json.Marshal(items)
 	if err != nil {

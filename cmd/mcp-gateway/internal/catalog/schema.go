@@ -20,8 +20,8 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
 
-// An ArgumentsError says what of the arguments of a call is not as the tool's
-// input schema has it.
+// An ArgumentsError says which arguments of a call do not fit the input schema of the
+// tool.
 type ArgumentsError struct {
 	Path   string // JSON Pointer; "" is the arguments themselves
 	Reason string
@@ -32,11 +32,11 @@ type ArgumentsError struct {
 
 func (e *ArgumentsError) Error() string { return "arguments" + e.Path + " " + e.Reason }
 
-// Bounds of a validation.
+// Limits of a validation.
 const (
-	maxSteps    = 20_000                // schemas that are tried
-	maxSchemas  = 1024                  // that are kept compiled
-	patternTime = 50 * time.Millisecond // of all patterns that are not linear
+	maxSteps    = 20_000                // schema objects that are evaluated
+	maxSchemas  = 1024                  // compiled schemas that are kept
+	patternTime = 50 * time.Millisecond // for all patterns that are not linear
 )
 
 var (
@@ -44,7 +44,8 @@ var (
 	errPattern = errors.New("the patterns of the input schema take too long to match")
 )
 
-// A schema is an input schema. It counts what one validation at a time takes.
+// A schema is a compiled input schema. It runs one validation at a time, and counts
+// its steps.
 type schema struct {
 	compiled *jsonschema.Schema
 
@@ -53,7 +54,7 @@ type schema struct {
 	matching time.Duration // of patterns that are not linear
 }
 
-// schema returns that of a pin, compiled once.
+// schema returns the schema of a pin, which is compiled once.
 func (c *Catalog) schema(pin *Pin) (*schema, error) {
 	c.mu.Lock()
 	compile, ok := c.schemas[pin.Digest]
@@ -86,7 +87,7 @@ func compileSchema(definition jsontext.Value) (s *schema, err error) {
 	}
 	s = &schema{}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(jsonschema.SchemeURLLoader{}) // none: nothing is read
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // nothing is loaded
 	c.UseRegexpEngine(s.pattern)
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
 		URL: "urn:mcp-gateway:steps",
@@ -103,25 +104,25 @@ func compileSchema(definition jsontext.Value) (s *schema, err error) {
 	return s, err
 }
 
-// A step is a part of every schema object, so that each that is tried counts.
+// A step is part of every schema object and counts its evaluations.
 type step struct{ *schema }
 
-// Validate counts, and ends a validation that takes too many.
+// Validate counts a step, and ends a validation with too many steps.
 func (s step) Validate(*jsonschema.ValidatorContext, any) {
 	if s.steps++; s.steps > maxSteps {
 		panic(errSteps)
 	}
 }
 
-// caught makes a panic an error. jsonschema has no other way to be stopped.
+// caught converts a panic to an error. jsonschema cannot be stopped otherwise.
 func caught(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%v", p)
 	}
 }
 
-// read reads a JSON text for jsonschema, which takes numbers as they were written.
-// Those that do not fit are errors, and so are those that need much of it.
+// read parses a JSON text for jsonschema, which gets numbers as they were written.
+// Numbers that are not exact, or that are expensive to compute with, are errors.
 func read(text jsontext.Value, fits func(string) bool) (any, error) {
 	return number.Read(text, func(raw string) (any, error) {
 		if !bounded(raw) || !fits(raw) {
@@ -138,9 +139,8 @@ func bounded(text string) bool {
 	return len(text) <= 64 && (!scientific || err == nil && -400 < n && n < 400)
 }
 
-// Check holds the arguments of a call against the input schema. Missing
-// arguments are an empty object. The error is an [ArgumentsError] or says why
-// the schema cannot be tried.
+// Check validates the arguments of a call against the input schema. Missing arguments
+// are an empty object. The error is an [ArgumentsError] or a fault of the schema.
 func (t *Tool) Check(arguments jsontext.Value) error {
 	value, err := readArguments(arguments)
 	if err != nil {
@@ -150,7 +150,7 @@ func (t *Tool) Check(arguments jsontext.Value) error {
 	return err
 }
 
-// readArguments reads the arguments of a call.
+// readArguments parses the arguments of a call.
 func readArguments(arguments jsontext.Value) (any, error) {
 	if len(arguments) == 0 {
 		arguments = jsontext.Value("{}")
@@ -173,7 +173,7 @@ func unread(err error) error {
 	return &ArgumentsError{Reason: "cannot be read: " + err.Error()}
 }
 
-// check returns, beside the error, what the schema has against the value.
+// check validates a value, and returns the faults in addition to the error.
 func (s *schema) check(value any) (leaves []*jsonschema.ValidationError, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +184,7 @@ func (s *schema) check(value any) (leaves []*jsonschema.ValidationError, err err
 		return nil, err
 	}
 	leaves = leavesOf(invalid, nil)
-	slices.SortFunc(leaves, func(a, b *jsonschema.ValidationError) int { // properties are tried in no order
+	slices.SortFunc(leaves, func(a, b *jsonschema.ValidationError) int { // properties are validated in no order
 		return cmp.Or(strings.Compare(path(a), path(b)), strings.Compare(reason(a), reason(b)))
 	})
 	fault := &ArgumentsError{Path: path(leaves[0]), Reason: "do not fit the input schema: " + reason(leaves[0])}
@@ -194,7 +194,7 @@ func (s *schema) check(value any) (leaves []*jsonschema.ValidationError, err err
 	return leaves, fault
 }
 
-// maxFaults is how many faults of arguments are told at once.
+// maxFaults is the number of reported faults of arguments.
 const maxFaults = 8
 
 // leavesOf appends the errors that have no causes.
@@ -208,7 +208,7 @@ func leavesOf(e *jsonschema.ValidationError, all []*jsonschema.ValidationError) 
 	return all
 }
 
-// path is the JSON Pointer of what an error is about.
+// path returns the JSON Pointer of the value that an error is about.
 func path(e *jsonschema.ValidationError) string {
 	pointer := jsontext.Pointer("")
 	for _, name := range e.InstanceLocation {
@@ -222,14 +222,14 @@ func reason(e *jsonschema.ValidationError) string {
 	return reason
 }
 
-// A pattern is one that takes features of ECMA-262 that need time.
+// A pattern has features of ECMA-262 that may take more than linear time.
 type pattern struct {
 	*regexp2.Regexp
 	*schema
 }
 
-// MatchString reports whether text matches, and ends a validation in which that
-// cannot be told in time.
+// MatchString reports whether text matches. It ends a validation that takes too
+// long.
 func (p pattern) MatchString(text string) bool {
 	started := time.Now()
 	matched, err := p.Regexp.MatchString(text)
@@ -239,8 +239,8 @@ func (p pattern) MatchString(text string) bool {
 	return matched
 }
 
-// pattern compiles a pattern of JSON Schema, which is one of ECMA-262: in linear
-// time where that can be.
+// pattern compiles a pattern of JSON Schema, which is one of ECMA-262, for matching in
+// linear time if possible.
 func (s *schema) pattern(text string) (jsonschema.Regexp, error) {
 	if linear, err := regexp.Compile(text); err == nil {
 		return linear, nil

@@ -16,30 +16,30 @@ import (
 )
 
 var (
-	// ErrNone is a request without a credential.
+	// ErrNone means that a request has no credential.
 	ErrNone = errors.New("the request has no credential")
-	// ErrInvalid is a credential that is not good here.
+	// ErrInvalid means that a credential is not valid at this endpoint.
 	ErrInvalid = errors.New("the credential is not valid")
-	// ErrUnavailable is an issuer whose keys cannot be read: nobody can be told
-	// from anybody else.
+	// ErrUnavailable means that the keys of an issuer cannot be read, so that no token
+	// of it can be verified.
 	ErrUnavailable = errors.New("the keys of the issuer cannot be read")
 )
 
-// A Config says who may call.
+// A Config configures a [Verifier].
 type Config struct {
-	// Resource is the URL of the gateway as its clients know it: what tokens
-	// are for, and the resource of its metadata. [Verifier.At] has it of an endpoint.
+	// Resource is the URL of the gateway for its clients: the audience of tokens and
+	// the resource of the metadata. [Verifier.At] sets it for an endpoint.
 	Resource string   `yaml:"resource"`
 	Issuers  []Issuer `yaml:"issuers" list:"some"`
 	MTLS     *MTLS    `yaml:"mtls"`
 	Process  *Process `yaml:"process"`
-	Scopes   []string `yaml:"scopes"` // to advertise; what a caller may is the PDP's to say
+	Scopes   []string `yaml:"scopes"` // to advertise; the PDP decides what a caller may do
 
 	Now func() time.Time `yaml:"-"` // nil is time.Now
 }
 
-// MTLS knows callers by their certificates, which the listener has verified. A
-// certificate that Callers do not name is not let in.
+// MTLS authenticates callers by certificates that the listener has verified. Callers
+// must name the certificate.
 type MTLS struct {
 	Callers []CertificateCaller `yaml:"callers" list:"some"`
 }
@@ -51,31 +51,31 @@ type CertificateCaller struct {
 	Tenant string `yaml:"tenant"`
 }
 
-// A Process is who calls a gateway that is the child of its client, where there
-// is no token in the environment: the person at this computer.
+// A Process is the caller of a gateway that is a child process of its client and has
+// no token in its environment: the person at this computer.
 type Process struct {
 	Type   string `yaml:"type"` // of the subject; "" is identity
 	ID     string `yaml:"id"`
 	Tenant string `yaml:"tenant"`
 }
 
-// A Caller is who calls.
+// A Caller is an authenticated caller.
 type Caller struct {
 	Subject authzen.Subject // type and id
-	// Claims are those of the token, with numbers as jsontext.Values; of a
-	// certificate and a process, sub and aud.
+	// Claims are the claims of the token, with numbers as jsontext.Values. For a
+	// certificate or a process they are sub and aud.
 	Claims map[string]any
 	Tenant string // of the PDP, or ""
 }
 
-// subjectType is that of a subject for whom none is configured.
+// subjectType is the default type of subjects.
 const subjectType = "identity"
 
-// TokenVariable is the environment variable with the token of a gateway that is
-// a child process.
+// TokenVariable is the environment variable with the token of the caller of a gateway
+// that is a child process.
 const TokenVariable = "MCP_GATEWAY_TOKEN"
 
-// A Verifier tells who calls. It is safe for concurrent use.
+// A Verifier authenticates callers. It is safe for concurrent use.
 type Verifier struct {
 	Config
 	issuers  []Issuer
@@ -83,8 +83,8 @@ type Verifier struct {
 	metadata metadata
 }
 
-// New prepares to tell callers. Without issuers, certificates and a process
-// nobody can call, which is an error.
+// New returns a Verifier. A configuration without issuers, certificates and a process
+// is an error, because no caller could authenticate.
 func New(c Config) (*Verifier, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -108,9 +108,9 @@ func New(c Config) (*Verifier, error) {
 	return v, errors.Join(append(errs, c.validate())...)
 }
 
-// At returns the verifier of an endpoint, whose URL resource is. A token for
-// another endpoint is not good there, unless its issuer has an audience of its own.
-// Both verifiers read and keep the keys of issuers together.
+// At returns the verifier of the endpoint with the URL resource. Tokens for other
+// endpoints are not valid there, unless their issuer has an audience of its own. The
+// verifiers share the keys of issuers.
 func (v *Verifier) At(resource string) (*Verifier, error) {
 	at := *v
 	at.Resource = resource
@@ -151,7 +151,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// settingError is a fault of a setting, by the keys that lead to it.
+// settingError returns a fault of a setting with its path of keys.
 func settingError(reason string, path ...string) error {
 	return &yamldoc.SettingError{Path: path, Reason: reason}
 }
@@ -163,8 +163,8 @@ func checkTenant(name string) error {
 	return nil
 }
 
-// Verify tells who sent a request. The error is [ErrNone], [ErrInvalid] or
-// [ErrUnavailable]. A token goes before a certificate.
+// Verify returns the sender of a request. The error is [ErrNone], [ErrInvalid] or
+// [ErrUnavailable]. A token has precedence over a certificate.
 func (v *Verifier) Verify(r *http.Request) (*Caller, error) {
 	headers := r.Header.Values("Authorization")
 	switch {
@@ -182,8 +182,8 @@ func (v *Verifier) Verify(r *http.Request) (*Caller, error) {
 	return nil, ErrNone
 }
 
-// Environment tells who started the gateway as a child process: by the token in
-// [TokenVariable] or, where there is none, as the configuration says.
+// Environment returns the caller that started the gateway as a child process: the
+// bearer of the token in [TokenVariable] or, without one, the configured process.
 func (v *Verifier) Environment(ctx context.Context, getenv func(string) string) (*Caller, error) {
 	if token := getenv(TokenVariable); token != "" {
 		return v.token(ctx, token, "")
@@ -194,7 +194,7 @@ func (v *Verifier) Environment(ctx context.Context, getenv func(string) string) 
 	return v.caller(v.Process.Type, v.Process.ID, v.Process.Tenant), nil
 }
 
-// certificate tells the caller by the certificate of a verified chain.
+// certificate returns the caller of a verified certificate.
 func (v *Verifier) certificate(r *http.Request) (*Caller, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, ErrNone
@@ -211,7 +211,7 @@ func (v *Verifier) certificate(r *http.Request) (*Caller, error) {
 	return nil, fmt.Errorf("%w: no caller has the certificate of %q", ErrInvalid, names)
 }
 
-// caller is one who has no token.
+// caller returns a caller without a token.
 func (v *Verifier) caller(kind, id, tenant string) *Caller {
 	if kind == "" {
 		kind = subjectType

@@ -12,11 +12,11 @@ import (
 	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
-// wellKnown stands before the path of a resource's own URL (RFC 9728 3.1).
+// wellKnown precedes the path of the resource (RFC 9728 3.1).
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// metadata is what the gateway says of itself to clients that have no token
-// (RFC 9728 2).
+// metadata is the protected resource metadata, for clients without a token (RFC 9728
+// 2).
 type metadata struct {
 	path, url string
 	body      []byte
@@ -44,11 +44,11 @@ func newMetadata(c Config) (metadata, error) {
 	return metadata{path, u.Scheme + "://" + u.Host + path, body}, err
 }
 
-// MetadataPath is where the metadata is to be served.
+// MetadataPath returns the path of the metadata.
 func (v *Verifier) MetadataPath() string { return v.metadata.path }
 
-// ServeMetadata answers with the metadata of the protected resource. It has
-// nothing that depends on the request.
+// ServeMetadata answers with the metadata of the protected resource, which do not
+// depend on the request.
 func (v *Verifier) ServeMetadata(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -56,13 +56,12 @@ func (v *Verifier) ServeMetadata(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Access-Control-Allow-Origin", "*") // clients in browsers look for the issuer
+	w.Header().Set("Access-Control-Allow-Origin", "*") // for clients in browsers
 	w.Write(v.metadata.body)
 }
 
-// Refuse answers a request whose caller is not known, with where to find out how
-// to become known (RFC 6750 3, RFC 9728 5.1). It says nothing of what was wrong
-// with a credential.
+// Refuse answers a request without a valid credential with the URL of the metadata
+// (RFC 6750 3, RFC 9728 5.1). It does not say what is wrong with the credential.
 func (v *Verifier) Refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, ErrUnavailable) {
 		w.Header().Set("Retry-After", "1")

@@ -15,19 +15,19 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// An Issuer is trusted to say who callers are (RFC 8725, RFC 9068).
+// An Issuer issues tokens of callers (RFC 8725, RFC 9068).
 type Issuer struct {
 	Issuer       string   `yaml:"issuer"`
 	JWKSURL      string   `yaml:"jwks_url"`
-	Algorithms   []string `yaml:"algorithms" list:"some"` // RS256 where there is none
+	Algorithms   []string `yaml:"algorithms" list:"some"` // default RS256
 	Audience     string   `yaml:"audience"`               // of its tokens at every endpoint; "" is the resource of the endpoint
 	SubjectType  string   `yaml:"subject_type"`           // "" is identity
 	SubjectClaim string   `yaml:"subject_claim"`          // "" is sub
 	TenantClaim  string   `yaml:"tenant_claim"`           // has the caller's tenant; "" for none
-	Tenants      []string `yaml:"tenants" list:"some"`    // that the issuer may name; nil is every one
+	Tenants      []string `yaml:"tenants" list:"some"`    // that the issuer may name; nil allows all
 }
 
-// withDefaults returns the issuer with what it does not say.
+// withDefaults returns the issuer with its defaults.
 func (i Issuer) withDefaults(resource string) Issuer {
 	i.Audience = cmp.Or(i.Audience, resource)
 	i.SubjectType = cmp.Or(i.SubjectType, subjectType)
@@ -43,8 +43,7 @@ func (i Issuer) validate() error {
 	return errors.Join(errs...)
 }
 
-// checkList reports a list that is present and empty: nobody means by it what
-// its absence means.
+// checkList reports an empty list: it could be mistaken for an absent one.
 func checkList(name string, list []string, absent string) error {
 	if list != nil && len(list) == 0 {
 		return settingError(fmt.Sprintf("is empty: name some, or leave it out for %s", absent), name)
@@ -52,7 +51,7 @@ func checkList(name string, list []string, absent string) error {
 	return nil
 }
 
-// newIssuers prepares to verify the tokens of those issuers.
+// newIssuers returns what verifies tokens of the issuers.
 func newIssuers(c Config) ([]Issuer, *callers.Tokens, error) {
 	var issuers []Issuer
 	var trusted []callers.Trust
@@ -67,7 +66,7 @@ func newIssuers(c Config) ([]Issuer, *callers.Tokens, error) {
 	return issuers, tokens, errors.Join(append(errs, yamldoc.Below(err, "issuers"))...)
 }
 
-// token tells the bearer of a token.
+// token returns the bearer of a token.
 func (v *Verifier) token(ctx context.Context, token, thumbprint string) (*Caller, error) {
 	n, claims, err := v.tokens.Verify(ctx, token, thumbprint)
 	switch {
@@ -88,7 +87,7 @@ func (v *Verifier) token(ctx context.Context, token, thumbprint string) (*Caller
 	return &Caller{Subject: authzen.Subject{Type: i.SubjectType, ID: id}, Claims: claims, Tenant: tenant}, nil
 }
 
-// tenant returns the one tenant that the claims name.
+// tenant returns the tenant in the claims.
 func (i Issuer) tenant(claims callers.Claims) (string, error) {
 	if i.TenantClaim == "" {
 		return "", nil

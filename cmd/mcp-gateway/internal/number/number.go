@@ -1,10 +1,10 @@
 // Package number reads JSON without loss of precision, and finds the numbers that
 // parsers read differently.
 //
-// The law it keeps: a number that is allowed is the number that is carried out.
-// JavaScript reads every number as a double, Python and others read integers
-// whole: 9007199254740993 is one number here and another there, and so is 1e400.
-// A number is exact if the double that is nearest to it is written as it.
+// The law it keeps: the server uses the number that was decided on. JavaScript reads
+// every number as a double, Python and others read integers exactly, so that
+// 9007199254740993 and 1e400 are different numbers in different programs. A number is
+// exact if it equals the double nearest to it.
 package number
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Read returns the value of a JSON text: maps, slices, strings, booleans, nil, and
-// what of makes of each number.
+// Read returns the value of a JSON text: maps, slices, strings, booleans, nil, and the
+// result of the function of for each number.
 func Read(text jsontext.Value, of func(number string) (any, error)) (v any, err error) {
 	err = json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
 		if dec.PeekKind() != '0' {
@@ -34,11 +34,11 @@ func Read(text jsontext.Value, of func(number string) (any, error)) (v any, err 
 	return v, err
 }
 
-// longest is longer than any double needs.
+// longest is the length of the longest accepted number.
 const longest = 400
 
-// Exact reports whether a number, as JSON has it, is the same for a parser that
-// reads doubles as for one that reads all its digits.
+// Exact reports whether a JSON number is the same for parsers that read doubles and
+// for parsers that read all digits.
 func Exact(text string) bool {
 	double, err := strconv.ParseFloat(text, 64)
 	if err != nil || len(text) > longest {
@@ -53,8 +53,8 @@ func Exact(text string) bool {
 	return ok && whole.Cmp(written) == 0
 }
 
-// Integer returns the number if it is an integer of 64 bits, in whatever
-// writing: 5, 5.0, 50e-1.
+// Integer returns the number if it is an integer of 64 bits in any notation: 5, 5.0,
+// 50e-1.
 func Integer(text string) (int64, bool) {
 	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return i, true

@@ -1,9 +1,9 @@
 // Package seal encrypts and authenticates text that clients keep for the gateway:
 // ids of sessions, the state of a waiting call.
 //
-// The law it keeps: what a client sends is a lie until it opens. A sealed text
-// is encrypted and authenticated for one purpose; one that was changed, made
-// elsewhere, or made for another purpose does not open.
+// The law it keeps: text from a client counts only if it opens. A sealed text is
+// encrypted and authenticated for one purpose. A text that was changed, made
+// elsewhere, or sealed for another purpose does not open.
 package seal
 
 import (
@@ -41,7 +41,7 @@ func New(secret []byte) (*Key, error) {
 	return &Key{aead}, nil
 }
 
-// Seal returns v, as JSON, in a text of visible ASCII.
+// Seal returns v, encoded as JSON and encrypted, as visible ASCII.
 func (k *Key) Seal(purpose string, v any) (string, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -50,7 +50,8 @@ func (k *Key) Seal(purpose string, v any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(k.aead.Seal(nil, nil, text, []byte(purpose))), nil
 }
 
-// Open reads into v what was sealed for that purpose, or fails with [ErrSealed].
+// Open decrypts a text that was sealed for the purpose into v. The error is
+// [ErrSealed].
 func (k *Key) Open(purpose, sealed string, v any) error {
 	box, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil {

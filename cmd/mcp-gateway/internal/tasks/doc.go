@@ -1,10 +1,10 @@
 // Package tasks remembers the owner of each task of a server.
 //
-// The law it keeps: a task is its caller's, and for anybody else there is none. A
-// server behind the gateway sees one client, the gateway, and a policy sees an id
-// that says nothing of whose it is. So an id is handed to the caller of the call
-// that began the task once that is on disk, and whoever names another is refused
-// before anybody is asked: an id of somebody else like one that there never was.
+// The law it keeps: only the caller that began a task knows that it exists. A server
+// behind the gateway sees one client, the gateway, and the id of a task does not name
+// its owner. The gateway therefore stores the owner before the caller gets the id. It
+// refuses calls about other tasks before it asks the PDP, and with the same answer
+// for tasks of others and for unknown ids.
 //
 // On disk (bbolt):
 //

@@ -15,30 +15,29 @@ import (
 )
 
 var (
-	// ErrForeign is a task that a server began for somebody and now names to
-	// somebody else.
+	// ErrForeign means that a server names the task of one caller to another.
 	ErrForeign = errors.New("the server names a task of another caller")
-	// ErrFull means that no more tasks are remembered.
+	// ErrFull means that the store has reached its limit.
 	ErrFull = errors.New("there are too many tasks")
 )
 
-// How long a task is remembered: as long as its server keeps it, and within these
-// bounds. A server may come to keep it longer than it said.
+// Limits of the time for which the owner of a task is stored. It is the time for which
+// the server keeps the task; a server may keep it longer than it said.
 const (
 	least = 24 * time.Hour
 	most  = 30 * 24 * time.Hour
 )
 
-// A Config says how tasks are remembered.
+// A Config configures [Owners].
 type Config struct {
 	File string // of the store
-	// PerCaller and Limit bound the tasks of each caller and altogether. 0 is 10,000
-	// and 100,000.
+	// PerCaller and Limit are the maximum numbers of tasks of a caller and of all
+	// callers. 0 is 10,000 and 100,000.
 	PerCaller, Limit int
 	Now              func() time.Time // nil is time.Now
 }
 
-// An Owners knows whose the tasks are. It is safe for concurrent use.
+// Owners stores the owners of tasks. It is safe for concurrent use.
 type Owners struct {
 	cfg Config
 	db  *bbolt.DB
@@ -49,7 +48,7 @@ type Owners struct {
 	swept    time.Time
 }
 
-// An owner is whose a task is.
+// An owner is the caller that began a task.
 type owner struct {
 	Tenant string    `json:"tenant,omitzero"`
 	Type   string    `json:"type"`
@@ -70,7 +69,7 @@ var bucketOwners = []byte("owners")
 
 func keyOf(server, id string) []byte { return []byte(server + "\x00" + id) }
 
-// Open opens the store, or makes it. The caller closes the Owners.
+// Open opens the store, or creates it. The caller closes the Owners.
 func Open(cfg Config) (*Owners, error) {
 	if cfg.PerCaller == 0 {
 		cfg.PerCaller = 10_000
@@ -95,7 +94,7 @@ func Open(cfg Config) (*Owners, error) {
 // Close closes the store.
 func (o *Owners) Close() error { return o.db.Close() }
 
-// sweep forgets tasks that are over, and counts the others.
+// sweep removes expired tasks, and counts the others.
 func (o *Owners) sweep() error {
 	now := o.cfg.Now()
 	o.swept = now
@@ -126,7 +125,7 @@ func (o *Owners) sweep() error {
 	})
 }
 
-// of returns whose a task is, or nil.
+// of returns the owner of a task, or nil.
 func (o *Owners) of(server, id string) (of *owner, err error) {
 	err = o.db.View(func(tx *bbolt.Tx) error {
 		of, err = o.read(tx, server, id)
@@ -150,14 +149,14 @@ func (o *Owners) read(tx *bbolt.Tx, server, id string) (*owner, error) {
 	return of, nil
 }
 
-// A task is what the result of a call says of the one that it has begun.
+// A task is the part of a result that describes the task that a call began.
 type task struct {
 	ID    string         `json:"taskId"`
 	TTL   jsontext.Value `json:"ttl"`   // up to 2025-11-25
 	TTLms jsontext.Value `json:"ttlMs"` // of the extension
 }
 
-// keep remembers whose a task is.
+// keep stores the owner of a task.
 func (o *Owners) keep(c *enforce.Call, t task) error {
 	until := most
 	for _, text := range []jsontext.Value{t.TTL, t.TTLms} {

@@ -12,14 +12,14 @@ import (
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
-// ownsTask reports whether a task is a caller's.
+// ownsTask reports whether the caller began the task.
 func (o *Owners) ownsTask(c *enforce.Call, id string) (bool, error) {
 	of, err := o.of(c.Server, id)
 	return of != nil && of.key() == ownerOf(c.Caller).key(), err
 }
 
-// Check refuses a call that names a task which is not its caller's: tasks/get and
-// the like, whoever listens to tasks, and calls that say they are related to some.
+// Check refuses a call that names a task of another caller: tasks/get and similar
+// methods, subscriptions to tasks, and calls with related tasks.
 func (o *Owners) Check(c *enforce.Call) error {
 	named, err := taskIDs(c)
 	if err != nil {
@@ -37,8 +37,8 @@ func (o *Owners) Check(c *enforce.Call) error {
 	return nil
 }
 
-// taskIDs lists the tasks that a call names. Progress may be of a task of the
-// client's own, which a server began there.
+// taskIDs returns the tasks that a call names. Progress is exempt: it may concern a
+// task of the client, which a server began there.
 func taskIDs(c *enforce.Call) ([]string, error) {
 	switch c.Message.Method {
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
@@ -72,9 +72,9 @@ func taskIDs(c *enforce.Call) ([]string, error) {
 	return named, nil
 }
 
-// FilterResult returns what the caller gets of the result of a call: what begins a
-// task once it is on disk whose that is, and of a list of tasks those that are
-// the caller's.
+// FilterResult returns the result for the caller. It stores the owner of a task before
+// the caller gets the result that begins the task, and removes tasks of others from
+// lists.
 func (o *Owners) FilterResult(_ context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
 	switch c.Message.Method {
 	case "tasks/list":
@@ -108,7 +108,7 @@ func (o *Owners) FilterResult(_ context.Context, c *enforce.Call, result jsontex
 	return result, nil
 }
 
-// filter takes from a list of tasks those that are not the caller's.
+// filter removes tasks of other callers from a list.
 func (o *Owners) filter(c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
 	members, err := jsonobject.Parse(result)
 	if err != nil {
@@ -138,8 +138,8 @@ func (o *Owners) filter(c *enforce.Call, result jsontext.Value) (jsontext.Value,
 	return members.Encode()
 }
 
-// AllowsNotification reports whether the caller of a call is told a notification of the
-// server: not how a task stands that is not the caller's.
+// AllowsNotification reports whether the caller gets a notification of the server. It
+// withholds the status of tasks of other callers.
 func (o *Owners) AllowsNotification(c *enforce.Call, m *wire.Message) bool {
 	if m.Method != "notifications/tasks" && m.Method != "notifications/tasks/status" {
 		return true
