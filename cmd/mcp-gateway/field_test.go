@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/policy-service/policy-service/conformance/docpage"
 	"github.com/policy-service/policy-service/conformance/external"
 )
 
@@ -186,7 +187,7 @@ type command struct {
 
 func newSide(t *testing.T, node, dir, client, server string, through bool) *side {
 	t.Helper()
-	address := free(t)
+	address := docpage.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	s := &side{t: t, running: make(map[string]*exec.Cmd)}
 	s.server = func() (*exec.Cmd, string) {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/policy-service/policy-service/conformance/docpage"
 )
 
 // TestAddedLatency measures, in one run, what the gateway adds to a call, and what a
@@ -20,7 +22,7 @@ func TestAddedLatency(t *testing.T) {
 	if !*others {
 		t.Skip("it measures, which takes a while: make mcp")
 	}
-	address := free(t)
+	address := docpage.FreeAddress(t)
 	background(t, exec.Command("desk", address), address)
 	s := set(t, "write", server("desk", "http://"+address))
 	content, err := os.ReadFile(s.config)

@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/policy-service/policy-service/conformance/docpage"
 	"github.com/policy-service/policy-service/conformance/external"
 )
 
@@ -79,17 +80,6 @@ func background(t *testing.T, c *exec.Cmd, address string) {
 	t.Fatalf("%s does not listen", c)
 }
 
-// free returns an address that nobody listens on.
-func free(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // A setting is the gateway before some servers, and a PDP that permits all but
 // what has to be approved.
 type setting struct {
@@ -105,7 +95,7 @@ func set(t *testing.T, tool string, servers ...string) *setting {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &setting{pdp: free(t), admin: free(t), gateway: free(t)}
+	s := &setting{pdp: docpage.FreeAddress(t), admin: docpage.FreeAddress(t), gateway: docpage.FreeAddress(t)}
 	home := t.TempDir()
 	s.config = filepath.Join(home, "gateway.yaml")
 	write(t, filepath.Join(home, "store", "all.cedar"), fmt.Sprintf(`
@@ -207,7 +197,7 @@ func TestConformance(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", binary, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	stateless, sessions := free(t), free(t)
+	stateless, sessions := docpage.FreeAddress(t), docpage.FreeAddress(t)
 	background(t, exec.Command(binary, "-http="+stateless), stateless)
 	background(t, exec.Command(binary, "-http="+sessions, "-stateless=false"), sessions)
 	s := set(t, "", server("stateless", "http://"+stateless), server("sessions", "http://"+sessions))
@@ -233,7 +223,7 @@ func TestConformance(t *testing.T) {
 // input and output.
 func TestInspector(t *testing.T) {
 	run := programs(t)
-	address := free(t)
+	address := docpage.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	served := run(everything, "streamableHttp")
 	served.Env = append(served.Env, "PORT="+port)
@@ -274,7 +264,7 @@ func TestCallWaitsForApproval(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", binary, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	address := free(t)
+	address := docpage.FreeAddress(t)
 	background(t, exec.Command(binary, "-http="+address), address)
 	s := set(t, "test_simple_text", server("everything", "http://"+address))
 	s.serve(t)

@@ -179,10 +179,10 @@ func openPage(t *testing.T, shell *docpage.Terminal) {
 // A token is for one endpoint, or for the audience that the operator has named for
 // its issuer. Where the metadata of an endpoint are, its 401 says.
 func TestAudiences(t *testing.T) {
-	a := serveAuthorization(t, free(t))
+	a := serveAuthorization(t, docpage.FreeAddress(t))
 	pdp := denies(t, "nothing")
 	serve := func(issuers string) func(server, audience string) string {
-		address := free(t)
+		address := docpage.FreeAddress(t)
 		base := gatewayOf(t, strings.NewReplacer("PDP", pdp, "BASE", "http://"+address, "ISSUER", `issuer: "`+a.url+`", jwks_url: "`+a.url+`/keys"`).Replace(`
 pdp: {url: "PDP", timeout: 10s}
 identity:

@@ -3,8 +3,10 @@ package docpage
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -86,15 +88,22 @@ func NewTerminal(t *testing.T, root, bin string, env ...string) *Terminal {
 	return s
 }
 
-// FreeAddress returns an address of this host on which nobody listens.
+// FreeAddress returns an address of this host on which nobody listens. The kernel
+// gives its port to nobody else, because those that it gives out by itself are above
+// 32767. So a program can be ended and started again at the address.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Addr().String()
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Move replaces an address of the guide in all that follows.
