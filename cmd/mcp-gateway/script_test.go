@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 		"mcp-gateway": main,
 		"desk":        desk,
 		"call":        call,
+		"visit":       visit,
 		"converse":    converse,
 		"configure":   configure,
 	})
@@ -77,6 +78,7 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	capture NAME REGEXP   set NAME to the submatch in stdout
 //	exec call URL FILE    send the message in FILE, with $NAME filled in, as a client
 //	                      of its version does, and print status and messages
+//	exec visit URL        get a page, and print status and body
 //	exec configure FILE   fill in $NAME in FILE
 //	exec converse FILE program …
 //	                      play the client in FILE to the program
@@ -262,6 +264,16 @@ func desk() {
 	check(err)
 	fmt.Fprintf(os.Stderr, "listening on http://%s\n", listener.Addr())
 	check(http.Serve(listener, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})))
+}
+
+// visit is a program that gets a page, and prints status and body.
+func visit() {
+	response, err := http.Get(os.Args[1])
+	check(err)
+	defer response.Body.Close()
+	fmt.Println(response.Status)
+	_, err = io.Copy(os.Stdout, response.Body)
+	check(err)
 }
 
 // call is a program that sends a message as a stateless client does, and prints

@@ -32,6 +32,7 @@ type PDPConfig struct {
 type PDP struct {
 	cfg     PDPConfig
 	breaker *gobreaker.CircuitBreaker[struct{}]
+	health  probe
 
 	mu      sync.Mutex
 	clients map[string]*client.Client // by tenant
@@ -133,11 +134,16 @@ type Answer struct {
 // who may not ask is told so before it is read, and nothing is decided.
 func (p *PDP) Refusal(ctx context.Context) error {
 	_, err := p.client("").Evaluate(ctx, new(authzen.EvaluationRequest))
-	var status *client.StatusError
-	if errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden) {
+	if refusesKey(err) {
 		return err
 	}
 	return nil
+}
+
+// refusesKey reports whether an error of the PDP is about the gateway's credential.
+func refusesKey(err error) bool {
+	var status *client.StatusError
+	return errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
 // Ask asks a question that does not pass by itself.
@@ -168,6 +174,9 @@ func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, err
 		}
 		return nil
 	})
+	if isAlive(err) {
+		p.health.recordAnswer()
+	}
 	if p.cfg.Asked != nil {
 		p.cfg.Asked(time.Since(begun), err)
 	}

@@ -52,6 +52,7 @@ type gateway struct {
 	owners    *tasks.Owners
 	gate      *enforce.Gate
 	pdp       *enforce.PDP
+	health    *health
 	policies  map[string]*requestPolicy // by server
 }
 
@@ -59,7 +60,7 @@ type gateway struct {
 // process, see [ownState]. The caller closes the gateway.
 func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	log := cfg.Log
-	g = &gateway{cfg: cfg, log: log, own: own, policies: make(map[string]*requestPolicy)}
+	g = &gateway{cfg: cfg, log: log, own: own, policies: make(map[string]*requestPolicy), health: newHealth()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.close())
@@ -164,8 +165,8 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	for server, policy := range arguments {
 		tells[server] = policy.Mode != argumentsEnforce
 	}
-	g.tools = newTools(pins, g.mapper, &cfg.Catalog, arguments, cfg.Approval.Tasks)
-	kept := &counted{&trail{g.trail, g.log}, g.telemetry}
+	g.tools = newTools(pins, g.mapper, &cfg.Catalog, arguments, cfg.Approval.Tasks, g.health)
+	kept := &counted{&trail{g.trail, g.log}, g.telemetry, g.health}
 	handlers := cfg.Obligations.handlers()
 	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
 	g.approvals, err = approval.Open(approval.Config{

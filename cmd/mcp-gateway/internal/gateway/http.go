@@ -156,6 +156,7 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 	routes := http.NewServeMux()
 	endpoints := make(map[string]*proxy.Handler)
 	routes.HandleFunc("GET /livez", livez)
+	routes.HandleFunc("GET /readyz", g.readyz)
 	for _, s := range g.cfg.Servers {
 		if s.URL == "" {
 			continue // it is run by stdio

@@ -133,6 +133,7 @@ func (t *telemetry) count(c *enforce.Call, outcome, reason string) {
 type counted struct {
 	enforce.Trail
 	*telemetry
+	health *health
 }
 
 // Begin implements [enforce.Trail].
@@ -143,6 +144,7 @@ func (c *counted) Begin(e *enforce.Entry) (string, func(how string), error) {
 	}
 	return id, func(how string) {
 		ended(how)
+		c.health.ended(e.Call.Server, how)
 		c.count(e.Call, how, "")
 	}, nil
 }
@@ -183,6 +185,7 @@ func (r resumed) Refuse(e *enforce.Entry, reason string) { r.Trail.Refuse(e, rea
 func (g *gateway) admin(address string) http.Handler {
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET /livez", livez)
+	routes.HandleFunc("GET /readyz", g.readyzVerbose)
 	routes.Handle("GET /metrics", g.telemetry.page)
 	g.trail.Routes(routes)
 	local := hosts(nil, address)

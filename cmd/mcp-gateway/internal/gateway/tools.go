@@ -26,6 +26,7 @@ type tools struct {
 	ttl     time.Duration             // for which a client may keep a list
 	// declareTasks adds the gateway's tasks to the capabilities of servers.
 	declareTasks bool
+	health       *health
 
 	once      singleflight.Group // by server
 	mu        sync.Mutex
@@ -37,9 +38,9 @@ type tools struct {
 	announced chan string // servers whose lists are to be read again
 }
 
-func newTools(pins *catalog.Catalog, m *mapper, cfg *catalogConfig, servers map[string]argumentPolicy, declareTasks bool) *tools {
+func newTools(pins *catalog.Catalog, m *mapper, cfg *catalogConfig, servers map[string]argumentPolicy, declareTasks bool, h *health) *tools {
 	return &tools{
-		Catalog: pins, mapper: m, servers: servers, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL), declareTasks: declareTasks,
+		Catalog: pins, mapper: m, servers: servers, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL), declareTasks: declareTasks, health: h,
 		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, len(servers)),
 	}
 }
@@ -116,6 +117,7 @@ func (t *tools) refreshTools(ctx context.Context, c *enforce.Call) error {
 // if the server refuses the session.
 func (t *tools) readList(ctx context.Context, c *enforce.Call) error {
 	err := t.Refresh(ctx, c.Server, func(ctx context.Context, cursor string) (jsontext.Value, error) { return list(ctx, c, cursor) })
+	t.recordList(c.Server, err)
 	if err != nil {
 		return err
 	}
@@ -123,6 +125,17 @@ func (t *tools) readList(ctx context.Context, c *enforce.Call) error {
 	defer t.mu.Unlock()
 	t.refreshed[c.Server] = time.Now()
 	return nil
+}
+
+// recordList records what a list has shown of the server. A refusal of the
+// session is an answer.
+func (t *tools) recordList(server string, err error) {
+	var refused *enforce.Refusal
+	if err == nil || errors.As(err, &refused) {
+		t.health.record(server, "")
+		return
+	}
+	t.health.record(server, withoutPassword(err.Error()))
 }
 
 // onNotification lists the tools of a server again that has announced a change:

@@ -1,0 +1,84 @@
+package enforce
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A Health says whether the PDP can be asked.
+type Health struct {
+	Breaker  string    // closed, half-open or open
+	Answered time.Time // when the PDP last answered, or zero
+	Err      error     // why calls fail, or nil
+}
+
+// probeInterval is the shortest time between two probes, and probeTimeout limits
+// one.
+const (
+	probeInterval = time.Second
+	probeTimeout  = time.Second
+)
+
+// A probe is what is known of the PDP's answers.
+type probe struct {
+	mu   sync.Mutex // held during a probe: others wait for its result
+	next time.Time  // before which there is no other
+	err  error      // of the latest
+
+	answers  sync.Mutex
+	answered time.Time
+}
+
+func (p *probe) recordAnswer() {
+	p.answers.Lock()
+	defer p.answers.Unlock()
+	p.answered = time.Now()
+}
+
+func (p *probe) lastAnswer() time.Time {
+	p.answers.Lock()
+	defer p.answers.Unlock()
+	return p.answered
+}
+
+// Health reports whether the PDP answers. It sends a probe at most once a second,
+// and none while the breaker is open.
+func (p *PDP) Health() Health {
+	state := p.breaker.State()
+	h := Health{Breaker: state.String(), Err: ErrPaused}
+	if state != gobreaker.StateOpen {
+		h.Err = p.probe()
+	}
+	h.Answered = p.health.lastAnswer()
+	return h
+}
+
+// probe returns the result of a probe of the last second. A refused key is an
+// error, because every call fails. The probe is the question of [PDP.Refusal],
+// and does not count for the breaker. It has its own timeout, so that a client
+// that leaves does not decide the result for others.
+func (p *PDP) probe() error {
+	p.health.mu.Lock()
+	defer p.health.mu.Unlock()
+	if time.Now().Before(p.health.next) {
+		return p.health.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(p.cfg.Client.Timeout, probeTimeout))
+	defer cancel()
+	_, err := p.client("").Evaluate(ctx, new(authzen.EvaluationRequest))
+	switch {
+	case !isAlive(err):
+	case refusesKey(err):
+		p.health.recordAnswer()
+	default:
+		p.health.recordAnswer()
+		err = nil
+	}
+	p.health.err, p.health.next = err, time.Now().Add(probeInterval)
+	return err
+}
