@@ -2,105 +2,25 @@ package conformance_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.opentelemetry.io/otel/trace"
-	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
-	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/policy-service/policy-service/conformance/collector"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
-
-// A collector receives what programs export (OTLP over HTTP), and what the
-// service posts elsewhere.
-type collector struct {
-	*httptest.Server
-
-	mu      sync.Mutex
-	spans   []*tracepb.Span
-	metrics []string          // names
-	posted  map[string]string // the traceparent of what was posted, by its path
-}
-
-func newCollector(t *testing.T) *collector {
-	t.Helper()
-	c := &collector{posted: make(map[string]string)}
-	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		switch r.URL.Path {
-		case "/v1/traces":
-			var batch collectortrace.ExportTraceServiceRequest
-			if err := proto.Unmarshal(body, &batch); err != nil {
-				t.Error(err)
-			}
-			for _, resource := range batch.ResourceSpans {
-				for _, scope := range resource.ScopeSpans {
-					c.spans = append(c.spans, scope.Spans...)
-				}
-			}
-		case "/v1/metrics":
-			var batch collectormetrics.ExportMetricsServiceRequest
-			if err := proto.Unmarshal(body, &batch); err != nil {
-				t.Error(err)
-			}
-			for _, resource := range batch.ResourceMetrics {
-				for _, scope := range resource.ScopeMetrics {
-					for _, m := range scope.Metrics {
-						c.metrics = append(c.metrics, m.Name)
-					}
-				}
-			}
-		default:
-			c.posted[r.URL.Path] = r.Header.Get("Traceparent")
-		}
-	}))
-	t.Cleanup(c.Close)
-	return c
-}
-
-// of returns the spans of a trace, with the id of each as the key.
-func (c *collector) of(trace trace.TraceID) map[string]*tracepb.Span {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	found := make(map[string]*tracepb.Span)
-	for _, span := range c.spans {
-		if string(span.TraceId) == string(trace[:]) {
-			found[string(span.SpanId)] = span
-		}
-	}
-	return found
-}
-
-// named returns the span of that name, or nil.
-func named(spans map[string]*tracepb.Span, name string) *tracepb.Span {
-	for _, span := range spans {
-		if span.Name == name {
-			return span
-		}
-	}
-	return nil
-}
 
 // A decision is in the trace that its PEP began, down to when it was on disk, at
 // a collector that the standard variables name. What the service sends of itself
 // says which trace it is of, too.
 func TestCollector(t *testing.T) {
-	c := newCollector(t)
+	c := collector.New(t)
 	command := serveCommand(t, unpack(t, "certification"), t.TempDir(), "--log.checkpoint-url", c.URL+"/kept")
 	command.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_METRICS_EXPORTER=otlp",
 		"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_METRIC_EXPORT_INTERVAL=100", "OTEL_SERVICE_NAME=pdp-1")
@@ -117,9 +37,9 @@ func TestCollector(t *testing.T) {
 	must(t, err)
 	response.Body.Close()
 
-	eventually(t, "the trace has three spans", func() bool { return len(c.of(pep.TraceID())) == 3 })
-	spans := c.of(pep.TraceID())
-	server, decide, record := named(spans, "POST "+authzen.PathEvaluation), named(spans, "decide"), named(spans, "record")
+	eventually(t, "the trace has three spans", func() bool { return len(c.Spans(pep.TraceID())) == 3 })
+	spans := c.Spans(pep.TraceID())
+	server, decide, record := collector.Named(spans, "POST "+authzen.PathEvaluation), collector.Named(spans, "decide"), collector.Named(spans, "record")
 	if server == nil || decide == nil || record == nil {
 		t.Fatalf("the spans are %v", spans)
 	}
@@ -133,14 +53,11 @@ func TestCollector(t *testing.T) {
 	show(t, pep, server, decide, record)
 
 	eventually(t, "a checkpoint says its trace", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return strings.HasPrefix(c.posted["/kept"], "00-")
+		return strings.HasPrefix(c.Posted("/kept"), "00-")
 	})
 	eventually(t, "measurements are exported", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return slices.Contains(c.metrics, "policy_service.decisions") && slices.Contains(c.metrics, "policy_service.commit_duration")
+		all := c.Metrics()
+		return slices.Contains(all, "policy_service.decisions") && slices.Contains(all, "policy_service.commit_duration")
 	})
 	if id := s.entryOf(t, response.Header.Get("Decision-ID")); !strings.Contains(id, `"trace_id":"`+pep.TraceID().String()+`"`) {
 		t.Errorf("the entry does not name the trace: %s", id)
@@ -155,12 +72,12 @@ func TestCollector(t *testing.T) {
 // Nothing is exported where the variables say so: the control.
 func TestNoCollector(t *testing.T) {
 	for _, variable := range []string{"OTEL_SDK_DISABLED=true", "OTEL_TRACES_EXPORTER=none"} {
-		c := newCollector(t)
+		c := collector.New(t)
 		command := serveCommand(t, unpack(t, "certification"), t.TempDir())
 		command.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_BSP_SCHEDULE_DELAY=10", variable)
 		ended := asked(t, command)
-		if len(c.spans) > 0 || len(c.metrics) > 0 {
-			t.Errorf("%s: %d spans and %d measurements of a service that has ended with %v", variable, len(c.spans), len(c.metrics), ended)
+		if c.AllSpans() > 0 || len(c.Metrics()) > 0 {
+			t.Errorf("%s: %d spans and %d measurements of a service that has ended with %v", variable, c.AllSpans(), len(c.Metrics()), ended)
 		}
 	}
 }

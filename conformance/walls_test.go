@@ -58,14 +58,15 @@ var walls = []wall{
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
-		"cmd/internal/environment", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
+		"cmd/internal/environment", "cmd/internal/telemetry", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
 	}, "a command may use all there is"},
 	{"cmd/internal/environment", 5, []string{"schemas/yamldoc"}, "both programs refuse variables that name nothing, in one way"},
+	{"cmd/internal/telemetry", 5, []string{"cmd/internal/environment", "schemas/yamldoc"}, "both programs follow the variables of OpenTelemetry, in one way"},
 	{"cmd/mcp-gateway", 5, []string{
 		"cmd/internal/environment", "schemas/yamldoc", "obligations/plain", "cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 	}, "it has the flags and the configuration file; what a gateway does, the component does"},
 	{"cmd/mcp-gateway/internal/gateway", 5, []string{
-		"schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
+		"cmd/internal/telemetry", "schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire",
@@ -87,6 +88,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/jsonobject", "schemas/authzen", "cmd/mcp-gateway/internal/number", "cmd/mcp-gateway/internal/boltfile"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
 	{"cmd/mcp-gateway/internal/audit", 5, []string{"evaluation/decisionlog", "schemas/authzen"}, "a call's fate is kept in the one tamper-evident log, without knowing how it was decided"},
 	{"conformance/external", 5, nil, "a test of any package may need a program of others"},
+	{"conformance/collector", 5, nil, "a test of any package may collect telemetry"},
 	{"conformance/docpage", 5, nil, "a test of any package may write the part of a page that its package knows"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
 	{"conformance/benchmark", 5, nil, "servers are measured from outside, ours like all others"},
@@ -114,11 +116,11 @@ var tenancies = []tenancy{
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"net/http", []string{
 		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
-		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/proxy", "conformance", "conformance/benchmark",
+		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/proxy", "conformance", "conformance/benchmark", "conformance/collector",
 	}, "below the top two floors nothing knows of HTTP"},
 	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval"}, "signatures are made and verified by few packages"},
-	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/mcp-gateway/internal/gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
-	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/mcp-gateway/internal/gateway"}, "where telemetry goes is the operator's choice; the rest uses the API"},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},
+	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 }
 
 func TestWalls(t *testing.T) {

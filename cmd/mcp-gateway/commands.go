@@ -34,7 +34,7 @@ func (s *settings) read(listen string, files bool) (*gateway.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Log = s.logger()
+	cfg.Log, cfg.Version = s.logger(), version
 	cfg.State, err = stateDir(s.State, s.Config, cfg.State)
 	return cfg, err
 }

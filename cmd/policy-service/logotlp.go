@@ -14,6 +14,7 @@ import (
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/policy-service/policy-service/cmd/internal/telemetry"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
@@ -28,13 +29,13 @@ type otlpSink struct {
 // newOTLPSink sends where the environment says (OTEL_EXPORTER_OTLP_ENDPOINT and
 // the other variables of OpenTelemetry).
 func newOTLPSink(ctx context.Context) (*otlpSink, error) {
-	if !endpointFor("LOGS") {
+	if !telemetry.HasEndpoint("LOGS") {
 		return nil, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT does not say where to")
 	}
-	if err := checkOpenTelemetry(slices.DeleteFunc(os.Environ(), func(v string) bool { return v == "OTEL_LOGS_EXPORTER=otlp" })); err != nil {
+	if err := telemetry.Check(slices.DeleteFunc(os.Environ(), func(v string) bool { return v == "OTEL_LOGS_EXPORTER=otlp" })); err != nil {
 		return nil, err
 	}
-	about, err := newResource(ctx)
+	about, err := telemetry.NewResource(ctx, service, version)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
@@ -48,7 +49,9 @@ type Config struct {
 	// the tool, which models read and correct (MCP 2025-11-25, SEP-1303). Clients of
 	// other servers get an error of the protocol.
 	Tells map[string]bool
-	Log   *slog.Logger
+	// Tracer records a span for each call. Nil passes on the trace of the client.
+	Tracer trace.Tracer
+	Log    *slog.Logger
 }
 
 // An Approver holds calls until people have approved them.
@@ -109,15 +112,16 @@ type DeniedCall struct {
 
 // Judge decides on a call. An error refuses the call.
 func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
-	ctx = withTrace(WithRequestID(ctx, call.RequestID), call.TraceParent)
+	ctx, span := g.startSpan(WithRequestID(ctx, call.RequestID), call)
 	disposition, err := g.try(ctx, call)
 	if err == nil {
-		return g.filterResponse(call, disposition)
+		return finishWith(ctx, span, call, g.filterResponse(call, disposition))
 	}
 	var refusal *Refusal
 	if !errors.As(err, &refusal) {
 		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}, Why: err.Error()}
 	}
+	refuse(span, refusal.Data.Reason)
 	g.logRefusal(ctx, call, refusal)
 	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.tasks()}, refusal.Data.Reason)
 	if g.cfg.Denial.Conceal {

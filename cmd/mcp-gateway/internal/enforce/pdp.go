@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+	"go.opentelemetry.io/otel/codes"
 
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -148,6 +149,11 @@ func refusesKey(err error) bool {
 
 // Ask asks a question that does not pass by itself.
 func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, error) {
+	ctx, span := startChild(ctx, "decide")
+	defer span.End()
+	if span.IsRecording() {
+		ctx = withTrace(ctx, traceParentOf(ctx))
+	}
 	heard := new(string)
 	ctx = context.WithValue(ctx, decisionIDKey{}, heard)
 	answer := new(Answer)
@@ -181,6 +187,7 @@ func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, err
 		p.cfg.Asked(time.Since(begun), err)
 	}
 	if err != nil {
+		span.SetStatus(codes.Error, "no decision")
 		return nil, err
 	}
 	answer.EvaluationID = *heard

@@ -15,6 +15,11 @@ func (c *Call) coerce(arguments []byte) error {
 	if err != nil {
 		return err
 	}
+	return c.replace(m)
+}
+
+// replace replaces the message before it is decided on.
+func (c *Call) replace(m *wire.Message) error {
 	params, err := m.Read()
 	if err != nil {
 		return err

@@ -45,6 +45,8 @@ type Config struct {
 
 	// Log is the program's own log.
 	Log *slog.Logger `yaml:"-"`
+	// Version is that of the program, for its telemetry.
+	Version string `yaml:"-"`
 }
 
 type pdpConfig struct {

@@ -93,8 +93,8 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 		return g, err
 	}
 	g.warnUnknown(g.trail)
-	if g.telemetry, err = newTelemetry(); err != nil {
-		return g, fmt.Errorf("metrics: %w", err)
+	if g.telemetry, err = newTelemetry(cfg.Version); err != nil {
+		return g, fmt.Errorf("telemetry: %w", err)
 	}
 	decides := enforce.NewPDP(enforce.PDPConfig{
 		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Header: credentials, ServiceBearer: serviceKey},
@@ -183,7 +183,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		Obligations: handlers,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},
 		PassingMeta: cfg.Approval.PassingMeta,
-		Denial:      denial, Tells: tells,
+		Denial:      denial, Tells: tells, Tracer: g.telemetry.tracer,
 	})
 	return g.telemetry.observe(g)
 }
@@ -196,6 +196,9 @@ func (g *gateway) close() error {
 	}
 	if g.trail != nil {
 		errs = append(errs, g.trail.Close())
+	}
+	if g.telemetry != nil {
+		g.telemetry.close(g.log)
 	}
 	return errors.Join(errs...)
 }

@@ -3,20 +3,20 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
-	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
-	metricsdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
 
+	exporters "github.com/policy-service/policy-service/cmd/internal/telemetry"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -28,25 +28,46 @@ import (
 type telemetry struct {
 	page        http.Handler // of the admin listener's /metrics
 	meter       metric.Meter
+	tracer      trace.Tracer // nil if spans are not exported
+	end         func(context.Context) error
 	calls       metric.Int64Counter
 	pdpDuration metric.Float64Histogram
 
 	breaker atomic.Int64 // an index of breakerStates
 }
 
+// instrumentation is the scope of the gateway's metrics and spans.
+const instrumentation = "github.com/policy-service/policy-service/cmd/mcp-gateway"
+
+// flushTimeout bounds the time in which the last spans and metrics are sent.
+const flushTimeout = 2 * time.Second
+
+// close sends what has not been sent yet. A collector that does not answer is no
+// failure of the gateway.
+func (t *telemetry) close(log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	if err := t.end(ctx); err != nil {
+		log.Warn("the last spans and metrics were not sent", "error", err)
+	}
+}
+
 // breakerStates are those of the circuit breaker, as it calls them.
 var breakerStates = []string{"closed", "half-open", "open"}
 
-func newTelemetry() (*telemetry, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+func newTelemetry(version string) (*telemetry, error) {
+	exported, err := exporters.Open(context.Background(), "mcp-gateway", version)
 	if err != nil {
 		return nil, err
 	}
+	if exported.Meters == nil {
+		exported.Meters = noop.NewMeterProvider()
+	}
 	t := &telemetry{
-		page:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
-		meter: metricsdk.NewMeterProvider(metricsdk.WithReader(reader)).Meter("github.com/policy-service/policy-service/cmd/mcp-gateway"),
+		page: promhttp.HandlerFor(exported.Page, promhttp.HandlerOpts{}), meter: exported.Meters.Meter(instrumentation), end: exported.Close,
+	}
+	if exported.Traces != nil {
+		t.tracer = exported.Traces.Tracer(instrumentation)
 	}
 	if t.calls, err = t.meter.Int64Counter("mcp_gateway.calls", metric.WithDescription("Decided calls, by outcome.")); err != nil {
 		return nil, err

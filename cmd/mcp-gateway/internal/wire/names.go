@@ -132,11 +132,17 @@ var params = map[string][]string{
 	},
 }
 
+// IsDefined reports whether the protocol defines a method of that name for
+// clients.
+func IsDefined(method string) bool {
+	_, known := params[method]
+	return known
+}
+
 // IsNotification reports whether the protocol defines a notification of that
 // name for clients.
 func IsNotification(method string) bool {
-	_, known := params[method]
-	return known && strings.HasPrefix(method, "notifications/")
+	return IsDefined(method) && strings.HasPrefix(method, "notifications/")
 }
 
 // UndefinedParam returns the path of a member of the params that the protocol

@@ -142,18 +142,40 @@ func (m *Message) Read() (*Params, error) {
 
 // WithArguments returns the message with other arguments.
 func (m *Message) WithArguments(arguments jsontext.Value) (*Message, error) {
+	return m.withParams(func(params jsonobject.Object) error {
+		params["arguments"] = arguments
+		return nil
+	})
+}
+
+// WithTraceParent returns the message with another traceparent in its _meta
+// (SEP-414).
+func (m *Message) WithTraceParent(traceParent string) (*Message, error) {
+	return m.withParams(func(params jsonobject.Object) error {
+		meta, err := jsonobject.Parse(params["_meta"])
+		if err != nil {
+			return err
+		}
+		if err := meta.Set("traceparent", traceParent); err != nil {
+			return err
+		}
+		params["_meta"], err = meta.Encode()
+		return err
+	})
+}
+
+// withParams returns the message with params that edit has changed.
+func (m *Message) withParams(edit func(jsonobject.Object) error) (*Message, error) {
 	members, err := jsonobject.Parse(m.Params)
 	if err != nil {
 		return nil, err
 	}
-	members["arguments"] = arguments
-	params, err := members.Encode()
-	if err != nil {
+	if err := edit(members); err != nil {
 		return nil, err
 	}
 	other := *m
-	other.Params = params
-	return &other, nil
+	other.Params, err = members.Encode()
+	return &other, err
 }
 
 // Target returns what the request is about, for the methods whose requests say
