@@ -66,7 +66,7 @@ var walls = []wall{
 		"cmd/internal/environment", "schemas/yamldoc", "obligations/plain", "cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 	}, "it has the flags and the configuration file; what a gateway does, the component does"},
 	{"cmd/mcp-gateway/internal/gateway", 5, []string{
-		"cmd/internal/telemetry", "schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit",
+		"cmd/internal/telemetry", "schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/calllimit",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire",
@@ -82,6 +82,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/jsonobject", "schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "obligations/plain", "cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/boltfile"}, "a call waits here however it came; that it may go on the gate says"},
 	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce", "obligations/plain"}, "it carries messages, and asks one gate about each"},
 	{"cmd/mcp-gateway/internal/tasks", 5, []string{"schemas/jsonobject", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "whose a task is does not depend on who may do what with it"},
+	{"cmd/mcp-gateway/internal/calllimit", 5, nil, "what is counted does not depend on what counts it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "cmd/mcp-gateway/internal/number", "obligations/plain"}, "a call becomes questions, and nobody is asked"},
 	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "schemas/yamldoc", "pdp/callers", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},

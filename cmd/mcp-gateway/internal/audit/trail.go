@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -77,6 +78,50 @@ func Open(dir string, cfg Config) (*Trail, error) {
 // Unknown lists the calls that were pending when the trail was opened: nobody can
 // say how they ended.
 func (t *Trail) Unknown() []Pending { return t.unknown }
+
+// A PastCall is a forwarded call of the trail.
+type PastCall struct {
+	Time    time.Time
+	Server  string
+	Method  string
+	Tool    string
+	Subject Entity
+	Tenant  string
+}
+
+// Forwarded returns the forwarded calls since a time, oldest first.
+func (t *Trail) Forwarded(ctx context.Context, since time.Time) iter.Seq2[PastCall, error] {
+	return func(yield func(PastCall, error) bool) {
+		for line, err := range t.log.Select(ctx, decisionlog.Filter{Kind: decisionlog.KindGatewayCall, Since: since}) {
+			var past PastCall
+			if err == nil {
+				past, err = readPastCall(line)
+			}
+			if !yield(past, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func readPastCall(line []byte) (PastCall, error) {
+	var record decisionlog.Record
+	if err := json.Unmarshal(line, &record); err != nil {
+		return PastCall{}, fmt.Errorf("read entry: %w", err)
+	}
+	var entry Entry
+	if err := json.Unmarshal(record.Request, &entry); err != nil {
+		return PastCall{}, fmt.Errorf("read call %s: %w", record.ID, err)
+	}
+	past := PastCall{Time: record.Time, Server: entry.Server, Tool: entry.Tool, Tenant: record.Tenant}
+	if entry.Subject != nil {
+		past.Subject = *entry.Subject
+	}
+	if entry.Action != nil {
+		past.Method = entry.Action.Name
+	}
+	return past, nil
+}
 
 // Prune removes the oldest entries regularly, until ctx ends: sealed segments of
 // that age, and those beyond that size in bytes. 0 is no limit. Hashes of removed

@@ -43,8 +43,10 @@ type Config struct {
 	PassingMeta []string
 	// Approvals holds calls that need an approval. Nil refuses them.
 	Approvals Approver
-	Trail     Trail  // nil is NopTrail
-	Denial    Denial // form of denials
+	// Limits bounds the calls of callers. Nil does not.
+	Limits Limits
+	Trail  Trail  // nil is NopTrail
+	Denial Denial // form of denials
 	// Tells names the servers whose clients get faults of a tool call as a result of
 	// the tool, which models read and correct (MCP 2025-11-25, SEP-1303). Clients of
 	// other servers get an error of the protocol.
@@ -52,6 +54,13 @@ type Config struct {
 	// Tracer records a span for each call. Nil passes on the trace of the client.
 	Tracer trace.Tracer
 	Log    *slog.Logger
+}
+
+// Limits bounds how often callers call.
+type Limits interface {
+	// Take counts a call. Its error is a [Refusal] if the call exceeds a limit. The
+	// gate releases a call that it does not forward itself.
+	Take(*Call) (release func(), err error)
 }
 
 // An Approver holds calls until people have approved them.
@@ -127,7 +136,7 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
 	if g.cfg.Denial.Conceal {
 		refusal = refusal.concealed(call)
 	}
-	if g.cfg.Tells[call.Server] && refusal.isOfArguments(call) {
+	if g.cfg.Tells[call.Server] && refusal.isForModel(call) {
 		return refusal.result(call)
 	}
 	return g.check.Present(refusal).disposition(call.Message.ID)
@@ -203,6 +212,11 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 	if question, err = g.declare(question, digest); err != nil {
 		return nil, err
 	}
+	release, err := g.take(call)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { release() }()
 	answer, err := g.cfg.PDP.Ask(ctx, call.Caller.Tenant, question)
 	if err != nil {
 		return nil, Undecided(err)
@@ -212,6 +226,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 		return nil, errChanged
 	}
 	if err == nil {
+		release = func() {}
 		return g.forward(call, answer, digest)
 	}
 	var refusal *Refusal
@@ -219,6 +234,14 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 		return nil, err
 	}
 	return g.cfg.Approvals.Suspend(ctx, &DeniedCall{Call: call, Question: question, Answer: answer, Denials: denials, Binding: binding, Digest: digest, Refusal: refusal})
+}
+
+// take counts a call for the limits.
+func (g *Gate) take(call *Call) (release func(), err error) {
+	if g.cfg.Limits == nil {
+		return func() {}, nil
+	}
+	return g.cfg.Limits.Take(call)
 }
 
 // errChanged means that a message changed after its evaluation. A decision covers

@@ -404,6 +404,36 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// limits counts calls. It refuses the third.
+type limits struct{ n int }
+
+func (l *limits) Take(*enforce.Call) (func(), error) {
+	if l.n == 2 {
+		return nil, enforce.TooOften("the limit is 2 calls", 90*time.Second)
+	}
+	l.n++
+	return func() { l.n-- }, nil
+}
+
+// A call counts for limits if it is forwarded. A call beyond a limit is refused
+// before the PDP is asked.
+func TestLimits(t *testing.T) {
+	l, p := new(limits), &pdp{status: 200}
+	g := gate(p, func(c *enforce.Config) { c.Limits = l })
+	for _, body := range []string{`{"decision":true}`, `{"decision":false}`, `{}`, `{"decision":true}`} {
+		p.body = body
+		g.Judge(t.Context(), call(t, invoke))
+	}
+	if l.n != 2 {
+		t.Errorf("%d calls are counted, want 2", l.n)
+	}
+	p.body, p.sent = `{"decision":true}`, ""
+	v := g.Judge(t.Context(), call(t, invoke))
+	if v.Forward != nil || !strings.Contains(string(v.Answer.Encode()), `"reason_code":"too_many_calls","retry_after":90`) || p.sent != "" {
+		t.Errorf("%+v, and the PDP was asked %q", v, p.sent)
+	}
+}
+
 // A notification that is refused goes nowhere, and is not answered (CZ-63).
 func TestJudgeNotification(t *testing.T) {
 	v := gate(&pdp{status: 200, body: `{"decision":false}`}, nil).Judge(t.Context(), call(t, strings.Replace(invoke, `"id":1,`, "", 1)))

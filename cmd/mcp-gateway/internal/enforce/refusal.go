@@ -3,7 +3,9 @@ package enforce
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -28,6 +30,7 @@ const (
 	ReasonSuperseded     = "approval_superseded"      // the tool or the policies changed after the approval
 	ReasonSettled        = "approval_consumed"        // the approval has been used
 	ReasonTooMany        = "too_many_pending"         // too many calls of this caller, or altogether, wait
+	ReasonTooOften       = "too_many_calls"           // the caller has reached a limit of calls
 	ReasonUnavailable    = "upstream_unavailable"     // the server did not answer
 	ReasonWithheld       = "answer_withheld"          // the server carried out the call, and the gateway withholds its answer
 	ReasonCaller         = "unknown_caller"           // the credential is not valid any more
@@ -78,6 +81,14 @@ func (r *Refusal) concealed(call *Call) *Refusal {
 		return NoSuchTool()
 	}
 	return r
+}
+
+// TooOften refuses a call that exceeds a limit until some time has passed.
+func TooOften(limit string, after time.Duration) *Refusal {
+	seconds := int(math.Ceil(after.Seconds()))
+	return &Refusal{
+		Message: limit, Data: Data{Reason: ReasonTooOften, RetryAfter: seconds}, Advice: fmt.Sprintf("Call again in %d seconds.", seconds),
+	}
 }
 
 // NoSuchTask refuses a call about a task of another caller.

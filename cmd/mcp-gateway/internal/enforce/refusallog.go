@@ -14,7 +14,7 @@ import (
 // expected are the reasons of refusals that policies, people and clients make
 // every day. The others are for the operator to look into.
 var expected = []string{
-	ReasonDenied, ReasonUnknownTool, ReasonArguments, ReasonPending, ReasonNotApproved, ReasonWithdrawn, ReasonSettled, ReasonUnknownMethod,
+	ReasonDenied, ReasonUnknownTool, ReasonArguments, ReasonPending, ReasonNotApproved, ReasonWithdrawn, ReasonSettled, ReasonUnknownMethod, ReasonTooOften,
 }
 
 // logRefusal writes one line about a refusal to the program's log.

@@ -28,12 +28,18 @@ func (c *Call) replace(m *wire.Message) error {
 	return nil
 }
 
-// isOfArguments reports whether a refusal is about the tool or the arguments that
-// a model chose. The client of a call that is to become a task expects a task or an
-// error.
-func (r *Refusal) isOfArguments(c *Call) bool {
-	return c.Message.IsRequest() && c.Message.Method == wire.MethodToolsCall && c.Params.Task == nil &&
-		(r.Data.Reason == ReasonArguments || r.Data.Reason == ReasonUnknownTool)
+// isForModel reports whether a refusal is about what a model chose: the tool, the
+// arguments, or how often it calls. The client of a call that is to become a task
+// expects a task or an error.
+func (r *Refusal) isForModel(c *Call) bool {
+	if !c.Message.IsRequest() || c.Message.Method != wire.MethodToolsCall || c.Params.Task != nil {
+		return false
+	}
+	switch r.Data.Reason {
+	case ReasonArguments, ReasonUnknownTool, ReasonTooOften:
+		return true
+	}
+	return false
 }
 
 // result answers a call of a tool with the refusal as a result that is an error

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/calllimit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
@@ -42,6 +43,7 @@ type Config struct {
 	MaxBody     int64             `yaml:"max_body"`
 	MaxReply    int64             `yaml:"max_reply"`
 	Servers     []serverConfig    `yaml:"servers"`
+	Limits      []calllimit.Limit `yaml:"limits"`
 
 	// Log is the program's own log.
 	Log *slog.Logger `yaml:"-"`

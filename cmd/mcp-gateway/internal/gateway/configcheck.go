@@ -88,6 +88,7 @@ func (c *Config) Check(listenKey string) error {
 	c.checkListeners(f, listenKey)
 	c.checkIdentity(f)
 	c.checkServers(f)
+	c.checkLimits(f)
 	c.checkPublicURLs(f)
 	c.checkMappings(f)
 	return errors.Join(f.errs...)

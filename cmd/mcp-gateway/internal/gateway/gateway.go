@@ -167,10 +167,14 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	}
 	g.tools = newTools(pins, g.mapper, &cfg.Catalog, arguments, cfg.Approval.Tasks, g.health)
 	kept := &counted{&trail{g.trail, g.log}, g.telemetry, g.health}
+	limits, err := newCallLimits(context.Background(), cfg.Limits, g.trail)
+	if err != nil {
+		return err
+	}
 	handlers := cfg.Obligations.handlers()
 	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
 	g.approvals, err = approval.Open(approval.Config{
-		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept}, Log: g.log,
+		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept, limits}, Log: g.log,
 		Definition: g.tools.digest,
 		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
 		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending, PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
@@ -180,7 +184,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	}
 	g.gate = enforce.New(enforce.Config{
 		PDP: pdp, Map: g.mapper.question, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g.policies}, Trail: kept, Log: g.log,
-		Obligations: handlers,
+		Obligations: handlers, Limits: limits,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},
 		PassingMeta: cfg.Approval.PassingMeta,
 		Denial:      denial, Tells: tells, Tracer: g.telemetry.tracer,

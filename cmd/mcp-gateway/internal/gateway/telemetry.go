@@ -197,7 +197,16 @@ func (a *countedApprovals) Suspend(ctx context.Context, d *enforce.DeniedCall) (
 
 // A resumed trail is of calls that have waited: those that are carried out are
 // counted, and no refusals, of which the gate tells where anyone is refused.
-type resumed struct{ *counted }
+type resumed struct {
+	*counted
+	limits *callLimits
+}
+
+// Begin implements [enforce.Trail].
+func (r resumed) Begin(e *enforce.Entry) (string, func(how string), error) {
+	r.limits.countLate(e.Call)
+	return r.counted.Begin(e)
+}
 
 // Refuse is that of [enforce.Trail].
 func (r resumed) Refuse(e *enforce.Entry, reason string) { r.Trail.Refuse(e, reason) }
