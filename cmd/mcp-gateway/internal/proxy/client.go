@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
@@ -15,7 +16,7 @@ type client struct {
 
 // Notify sends a notification on the stream of the call.
 func (k *client) Notify(_ context.Context, m *wire.Message) error {
-	return k.c.reply.event(&event{kind: "message", data: m.Encode()})
+	return k.c.reply.Event(&endpoint.Event{Kind: "message", Data: m.Encode()})
 }
 
 var errNoSession = errors.New("the client has no session to answer in")

@@ -3,19 +3,14 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io"
 	"log/slog"
-	"mime"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
@@ -31,7 +26,7 @@ type Config struct {
 	// request, because the token may change.
 	Bearer  func() string
 	Gate    *enforce.Gate
-	Callers Callers
+	Callers endpoint.Callers
 	// FromServer filters what the server sends of its own accord. Nil passes all.
 	FromServer ServerMessages
 	Seal       *seal.Key
@@ -48,15 +43,6 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Callers identifies the senders of requests.
-type Callers interface {
-	// Identify returns the verified sender of a request.
-	Identify(*http.Request) (*enforce.Caller, error)
-	// Refuse answers a request whose sender is not identified, with the error of
-	// Identify.
-	Refuse(http.ResponseWriter, error)
-}
-
 // ServerMessages filters the messages that a server sends of its own accord. Its
 // methods must not block.
 type ServerMessages interface {
@@ -71,6 +57,7 @@ type ServerMessages interface {
 // A Handler is the MCP endpoint of one upstream.
 type Handler struct {
 	cfg      Config
+	front    *endpoint.Front
 	upstream *http.Client
 	requests *pendingRequests
 	deciding *deciding
@@ -89,7 +76,9 @@ func New(cfg Config) *Handler {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableCompression, transport.MaxIdleConnsPerHost = true, 100
 	return &Handler{
-		cfg: cfg, requests: newPendingRequests(), deciding: newDeciding(), broken: &unanswered{calls: make(map[key]finishCall), limit: maxUnanswered},
+		cfg:      cfg,
+		front:    &endpoint.Front{Name: cfg.Server, Callers: cfg.Callers, Hosts: cfg.Hosts, Origins: cfg.Origins, MaxBody: cfg.MaxBody, Log: cfg.Log},
+		requests: newPendingRequests(), deciding: newDeciding(), broken: &unanswered{calls: make(map[key]finishCall), limit: maxUnanswered},
 		upstream: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -105,18 +94,12 @@ const (
 	maxUnanswered = 1000
 )
 
-// A failure is an answer that no gate was asked about.
-type failure struct {
-	status int
-	fault  *wire.Fault
-}
-
 // A call is one that came over HTTP.
 type call struct {
 	*enforce.Call
 	request *http.Request
 	session *session // nil in the stateless era, or where there is none
-	reply   *reply
+	reply   *endpoint.Reply
 	// Of a stream that can be resumed: the call whose response it carries, or nil,
 	// and the server's id of its last event, or "".
 	sent      *sentCall
@@ -124,21 +107,13 @@ type call struct {
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Cache-Control", "no-store")
-	if !h.isAllowedHost(r) {
-		http.Error(w, "this host or origin is not served", http.StatusForbidden)
-		return
+	if caller := h.front.Admit(w, r); caller != nil {
+		h.Serve(w, r, caller)
 	}
-	if h.allowOrigin(w, r) {
-		return
-	}
-	caller, err := h.cfg.Callers.Identify(r)
-	if err != nil {
-		h.cfg.Log.WarnContext(r.Context(), "refused a caller that is not authenticated", "server", h.cfg.Server, "error", err)
-		h.cfg.Callers.Refuse(w, err)
-		return
-	}
+}
+
+// Serve answers a request whose sender is identified.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {
 	switch r.Method {
 	case http.MethodPost:
 		h.post(w, r, caller)
@@ -150,47 +125,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isAllowedHost reports whether the request addresses this host and comes from
-// no page of another origin.
-func (h *Handler) isAllowedHost(r *http.Request) bool {
-	if !slices.Contains(h.cfg.Hosts, strings.ToLower(r.Host)) {
-		return false
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" || slices.Contains(h.cfg.Origins, origin) {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
-}
-
-// allowOrigin sets the CORS headers for the configured origins, and reports
-// whether it has answered a preflight request (WHATWG Fetch, "CORS protocol").
-func (h *Handler) allowOrigin(w http.ResponseWriter, r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	if !slices.Contains(h.cfg.Origins, origin) {
-		return false
-	}
-	w.Header().Set("Access-Control-Allow-Origin", origin)
-	w.Header().Add("Vary", "Origin")
-	w.Header().Set("Access-Control-Expose-Headers", headerSession+", WWW-Authenticate")
-	if r.Method != http.MethodOptions {
-		return false
-	}
-	w.Header().Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	w.Header().Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
-	w.WriteHeader(http.StatusNoContent)
-	return true
-}
-
 func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {
-	out := &reply{w: w, streams: accepts(r, typeEvents)}
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // a test's writer has none
-	c, failed := h.read(r, caller)
-	_ = deadline.SetReadDeadline(time.Time{})
+	out := &endpoint.Reply{W: w, Streams: endpoint.Accepts(r, endpoint.TypeEvents)}
+	c, failed := h.read(w, r, caller)
 	if failed != nil {
-		_ = out.message(failed.status, wire.Refuse(failed.fault.ID, failed.fault.Code, failed.fault.Reason, enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+		failed.Answer(out)
 		return
 	}
 	c.reply = out
@@ -201,7 +140,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 	c.setUpstream(h)
 	ctx, done := h.begin(c)
 	defer done()
-	if out.streams && !c.Stateless && c.Message.IsRequest() {
+	if out.Streams && !c.Stateless && c.Message.IsRequest() {
 		c.Client = &client{h, c}
 	}
 	disposition := h.cfg.Gate.Judge(ctx, c.Call)
@@ -209,7 +148,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 	case disposition.Forward != nil:
 		h.forward(c, disposition)
 	case disposition.Answer != nil:
-		_ = out.message(disposition.Status, disposition.Answer)
+		_ = out.Message(disposition.Status, disposition.Answer)
 	default:
 		w.WriteHeader(disposition.Status)
 	}
@@ -232,85 +171,28 @@ func (h *Handler) begin(c *call) (context.Context, func()) {
 	return h.deciding.begin(c.request.Context(), c.session.ID, c.Message)
 }
 
-// read reads a message and holds the headers against it.
-func (h *Handler) read(r *http.Request, caller *enforce.Caller) (*call, *failure) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != typeJSON {
-		return nil, &failure{http.StatusUnsupportedMediaType, &wire.Fault{Code: wire.CodeRequest, Reason: "the body is not application/json"}}
-	}
-	if r.Header.Get("Content-Encoding") != "" {
-		return nil, &failure{http.StatusUnsupportedMediaType, &wire.Fault{Code: wire.CodeRequest, Reason: "the body is encoded"}}
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, h.cfg.MaxBody))
-	if err != nil {
-		return nil, &failure{http.StatusRequestEntityTooLarge, &wire.Fault{Code: wire.CodeRequest, Reason: "the body cannot be read, or is too large"}}
-	}
-	m, err := wire.Parse(body)
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	params, err := m.Read()
-	if err != nil {
-		return nil, unreadable(err)
+// read reads a message, with the session that it is in.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) (*call, *endpoint.Failure) {
+	in, failed := h.front.Read(w, r)
+	if failed != nil {
+		return nil, failed
 	}
 	c := &call{request: r, Call: &enforce.Call{
-		Server: h.cfg.Server, Caller: caller, Message: m, Params: params, RequestID: uuid.NewString(),
-		TraceParent: enforce.TraceParent(params.Meta.TraceParent, r.Header.Get("Traceparent")),
+		Server: h.cfg.Server, Caller: caller, Message: in.Message, Params: in.Params, Stateless: in.Stateless, RequestID: uuid.NewString(),
+		TraceParent: enforce.TraceParent(in.Params.Meta.TraceParent, r.Header.Get("Traceparent")),
 	}}
-	if c.Stateless = params.Meta.ProtocolVersion != "" || r.Header.Get(headerVersion) >= wire.Stateless; c.Stateless {
-		c.Capabilities = params.Meta.Capabilities
-		if m.IsRequest() && params.Meta.ProtocolVersion == "" {
-			return nil, &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeParams, ID: m.ID, Reason: "_meta does not say the version of the protocol"}}
-		}
-		c.CheckTool = c.checkMirrors
-		if fault := c.checkHeaders(); fault != "" {
-			return nil, &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeHeaderMismatch, ID: m.ID, Reason: fault}}
-		}
+	if c.Stateless {
+		c.Capabilities, c.CheckTool = in.Params.Meta.Capabilities, c.checkMirrors
 		return c, nil
 	}
-	var failed *failure
 	if c.session, failed = h.openSession(r, caller); failed != nil {
-		failed.fault.ID = m.ID
+		failed.Fault.ID = in.Message.ID
 		return nil, failed
 	}
 	if c.session != nil {
 		c.Capabilities = c.session.Capabilities
 	}
 	return c, nil
-}
-
-func unreadable(err error) *failure {
-	fault := new(wire.Fault)
-	errors.As(err, &fault)
-	return &failure{http.StatusBadRequest, fault}
-}
-
-// checkHeaders says where the headers of a stateless message are not what its
-// body says, or "" (MCP 2026-07-28, "Server Validation").
-func (c *call) checkHeaders() string {
-	if !c.Message.IsRequest() {
-		return "" // the protocol defines none
-	}
-	target, named := c.Params.Target(c.Message.Method)
-	for _, header := range []struct {
-		name, want string
-		required   bool
-	}{
-		{headerVersion, c.Params.Meta.ProtocolVersion, true},
-		{headerMethod, c.Message.Method, true},
-		{headerName, target, named},
-	} {
-		sent := c.request.Header.Values(header.name)
-		if len(sent) == 0 && !header.required {
-			continue
-		}
-		if len(sent) != 1 {
-			return "there is not one header " + header.name
-		}
-		if text, ok := wire.TextOfHeader(sent[0]); !ok || header.required && text != header.want {
-			return "the header " + header.name + " is not what the body says"
-		}
-	}
-	return ""
 }
 
 // checkMirrors refuses a call whose headers are not what its arguments say.
@@ -320,12 +202,12 @@ func (c *call) checkMirrors(tool *enforce.Tool) error {
 		return err
 	}
 	for _, m := range mirrors {
-		sent := c.request.Header.Values(prefixParam + m.Name)
+		sent := c.request.Header.Values(endpoint.PrefixParam + m.Name)
 		if len(sent) == 0 && !m.Present || len(sent) == 1 && m.Same(sent[0]) {
 			continue
 		}
 		return &enforce.Refusal{
-			Code: wire.CodeHeaderMismatch, Status: http.StatusBadRequest, Message: "the header " + prefixParam + m.Name + " is not what the arguments say",
+			Code: wire.CodeHeaderMismatch, Status: http.StatusBadRequest, Message: "the header " + endpoint.PrefixParam + m.Name + " is not what the arguments say",
 			Data: enforce.Data{Reason: enforce.ReasonInvalidMessage},
 		}
 	}
@@ -336,7 +218,7 @@ func (c *call) checkMirrors(tool *enforce.Tool) error {
 // which only the older era has.
 func (h *Handler) respond(w http.ResponseWriter, c *call) {
 	if c.Stateless {
-		_ = c.reply.message(http.StatusBadRequest, wire.Refuse(c.Message.ID, wire.CodeRequest, "clients of this protocol version must not send responses", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+		_ = c.reply.Message(http.StatusBadRequest, wire.Refuse(c.Message.ID, wire.CodeRequest, "clients of this protocol version must not send responses", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 		return
 	}
 	if isOurs(c.Message.ID) {
@@ -353,46 +235,14 @@ func (h *Handler) respond(w http.ResponseWriter, c *call) {
 func (h *Handler) session(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {
 	s, failed := h.openSession(r, caller)
 	if failed != nil {
-		http.Error(w, failed.fault.Reason, failed.status)
+		http.Error(w, failed.Fault.Reason, failed.Status)
 		return
 	}
-	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller}, request: r, session: s, reply: &reply{w: w, streams: true}}
+	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller}, request: r, session: s, reply: &endpoint.Reply{W: w, Streams: true}}
 	c.setUpstream(h)
 	if failed := h.openEvent(c); failed != nil {
-		http.Error(w, failed.fault.Reason, failed.status)
+		http.Error(w, failed.Fault.Reason, failed.Status)
 		return
 	}
 	h.listen(c)
 }
-
-// accepts reports whether the client takes a type of content.
-func accepts(r *http.Request, kind string) bool {
-	for _, value := range r.Header.Values("Accept") {
-		for part := range strings.SplitSeq(value, ",") {
-			sent, params, err := mime.ParseMediaType(part)
-			if err == nil && (sent == kind || sent == "*/*") && params["q"] != "0" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-const (
-	typeJSON   = "application/json"
-	typeEvents = "text/event-stream"
-
-	headerVersion = "Mcp-Protocol-Version"
-	headerMethod  = "Mcp-Method"
-	headerName    = "Mcp-Name"
-	headerSession = "Mcp-Session-Id"
-	headerLast    = "Last-Event-Id"
-	prefixParam   = "Mcp-Param-"
-)
-
-// bodyTimeout bounds the time in which the body of a message must arrive.
-const bodyTimeout = 30 * time.Second
-
-// keepAliveInterval is how long a stream may be silent before the gateway
-// writes a keep-alive comment.
-const keepAliveInterval = 10 * time.Second

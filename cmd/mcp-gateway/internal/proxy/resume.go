@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
@@ -58,32 +59,32 @@ func newSentCall(c *call, v *enforce.Disposition) *sentCall {
 
 // sealEvent seals the id of an event. An event without an id, or with one that is
 // too long, cannot be resumed from.
-func (h *Handler) sealEvent(c *call, e *event) error {
-	if !e.hasID || e.id == "" {
+func (h *Handler) sealEvent(c *call, e *endpoint.Event) error {
+	if !e.HasID || e.ID == "" {
 		return nil
 	}
-	if len(e.id) > maxEventID {
-		e.id, e.hasID = "", false
+	if len(e.ID) > maxEventID {
+		e.ID, e.HasID = "", false
 		return nil
 	}
-	c.lastEvent = e.id
-	sealed, err := h.cfg.Seal.Seal(sealEvent, eventID{ID: e.id, Owner: ownerOf(h.cfg.Server, c.Caller), Session: c.sessionID(), Call: c.sent})
-	e.id = sealed
+	c.lastEvent = e.ID
+	sealed, err := h.cfg.Seal.Seal(sealEvent, eventID{ID: e.ID, Owner: ownerOf(h.cfg.Server, c.Caller), Session: c.sessionID(), Call: c.sent})
+	e.ID = sealed
 	return err
 }
 
 // openEvent makes a call resume the stream that its request names, if it names
 // one. An id that does not open, or is of another caller, server or session, is
 // refused.
-func (h *Handler) openEvent(c *call) *failure {
-	sealed := c.request.Header.Get(headerLast)
+func (h *Handler) openEvent(c *call) *endpoint.Failure {
+	sealed := c.request.Header.Get(endpoint.HeaderLast)
 	if sealed == "" {
 		return nil
 	}
 	var id eventID
 	err := h.cfg.Seal.Open(sealEvent, sealed, &id)
 	if err != nil || id.Owner != ownerOf(h.cfg.Server, c.Caller) || id.Session != c.sessionID() {
-		return &failure{http.StatusBadRequest, &wire.Fault{Code: wire.CodeRequest, Reason: "there is no such event"}}
+		return &endpoint.Failure{Status: http.StatusBadRequest, Fault: &wire.Fault{Code: wire.CodeRequest, Reason: "there is no such event"}}
 	}
 	c.lastEvent, c.sent = id.ID, id.Call
 	return nil
@@ -163,7 +164,7 @@ func (h *Handler) reconnect(c *call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode != http.StatusOK || contentType(response) != typeEvents {
+	if response.StatusCode != http.StatusOK || contentType(response) != endpoint.TypeEvents {
 		response.Body.Close()
 		return nil, fmt.Errorf("the server does not resume the stream: it answered %d", response.StatusCode)
 	}

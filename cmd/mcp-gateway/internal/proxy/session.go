@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
@@ -32,14 +33,14 @@ const sealSession = "session"
 
 // openSession returns the session of a request, or nil where it names none. One
 // that does not open or is another's is not found.
-func (h *Handler) openSession(r *http.Request, caller *enforce.Caller) (*session, *failure) {
-	sealed := r.Header.Get(headerSession)
+func (h *Handler) openSession(r *http.Request, caller *enforce.Caller) (*session, *endpoint.Failure) {
+	sealed := r.Header.Get(endpoint.HeaderSession)
 	if sealed == "" {
 		return nil, nil
 	}
 	s := new(session)
 	if err := h.cfg.Seal.Open(sealSession, sealed, s); err != nil || s.Owner != ownerOf(h.cfg.Server, caller) {
-		return nil, &failure{http.StatusNotFound, &wire.Fault{Code: wire.CodeRequest, Reason: "there is no such session"}}
+		return nil, &endpoint.Failure{Status: http.StatusNotFound, Fault: &wire.Fault{Code: wire.CodeRequest, Reason: "there is no such session"}}
 	}
 	return s, nil
 }

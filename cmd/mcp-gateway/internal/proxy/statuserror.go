@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/obligations/plain"
@@ -38,7 +39,7 @@ func (h *Handler) statusError(c *call, v *enforce.Disposition, response *http.Re
 	} else {
 		v.Finish(c.request.Context(), m)
 	}
-	_ = c.reply.message(response.StatusCode, m)
+	_ = c.reply.Message(response.StatusCode, m)
 }
 
 func statusRefusal(status int, reason string) *enforce.Refusal {
@@ -69,7 +70,7 @@ const maxReason = 200
 // code: of a JSON-RPC error or plain text. It returns zeros for any other.
 func readReason(response *http.Response) (reason string, code int) {
 	kind := contentType(response)
-	if response.StatusCode/100 != 4 || kind != typeJSON && kind != "text/plain" {
+	if response.StatusCode/100 != 4 || kind != endpoint.TypeJSON && kind != "text/plain" {
 		return "", 0
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
@@ -77,7 +78,7 @@ func readReason(response *http.Response) (reason string, code int) {
 		return "", 0
 	}
 	text := string(body)
-	if kind == typeJSON {
+	if kind == endpoint.TypeJSON {
 		text, code = readError(body)
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(strings.ToValidUTF8(text, "")), "\n")

@@ -210,11 +210,11 @@ func (p *Pipe) read(line []byte, err error) (*enforce.Call, *wire.Fault) {
 	}
 	m, err := wire.Parse(line)
 	if err != nil {
-		return nil, unreadable(err).fault
+		return nil, wire.FaultOf(err)
 	}
 	params, err := m.Read()
 	if err != nil {
-		return nil, unreadable(err).fault
+		return nil, wire.FaultOf(err)
 	}
 	c := &enforce.Call{
 		Server: p.cfg.Server, Message: m, Params: params, RequestID: uuid.NewString(),

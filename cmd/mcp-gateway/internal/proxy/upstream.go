@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
@@ -19,7 +20,6 @@ import (
 var (
 	errWrongID       = errors.New("the server sent a response to another request")
 	errResponse      = errors.New("the answer of the server is not MCP")
-	errBroken        = errors.New("the stream broke off")
 	errIncomplete    = errors.New("the stream ended before the response")
 	errRequestDenied = errors.New("the configuration does not allow this request of the server")
 	errServerRequest = errors.New("the server sent a request, which this version of the protocol does not have")
@@ -31,12 +31,12 @@ func (h *Handler) send(ctx context.Context, c *call, m *wire.Message) (*http.Res
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Content-Type", typeJSON)
+	r.Header.Set("Content-Type", endpoint.TypeJSON)
 	h.prepare(r, c)
 	if c.Stateless && m.IsRequest() {
-		r.Header.Set(headerMethod, m.Method)
+		r.Header.Set(endpoint.HeaderMethod, m.Method)
 		if target, named := c.Params.Target(m.Method); named {
-			r.Header.Set(headerName, wire.HeaderText(target))
+			r.Header.Set(endpoint.HeaderName, wire.HeaderText(target))
 		}
 		if err := c.mirror(r.Header, m); err != nil {
 			return nil, err
@@ -53,7 +53,7 @@ func (c *call) mirror(header http.Header, m *wire.Message) error {
 		return nil
 	}
 	for name, values := range c.request.Header {
-		if strings.HasPrefix(name, prefixParam) {
+		if strings.HasPrefix(name, endpoint.PrefixParam) {
 			header[name] = values
 		}
 	}
@@ -65,9 +65,9 @@ func (c *call) mirror(header http.Header, m *wire.Message) error {
 		return err
 	}
 	for _, mirror := range mirrors {
-		header.Del(prefixParam + mirror.Name)
+		header.Del(endpoint.PrefixParam + mirror.Name)
 		if mirror.Present {
-			header.Set(prefixParam+mirror.Name, wire.HeaderText(mirror.Text))
+			header.Set(endpoint.PrefixParam+mirror.Name, wire.HeaderText(mirror.Text))
 		}
 	}
 	return nil
@@ -76,8 +76,8 @@ func (c *call) mirror(header http.Header, m *wire.Message) error {
 // prepare sets the headers that every request to the server has.
 func (h *Handler) prepare(r *http.Request, c *call) {
 	var takes []string
-	for _, kind := range []string{typeJSON, typeEvents} {
-		if accepts(c.request, kind) {
+	for _, kind := range []string{endpoint.TypeJSON, endpoint.TypeEvents} {
+		if endpoint.Accepts(c.request, kind) {
 			takes = append(takes, kind)
 		}
 	}
@@ -85,15 +85,15 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 	r.Header.Set("User-Agent", "mcp-gateway")
 	switch {
 	case c.Params != nil && c.Params.Meta.ProtocolVersion != "":
-		r.Header.Set(headerVersion, c.Params.Meta.ProtocolVersion)
-	case c.request.Header.Get(headerVersion) != "":
-		r.Header.Set(headerVersion, c.request.Header.Get(headerVersion))
+		r.Header.Set(endpoint.HeaderVersion, c.Params.Meta.ProtocolVersion)
+	case c.request.Header.Get(endpoint.HeaderVersion) != "":
+		r.Header.Set(endpoint.HeaderVersion, c.request.Header.Get(endpoint.HeaderVersion))
 	}
 	if c.session != nil {
-		r.Header.Set(headerSession, c.session.ID)
+		r.Header.Set(endpoint.HeaderSession, c.session.ID)
 	}
 	if c.lastEvent != "" && r.Method == http.MethodGet {
-		r.Header.Set(headerLast, c.lastEvent)
+		r.Header.Set(endpoint.HeaderLast, c.lastEvent)
 	}
 	if c.TraceParent != "" {
 		r.Header.Set("Traceparent", c.TraceParent)
@@ -108,7 +108,7 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 
 // forward sends a message on and gives the client what comes back.
 func (h *Handler) forward(c *call, v *enforce.Disposition) {
-	stop := c.reply.keepAlive(c.request.Context())
+	stop := c.reply.KeepAlive(c.request.Context())
 	response, err := h.send(c.request.Context(), c, v.Forward)
 	stop()
 	if err != nil {
@@ -123,9 +123,9 @@ func (h *Handler) forward(c *call, v *enforce.Disposition) {
 	switch {
 	case isAboutGateway(response.StatusCode):
 		h.unavailable(c, v, fmt.Errorf("the server answered %d to the gateway", response.StatusCode))
-	case contentType(response) == typeEvents && response.StatusCode == http.StatusOK:
+	case contentType(response) == endpoint.TypeEvents && response.StatusCode == http.StatusOK:
 		h.stream(c, v, response.Body)
-	case contentType(response) == typeJSON:
+	case contentType(response) == endpoint.TypeJSON:
 		h.answer(c, v, response)
 	case response.StatusCode/100 != 2:
 		reason, _ := readReason(response)
@@ -134,25 +134,25 @@ func (h *Handler) forward(c *call, v *enforce.Disposition) {
 		h.unavailable(c, v, errResponse)
 	default: // a notification or a response, which the server has accepted
 		v.Finish(c.request.Context(), nil)
-		c.reply.w.WriteHeader(response.StatusCode)
+		c.reply.W.WriteHeader(response.StatusCode)
 	}
 }
 
 // passSession gives the client the session that the server has begun, sealed.
 func (h *Handler) passSession(c *call, response *http.Response) error {
-	id := response.Header.Get(headerSession)
+	id := response.Header.Get(endpoint.HeaderSession)
 	if id == "" || c.Stateless {
 		return nil
 	}
 	if c.session != nil && c.session.ID == id {
-		c.reply.w.Header().Set(headerSession, c.request.Header.Get(headerSession))
+		c.reply.W.Header().Set(endpoint.HeaderSession, c.request.Header.Get(endpoint.HeaderSession))
 		return nil
 	}
 	sealed, err := h.sealSession(id, c)
 	if err != nil {
 		return err
 	}
-	c.reply.w.Header().Set(headerSession, sealed)
+	c.reply.W.Header().Set(endpoint.HeaderSession, sealed)
 	return nil
 }
 
@@ -162,22 +162,22 @@ func (h *Handler) unavailable(c *call, v *enforce.Disposition, err error) {
 	h.cfg.Log.WarnContext(c.request.Context(), "the server did not answer", "server", h.cfg.Server, "request_id", c.RequestID, "error", err)
 	if ended, answer := h.withheld(v.Forward.ID, err); ended != nil && v.Forward.IsRequest() {
 		v.Finish(c.request.Context(), ended)
-		_ = c.reply.message(http.StatusOK, answer) // many clients drop the error of any other status
+		_ = c.reply.Message(http.StatusOK, answer) // many clients drop the error of any other status
 		return
 	}
 	v.Finish(c.request.Context(), nil)
 	if !v.Forward.IsRequest() {
-		c.reply.w.WriteHeader(http.StatusBadGateway)
+		c.reply.W.WriteHeader(http.StatusBadGateway)
 		return
 	}
-	_ = c.reply.message(http.StatusBadGateway, wire.Refuse(v.Forward.ID, wire.CodeInternal, "the server did not answer", enforce.Data{Reason: enforce.ReasonUnavailable}))
+	_ = c.reply.Message(http.StatusBadGateway, wire.Refuse(v.Forward.ID, wire.CodeInternal, "the server did not answer", enforce.Data{Reason: enforce.ReasonUnavailable}))
 }
 
 // answer passes on a body that is one message.
 func (h *Handler) answer(c *call, v *enforce.Disposition, response *http.Response) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, h.cfg.MaxReply+1))
 	if err == nil && int64(len(body)) > h.cfg.MaxReply {
-		err = &withheldError{errEventSize, body}
+		err = &withheldError{endpoint.ErrEventSize, body}
 	}
 	if err != nil {
 		h.unavailable(c, v, err)
@@ -204,7 +204,7 @@ func (h *Handler) answer(c *call, v *enforce.Disposition, response *http.Respons
 		return
 	}
 	if m = v.Finish(c.request.Context(), m); m != nil {
-		_ = c.reply.message(response.StatusCode, m)
+		_ = c.reply.Message(response.StatusCode, m)
 	}
 }
 
@@ -235,10 +235,10 @@ func answers(m, request *wire.Message) error {
 // stream passes on events up to the response to the request. The client may
 // resume a stream whose events have ids, after it or the server has closed it.
 func (h *Handler) stream(c *call, v *enforce.Disposition, body io.Reader) {
-	c.reply.start()
+	c.reply.Start()
 	kept := h.keepResumable(c, v)
 	settled, err := h.passStream(c, v, body, kept)
-	for try := 0; c.sent != nil && !settled && c.lastEvent != "" && errors.Is(err, errBroken) && try < maxReconnects; try++ {
+	for try := 0; c.sent != nil && !settled && c.lastEvent != "" && errors.Is(err, endpoint.ErrBroken) && try < maxReconnects; try++ {
 		response, failed := h.reconnect(c)
 		if failed != nil {
 			err = failed
@@ -287,25 +287,25 @@ func (h *Handler) passStream(c *call, v *enforce.Disposition, body io.Reader, ke
 // events passes on the events of a stream, each message as take returns it, if
 // it does. An event without a message is passed on without data: its id counts.
 func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wire.Message, error)) error {
-	stream := newEventReader(body, int(h.cfg.MaxReply))
+	stream := endpoint.NewEventReader(body, int(h.cfg.MaxReply))
 	for {
-		e, err := stream.next()
+		e, err := stream.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if errors.Is(err, errEventSize) {
-			return &withheldError{err, e.data}
+		if errors.Is(err, endpoint.ErrEventSize) {
+			return &withheldError{err, e.Data}
 		}
 		if err != nil {
 			return err
 		}
-		if e.hasNoMessage() {
-			e.data = []byte{}
+		if e.HasNoMessage() {
+			e.Data = []byte{}
 		}
-		if len(e.data) > 0 {
-			m, err := wire.ParseReply(e.data)
+		if len(e.Data) > 0 {
+			m, err := wire.ParseReply(e.Data)
 			if errors.Is(err, wire.ErrDepth) {
-				return &withheldError{err, e.data}
+				return &withheldError{err, e.Data}
 			}
 			if err != nil {
 				return err
@@ -316,12 +316,12 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 			if m == nil {
 				continue
 			}
-			e.data = m.Encode()
+			e.Data = m.Encode()
 		}
 		if err := h.sealEvent(c, e); err != nil {
 			return err
 		}
-		if err := c.reply.event(e); err != nil {
+		if err := c.reply.Event(e); err != nil {
 			return err
 		}
 	}
@@ -355,26 +355,26 @@ func (h *Handler) deny(c *call, m *wire.Message) {
 func (h *Handler) listen(c *call) {
 	r, err := http.NewRequestWithContext(c.request.Context(), c.request.Method, h.cfg.URL, nil)
 	if err != nil {
-		http.Error(c.reply.w, "the server cannot be asked", http.StatusBadGateway)
+		http.Error(c.reply.W, "the server cannot be asked", http.StatusBadGateway)
 		return
 	}
 	h.prepare(r, c)
 	response, err := h.upstream.Do(r)
 	if err != nil {
 		h.cfg.Log.WarnContext(r.Context(), "the server did not answer", "server", h.cfg.Server, "error", err)
-		http.Error(c.reply.w, "the server did not answer", http.StatusBadGateway)
+		http.Error(c.reply.W, "the server did not answer", http.StatusBadGateway)
 		return
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK || contentType(response) != typeEvents {
+	if response.StatusCode != http.StatusOK || contentType(response) != endpoint.TypeEvents {
 		status := response.StatusCode
 		if isAboutGateway(status) {
 			status = http.StatusBadGateway
 		}
-		c.reply.w.WriteHeader(status)
+		c.reply.W.WriteHeader(status)
 		return
 	}
-	c.reply.start()
+	c.reply.Start()
 	settled := false
 	err = h.events(c, response.Body, func(m *wire.Message) (*wire.Message, error) {
 		switch {
@@ -389,7 +389,7 @@ func (h *Handler) listen(c *call) {
 	if c.sent != nil && !settled {
 		if ended, answer := h.withheld(c.sent.ID, err); ended != nil {
 			_, _ = h.settleSent(c, ended)
-			_ = c.reply.message(http.StatusOK, answer)
+			_ = c.reply.Message(http.StatusOK, answer)
 		}
 	}
 	if err != nil && c.request.Context().Err() == nil {
@@ -421,8 +421,8 @@ func (h *Handler) execute(ctx context.Context, m *wire.Message, of *call) (*wire
 	}
 	request.Header.Set("Accept", "*/*")
 	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Message: m, Params: params, Stateless: params.Meta.ProtocolVersion != "", Tool: of.Tool}, request: request, session: of.session}
-	if version := of.request.Header.Get(headerVersion); version != "" {
-		request.Header.Set(headerVersion, version)
+	if version := of.request.Header.Get(endpoint.HeaderVersion); version != "" {
+		request.Header.Set(endpoint.HeaderVersion, version)
 	}
 	response, err := h.send(ctx, c, m)
 	if err != nil {
@@ -434,9 +434,9 @@ func (h *Handler) execute(ctx context.Context, m *wire.Message, of *call) (*wire
 	}
 	var answer *wire.Message
 	switch contentType(response) {
-	case typeEvents:
+	case endpoint.TypeEvents:
 		answer, err = h.lastOf(response.Body)
-	case typeJSON:
+	case endpoint.TypeJSON:
 		var body []byte
 		if body, err = io.ReadAll(io.LimitReader(response.Body, h.cfg.MaxReply)); err == nil {
 			answer, err = wire.ParseReply(body)
@@ -452,15 +452,15 @@ func (h *Handler) execute(ctx context.Context, m *wire.Message, of *call) (*wire
 
 // lastOf returns the response at the end of a stream.
 func (h *Handler) lastOf(body io.Reader) (*wire.Message, error) {
-	for stream := newEventReader(body, int(h.cfg.MaxReply)); ; {
-		e, err := stream.next()
+	for stream := endpoint.NewEventReader(body, int(h.cfg.MaxReply)); ; {
+		e, err := stream.Next()
 		if err != nil {
 			return nil, fmt.Errorf("read the stream: %w", err)
 		}
-		if len(e.data) == 0 {
+		if len(e.Data) == 0 {
 			continue
 		}
-		m, err := wire.ParseReply(e.data)
+		m, err := wire.ParseReply(e.Data)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
@@ -32,7 +33,7 @@ func (h *Handler) withheld(id jsontext.Value, err error) (ended, answer *wire.Me
 		return nil, nil
 	}
 	why := fmt.Sprintf("its answer nests deeper than %d levels", wire.MaxDepth)
-	if errors.Is(err, errEventSize) {
+	if errors.Is(err, endpoint.ErrEventSize) {
 		why = fmt.Sprintf("its answer is larger than max_reply: %d bytes", h.cfg.MaxReply)
 	}
 	return withhold(id, seen, why)

@@ -52,6 +52,13 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Reason }
 
+// FaultOf returns the fault that an error of this package is.
+func FaultOf(err error) *Fault {
+	fault := new(Fault)
+	errors.As(err, &fault)
+	return fault
+}
+
 // ErrDepth is the fault of a message that nests deeper than [MaxDepth].
 var ErrDepth = &Fault{CodeRequest, nil, fmt.Sprintf("the message nests deeper than %d levels", MaxDepth)}
 

@@ -1,4 +1,4 @@
-package proxy
+package endpoint
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 // Rewrite reads a stream of events and writes what was read, as the proxy does.
 func Rewrite(r io.Reader, limit int) ([]byte, error) {
 	var out bytes.Buffer
-	for stream := newEventReader(r, limit); ; {
-		e, err := stream.next()
+	for stream := NewEventReader(r, limit); ; {
+		e, err := stream.Next()
 		if err != nil {
 			return out.Bytes(), err
 		}
-		if bytes.ContainsAny(e.data, "\n") {
+		if bytes.ContainsAny(e.Data, "\n") {
 			continue // of several lines is no message, which is on one
 		}
-		out.Write(e.encode())
+		out.Write(e.Encode())
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package endpoint
 
 import (
 	"bufio"
@@ -9,26 +9,33 @@ import (
 	"strings"
 )
 
-// An event is one of a stream of server-sent events (WHATWG HTML, "Server-sent
+// An Event is one of a stream of server-sent events (WHATWG HTML, "Server-sent
 // events").
-type event struct {
-	id      string
-	hasID   bool
-	kind    string // "" is a message
-	retry   string // milliseconds, or ""
-	data    []byte // nil where there is none
-	comment bool   // a sign of life and nothing else
+type Event struct {
+	ID      string
+	HasID   bool
+	Kind    string // "" is a message
+	Retry   string // milliseconds, or ""
+	Data    []byte // nil where there is none
+	Comment bool   // a sign of life and nothing else
 }
 
-var errEventSize = errors.New("an event is larger than allowed")
+var (
+	// ErrEventSize means that an event is larger than the limit.
+	ErrEventSize = errors.New("an event is larger than allowed")
+	// ErrBroken means that a stream broke off.
+	ErrBroken = errors.New("the stream broke off")
+)
 
-// An eventReader reads a stream of events.
-type eventReader struct {
+// An EventReader reads a stream of events.
+type EventReader struct {
 	lines *bufio.Scanner
 	limit int // bytes of one event
 }
 
-func newEventReader(r io.Reader, limit int) *eventReader {
+// NewEventReader returns the reader of a stream whose events have at most limit
+// bytes.
+func NewEventReader(r io.Reader, limit int) *EventReader {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, limit+64)
 	lines.Split(func(text []byte, atEOF bool) (int, []byte, error) {
@@ -38,7 +45,7 @@ func newEventReader(r io.Reader, limit int) *eventReader {
 		}
 		return advance, line, err
 	})
-	return &eventReader{lines, limit}
+	return &EventReader{lines, limit}
 }
 
 // splitLine is bufio.ScanLines for streams whose lines may end with a carriage
@@ -56,19 +63,19 @@ func splitLine(text []byte, atEOF bool) (advance int, line []byte, err error) {
 	return i + 1, text[:i], nil
 }
 
-// next returns the next event, or io.EOF. What is not ended by an empty line is
-// no event. With errEventSize it returns the beginning of the event.
-func (r *eventReader) next() (*event, error) {
-	e, begun, size := new(event), false, 0
+// Next returns the next event, or io.EOF. What is not ended by an empty line is
+// no event. With ErrEventSize it returns the beginning of the event.
+func (r *EventReader) Next() (*Event, error) {
+	e, begun, size := new(Event), false, 0
 	for r.lines.Scan() {
 		line := r.lines.Text()
 		if size += len(line); size > r.limit {
 			name, value, _ := strings.Cut(line, ":")
 			e.set(name, strings.TrimPrefix(value, " "))
-			return e, errEventSize
+			return e, ErrEventSize
 		}
 		if line == "" {
-			if e.kind != "" || e.hasID || e.retry != "" || e.data != nil {
+			if e.Kind != "" || e.HasID || e.Retry != "" || e.Data != nil {
 				return e, nil
 			}
 			begun = false
@@ -76,7 +83,7 @@ func (r *eventReader) next() (*event, error) {
 		}
 		if line[0] == ':' {
 			if !begun {
-				return &event{comment: true}, nil
+				return &Event{Comment: true}, nil
 			}
 			continue
 		}
@@ -85,61 +92,61 @@ func (r *eventReader) next() (*event, error) {
 		e.set(name, strings.TrimPrefix(value, " "))
 	}
 	if err := r.lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return nil, errEventSize
+		return nil, ErrEventSize
 	} else if err != nil {
-		return nil, fmt.Errorf("%w: %w", errBroken, err)
+		return nil, fmt.Errorf("%w: %w", ErrBroken, err)
 	}
 	return nil, io.EOF
 }
 
-// hasNoMessage reports whether the data of an event are no message. Servers with
+// HasNoMessage reports whether the data of an event are no message. Servers with
 // an event store replay the empty event at the beginning of a stream as {}, and
 // some send events of other kinds as a sign of life.
-func (e *event) hasNoMessage() bool {
-	return string(bytes.TrimSpace(e.data)) == "{}" || e.kind == "ping"
+func (e *Event) HasNoMessage() bool {
+	return string(bytes.TrimSpace(e.Data)) == "{}" || e.Kind == "ping"
 }
 
-func (e *event) set(name, value string) {
+func (e *Event) set(name, value string) {
 	switch name {
 	case "id":
 		if !strings.ContainsRune(value, 0) {
-			e.id, e.hasID = value, true
+			e.ID, e.HasID = value, true
 		}
 	case "event":
-		e.kind = value
+		e.Kind = value
 	case "retry":
 		if value != "" && strings.Trim(value, "0123456789") == "" {
-			e.retry = value
+			e.Retry = value
 		}
 	case "data":
-		if e.data != nil {
-			e.data = append(e.data, '\n')
+		if e.Data != nil {
+			e.Data = append(e.Data, '\n')
 		}
-		e.data = append(e.data, value...)
-		if e.data == nil {
-			e.data = []byte{}
+		e.Data = append(e.Data, value...)
+		if e.Data == nil {
+			e.Data = []byte{}
 		}
 	}
 }
 
-// encode writes the event. Its data is on one line, as that of a message is.
-func (e *event) encode() []byte {
-	if e.comment {
+// Encode writes the event. Its data is on one line, as that of a message is.
+func (e *Event) Encode() []byte {
+	if e.Comment {
 		return []byte(":\n\n")
 	}
 	var out bytes.Buffer
-	if e.kind != "" {
-		out.WriteString("event: " + e.kind + "\n")
+	if e.Kind != "" {
+		out.WriteString("event: " + e.Kind + "\n")
 	}
-	if e.hasID {
-		out.WriteString("id: " + e.id + "\n")
+	if e.HasID {
+		out.WriteString("id: " + e.ID + "\n")
 	}
-	if e.retry != "" {
-		out.WriteString("retry: " + e.retry + "\n")
+	if e.Retry != "" {
+		out.WriteString("retry: " + e.Retry + "\n")
 	}
-	if e.data != nil {
+	if e.Data != nil {
 		out.WriteString("data: ")
-		out.Write(e.data)
+		out.Write(e.Data)
 		out.WriteByte('\n')
 	}
 	out.WriteByte('\n')

@@ -1,4 +1,4 @@
-package proxy_test
+package endpoint_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 )
 
 // Events are passed on with what they have, whatever ends their lines (WHATWG
@@ -28,14 +28,14 @@ func TestEvents(t *testing.T) {
 		{"data: a", ""},
 	} {
 		for _, r := range []io.Reader{strings.NewReader(test.stream), iotest.OneByteReader(strings.NewReader(test.stream))} {
-			got, err := proxy.Rewrite(r, 1<<10)
+			got, err := endpoint.Rewrite(r, 1<<10)
 			if string(got) != test.want || !errors.Is(err, io.EOF) {
 				t.Errorf("%q becomes %q, %v", test.stream, got, err)
 			}
 		}
 	}
 	for _, large := range []string{"data: " + strings.Repeat("x", 100) + "\n\n", strings.Repeat("data: x\n", 100), strings.Repeat("x", 1000)} {
-		if got, err := proxy.Rewrite(strings.NewReader(large), 50); len(got) > 0 || err == nil || errors.Is(err, io.EOF) {
+		if got, err := endpoint.Rewrite(strings.NewReader(large), 50); len(got) > 0 || err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("%.20q… becomes %q, %v", large, got, err)
 		}
 	}
@@ -46,8 +46,8 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte("event: message\r\nid: 1\rretry: 10\ndata: {}\n\n: x\n\n"))
 	f.Add([]byte("data\n\nid\n\nid:\n\nevent\n\n"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		once, _ := proxy.Rewrite(bytes.NewReader(stream), 1<<16)
-		twice, err := proxy.Rewrite(bytes.NewReader(once), 1<<16)
+		once, _ := endpoint.Rewrite(bytes.NewReader(stream), 1<<16)
+		twice, err := endpoint.Rewrite(bytes.NewReader(once), 1<<16)
 		if !bytes.Equal(once, twice) || !errors.Is(err, io.EOF) {
 			t.Errorf("%q becomes %q, and that %q, %v", stream, once, twice, err)
 		}

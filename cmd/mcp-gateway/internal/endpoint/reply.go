@@ -1,0 +1,93 @@
+package endpoint
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// A Reply is the response to one HTTP request: a message, or a stream of events
+// once something has to be said before that.
+type Reply struct {
+	W       http.ResponseWriter
+	Streams bool // the client takes a stream
+
+	mu    sync.Mutex
+	begun bool // the stream has
+}
+
+// begin sends the headers of a stream.
+func (r *Reply) begin() {
+	if r.begun {
+		return
+	}
+	r.begun = true
+	r.W.Header().Set("Content-Type", TypeEvents)
+	r.W.Header().Set("X-Accel-Buffering", "no")
+	r.W.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(r.W).Flush()
+}
+
+// Start begins the stream, if it has not begun.
+func (r *Reply) Start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begin()
+}
+
+// Event sends an event, beginning the stream if it has not begun.
+func (r *Reply) Event(e *Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begin()
+	if _, err := r.W.Write(e.Encode()); err != nil {
+		return err
+	}
+	return http.NewResponseController(r.W).Flush()
+}
+
+// Message ends the reply with a message: as the body, or as the last event of a
+// stream that has begun.
+func (r *Reply) Message(status int, m *wire.Message) error {
+	r.mu.Lock()
+	begun := r.begun
+	r.mu.Unlock()
+	if begun {
+		return r.Event(&Event{Kind: "message", Data: m.Encode()})
+	}
+	r.W.Header().Set("Content-Type", TypeJSON)
+	r.W.WriteHeader(status)
+	_, err := r.W.Write(m.Encode())
+	return err
+}
+
+// KeepAlive writes keep-alive comments to a stream that has begun, until stop
+// is called.
+func (r *Reply) KeepAlive(ctx context.Context) (stop func()) {
+	r.mu.Lock()
+	begun := r.begun
+	r.mu.Unlock()
+	if !begun {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var alive sync.WaitGroup
+	alive.Go(func() {
+		for tick := time.NewTicker(keepAliveInterval); ; {
+			select {
+			case <-tick.C:
+				_ = r.Event(&Event{Comment: true})
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		alive.Wait()
+	}
+}
