@@ -121,8 +121,13 @@ func (c *checkCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	observed := cfg.Observed()
 	for _, s := range cfg.Servers {
-		fmt.Printf("%s\t%s\t%s\n", s.Name, s.Endpoint(), s.URL)
+		mode := ""
+		if slices.Contains(observed, s.Name) {
+			mode = "\tmode observe"
+		}
+		fmt.Printf("%s\t%s\t%s%s\n", s.Name, s.Endpoint(), s.URL, mode)
 	}
 	return nil
 }

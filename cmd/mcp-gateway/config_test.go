@@ -39,6 +39,8 @@ servers:
   - {name: b, path: /b}
   - {name: c, pages: ["https://auth.example.com/"]}
   - {name: d, mapping_trust: full, mapping_profile: coax, arguments: ask, annotations: true, extra_methods: [ping], tools: {t: {mapping: "{}"}}}
+  - {name: e, mode: off}
+mode: watch
 `)
 	_, err := readConfig(file, "", true)
 	if err == nil {
@@ -72,7 +74,9 @@ servers:
 17:59: servers.5.arguments: must be tell, enforce or pass, not "ask"
 17:88: servers.5.annotations: must be text, not true (put it in quotes)
 17:110: servers.5.extra_methods.0: must be one of resources/templates/list, server/discover, subscriptions/listen, tasks/update, not "ping"
-17:129: servers.5.tools.t.mapping: the mapping must have one member, evaluation or evaluations, and has 0`
+17:129: servers.5.tools.t.mapping: the mapping must have one member, evaluation or evaluations, and has 0
+18:15: servers.6.mode: must be enforce or observe, not "off"
+19:1: mode: must be enforce or observe, not "watch"`
 	if diff := cmp.Diff(want, strings.ReplaceAll(err.Error(), file+":", "")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -37,11 +37,12 @@ Write a configuration, try it, serve it:
   mcp-gateway stdio --config gateway.yaml --server files -- mcp-server-filesystem /srv`
 
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Serve MCP over HTTP, with one endpoint for each configured server."`
-	Stdio   stdioCmd   `cmd:"" help:"Run an MCP server, and guard it on standard input and output."`
-	Check   checkCmd   `cmd:"" help:"Check a configuration, and report all errors."`
-	Pins    pinsCmd    `cmd:"" help:"List pinned tool definitions, and accept changed ones."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve    serveCmd    `cmd:"" help:"Serve MCP over HTTP, with one endpoint for each configured server."`
+	Stdio    stdioCmd    `cmd:"" help:"Run an MCP server, and guard it on standard input and output."`
+	Check    checkCmd    `cmd:"" help:"Check a configuration, and report all errors."`
+	Pins     pinsCmd     `cmd:"" help:"List pinned tool definitions, and accept changed ones."`
+	Observed observedCmd `cmd:"" help:"Summarise the calls of servers in observe mode: what enforcement would do with them."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 // variablePrefix begins the names of the environment variables that are ours.

@@ -120,7 +120,7 @@ type (
 	processes    map[string]*process
 )
 
-var listening = regexp.MustCompile(`^listening on (\S+)(?: \(admin (\S+)\))?\n$`)
+var listening = regexp.MustCompile(`^listening on (\S+)(?: \(admin (\S+)\))?(?: \(mode observe: .+\))?\n$`)
 
 func start(ts *testscript.TestScript, _ bool, args []string) {
 	name := args[0]

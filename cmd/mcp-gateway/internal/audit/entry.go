@@ -35,6 +35,12 @@ type Call struct {
 	Subject Entity
 	Agent   string
 	Tenant  string
+	// Observed means that no decision on calls of the server is enforced. Reason and
+	// Why then say why enforcement would refuse a call that is forwarded, and
+	// NotCarriedOut are the ids of the decision's obligations.
+	Observed      bool
+	Reason, Why   string
+	NotCarriedOut []string
 	// Decisions are the Decision-IDs of the PDP's answers.
 	Decisions  []string
 	RequestID  string // of the gateway, the PDP's log has it, too
@@ -53,7 +59,7 @@ type Entry struct {
 	Resource   *Entity  `json:"resource,omitzero"` // its id is SERVER:NAME, or SERVER where the call names nothing
 	Event      string   `json:"event"`             // forwarded, refused, or an Outcome
 	Call       string   `json:"call,omitzero"`     // id of the gateway.call that an outcome belongs to
-	Reason     string   `json:"reason,omitzero"`   // code of a refusal or of a failure
+	Reason     string   `json:"reason,omitzero"`   // code of a refusal, also of one that observe mode has not made, or of a failure
 	Server     string   `json:"server,omitzero"`
 	Tool       string   `json:"tool,omitzero"`
 	Agent      string   `json:"agent,omitzero"`
@@ -62,6 +68,10 @@ type Entry struct {
 	Definition string   `json:"definition,omitzero"`
 	Task       string   `json:"task,omitzero"`
 	Approval   string   `json:"approval,omitzero"`
+	// Of a server in observe mode.
+	Observed      bool     `json:"observed,omitzero"`
+	Why           string   `json:"why,omitzero"`              // of Reason, for the operator
+	NotCarriedOut []string `json:"not_carried_out,omitempty"` // ids of obligations
 }
 
 // An Action is the method of a call.
@@ -75,6 +85,7 @@ func (c Call) entry(event string) Entry {
 		Subject: &c.Subject, Action: &Action{c.Method}, Resource: c.resource(), Event: event,
 		Server: c.Server, Tool: c.Tool, Agent: c.Agent, Decisions: c.Decisions,
 		ArgsDigest: c.ArgsDigest, Definition: c.Definition, Task: c.Task, Approval: c.Approval,
+		Observed: c.Observed, Reason: c.Reason, Why: c.Why, NotCarriedOut: c.NotCarriedOut,
 	}
 }
 
@@ -98,7 +109,7 @@ const maxText = 512
 // bounded returns the call with texts that are valid UTF-8 and not too long.
 func (c Call) bounded() Call {
 	for _, text := range []*string{
-		&c.Server, &c.Method, &c.Tool, &c.Subject.Type, &c.Subject.ID, &c.Agent, &c.Tenant, &c.RequestID, &c.TraceID, &c.ArgsDigest, &c.Definition, &c.Task, &c.Approval,
+		&c.Server, &c.Method, &c.Tool, &c.Subject.Type, &c.Subject.ID, &c.Agent, &c.Tenant, &c.RequestID, &c.TraceID, &c.ArgsDigest, &c.Definition, &c.Task, &c.Approval, &c.Why,
 	} {
 		if len(*text) > maxText {
 			*text = (*text)[:maxText] + "…"

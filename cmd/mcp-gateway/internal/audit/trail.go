@@ -193,6 +193,7 @@ func (t *Trail) Done(id string, o Outcome, reason string) error {
 		}
 		outcome := p
 		outcome.entry.Event, outcome.entry.Call, outcome.entry.Reason = string(o), id, reason
+		outcome.entry.Why, outcome.entry.NotCarriedOut = "", nil
 		err := t.append(decisionlog.KindGatewayOutcome, newID(), outcome)
 		if err != nil {
 			t.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -31,12 +32,15 @@ type List struct {
 	Method string // tools/list, prompts/list, resources/list or resources/templates/list
 	Result jsontext.Value
 	// Question returns the question about an item by its name or URI; nil shows the
-	// item without a question. An error hides the item.
+	// item without a question. An error hides the item, unless ShowAll is set.
 	Question func(name string, item jsontext.Value) (*authzen.EvaluationRequest, error)
-	// Ask asks the PDP; client.Client.Evaluations does.
+	// Ask asks the PDP; client.Client.Evaluations does. An answer of nil shows the items.
 	Ask func(context.Context, *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error)
 	// TTL is how long the caller may keep the answer.
 	TTL time.Duration
+	// ShowAll shows items about which there is no question. Tools that must not be
+	// called are left out all the same.
+	ShowAll bool
 }
 
 // Filter returns the list with the items that the caller may use, perhaps after an
@@ -98,8 +102,11 @@ func (c *Catalog) candidates(l List, naming string, items []jsontext.Value) (all
 			}
 		}
 		question, err := l.Question(name, item)
-		if err != nil {
+		if err != nil && !l.ShowAll {
 			continue
+		}
+		if err != nil {
+			question = nil
 		}
 		all = append(all, &candidate{item, question, question == nil})
 	}
@@ -130,6 +137,9 @@ func decide(ctx context.Context, l List, all []*candidate) error {
 		if err != nil {
 			return err
 		}
+		if answer == nil {
+			answer = permits(len(asked))
+		}
 		if len(answer.Evaluations) != len(asked) {
 			return fmt.Errorf("%w: %d decisions for %d items", ErrUnreadable, len(answer.Evaluations), len(asked))
 		}
@@ -155,6 +165,11 @@ func decide(ctx context.Context, l List, all []*candidate) error {
 		}
 	}
 	return ask()
+}
+
+// permits returns an answer that shows n items.
+func permits(n int) *authzen.EvaluationsResponse {
+	return &authzen.EvaluationsResponse{Evaluations: slices.Repeat([]authzen.Decision{{Decision: true}}, n)}
 }
 
 // A list is a parsed result.

@@ -51,6 +51,8 @@ type Config struct {
 	// the tool, which models read and correct (MCP 2025-11-25, SEP-1303). Clients of
 	// other servers get an error of the protocol.
 	Tells map[string]bool
+	// Observes names the servers whose calls are forwarded whatever the PDP decides.
+	Observes map[string]bool
 	// Tracer records a span for each call. Nil passes on the trace of the client.
 	Tracer trace.Tracer
 	Log    *slog.Logger
@@ -77,7 +79,8 @@ type Tools interface {
 	// cannot be coerced; any other error is why the tools are not known.
 	FindTool(context.Context, *Call) (*Tool, error)
 	// FilterList returns the part of the result of a list, or of server/discover,
-	// that its caller may see. It asks the PDP about the items with ask.
+	// that its caller may see. It asks the PDP about the items with ask. An answer of
+	// nil shows them all.
 	FilterList(ctx context.Context, c *Call, result jsontext.Value, ask Ask) (jsontext.Value, error)
 }
 
@@ -197,43 +200,76 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 	if err := g.resolveTool(ctx, call); err != nil {
 		return nil, err
 	}
-	evaluated := call.Message.Encode()
-	question, err := g.cfg.Map(call)
-	if err != nil {
-		return nil, g.unmapped(call, err)
+	if g.cfg.Observes[call.Server] {
+		return g.observe(ctx, call)
 	}
-	if question.Pass {
+	evaluated := call.Message.Encode()
+	asked, err := g.ask(ctx, call)
+	defer func() { asked.release() }()
+	if err != nil {
+		return nil, err
+	}
+	if asked.question.Pass {
 		return &Disposition{Forward: call.Message, Finish: pass}, nil
 	}
-	binding, digest, err := g.bind(call)
-	if err != nil {
-		return nil, err
-	}
-	if question, err = g.declare(question, digest); err != nil {
-		return nil, err
-	}
-	release, err := g.take(call)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { release() }()
-	answer, err := g.cfg.PDP.Ask(ctx, call.Caller.Tenant, question)
-	if err != nil {
-		return nil, Undecided(err)
-	}
-	denials, err := g.check.Permitted(ctx, call, question, answer)
-	if err == nil && !bytes.Equal(call.Message.Encode(), evaluated) {
+	denials, err := g.check.Permitted(ctx, call, asked.question, asked.answer)
+	if err == nil && !call.isUnchanged(evaluated) {
 		return nil, errChanged
 	}
 	if err == nil {
-		release = func() {}
-		return g.forward(call, answer, digest)
+		asked.release = keep
+		return g.forward(&Entry{Call: call, Decisions: Decisions(asked.answer.EvaluationID), Digest: asked.digest})
 	}
 	var refusal *Refusal
 	if denials == nil || g.cfg.Approvals == nil || !call.Message.IsRequest() || !errors.As(err, &refusal) {
 		return nil, err
 	}
-	return g.cfg.Approvals.Suspend(ctx, &DeniedCall{Call: call, Question: question, Answer: answer, Denials: denials, Binding: binding, Digest: digest, Refusal: refusal})
+	return g.cfg.Approvals.Suspend(ctx, &DeniedCall{
+		Call: call, Question: asked.question, Answer: asked.answer, Denials: denials, Binding: asked.binding, Digest: asked.digest, Refusal: refusal,
+	})
+}
+
+// asked is what the PDP was asked about a call, and its answer.
+type asked struct {
+	question *Question
+	answer   *Answer // nil where the question passes, or after an error
+	binding  wire.Binding
+	digest   string // of binding
+	release  func() // takes the call back from the limits
+}
+
+// keep is the release of a call that stays counted.
+func keep() {}
+
+// ask maps a call, and asks the PDP about it unless it passes without a decision.
+func (g *Gate) ask(ctx context.Context, call *Call) (a asked, err error) {
+	a.release = keep
+	if a.question, err = g.cfg.Map(call); err != nil {
+		return a, g.unmapped(call, err)
+	}
+	if a.question.Pass {
+		return a, nil
+	}
+	if a.binding, a.digest, err = g.bind(call); err != nil {
+		return a, err
+	}
+	if a.question, err = g.declare(a.question, a.digest); err != nil {
+		return a, err
+	}
+	release, err := g.take(call)
+	if err != nil {
+		return a, err
+	}
+	a.release = release
+	if a.answer, err = g.cfg.PDP.Ask(ctx, call.Caller.Tenant, a.question); err != nil {
+		return a, Undecided(err)
+	}
+	return a, nil
+}
+
+// isUnchanged reports whether the message is still the one that was evaluated.
+func (c *Call) isUnchanged(evaluated []byte) bool {
+	return bytes.Equal(c.Message.Encode(), evaluated)
 }
 
 // take counts a call for the limits.
@@ -315,8 +351,9 @@ func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
 }
 
 // forward permits a call after the trail has recorded it.
-func (g *Gate) forward(call *Call, a *Answer, digest string) (*Disposition, error) {
-	id, ended, err := g.cfg.Trail.Begin(&Entry{Call: call, Decisions: Decisions(a.EvaluationID), Digest: digest})
+func (g *Gate) forward(e *Entry) (*Disposition, error) {
+	call := e.Call
+	id, ended, err := g.cfg.Trail.Begin(e)
 	if err != nil {
 		return nil, fmt.Errorf("record the call: %w", err)
 	}
@@ -381,10 +418,17 @@ func (g *Gate) askItems(ctx context.Context, call *Call, batch *authzen.Evaluati
 		return nil, err
 	}
 	answer, err := g.cfg.PDP.Ask(ctx, call.Caller.Tenant, question)
+	if err != nil && g.cfg.Observes[call.Server] {
+		g.cfg.Log.WarnContext(ctx, "list not decided", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	g.logHidden(ctx, call, answer)
+	if g.cfg.Observes[call.Server] {
+		return nil, nil
+	}
 	return &authzen.EvaluationsResponse{Evaluations: answer.Decisions}, nil
 }
 

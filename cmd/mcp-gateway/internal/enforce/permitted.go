@@ -38,32 +38,45 @@ func (k *Checker) denial(q *Question, evaluationID string) *Refusal {
 
 // Permitted carries out the obligations of an answer that has nothing but
 // permits. Its error is a refusal, with the evaluations that were denied, by
-// number, where people may lift that by approving each of them.
+// number, where people may lift that by approving each of them. Obligations of
+// denials are carried out all the same.
 func (k *Checker) Permitted(ctx context.Context, call *Call, q *Question, a *Answer) (denials []int, err error) {
-	if len(a.Decisions) == 0 {
-		return nil, k.denial(q, a.EvaluationID)
+	no := denied(a)
+	for _, i := range no {
+		_, _ = k.obligations.Discharge(ctx, &a.Decisions[i]) // it is a denial either way
 	}
-	for i := range a.Decisions {
-		if !a.Decisions[i].Decision {
-			denials = append(denials, i)
-		}
-	}
-	if denials != nil {
-		return k.denied(ctx, call, q, a, denials)
+	if no != nil || len(a.Decisions) == 0 {
+		denials, refusal := k.judge(q, a)
+		return denials, refusal
 	}
 	for i := range a.Decisions {
 		if granted, err := k.obligations.Discharge(ctx, &a.Decisions[i]); !granted {
-			return nil, k.unmet(ctx, call, q, a, err)
+			return nil, k.unmet(q, a, err)
 		}
 	}
 	return nil, nil
 }
 
-// denied refuses a call for its denials, whose obligations are carried out all
-// the same. It returns them where approvals of them are all that the call needs.
-func (k *Checker) denied(ctx context.Context, call *Call, q *Question, a *Answer, denials []int) ([]int, error) {
-	for _, i := range denials {
-		_, _ = k.obligations.Discharge(ctx, &a.Decisions[i]) // it is a denial either way
+// denied returns the evaluations that an answer denies, by number.
+func denied(a *Answer) (all []int) {
+	for i := range a.Decisions {
+		if !a.Decisions[i].Decision {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// judge returns the refusal of a call with this answer, nil for none, and
+// carries out nothing. It returns the denials where approvals of them are all
+// that the call needs.
+func (k *Checker) judge(q *Question, a *Answer) ([]int, *Refusal) {
+	denials := denied(a)
+	switch {
+	case len(a.Decisions) == 0:
+		return nil, k.denial(q, a.EvaluationID)
+	case denials == nil:
+		return nil, k.unknownObligation(q, a)
 	}
 	if refusal := unaskableItem(a.Decisions); refusal != nil {
 		refusal.Data.EvaluationID = a.EvaluationID
@@ -76,12 +89,21 @@ func (k *Checker) denied(ctx context.Context, call *Call, q *Question, a *Answer
 	if final >= 0 {
 		return nil, refusal
 	}
-	for i := range a.Decisions {
-		if err := k.unknown(&a.Decisions[i]); a.Decisions[i].Decision && err != nil {
-			return nil, k.unmet(ctx, call, q, a, err)
-		}
+	if unmet := k.unknownObligation(q, a); unmet != nil {
+		return nil, unmet
 	}
 	return denials, refusal
+}
+
+// unknownObligation returns the refusal of a call for an obligation of a permit
+// that the gateway does not carry out, or nil.
+func (k *Checker) unknownObligation(q *Question, a *Answer) *Refusal {
+	for i := range a.Decisions {
+		if err := k.unknown(&a.Decisions[i]); a.Decisions[i].Decision && err != nil {
+			return k.unmet(q, a, err)
+		}
+	}
+	return nil
 }
 
 // isRequestable reports whether a person may lift a denial. What could not be
@@ -112,7 +134,7 @@ func (k *Checker) unknown(d *authzen.Decision) error {
 }
 
 // unmet refuses a call for an obligation of a permit.
-func (k *Checker) unmet(ctx context.Context, call *Call, q *Question, a *Answer, err error) *Refusal {
+func (k *Checker) unmet(q *Question, a *Answer, err error) *Refusal {
 	refusal := k.denial(q, a.EvaluationID)
 	refusal.Data.Reason, refusal.Message, refusal.Why = ReasonObligation, "an obligation of the permit could not be carried out", err.Error()
 	return refusal

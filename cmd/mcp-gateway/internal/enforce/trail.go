@@ -7,6 +7,9 @@ type Entry struct {
 	Digest    string   // of the call
 	Task      string   // access requests, separated by spaces
 	Approval  string   // approvals that permit the call, separated by spaces
+	// Observed is the decision on a call that is forwarded whatever it is; nil for a
+	// call whose decision is enforced.
+	Observed *Observation
 }
 
 // Outcomes of a forwarded call.

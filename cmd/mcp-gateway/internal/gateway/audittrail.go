@@ -7,19 +7,26 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/observation"
 )
 
 // A trail keeps what becomes of calls in the audit trail.
 type trail struct {
 	*audit.Trail
-	log *slog.Logger
+	log      *slog.Logger
+	observes map[string]bool // servers by name
+	observed *observation.Summary
 }
 
 // Begin implements [enforce.Trail].
 func (t *trail) Begin(e *enforce.Entry) (string, func(how string), error) {
-	id, err := t.Trail.Forward(auditCall(e))
+	call := t.call(e)
+	id, err := t.Trail.Forward(call)
 	if err != nil {
 		return "", nil, err
+	}
+	if e.Observed != nil {
+		t.summarize(&call)
 	}
 	return id, func(how string) {
 		if err := t.Trail.Done(id, audit.Outcome(how), ""); err != nil {
@@ -38,7 +45,7 @@ func (t *trail) EndLate(id string, c *enforce.Call, how string) {
 
 // Refuse implements [enforce.Trail].
 func (t *trail) Refuse(e *enforce.Entry, reason string) {
-	if err := t.Trail.Refused(auditCall(e), reason); err != nil {
+	if err := t.Trail.Refused(t.call(e), reason); err != nil {
 		t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
 	}
 }
@@ -49,6 +56,13 @@ var password = regexp.MustCompile(`(://[^/?#@:]*):[^/?#]*@`)
 
 // withoutPassword returns the target of a call without the password of a URL.
 func withoutPassword(target string) string { return password.ReplaceAllString(target, "$1:xxxxx@") }
+
+// call returns the members of the entry for a call, also of the mode of its server.
+func (t *trail) call(e *enforce.Entry) audit.Call {
+	c := auditCall(e)
+	c.Observed = t.observes[e.Call.Server]
+	return c
+}
 
 // auditCall returns the members of the audit trail's entry for a call.
 func auditCall(e *enforce.Entry) audit.Call {
@@ -61,6 +75,9 @@ func auditCall(e *enforce.Entry) audit.Call {
 	}
 	if e.Call.Tool != nil {
 		c.Definition = e.Call.Tool.Digest
+	}
+	if e.Observed != nil {
+		c.Reason, c.Why, c.NotCarriedOut = e.Observed.Reason, e.Observed.Why, e.Observed.NotCarriedOut
 	}
 	return c
 }

@@ -32,6 +32,9 @@ type Config struct {
 	// authenticated, or to come without TLS.
 	Insecure bool `yaml:"insecure"`
 
+	// Mode is that of servers which say nothing about it.
+	Mode mode `yaml:"mode"`
+
 	PDP      pdpConfig      `yaml:"pdp"`
 	Denial   denialConfig   `yaml:"denial"`
 	Approval approvalConfig `yaml:"approval"`
@@ -105,6 +108,7 @@ type catalogConfig struct {
 
 type serverConfig struct {
 	Name          string            `yaml:"name"`
+	Mode          mode              `yaml:"mode"`
 	URL           string            `yaml:"url"`
 	Path          string            `yaml:"path"`
 	PublicURL     string            `yaml:"public_url"` // of the endpoint; "" is below the gateway's

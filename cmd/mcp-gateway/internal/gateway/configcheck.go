@@ -67,6 +67,9 @@ func (c *Config) Check(listenKey string) error {
 	if c.PDP.Failures == 0 {
 		f.fault("pdp.failures", "must be a whole number from 1, not 0")
 	}
+	if fault := c.Mode.check(); fault != "" {
+		f.fault("mode", "%s", fault)
+	}
 	if age := c.Trail.RetentionAge; age != 0 && age < time.Hour {
 		f.fault("trail.retention_age", "must be at least 1h, not %s", age)
 	}
@@ -134,6 +137,9 @@ func (c *Config) checkServers(f *faults) {
 		f.must(s.Path == "" || strings.HasPrefix(s.Path, "/") && !strings.ContainsAny(s.Path, "{} "), at+".path", s.Path, "a path, such as /files/mcp")
 		if fault := s.Arguments.Mode.check(); fault != "" {
 			f.fault(at+".arguments", "%s", fault)
+		}
+		if fault := s.Mode.check(); fault != "" {
+			f.fault(at+".mode", "%s", fault)
 		}
 		for n, page := range s.RequestPolicy.Pages {
 			f.must(isOrigin(page), at+".pages."+strconv.Itoa(n), page, "an origin, such as https://auth.example.com")

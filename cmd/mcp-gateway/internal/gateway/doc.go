@@ -9,11 +9,12 @@
 //	seal.key             key that seals what clients hand back
 //	catalog.db           pinned definitions of tools
 //	approvals.db         calls that wait for a person
+//	observed.db          counts of calls in observe mode
 //	trail/, tasks.db     of Run: audit trail of the calls, a log of package
 //	                     decisionlog, and owners of the servers' tasks
 //	stdio/SERVER/N/      the same of a process of RunStdio
 //
-// All processes share the first three. The key never changes. The databases are
+// All processes share the first four. The key never changes. The databases are
 // open for one transaction at a time, see package boltfile: a quarantine holds in
 // every process from the transaction that begins it, and an approval is used by
 // the one process whose transaction claims the call.
@@ -26,5 +27,6 @@
 // the system releases a lock with its process.
 //
 // A request that is not permitted never reaches a server: any error on the way to
-// a decision refuses the call.
+// a decision refuses the call. Only the operator lifts that, for a server in observe
+// mode: decisions are then recorded, and enforce nothing.
 package gateway

@@ -16,6 +16,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/observation"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/tasks"
 	"github.com/policy-service/policy-service/pdp/client"
@@ -53,6 +54,7 @@ type gateway struct {
 	gate      *enforce.Gate
 	pdp       *enforce.PDP
 	health    *health
+	observed  *observation.Summary      // nil without a server in observe mode
 	policies  map[string]*requestPolicy // by server
 }
 
@@ -165,8 +167,12 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	for server, policy := range arguments {
 		tells[server] = policy.Mode != argumentsEnforce
 	}
-	g.tools = newTools(pins, g.mapper, &cfg.Catalog, arguments, cfg.Approval.Tasks, g.health)
-	kept := &counted{&trail{g.trail, g.log}, g.telemetry, g.health}
+	g.tools = newTools(pins, g.mapper, cfg, arguments, g.health)
+	observes := cfg.observes()
+	if g.observed, err = cfg.openSummary(); err != nil {
+		return err
+	}
+	kept := &counted{&trail{g.trail, g.log, observes, g.observed}, g.telemetry, g.health}
 	limits, err := newCallLimits(context.Background(), cfg.Limits, g.trail)
 	if err != nil {
 		return err
@@ -187,7 +193,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		Obligations: handlers, Limits: limits,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},
 		PassingMeta: cfg.Approval.PassingMeta,
-		Denial:      denial, Tells: tells, Tracer: g.telemetry.tracer,
+		Denial:      denial, Tells: tells, Observes: observes, Tracer: g.telemetry.tracer,
 	})
 	return g.telemetry.observe(g)
 }

@@ -62,7 +62,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	if g.cfg.TLSCert != "" {
 		scheme = "https"
 	}
-	fmt.Fprintf(os.Stderr, "listening on %s://%s%s\n", scheme, listener.Addr(), admin)
+	fmt.Fprintf(os.Stderr, "listening on %s://%s%s%s\n", scheme, listener.Addr(), admin, g.warnObserved(g.cfg.ServerNames()))
 	select {
 	case err = <-ended:
 	case <-g.trail.Failed():
@@ -84,6 +84,7 @@ func (g *gateway) start(ctx context.Context, group *errgroup.Group, execute appr
 		g.tools.run(ctx)
 		return nil
 	})
+	g.summarize(ctx, group)
 	group.Go(func() error {
 		g.trail.Prune(ctx, g.cfg.Trail.RetentionAge, g.cfg.Trail.RetentionBytes, g.log)
 		return nil

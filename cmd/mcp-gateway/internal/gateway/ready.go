@@ -72,6 +72,7 @@ type readiness struct {
 
 type serverReadiness struct {
 	Name          string   `json:"name"`
+	Mode          mode     `json:"mode"`
 	LastAnswerAge *float64 `json:"last_answer_age,omitempty"`
 	LastErrorAge  *float64 `json:"last_error_age,omitempty"`
 	LastError     string   `json:"last_error,omitempty"`
@@ -100,9 +101,10 @@ func (g *gateway) readiness() *readiness {
 		r.Trail.Error = trail.Error()
 	}
 	r.Ready = pdp.Err == nil && trail == nil
-	for _, s := range g.cfg.Servers {
+	for i := range g.cfg.Servers {
+		s := &g.cfg.Servers[i]
 		h := g.health.of(s.Name)
-		r.Servers = append(r.Servers, serverReadiness{s.Name, age(h.answered), age(h.failed), h.fault})
+		r.Servers = append(r.Servers, serverReadiness{s.Name, g.cfg.modeOf(s), age(h.answered), age(h.failed), h.fault})
 	}
 	return r
 }

@@ -35,6 +35,7 @@ func RunStdio(ctx context.Context, cfg *Config, server string, command []string)
 	if _, err := callers.environment(ctx); err != nil {
 		return fmt.Errorf("identify the caller: %w", err)
 	}
+	g.warnObserved([]string{server})
 	child := exec.Command(command[0], command[1:]...)
 	child.Stderr = os.Stderr
 	child.Env = slices.DeleteFunc(os.Environ(), isCredential)

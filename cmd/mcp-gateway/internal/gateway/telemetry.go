@@ -166,7 +166,7 @@ func (c *counted) Begin(e *enforce.Entry) (string, func(how string), error) {
 	return id, func(how string) {
 		ended(how)
 		c.health.ended(e.Call.Server, how)
-		c.count(e.Call, how, "")
+		c.count(e.Call, how, e.Observed.ReasonOrNone())
 	}, nil
 }
 

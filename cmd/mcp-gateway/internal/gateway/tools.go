@@ -26,6 +26,7 @@ type tools struct {
 	ttl     time.Duration             // for which a client may keep a list
 	// declareTasks adds the gateway's tasks to the capabilities of servers.
 	declareTasks bool
+	observes     map[string]bool // servers whose lists are shown whatever the PDP decides
 	health       *health
 
 	once      singleflight.Group // by server
@@ -38,9 +39,10 @@ type tools struct {
 	announced chan string // servers whose lists are to be read again
 }
 
-func newTools(pins *catalog.Catalog, m *mapper, cfg *catalogConfig, servers map[string]argumentPolicy, declareTasks bool, h *health) *tools {
+func newTools(pins *catalog.Catalog, m *mapper, cfg *Config, servers map[string]argumentPolicy, h *health) *tools {
 	return &tools{
-		Catalog: pins, mapper: m, servers: servers, refresh: time.Duration(cfg.Refresh), ttl: time.Duration(cfg.TTL), declareTasks: declareTasks, health: h,
+		Catalog: pins, mapper: m, servers: servers, refresh: time.Duration(cfg.Catalog.Refresh), ttl: time.Duration(cfg.Catalog.TTL),
+		declareTasks: cfg.Approval.Tasks, observes: cfg.observes(), health: h,
 		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, len(servers)),
 	}
 }
@@ -251,7 +253,7 @@ func (t *tools) FilterList(ctx context.Context, c *enforce.Call, result jsontext
 		return declareTasks(result)
 	}
 	return t.Filter(ctx, catalog.List{
-		Server: c.Server, Method: c.Message.Method, Result: result, TTL: t.ttl, Ask: ask,
+		Server: c.Server, Method: c.Message.Method, Result: result, TTL: t.ttl, Ask: ask, ShowAll: t.observes[c.Server],
 		Question: func(name string, item jsontext.Value) (*authzen.EvaluationRequest, error) {
 			return t.mapper.item(c, name, item)
 		},

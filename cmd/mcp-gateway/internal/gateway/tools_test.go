@@ -79,7 +79,7 @@ func listing(t *testing.T, path string) *tools {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, &catalogConfig{Refresh: duration(time.Hour)}, map[string]argumentPolicy{"desk": {}}, false, newHealth())
+	all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, &Config{Catalog: catalogConfig{Refresh: duration(time.Hour)}}, map[string]argumentPolicy{"desk": {}}, newHealth())
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { all.run(ctx) })

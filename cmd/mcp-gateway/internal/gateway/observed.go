@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/observation"
+	"github.com/policy-service/policy-service/obligations/plain"
+)
+
+// A mode says whether the decisions of the PDP are enforced.
+type mode string
+
+const (
+	// modeEnforce refuses what the PDP does not permit. It is the default.
+	modeEnforce mode = "enforce"
+	// modeObserve asks the PDP, records the decision, and forwards the call whatever
+	// the decision is.
+	modeObserve mode = "observe"
+)
+
+// check returns what the mode must be, and is not, or "".
+func (m mode) check() string {
+	if m == "" || m == modeEnforce || m == modeObserve {
+		return ""
+	}
+	return fmt.Sprintf("must be %s or %s, not %q", modeEnforce, modeObserve, m)
+}
+
+// modeOf returns the mode of a server.
+func (c *Config) modeOf(s *serverConfig) mode { return cmp.Or(s.Mode, c.Mode, modeEnforce) }
+
+// Observed lists the names of the servers in observe mode.
+func (c *Config) Observed() (names []string) {
+	for i := range c.Servers {
+		if s := &c.Servers[i]; c.modeOf(s) == modeObserve {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// observes returns the servers in observe mode, by name.
+func (c *Config) observes() map[string]bool {
+	all := make(map[string]bool)
+	for _, name := range c.Observed() {
+		all[name] = true
+	}
+	return all
+}
+
+// warnObserved warns of the servers in observe mode, and returns what the start
+// line says of them: "" without any.
+func (g *gateway) warnObserved(servers []string) string {
+	names := slices.DeleteFunc(g.cfg.Observed(), func(name string) bool { return !slices.Contains(servers, name) })
+	if len(names) == 0 {
+		return ""
+	}
+	g.log.Warn("mode observe: calls that the policies deny are forwarded", "servers", names)
+	return " (mode observe: " + strings.Join(names, ", ") + ")"
+}
+
+// observedFile is the summary of observed calls in the state directory.
+const observedFile = "observed.db"
+
+// openSummary opens the summary, if a server is in observe mode.
+func (c *Config) openSummary() (*observation.Summary, error) {
+	if len(c.Observed()) == 0 {
+		return nil, nil
+	}
+	return observation.Open(filepath.Join(c.State, observedFile))
+}
+
+// OpenObserved opens the summary of observed calls in the state directory, also
+// while gateways write it. The error is [fs.ErrNotExist] if none has.
+func (c *Config) OpenObserved() (*observation.Summary, error) {
+	path := filepath.Join(c.State, observedFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: no gateway with this state directory has been in observe mode", err)
+	}
+	return observation.Open(path)
+}
+
+// summarize starts to write the summary.
+func (g *gateway) summarize(ctx context.Context, group *errgroup.Group) {
+	if g.observed == nil {
+		return
+	}
+	group.Go(func() error {
+		g.observed.Run(ctx, g.log)
+		return g.observed.Flush()
+	})
+}
+
+// maxSummarized is how much of a text stands in the summary, in bytes.
+const maxSummarized = 512
+
+// summarize counts a call in the summary.
+func (t *trail) summarize(c *audit.Call) {
+	short := func(text string) string { return plain.Cut(text, maxSummarized) }
+	row := &observation.Row{
+		Key: observation.Key{
+			Server: c.Server, Method: short(c.Method), Name: short(c.Tool), Caller: short(c.Subject.String()), Tenant: short(c.Tenant),
+			Refusal: c.Reason, Why: short(c.Why),
+		},
+		Calls: 1, NotCarriedOut: c.NotCarriedOut,
+	}
+	row.First = time.Now()
+	row.Last = row.First
+	if len(c.Decisions) > 0 {
+		row.Decision = c.Decisions[0]
+	}
+	t.observed.Add(row)
+}
