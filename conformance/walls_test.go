@@ -31,7 +31,8 @@ var walls = []wall{
 
 	{"evaluation/durable", 1, nil, "what is on disk is put there in one way, whoever keeps it"},
 
-	{"obligations", 2, []string{"schemas/authzen", "schemas/jsonobject"}, "what a policy asks for is read without knowing how policies are evaluated"},
+	{"obligations", 2, []string{"schemas/authzen", "schemas/jsonobject", "obligations/result"}, "what a policy asks for is read without knowing how policies are evaluated"},
+	{"obligations/result", 2, nil, "a policy store and a PEP read the same obligation the same way"},
 	{"obligations/plain", 2, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"obligations/approval", 2, []string{"schemas/jsonobject", "schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
 
@@ -79,11 +80,12 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/boltfile", 5, nil, "a database is shared whatever is in it"},
 	{"cmd/mcp-gateway/internal/seal", 5, nil, "a seal is good for whatever is put under it"},
 	{"cmd/mcp-gateway/internal/enforce/enforcetest", 5, []string{"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/wire"}, "tests of any package of the gateway may have a gate"},
-	{"cmd/mcp-gateway/internal/enforce", 5, []string{"schemas/jsonobject", "schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "obligations/plain"}, "it decides on messages, and neither carries them nor knows how"},
+	{"cmd/mcp-gateway/internal/results", 5, []string{"schemas/jsonobject", "obligations/result", "cmd/mcp-gateway/internal/wire"}, "what becomes of a response depends on the obligations and the response alone"},
+	{"cmd/mcp-gateway/internal/enforce", 5, []string{"obligations/result", "cmd/mcp-gateway/internal/results", "schemas/jsonobject", "schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "obligations/plain"}, "it decides on messages, and neither carries them nor knows how"},
 	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/jsonobject", "schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "obligations/plain", "cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/boltfile"}, "a call waits here however it came; that it may go on the gate says"},
 	{"cmd/mcp-gateway/internal/endpoint", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "clients find the same way in at every endpoint, whatever is behind it"},
-	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce", "obligations/plain"}, "it carries messages, and asks one gate about each"},
-	{"cmd/mcp-gateway/internal/tasks", 5, []string{"schemas/jsonobject", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "whose a task is does not depend on who may do what with it"},
+	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/results", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce", "obligations/plain"}, "it carries messages, and asks one gate about each"},
+	{"cmd/mcp-gateway/internal/tasks", 5, []string{"cmd/mcp-gateway/internal/results", "schemas/jsonobject", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "whose a task is does not depend on who may do what with it"},
 	{"cmd/mcp-gateway/internal/calllimit", 5, nil, "what is counted does not depend on what counts it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "cmd/mcp-gateway/internal/number", "obligations/plain"}, "a call becomes questions, and nobody is asked"},

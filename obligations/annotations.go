@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/obligations/result"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -172,10 +173,34 @@ func (k kind) parse(value string) (Obligation, error) {
 	if err != nil {
 		return Obligation{}, fmt.Errorf("encode properties: %w", err)
 	}
+	if k.name == authzen.ObligationCustom {
+		if err := checkCustom(members["action"], properties); err != nil {
+			return Obligation{}, err
+		}
+	}
 	if err := checkPlaceholders(properties); err != nil {
 		return Obligation{}, err
 	}
 	return Obligation{Type: k.name, Properties: properties, Withhold: withhold}, nil
+}
+
+// checkCustom checks the custom obligations that act on results. Other actions are a
+// matter of the PEP.
+func checkCustom(action, properties jsontext.Value) error {
+	_, err := result.Parse(properties)
+	if !errors.Is(err, result.ErrAction) {
+		return err
+	}
+	var name string
+	if json.Unmarshal(action, &name) != nil {
+		return nil
+	}
+	for _, known := range result.Actions() {
+		if strings.EqualFold(strings.ReplaceAll(name, "-", "_"), known) {
+			return fmt.Errorf("the action %q is not known: did you mean %q?", name, known)
+		}
+	}
+	return nil
 }
 
 // withholds removes required_support from the members and returns its value.

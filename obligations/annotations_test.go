@@ -59,6 +59,9 @@ func TestParse(t *testing.T) {
 		{"custom with members", permit, annotations{"obligation_custom": ` { "b" : [1.0, null] , "a" : {"z":1,"y":2} } `},
 			one("custom", `{"a":{"z":1,"y":2},"b":[1.0,null]}`, true)},
 
+		{"redaction", permit, annotations{"obligation_custom": `{"action":"redact","paths":["/ssn"]}`}, one("custom", `{"action":"redact","paths":["/ssn"]}`, true)},
+		{"of another PEP", permit, annotations{"obligation_custom": `{"action":"watermark","text":"{{subject.id}}"}`}, one("custom", `{"action":"watermark","text":"{{subject.id}}"}`, true)},
+
 		// required_support overrides the default and is not a property (OB-28 in
 		// conformance/testdata/rows.txt).
 		{"support required", permit, annotations{"obligation_notification": `{"to":"a","body":"b","required_support":true}`},
@@ -117,6 +120,12 @@ func TestParseRefuses(t *testing.T) {
 		{"two objects", permit, annotations{"obligation_custom": `{}{}`}, []string{`@obligation_custom: must be a JSON object: "{}{}"`}},
 		{"a member twice", permit, annotations{"obligation_custom": `{"a":1,"\u0061":2}`},
 			[]string{`@obligation_custom: must be a JSON object: "{\"a\":1,\"\\u0061\":2}"`}},
+
+		{"redaction of nothing", permit, annotations{"obligation_custom": `{"action":"redact"}`}, []string{`@obligation_custom: redact: the member "paths" is required`}},
+		{"a pattern that is none", permit, annotations{"obligation_custom": `{"action":"mask","pattern":"("}`}, []string{"@obligation_custom: mask: pattern: error parsing regexp: missing closing ): `(`"}},
+		{"a label from the request", permit, annotations{"obligation_custom": `{"action":"label","labels":["{{resource.id}}"]}`},
+			[]string{`@obligation_custom: label: the label "{{resource.id}}" must have 1 to 64 letters, digits and _.:/-, and begin with a letter or a digit`}},
+		{"an action in another spelling", permit, annotations{"obligation_custom": `{"action":"max-bytes","bytes":1}`}, []string{`@obligation_custom: the action "max-bytes" is not known: did you mean "max_bytes"?`}},
 
 		{"a required member missing", permit, annotations{"obligation_step_up": `{}`}, []string{`@obligation_step_up: needs the string "acr_value"`}},
 		{"a required member of another type", permit, annotations{"obligation_step_up": `{"acr_value":2}`}, []string{`@obligation_step_up: needs the string "acr_value"`}},

@@ -30,7 +30,8 @@ var update = flag.Bool("update", false, "write the wanted output of testdata/scr
 func TestMain(m *testing.M) {
 	testscript.Main(built{m}, map[string]func(){
 		"mcp-gateway": main,
-		"desk":        desk,
+		"desk":        func() { desk() },
+		"people":      func() { desk(addLookup) },
 		"call":        call,
 		"visit":       visit,
 		"converse":    converse,
@@ -83,8 +84,9 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	exec converse FILE program …
 //	                      play the client in FILE to the program
 //
-// Desk is an MCP server with the tools read, write and send, which notes in the
-// file DESK what it writes and sends. Send declares what it asks.
+// Desk is an MCP server with the tools read, write, send and lookup. It notes in the
+// file DESK what it writes and sends. Send declares what it asks. Lookup returns a
+// profile, as structured content and as text.
 func TestScripts(t *testing.T) {
 	dir, err := policyService()
 	if err != nil {
@@ -220,6 +222,13 @@ type note struct {
 	Text string `json:"text"`
 }
 
+// A profile is what lookup returns. Its output schema requires the name and the card.
+type profile struct {
+	Name string `json:"name"`
+	SSN  string `json:"ssn,omitempty"`
+	Card string `json:"card"`
+}
+
 // sendSchema declares that a note is posted to a channel, and on what paper.
 const sendSchema = `{
 	"type": "object",
@@ -232,7 +241,7 @@ const sendSchema = `{
 
 // desk is a program that is an MCP server, on HTTP or, with the argument stdio,
 // on standard input and output.
-func desk() {
+func desk(more ...func(*mcp.Server)) {
 	title := "writes a note"
 	if len(os.Args) > 2 {
 		title = os.Args[2]
@@ -252,6 +261,9 @@ func desk() {
 	}
 	mcp.AddTool(server, &mcp.Tool{Name: "write", Description: title}, put)
 	mcp.AddTool(server, &mcp.Tool{Name: "send", InputSchema: jsontext.Value(sendSchema)}, put)
+	for _, add := range more {
+		add(server)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "stdio" {
 		check(server.Run(context.Background(), &mcp.StdioTransport{}))
 		return
@@ -274,6 +286,13 @@ func visit() {
 	fmt.Println(response.Status)
 	_, err = io.Copy(os.Stdout, response.Body)
 	check(err)
+}
+
+// addLookup adds the tool lookup.
+func addLookup(server *mcp.Server) {
+	mcp.AddTool(server, &mcp.Tool{Name: "lookup"}, func(_ context.Context, _ *mcp.CallToolRequest, in note) (*mcp.CallToolResult, profile, error) {
+		return nil, profile{Name: in.Text, SSN: "123-45-6789", Card: "4111-1111"}, nil
+	})
 }
 
 // call is a program that sends a message as a stateless client does, and prints

@@ -33,6 +33,10 @@ type Config struct {
 	Seal   *seal.Key
 	// Checker discharges the obligations of decisions.
 	Checker *enforce.Checker
+	// Deliver returns what the client of a call gets of the response, and carries out
+	// the obligations on it ([enforce.Gate.Deliver]). It is for calls that no client
+	// waits for. Nil changes nothing.
+	Deliver func(context.Context, *enforce.Call, *wire.Message) *wire.Message
 	// Definition returns the digest of a tool's definition as it is by now. Nil
 	// says that none is pinned.
 	Definition func(server, tool string) string

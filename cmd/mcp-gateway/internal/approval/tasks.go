@@ -132,7 +132,7 @@ const maxResponse = 1 << 20
 // stores the response.
 func (s *Service) executeDetached(ctx context.Context, r record, approvals enforce.Approvals, execute Execute) {
 	m := &wire.Message{ID: jsontext.Value(`"` + r.Handle + `"`), Method: r.Method}
-	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, RequestID: r.Handle}
+	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, Params: &wire.Params{Name: r.Name}, RequestID: r.Handle}
 	if err := s.permitted(ctx, call, &r, r.question(), approvals); err != nil {
 		return // it is recorded, or can be tried again
 	}
@@ -156,6 +156,9 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 	}
 	call.Message = m
 	end(enforce.End(call, response))
+	if response != nil && s.cfg.Deliver != nil {
+		response = s.cfg.Deliver(ctx, call, response)
+	}
 	if response != nil && len(response.Result) > maxResponse {
 		message := fmt.Sprintf("the server carried out the call, but its answer is larger than a task may have: %d bytes", maxResponse)
 		response = wire.Refuse(response.ID, wire.CodeInternal, message, enforce.Data{Reason: enforce.ReasonWithheld})

@@ -110,7 +110,7 @@ type Catalog struct {
 	cache pinCache
 
 	mu      sync.Mutex
-	schemas map[string]func() (*schema, error) // by the digest of the definition
+	schemas map[string]func() (*schema, error) // by the digest of the definition and the member
 }
 
 var bucketPins = []byte("pins")
@@ -132,7 +132,8 @@ type Tool struct {
 	Name       string
 	Digest     string         // of the definition
 	Definition jsontext.Value // canonical
-	schema     *schema
+	schema     *schema        // of the input
+	catalog    *Catalog
 }
 
 // Tool returns the accepted definition of a tool. The error is [ErrUnknown],
@@ -142,11 +143,11 @@ func (c *Catalog) Tool(server, name string) (*Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.schema(pin)
+	s, err := c.schema(pin.Digest, pin.Definition, inputSchema)
 	if err != nil {
 		return nil, fmt.Errorf("input schema of %s: %w", name, err)
 	}
-	return &Tool{name, pin.Digest, pin.Definition, s}, nil
+	return &Tool{name, pin.Digest, pin.Definition, s, c}, nil
 }
 
 // standing returns the pin of a tool that may be called. It ends a quarantine if the

@@ -18,6 +18,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // An ArgumentsError says which arguments of a call do not fit the input schema of the
@@ -54,34 +55,44 @@ type schema struct {
 	matching time.Duration // of patterns that are not linear
 }
 
-// schema returns the schema of a pin, which is compiled once.
-func (c *Catalog) schema(pin *Pin) (*schema, error) {
+// Members of a definition that are schemas.
+const (
+	inputSchema  = "inputSchema"
+	outputSchema = "outputSchema"
+)
+
+// schema returns a schema of a definition, which is compiled once.
+func (c *Catalog) schema(digest string, definition jsontext.Value, member string) (*schema, error) {
 	c.mu.Lock()
-	compile, ok := c.schemas[pin.Digest]
+	key := digest + " " + member
+	compile, ok := c.schemas[key]
 	if !ok {
 		if c.schemas == nil || len(c.schemas) >= maxSchemas {
 			c.schemas = make(map[string]func() (*schema, error))
 		}
-		compile = sync.OnceValues(func() (*schema, error) { return compileSchema(pin.Definition) })
-		c.schemas[pin.Digest] = compile
+		compile = sync.OnceValues(func() (*schema, error) { return compileSchema(definition, member) })
+		c.schemas[key] = compile
 	}
 	c.mu.Unlock()
 	return compile()
 }
 
-// compileSchema compiles the input schema of a definition.
-func compileSchema(definition jsontext.Value) (s *schema, err error) {
+// compileSchema compiles a schema of a definition. One that is absent takes any input
+// that is an object, and any output.
+func compileSchema(definition jsontext.Value, member string) (s *schema, err error) {
 	defer caught(&err)
-	var tool struct {
-		InputSchema jsontext.Value `json:"inputSchema"`
-	}
-	if err := json.Unmarshal(definition, &tool); err != nil {
+	tool, err := jsonobject.Parse(definition)
+	if err != nil {
 		return nil, err
 	}
-	if tool.InputSchema == nil {
-		tool.InputSchema = jsontext.Value(`{"type":"object"}`)
+	text := tool[member]
+	switch {
+	case text == nil && member == inputSchema:
+		text = jsontext.Value(`{"type":"object"}`)
+	case text == nil:
+		text = jsontext.Value(`true`)
 	}
-	document, err := read(tool.InputSchema, func(string) bool { return true })
+	document, err := read(text, func(string) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +107,7 @@ func compileSchema(definition jsontext.Value) (s *schema, err error) {
 		},
 	})
 	c.AssertVocabs()
-	const name = "urn:mcp-gateway:input-schema"
+	const name = "urn:mcp-gateway:schema"
 	if err := c.AddResource(name, document); err != nil {
 		return nil, err
 	}
@@ -147,6 +158,24 @@ func (t *Tool) Check(arguments jsontext.Value) error {
 		return err
 	}
 	_, err = t.schema.check(value)
+	return err
+}
+
+// CheckOutput validates structured content against the output schema, if the tool has
+// one.
+func (t *Tool) CheckOutput(structured jsontext.Value) error {
+	s, err := t.catalog.schema(t.Digest, t.Definition, outputSchema)
+	if err != nil {
+		return fmt.Errorf("output schema: %w", err)
+	}
+	value, err := read(structured, func(string) bool { return true })
+	if err != nil {
+		return fmt.Errorf("read structured content: %w", err)
+	}
+	leaves, err := s.check(value)
+	if len(leaves) > 0 {
+		return fmt.Errorf("%s %s", path(leaves[0]), reason(leaves[0]))
+	}
 	return err
 }
 

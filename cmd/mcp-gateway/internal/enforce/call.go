@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/results"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -29,6 +30,9 @@ type Call struct {
 	Capabilities *wire.Capabilities
 	// Tool is the tool that a tools/call names. The gate sets it.
 	Tool *Tool
+	// Results are the obligations on the response. The gate sets those of its permit;
+	// [Tasks] those of the call whose task this call is about.
+	Results results.Rules
 	// CheckTool compares the call's transport headers with the tool's definition.
 	// Its error is a [Refusal]. Nil checks nothing.
 	CheckTool func(*Tool) error

@@ -82,6 +82,9 @@ type Tools interface {
 	// that its caller may see. It asks the PDP about the items with ask. An answer of
 	// nil shows them all.
 	FilterList(ctx context.Context, c *Call, result jsontext.Value, ask Ask) (jsontext.Value, error)
+	// CheckOutput checks structured content against the output schema of a tool. A
+	// tool without one takes any.
+	CheckOutput(server, tool string, structured jsontext.Value) error
 }
 
 // Tasks keeps each task to the caller that began it.
@@ -153,7 +156,7 @@ func (g *Gate) Unidentified(m *wire.Message) *Disposition {
 // filterResponse wraps the disposition's Finish so that its caller gets the
 // filtered response.
 func (g *Gate) filterResponse(call *Call, v *Disposition) *Disposition {
-	if v.Forward == nil || g.cfg.Tasks == nil {
+	if v.Forward == nil {
 		return v
 	}
 	settle := v.Finish
@@ -161,6 +164,9 @@ func (g *Gate) filterResponse(call *Call, v *Disposition) *Disposition {
 		m := settle(ctx, response)
 		if m == nil {
 			return nil
+		}
+		if m = g.Deliver(ctx, call, m); g.cfg.Tasks == nil {
+			return m
 		}
 		answer, err := g.cfg.Tasks.FilterResponse(ctx, call, m)
 		if err != nil {

@@ -87,7 +87,7 @@ func (r *Refusal) isUndecided() bool {
 
 // observation returns what enforcement would do with an answer.
 func (g *Gate) observation(call *Call, a asked) *Observation {
-	denials, refusal := g.check.judge(a.question, a.answer)
+	denials, refusal := g.check.judge(call, a.question, a.answer)
 	seen := &Observation{NotCarriedOut: obligationsOf(a.answer)}
 	if refusal == nil {
 		return seen

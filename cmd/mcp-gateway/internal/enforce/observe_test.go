@@ -129,6 +129,8 @@ func (r refusing) FilterList(context.Context, *enforce.Call, jsontext.Value, enf
 	return nil, r.Refusal
 }
 
+func (r refusing) CheckOutput(string, string, jsontext.Value) error { return r.Refusal }
+
 // moving maps a call, and changes its message.
 func moving(c *enforce.Call) (*enforce.Question, error) {
 	q, err := single(c)

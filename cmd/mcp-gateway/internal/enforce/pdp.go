@@ -190,6 +190,9 @@ func (p *PDP) Ask(ctx context.Context, tenant string, q *Question) (*Answer, err
 		span.SetStatus(codes.Error, "no decision")
 		return nil, err
 	}
+	for i := range answer.Decisions {
+		asDenial(&answer.Decisions[i])
+	}
 	answer.EvaluationID = *heard
 	return answer, nil
 }

@@ -46,7 +46,7 @@ func (k *Checker) Permitted(ctx context.Context, call *Call, q *Question, a *Ans
 		_, _ = k.obligations.Discharge(ctx, &a.Decisions[i]) // it is a denial either way
 	}
 	if no != nil || len(a.Decisions) == 0 {
-		denials, refusal := k.judge(q, a)
+		denials, refusal := k.judge(call, q, a)
 		return denials, refusal
 	}
 	for i := range a.Decisions {
@@ -54,6 +54,11 @@ func (k *Checker) Permitted(ctx context.Context, call *Call, q *Question, a *Ans
 			return nil, k.unmet(q, a, err)
 		}
 	}
+	onResult, err := resultRules(call, a)
+	if err != nil {
+		return nil, k.unmet(q, a, err)
+	}
+	call.Results = call.Results.And(onResult)
 	return nil, nil
 }
 
@@ -70,13 +75,13 @@ func denied(a *Answer) (all []int) {
 // judge returns the refusal of a call with this answer, nil for none, and
 // carries out nothing. It returns the denials where approvals of them are all
 // that the call needs.
-func (k *Checker) judge(q *Question, a *Answer) ([]int, *Refusal) {
+func (k *Checker) judge(call *Call, q *Question, a *Answer) ([]int, *Refusal) {
 	denials := denied(a)
 	switch {
 	case len(a.Decisions) == 0:
 		return nil, k.denial(q, a.EvaluationID)
 	case denials == nil:
-		return nil, k.unknownObligation(q, a)
+		return nil, k.unknownObligation(call, q, a)
 	}
 	if refusal := unaskableItem(a.Decisions); refusal != nil {
 		refusal.Data.EvaluationID = a.EvaluationID
@@ -89,7 +94,7 @@ func (k *Checker) judge(q *Question, a *Answer) ([]int, *Refusal) {
 	if final >= 0 {
 		return nil, refusal
 	}
-	if unmet := k.unknownObligation(q, a); unmet != nil {
+	if unmet := k.unknownObligation(call, q, a); unmet != nil {
 		return nil, unmet
 	}
 	return denials, refusal
@@ -97,11 +102,14 @@ func (k *Checker) judge(q *Question, a *Answer) ([]int, *Refusal) {
 
 // unknownObligation returns the refusal of a call for an obligation of a permit
 // that the gateway does not carry out, or nil.
-func (k *Checker) unknownObligation(q *Question, a *Answer) *Refusal {
+func (k *Checker) unknownObligation(call *Call, q *Question, a *Answer) *Refusal {
 	for i := range a.Decisions {
 		if err := k.unknown(&a.Decisions[i]); a.Decisions[i].Decision && err != nil {
 			return k.unmet(q, a, err)
 		}
+	}
+	if _, err := resultRules(call, a); err != nil {
+		return k.unmet(q, a, err)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/observation"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/tasks"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 )
 
@@ -182,7 +183,10 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	g.approvals, err = approval.Open(approval.Config{
 		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept, limits}, Log: g.log,
 		Definition: g.tools.digest,
-		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
+		Deliver: func(ctx context.Context, c *enforce.Call, response *wire.Message) *wire.Message {
+			return g.gate.Deliver(ctx, c, response)
+		},
+		Page: cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
 		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending, PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -21,10 +22,10 @@ type obligationsConfig struct {
 // confirm it.
 const notificationTimeout = 5 * time.Second
 
-// handlers are the obligations that the gateway carries out: none, where nothing
-// is configured.
+// handlers are the obligations that the gateway carries out: those on results, and
+// others where they are configured.
 func (c *obligationsConfig) handlers() client.Obligations {
-	all := client.Obligations{}
+	all := client.Obligations{authzen.ObligationCustom: enforce.OnResult}
 	if c.NotificationURL != "" {
 		sender := &http.Client{Timeout: notificationTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		all[authzen.ObligationNotification] = func(ctx context.Context, o authzen.Obligation) error {

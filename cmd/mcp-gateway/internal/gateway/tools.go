@@ -244,6 +244,15 @@ func (t *tools) called(server string, m *wire.Message) *enforce.Tool {
 	return &enforce.Tool{Definition: found.Definition, Digest: found.Digest}
 }
 
+// CheckOutput implements [enforce.Tools].
+func (t *tools) CheckOutput(server, tool string, structured jsontext.Value) error {
+	found, err := t.Tool(server, tool)
+	if err != nil {
+		return err
+	}
+	return found.CheckOutput(structured)
+}
+
 // FilterList implements [enforce.Tools].
 func (t *tools) FilterList(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
 	if c.Message.Method == wire.MethodDiscover {

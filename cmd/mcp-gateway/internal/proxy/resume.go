@@ -11,6 +11,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/results"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
@@ -33,6 +34,7 @@ type sentCall struct {
 	Params  jsontext.Value `json:"params,omitempty"` // of a list, whose items depend on them
 	Request string         `json:"request"`          // [enforce.Call.RequestID]
 	Trail   string         `json:"trail,omitzero"`   // [enforce.Disposition.TrailID]
+	Results results.Rules  `json:"results,omitzero"` // [enforce.Call.Results]
 }
 
 const sealEvent = "event"
@@ -42,6 +44,7 @@ const sealEvent = "event"
 const (
 	maxEventID    = 1 << 10
 	maxListParams = 1 << 10
+	maxRules      = 2 << 10
 	maxKeptParams = 64 << 10
 )
 
@@ -53,6 +56,11 @@ func newSentCall(c *call, v *enforce.Disposition) *sentCall {
 	sent := &sentCall{ID: v.Forward.ID, Method: v.Forward.Method, Request: c.RequestID, Trail: v.TrailID}
 	if wire.IsList(v.Forward.Method) && len(v.Forward.Params) <= maxListParams {
 		sent.Params = v.Forward.Params
+	}
+	if c.Results.Size() <= maxRules {
+		sent.Results = c.Results
+	} else { // the process that keeps the call knows them
+		sent.Results = results.Rules{Lost: true}
 	}
 	return sent
 }
@@ -107,7 +115,7 @@ func (h *Handler) settleSent(c *call, m *wire.Message) (*wire.Message, error) {
 	if settle := h.broken.take(c.sent.Request, c.sent.ID); settle != nil {
 		return settle(c.request.Context(), m), nil
 	}
-	of := &enforce.Call{Server: h.cfg.Server, Caller: c.Caller, RequestID: uuid.NewString(), Upstream: c.Upstream}
+	of := &enforce.Call{Server: h.cfg.Server, Caller: c.Caller, RequestID: uuid.NewString(), Upstream: c.Upstream, Results: c.sent.Results}
 	of.Message = &wire.Message{ID: c.sent.ID, Method: c.sent.Method, Params: c.sent.Params}
 	var err error
 	if of.Params, err = of.Message.Read(); err != nil {

@@ -21,6 +21,7 @@ type eventStore struct {
 	release chan struct{} // closed when the call is done
 	cut     bool          // the server breaks the connection after the first event
 	asked   chan string   // Last-Event-ID of each GET
+	result  string        // of the call; "" is that of late
 }
 
 const late = `{"jsonrpc":"2.0","id":7,"result":{"late":1}}`
@@ -39,7 +40,11 @@ func (s *eventStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "id: 2\ndata: {}\n\n: keepalive\n\n")
 		_ = flush()
 		<-s.release
-		fmt.Fprintf(w, "event: message\nid: 3\ndata: %s\n\nid: 4\ndata: %s\n\n", late, strings.Replace(late, "late", "twice", 1))
+		answer := late
+		if s.result != "" {
+			answer = `{"jsonrpc":"2.0","id":7,"result":` + s.result + `}`
+		}
+		fmt.Fprintf(w, "event: message\nid: 3\ndata: %s\n\nid: 4\ndata: %s\n\n", answer, strings.Replace(late, "late", "twice", 1))
 	default:
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "id: 1\nretry: 10\ndata: \n\n")

@@ -36,8 +36,8 @@ func (h *Handler) statusError(c *call, v *enforce.Disposition, response *http.Re
 	m := wire.Refuse(requestID(v.Forward), refusal.Code, refusal.Message, refusal.Data)
 	if response.StatusCode >= http.StatusInternalServerError {
 		v.Finish(c.request.Context(), nil)
-	} else {
-		v.Finish(c.request.Context(), m)
+	} else if told := v.Finish(c.request.Context(), m); told != nil {
+		m = told
 	}
 	_ = c.reply.Message(response.StatusCode, m)
 }

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/results"
 )
 
 var (
@@ -54,6 +55,8 @@ type owner struct {
 	Type   string    `json:"type"`
 	ID     string    `json:"id"`
 	Until  time.Time `json:"until"`
+	// Results are the obligations on the result of the task.
+	Results results.Rules `json:"results,omitzero"`
 }
 
 func ownerOf(c *enforce.Caller) owner {
@@ -166,7 +169,7 @@ func (o *Owners) keep(c *enforce.Call, t task) error {
 		}
 	}
 	of := ownerOf(c.Caller)
-	of.Until = o.cfg.Now().Add(until)
+	of.Until, of.Results = o.cfg.Now().Add(until), c.Results
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.isFull(of) && o.cfg.Now().Sub(o.swept) >= time.Minute { // it takes a while
@@ -186,6 +189,9 @@ func (o *Owners) keep(c *enforce.Call, t task) error {
 			return ErrFull
 		}
 		fresh = was == nil
+		if !fresh { // a server that names the task of another call does not get it rid of obligations
+			of.Results = was.Results.And(of.Results)
+		}
 		value, err := json.Marshal(of)
 		if err != nil {
 			return err

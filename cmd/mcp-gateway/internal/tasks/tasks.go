@@ -14,24 +14,37 @@ import (
 
 // ownsTask reports whether the caller began the task.
 func (o *Owners) ownsTask(c *enforce.Call, id string) (bool, error) {
+	of, err := o.owned(c, id)
+	return of != nil, err
+}
+
+// owned returns the record of a task that the caller began, or nil.
+func (o *Owners) owned(c *enforce.Call, id string) (*owner, error) {
 	of, err := o.of(c.Server, id)
-	return of != nil && of.key() == ownerOf(c.Caller).key(), err
+	if of != nil && of.key() != ownerOf(c.Caller).key() {
+		of = nil
+	}
+	return of, err
 }
 
 // Check refuses a call that names a task of another caller: tasks/get and similar
-// methods, subscriptions to tasks, and calls with related tasks.
+// methods, subscriptions to tasks, and calls with related tasks. The obligations on
+// the result of a task become those of the call that names it.
 func (o *Owners) Check(c *enforce.Call) error {
 	named, err := taskIDs(c)
 	if err != nil {
 		return err
 	}
 	for _, id := range named {
-		is, err := o.ownsTask(c, id)
+		of, err := o.owned(c, id)
 		if err != nil {
 			return err
 		}
-		if !is {
+		if of == nil {
 			return enforce.NoSuchTask()
+		}
+		if id == c.Params.TaskID {
+			c.Results = c.Results.And(of.Results)
 		}
 	}
 	return nil
@@ -139,7 +152,8 @@ func (o *Owners) filter(c *enforce.Call, result jsontext.Value) (jsontext.Value,
 }
 
 // AllowsNotification reports whether the caller gets a notification of the server. It
-// withholds the status of tasks of other callers.
+// withholds the status of tasks of other callers, and of tasks with obligations on
+// their result: tasks/get carries the obligations out.
 func (o *Owners) AllowsNotification(c *enforce.Call, m *wire.Message) bool {
 	if m.Method != "notifications/tasks" && m.Method != "notifications/tasks/status" {
 		return true
@@ -148,6 +162,6 @@ func (o *Owners) AllowsNotification(c *enforce.Call, m *wire.Message) bool {
 	if err != nil {
 		return false
 	}
-	is, err := o.ownsTask(c, params.TaskID)
-	return is && err == nil
+	of, err := o.owned(c, params.TaskID)
+	return of != nil && err == nil && of.Results.IsZero()
 }

@@ -252,3 +252,44 @@ func TestNotRemembered(t *testing.T) {
 	}
 	d.open(tasks.Config{})
 }
+
+// The obligations of a call that began a task are those of its result, after a
+// restart and where the server names the task again in another call. A notification
+// does not carry the result past them.
+func TestObligationsOfTask(t *testing.T) {
+	d := newDesk(t, tasks.Config{})
+	begin := call(t, alice, "tools/call", `{"name":"slow"}`)
+	begin.Results.Custom = []jsontext.Value{jsontext.Value(`{"action":"redact","paths":["/ssn"]}`)}
+	status := &wire.Message{Method: "notifications/tasks/status", Params: jsontext.Value(`{"taskId":"t1","status":"completed"}`)}
+	other := call(t, alice, "tools/call", `{"name":"fast"}`)
+	d.answer(other, `{"task":{"taskId":"t2","status":"working"}}`)
+	for _, named := range []*enforce.Call{begin, call(t, alice, "tools/call", `{"name":"fast"}`)} {
+		d.answer(named, `{"task":{"taskId":"t1","status":"working"}}`)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d.open(tasks.Config{})
+		for method, want := range map[string]string{
+			"tasks/result": `"result":{"structuredContent":{}}`, "tasks/get": `"result":{"result":{"structuredContent":{}},"taskId":"t1"}`,
+		} {
+			result := map[string]string{"tasks/result": `{"structuredContent":{"ssn":1}}`, "tasks/get": `{"taskId":"t1","result":{"structuredContent":{"ssn":1}}}`}[method]
+			if got := d.send(alice, method, `{"taskId":"t1"}`, result); !strings.Contains(got, want) {
+				t.Errorf("%s: %s", method, got)
+			}
+		}
+		if d.AllowsNotification(begin, status) {
+			t.Error("the notification passes")
+		}
+	}
+	if got := d.send(alice, "tasks/result", `{"taskId":"t2"}`, `{"structuredContent":{"ssn":1}}`); !strings.Contains(got, "ssn") {
+		t.Errorf("another task: %s", got)
+	}
+}
+
+// answer has the server answer a call.
+func (d *desk) answer(c *enforce.Call, result string) {
+	d.t.Helper()
+	if got := d.gate.Judge(d.t.Context(), c).Finish(d.t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(result)}); got.Result == nil {
+		d.t.Fatal(string(got.Encode()))
+	}
+}

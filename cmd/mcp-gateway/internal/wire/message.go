@@ -108,7 +108,7 @@ func parse(body []byte) (*Message, error) {
 	if text.Kind() != '{' {
 		return nil, &Fault{CodeRequest, nil, "the message is not one object: batches are not accepted"}
 	}
-	if deep(text) {
+	if IsDeep(text) {
 		return nil, ErrDepth
 	}
 	var envelope struct {
@@ -191,8 +191,8 @@ func cause(err error) string {
 	return "it is no object of a message"
 }
 
-// deep reports whether v nests deeper than [MaxDepth].
-func deep(v jsontext.Value) bool {
+// IsDeep reports whether v nests deeper than [MaxDepth].
+func IsDeep(v jsontext.Value) bool {
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
 	for {
 		if _, err := dec.ReadToken(); err != nil {

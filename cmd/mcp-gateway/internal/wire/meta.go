@@ -87,8 +87,8 @@ func MergeMeta(message, call jsontext.Value) (jsontext.Value, error) {
 	return all.EncodeMembers()
 }
 
-// elements yields those of an array.
-func elements(v jsontext.Value) iter.Seq2[int, jsontext.Value] {
+// Elements yields those of an array.
+func Elements(v jsontext.Value) iter.Seq2[int, jsontext.Value] {
 	return func(yield func(int, jsontext.Value) bool) {
 		dec := jsontext.NewDecoder(bytes.NewReader(v))
 		if dec.PeekKind() != '[' {
@@ -104,8 +104,8 @@ func elements(v jsontext.Value) iter.Seq2[int, jsontext.Value] {
 	}
 }
 
-// members yields the names and values of an object.
-func members(v jsontext.Value) iter.Seq2[string, jsontext.Value] {
+// Members yields the names and values of an object.
+func Members(v jsontext.Value) iter.Seq2[string, jsontext.Value] {
 	return func(yield func(string, jsontext.Value) bool) {
 		dec := jsontext.NewDecoder(bytes.NewReader(v))
 		if dec.PeekKind() != '{' {

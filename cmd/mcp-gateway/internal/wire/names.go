@@ -52,12 +52,12 @@ func misnamed(v jsontext.Value) string { return misnamedIn(v, false) }
 // misnamedIn is misnamed; inData says whether data is no content.
 func misnamedIn(v jsontext.Value, inData bool) string {
 	inData = inData || IsPageError(v)
-	for _, value := range elements(v) {
+	for _, value := range Elements(v) {
 		if found := misnamedIn(value, inData); found != "" {
 			return found
 		}
 	}
-	for name, value := range members(v) {
+	for name, value := range Members(v) {
 		if proper := properNames[fold(name)]; proper != "" && proper != name {
 			return name
 		}
@@ -80,7 +80,7 @@ func misnamedIn(v jsontext.Value, inData bool) string {
 
 // misnamedRequest looks at requests by names that the server has chosen.
 func misnamedRequest(requests jsontext.Value) string {
-	for _, request := range members(requests) {
+	for _, request := range Members(requests) {
 		if found := misnamed(request); found != "" {
 			return found
 		}
@@ -91,7 +91,7 @@ func misnamedRequest(requests jsontext.Value) string {
 // IsPageError reports whether v is an error that leads people to pages: its data
 // are the protocol's (MCP 2025-11-25, "URL Elicitation Required").
 func IsPageError(v jsontext.Value) bool {
-	for name, code := range members(v) {
+	for name, code := range Members(v) {
 		if name == "code" {
 			number, err := strconv.ParseFloat(string(code), 64) // -32042.0 is the same to a client
 			return err == nil && number == CodePage
@@ -153,14 +153,14 @@ func (m *Message) UndefinedParam() string {
 	if !known {
 		return ""
 	}
-	for name, value := range members(m.Params) {
+	for name, value := range Members(m.Params) {
 		if name != "_meta" && !slices.Contains(defined, name) {
 			return name
 		}
 		if name != "task" {
 			continue
 		}
-		for of := range members(value) {
+		for of := range Members(value) {
 			if of != "ttl" {
 				return "task/" + of
 			}

@@ -15,6 +15,16 @@ import (
 type Tools struct {
 	Find   func(context.Context, *enforce.Call) (*enforce.Tool, error)
 	Filter func(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error)
+	// Output checks structured content. Nil takes any.
+	Output func(server, tool string, structured jsontext.Value) error
+}
+
+// CheckOutput implements [enforce.Tools].
+func (t Tools) CheckOutput(server, tool string, structured jsontext.Value) error {
+	if t.Output == nil {
+		return nil
+	}
+	return t.Output(server, tool, structured)
 }
 
 // FindTool implements [enforce.Tools].

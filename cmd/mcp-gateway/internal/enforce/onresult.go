@@ -1,0 +1,103 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/results"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/obligations/result"
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// OnResult is the handler of custom obligations. It knows those on results, which the
+// gate carries out once there is a response ([Call.Results]).
+func OnResult(_ context.Context, o authzen.Obligation) error {
+	_, err := result.Parse(o.Properties)
+	return err
+}
+
+// resultRules returns the obligations of an answer's permits on the response to the
+// call. The error says which of them cannot be carried out on it.
+func resultRules(call *Call, a *Answer) (results.Rules, error) {
+	rules := results.Rules{}
+	if call.Message.Method == wire.MethodToolsCall && call.Params != nil {
+		rules.Tool = call.Params.Name
+	}
+	for i := range a.Decisions {
+		d := &a.Decisions[i]
+		if !d.Decision || d.Context == nil {
+			continue
+		}
+		for _, o := range d.Context.Obligations {
+			if o.Type != authzen.ObligationCustom {
+				continue
+			}
+			if err := results.Check(call.Message.Method, o.Properties); err != nil {
+				return results.Rules{}, fmt.Errorf("%w: %s: %w", client.ErrObligation, o.ID, err)
+			}
+			rules.Custom = append(rules.Custom, o.Properties)
+		}
+	}
+	return rules, nil
+}
+
+// Deliver returns the response that the client of a call gets: with the obligations
+// of its permit carried out, or, where one cannot be, an error that says so.
+func (g *Gate) Deliver(ctx context.Context, call *Call, response *wire.Message) *wire.Message {
+	if call.Results.IsZero() {
+		return response
+	}
+	out, err := call.Results.Apply(call.Message.Method, response, func(structured jsontext.Value) error {
+		if g.cfg.Tools == nil || call.Results.Tool == "" {
+			return nil
+		}
+		return g.cfg.Tools.CheckOutput(call.Server, call.Results.Tool, structured)
+	})
+	if err == nil {
+		return out
+	}
+	g.cfg.Log.WarnContext(ctx, "result withheld", "server", call.Server, "method", call.Message.Method, "tool", call.Results.Tool, "request_id", call.RequestID, "error", err)
+	return withholdResult(response, err)
+}
+
+// withholdResult tells a client that its call was carried out, so that it does not
+// repeat the call, and why it does not get the result.
+func withholdResult(response *wire.Message, err error) *wire.Message {
+	carriedOut := "the server carried out the call"
+	if response.Error != nil {
+		carriedOut = "the server answered with an error"
+	}
+	why := "an obligation of the permit could not be carried out on its answer"
+	var withheld *results.WithheldError
+	if errors.As(err, &withheld) {
+		why += ": " + withheld.Reason
+	}
+	return wire.Refuse(response.ID, wire.CodeInternal, carriedOut+", but "+why, Data{Reason: ReasonWithheld})
+}
+
+// asDenial makes a permit that waits for an approval the denial that people may
+// lift: the call must not run before, and the obligation has what it takes to ask
+// them.
+func asDenial(d *authzen.Decision) {
+	if !d.Decision || d.Context == nil {
+		return
+	}
+	for i, o := range d.Context.Obligations {
+		var waits authzen.ApprovalRequired
+		if o.Type != authzen.ObligationCustom || json.Unmarshal(o.Properties, &waits) != nil || waits.Action != authzen.ActionApprovalRequired {
+			continue
+		}
+		denial := *d.Context
+		denial.Obligations = slices.Delete(slices.Clone(denial.Obligations), i, i+1)
+		denial.Reason, denial.EvaluationID, denial.AccessRequest = authzen.ReasonApprovalRequired, waits.EvaluationID, waits.AccessRequest
+		d.Decision, d.Context = false, &denial
+		return
+	}
+}
