@@ -15,9 +15,9 @@ import (
 )
 
 type pinsCmd struct {
-	List   pinsListCmd   `cmd:"" help:"List the tools of all servers: the pinned definition, and the listed one if it differs."`
-	Accept pinsAcceptCmd `cmd:"" help:"Accept a definition, or all of a server. This ends the quarantine of the tools."`
-	Forget pinsForgetCmd `cmd:"" help:"Forget tools. The definition that the server lists next is then the first."`
+	List   pinsListCmd   `cmd:"" help:"List the definitions of all servers: the pinned one, and the listed one if it differs."`
+	Accept pinsAcceptCmd `cmd:"" help:"Accept a definition, or all of a list. This ends the quarantine."`
+	Forget pinsForgetCmd `cmd:"" help:"Forget definitions. The one that the server lists next is then the first."`
 }
 
 // open opens the catalog, also while gateways run.
@@ -28,6 +28,18 @@ func (s *settings) open() (*gateway.Config, *catalog.Catalog, error) {
 	}
 	pins, err := cfg.OpenCatalog()
 	return cfg, pins, err
+}
+
+// checkList refuses the name of a list that no server has.
+func checkList(cfg *gateway.Config, file, name string) error {
+	server, _, _ := strings.Cut(name, "/")
+	if err := checkServer(cfg, file, server); err != nil {
+		return err
+	}
+	if lists := catalog.Lists(server); !slices.Contains(lists, name) {
+		return fmt.Errorf("there is no list %q: want %s", name, strings.Join(lists, ", "))
+	}
+	return nil
 }
 
 type pinsListCmd struct {
@@ -42,7 +54,7 @@ func (c *pinsListCmd) Run() error {
 	}
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, server := range cfg.Servers {
-		known, err := pins.Pins(server.Name)
+		known, err := pins.AllPins(server.Name)
 		if err != nil {
 			return err
 		}
@@ -62,10 +74,10 @@ func (c *pinsListCmd) Run() error {
 
 type pinsAcceptCmd struct {
 	settings
-	Server string `arg:"" help:"Name of the server."`
-	Tool   string `arg:"" optional:"" help:"Name of the tool."`
+	Server string `arg:"" help:"Name of the server, for its tools, or SERVER/prompts, SERVER/resources, SERVER/templates or SERVER/instructions."`
+	Tool   string `arg:"" optional:"" help:"Name of the tool or prompt, or URI of the resource."`
 	Digest string `arg:"" optional:"" help:"Digest of the definition, as list prints it."`
-	All    bool   `help:"Print how the listed definitions of all tools in quarantine differ, and accept these definitions after a question."`
+	All    bool   `help:"Print how the listed definitions in quarantine differ, and accept these definitions after a question."`
 	Yes    bool   `help:"Accept all without the question."`
 }
 
@@ -77,7 +89,7 @@ func (c *pinsAcceptCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	if err := checkServer(cfg, c.Config, c.Server); err != nil {
+	if err := checkList(cfg, c.Config, c.Server); err != nil {
 		return err
 	}
 	if !c.All {
@@ -94,7 +106,7 @@ func (c *pinsAcceptCmd) acceptAll(pins *catalog.Catalog) error {
 	}
 	known = slices.DeleteFunc(known, func(p catalog.Pin) bool { return p.Err() == nil })
 	if len(known) == 0 {
-		fmt.Println("no tool is in quarantine")
+		fmt.Println("nothing is in quarantine")
 		return nil
 	}
 	for _, pin := range known {
@@ -117,7 +129,7 @@ func (c *pinsAcceptCmd) acceptAll(pins *catalog.Catalog) error {
 
 type pinsForgetCmd struct {
 	settings
-	Server string   `arg:"" help:"Name of the server."`
+	Server string   `arg:"" help:"Name of the server or of the list, as for accept."`
 	Tools  []string `arg:"" help:"Names of the tools."`
 }
 
@@ -126,7 +138,7 @@ func (c *pinsForgetCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	if err := checkServer(cfg, c.Config, c.Server); err != nil {
+	if err := checkList(cfg, c.Config, c.Server); err != nil {
 		return err
 	}
 	return pins.Forget(c.Server, c.Tools...)

@@ -246,7 +246,13 @@ func desk(more ...func(*mcp.Server)) {
 	if len(os.Args) > 2 {
 		title = os.Args[2]
 	}
-	server := mcp.NewServer(&mcp.Implementation{Name: "desk", Version: "1"}, nil)
+	server := mcp.NewServer(&mcp.Implementation{Name: "desk", Version: "1"}, &mcp.ServerOptions{Instructions: "the desk " + title})
+	server.AddPrompt(&mcp.Prompt{Name: "compose", Description: title}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "compose a note"}}}}, nil
+	})
+	server.AddResource(&mcp.Resource{Name: "paper", URI: "desk://paper", Description: title, Size: int64(len(title))}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "desk://paper", Text: "white"}}}, nil
+	})
 	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "reads a note"}, func(context.Context, *mcp.CallToolRequest, note) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "nothing is written"}}}, nil, nil
 	})
@@ -309,8 +315,11 @@ func call() {
 		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2026-07-28"},
 		"Mcp-Method": {field(body, "method")},
 	}
-	if name := field(body, "name"); strings.Contains(body, "tools/call") {
-		request.Header.Set("Mcp-Name", name)
+	switch field(body, "method") {
+	case "tools/call", "prompts/get":
+		request.Header.Set("Mcp-Name", field(body, "name"))
+	case "resources/read":
+		request.Header.Set("Mcp-Name", field(body, "uri"))
 	}
 	response, err := http.DefaultClient.Do(request)
 	check(err)

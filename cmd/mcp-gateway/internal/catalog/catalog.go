@@ -22,12 +22,12 @@ import (
 )
 
 var (
-	// ErrUnknown means that the server has not listed the tool.
+	// ErrUnknown means that the server has not listed the tool, prompt or resource.
 	ErrUnknown = errors.New("the tool is not known")
 	// ErrQuarantined means that the definition of the tool has changed.
-	ErrQuarantined = errors.New("the definition of the tool has changed since it was accepted")
+	ErrQuarantined = errors.New("the definition has changed since it was accepted")
 	// ErrProposed means that the operator has not accepted the tool yet.
-	ErrProposed = errors.New("the tool has not been accepted yet")
+	ErrProposed = errors.New("the definition has not been accepted yet")
 	// ErrUnreadable means that a list or a definition is not valid.
 	ErrUnreadable = errors.New("the list cannot be read")
 )
@@ -35,7 +35,8 @@ var (
 // Limits of the lists of a server.
 const (
 	maxDefinition = 256 << 10 // bytes
-	maxTools      = 2000      // of a server, seen within keptPlace
+	maxTools      = 2000      // of a server, seen within keptPlace; also prompts, and templates
+	maxResources  = 20_000
 	maxPages      = 200
 )
 
@@ -89,6 +90,10 @@ type Pin struct {
 func (p *Pin) lastSeen() time.Time {
 	return slices.MaxFunc([]time.Time{p.SeenAt, p.PinnedAt, p.ListedAt}, time.Time.Compare)
 }
+
+// isWithheld reports whether an error of a pin means that the operator has to accept
+// the definition first.
+func isWithheld(err error) bool { return errors.Is(err, ErrQuarantined) || errors.Is(err, ErrProposed) }
 
 // Err returns why the tool must not be called, or nil.
 func (p *Pin) Err() error {
@@ -198,7 +203,7 @@ func put(tx *bolt.Tx, pin *Pin) error {
 	return tx.Bucket(bucketPins).Put(key(pin.Server, pin.Tool), value)
 }
 
-// Pins returns the pins of a server, sorted by name.
+// Pins returns the pins of a list ([Lists]), sorted by name.
 func (c *Catalog) Pins(server string) (pins []Pin, err error) {
 	err = c.db.View(func(tx *bolt.Tx) error {
 		return each(tx, server, func(value []byte) error {
@@ -213,10 +218,22 @@ func (c *Catalog) Pins(server string) (pins []Pin, err error) {
 	return pins, err
 }
 
-// Quarantined returns the number of tools of a server whose definition has to be
-// accepted before the gateway calls them.
+// AllPins returns the pins of all lists of a server.
+func (c *Catalog) AllPins(server string) (pins []Pin, err error) {
+	for _, list := range Lists(server) {
+		of, err := c.Pins(list)
+		if err != nil {
+			return nil, err
+		}
+		pins = append(pins, of...)
+	}
+	return pins, nil
+}
+
+// Quarantined returns the number of definitions of a server that have to be accepted
+// before the gateway uses them.
 func (c *Catalog) Quarantined(server string) (n int, err error) {
-	pins, err := c.Pins(server)
+	pins, err := c.AllPins(server)
 	for _, pin := range pins {
 		if pin.Err() != nil {
 			n++
@@ -283,35 +300,43 @@ type definition struct {
 }
 
 // canonical reads a definition.
-func canonical(text jsontext.Value) (definition, error) {
+func (k itemKind) canonical(text jsontext.Value) (definition, error) {
 	if len(text) > maxDefinition {
 		return definition{}, fmt.Errorf("%w: a definition has more than %d bytes", ErrUnreadable, maxDefinition)
 	}
-	var tool struct {
-		Name string `json:"name"`
+	name, err := nameOf(text, k.name)
+	if err != nil {
+		return definition{}, err
 	}
-	out := text.Clone()
-	if err := cmp.Or(json.Unmarshal(text, &tool), out.Format(jsontext.ReorderRawObjects(true))); err != nil {
+	pinned, err := k.pinned(text)
+	if err != nil {
 		return definition{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
-	if tool.Name == "" {
-		return definition{}, fmt.Errorf("%w: a tool has no name", ErrUnreadable)
+	out := pinned.Clone()
+	if err := out.Format(jsontext.ReorderRawObjects(true)); err != nil {
+		return definition{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	digest := sha256.Sum256(out)
-	return definition{tool.Name, "sha256:" + hex.EncodeToString(digest[:]), out}, nil
+	return definition{name, "sha256:" + hex.EncodeToString(digest[:]), out}, nil
 }
 
 // Observe stores the tools that a server lists: all of them or none.
 func (c *Catalog) Observe(server string, tools []jsontext.Value) error {
-	listed := make([]definition, 0, len(tools))
+	return c.observe(server, kinds[0], tools)
+}
+
+// observe stores the items of a kind that a server lists.
+func (c *Catalog) observe(server string, k itemKind, items []jsontext.Value) error {
+	server += k.list
+	listed := make([]definition, 0, len(items))
 	seen := make(map[string]bool)
-	for _, text := range tools {
-		d, err := canonical(text)
+	for _, text := range items {
+		d, err := k.canonical(text)
 		if err != nil {
 			return err
 		}
 		if seen[d.name] {
-			return fmt.Errorf("%w: two tools are called %q", ErrUnreadable, d.name)
+			return fmt.Errorf("%w: two items have the %s %q", ErrUnreadable, k.name, d.name)
 		}
 		seen[d.name] = true
 		listed = append(listed, d)
@@ -320,7 +345,7 @@ func (c *Catalog) Observe(server string, tools []jsontext.Value) error {
 	if err != nil || len(news) == 0 {
 		return err
 	}
-	changes, err := c.take(server, news)
+	changes, err := c.take(server, k.max, news)
 	if err == nil && c.Superseded != nil {
 		for _, change := range changes {
 			c.Superseded(change)
@@ -383,7 +408,7 @@ func withoutDefault(definition jsontext.Value) jsontext.Value {
 	return text
 }
 
-func (c *Catalog) take(server string, news []definition) (changes []Change, err error) {
+func (c *Catalog) take(server string, most int, news []definition) (changes []Change, err error) {
 	err = c.db.Update(func(tx *bolt.Tx) error {
 		changes = nil
 		known := 0
@@ -406,8 +431,8 @@ func (c *Catalog) take(server string, news []definition) (changes []Change, err 
 				return err
 			}
 			if pin == nil {
-				if known++; known > maxTools {
-					return fmt.Errorf("%w: %s lists more than the limit of %d tools", ErrUnreadable, server, maxTools)
+				if known++; known > most {
+					return fmt.Errorf("%w: %s lists more than the limit of %d items", ErrUnreadable, server, most)
 				}
 				pin = &Pin{Server: server, Tool: d.name}
 			}

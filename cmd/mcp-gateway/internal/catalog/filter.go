@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,15 +12,6 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
-
-// kinds has, for each list method, the member with the items and the member that
-// names an item.
-var kinds = map[string]struct{ items, name string }{
-	"tools/list":               {"tools", "name"},
-	"prompts/list":             {"prompts", "name"},
-	"resources/list":           {"resources", "uri"},
-	"resources/templates/list": {"resourceTemplates", "uriTemplate"},
-}
 
 // maxBatch is the number of decisions in one question.
 const maxBatch = 50
@@ -44,10 +34,10 @@ type List struct {
 }
 
 // Filter returns the list with the items that the caller may use, perhaps after an
-// approval. Only this caller may cache it. Filter stores listed tools first, and
-// leaves out tools that must not be called.
+// approval. Only this caller may cache it. Filter stores the listed items first, and
+// leaves out those that the operator has to accept.
 func (c *Catalog) Filter(ctx context.Context, l List) (jsontext.Value, error) {
-	kind, ok := kinds[l.Method]
+	kind, ok := kindOf(l.Method)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s is not a list", ErrUnreadable, l.Method)
 	}
@@ -55,12 +45,10 @@ func (c *Catalog) Filter(ctx context.Context, l List) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.Method == "tools/list" {
-		if err := c.Observe(l.Server, answer.items); err != nil {
-			return nil, err
-		}
+	if err := c.observe(l.Server, kind, answer.items); err != nil {
+		return nil, err
 	}
-	candidates, err := c.candidates(l, kind.name, answer.items)
+	candidates, err := c.candidates(l, kind, answer.items)
 	if err != nil {
 		return nil, err
 	}
@@ -83,30 +71,20 @@ type candidate struct {
 	seen     bool
 }
 
-func (c *Catalog) candidates(l List, naming string, items []jsontext.Value) (all []*candidate, err error) {
-	names := make(map[string]bool)
+func (c *Catalog) candidates(l List, k itemKind, items []jsontext.Value) (all []*candidate, err error) {
 	for _, item := range items {
-		name, err := nameOf(item, naming)
+		name, err := nameOf(item, k.name)
 		if err != nil {
 			return nil, err
 		}
-		if names[name] {
-			return nil, fmt.Errorf("%w: two items have the %s %q", ErrUnreadable, naming, name)
-		}
-		names[name] = true
-		if l.Method == "tools/list" {
-			if _, err := c.standing(l.Server, name); errors.Is(err, ErrQuarantined) || errors.Is(err, ErrProposed) {
-				continue
-			} else if err != nil {
-				return nil, err
-			}
+		if _, err := c.standing(l.Server+k.list, name); isWithheld(err) {
+			continue
+		} else if err != nil {
+			return nil, err
 		}
 		question, err := l.Question(name, item)
-		if err != nil && !l.ShowAll {
-			continue
-		}
 		if err != nil {
-			question = nil
+			continue
 		}
 		all = append(all, &candidate{item, question, question == nil})
 	}

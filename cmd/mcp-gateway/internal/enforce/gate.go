@@ -78,8 +78,11 @@ type Tools interface {
 	// if the tool may not be called, or if the arguments do not fit its schema and
 	// cannot be coerced; any other error is why the tools are not known.
 	FindTool(context.Context, *Call) (*Tool, error)
-	// FilterList returns the part of the result of a list, or of server/discover,
-	// that its caller may see. It asks the PDP about the items with ask. An answer of
+	// CheckItem returns why the prompt or the resource that a call names may not be
+	// used, as a [Refusal], or nil.
+	CheckItem(*Call) error
+	// FilterList returns the part of the result of a list, of initialize or of
+	// server/discover that its caller may see. It asks the PDP about the items with ask. An answer of
 	// nil shows them all.
 	FilterList(ctx context.Context, c *Call, result jsontext.Value, ask Ask) (jsontext.Value, error)
 	// CheckOutput checks structured content against the output schema of a tool. A
@@ -337,10 +340,14 @@ func (g *Gate) unmapped(call *Call, err error) *Refusal {
 	return refusal
 }
 
-// resolveTool finds the tool that a call names, and checks the call against it.
+// resolveTool finds the tool that a call names, and checks the call against it. It
+// refuses a call of a prompt or resource that the operator has to accept.
 func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
-	if call.Message.Method != wire.MethodToolsCall || g.cfg.Tools == nil {
+	switch {
+	case g.cfg.Tools == nil:
 		return nil
+	case call.Message.Method != wire.MethodToolsCall:
+		return g.cfg.Tools.CheckItem(call)
 	}
 	tool, err := g.cfg.Tools.FindTool(ctx, call)
 	var refusal *Refusal
@@ -404,7 +411,7 @@ func Decisions(id string) []string {
 // filter removes items from a list that its caller may not see. If that fails, the
 // caller gets no list.
 func (g *Gate) filter(ctx context.Context, call *Call, response *wire.Message) *wire.Message {
-	if g.cfg.Tools == nil || response == nil || response.Result == nil || !wire.IsList(call.Message.Method) && call.Message.Method != wire.MethodDiscover {
+	if g.cfg.Tools == nil || response == nil || response.Result == nil || !wire.IsList(call.Message.Method) && !wire.IsIntroduction(call.Message.Method) {
 		return response
 	}
 	result, err := g.cfg.Tools.FilterList(ctx, call, response.Result, func(ctx context.Context, batch *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {

@@ -121,6 +121,8 @@ func TestObserve(t *testing.T) {
 // refusing are tools of which none may be called.
 type refusing struct{ *enforce.Refusal }
 
+func (refusing) CheckItem(*enforce.Call) error { return nil }
+
 func (r refusing) FindTool(context.Context, *enforce.Call) (*enforce.Tool, error) {
 	return nil, r.Refusal
 }

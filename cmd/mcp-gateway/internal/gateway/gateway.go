@@ -152,10 +152,10 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		Path: filepath.Join(cfg.State, catalogFile), Accepted: cfg.Catalog.Accepted, Operator: cfg.Catalog.File,
 		Superseded: func(c catalog.Change) {
 			if c.Was == "" {
-				g.log.Warn("a tool is not called until its definition is accepted", "server", c.Server, "tool", c.Tool, "is", c.Is)
+				g.log.Warn("a definition is not used until it is accepted", "server", c.Server, "tool", c.Tool, "is", c.Is)
 				return
 			}
-			g.log.Warn("the definition of a tool has changed: it is not called until it is accepted", "server", c.Server, "tool", c.Tool, "was", c.Was, "is", c.Is)
+			g.log.Warn("a definition has changed: it is not used until it is accepted", "server", c.Server, "tool", c.Tool, "was", c.Was, "is", c.Is)
 		},
 	})
 	if err != nil {

@@ -73,16 +73,34 @@ func (t *tools) FindTool(ctx context.Context, c *enforce.Call) (*enforce.Tool, e
 	switch {
 	case errors.Is(err, catalog.ErrUnknown):
 		return nil, enforce.NoSuchTool()
-	case errors.Is(err, catalog.ErrQuarantined), errors.Is(err, catalog.ErrProposed):
-		return nil, &enforce.Refusal{Message: err.Error(), Data: enforce.Data{Reason: enforce.ReasonQuarantined}}
 	case err != nil:
-		return nil, err
+		return nil, quarantined(err)
 	}
 	coerced, err := t.servers[c.Server].fit(found, c.Params.Arguments)
 	if err != nil {
 		return nil, invalidArguments(err)
 	}
 	return &enforce.Tool{Definition: found.Definition, Digest: found.Digest, Coerced: coerced}, nil
+}
+
+// quarantined returns the refusal of a call for a definition that the operator has to
+// accept, and other errors unchanged.
+func quarantined(err error) error {
+	if errors.Is(err, catalog.ErrQuarantined) || errors.Is(err, catalog.ErrProposed) {
+		return &enforce.Refusal{Message: err.Error(), Data: enforce.Data{Reason: enforce.ReasonQuarantined}}
+	}
+	return err
+}
+
+// CheckItem implements [enforce.Tools].
+func (t *tools) CheckItem(c *enforce.Call) error {
+	switch c.Message.Method {
+	case wire.MethodPromptsGet:
+		return quarantined(t.Listed(c.Server, "prompts/list", c.Params.Name))
+	case wire.MethodResourceRead, "resources/subscribe":
+		return quarantined(t.Listed(c.Server, "resources/list", c.Params.URI))
+	}
+	return nil
 }
 
 // minRefreshInterval is the shortest time between two lists of the same server,
@@ -255,11 +273,8 @@ func (t *tools) CheckOutput(server, tool string, structured jsontext.Value) erro
 
 // FilterList implements [enforce.Tools].
 func (t *tools) FilterList(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
-	if c.Message.Method == wire.MethodDiscover {
-		if !t.declareTasks {
-			return result, nil
-		}
-		return declareTasks(result)
+	if wire.IsIntroduction(c.Message.Method) {
+		return t.introduce(c, result)
 	}
 	return t.Filter(ctx, catalog.List{
 		Server: c.Server, Method: c.Message.Method, Result: result, TTL: t.ttl, Ask: ask, ShowAll: t.observes[c.Server],
@@ -267,4 +282,14 @@ func (t *tools) FilterList(ctx context.Context, c *enforce.Call, result jsontext
 			return t.mapper.item(c, name, item)
 		},
 	})
+}
+
+// introduce returns the result of initialize or server/discover without
+// instructions that the operator has to accept, and with the tasks of the gateway.
+func (t *tools) introduce(c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
+	result, err := t.Instructions(c.Server, result)
+	if err != nil || !t.declareTasks || c.Message.Method != wire.MethodDiscover {
+		return result, err
+	}
+	return declareTasks(result)
 }

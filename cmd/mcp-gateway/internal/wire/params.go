@@ -39,6 +39,11 @@ func IsList(method string) bool {
 	return false
 }
 
+// IsIntroduction reports whether a server introduces itself in the result of a method.
+func IsIntroduction(method string) bool {
+	return method == MethodInitialize || method == MethodDiscover
+}
+
 // IsRemoved reports whether a method of earlier versions is none of [Stateless]
 // and later ones.
 func IsRemoved(method string) bool {

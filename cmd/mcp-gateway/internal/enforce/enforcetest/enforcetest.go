@@ -35,6 +35,9 @@ func (t Tools) FindTool(ctx context.Context, c *enforce.Call) (*enforce.Tool, er
 	return t.Find(ctx, c)
 }
 
+// CheckItem implements [enforce.Tools]. Every item may be used.
+func (t Tools) CheckItem(*enforce.Call) error { return nil }
+
 // FilterList implements [enforce.Tools].
 func (t Tools) FilterList(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
 	if t.Filter == nil {
