@@ -68,7 +68,7 @@ var walls = []wall{
 	}, "it has the flags and the configuration file; what a gateway does, the component does"},
 	{"cmd/mcp-gateway/internal/gateway", 5, []string{
 		"cmd/internal/telemetry", "schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/calllimit",
-		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/enforce",
+		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/union",
 		"cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/observation", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire", "obligations/plain",
 	}, "it joins the parts of a gateway, and is a PEP like any other: what a PDP is made of it does not see"},
@@ -85,6 +85,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/approval", 5, []string{"schemas/jsonobject", "schemas/authzen", "pdp/client", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "obligations/plain", "cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/boltfile"}, "a call waits here however it came; that it may go on the gate says"},
 	{"cmd/mcp-gateway/internal/endpoint", 5, []string{"cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "clients find the same way in at every endpoint, whatever is behind it"},
 	{"cmd/mcp-gateway/internal/proxy", 5, []string{"cmd/mcp-gateway/internal/results", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce", "obligations/plain"}, "it carries messages, and asks one gate about each"},
+	{"cmd/mcp-gateway/internal/union", 5, []string{"schemas/jsonobject", "obligations/plain", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/enforce"}, "it gives names and decides nothing: what is behind it are the endpoints of the servers"},
 	{"cmd/mcp-gateway/internal/tasks", 5, []string{"cmd/mcp-gateway/internal/results", "schemas/jsonobject", "cmd/mcp-gateway/internal/wire", "cmd/mcp-gateway/internal/enforce"}, "whose a task is does not depend on who may do what with it"},
 	{"cmd/mcp-gateway/internal/calllimit", 5, nil, "what is counted does not depend on what counts it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
@@ -121,7 +122,7 @@ var tenancies = []tenancy{
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"net/http", []string{
 		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
-		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/proxy", "conformance", "conformance/benchmark", "conformance/collector",
+		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/union", "conformance", "conformance/benchmark", "conformance/collector",
 	}, "below the top two floors nothing knows of HTTP"},
 	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval"}, "signatures are made and verified by few packages"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},

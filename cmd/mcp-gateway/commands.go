@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/gateway"
 	"github.com/policy-service/policy-service/obligations/plain"
@@ -128,6 +129,9 @@ func (c *checkCmd) Run() error {
 			mode = "\tmode observe"
 		}
 		fmt.Printf("%s\t%s\t%s%s\n", s.Name, s.Endpoint(), s.URL, mode)
+	}
+	for _, e := range cfg.Endpoints {
+		fmt.Printf("%s\t%s\n", strings.Join(e.Servers, ","), e.Path)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"mime"
@@ -22,7 +23,7 @@ type Front struct {
 	// Origin beside none: a page that a browser shows must not get here by
 	// rebinding a name.
 	Hosts, Origins []string
-	MaxBody        int64 // of a message, in bytes
+	MaxBody        int64 // of a message, in bytes; 0 is [MaxBody]
 	Log            *slog.Logger
 }
 
@@ -141,7 +142,7 @@ func (f *Front) readBody(r *http.Request) (*wire.Message, *Failure) {
 	if r.Header.Get("Content-Encoding") != "" {
 		return nil, &Failure{http.StatusUnsupportedMediaType, &wire.Fault{Code: wire.CodeRequest, Reason: "the body is encoded"}}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, f.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, cmp.Or(f.MaxBody, MaxBody)))
 	if err != nil {
 		return nil, &Failure{http.StatusRequestEntityTooLarge, &wire.Fault{Code: wire.CodeRequest, Reason: "the body cannot be read, or is too large"}}
 	}
@@ -205,6 +206,13 @@ const (
 	HeaderSession = "Mcp-Session-Id"
 	HeaderLast    = "Last-Event-Id"
 	PrefixParam   = "Mcp-Param-"
+)
+
+// Bounds of a message of a client and of a server, in bytes, where a configuration
+// has none.
+const (
+	MaxBody  = 4 << 20
+	MaxReply = 16 << 20
 )
 
 // bodyTimeout bounds the time in which the body of a message must arrive.

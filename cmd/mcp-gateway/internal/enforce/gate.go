@@ -139,6 +139,17 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
 	if !errors.As(err, &refusal) {
 		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}, Why: err.Error()}
 	}
+	return g.refuse(ctx, span, call, refusal)
+}
+
+// Refuse refuses a call that no server can get, as Judge refuses others.
+func (g *Gate) Refuse(ctx context.Context, call *Call, refusal *Refusal) *Disposition {
+	ctx, span := g.startSpan(WithRequestID(ctx, call.RequestID), call)
+	return g.refuse(ctx, span, call, refusal)
+}
+
+// refuse records a refusal, and returns it as its client gets it.
+func (g *Gate) refuse(ctx context.Context, span trace.Span, call *Call, refusal *Refusal) *Disposition {
 	refuse(span, refusal.Data.Reason)
 	g.logRefusal(ctx, call, refusal)
 	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.tasks()}, refusal.Data.Reason)

@@ -46,7 +46,9 @@ type Config struct {
 	MaxBody     int64             `yaml:"max_body"`
 	MaxReply    int64             `yaml:"max_reply"`
 	Servers     []serverConfig    `yaml:"servers"`
-	Limits      []calllimit.Limit `yaml:"limits"`
+	// Endpoints are those over several servers, beside that of each server.
+	Endpoints []endpointConfig  `yaml:"endpoints"`
+	Limits    []calllimit.Limit `yaml:"limits"`
 
 	// Log is the program's own log.
 	Log *slog.Logger `yaml:"-"`
@@ -200,10 +202,16 @@ func (s *serverConfig) Endpoint() string {
 // resource returns the URL of the endpoint as its clients know it, or "": what
 // tokens are for.
 func (s *serverConfig) resource(base string) string {
-	if s.PublicURL != "" || base == "" {
-		return s.PublicURL
+	return resourceAt(s.PublicURL, base, s.Endpoint())
+}
+
+// resourceAt returns the URL of the endpoint at a path of the gateway at base, if it
+// is not public, or "".
+func resourceAt(public, base, path string) string {
+	if public != "" || base == "" {
+		return public
 	}
-	return strings.TrimSuffix(base, "/") + s.Endpoint()
+	return strings.TrimSuffix(base, "/") + path
 }
 
 // header returns the gateway's credentials at the server. Bearer, if not nil, returns

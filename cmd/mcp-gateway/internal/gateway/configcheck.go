@@ -134,7 +134,7 @@ func (c *Config) checkServers(f *faults) {
 		s, at := &c.Servers[i], "servers."+strconv.Itoa(i)
 		f.must(serverName.MatchString(s.Name), at+".name", s.Name, "a name of a-z, 0-9, _ and -, which begins with a letter or a digit and has 63 characters at most")
 		f.must(s.URL == "" || isURL(s.URL), at+".url", s.URL, "the URL of a server, such as http://127.0.0.1:3001/mcp")
-		f.must(s.Path == "" || strings.HasPrefix(s.Path, "/") && !strings.ContainsAny(s.Path, "{} "), at+".path", s.Path, "a path, such as /files/mcp")
+		f.must(s.Path == "" || isPath(s.Path), at+".path", s.Path, "a path, such as /files/mcp")
 		if fault := s.Arguments.Mode.check(); fault != "" {
 			f.fault(at+".arguments", "%s", fault)
 		}
@@ -151,6 +151,11 @@ func (c *Config) checkServers(f *faults) {
 		}
 		names[s.Name], paths[s.Endpoint()] = i, i
 	}
+	taken := make(map[string]string)
+	for path, i := range paths {
+		taken[path] = "servers." + strconv.Itoa(i)
+	}
+	c.checkEndpoints(f, taken)
 }
 
 // checkPublicURLs reports what is wrong with the URLs of endpoints.
@@ -159,21 +164,29 @@ func (c *Config) checkPublicURLs(f *faults) {
 	if err != nil {
 		return // checkIdentity reports it
 	}
-	paths := map[string]int{}
+	type place struct{ at, public, path string }
+	var places []place
 	for i := range c.Servers {
-		s, at := &c.Servers[i], "servers."+strconv.Itoa(i)+".public_url"
-		if s.PublicURL != "" && c.Identity.Resource == "" {
+		places = append(places, place{"servers." + strconv.Itoa(i), c.Servers[i].PublicURL, c.Servers[i].Endpoint()})
+	}
+	for i, e := range c.Endpoints {
+		places = append(places, place{"endpoints." + strconv.Itoa(i), e.PublicURL, e.Path})
+	}
+	paths := make(map[string]place)
+	for _, p := range places {
+		at := p.at + ".public_url"
+		if p.public != "" && c.Identity.Resource == "" {
 			f.needs(false, "identity.resource", at, "the URL of the gateway as its clients know it")
 			continue
 		}
-		endpoint, err := callers.at(s.resource(c.Identity.Resource))
+		endpoint, err := callers.at(resourceAt(p.public, c.Identity.Resource, p.path))
 		if f.add(yamldoc.Below(err, strings.Split(at, ".")...)); err != nil || endpoint.Verifier == nil || endpoint.MetadataPath() == "" {
 			continue
 		}
-		if first, taken := paths[endpoint.MetadataPath()]; taken && (s.PublicURL != "" || c.Servers[first].PublicURL != "") {
-			f.fault(at, "must have another path than that of servers.%d", first)
+		if first, taken := paths[endpoint.MetadataPath()]; taken && (p.public != "" || first.public != "") {
+			f.fault(at, "must have another path than that of %s", first.at)
 		}
-		paths[endpoint.MetadataPath()] = i
+		paths[endpoint.MetadataPath()] = p
 	}
 }
 

@@ -168,6 +168,9 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	for server, policy := range arguments {
 		tells[server] = policy.Mode != argumentsEnforce
 	}
+	for _, e := range cfg.Endpoints {
+		tells[e.Path] = cfg.Catalog.Arguments != argumentsEnforce
+	}
 	g.tools = newTools(pins, g.mapper, cfg, arguments, g.health)
 	observes := cfg.observes()
 	if g.observed, err = cfg.openSummary(); err != nil {

@@ -166,12 +166,9 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		if err != nil {
 			return nil, nil, err
 		}
-		callers, err := g.callers.at(s.resource(g.cfg.Identity.Resource))
+		callers, err := g.routeMetadata(routes, s.resource(g.cfg.Identity.Resource))
 		if err != nil {
 			return nil, nil, err
-		}
-		if callers.Verifier != nil && callers.MetadataPath() != "" {
-			routes.HandleFunc(callers.MetadataPath(), callers.ServeMetadata)
 		}
 		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: header, Bearer: bearer, Gate: g.gate, Seal: g.seal, Log: g.log,
@@ -182,6 +179,9 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		routes.Handle(s.Endpoint(), endpoint)
 		endpoints[s.Name] = endpoint
 	}
+	if err := g.uniteServers(routes, address, endpoints); err != nil {
+		return nil, nil, err
+	}
 	return routes, func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {
 		endpoint := endpoints[server]
 		if endpoint == nil {
@@ -189,6 +189,16 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		}
 		return endpoint.Execute(ctx, m, g.tools.called(server, m))
 	}, nil
+}
+
+// routeMetadata returns the callers of the endpoint at a URL, and adds the route of
+// its metadata.
+func (g *gateway) routeMetadata(routes *http.ServeMux, url string) (*callers, error) {
+	callers, err := g.callers.at(url)
+	if err == nil && callers.Verifier != nil && callers.MetadataPath() != "" {
+		routes.HandleFunc(callers.MetadataPath(), callers.ServeMetadata)
+	}
+	return callers, err
 }
 
 // hosts are the names that requests may be addressed to: those of the

@@ -67,10 +67,10 @@ type Handler struct {
 // New returns a Handler.
 func New(cfg Config) *Handler {
 	if cfg.MaxBody == 0 {
-		cfg.MaxBody = maxBody
+		cfg.MaxBody = endpoint.MaxBody
 	}
 	if cfg.MaxReply == 0 {
-		cfg.MaxReply = maxReply
+		cfg.MaxReply = endpoint.MaxReply
 	}
 	cfg.Resume = cmp.Or(cfg.Resume, resumeTimeout)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -86,13 +86,8 @@ func New(cfg Config) *Handler {
 	}
 }
 
-// Bounds, where a configuration has none: of a message of a client and of a
-// server, in bytes, and of the calls whose responses are still due.
-const (
-	maxBody       = 4 << 20
-	maxReply      = 16 << 20
-	maxUnanswered = 1000
-)
+// maxUnanswered bounds the calls whose responses are still due.
+const maxUnanswered = 1000
 
 // A call is one that came over HTTP.
 type call struct {

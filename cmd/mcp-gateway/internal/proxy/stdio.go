@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
@@ -60,10 +61,10 @@ const conversation = ""
 // NewPipe returns a Pipe.
 func NewPipe(cfg PipeConfig) *Pipe {
 	if cfg.MaxBody == 0 {
-		cfg.MaxBody = maxBody
+		cfg.MaxBody = endpoint.MaxBody
 	}
 	if cfg.MaxReply == 0 {
-		cfg.MaxReply = maxReply
+		cfg.MaxReply = endpoint.MaxReply
 	}
 	return &Pipe{
 		cfg: cfg, toClient: lines{w: cfg.Out}, requests: newPendingRequests(), deciding: newDeciding(),
