@@ -1,15 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,38 +38,14 @@ func TestAddedLatency(t *testing.T) {
 	background(t, gateway, s.gateway)
 
 	direct, through := "http://"+address, "http://"+s.gateway+"/desk/mcp"
-	post := func(url, tool, text string) (string, time.Duration) {
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{"text":%q},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, text)
-		request, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header = http.Header{
-			"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
-			"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {tool},
-		}
-		begun := time.Now()
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		answer, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(answer), time.Since(begun)
-	}
 	const calls = 1000
 	took := map[string][]time.Duration{}
 	for i := range calls + 50 { // the first ones warm up
 		for _, url := range []string{direct, through} {
-			answer, d := post(url, "read", "x")
-			if !strings.Contains(answer, "nothing is written") {
-				t.Fatal(answer)
-			}
+			begun := time.Now()
+			read(t, url)
 			if i >= 50 {
-				took[url] = append(took[url], d)
+				took[url] = append(took[url], time.Since(begun))
 			}
 		}
 	}
@@ -76,10 +56,16 @@ func TestAddedLatency(t *testing.T) {
 		at := calls * p / 100
 		t.Logf("p%d: %v direct, %v through the gateway: %v added", p, took[direct][at], took[through][at], took[through][at]-took[direct][at])
 	}
+	flush := flushTime(t, filepath.Dir(s.config))
+	t.Logf("a flush of the disk takes %v; a call through the gateway waits for three: of the PDP's decision, of the call and of its outcome", flush)
+	for _, clients := range []int{1, 16, 64} {
+		alone, guarded := throughput(t, direct, clients), throughput(t, through, clients)
+		t.Logf("%d clients: %.0f calls/s direct, %.0f through the gateway: %.0f %%", clients, alone, guarded, 100*guarded/alone)
+	}
 
 	before := resident(t, gateway)
 	for i := range calls {
-		answer, _ := post(through, "write", fmt.Sprintf("%d %s", i, strings.Repeat("x", 10_000)))
+		answer := post(t, through, "write", fmt.Sprintf("%d %s", i, strings.Repeat("x", 10_000)))
 		if !strings.Contains(answer, `"reason_code":"approval_pending"`) {
 			t.Fatalf("%d: %s", i, answer)
 		}
@@ -89,6 +75,84 @@ func TestAddedLatency(t *testing.T) {
 	if after-before > 100<<20 {
 		t.Errorf("they take %d MiB of memory", (after-before)>>20)
 	}
+}
+
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+
+// post calls a tool with a text, and returns the answer.
+func post(t *testing.T, url, tool, text string) string {
+	t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{"text":%q},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, text)
+	request, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	request.Header = http.Header{
+		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {tool},
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(answer)
+}
+
+// read calls the tool read.
+func read(t *testing.T, url string) {
+	t.Helper()
+	if answer := post(t, url, "read", "x"); !strings.Contains(answer, "nothing is written") {
+		t.Errorf("the answer is %s", answer)
+	}
+}
+
+// throughput returns the calls per second of some clients that each call again once
+// they are answered.
+func throughput(t *testing.T, url string, clients int) float64 {
+	t.Helper()
+	const period = 3 * time.Second
+	var group sync.WaitGroup
+	var calls atomic.Int64
+	begun := time.Now()
+	for range clients {
+		group.Go(func() {
+			for time.Since(begun) < period && !t.Failed() {
+				read(t, url)
+				calls.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	return float64(calls.Load()) / time.Since(begun).Seconds()
+}
+
+// flushTime returns the median time to append an entry of the usual size to a file
+// and to flush it.
+func flushTime(t *testing.T, dir string) time.Duration {
+	t.Helper()
+	file, err := os.Create(filepath.Join(dir, "flushed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var took []time.Duration
+	for range 200 {
+		begun := time.Now()
+		_, err := file.Write(make([]byte, 800))
+		if err := errors.Join(err, file.Sync()); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
 }
 
 // resident is the memory of a process, in bytes, but for what is of files.
