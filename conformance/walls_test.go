@@ -64,7 +64,7 @@ var walls = []wall{
 	{"cmd/internal/environment", 5, []string{"schemas/yamldoc"}, "both programs refuse variables that name nothing, in one way"},
 	{"cmd/internal/telemetry", 5, []string{"cmd/internal/environment", "schemas/yamldoc"}, "both programs follow the variables of OpenTelemetry, in one way"},
 	{"cmd/mcp-gateway", 5, []string{
-		"cmd/internal/environment", "schemas/yamldoc", "obligations/plain", "cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/observation",
+		"cmd/internal/environment", "schemas/yamldoc", "obligations/plain", "cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/observation", "cmd/mcp-gateway/internal/setup",
 	}, "it has the flags and the configuration file; what a gateway does, the component does"},
 	{"cmd/mcp-gateway/internal/gateway", 5, []string{
 		"cmd/internal/telemetry", "schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/calllimit",
@@ -76,6 +76,8 @@ var walls = []wall{
 	{"cmd/verify-log", 5, nil, "who verifies the log must not need the program that wrote it"},
 	{"cmd/mcp-gateway/internal/wire", 5, []string{"schemas/jsonobject", "cmd/mcp-gateway/internal/number"}, "what a message is does not depend on who may send it"},
 	{"cmd/mcp-gateway/internal/wire/wiretest", 5, nil, "other parsers are asked without asking ours"},
+	{"cmd/mcp-gateway/internal/clientconfig", 5, []string{"schemas/yamldoc"}, "a client's file is edited without knowing for what"},
+	{"cmd/mcp-gateway/internal/setup", 5, []string{"cmd/mcp-gateway/internal/clientconfig", "evaluation/durable", "obligations/plain", "pdp/jwks"}, "what is set up is checked by a function that comes in"},
 	{"cmd/mcp-gateway/internal/observation", 5, []string{"cmd/mcp-gateway/internal/boltfile"}, "calls are counted whatever was decided on them"},
 	{"cmd/mcp-gateway/internal/boltfile", 5, nil, "a database is shared whatever is in it"},
 	{"cmd/mcp-gateway/internal/seal", 5, nil, "a seal is good for whatever is put under it"},
@@ -119,6 +121,7 @@ var tenancies = []tenancy{
 	{"github.com/labstack/echo", []string{"pdp", "conformance/benchmark"}, "the router is a matter of the server, and of what it is measured beside"},
 	{"github.com/parquet-go/parquet-go", []string{"cmd/log-parquet"}, "a service that answers does not carry what writes tables"},
 	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},
+	{"github.com/tailscale/hujson", []string{"cmd/mcp-gateway/internal/clientconfig"}, "only files of others have comments in JSON"},
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"net/http", []string{
 		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",

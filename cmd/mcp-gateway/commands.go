@@ -49,6 +49,11 @@ func readConfig(file, listen string, files bool) (*gateway.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	return parseConfig(file, text, listen, files)
+}
+
+// parseConfig is readConfig for the text of a file.
+func parseConfig(file string, text []byte, listen string, files bool) (*gateway.Config, error) {
 	cfg := gateway.NewConfig()
 	document, err := yamldoc.Parse(file, text)
 	if err != nil {

@@ -52,6 +52,28 @@ func TestGuide(t *testing.T) {
 	}
 }
 
+// TestStart pastes how the guide starts with the servers of a client: the official
+// client and the official server go on working, and are then held to the policies.
+func TestStart(t *testing.T) {
+	guide, err := os.ReadFile(guidePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(guide), "\n## Start with what you have\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("the guide has not the part that is pasted")
+	}
+	shell := newTerminal(t, guidePackages(t))
+	const written = "--write .mcp.json\n"
+	section = strings.NewReplacer(
+		"mcp-gateway init --dir gateway", "mcp-gateway init --pdp http://127.0.0.1:8080 --dir gateway",
+		written, written+`sed -i 's/^pdp: {url: \(.*\)}/pdp: {url: \1, timeout: 10s}/' gateway/mcp-gateway.yaml`+"\n",
+	).Replace(section)
+	shell.Follow(section)
+	t.Logf("%s", shell.Screen())
+}
+
 // patient gives the PDP time on a busy machine.
 var patient = strings.NewReplacer(`{url: "http://127.0.0.1:8080"}`, `{url: "http://127.0.0.1:8080", timeout: 10s}`)
 

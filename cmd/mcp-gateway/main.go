@@ -37,6 +37,7 @@ Write a configuration, try it, serve it:
   mcp-gateway stdio --config gateway.yaml --server files -- mcp-server-filesystem /srv`
 
 type cli struct {
+	Init     initCmd     `cmd:"" help:"Put the gateway between MCP clients and their servers, in observe mode."`
 	Serve    serveCmd    `cmd:"" help:"Serve MCP over HTTP, with one endpoint for each configured server."`
 	Stdio    stdioCmd    `cmd:"" help:"Run an MCP server, and guard it on standard input and output."`
 	Check    checkCmd    `cmd:"" help:"Check a configuration, and report all errors."`

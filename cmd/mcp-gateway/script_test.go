@@ -20,9 +20,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/tailscale/hujson"
+
+	"github.com/policy-service/policy-service/conformance/docpage"
 )
 
 var update = flag.Bool("update", false, "write the wanted output of testdata/script/*.txtar")
@@ -35,6 +39,7 @@ func TestMain(m *testing.M) {
 		"call":        call,
 		"visit":       visit,
 		"converse":    converse,
+		"launch":      launch,
 		"configure":   configure,
 	})
 }
@@ -84,7 +89,11 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	exec converse FILE program …
 //	                      play the client in FILE to the program
 //
-// Desk is an MCP server with the tools read, write, send and lookup. It notes in the
+//	exec launch FILE SERVER LINES
+//	                      play the client in LINES to a server of a client's
+//	                      configuration, as that client starts it
+//
+// FREE is an address that nobody listens at. Desk is an MCP server with the tools read, write, send and lookup. It notes in the
 // file DESK what it writes and sends. Send declares what it asks. Lookup returns a
 // profile, as structured content and as text.
 func TestScripts(t *testing.T) {
@@ -100,6 +109,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", hurry)
 			env.Setenv("PATH", dir+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("FREE", docpage.FreeAddress(t))
 			env.Setenv("DESK", filepath.Join(env.WorkDir, "desk"))
 			env.Values[processesKey{}] = processes{}
 			return nil
@@ -356,6 +366,34 @@ func field(body, name string) string {
 		return ""
 	}
 	return found[len(found)-1][1]
+}
+
+// launch is a program that starts a server as a client with that configuration
+// does, and plays the lines of a file to it.
+func launch() {
+	text, err := os.ReadFile(os.Args[1])
+	check(err)
+	text, err = hujson.Standardize(text)
+	check(err)
+	type server struct {
+		Command string            `json:"command"`
+		Args    []string          `json:"args"`
+		Env     map[string]string `json:"env"`
+	}
+	var config struct {
+		Desktop map[string]server `json:"mcpServers"`
+		Code    map[string]server `json:"servers"`
+	}
+	check(json.Unmarshal(text, &config))
+	chosen := config.Desktop[os.Args[2]]
+	if config.Code != nil {
+		chosen = config.Code[os.Args[2]]
+	}
+	for name, value := range chosen.Env {
+		check(os.Setenv(name, value))
+	}
+	os.Args = append([]string{"converse", os.Args[3], chosen.Command}, chosen.Args...)
+	converse()
 }
 
 // converse is a program that plays the lines of a file to another, each once the

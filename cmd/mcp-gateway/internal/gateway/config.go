@@ -109,13 +109,15 @@ type catalogConfig struct {
 }
 
 type serverConfig struct {
-	Name          string            `yaml:"name"`
-	Mode          mode              `yaml:"mode"`
-	URL           string            `yaml:"url"`
-	Path          string            `yaml:"path"`
-	PublicURL     string            `yaml:"public_url"` // of the endpoint; "" is below the gateway's
-	BearerFile    string            `yaml:"bearer_file"`
-	Header        map[string]string `yaml:"header"`
+	Name       string            `yaml:"name"`
+	Mode       mode              `yaml:"mode"`
+	URL        string            `yaml:"url"`
+	Path       string            `yaml:"path"`
+	PublicURL  string            `yaml:"public_url"` // of the endpoint; "" is below the gateway's
+	BearerFile string            `yaml:"bearer_file"`
+	Header     map[string]string `yaml:"header"`
+	// HeaderFiles have the values of further headers, by name.
+	HeaderFiles   map[string]string `yaml:"header_files"`
 	coaz.Upstream `yaml:",inline"`
 	RequestPolicy requestPolicy  `yaml:",inline"`
 	Arguments     argumentPolicy `yaml:",inline"`
@@ -229,6 +231,19 @@ func (s *serverConfig) header(log *slog.Logger) (header map[string]string, beare
 		return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
 	}
 	return header, token.Get, nil
+}
+
+// secrets returns the headers whose values follow files.
+func (s *serverConfig) secrets(log *slog.Logger) (map[string]func() string, error) {
+	all := make(map[string]func() string)
+	for name, file := range s.HeaderFiles {
+		value, err := openSecret("header_files of "+s.Name, file, log)
+		if err != nil {
+			return nil, fmt.Errorf("servers: %s: %s: %w", s.Name, name, err)
+		}
+		all[name] = value.Get
+	}
+	return all, nil
 }
 
 // openSecret reads the line of a file, which may be replaced later.

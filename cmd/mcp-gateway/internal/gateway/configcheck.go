@@ -51,6 +51,9 @@ func (f *faults) must(ok bool, path, value, be string) {
 	}
 }
 
+// headerName is a token of HTTP (RFC 9110, section 5.6.2).
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
 var serverName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 // Check reports all invalid settings at once, each as a [yamldoc.SettingError].
@@ -141,6 +144,10 @@ func (c *Config) checkServers(f *faults) {
 		if fault := s.Mode.check(); fault != "" {
 			f.fault(at+".mode", "%s", fault)
 		}
+		for name, file := range s.HeaderFiles {
+			f.must(headerName.MatchString(name), at+".header_files."+name, name, "the name of a header")
+			f.must(file != "", at+".header_files."+name, "", "the file of the header's value")
+		}
 		for n, page := range s.RequestPolicy.Pages {
 			f.must(isOrigin(page), at+".pages."+strconv.Itoa(n), page, "an origin, such as https://auth.example.com")
 		}
@@ -207,6 +214,9 @@ func (c *Config) CheckFiles() error {
 	secret("pdp.service_key_file", c.PDP.ServiceKeyFile)
 	for i, s := range c.Servers {
 		secret("servers."+strconv.Itoa(i)+".bearer_file", s.BearerFile)
+		for name, file := range s.HeaderFiles {
+			secret("servers."+strconv.Itoa(i)+".header_files."+name, file)
+		}
 	}
 	if c.TLSCert != "" && c.TLSKey != "" {
 		if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {

@@ -166,12 +166,16 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		if err != nil {
 			return nil, nil, err
 		}
+		secrets, err := s.secrets(g.log)
+		if err != nil {
+			return nil, nil, err
+		}
 		callers, err := g.routeMetadata(routes, s.resource(g.cfg.Identity.Resource))
 		if err != nil {
 			return nil, nil, err
 		}
 		endpoint := proxy.New(proxy.Config{
-			Server: s.Name, URL: s.URL, Header: header, Bearer: bearer, Gate: g.gate, Seal: g.seal, Log: g.log,
+			Server: s.Name, URL: s.URL, Header: header, Bearer: bearer, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
 			Callers: callers, FromServer: &serverMessages{g, g.policies[s.Name]},
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,

@@ -8,20 +8,27 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 )
 
-// The token at the server may change while the gateway runs.
+// The token and other secrets at the server may change while the gateway runs.
 func TestBearerChanges(t *testing.T) {
-	var got []string
+	var got, keys []string
 	answer := answering(200, "application/json", `{"jsonrpc":"2.0","id":7,"result":{}}`)
 	u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Header.Get("Authorization"))
+		keys = append(keys, r.Header.Get("X-Api-Key"))
 		answer.ServeHTTP(w, r)
 	}))
 	token := ""
-	g := newGateway(t, u, func(c *proxy.Config) { c.Bearer = func() string { return token } })
+	g := newGateway(t, u, func(c *proxy.Config) {
+		c.Bearer = func() string { return token }
+		c.Secrets = map[string]func() string{"x-api-key": func() string { return "key " + token }}
+	})
 	for _, token = range []string{"one", "two"} {
 		g.send(t, post{body: legacy})
 	}
 	if all := strings.Join(got, ", "); all != "Bearer one, Bearer two" {
+		t.Errorf("the server gets %s", all)
+	}
+	if all := strings.Join(keys, ", "); all != "key one, key two" {
 		t.Errorf("the server gets %s", all)
 	}
 }

@@ -24,7 +24,9 @@ type Config struct {
 	Header map[string]string
 	// Bearer, if not nil, returns the gateway's token at the upstream for each
 	// request, because the token may change.
-	Bearer  func() string
+	Bearer func() string
+	// Secrets returns further headers, each for its request, by name.
+	Secrets map[string]func() string
 	Gate    *enforce.Gate
 	Callers endpoint.Callers
 	// FromServer filters what the server sends of its own accord. Nil passes all.

@@ -101,6 +101,9 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 	for name, value := range h.cfg.Header {
 		r.Header.Set(name, value)
 	}
+	for name, value := range h.cfg.Secrets {
+		r.Header.Set(name, value())
+	}
 	if h.cfg.Bearer != nil {
 		r.Header.Set("Authorization", "Bearer "+h.cfg.Bearer())
 	}
