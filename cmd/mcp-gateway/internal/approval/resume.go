@@ -177,6 +177,13 @@ func (s *Service) permitted(ctx context.Context, c *enforce.Call, r *record, q *
 		s.refuse(ctx, r, enforce.ReasonSuperseded)
 		return ended(&enforce.Refusal{Code: wire.CodeParams, Status: 200}, r)
 	}
+	if s.cfg.Results != nil {
+		labelled, err := s.cfg.Results.Labelled(c, q)
+		if err != nil {
+			return err
+		}
+		q = labelled
+	}
 	again, err := q.Approved(approvals)
 	if errors.Is(err, enforce.ErrOtherQuestion) { // the operator has the call mapped otherwise by now
 		s.refuse(ctx, r, enforce.ReasonDenied)

@@ -33,10 +33,8 @@ type Config struct {
 	Seal   *seal.Key
 	// Checker discharges the obligations of decisions.
 	Checker *enforce.Checker
-	// Deliver returns what the client of a call gets of the response, and carries out
-	// the obligations on it ([enforce.Gate.Deliver]). It is for calls that no client
-	// waits for. Nil changes nothing.
-	Deliver func(context.Context, *enforce.Call, *wire.Message) *wire.Message
+	// Results carries out obligations on results. Nil carries out none.
+	Results Results
 	// Definition returns the digest of a tool's definition as it is by now. Nil
 	// says that none is pinned.
 	Definition func(server, tool string) string
@@ -57,6 +55,17 @@ type Config struct {
 	Trail            enforce.Trail    // nil is enforce.NopTrail
 	Now              func() time.Time // nil is time.Now
 	Log              *slog.Logger
+}
+
+// Results carries out obligations on results, as the gate does ([enforce.Gate]).
+type Results interface {
+	// Deliver returns the response that the client of a call gets. It is for calls
+	// that no client waits for.
+	Deliver(context.Context, *enforce.Call, *wire.Message) *wire.Message
+	// Label gives the caller the labels of the obligations of a call.
+	Label(*enforce.Call) error
+	// Labelled returns a question with the present labels of the caller.
+	Labelled(*enforce.Call, *enforce.Question) (*enforce.Question, error)
 }
 
 // A Service keeps the calls that wait. It is safe for concurrent use.
@@ -230,7 +239,7 @@ func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall, was string)
 	}
 	r := &record{
 		Handle: handlePrefix + rand.Text(), Tenant: d.Caller.Tenant, Subject: authzen.Subject{Type: d.Caller.Subject.Type, ID: d.Caller.Subject.ID},
-		Server: d.Server, Method: d.Message.Method, Name: d.Binding.Name, Definition: d.Binding.Definition, Digest: d.Digest,
+		Server: d.Server, Session: d.Session, Method: d.Message.Method, Name: d.Binding.Name, Definition: d.Binding.Definition, Digest: d.Digest,
 		Params: params, Request: d.Question.Evaluation, Batch: d.Question.Evaluations, approvalRequest: asks[0], More: asks[1:],
 		Denial: d.Refusal.Data.EvaluationID, Code: d.Refusal.Code, Version: d.Params.Meta.ProtocolVersion,
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/boltfile"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/results"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -44,6 +45,7 @@ type record struct {
 	Tenant          string                      `json:"tenant,omitzero"`
 	Subject         authzen.Subject             `json:"subject"` // the caller, without properties
 	Server          string                      `json:"server"`
+	Session         string                      `json:"session,omitzero"` // [enforce.Call.Session]
 	Method          string                      `json:"method"`
 	Name            string                      `json:"name"`
 	Definition      string                      `json:"definition,omitzero"` // digest of the tool's
@@ -65,6 +67,7 @@ type record struct {
 	Holder          string                      `json:"holder,omitzero"`   // that claimed it
 	Version         string                      `json:"version,omitzero"`  // of the protocol, where nobody waits for the response
 	Response        jsontext.Value              `json:"response,omitzero"` // of the server, where nobody waited
+	Results         results.Rules               `json:"results,omitzero"`  // obligations on Response, which are carried out
 }
 
 // question is what was asked about the call when it was denied.

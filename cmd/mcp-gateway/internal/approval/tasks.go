@@ -97,6 +97,9 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Dispositio
 	switch c.Message.Method {
 	case "tasks/get":
 		s.pollDetached(ctx, r)
+		if err := s.label(c, r); err != nil {
+			return nil, err
+		}
 		return s.reply(c, r, "complete")
 	case "tasks/cancel":
 		if r.State == waiting {
@@ -107,6 +110,17 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Dispositio
 		return nil, &enforce.Refusal{Code: wire.CodeMethod, Status: 404, Message: enforce.ErrUnknownMethod.Error(), Data: enforce.Data{Reason: enforce.ReasonUnknownMethod}}
 	}
 	return &enforce.Disposition{Answer: &wire.Message{ID: c.Message.ID, Result: jsontext.Value(`{"resultType":"complete"}`)}, Status: 200}, nil
+}
+
+// label gives the caller the labels of the response that it is about to get. It may
+// be long since the call ran.
+func (s *Service) label(c *enforce.Call, r *record) error {
+	if r.State != done || s.cfg.Results == nil {
+		return nil
+	}
+	own := *c
+	own.Results = r.Results
+	return s.cfg.Results.Label(&own)
 }
 
 // pollDetached polls the approvals of a call that no client waits for, and
@@ -132,7 +146,7 @@ const maxResponse = 1 << 20
 // stores the response.
 func (s *Service) executeDetached(ctx context.Context, r record, approvals enforce.Approvals, execute Execute) {
 	m := &wire.Message{ID: jsontext.Value(`"` + r.Handle + `"`), Method: r.Method}
-	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, Params: &wire.Params{Name: r.Name}, RequestID: r.Handle}
+	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, Params: &wire.Params{Name: r.Name}, Session: r.Session, RequestID: r.Handle}
 	if err := s.permitted(ctx, call, &r, r.question(), approvals); err != nil {
 		return // it is recorded, or can be tried again
 	}
@@ -156,8 +170,8 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 	}
 	call.Message = m
 	end(enforce.End(call, response))
-	if response != nil && s.cfg.Deliver != nil {
-		response = s.cfg.Deliver(ctx, call, response)
+	if response != nil && s.cfg.Results != nil {
+		response = s.cfg.Results.Deliver(ctx, call, response)
 	}
 	if response != nil && len(response.Result) > maxResponse {
 		message := fmt.Sprintf("the server carried out the call, but its answer is larger than a task may have: %d bytes", maxResponse)
@@ -165,7 +179,7 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 	}
 	s.recordOutcome(ctx, taken, response, func(r *record) {
 		if response != nil {
-			r.Response = response.Encode()
+			r.Response, r.Results = response.Encode(), call.Results
 		}
 	})
 }

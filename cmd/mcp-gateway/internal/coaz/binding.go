@@ -125,7 +125,7 @@ func (a *mappingRun) setServerResource(parts members) error {
 
 // reserved are members of a context that a PDP believes of a gateway. A server
 // must not say them.
-var reserved = []string{"approval", "justification", "supported_obligations"}
+var reserved = []string{"approval", "justification", "supported_obligations", "session"}
 
 const (
 	contextAgent      = "agent"

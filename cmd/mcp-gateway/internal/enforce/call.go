@@ -30,6 +30,8 @@ type Call struct {
 	Capabilities *wire.Capabilities
 	// Tool is the tool that a tools/call names. The gate sets it.
 	Tool *Tool
+	// Session is the server's id of the sealed session in which the call came, or "".
+	Session string
 	// Results are the obligations on the response. The gate sets those of its permit;
 	// [Tasks] those of the call whose task this call is about.
 	Results results.Rules

@@ -13,9 +13,10 @@ import (
 )
 
 // declare says in every context of a question what the gateway can carry out
-// (Obligations Profile, "Negotiation"), and at gateway.call_digest which call it
-// is about, so that an approval is of these arguments and no others.
-func (g *Gate) declare(q *Question, digest string) (*Question, error) {
+// (Obligations Profile, "Negotiation"), the labels of the caller, and at
+// gateway.call_digest which call it is about, so that an approval is of these
+// arguments and no others.
+func (g *Gate) declare(call *Call, q *Question, digest string) (*Question, error) {
 	own := map[string]any{
 		"supported_obligations": slices.AppendSeq([]string{}, maps.Keys(g.cfg.Obligations)),
 	}
@@ -23,6 +24,28 @@ func (g *Gate) declare(q *Question, digest string) (*Question, error) {
 		own["gateway"] = map[string]any{"call_digest": digest}
 	}
 	slices.Sort(own["supported_obligations"].([]string))
+	declared, err := q.with(own)
+	if err != nil {
+		return nil, err
+	}
+	return g.Labelled(call, declared)
+}
+
+// Labelled returns the question with the present labels of the caller at
+// session.labels of every context.
+func (g *Gate) Labelled(call *Call, q *Question) (*Question, error) {
+	if g.cfg.Labels == nil {
+		return q, nil
+	}
+	labels, err := g.cfg.Labels.Of(call)
+	if err != nil {
+		return nil, err
+	}
+	return q.with(map[string]any{"session": map[string]any{"labels": labels}})
+}
+
+// with returns the question with members of every context.
+func (q *Question) with(own map[string]any) (*Question, error) {
 	said, err := json.Marshal(own, json.Deterministic(true))
 	if err != nil {
 		return nil, err

@@ -41,6 +41,9 @@ type Config struct {
 	// PassingMeta names members of _meta that belong to one message and not to the
 	// call, in addition to those of the protocol. An approval does not bind them.
 	PassingMeta []string
+	// Labels keeps the labels of callers. Nil sends the PDP none, and withholds a
+	// result that is to have one.
+	Labels Labels
 	// Approvals holds calls that need an approval. Nil refuses them.
 	Approvals Approver
 	// Limits bounds the calls of callers. Nil does not.
@@ -70,6 +73,14 @@ type Approver interface {
 	// Suspend holds a call until a person approves it, and returns what happens to
 	// the call then.
 	Suspend(context.Context, *DeniedCall) (*Disposition, error)
+}
+
+// Labels keeps the labels that results give their callers.
+type Labels interface {
+	// Of returns the labels of the caller of a call, sorted; none is not nil.
+	Of(*Call) ([]string, error)
+	// Add gives the caller labels. They are on disk when Add returns nil.
+	Add(*Call, []string) error
 }
 
 // Tools knows the tools that servers offer.
@@ -273,7 +284,7 @@ func (g *Gate) ask(ctx context.Context, call *Call) (a asked, err error) {
 	if a.binding, a.digest, err = g.bind(call); err != nil {
 		return a, err
 	}
-	if a.question, err = g.declare(a.question, a.digest); err != nil {
+	if a.question, err = g.declare(call, a.question, a.digest); err != nil {
 		return a, err
 	}
 	release, err := g.take(call)
@@ -437,7 +448,7 @@ func (g *Gate) filter(ctx context.Context, call *Call, response *wire.Message) *
 
 // askItems asks the PDP about the items of a list, and logs those that it hides.
 func (g *Gate) askItems(ctx context.Context, call *Call, batch *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
-	question, err := g.declare(&Question{Evaluations: batch}, "")
+	question, err := g.declare(call, &Question{Evaluations: batch}, "")
 	if err != nil {
 		return nil, err
 	}

@@ -61,11 +61,29 @@ func (g *Gate) Deliver(ctx context.Context, call *Call, response *wire.Message) 
 		return g.cfg.Tools.CheckOutput(call.Server, call.Results.Tool, structured)
 	})
 	if err == nil {
+		err = g.Label(call)
+	}
+	if err == nil {
 		return out
 	}
 	g.cfg.Log.WarnContext(ctx, "result withheld", "server", call.Server, "method", call.Message.Method, "tool", call.Results.Tool, "request_id", call.RequestID, "error", err)
 	return withholdResult(response, err)
 }
+
+// Label gives the caller the labels of [Call.Results]. It must have them before it
+// has the result.
+func (g *Gate) Label(call *Call) error {
+	names := call.Results.Labels()
+	switch {
+	case len(names) == 0:
+		return nil
+	case g.cfg.Labels == nil:
+		return errNoLabels
+	}
+	return g.cfg.Labels.Add(call, names)
+}
+
+var errNoLabels = errors.New("the gateway keeps no labels")
 
 // withholdResult tells a client that its call was carried out, so that it does not
 // repeat the call, and why it does not get the result.
@@ -97,7 +115,7 @@ func asDenial(d *authzen.Decision) {
 		denial := *d.Context
 		denial.Obligations = slices.Delete(slices.Clone(denial.Obligations), i, i+1)
 		denial.Reason, denial.EvaluationID, denial.AccessRequest = authzen.ReasonApprovalRequired, waits.EvaluationID, waits.AccessRequest
-		d.Decision, d.Context = false, &denial
+		*d = authzen.Decision{Context: &denial}
 		return
 	}
 }

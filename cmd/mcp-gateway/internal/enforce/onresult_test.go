@@ -14,6 +14,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/results"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // onResults are the obligations of a gateway.
@@ -177,6 +178,102 @@ func TestResumedObligations(t *testing.T) {
 		got := gate(new(pdp), onResults).Resume(t.Context(), c, "", &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"structuredContent":{"ssn":1}}`)})
 		if !strings.Contains(string(got.Encode()), result) {
 			t.Errorf("%s, want %s", got.Encode(), result)
+		}
+	}
+}
+
+// noted are labels in memory.
+type noted struct {
+	names []string
+	fails error
+}
+
+func (n *noted) Of(*enforce.Call) ([]string, error) {
+	return append([]string{}, n.names...), n.fails
+}
+
+func (n *noted) Add(_ *enforce.Call, names []string) error {
+	if n.fails == nil {
+		n.names = append(n.names, names...)
+	}
+	return n.fails
+}
+
+// The caller has the labels of a result before it has the result, and every question
+// after that says so: about calls, about each evaluation of a batch, and about the
+// items of lists.
+func TestLabels(t *testing.T) {
+	const label = `{"action":"label","labels":["untrusted","web"]}`
+	kept := new(noted)
+	p := &pdp{status: 200, body: custom(label)}
+	labelled := func(c *enforce.Config) {
+		onResults(c)
+		c.Labels = kept
+	}
+	v := gate(p, labelled).Judge(t.Context(), call(t, invoke))
+	if !strings.Contains(p.sent, `"session":{"labels":[]}`) || kept.names != nil {
+		t.Errorf("before: %s, %q", p.sent, kept.names)
+	}
+	response := &wire.Message{ID: jsontext.Value("1"), Error: jsontext.Value(`{"code":1,"message":"a page"}`)} // an error is content, too
+	if got := v.Finish(t.Context(), response); got.Error == nil || strings.Join(kept.names, " ") != "untrusted web" {
+		t.Errorf("%s, %q", got.Encode(), kept.names)
+	}
+	const want = `"session":{"labels":["untrusted","web"]}`
+	gate(p, labelled).Judge(t.Context(), call(t, invoke))
+	if !strings.Contains(p.sent, want) {
+		t.Errorf("after: %s", p.sent)
+	}
+	p.body = `{"evaluations":[{"decision":true},{"decision":true}]}`
+	gate(p, func(c *enforce.Config) {
+		labelled(c)
+		c.Map = func(c *enforce.Call) (*enforce.Question, error) {
+			q, err := batch(c)
+			q.Evaluations.Evaluations[1] = jsontext.Value(`{"context":{"session":{"labels":["forged"]}}}`)
+			return q, err
+		}
+	}).Judge(t.Context(), call(t, invoke))
+	if strings.Count(p.sent, want) != 2 || strings.Contains(p.sent, "forged") {
+		t.Errorf("a batch: %s", p.sent)
+	}
+	asked := ""
+	p.body = `{"decision":true}`
+	v = gate(p, func(c *enforce.Config) {
+		labelled(c)
+		c.Tools = enforcetest.Tools{Filter: func(ctx context.Context, _ *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
+			p.body = `{"evaluations":[{"decision":true}]}`
+			_, err := ask(ctx, &authzen.EvaluationsRequest{Evaluations: []jsontext.Value{jsontext.Value(`{"resource":{"type":"tool","id":"a"}}`)}})
+			asked = p.sent
+			return result, err
+		}}
+	}).Judge(t.Context(), call(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
+	if v.Finish(t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"tools":[]}`)}); !strings.Contains(asked, want) {
+		t.Errorf("a list: %s", asked)
+	}
+}
+
+// A label that cannot be kept withholds the result, and one that cannot be read
+// refuses the call.
+func TestLabelsFail(t *testing.T) {
+	const label = `{"action":"label","labels":["untrusted"]}`
+	kept := new(noted)
+	for name, labels := range map[string]enforce.Labels{"none": nil, "failing": kept} {
+		kept.fails = nil
+		p := &pdp{status: 200, body: custom(label)}
+		g := gate(p, func(c *enforce.Config) {
+			onResults(c)
+			c.Labels = labels
+		})
+		v := g.Judge(t.Context(), call(t, invoke))
+		kept.fails = errors.New("the disk is full")
+		got := string(v.Finish(t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}).Encode())
+		if !strings.Contains(got, "answer_withheld") || strings.Contains(got, "disk") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if labels == nil {
+			continue
+		}
+		if asked := p.asked; read(t, g.Judge(t.Context(), call(t, invoke))).Code != -32603 || p.asked != asked {
+			t.Errorf("%s: a call goes on", name)
 		}
 	}
 }

@@ -39,6 +39,7 @@ type Config struct {
 	Denial   denialConfig   `yaml:"denial"`
 	Approval approvalConfig `yaml:"approval"`
 	Trail    trailConfig    `yaml:"trail"`
+	Labels   labelsConfig   `yaml:"labels"`
 	// Obligations that the gateway carries out.
 	Obligations obligationsConfig `yaml:"obligations"`
 	Identity    identityConfig    `yaml:"identity"`
@@ -132,6 +133,7 @@ func NewConfig() *Config {
 		Listen: "127.0.0.1:8090", Log: slog.New(slog.DiscardHandler),
 		PDP:     pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
 		Denial:  denialConfig{HTTPStatus: 200},
+		Labels:  labelsConfig{TTL: 24 * time.Hour, Scope: scopeCaller},
 		Catalog: catalogConfig{Refresh: duration(time.Minute), TTL: duration(10 * time.Second)},
 		Approval: approvalConfig{
 			Hold: duration(50 * time.Second), Wait: duration(10 * time.Minute), Refused: duration(15 * time.Minute),

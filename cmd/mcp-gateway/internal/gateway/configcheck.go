@@ -91,6 +91,7 @@ func (c *Config) Check(listenKey string) error {
 	f.must(page == "" || isURL(page) && strings.Contains(page, "{task}"), "approval.page", page, "a URL with {task} in it")
 	posted := c.Obligations.NotificationURL
 	f.must(posted == "" || isURL(posted), "obligations.notification_url", posted, "a URL")
+	c.checkLabels(f)
 	c.checkListeners(f, listenKey)
 	c.checkIdentity(f)
 	c.checkServers(f)

@@ -9,12 +9,13 @@
 //	seal.key             key that seals what clients hand back
 //	catalog.db           pinned definitions of tools
 //	approvals.db         calls that wait for a person
+//	labels.db            labels of callers
 //	observed.db          counts of calls in observe mode
 //	trail/, tasks.db     of Run: audit trail of the calls, a log of package
 //	                     decisionlog, and owners of the servers' tasks
 //	stdio/SERVER/N/      the same of a process of RunStdio
 //
-// All processes share the first four. The key never changes. The databases are
+// All processes share the first five. The key never changes. The databases are
 // open for one transaction at a time, see package boltfile: a quarantine holds in
 // every process from the transaction that begins it, and an approval is used by
 // the one process whose transaction claims the call.

@@ -19,7 +19,6 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/observation"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/tasks"
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 )
 
@@ -181,15 +180,17 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if err != nil {
 		return err
 	}
+	labels, err := newCallerLabels(cfg)
+	if err != nil {
+		return err
+	}
 	handlers := cfg.Obligations.handlers()
 	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
 	g.approvals, err = approval.Open(approval.Config{
 		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept, limits}, Log: g.log,
 		Definition: g.tools.digest,
-		Deliver: func(ctx context.Context, c *enforce.Call, response *wire.Message) *wire.Message {
-			return g.gate.Deliver(ctx, c, response)
-		},
-		Page: cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
+		Results:    lateResults{g},
+		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
 		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending, PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
 	})
 	if err != nil {
@@ -197,7 +198,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	}
 	g.gate = enforce.New(enforce.Config{
 		PDP: pdp, Map: g.mapper.question, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g.policies}, Trail: kept, Log: g.log,
-		Obligations: handlers, Limits: limits,
+		Obligations: handlers, Limits: limits, Labels: labels,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},
 		PassingMeta: cfg.Approval.PassingMeta,
 		Denial:      denial, Tells: tells, Observes: observes, Tracer: g.telemetry.tracer,

@@ -187,7 +187,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, caller *enforce.C
 		return nil, failed
 	}
 	if c.session != nil {
-		c.Capabilities = c.session.Capabilities
+		c.Capabilities, c.Session = c.session.Capabilities, c.session.ID
 	}
 	return c, nil
 }

@@ -115,7 +115,7 @@ func (h *Handler) settleSent(c *call, m *wire.Message) (*wire.Message, error) {
 	if settle := h.broken.take(c.sent.Request, c.sent.ID); settle != nil {
 		return settle(c.request.Context(), m), nil
 	}
-	of := &enforce.Call{Server: h.cfg.Server, Caller: c.Caller, RequestID: uuid.NewString(), Upstream: c.Upstream, Results: c.sent.Results}
+	of := &enforce.Call{Server: h.cfg.Server, Caller: c.Caller, RequestID: uuid.NewString(), Upstream: c.Upstream, Session: c.sessionID(), Results: c.sent.Results}
 	of.Message = &wire.Message{ID: c.sent.ID, Method: c.sent.Method, Params: c.sent.Params}
 	var err error
 	if of.Params, err = of.Message.Read(); err != nil {

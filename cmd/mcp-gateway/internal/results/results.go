@@ -59,10 +59,19 @@ func Check(method string, properties jsontext.Value) error {
 	if (r.Action == result.Redact || r.Action == result.Mask) && contents[method] == nil {
 		return fmt.Errorf("%s: results of %s have no content that the gateway could change", r.Action, method)
 	}
-	if r.Action == result.Label {
-		return fmt.Errorf("%s: the gateway keeps no labels", r.Action)
-	}
 	return nil
+}
+
+// Labels returns the labels that the response gives its caller. An obligation that
+// cannot be read has none: Apply reports it.
+func (r Rules) Labels() (names []string) {
+	for _, properties := range r.Custom {
+		if rule, err := result.Parse(properties); err == nil {
+			names = append(names, rule.Labels...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // A WithheldError says why an obligation cannot be carried out on a response.

@@ -229,7 +229,7 @@ func TestCheck(t *testing.T) {
 	for properties, methods := range map[string]map[string]bool{
 		ssn:                                 {"tools/call": true, "resources/read": true, "prompts/get": true, "tasks/result": true, "tasks/get": true, "tools/list": false, "completion/complete": false, "initialize": false},
 		`{"action":"max_bytes","bytes":1}`:  {"tools/call": true, "tools/list": true, "completion/complete": true},
-		`{"action":"label","labels":["a"]}`: {"tools/call": false},
+		`{"action":"label","labels":["a"]}`: {"tools/call": true, "initialize": true},
 		`{"action":"redact"}`:               {"tools/call": false},
 		`{"action":"watermark"}`:            {"tools/call": false},
 		`{"action":"approval_required"}`:    {"tools/call": false},
