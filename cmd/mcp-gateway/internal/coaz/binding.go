@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// subjectType is that of a subject for whom nobody says one.
+// subjectType is the default type of a subject.
 const subjectType = "identity"
 
 // claim returns a claim that is a string, or "".
@@ -18,7 +18,7 @@ func (a *mappingRun) claim(name string) string {
 	return text
 }
 
-// subject returns the id of who calls.
+// subject returns the id of the caller.
 func (a *mappingRun) subject() (string, error) {
 	if a.in.caller == "" {
 		return "", unmapped("the token has no %s", claimSub)
@@ -63,7 +63,7 @@ func (a *mappingRun) bindSubject(parts members, m *mapping) (unverified bool, er
 	return unverified, err
 }
 
-// described makes the subject the one that the tool.invoke profile describes.
+// described makes the subject as the tool.invoke profile describes it.
 func (a *mappingRun) described(parts members) error {
 	subject, err := a.actor()
 	if err != nil {
@@ -75,7 +75,7 @@ func (a *mappingRun) described(parts members) error {
 	return nil
 }
 
-// subjectType returns the type of who calls.
+// subjectType returns the type of the caller.
 func (a *mappingRun) subjectType() string {
 	if a.Profile == ProfileToolInvoke {
 		return a.actorType()
@@ -83,8 +83,8 @@ func (a *mappingRun) subjectType() string {
 	return cmp.Or(a.call.Subject.Type, subjectType)
 }
 
-// qualifyResource makes the resource of a default mapping one at this server: the server
-// itself, or an id that begins with the server's name.
+// qualifyResource makes the resource of a default mapping a resource of this server:
+// the server itself, or an id that begins with the server's name.
 func (a *mappingRun) qualifyResource(parts members, m *mapping) error {
 	if m.server {
 		return a.setServerResource(parts)
@@ -103,7 +103,7 @@ func (a *mappingRun) qualifyResource(parts members, m *mapping) error {
 	return err
 }
 
-// at names what is at a server. Names of servers have no colon.
+// at returns the id of an item of a server. Names of servers have no colon.
 func at(server, name string) string { return server + ":" + name }
 
 // setServerResource makes the server the resource.
@@ -123,8 +123,8 @@ func (a *mappingRun) setServerResource(parts members) error {
 	return err
 }
 
-// reserved are members of a context that a PDP believes of a gateway. A server
-// must not say them.
+// reserved are members of a context that a PDP believes if a gateway sends them. A
+// server must not set them.
 var reserved = []string{"approval", "justification", "supported_obligations", "session"}
 
 const (
@@ -133,7 +133,7 @@ const (
 	contextUnverified = "subject_unverified"
 )
 
-// context adds to a context what the gateway itself knows.
+// context adds the facts of the gateway to a context.
 func (a *mappingRun) context(text jsontext.Value, m *mapping, unverified bool) (jsontext.Value, error) {
 	context, err := readMembers(text)
 	if err != nil {
@@ -157,7 +157,7 @@ func (a *mappingRun) context(text jsontext.Value, m *mapping, unverified bool) (
 	return context.text()
 }
 
-// agent makes the agent that a context names the one that the token shows.
+// agent sets the agent of a context to the one in the token.
 func (a *mappingRun) agent(context members) {
 	shown := a.claim("client_id")
 	if shown == "" {
@@ -175,8 +175,8 @@ func (a *mappingRun) agent(context members) {
 	context.setString(contextAgent, shown)
 }
 
-// facts are what policy may believe beside the subject: whom the gateway asks
-// for, and by which mapping.
+// facts returns what policies may believe in addition to the subject: the server, the
+// tool, the issuer of the token, and the mapping.
 func (a *mappingRun) facts(m *mapping) (jsontext.Value, error) {
 	facts := struct {
 		Server  string  `json:"server"`
@@ -196,7 +196,7 @@ func (a *mappingRun) facts(m *mapping) (jsontext.Value, error) {
 	return text, nil
 }
 
-// warn tells the operator something, once.
+// warn adds a warning for the operator, once.
 func (a *mappingRun) warn(text string) {
 	if !slices.Contains(a.warnings, text) {
 		a.warnings = append(a.warnings, text)

@@ -15,23 +15,23 @@ import (
 type Call struct {
 	Method string
 	Params jsontext.Value // an object, or nil
-	// Notification: the message has no id, and so no answer.
+	// Notification means that the message has no id, and so gets no answer.
 	Notification bool
-	// Tool is the definition of the tool that a tools/call is of, as the server
-	// listed it, or nil where none is known.
+	// Tool is the definition of the tool of a tools/call, as the server listed it, or
+	// nil if the tool is unknown.
 	Tool jsontext.Value
-	// Subject is who calls, as was verified; where it has no id it is the claim
-	// sub, and of type identity where it has no type.
+	// Subject is the verified caller. Without an id it is the claim sub; without a
+	// type it has the type identity.
 	Subject authzen.Subject
-	// Claims are those of the caller's token, verified. Numbers are exact if
-	// they are jsontext.Values or integers.
+	// Claims are the verified claims of the caller's token. Numbers are exact if they
+	// are jsontext.Values or integers.
 	Claims map[string]any
 	Server string // the name of the upstream
 }
 
-// Questions are what to ask before a call goes on: one of Evaluation and
-// Evaluations, of which every decision must be a permit, or nothing where
-// PassThrough is true. The zero Questions let nothing through.
+// Questions are the requests to the PDP about a call: one of Evaluation and
+// Evaluations, of which every decision must be a permit, or nothing if PassThrough is
+// true. The zero Questions permit nothing.
 type Questions struct {
 	PassThrough bool
 	Evaluation  *authzen.EvaluationRequest
@@ -40,7 +40,7 @@ type Questions struct {
 	Warnings    []string // for the operator: what a mapping wanted and did not get
 }
 
-// A Dialect is a way to declare a mapping.
+// A Dialect is a format in which a tool declares a mapping.
 type Dialect string
 
 const (
@@ -52,14 +52,14 @@ const (
 	Arrays   Dialect = "coaz-arrays" // coaz: true and x-coaz-mapping of arrays
 )
 
-// Older reports whether the dialect is one of coaz: true, whose denials had
+// Older reports whether the dialect is one of those with coaz: true, whose denials had
 // another code (-32401).
 func (d Dialect) Older() bool { return d == Sep || d == Arrays }
 
-// ErrUnknownMethod means that a method has no mapping: it is denied.
+// ErrUnknownMethod means that a method has no mapping. The call is denied.
 var ErrUnknownMethod = errors.New("the method is not known to the gateway")
 
-// A MappingError means that a message cannot be mapped, and so must not go on.
+// A MappingError means that a message cannot be mapped. It must not be forwarded.
 type MappingError struct {
 	Reason string // for the caller; it has no values of params or token
 	Cause  error  // for the operator; nil where Reason says it all
@@ -81,8 +81,8 @@ type Mapper struct {
 	upstreams map[string]*upstream
 }
 
-// New prepares to map the calls to upstreams, by their names. What is wrong with
-// the settings of one is a [yamldoc.SettingError] below its name.
+// New returns a Mapper of calls to upstreams, by their names. An invalid setting of an
+// upstream is a [yamldoc.SettingError] below its name.
 func New(upstreams map[string]Upstream) (*Mapper, error) {
 	c, err := newCompiler()
 	if err != nil {
@@ -103,8 +103,7 @@ func New(upstreams map[string]Upstream) (*Mapper, error) {
 	return m, errors.Join(errs...)
 }
 
-// Check reports what is wrong with the settings of an upstream, each a
-// [yamldoc.SettingError].
+// Check reports the invalid settings of an upstream, each as a [yamldoc.SettingError].
 func Check(u Upstream) error {
 	c, err := newCompiler()
 	if err == nil {
@@ -113,8 +112,8 @@ func Check(u Upstream) error {
 	return err
 }
 
-// Map returns what to ask before a call goes on. The error is
-// [ErrUnknownMethod] or a [MappingError].
+// Map returns the questions about a call. The error is [ErrUnknownMethod] or a
+// [MappingError].
 func (m *Mapper) Map(call Call) (Questions, error) {
 	u, ok := m.upstreams[call.Server]
 	if !ok {
@@ -132,8 +131,8 @@ func (m *Mapper) Map(call Call) (Questions, error) {
 	return q, nil
 }
 
-// passes reports whether a message goes on without a question: pings, and what
-// is a notification by its name and by having no id.
+// passes reports whether a message is forwarded without a question: a ping, or a
+// message without an id whose name is that of a notification.
 func passes(call Call) bool {
 	return call.Method == "ping" || call.Notification && strings.HasPrefix(call.Method, "notifications/")
 }

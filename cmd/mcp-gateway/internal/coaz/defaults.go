@@ -17,8 +17,8 @@ type rule struct {
 
 const serverType = "mcp_server"
 
-// rules are the default mappings of the binding ("Default Mappings"). The
-// subject is that of the token.
+// rules are the default mappings of the binding ("Default Mappings"). Their subject is
+// the subject of the token.
 var rules = map[string]rule{
 	"initialize":            {serverType, "", `,"protocol_version":"$params.protocolVersion"`},
 	"tools/list":            {serverType, "", ""},
@@ -29,8 +29,8 @@ var rules = map[string]rule{
 	"resources/unsubscribe": {"resource", "$params.uri", ""},
 	"prompts/list":          {serverType, "", ""},
 	"prompts/get":           {"prompt", "$params.name", ""},
-	// The binding has a $ before each name, which is not CEL: $ is a mark only
-	// at the start.
+	// The binding has a $ before each name, which is not CEL: a mapping has the $ only
+	// at the start of an expression.
 	"completion/complete": {"$params.ref.type == 'ref/prompt' ? 'prompt' : 'resource'",
 		"$params.ref.type == 'ref/prompt' ? params.ref.name : params.ref.uri", ""},
 	"logging/setLevel": {serverType, "", `,"level":"$params.level"`},
@@ -42,8 +42,8 @@ var rules = map[string]rule{
 
 const listen = "subscriptions/listen"
 
-// extras are methods that the binding has no mapping for and so denies. An
-// operator may want them asked about.
+// extras are methods for which the binding has no mapping, and which it denies. An
+// operator may add them.
 var extras = map[string]rule{
 	"server/discover":          {serverType, "", ""},
 	"resources/templates/list": {serverType, "", ""},
@@ -51,7 +51,7 @@ var extras = map[string]rule{
 	"tasks/update":             {"task", "$params.taskId", ""},
 }
 
-// Methods lists those that there is a default mapping for, in order.
+// Methods returns the methods with a default mapping, sorted.
 func Methods() []string {
 	return slices.Sorted(func(yield func(string) bool) {
 		for _, table := range []map[string]rule{rules, extras} {
@@ -64,7 +64,7 @@ func Methods() []string {
 	})
 }
 
-// Extras lists the methods that [Upstream.Extra] may name.
+// Extras returns the methods that [Upstream.Extra] may name.
 func Extras() []string { return slices.Sorted(maps.Keys(extras)) }
 
 // defaults compiles all rules.

@@ -10,8 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of expressions. What a stranger's expressions cost is counted in steps
-// that the evaluator takes.
+// Limits of expressions. The evaluator counts its steps as their cost.
 const (
 	maxExpression  = 2 << 10 // bytes
 	maxExpressions = 8 << 10 // bytes, of those of one mapping
@@ -19,8 +18,8 @@ const (
 	maxCost        = 50_000 // of one, and of those of one call
 )
 
-// A compiler makes mappings. Expressions see params and token, and the
-// standard functions of CEL.
+// A compiler compiles mappings. Expressions see params and token, and the standard
+// functions of CEL.
 type compiler struct {
 	env *cel.Env
 }
@@ -36,7 +35,7 @@ func newCompiler() (*compiler, error) {
 	return &compiler{env}, err
 }
 
-// An expression is a leaf of a template that has to be evaluated.
+// An expression is a leaf of a template that is evaluated.
 type expression struct {
 	at      string // JSON Pointer in the mapping
 	program cel.Program
@@ -44,7 +43,7 @@ type expression struct {
 	token   bool   // it reads the token
 }
 
-// expression compiles the text of one.
+// expression compiles the text of an expression.
 func (c *compiler) expression(at, text string) (*expression, error) {
 	if len(text) > maxExpression {
 		return nil, unmapped("the expression at %s has more than %d bytes", at, maxExpression)
@@ -67,7 +66,7 @@ func (c *compiler) expression(at, text string) (*expression, error) {
 
 func isToken(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == "token" }
 
-// claimOf returns the claim that an expression is, in whatever writing:
+// claimOf returns the claim that an expression consists of, in any notation:
 // token.sub, token.?sub, token["sub"] or token[?"sub"].
 func claimOf(x ast.Expr) string {
 	switch x.Kind() {
@@ -105,7 +104,8 @@ func (e *expression) resolve(in *inputs) (jsontext.Value, error) {
 	return text, nil
 }
 
-// fault says what went wrong, without the values that CEL's errors may name.
+// fault returns the error for the caller, without the values that CEL's errors may
+// contain.
 func (e *expression) fault(err error) error {
 	reason := "the expression at " + e.at
 	switch text := err.Error(); {

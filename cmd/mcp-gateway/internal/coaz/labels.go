@@ -8,12 +8,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// labelImpact is the label by which policies tell reading from writing.
+// labelImpact is the label with which policies distinguish reading from writing.
 const labelImpact = "impact"
 
-// labels returns the properties of a tool: those that the operator gives it and,
-// where its annotations are trusted and the operator says none, its impact.
-// Nil is none.
+// labels returns the properties of a tool: the operator's labels and, if its
+// annotations are trusted and the operator gives no impact, its impact. Nil means
+// none.
 func (a *mappingRun) labels(name string) (jsontext.Value, error) {
 	labels := maps.Clone(a.Tools[name].Labels)
 	if _, said := labels[labelImpact]; !said && a.Annotations == AnnotationsTrusted {
@@ -38,10 +38,10 @@ func (a *mappingRun) labels(name string) (jsontext.Value, error) {
 	return text, nil
 }
 
-// annotatedImpact returns what the annotations in a tool's definition say that
-// it does. The hints have the protocol's defaults: a tool that says of itself that
-// it writes, and not that it destroys nothing, is destructive. A tool that says
-// nothing has no impact.
+// annotatedImpact returns the impact that the annotations of a tool's definition
+// state. The hints have the protocol's defaults: a tool that says that it writes, and
+// does not say that it destroys nothing, is destructive. A tool without hints has no
+// impact.
 func annotatedImpact(definition jsontext.Value) (string, error) {
 	if definition == nil {
 		return "", nil

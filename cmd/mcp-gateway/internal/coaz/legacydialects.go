@@ -11,21 +11,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// isBare reports whether a mapping has the shape of April 2026: that of a batch
-// without an envelope, whose strings are all expressions. Its evaluations are an
-// array, those of the envelope are an object.
+// isBare reports whether a mapping has the format of April 2026: a batch without an
+// envelope, whose strings are all expressions. Its evaluations are an array; those of
+// the envelope are an object.
 func isBare(mapping jsontext.Value) bool {
 	m, err := readMembers(mapping)
 	return err == nil && m[partEvaluations].Kind() == '['
 }
 
-// isArrays reports whether a mapping has the shape of March and April 2026.
+// isArrays reports whether a mapping has the format of March and April 2026.
 func isArrays(mapping jsontext.Value) bool {
 	m, err := readMembers(mapping)
 	return err == nil && m[partResource].Kind() == '['
 }
 
-// bare compiles a mapping of the shape of April 2026.
+// bare compiles a mapping of the format of April 2026.
 func (c *compiler) bare(text jsontext.Value) (*mapping, error) {
 	if _, err := readMapping(text); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func olderParts(text jsontext.Value) (members, error) {
 	return m, m.only("x-coaz-mapping", partSubject, partAction, partResource, partContext)
 }
 
-// objects returns what compiles the seed's dialect: objects, whose strings are
+// objects returns the compiler of the oldest dialect: objects whose strings are
 // literals or JSONPaths below $.properties and $.token.
 func (d declaration) objects(c *compiler) func(jsontext.Value) (*mapping, error) {
 	return func(text jsontext.Value) (*mapping, error) {
@@ -70,8 +70,8 @@ func (d declaration) objects(c *compiler) func(jsontext.Value) (*mapping, error)
 	}
 }
 
-// arrays returns what compiles the dialect of arrays, whose strings are all
-// expressions: where one has several elements, the n-th of each are a question.
+// arrays returns the compiler of the dialect of arrays, whose strings are all
+// expressions. If some have several elements, the n-th of each make a question.
 func (d declaration) arrays(c *compiler) func(jsontext.Value) (*mapping, error) {
 	return func(text jsontext.Value) (*mapping, error) {
 		parts, err := olderParts(text)
@@ -94,8 +94,7 @@ func quoted(text string) jsontext.Value {
 	return value
 }
 
-// zip tells the parts that have one element from the entries that the others
-// make.
+// zip separates the parts with one element from the entries that the other parts make.
 func zip(parts members) (single members, entries []members, err error) {
 	single = members{}
 	for _, name := range parts.names() {
@@ -124,8 +123,8 @@ func zip(parts members) (single members, entries []members, err error) {
 	return single, entries, nil
 }
 
-// compileLegacy writes the parts as a body of the current draft, with the tool's name
-// for an action that is missing, and compiles it in their language.
+// compileLegacy writes the parts as a body of the current draft and compiles it. A
+// missing action is the tool's name.
 func (d declaration) compileLegacy(c *compiler, l language, parts members, entries []members, action func(string) jsontext.Value) (*mapping, error) {
 	if _, ok := parts[partAction]; !ok && (entries == nil || entries[0][partAction] == nil) {
 		parts[partAction] = action(d.tool)
@@ -149,8 +148,7 @@ func (d declaration) compileLegacy(c *compiler, l language, parts members, entri
 	return m, err
 }
 
-// readsToken reports whether something of the subject or a context is of the
-// token.
+// readsToken reports whether the subject or a context has a value of the token.
 func (m *mapping) readsToken() bool {
 	all := append([]map[string]node{m.parts}, m.entries...)
 	for _, parts := range all {
@@ -183,7 +181,7 @@ func ofToken(n node) bool {
 	return false
 }
 
-// paths is the language of the seed: $.properties are the arguments.
+// paths is the language of the oldest dialect: $.properties are the arguments.
 func paths(text string, required bool) (string, bool, error) {
 	if !strings.HasPrefix(text, "$") {
 		return text, false, nil
@@ -209,8 +207,7 @@ func paths(text string, required bool) (string, bool, error) {
 
 var selector = regexp.MustCompile(`^(?:\.([\pL_][\pL\pN_]*)|\['((?:[^'\\]|\\.)*)'\]|\[("(?:[^"\\]|\\.)*")\])`)
 
-// path returns the names of a JSONPath that selects members and nothing else
-// (RFC 9535).
+// path returns the names of a JSONPath that selects members only (RFC 9535).
 func path(text string) (names []string, err error) {
 	rest := text[1:]
 	for rest != "" {
@@ -232,7 +229,7 @@ func path(text string) (names []string, err error) {
 	return names, nil
 }
 
-// unescape reads a quoted name, which JSON has if it is in double quotes.
+// unescape reads a quoted name. Double quotes are those of JSON.
 func unescape(single, double string) (string, error) {
 	if double == "" {
 		double = `"` + strings.ReplaceAll(strings.ReplaceAll(single, `\'`, `'`), `"`, `\"`) + `"`

@@ -6,8 +6,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// uses are the methods that use what a list has, and the member of params that
-// names it.
+// uses are the methods that use the items of a list, and the member of params that
+// names an item.
 var uses = map[string]struct{ method, name string }{
 	"tools/list":               {toolsCall, "name"},
 	"prompts/list":             {"prompts/get", "name"},
@@ -15,11 +15,11 @@ var uses = map[string]struct{ method, name string }{
 	"resources/templates/list": {"resources/read", "uri"},
 }
 
-// Listed returns what to ask before the caller of a list sees an item of it: may
-// they use it, as far as that is known without arguments? Call is the list's,
-// with the definition of the item as Tool if it is a tool. It is nil where only
-// arguments tell: where a tool is asked about by a mapping that is not the
-// profile's. What is listed may still be denied.
+// Listed returns the question whether the caller of a list may see an item: may the
+// caller use it, as far as that is known without arguments? Call is that of the list;
+// its Tool is the definition of the item if it is a tool. The result is nil if only
+// arguments would tell, because a mapping other than the profile's decides on the
+// tool. A listed item may still be denied.
 func (m *Mapper) Listed(call Call, name string) (*authzen.EvaluationRequest, error) {
 	use, ok := uses[call.Method]
 	if !ok {

@@ -16,7 +16,7 @@ const (
 	partEvaluations = "evaluations"
 )
 
-// A mapping is one that is compiled.
+// A mapping is a compiled mapping.
 type mapping struct {
 	dialect Dialect
 	digest  string // of the text, "sha256:…"; "" for the gateway's own
@@ -25,8 +25,8 @@ type mapping struct {
 	server  bool              // the resource is the server itself
 }
 
-// enveloped compiles a mapping of the current draft: an object whose only
-// member names the API to ask.
+// enveloped compiles a mapping of the current draft: an object whose only member names
+// the API.
 func (c *compiler) enveloped(text jsontext.Value) (*mapping, error) {
 	envelope, err := readMapping(text)
 	if err != nil {
@@ -47,7 +47,8 @@ func (c *compiler) enveloped(text jsontext.Value) (*mapping, error) {
 	panic("unreachable: the envelope has a member")
 }
 
-// readMapping returns the members of a mapping that is not too long.
+// readMapping returns the members of a mapping. A mapping that is too long is an
+// error.
 func readMapping(text jsontext.Value) (members, error) {
 	if len(text) > maxMapping {
 		return nil, unmapped("the mapping has more than %d bytes", maxMapping)
@@ -120,8 +121,8 @@ func (r *reader) parts(at string, members members) (map[string]node, error) {
 	return parts, nil
 }
 
-// anchor makes the subject's id the caller's, where it is written as the claim
-// sub: which claim has the caller is the issuer's and the operator's to say.
+// anchor makes the subject's id the caller's if it is written as the claim sub. The
+// issuer and the operator choose the claim with the caller's id.
 func (m *mapping) anchor() {
 	subject, _ := m.parts[partSubject].(object)
 	for i, f := range subject {
@@ -133,7 +134,7 @@ func (m *mapping) anchor() {
 
 const claimSub = "sub"
 
-// caller is the id of who calls.
+// caller resolves to the id of the caller.
 type caller struct{}
 
 func (caller) resolve(in *inputs) (jsontext.Value, error) {

@@ -43,7 +43,7 @@ func (a *mappingRun) questions() (Questions, error) {
 	return a.ask(m)
 }
 
-// read makes params and token what expressions see.
+// read sets params and token, which expressions see.
 func (a *mappingRun) read() (err error) {
 	params := a.call.Params
 	if params == nil {
@@ -91,7 +91,7 @@ func (a *mappingRun) tool() (Questions, error) {
 	return a.both(name, m)
 }
 
-// own returns the mapping that the definition of the tool declares, or nil.
+// own returns the mapping that the tool's definition declares, or nil.
 func (a *mappingRun) own(name string) (*mapping, error) {
 	if a.call.Tool == nil {
 		return nil, unmapped("the tool is not known")
@@ -118,7 +118,7 @@ func (a *mappingRun) standard(name string) (Questions, error) {
 	return q, err
 }
 
-// both asks by the profile and by a declared mapping.
+// both returns the questions of the profile and of a declared mapping.
 func (a *mappingRun) both(name string, m *mapping) (Questions, error) {
 	standard, err := a.standard(name)
 	if err != nil {
@@ -138,11 +138,11 @@ func (a *mappingRun) both(name string, m *mapping) (Questions, error) {
 	return together(all)
 }
 
-// maxURIs is how many resources a client may listen to.
+// maxURIs is the number of resources to which a client may listen.
 const maxURIs = maxEntries - 1
 
-// listen maps a subscriptions/listen: the server may be listened to, and each
-// resource may be subscribed to.
+// listen maps a subscriptions/listen: a question about the server, and one about each
+// resource.
 func (a *mappingRun) listen() (Questions, error) {
 	var params struct {
 		Notifications struct {
@@ -187,7 +187,7 @@ func together(all []*authzen.EvaluationRequest) (Questions, error) {
 	return Questions{Evaluations: batch}, nil
 }
 
-// ask resolves a mapping to requests that are complete.
+// ask resolves a mapping to complete requests.
 func (a *mappingRun) ask(m *mapping) (Questions, error) {
 	parts, err := a.resolve("", m.parts)
 	if err != nil {
@@ -209,8 +209,7 @@ func (a *mappingRun) ask(m *mapping) (Questions, error) {
 	return a.batch(m, parts, unverified)
 }
 
-// resolve resolves parts and holds them against what AuthZEN gives their
-// members' names.
+// resolve resolves parts, and checks their members against AuthZEN.
 func (a *mappingRun) resolve(at string, nodes map[string]node) (members, error) {
 	parts := members{}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
@@ -232,8 +231,8 @@ func (a *mappingRun) resolve(at string, nodes map[string]node) (members, error) 
 	return parts, nil
 }
 
-// shapes are the members of the parts whose other attributes stand below
-// properties (AuthZEN 1.0, "Information Model").
+// shapes are the members of each part; all others stand below properties (AuthZEN 1.0,
+// "Information Model").
 var shapes = []struct {
 	part    string
 	members []string
@@ -255,8 +254,8 @@ func single(parts members) (Questions, error) {
 	return Questions{Evaluation: request}, nil
 }
 
-// batch resolves the entries. One with a context of its own has that in place
-// of the whole one, and so is told by whom it is sent, too.
+// batch resolves the entries. An entry with a context of its own gets the facts of the
+// gateway as well, because its context replaces that of the batch.
 func (a *mappingRun) batch(m *mapping, parts members, unverified bool) (Questions, error) {
 	batch := &authzen.EvaluationsRequest{
 		Subject: parts[partSubject], Action: parts[partAction], Resource: parts[partResource], Context: parts[partContext],

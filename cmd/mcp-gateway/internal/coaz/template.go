@@ -11,7 +11,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
-// Bounds of a mapping.
+// Limits of a mapping.
 const (
 	maxMapping = 32 << 10 // bytes
 	maxLeaves  = 256
@@ -19,15 +19,14 @@ const (
 	maxEntries = 50 // of evaluations
 )
 
-// inputs are what expressions see, and what they have cost.
+// inputs are the values that expressions see, and the cost so far.
 type inputs struct {
 	params, token any
 	caller        string // id of who calls, or ""
 	cost          uint64
 }
 
-// A node is a value of a template. It resolves to JSON, or to nil where it is
-// absent.
+// A node is a value of a template. It resolves to JSON, or to nil if it is absent.
 type node interface {
 	resolve(*inputs) (jsontext.Value, error)
 }
@@ -47,7 +46,7 @@ type (
 
 func (l literal) resolve(*inputs) (jsontext.Value, error) { return jsontext.Value(l), nil }
 
-// resolve leaves out no element: a list has as many as its author wrote.
+// resolve keeps each element: a list has the length that its author wrote.
 func (l list) resolve(in *inputs) (jsontext.Value, error) {
 	out := jsontext.Value{'['}
 	for i, element := range l.elements {
@@ -79,7 +78,7 @@ func (o object) resolve(in *inputs) (jsontext.Value, error) {
 	return members.text()
 }
 
-// members are those of a JSON object.
+// members are the members of a JSON object.
 type members jsonobject.Object
 
 func readMembers(text jsontext.Value) (members, error) {
@@ -87,7 +86,7 @@ func readMembers(text jsontext.Value) (members, error) {
 	return members(o), err
 }
 
-// set keeps a member, unless its value is absent or null.
+// set sets a member, unless its value is absent or null.
 func (m members) set(name string, value jsontext.Value) {
 	if value != nil && value.Kind() != 'n' {
 		m[name] = value
@@ -107,16 +106,16 @@ func (m members) string(name string) string {
 	return ""
 }
 
-// text returns the object, with its members in order.
+// text returns the object, with its members sorted.
 func (m members) text() (jsontext.Value, error) {
 	return jsonobject.Object(m).Encode()
 }
 
-// names are those of the members, in order, so that what is wrong with several
-// is said of the same one every time.
+// names returns the sorted names, so that of several faults always the same one is
+// reported.
 func (m members) names() []string { return slices.Sorted(maps.Keys(m)) }
 
-// only reports members that are none of these.
+// only reports members other than these.
 func (m members) only(at string, names ...string) error {
 	for _, name := range m.names() {
 		if !slices.Contains(names, name) {
@@ -126,11 +125,11 @@ func (m members) only(at string, names ...string) error {
 	return nil
 }
 
-// A language tells what a string of a template is. Where it is an expression,
-// it returns its text; required says that the value must not be absent.
+// A language says what a string of a template is. For an expression it returns the
+// text; required says that the value must not be absent.
 type language func(text string, required bool) (expression string, is bool, err error)
 
-// marked is the language of the current draft: $ begins an expression, $$ a
+// marked is the language of the current draft: $ begins an expression, and $$ a
 // literal with one $.
 func marked(text string, _ bool) (string, bool, error) {
 	switch {

@@ -10,15 +10,15 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// maxSaid bounds what a client says of its call, in bytes.
+// maxSaid bounds a client's description of its call, in bytes.
 const maxSaid = 1 << 10
 
-// said are the members of params._meta that the tool.invoke profile passes on:
-// what the client says its call is for. No policy should take them for more.
+// said are the members of params._meta that the tool.invoke profile passes on: the
+// client's description of its call. Policies should not take them for more.
 var said = []string{"purpose", "workflow_id", "agent_invocation_id"}
 
 // invoke maps a tools/call by the tool.invoke profile: the subject as its claims
-// describe it, the resource SERVER:NAME with the operator's labels.
+// describe it, and the resource SERVER:NAME with the operator's labels.
 func (a *mappingRun) invoke(name string) (*authzen.EvaluationRequest, error) {
 	if name == "" {
 		return nil, unmapped("params.name is not there")
@@ -65,8 +65,8 @@ func (a *mappingRun) actor() (authzen.Subject, error) {
 	return subject, err
 }
 
-// actorType returns the type of who acts: of the token, of the settings, of who
-// the operator says it is, or agent.
+// actorType returns the type of the subject: that of the token, of the settings, of
+// the caller, or agent.
 func (a *mappingRun) actorType() string {
 	claimed := ""
 	if a.Actor.TypeClaim != "" {
@@ -79,7 +79,7 @@ func (a *mappingRun) actorType() string {
 	return cmp.Or(claimed, a.Actor.Type, known, "agent")
 }
 
-// purpose returns what the client says of its call, and a summary of its
+// purpose returns the client's description of its call, and a summary of the
 // arguments.
 func (a *mappingRun) purpose() (jsontext.Value, error) {
 	context := members{}

@@ -17,84 +17,82 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// A Trust says what the mappings that an upstream's tools declare are good for.
+// A Trust says how far the mappings count that an upstream's tools declare.
 type Trust string
 
 const (
-	// DeclaredTighten asks by the default mapping and by the declared one: both
-	// must be permitted. It is the default: a server can ask for more, and
-	// cannot turn its tool into something harmless.
+	// DeclaredTighten asks with the default mapping and with the declared one: both
+	// must be permitted. It is the default: a server can ask for more, and cannot make
+	// its tool look harmless.
 	DeclaredTighten Trust = "declared_tighten"
-	// Declared asks by the declared mapping in place of the default one, as the
-	// binding has it.
+	// Declared asks with the declared mapping instead of the default one, as the
+	// binding says.
 	Declared Trust = "declared"
-	// DefaultOnly does not read declared mappings.
+	// DefaultOnly ignores declared mappings.
 	DefaultOnly Trust = "default_only"
 )
 
-// A Profile says what a tools/call asks by default.
+// A Profile is the default question about a tools/call.
 type Profile string
 
 const (
-	// ProfileMCP asks by the binding's default mappings, of resources whose ids
-	// begin with the name of the server: tools/call on tool::SERVER:NAME. It is
-	// the default: a policy about a tool is never about another server's tool of
-	// the same name.
+	// ProfileMCP uses the binding's default mappings, with resources whose ids begin
+	// with the name of the server: tools/call on tool::SERVER:NAME. It is the default:
+	// a policy about a tool never covers a tool of the same name at another server.
 	ProfileMCP Profile = "mcp"
-	// ProfileCOAZ asks by the binding's default mappings as they are, which do not
-	// name the server: tools/call on tool::NAME.
+	// ProfileCOAZ uses the binding's default mappings unchanged. They do not name the
+	// server: tools/call on tool::NAME.
 	ProfileCOAZ Profile = "coaz"
-	// ProfileToolInvoke is ProfileMCP, but that a call of a tool is tool.invoke,
-	// with purpose and param_summary, and that the subject of every question is
-	// described by its claims.
+	// ProfileToolInvoke is ProfileMCP, except that a tool call is tool.invoke, with
+	// purpose and param_summary, and that claims describe the subject of every
+	// question.
 	ProfileToolInvoke Profile = "tool.invoke"
 )
 
-// Annotations say what the annotations of an upstream's tools are good for.
+// Annotations says whether the annotations of an upstream's tools count.
 type Annotations string
 
 const (
-	// AnnotationsIgnored does not read them: a server may claim anything of its
-	// tools. It is the default.
+	// AnnotationsIgnored ignores them, because a server may claim anything. It is the
+	// default.
 	AnnotationsIgnored Annotations = "ignored"
-	// AnnotationsTrusted makes them the label impact of tools for which the
-	// operator has none.
+	// AnnotationsTrusted makes them the label impact of tools without such a label of
+	// the operator.
 	AnnotationsTrusted Annotations = "trusted"
 )
 
-// An Upstream says how calls to a server are mapped. The zero Upstream is one
-// that is not trusted much.
+// An Upstream configures the mapping of the calls to a server. The zero Upstream
+// trusts the server least.
 type Upstream struct {
 	Trust   Trust   `yaml:"mapping_trust"`
 	Profile Profile `yaml:"mapping_profile"`
-	// Annotations says what readOnlyHint and destructiveHint are good for.
+	// Annotations says whether readOnlyHint and destructiveHint count.
 	Annotations Annotations `yaml:"annotations"`
-	// Resource is what the server itself is called in questions. "" is the
-	// audience of the token.
+	// Resource is the id of the server in questions. "" is the audience of the token.
 	Resource string `yaml:"resource"`
-	// SubjectOverride lets declared mappings name another subject than the
-	// token does, which the PDP then sees marked subject_unverified.
+	// SubjectOverride lets declared mappings name another subject than the token does.
+	// The PDP then sees subject_unverified.
 	SubjectOverride bool `yaml:"allow_subject_override"`
-	// CurrentOnly does not read the older dialects.
+	// CurrentOnly ignores the older dialects.
 	CurrentOnly bool `yaml:"current_dialect_only"`
-	// Extra are methods to ask about that the binding denies, see [Extras]. Nil is
-	// all of them, and in ProfileCOAZ none.
+	// Extra are methods that the binding denies and about which the gateway asks, see
+	// [Extras]. Nil means all of them, and none in ProfileCOAZ.
 	Extra []string `yaml:"extra_methods"`
-	// Actor is how the tool.invoke profile describes who acts.
+	// Actor configures the subject of the tool.invoke profile.
 	Actor Actor `yaml:"actor"`
-	// Tools is what the operator says of tools, by their names.
+	// Tools are the operator's settings of tools, by name.
 	Tools map[string]Tool `yaml:"tools"`
 }
 
-// A Tool is what the operator says of one.
+// A Tool has the operator's settings of a tool.
 type Tool struct {
-	// Labels are the properties of the resource, but in ProfileCOAZ.
+	// Labels are properties of the resource, except in ProfileCOAZ.
 	Labels map[string]string `yaml:"labels"`
-	// Mapping, JSON of the current draft, is asked by in place of all others.
+	// Mapping is a mapping of the current draft, as JSON. It replaces all others.
 	Mapping string `yaml:"mapping"`
 }
 
-// An Actor names the claims that the tool.invoke profile describes subjects by.
+// An Actor names the claims with which the tool.invoke profile describes subjects.
 type Actor struct {
 	Type       string `yaml:"type"`       // of every subject; "" is agent
 	TypeClaim  string `yaml:"type_claim"` // has the type, where the token has it
@@ -104,7 +102,7 @@ type Actor struct {
 
 const maxCache = 1024 // definitions
 
-// upstream is one that is compiled.
+// upstream is a compiled Upstream.
 type upstream struct {
 	Upstream
 	*compiler
@@ -151,7 +149,7 @@ func newUpstream(c *compiler, config Upstream) (*upstream, error) {
 	return u, errors.Join(errs...)
 }
 
-// finish compiles a mapping that is not the gateway's own.
+// finish compiles a mapping of the operator or of a server.
 func (u *upstream) finish(d Dialect, text jsontext.Value, compile func(jsontext.Value) (*mapping, error)) (*mapping, error) {
 	m, err := compile(text)
 	if err != nil {
@@ -163,8 +161,8 @@ func (u *upstream) finish(d Dialect, text jsontext.Value, compile func(jsontext.
 	return m, nil
 }
 
-// compiled returns the mapping that a definition declares, or nil. A definition
-// is compiled once, as long as there are not too many.
+// compiled returns the mapping that a definition declares, or nil. It caches compiled
+// mappings, up to a limit.
 func (u *upstream) compiled(definition jsontext.Value) (*mapping, error) {
 	key := sha256.Sum256(definition)
 	u.mu.Lock()
@@ -181,8 +179,8 @@ func (u *upstream) compiled(definition jsontext.Value) (*mapping, error) {
 	return compile()
 }
 
-// declaration compiles the mapping that a definition declares, in whatever
-// dialect. It is nil if there is none.
+// declaration compiles the mapping that a definition declares in any dialect, or
+// returns nil.
 func (u *upstream) declaration(definition jsontext.Value) (*mapping, error) {
 	d, err := declared(definition)
 	if err != nil || d.dialect == Default || u.CurrentOnly && d.dialect.Older() {
@@ -201,15 +199,15 @@ func (u *upstream) declaration(definition jsontext.Value) (*mapping, error) {
 	return m, err
 }
 
-// A declaration is the mapping in the definition of a tool.
+// A declaration is a mapping in the definition of a tool.
 type declaration struct {
 	tool    string
 	dialect Dialect
 	mapping jsontext.Value
 }
 
-// declared finds out the dialect of a tool's definition. The current one goes
-// before the older; x-coaz-mapping counts only beside coaz: true.
+// declared returns the dialect of a tool's definition. The current one has precedence;
+// x-coaz-mapping counts only with coaz: true.
 func declared(definition jsontext.Value) (declaration, error) {
 	var tool struct {
 		Name        string         `json:"name"`

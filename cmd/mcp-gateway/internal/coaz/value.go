@@ -16,12 +16,12 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
 
-// maxResult is how many bytes an expression's value may have as JSON.
+// maxResult is the size of an expression's value as JSON, in bytes.
 const maxResult = 64 << 10
 
-// read returns the value of a JSON text for expressions. A number is an int64 if it
-// is an integer, else a float64; one that neither is exact for is an error where
-// it stands.
+// read returns the value of a JSON text for expressions. A number is an int64 if it is
+// an integer, else a float64. A number that is exact in neither is an error where an
+// expression uses it.
 func read(text jsontext.Value) (any, error) {
 	return number.Read(text, func(text string) (any, error) { return numberOf(text), nil })
 }
@@ -40,8 +40,8 @@ func numberOf(text string) any {
 
 var errTooLong = errors.New("the value is too long")
 
-// write returns the JSON text of an expression's value, with the members of
-// maps in order. An absent optional is nil.
+// write returns the JSON text of an expression's value, with sorted members. An absent
+// optional is nil.
 func write(v ref.Val) (jsontext.Value, error) {
 	if o, ok := v.(*types.Optional); ok {
 		if !o.HasValue() {
