@@ -13,7 +13,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
-// A Binding is what an approval of a call is bound to.
+// A Binding is the part of a call that an approval binds.
 type Binding struct {
 	Server     string
 	Method     string
@@ -40,8 +40,8 @@ func Bind(server, definition string, m *Message, passing []string) (Binding, err
 	return b, err
 }
 
-// others returns the members of params that a [Binding] has in no other field. How
-// long the server keeps a task is not bound: the call runs with what was approved.
+// others returns the members of params that a [Binding] has in no other field. An
+// approval does not bind how long the server keeps a task.
 func others(m *Message) (jsontext.Value, error) {
 	all, err := jsonobject.Parse(m.Params)
 	if err != nil {
@@ -52,8 +52,8 @@ func others(m *Message) (jsontext.Value, error) {
 	return all.EncodeMembers()
 }
 
-// PassingParams lists the members of params that are of one message and not of the
-// call, beside a part of _meta ([SplitMeta]).
+// PassingParams are the members of params that belong to one message and not to the
+// call, in addition to a part of _meta ([SplitMeta]).
 func PassingParams(method string) []string {
 	if method == "tasks/update" { // what a person said to the server is what the call is about
 		return nil
@@ -61,9 +61,9 @@ func PassingParams(method string) []string {
 	return []string{"requestState", "inputResponses"}
 }
 
-// Digest names the call: "sha256:" and hex. Calls have the same digest exactly
-// if their parts are equal and their arguments and meta are the same values,
-// however they are written. Values that are not [Exact] have none.
+// Digest returns the digest of the call: "sha256:" and hex. Calls have the same digest
+// exactly if their parts are equal and their arguments and meta have the same values,
+// in any notation. Values that are not [Exact] have no digest.
 func (b Binding) Digest() (string, error) {
 	arguments, err := canonical(b.Arguments)
 	if err != nil {
@@ -109,7 +109,7 @@ func canonical(object jsontext.Value) (string, error) {
 	return string(text), nil
 }
 
-// A NumberError is a number that some parsers would read as another.
+// A NumberError is a number that some parsers read as another number.
 type NumberError struct{ Number string }
 
 func (e *NumberError) Error() string {

@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Glimpse is what can be told of a message that is too large or nests too
-// deep to be read: it may have been cut off.
+// A Glimpse is what is known of a message that is too large or nests too deep to be
+// read. The message may be cut off.
 type Glimpse struct {
 	ID            jsontext.Value // nil if it was not seen
 	Method        bool           // it is a request or a notification
@@ -17,18 +17,18 @@ type Glimpse struct {
 // IsResponse reports whether the message is a response.
 func (g Glimpse) IsResponse() bool { return !g.Method && (g.Result || g.Error) }
 
-// Look returns what the names of a message tell, as far as its text goes.
+// Look returns a Glimpse of a text, which may end anywhere.
 func Look(text []byte) Glimpse {
 	s := new(Scanner)
 	s.Scan(text)
 	return s.Glimpse()
 }
 
-// maxScanned bounds what a Scanner keeps of a name or an id, in bytes.
+// maxScanned bounds the part of a name or an id that a Scanner keeps, in bytes.
 const maxScanned = 256
 
-// A Scanner gets a Glimpse of a message of any size, part by part, and keeps
-// little of it. Its zero value is ready for a message.
+// A Scanner makes a Glimpse of a message of any size, part by part, and keeps little
+// of it. Its zero value is ready for a message.
 type Scanner struct {
 	depth           int
 	quoted, escaped bool
@@ -49,7 +49,7 @@ func (s *Scanner) Scan(part []byte) {
 	}
 }
 
-// Glimpse returns what was seen so far.
+// Glimpse returns the result so far.
 func (s *Scanner) Glimpse() Glimpse { return s.seen }
 
 func (s *Scanner) inString(b byte) {
@@ -99,7 +99,7 @@ func (s *Scanner) keep(b byte) {
 	}
 }
 
-// see notes the name of a member.
+// see records the name of a member.
 func (s *Scanner) see() {
 	if s.ended {
 		return
@@ -114,7 +114,7 @@ func (s *Scanner) see() {
 	}
 }
 
-// endValue ends a member. An id that is cut off, or is no id, is not seen.
+// endValue ends a member. It ignores an id that is cut off or is not an id.
 func (s *Scanner) endValue() {
 	id := jsontext.Value(slices.Clone(s.token))
 	if s.name == `"id"` && !s.ended && s.seen.ID == nil && len(id) < maxScanned && id.IsValid() && isID(id) {

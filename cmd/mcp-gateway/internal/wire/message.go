@@ -24,7 +24,7 @@ const (
 	CodePage           = -32042 // the client has to lead a person to a page first (MCP 2025-11-25, "URL Elicitation Required")
 )
 
-// MaxDepth is how deep arrays and objects of a message may nest.
+// MaxDepth is the number of levels to which arrays and objects of a message may nest.
 const MaxDepth = 64
 
 // A Message is a request (ID and Method), a notification (Method alone) or a
@@ -43,7 +43,7 @@ func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
 // IsResponse reports whether the message is a response.
 func (m *Message) IsResponse() bool { return m.Method == "" }
 
-// A Fault says why there is no message.
+// A Fault is the reason why a text is not a message.
 type Fault struct {
 	Code   int            // of JSON-RPC
 	ID     jsontext.Value // of what came, or nil
@@ -52,7 +52,7 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Reason }
 
-// FaultOf returns the fault that an error of this package is.
+// FaultOf returns the fault of an error of this package.
 func FaultOf(err error) *Fault {
 	fault := new(Fault)
 	errors.As(err, &fault)
@@ -136,7 +136,7 @@ func parse(body []byte) (*Message, error) {
 	return m, nil
 }
 
-// check says what keeps the members from being a message, or "".
+// check returns why the members are not a message, or "".
 func (m *Message) check(version string, hasMethod bool) string {
 	for _, part := range []jsontext.Value{m.Params, m.Result, m.Error} {
 		if part != nil && part.Kind() != '{' {
@@ -178,7 +178,7 @@ func isID(v jsontext.Value) bool {
 	return v == nil
 }
 
-// cause is what the JSON reader says, without the name of the package.
+// cause returns the text of the JSON reader's error, without the name of the package.
 func cause(err error) string {
 	var syntax *jsontext.SyntacticError
 	var semantic *json.SemanticError
@@ -204,8 +204,8 @@ func IsDeep(v jsontext.Value) bool {
 	}
 }
 
-// caseDuplicates returns a name that stands in one object of v with another that differs
-// from it by case alone, or "".
+// caseDuplicates returns a name of an object in v that differs from another name of
+// that object in letter case only, or "".
 func caseDuplicates(v jsontext.Value) string {
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
 	var seen []map[string]bool // of the objects and arrays that are open
@@ -237,7 +237,7 @@ func caseDuplicates(v jsontext.Value) string {
 	}
 }
 
-// fold returns a text that is the same for all that differ by case alone.
+// fold returns a text that is the same for all names that differ in letter case only.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
@@ -269,8 +269,8 @@ func (m *Message) Encode() []byte {
 	return append(out, '}')
 }
 
-// Refuse returns the response that says why a request is not carried out. Data,
-// if not nil, must encode as JSON.
+// Refuse returns the response to a request that is not carried out. Data, if not nil,
+// must encode as JSON.
 func Refuse(id jsontext.Value, code int, message string, data any) *Message {
 	if id == nil {
 		id = jsontext.Value("null")

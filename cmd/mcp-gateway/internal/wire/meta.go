@@ -13,10 +13,10 @@ import (
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
-// protocolMeta are the members of _meta that the protocol defines for requests
-// (MCP 2025-11-25 and 2026-07-28, "_meta"; W3C Trace Context), each with the form
-// that it has. They are of one message, not of the call. Baggage is not among
-// them: it says what its sender likes.
+// protocolMeta are the members of _meta that the protocol defines for requests (MCP
+// 2025-11-25 and 2026-07-28, "_meta"; W3C Trace Context), each with its format. They
+// belong to one message, not to the call. Baggage is not among them, because its
+// sender may write anything there.
 var protocolMeta = map[string]func(jsontext.Value) bool{
 	"progressToken": isID,
 	"traceparent":   textOf(`00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}`),
@@ -33,21 +33,21 @@ var protocolMeta = map[string]func(jsontext.Value) bool{
 func isText(v jsontext.Value) bool   { return v.Kind() == '"' }
 func isObject(v jsontext.Value) bool { return v.Kind() == '{' }
 
-// textOf reports texts that a pattern describes.
+// textOf returns a function that reports whether a value is a text of the pattern.
 func textOf(pattern string) func(jsontext.Value) bool {
 	whole := regexp.MustCompile(`^"(` + pattern + `)"$`)
 	return func(v jsontext.Value) bool { return whole.Match(v) }
 }
 
-// isOfMessage reports whether a member of _meta is the protocol's own.
+// isOfMessage reports whether the protocol defines a member of _meta.
 func isOfMessage(name string, value jsontext.Value) bool {
 	form := protocolMeta[name]
 	return form != nil && form(value)
 }
 
-// SplitMeta parts the _meta of params into the members that are of the one
-// message, which are the protocol's own and those that passing names, and the
-// others, which are of the call. Either is nil where it has no members.
+// SplitMeta divides the _meta of params into the members of the message, which the
+// protocol defines or passing names, and the others, which belong to the call. Either
+// is nil if it has no members.
 func SplitMeta(params jsontext.Value, passing []string) (message, call jsontext.Value, err error) {
 	var read struct {
 		Meta jsonobject.Object `json:"_meta"`
@@ -73,7 +73,7 @@ func SplitMeta(params jsontext.Value, passing []string) (message, call jsontext.
 	return message, call, err
 }
 
-// MergeMeta returns the members of both objects. They have none in common.
+// MergeMeta returns the members of both objects, which have no member in common.
 func MergeMeta(message, call jsontext.Value) (jsontext.Value, error) {
 	all, err := jsonobject.Parse(message)
 	if err != nil {
@@ -87,7 +87,7 @@ func MergeMeta(message, call jsontext.Value) (jsontext.Value, error) {
 	return all.EncodeMembers()
 }
 
-// Elements yields those of an array.
+// Elements yields the elements of an array.
 func Elements(v jsontext.Value) iter.Seq2[int, jsontext.Value] {
 	return func(yield func(int, jsontext.Value) bool) {
 		dec := jsontext.NewDecoder(bytes.NewReader(v))

@@ -10,15 +10,15 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
 
-// A Mirror is an argument of a call that stands in a header, too (SEP-2243,
-// "Custom Headers from Tool Parameters").
+// A Mirror is an argument of a call that is repeated in a header (SEP-2243, "Custom
+// Headers from Tool Parameters").
 type Mirror struct {
 	Name    string // of the header, behind Mcp-Param-
 	Text    string // of the argument; "" where there is none
 	Present bool   // there is one
 }
 
-// Mirrors lists what of the arguments of a call stands in headers, by the
+// Mirrors returns the arguments of a call that are repeated in headers, by the
 // definition of its tool.
 func Mirrors(definition, arguments jsontext.Value) ([]Mirror, error) {
 	var tool struct {
@@ -70,8 +70,8 @@ func mirrors(found []Mirror, schema, value jsontext.Value) ([]Mirror, error) {
 	return found, nil
 }
 
-// mirrored writes a value for a header. Only strings, integers and booleans
-// stand there.
+// mirrored writes a value for a header, which may be a string, an integer or a
+// boolean.
 func mirrored(value jsontext.Value) (string, bool) {
 	switch value.Kind() {
 	case '"':
@@ -87,7 +87,7 @@ func mirrored(value jsontext.Value) (string, bool) {
 	return "", false
 }
 
-// Same reports whether what a header says is the argument. 42.0 is 42.
+// Same reports whether the value of a header is the argument. 42.0 is 42.
 func (m Mirror) Same(header string) bool {
 	text, ok := TextOfHeader(header)
 	if !ok || !m.Present {

@@ -27,7 +27,7 @@ var names = strings.Fields(`
 	tasks temperature text theme title toolChoice toolUseId tools toolsListChanged total ttl ttlMs type uri
 	uriTemplate url value values version websiteUrl`)
 
-// properNames are the names by what all their spellings fold to.
+// properNames maps the folded form of each name to the name.
 var properNames = func() map[string]string {
 	all := make(map[string]string, len(names))
 	for _, name := range names {
@@ -36,20 +36,20 @@ var properNames = func() map[string]string {
 	return all
 }()
 
-// opaque members hold what the protocol does not define: the content of tools,
-// prompts and resources, JSON Schemas, data for programs.
+// opaque members have values that the protocol does not define: the content of tools,
+// prompts and resources, JSON Schemas, and data for programs.
 var opaque = []string{
 	"_meta", "arguments", "blob", "content", "contents", "experimental", "extensions", "input", "inputSchema", "metadata",
 	"messages", "outputSchema", "requestedSchema", "structuredContent", "data",
 }
 
-// misnamed returns a name of v, outside of content, that differs from a name of
-// the protocol by case alone, or "". Parsers that ignore case take one for the
-// other (Go's encoding/json, .NET's web defaults), so a server could say to a
-// client what the gateway does not see.
+// misnamed returns a name of v, outside of content, that differs from a name of the
+// protocol in letter case only, or "". Parsers that ignore case take one for the other
+// (Go's encoding/json, .NET's web defaults), so a server could send a client what the
+// gateway does not see.
 func misnamed(v jsontext.Value) string { return misnamedIn(v, false) }
 
-// misnamedIn is misnamed; inData says whether data is no content.
+// misnamedIn is misnamed; inData means that data is not content.
 func misnamedIn(v jsontext.Value, inData bool) string {
 	inData = inData || IsPageError(v)
 	for _, value := range Elements(v) {
@@ -78,7 +78,7 @@ func misnamedIn(v jsontext.Value, inData bool) string {
 	return ""
 }
 
-// misnamedRequest looks at requests by names that the server has chosen.
+// misnamedRequest is misnamed for requests whose names the server has chosen.
 func misnamedRequest(requests jsontext.Value) string {
 	for _, request := range Members(requests) {
 		if found := misnamed(request); found != "" {
@@ -88,8 +88,8 @@ func misnamedRequest(requests jsontext.Value) string {
 	return ""
 }
 
-// IsPageError reports whether v is an error that leads people to pages: its data
-// are the protocol's (MCP 2025-11-25, "URL Elicitation Required").
+// IsPageError reports whether v is an error that leads people to pages. Its data are
+// defined by the protocol (MCP 2025-11-25, "URL Elicitation Required").
 func IsPageError(v jsontext.Value) bool {
 	for name, code := range Members(v) {
 		if name == "code" {
@@ -100,8 +100,8 @@ func IsPageError(v jsontext.Value) bool {
 	return false
 }
 
-// params are the members of a client's params, by method (MCP 2025-03-26 to
-// 2026-07-28, SEP-2663), without _meta, which all have.
+// params has the members of a client's params by method (MCP 2025-03-26 to 2026-07-28,
+// SEP-2663), without _meta, which all have.
 var params = map[string][]string{
 	MethodInitialize:                   {"protocolVersion", "capabilities", "clientInfo"},
 	MethodDiscover:                     nil,
@@ -145,9 +145,9 @@ func IsNotification(method string) bool {
 	return IsDefined(method) && strings.HasPrefix(method, "notifications/")
 }
 
-// UndefinedParam returns the path of a member of the params that the protocol
-// does not define for the method, or "". Nothing is known of methods that the protocol
-// does not define.
+// UndefinedParam returns the path of a member of the params that the protocol does not
+// define for the method, or "". It returns "" for methods that the protocol does not
+// define.
 func (m *Message) UndefinedParam() string {
 	defined, known := params[m.Method]
 	if !known {

@@ -11,7 +11,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
-// Methods that this gateway knows more of than their names.
+// Methods that the gateway treats specially.
 const (
 	MethodInitialize   = "initialize"
 	MethodDiscover     = "server/discover"
@@ -26,11 +26,11 @@ const (
 	MethodElicitation  = "elicitation/create"
 )
 
-// Stateless is the first version of the protocol without sessions: each request
-// says its version and what its client can do.
+// Stateless is the first version of the protocol without sessions: each request has
+// its version and the capabilities of its client.
 const Stateless = "2026-07-28"
 
-// IsList reports whether a method lists what a server has.
+// IsList reports whether a method lists items of a server.
 func IsList(method string) bool {
 	switch method {
 	case MethodToolsList, "prompts/list", "resources/list", "resources/templates/list":
@@ -44,8 +44,8 @@ func IsIntroduction(method string) bool {
 	return method == MethodInitialize || method == MethodDiscover
 }
 
-// IsRemoved reports whether a method of earlier versions is none of [Stateless]
-// and later ones.
+// IsRemoved reports whether [Stateless] and later versions lack a method of earlier
+// ones.
 func IsRemoved(method string) bool {
 	switch method {
 	case MethodInitialize, "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/list", "tasks/result":
@@ -70,14 +70,14 @@ type Params struct {
 	Meta            Meta           `json:"_meta"`
 }
 
-// A Reference names the prompt or the resource that a completion is for.
+// A Reference names the prompt or the resource of a completion.
 type Reference struct {
 	Name string `json:"name"`
 	URI  string `json:"uri"`
 }
 
-// Object names what the request is about: a tool, a prompt, a resource, a task, or
-// "". A method has one of these members at most ([Message.UndefinedParam]).
+// Object returns the name of the tool, prompt, resource or task of the request, or "".
+// A method has one of these members at most ([Message.UndefinedParam]).
 func (p *Params) Object() string {
 	return cmp.Or(p.Name, p.URI, p.TaskID, p.Ref.Name, p.Ref.URI)
 }
@@ -90,8 +90,8 @@ type Meta struct {
 	TraceParent     string         `json:"traceparent"`
 }
 
-// OwnMeta is the _meta of a request that the gateway makes itself, in a version
-// without sessions. It can be asked nothing.
+// OwnMeta is the _meta of the gateway's own requests in a version without sessions. It
+// declares no capabilities.
 func OwnMeta(version string) map[string]any {
 	return map[string]any{
 		"io.modelcontextprotocol/protocolVersion":    version,
@@ -100,8 +100,8 @@ func OwnMeta(version string) map[string]any {
 	}
 }
 
-// Capabilities are what a client says it can do, as far as a gateway makes use
-// of it.
+// Capabilities are the capabilities that a client declares, as far as the gateway uses
+// them.
 type Capabilities struct {
 	Elicitation *struct {
 		Form jsontext.Value `json:"form,omitzero"`
@@ -110,8 +110,8 @@ type Capabilities struct {
 	Extensions map[string]jsontext.Value `json:"extensions,omitempty"`
 }
 
-// Form reports whether the client shows forms. An elicitation that says no mode
-// is one (MCP 2026-07-28, "Elicitation").
+// Form reports whether the client shows forms. An elicitation without a mode is a form
+// (MCP 2026-07-28, "Elicitation").
 func (c *Capabilities) Form() bool {
 	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
 }
@@ -121,7 +121,7 @@ func (c *Capabilities) URL() bool {
 	return c != nil && c.Elicitation != nil && c.Elicitation.URL != nil
 }
 
-// ExtensionTasks has clients poll for results (SEP-2663).
+// ExtensionTasks is the extension with which clients poll for results (SEP-2663).
 const ExtensionTasks = "io.modelcontextprotocol/tasks"
 
 // Tasks reports whether the client takes a task for a result (SEP-2663).
@@ -129,8 +129,7 @@ func (c *Capabilities) Tasks() bool {
 	return c != nil && c.Extensions[ExtensionTasks] != nil
 }
 
-// Read reads the params. A member of another type than it must have is a
-// *[Fault].
+// Read reads the params. A member of the wrong type is a *[Fault].
 func (m *Message) Read() (*Params, error) {
 	p := new(Params)
 	if m.Params == nil {
@@ -183,8 +182,8 @@ func (m *Message) withParams(edit func(jsonobject.Object) error) (*Message, erro
 	return &other, err
 }
 
-// Target returns what the request is about, for the methods whose requests say
-// so in a header (SEP-2243).
+// Target returns the name or URI that a request repeats in a header, for the methods
+// that do so (SEP-2243).
 func (p *Params) Target(method string) (target string, named bool) {
 	switch method {
 	case MethodToolsCall, MethodPromptsGet:
