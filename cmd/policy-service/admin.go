@@ -17,10 +17,10 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// apiKeyVariable has the API key that a server with auth asks for.
+// apiKeyVariable is the environment variable with the API key for a server with auth.
 const apiKeyVariable = "POLICY_SERVICE_API_KEY"
 
-// adminURL is the admin listener of the server that runs on state.
+// adminURL returns the URL of the admin listener of the server that has state open.
 func adminURL(state string) (string, error) {
 	url, err := os.ReadFile(filepath.Join(state, pdp.AdminURLFile))
 	if err != nil {
@@ -29,7 +29,7 @@ func adminURL(state string) (string, error) {
 	return strings.TrimSpace(string(url)), nil
 }
 
-// askAdmin asks the admin listener of the server that runs on state.
+// askAdmin sends a request to the admin listener of the server that has state open.
 func askAdmin(ctx context.Context, state, method, path string) (*http.Response, error) {
 	url, err := adminURL(state)
 	if err != nil {
@@ -38,7 +38,7 @@ func askAdmin(ctx context.Context, state, method, path string) (*http.Response, 
 	return askURL(ctx, method, url+path, nil)
 }
 
-// askURL asks a running server. A body is JSON.
+// askURL sends a request to a running server. A body is JSON.
 func askURL(ctx context.Context, method, url string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -57,7 +57,7 @@ func askURL(ctx context.Context, method, url string, body []byte) (*http.Respons
 	return response, nil
 }
 
-// holder asks the server that runs on state and holds its log.
+// holder sends a request to the server that has the log in state open.
 func holder(ctx context.Context, state, method, path string) (io.ReadCloser, error) {
 	response, err := heldBy(ctx, state, method, path)
 	if err != nil {
@@ -66,7 +66,7 @@ func holder(ctx context.Context, state, method, path string) (io.ReadCloser, err
 	return response.Body, nil
 }
 
-// heldBy is holder with all of the answer.
+// heldBy is holder, and returns the whole answer.
 func heldBy(ctx context.Context, state, method, path string) (*http.Response, error) {
 	response, err := askAdmin(ctx, state, method, path)
 	if err != nil {
@@ -79,7 +79,7 @@ func heldBy(ctx context.Context, state, method, path string) (*http.Response, er
 	return nil, refusal(response)
 }
 
-// refusal is the error that the server has answered.
+// refusal returns the error in the server's answer.
 func refusal(response *http.Response) error {
 	var answer authzen.ErrorResponse
 	if err := json.UnmarshalRead(response.Body, &answer); err != nil {

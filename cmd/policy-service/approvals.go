@@ -33,7 +33,7 @@ type approvalsCmd struct {
 	Watch   approvalsWatchCmd   `cmd:"" help:"Print pending access requests, and new ones as they arrive."`
 }
 
-// approvalsDesk is the server that is asked, and how its answers are printed.
+// approvalsDesk is the server of the approvals, and the format of the output.
 type approvalsDesk struct {
 	Admin string `help:"URL of the admin listener. Default: the listener of the server on --state." placeholder:"URL"`
 	State string `help:"State directory of the running server. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
@@ -49,7 +49,7 @@ var (
 	cedarEntity = regexp.MustCompile(`^([^:"]+(?:::[^:"]+)*)::(".*"|[^"].*)$`)
 )
 
-// approver returns it, nil for one that was not named.
+// approver returns the entity, or nil if none was named.
 func (a approverID) approver() *pdp.Approver {
 	if a.ID == "" {
 		return nil
@@ -77,7 +77,7 @@ func (a *approverID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A deadline is a time to come as people say it.
+// A deadline is a future time in a format for people.
 type deadline struct{ time.Time }
 
 func (d *deadline) UnmarshalText(text []byte) (err error) {
@@ -114,7 +114,7 @@ func (c *approvalsListCmd) Run(ctx context.Context) error {
 	return out.Flush()
 }
 
-// requestRow are the cells of a request on one line.
+// requestRow returns the cells of a request's line.
 func requestRow(r *pdp.AccessRequest) []string {
 	mark := ""
 	if r.Escalated {
@@ -126,7 +126,7 @@ func requestRow(r *pdp.AccessRequest) []string {
 	}
 }
 
-// singleLine shows text that is to be readable already, as it is.
+// singleLine returns readable text unchanged.
 func singleLine(text string) string {
 	return plain.Lines(strings.NewReplacer("\n", " ", "\t", " ").Replace(text))
 }
@@ -190,8 +190,7 @@ type approvalsWatchCmd struct {
 	Every time.Duration `help:"Interval between polls. Default: ${default}." default:"2s" some:""`
 }
 
-// Run prints every request once. That there is none to be asked for a while is
-// no reason to end.
+// Run prints every request once. It goes on while no server answers.
 func (c *approvalsWatchCmd) Run(ctx context.Context) error {
 	seen := make(map[string]bool)
 	for {
@@ -245,7 +244,7 @@ func (c *approvalsDesk) print(r *pdp.AccessRequest, err error) error {
 	return err
 }
 
-// plainJSON is JSON on one line, whatever white space it was written with.
+// plainJSON returns JSON on one line.
 func plainJSON(value jsontext.Value) string {
 	value = value.Clone()
 	if err := value.Compact(); err != nil { // it was read as JSON
@@ -254,7 +253,7 @@ func plainJSON(value jsontext.Value) string {
 	return plain.Lines(string(value))
 }
 
-// describeRequest says of a request what an approver needs to know.
+// describeRequest describes a request for an approver.
 func describeRequest(r *pdp.AccessRequest) string {
 	var out strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&out, "%-10s %s\n", name, value) }

@@ -24,7 +24,7 @@ type configShowCmd struct {
 	Serve     serveCmd `embed:""`
 }
 
-// A setting is what serve would run with.
+// A setting is the value of a flag with which serve would run.
 type setting struct {
 	Key   string         `json:"key"`   // of the configuration file
 	Value jsontext.Value `json:"value"` // "***" for a secret
@@ -33,10 +33,10 @@ type setting struct {
 
 const notSet = "default"
 
-// password is one in a URL, with what is before it.
+// password matches the password in a URL, with the text before it.
 var password = regexp.MustCompile(`(://[^/?#@\s":]*):[^/?#@\s"]*@`)
 
-// Run prints the settings. What cannot be one was refused before.
+// Run prints the settings. The invalid ones have been refused before.
 func (c *configShowCmd) Run(ctx *kong.Context) error {
 	var file fileResolver
 	if name := string(c.Serve.Config); name != "" {
@@ -79,7 +79,7 @@ func (c *configShowCmd) Run(ctx *kong.Context) error {
 	return w.Flush()
 }
 
-// origin says where a setting is set.
+// origin returns where a setting is set.
 func origin(ctx *kong.Context, flag *kong.Flag, file fileResolver) string {
 	resolved := false
 	for _, p := range ctx.Path {

@@ -18,9 +18,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// yamlFile reads flags from a YAML file: a key is a flag's name with
-// underscores, and what is before a dot is a key with keys of its own. Flags win
-// over the environment, and that over the file.
+// yamlFile reads flags from a YAML file. A key is the name of a flag with underscores;
+// a name with a dot is a key below another. Flags have precedence over the
+// environment, and the environment over the file.
 func yamlFile(r io.Reader) (kong.Resolver, error) {
 	name := "configuration file"
 	if file, ok := r.(*os.File); ok {
@@ -40,7 +40,7 @@ func yamlFile(r io.Reader) (kong.Resolver, error) {
 	return f, nil
 }
 
-// A fileResolver has the values of a configuration file, and where they are.
+// A fileResolver has the values of a configuration file, and their places.
 type fileResolver struct {
 	name   string
 	doc    *yamldoc.Document
@@ -73,8 +73,7 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 	return value, nil
 }
 
-// check reports every value that its setting cannot have, and every key that is
-// no setting, in the order of the file.
+// check reports every invalid value and every unknown key, in the order of the file.
 func (f fileResolver) check(app *kong.Application) error {
 	var keys []string
 	var faults []yamldoc.Fault
@@ -88,10 +87,10 @@ func (f fileResolver) check(app *kong.Application) error {
 	return yamldoc.Errors(f.doc.Settings(faults, nil))
 }
 
-// Validate is a part of [kong.Resolver]; check has reported all.
+// Validate implements [kong.Resolver]; check has reported everything.
 func (f fileResolver) Validate(*kong.Application) error { return nil }
 
-// unknownKeys returns the faults of keys below a prefix that are no settings.
+// unknownKeys returns the errors of unknown keys below a prefix.
 func (f fileResolver) unknownKeys(prefix string, values map[string]any, known []string) (faults []yamldoc.Fault) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		key := prefix + name
@@ -131,8 +130,8 @@ func envOf(flag *kong.Flag) string {
 // A configFile names the file of settings.
 type configFile string
 
-// BeforeResolve reads the file. Where a command has such a flag, that alone
-// counts: the environment sets those of all commands at once.
+// BeforeResolve reads the file. If a command has such a flag, only the flag counts: a
+// variable of the environment would set the flags of all commands.
 func (configFile) BeforeResolve(app *kong.Kong, ctx *kong.Context, trace *kong.Path) error {
 	if command := ctx.Selected(); command != nil {
 		own := slices.IndexFunc(command.Flags, isConfigFile)
@@ -160,8 +159,8 @@ func configKey(flag *kong.Flag) string { return strings.ReplaceAll(flag.Name, "-
 
 var unknownField = regexp.MustCompile(`^unknown field "(.+)"$`)
 
-// hintSettings says of keys that a policy store's config.yaml does not have where
-// they belong, if they are the service's.
+// hintSettings adds a hint to errors of keys that belong to the configuration of the
+// service and not to config.yaml of a policy store.
 func hintSettings(faults faults.List) faults.List {
 	keys := map[string]bool{}
 	for _, flag := range settings(newParser(context.Background()).Model) {

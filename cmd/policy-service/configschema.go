@@ -37,7 +37,8 @@ func configSchemaText(flags []*kong.Flag) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// A schema is a JSON Schema (draft 2020-12), of what configuration files have.
+// A schema is a JSON Schema (draft 2020-12) with the keywords that configuration files
+// need.
 type schema struct {
 	Version              string             `json:"$schema,omitzero"`
 	Title                string             `json:"title,omitzero"`
@@ -55,13 +56,13 @@ type schema struct {
 	AdditionalProperties *bool              `json:"additionalProperties,omitzero"`
 }
 
-// A nothing has the pattern of values that are 0.
+// A nothing has the pattern of values that equal 0.
 type nothing struct {
 	Pattern string `json:"pattern"`
 }
 
-// configSchema is that of a file of the settings: each is of the type that its
-// flag has, and there are no others.
+// configSchema is the schema of the configuration file. Each setting has the type of
+// its flag, and no other settings exist.
 func configSchema(flags []*kong.Flag) *schema {
 	root := object()
 	root.Version, root.Title = "https://json-schema.org/draft/2020-12/schema", "Configuration file of policy-service serve"
@@ -88,7 +89,7 @@ func configSchema(flags []*kong.Flag) *schema {
 	return root
 }
 
-// notZero leaves out 0, of durations and numbers.
+// notZero excludes the durations and numbers that equal 0.
 func (s *schema) notZero() {
 	if s.Type == "string" {
 		s.Not = &nothing{Pattern: "^[0.a-zµ]*$"}
@@ -101,14 +102,13 @@ func object() *schema {
 	return &schema{Type: "object", Properties: map[string]*schema{}, AdditionalProperties: new(bool)}
 }
 
-// hours are durations with an hour or a day in them, which is what the least one
-// of a flag that has one is.
+// hours are durations of at least an hour, which is the smallest minimum of a flag.
 const hours = `^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d))*[1-9][0-9]*(\.[0-9]+)?[hd]([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d))*)$`
 
-// durations are as [yamldoc.ParseDuration] reads them.
+// durations are those that [yamldoc.ParseDuration] reads.
 const durations = `^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d))+)$`
 
-// schemaOf is that of a value of a type, by its names in YAML.
+// schemaOf returns the schema of a type, with its names in YAML.
 func schemaOf(t reflect.Type) *schema {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -140,7 +140,7 @@ func schemaOf(t reflect.Type) *schema {
 	return &schema{Type: "string"}
 }
 
-// scopes are those that a credential can have.
+// scopes are the scopes of a credential.
 func scopes() (names []string) {
 	for _, s := range callers.Scopes() {
 		names = append(names, string(s))
@@ -148,7 +148,7 @@ func scopes() (names []string) {
 	return names
 }
 
-// add adds the members of a struct, and of those that are inline in it.
+// add adds the members of a struct and of its inline structs.
 func (s *schema) add(t reflect.Type) {
 	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("yaml"), ",")

@@ -9,18 +9,18 @@ import (
 	"github.com/policy-service/policy-service/cmd/internal/environment"
 )
 
-// variablePrefix begins the names of the environment variables that are ours.
+// variablePrefix is the prefix of the environment variables of this program.
 const variablePrefix = "POLICY_SERVICE_"
 
-// checkEnvironment reports every variable with our prefix that names nothing.
+// checkEnvironment reports every variable with our prefix that is not known.
 func checkEnvironment(app *kong.Application, variables []string) error {
 	return environment.Check(app, variablePrefix, []string{apiKeyVariable}, variables)
 }
 
-// notInSet is what kong says of a value that is none of a flag's.
+// notInSet matches kong's error for a value outside of a flag's set.
 var notInSet = regexp.MustCompile(`must be one of (.+) but got "(.*)"`)
 
-// enumHint says which value of a closed set was meant, or "".
+// enumHint returns a hint with the nearest value of a closed set, or "".
 func enumHint(err error) string {
 	found := notInSet.FindStringSubmatch(err.Error())
 	if found == nil {

@@ -77,8 +77,8 @@ func printExplanation(e *explain.Explanation, asJSON bool) error {
 	return printLines(os.Stdout, e.Text)
 }
 
-// A result is what eval prints as JSON: what the log would have, and the
-// context that the PEP would get.
+// A result is the JSON output of eval: the result in the log, and the context for the
+// PEP.
 type result struct {
 	Revision string `json:"revision"`
 	decisionlog.Result

@@ -2,13 +2,12 @@ package main
 
 import "strings"
 
-// excerptWidth is how much of a long line an excerpt shows, in letters.
+// excerptWidth is the length of an excerpt of a long line, in letters.
 const excerptWidth = 100
 
-// excerpt returns a line of a text and, on a line of its own, a caret below a
-// column of it; both count from 1. It is "" for a line that is empty or not
-// there. Tabs are as wide above as below, so that the caret stands where it
-// should.
+// excerpt returns a line of a text and, on the next line, a caret below a column. Both
+// count from 1. It returns "" for an empty or missing line. Tabs keep their width, so
+// that the caret is below its column.
 func excerpt(text []byte, line, column int) string {
 	lines := strings.Split(string(text), "\n")
 	if line < 1 || line > len(lines) {

@@ -13,11 +13,11 @@ type healthcheckCmd struct {
 	State string `help:"State directory of the running server. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
 }
 
-// healthPatience is how long a healthy server may take to say so.
+// healthPatience is the time in which a healthy server answers.
 const healthPatience = 2 * time.Second
 
-// Run ends without an error if the server is ready, for containers that have no
-// other program to ask it.
+// Run succeeds if the server is ready. It is for containers without another program
+// for this.
 func (c *healthcheckCmd) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthPatience)
 	defer cancel()

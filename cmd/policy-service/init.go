@@ -65,12 +65,12 @@ const (
 
 var errNoTests = errors.New("the set has no tests")
 
-// samples are the tests whose requests are good to begin with; of other sets it
-// is the first.
+// samples are tests whose requests are good examples, by set. Other sets use their
+// first test.
 var samples = map[string]string{"agent-tools": "a reader does not write"}
 
-// starter returns the files of a new store: those of the set, JSON Schemas for
-// editors to which its YAML files refer, and a request.
+// starter returns the files of a new store: those of the set, the JSON Schemas of its
+// YAML files for editors, and a request.
 func starter(name string, set fs.FS) (map[string][]byte, error) {
 	made := map[string][]byte{}
 	for _, name := range []string{"config", "tests"} {
@@ -95,8 +95,8 @@ func starter(name string, set fs.FS) (map[string][]byte, error) {
 	return made, err
 }
 
-// schemaComment is what has editors hold a YAML file of a store against its
-// schema; "" for another file.
+// schemaComment returns the comment with which editors check a YAML file of a store
+// against its schema; "" for another file.
 func schemaComment(file string) string {
 	switch {
 	case file == "config.yaml":

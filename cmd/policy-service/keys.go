@@ -15,7 +15,7 @@ type keysNewCmd struct {
 	JSON bool   `name:"json" help:"Print JSON."`
 }
 
-// Run prints a key, which is nowhere else, and what to configure.
+// Run prints a key, which is stored nowhere, and its configuration.
 func (c *keysNewCmd) Run() error {
 	key := "psk_" + rand.Text() + rand.Text()
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(key)))

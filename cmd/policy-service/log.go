@@ -39,8 +39,8 @@ type stateFlag struct {
 	State string `help:"State directory. A server may be running on it. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
 }
 
-// filterFlags select entries. They are not read from the environment: what is
-// set there for another command would leave entries out of an audit.
+// filterFlags select entries. They ignore the environment, because a variable for
+// another command would remove entries from an audit.
 type filterFlags struct {
 	From     int64    `env:"-" help:"Index of the first entry." default:"0" placeholder:"INDEX"`
 	Until    int64    `env:"-" help:"Index after the last entry. Default: the end of the log." default:"-1" placeholder:"INDEX"`
@@ -74,7 +74,7 @@ func (f *filterFlags) filter() decisionlog.Filter {
 	return out
 }
 
-// A kindFlag is a kind of entries that there is.
+// A kindFlag is an existing kind of entries.
 type kindFlag decisionlog.Kind
 
 func (k *kindFlag) UnmarshalText(text []byte) error {
@@ -86,7 +86,7 @@ func (k *kindFlag) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A moment is a time as people say it.
+// A moment is a time in a format for people.
 type moment struct{ time.Time }
 
 func (m *moment) UnmarshalText(text []byte) (err error) {
@@ -116,11 +116,11 @@ func parseTime(text string) (at time.Time, err error) {
 
 // A logSource is a log: its files, or the server that has them open.
 type logSource interface {
-	// export writes the entries that f selects, one a line.
+	// export writes the entries that f selects, one per line.
 	export(ctx context.Context, w io.Writer, f decisionlog.Filter) error
 	bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error
-	// last writes the last n entries that f selects, one a line, and returns how
-	// many f selects in all, as [decisionlog.Last.Total] says it.
+	// last writes the last n entries that f selects, one per line, and returns the
+	// total, as [decisionlog.Last.Total] does.
 	last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int) (total string, err error)
 	checkpoint(ctx context.Context) (*decisionlog.Checkpoint, error)
 	proveEntry(ctx context.Context, index int64) (*decisionlog.Proof, error)
@@ -128,7 +128,7 @@ type logSource interface {
 	Close() error
 }
 
-// open opens the files of the log or, where a server runs on them, asks that.
+// open opens the files of the log, or connects to the server that has them open.
 func (s stateFlag) open() (logSource, error) {
 	reader, err := decisionlog.OpenReadOnly(s.State)
 	if errors.Is(err, decisionlog.ErrLocked) {
@@ -140,7 +140,7 @@ func (s stateFlag) open() (logSource, error) {
 	return logFiles{reader}, nil
 }
 
-// explained says of a missing file what is missing.
+// explained adds the meaning of a missing file to its error.
 func explained(err error, state string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no decision log in %s (serve makes one; name its directory with --state)", state)
@@ -179,7 +179,7 @@ func (l logFiles) proveSince(_ context.Context, earlier []byte) (*decisionlog.Pr
 	return l.ProveSince(earlier)
 }
 
-// A logServer is the server that runs on a state directory.
+// A logServer is the server that has a state directory open.
 type logServer string
 
 func (s logServer) export(ctx context.Context, w io.Writer, f decisionlog.Filter) error {

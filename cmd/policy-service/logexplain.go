@@ -29,7 +29,7 @@ func (c *logExplainCmd) Run(ctx context.Context) error {
 	return printExplanation(explanation, c.JSON)
 }
 
-// explain makes the decision again by the policies that made it.
+// explain repeats the decision with the policies that made it.
 func (c *logExplainCmd) explain(logged *replay.Logged) (*explain.Explanation, error) {
 	archive, err := decisionlog.ReadArchive(c.State, logged.Revision)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *logExplainCmd) explain(logged *replay.Logged) (*explain.Explanation, er
 	return replay.Explain(compiled, logged)
 }
 
-// find returns the decision of that id.
+// find returns the decision with the id.
 func (c *logExplainCmd) find(ctx context.Context) (*replay.Logged, error) {
 	entryID, _, _ := strings.Cut(c.ID, ".")
 	entry, err := c.findEntry(ctx, entryID)

@@ -44,8 +44,8 @@ func (c *logExportCmd) Run(ctx context.Context) error {
 	return writeCursor(c.Cursor, until)
 }
 
-// export writes the entries to standard output, and tells on standard error
-// how far it is. It returns the index to go on from.
+// export writes the entries to standard output and its progress to standard error. It
+// returns the index of the next entry.
 func (c *logExportCmd) export(ctx context.Context, log logSource, f decisionlog.Filter) (next int64, err error) {
 	encoder, err := decisionlog.NewEncoder(os.Stdout, c.Format)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *logExportCmd) export(ctx context.Context, log logSource, f decisionlog.
 	return p.next, errors.Join(err, encoder.Flush())
 }
 
-// eachLine calls fn with each line that f selects. The log may be written to
+// eachLine calls fn with each line that f selects. Writers of the log may add lines
 // meanwhile.
 func eachLine(ctx context.Context, log logSource, f decisionlog.Filter, fn func(line []byte) error) error {
 	return linesOf(func(w io.Writer) error { return log.export(ctx, w, f) }, fn)
@@ -94,7 +94,7 @@ func linesOf(write func(io.Writer) error, fn func(line []byte) error) error {
 	}
 }
 
-// A progress tells how far an export is.
+// A progress prints the progress of an export.
 type progress struct {
 	word          string
 	entries, next int64
@@ -122,7 +122,7 @@ func (p *progress) tell() {
 	}
 }
 
-// readCursor returns where the last export came to, or from if there was none.
+// readCursor returns the end of the last export, or from if there was none.
 func readCursor(file string, from int64) (int64, error) {
 	if file == "" {
 		return from, nil
@@ -141,8 +141,8 @@ func readCursor(file string, from int64) (int64, error) {
 	return max(from, next), nil
 }
 
-// writeCursor keeps how far an export came. It is written last: an export that
-// breaks off is repeated, and leaves nothing out.
+// writeCursor stores the end of an export. It runs last, so that an export that breaks
+// off is repeated and omits nothing.
 func writeCursor(file string, next int64) error {
 	if file == "" {
 		return nil
@@ -153,7 +153,7 @@ func writeCursor(file string, next int64) error {
 	return nil
 }
 
-// writeTo writes a file, whole or not at all.
+// writeTo writes a file completely or not at all.
 func writeTo(path string, write func(io.Writer) error) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".policy-service-*")
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
-// An otlpSink sends a log record for each entry to a collector. The body is the
-// line, so that what was recorded can be verified there, too.
+// An otlpSink sends a log record for each entry to a collector. The body is the line,
+// so that an auditor can verify it there.
 type otlpSink struct {
 	records  collector
 	logger   log.Logger
 	exporter sdklog.Exporter
 }
 
-// newOTLPSink sends where the environment says (OTEL_EXPORTER_OTLP_ENDPOINT and
-// the other variables of OpenTelemetry).
+// newOTLPSink returns a sink with the destination of the environment
+// (OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of OpenTelemetry).
 func newOTLPSink(ctx context.Context) (*otlpSink, error) {
 	if !telemetry.HasEndpoint("LOGS") {
 		return nil, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT does not say where to")
@@ -48,7 +48,7 @@ func newOTLPSink(ctx context.Context) (*otlpSink, error) {
 	return s, nil
 }
 
-// deliver returns when the collector has taken the records, all of them.
+// deliver returns when the collector has accepted all the records.
 func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 	s.records.all = nil
 	for _, line := range lines {
@@ -91,7 +91,7 @@ func recordOf(e *decisionlog.Record, line []byte) (r log.Record) {
 	return r
 }
 
-// traceOf returns a context in the trace that an entry names, if it names one.
+// traceOf returns a context in the trace of an entry, if the entry has one.
 func traceOf(ctx context.Context, id string) context.Context {
 	traceID, err := trace.TraceIDFromHex(id)
 	if err != nil {
@@ -100,8 +100,7 @@ func traceOf(ctx context.Context, id string) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID}))
 }
 
-// A collector collects records, for whoever sends them to know what became of
-// them.
+// A collector collects records, so that deliver sends them and sees the result.
 type collector struct{ all []sdklog.Record }
 
 func (c *collector) OnEmit(_ context.Context, r *sdklog.Record) error {

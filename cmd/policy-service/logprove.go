@@ -79,7 +79,7 @@ type logRotateKeyCmd struct {
 	JSON bool `name:"json" help:"Print JSON: the new key, and the checkpoint that the old key signed."`
 }
 
-// Run prints the new public key. Where a server runs, that changes it.
+// Run prints the new public key. A running server changes the key itself.
 func (c *logRotateKeyCmd) Run(ctx context.Context) error {
 	change, err := c.rotate(ctx)
 	if err != nil {

@@ -51,10 +51,10 @@ func (c *logQueryCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-// counted says a total as people read it.
+// counted returns a total for people.
 func counted(total string) string { return strings.Replace(total, "+", " or more", 1) }
 
-// tellNone says of a query that nothing matches what there is to match.
+// tellNone prints, for a query without results, the values that exist.
 func (c *logQueryCmd) tellNone(ctx context.Context, log logSource) error {
 	var ends []time.Time
 	see := func(line []byte) error {
@@ -95,8 +95,8 @@ func (c *logQueryCmd) Validate() error {
 	return c.filterFlags.Validate()
 }
 
-// A view prints entries, as they are or as a table. Of a long table the columns
-// are set up anew now and then, so that it is not kept.
+// A view prints entries as lines or as a table. It computes the columns of a long
+// table anew now and then, and keeps no long part of it.
 type view struct {
 	w           io.Writer
 	raw, header bool
@@ -126,7 +126,7 @@ func (v *view) add(line []byte) error {
 	return nil
 }
 
-// begin begins the table, if it has not begun.
+// begin prints the header of the table once.
 func (v *view) begin() {
 	if v.table != nil {
 		return
@@ -137,7 +137,7 @@ func (v *view) begin() {
 	}
 }
 
-// flush prints what is left, and the header where there is no entry.
+// flush prints the remaining rows, and the header if there was no entry.
 func (v *view) flush() error {
 	if v.raw {
 		return nil
@@ -157,8 +157,8 @@ func show(w io.Writer, lines [][]byte, raw, header bool) error {
 	return v.flush()
 }
 
-// row is a decision in the table. What callers chose is printed such that it
-// cannot do anything to a terminal.
+// row returns the row of a decision. Text that callers chose cannot control the
+// terminal.
 func row(d decisionlog.DecisionRow) string {
 	decision, policies := "", ""
 	if d.Result != nil {
@@ -194,8 +194,7 @@ func (c *logTailCmd) Validate() error {
 	return c.filterFlags.Validate()
 }
 
-// Run shows the last entries, and then those that come, until it is
-// interrupted.
+// Run shows the last entries, and then new ones, until it is interrupted.
 func (c *logTailCmd) Run(ctx context.Context) error {
 	f := c.filter()
 	lines, err := c.lines(func(log logSource) ([][]byte, error) { return last(ctx, log, f, c.Last) })
@@ -223,8 +222,8 @@ func (c *logTailCmd) Run(ctx context.Context) error {
 	return err
 }
 
-// lines reads something of the log, which is not kept open: a server could not
-// start.
+// lines reads entries of the log. It does not keep the log open, because a server
+// could not start.
 func (c *logTailCmd) lines(read func(logSource) ([][]byte, error)) ([][]byte, error) {
 	log, err := c.open()
 	if err != nil {

@@ -16,8 +16,8 @@ type logReplayCmd struct {
 	JSON      bool   `name:"json" help:"Print the report as JSON."`
 }
 
-// Run decides again what was logged. A candidate that widens is exit code 3,
-// an entry that its own policies do not give 4.
+// Run repeats the logged decisions. The exit code is 3 if a candidate widens access,
+// and 4 if the policies of an entry do not give its result.
 func (c *logReplayCmd) Run(ctx context.Context) error {
 	candidate, err := compileStore(c.Candidate)
 	if err != nil {

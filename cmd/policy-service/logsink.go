@@ -17,7 +17,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/durable"
 )
 
-// newStreamSink returns the sink that a command names.
+// newStreamSink returns the sink that the command line names.
 func newStreamSink(ctx context.Context, c *logStreamCmd) (streamSink, error) {
 	path, isFile := strings.CutPrefix(c.To, "file:")
 	switch {
@@ -31,7 +31,7 @@ func newStreamSink(ctx context.Context, c *logStreamCmd) (streamSink, error) {
 	return nil, fmt.Errorf("%q is no sink: want file:PATH, a URL or otlp", c.To)
 }
 
-// encodeLines returns lines in some form.
+// encodeLines returns lines in a format.
 func encodeLines(lines [][]byte, format string) (*bytes.Buffer, error) {
 	out := new(bytes.Buffer)
 	encoder, err := decisionlog.NewEncoder(out, format)
@@ -46,7 +46,7 @@ func encodeLines(lines [][]byte, format string) (*bytes.Buffer, error) {
 	return out, encoder.Flush()
 }
 
-// A fileSink appends to a file, which others may rename meanwhile.
+// A fileSink appends to a file. Other programs may rename the file meanwhile.
 type fileSink struct{ path, format string }
 
 func (s fileSink) deliver(_ context.Context, lines [][]byte) error {
@@ -71,8 +71,8 @@ func (s fileSink) deliver(_ context.Context, lines [][]byte) error {
 	return nil
 }
 
-// dropHalfLine removes what stands behind the last line feed of a file: a line
-// that was being written when the writer was killed, and is written again.
+// dropHalfLine removes the text after the last line feed of a file: the line that a
+// killed writer had not finished. It is written again.
 func dropHalfLine(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -97,8 +97,8 @@ func dropHalfLine(file *os.File) error {
 	return file.Truncate(0)
 }
 
-// A postSink posts to a URL. An answer of 2xx says that what was posted is
-// kept.
+// A postSink posts to a URL. A status of 2xx means that the receiver has stored the
+// lines.
 type postSink struct {
 	url, format string
 	header      http.Header

@@ -22,15 +22,15 @@ type logStreamCmd struct {
 	Once   bool          `help:"Stop after one delivery attempt for all existing entries."`
 }
 
-// longestWait is how long a sink that does not take entries is left alone.
+// longestWait is the longest pause after a sink did not accept entries.
 const longestWait = time.Minute
 
-// errNotDelivered means that a sink did not take entries.
+// errNotDelivered means that a sink did not accept entries.
 var errNotDelivered = errors.New("not delivered")
 
-// Run delivers entries, those that there are and those that come, until it is
-// interrupted. Each is delivered at least once and none is left out: the cursor
-// moves when a sink has kept what it was given.
+// Run delivers the existing entries and then new ones, until it is interrupted. Each
+// entry is delivered at least once: the cursor moves after the sink has stored the
+// entries.
 func (c *logStreamCmd) Run(ctx context.Context) error {
 	if c.Batch < 1 {
 		return fmt.Errorf("--batch must be at least 1: %d", c.Batch)
@@ -46,13 +46,13 @@ func (c *logStreamCmd) Run(ctx context.Context) error {
 	return s.follow(ctx)
 }
 
-// A streamSink takes lines of the log, whole and in their order. When deliver
-// returns without an error, it has kept them.
+// A streamSink accepts complete lines of the log in order. When deliver returns
+// without an error, the sink has stored them.
 type streamSink interface {
 	deliver(ctx context.Context, lines [][]byte) error
 }
 
-// A stream is on its way from a log to a sink.
+// A stream copies a log to a sink.
 type stream struct {
 	command *logStreamCmd
 	to      streamSink
@@ -60,7 +60,7 @@ type stream struct {
 	told    progress
 }
 
-// follow passes on what comes until ctx ends.
+// follow delivers new entries until ctx ends.
 func (s *stream) follow(ctx context.Context) error {
 	wait := s.command.Every
 	for {
@@ -84,11 +84,11 @@ func (s *stream) follow(ctx context.Context) error {
 	}
 }
 
-// batchBytes is how large a batch becomes.
+// batchBytes is the size of a batch.
 const batchBytes = 1 << 20
 
-// pass delivers what the log has beyond the cursor. The log is not kept open
-// while the sink is left alone: a server could not start.
+// pass delivers the entries after the cursor. It does not keep the log open while it
+// waits for the sink, because a server could not start.
 func (s *stream) pass(ctx context.Context) error {
 	next, err := readCursor(s.command.Cursor, s.filter.From)
 	if err != nil {
@@ -131,14 +131,14 @@ func (s *stream) pass(ctx context.Context) error {
 	return err
 }
 
-// isOfAll reports whether a log shows the entries of every tenant. A server cuts
-// it to the tenants of its caller, who gets no checkpoint either.
+// isOfAll reports whether a log shows the entries of every tenant. A server shows a
+// caller the entries of the caller's tenants only, and no checkpoint.
 func isOfAll(ctx context.Context, log logSource) bool {
 	_, err := log.checkpoint(ctx)
 	return err == nil
 }
 
-// deliver gives lines to the sink and, when it has kept them, moves the cursor.
+// deliver sends lines to the sink and then moves the cursor.
 func (s *stream) deliver(ctx context.Context, lines [][]byte) error {
 	if err := s.to.deliver(ctx, lines); err != nil {
 		return fmt.Errorf("%w: %w", errNotDelivered, err)

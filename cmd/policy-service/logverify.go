@@ -66,9 +66,9 @@ func (c *logVerifyCmd) verify(ctx context.Context) (*decisionlog.Report, error) 
 	return report, explained(err, c.State)
 }
 
-// verifyRunning verifies the log of the server that runs on the state
-// directory: it asks for all of it, and recomputes the root from the entries
-// and the hashes of what was pruned.
+// verifyRunning verifies the log of the server that has the state directory open. It
+// reads all entries, and recomputes the root from them and from the hashes of removed
+// entries.
 func (c *logVerifyCmd) verifyRunning(ctx context.Context) (*decisionlog.Report, error) {
 	file, err := os.CreateTemp("", "policy-service-*.zip")
 	if err != nil {
@@ -186,8 +186,8 @@ func (c *logVerifyCmd) keys() ([]string, error) {
 	return keys, err
 }
 
-// keysNamed says, of something that the keys in the state directory do not
-// verify, that there may be others.
+// keysNamed adds to the error of a signature that the keys in the state directory do
+// not verify that other keys may exist.
 func (c *logVerifyCmd) keysNamed(err error) error {
 	var damage *decisionlog.IntegrityError
 	if c.Key != "" || !errors.As(err, &damage) {
@@ -204,7 +204,7 @@ func readKeys(file string) ([]string, error) {
 	return strings.Fields(string(text)), nil
 }
 
-// logKeys reads the public keys that a log keeps of itself.
+// logKeys reads the public keys that a log stores.
 func logKeys(state string) ([]string, error) {
 	return readKeys(filepath.Join(state, decisionlog.PublicKeys))
 }

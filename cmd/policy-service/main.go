@@ -1,6 +1,6 @@
-// Policy-service is an AuthZEN policy decision point on Cedar policies: every
-// answer is a pure function of a named policy revision, and is on disk before
-// it is given.
+// Policy-service is an AuthZEN policy decision point with Cedar policies. Each answer
+// is a pure function of a named revision of the policies, and is on disk before the
+// service sends it.
 package main
 
 import (
@@ -28,8 +28,7 @@ const (
 	exitStorage   = 74 // serve: the decision log can no longer record (EX_IOERR)
 )
 
-// An exitError ends the program with its code. What there is to say has been
-// said.
+// An exitError ends the program with its code. Everything has been printed.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -55,7 +54,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// run carries out one command line and returns its exit code.
+// run executes a command line and returns the exit code.
 func run(ctx context.Context, args []string) int {
 	if err := environment.UnsetEmpty(variablePrefix); err != nil {
 		return reportUsage(err)
@@ -82,7 +81,7 @@ func newParser(ctx context.Context) *kong.Kong {
 	)...)
 }
 
-// reportUsage prints what is wrong with a command line, its environment or its
+// reportUsage prints the errors of a command line, its environment or its
 // configuration file.
 func reportUsage(err error) int {
 	help := "policy-service --help"
@@ -99,7 +98,7 @@ func reportUsage(err error) int {
 	return exitFailure
 }
 
-// report prints an error and returns the exit code it stands for.
+// report prints an error and returns its exit code.
 func report(err error) int {
 	var silent exitError
 	var faults faults.List
@@ -123,7 +122,7 @@ func report(err error) int {
 	return exitFailure
 }
 
-// say prints an error and, if there is one, what to do about it.
+// say prints an error and its hint, if it has one.
 func say(err error, hint string) {
 	printLine(os.Stderr, "policy-service:", err)
 	if hint != "" {
@@ -131,7 +130,7 @@ func say(err error, hint string) {
 	}
 }
 
-// hint says what to do about an error, or "".
+// hint returns what a user can do about an error, or "".
 func hint(err error) string {
 	switch {
 	case errors.Is(err, decisionlog.ErrLocked):

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// anonymous gathers measurements without the labels that name tenants, or
-// policies, whose names are a tenant's, too. Counters that differ by nothing
-// else are added up; of another type nobody has such labels.
+// anonymous gathers metrics without the labels that name tenants or policies, because
+// a policy's name may show its tenant. It adds up counters that differ only in such
+// labels. No other type of metric has them.
 type anonymous struct{ from prometheus.Gatherer }
 
 func (a anonymous) Gather() ([]*dto.MetricFamily, error) {
@@ -30,8 +30,8 @@ func names(m *dto.Metric) bool { return slices.ContainsFunc(m.Label, naming) }
 
 func naming(l *dto.LabelPair) bool { return l.GetName() == "tenant" || l.GetName() == "policy" }
 
-// addedUp are the sums of counters over the labels that name somebody. What is
-// no counter is left out.
+// addedUp returns the sums of counters over the labels that name tenants or policies.
+// It omits other types.
 func addedUp(all []*dto.Metric) []*dto.Metric {
 	var sums []*dto.Metric
 	byLabels := make(map[string]*dto.Metric)

@@ -31,8 +31,7 @@ func (c *reloadCmd) Run(ctx context.Context) error {
 	return c.print(report, code)
 }
 
-// reload has the server reload, and waits until it has: that takes as long as
-// there is much to read.
+// reload makes the server reload, and waits for the end, however long it takes.
 func (c *reloadCmd) reload(ctx context.Context, base string) (*pdp.ReloadReport, int, error) {
 	method, path := http.MethodPost, pdp.PathReload
 	for {
@@ -48,7 +47,7 @@ func (c *reloadCmd) reload(ctx context.Context, base string) (*pdp.ReloadReport,
 	}
 }
 
-// askReload asks for a reload, or how it stands.
+// askReload requests a reload, or its state.
 func askReload(ctx context.Context, method, url string) (*pdp.ReloadReport, int, error) {
 	response, err := askURL(ctx, method, url, nil)
 	if err != nil {
@@ -93,7 +92,7 @@ func (c *reloadCmd) print(report *pdp.ReloadReport, code int) error {
 	return nil
 }
 
-// shadowLine tells how the shadow policies stand; "" without any.
+// shadowLine describes the shadow policies; "" without any.
 func shadowLine(s evaluation.Status) string {
 	switch {
 	case s.Stale:

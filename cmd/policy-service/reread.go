@@ -10,8 +10,7 @@ import (
 	"github.com/policy-service/policy-service/pdp"
 )
 
-// reread reads the command line of serve again, with the configuration file as
-// it is now.
+// reread reads the command line of serve again, with the current configuration file.
 func reread(ctx context.Context, command *kong.Context) (*pdp.Settings, error) {
 	parser := newParser(ctx)
 	if _, err := parser.Parse(command.Args); err != nil {

@@ -65,9 +65,9 @@ type serveCmd struct {
 	Config          configFile             `help:"YAML file with these settings. A key is the name of a flag with underscores." placeholder:"FILE"`
 }
 
-// gcPercent lets a server collect garbage a quarter as often as other programs
-// do: it keeps little and throws away much. GOGC overrides it, and GOMEMLIMIT
-// bounds what comes of it.
+// gcPercent makes the server collect garbage a quarter as often as the default: it
+// keeps little memory and discards much. GOGC overrides it, and GOMEMLIMIT bounds the
+// memory.
 const gcPercent = 400
 
 func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
@@ -108,7 +108,7 @@ func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
 	return c.placed(pdp.Run(ctx, cfg))
 }
 
-// config returns the settings that the flags give.
+// config returns the settings of the flags.
 func (c *serveCmd) config() pdp.Config {
 	return pdp.Config{
 		PolicyDir:       c.Policies,
@@ -143,8 +143,8 @@ func (c *serveCmd) config() pdp.Config {
 	}
 }
 
-// placed gives the faults of settings that serving finds their places in the
-// configuration file, where that sets one of them.
+// placed adds the place in the configuration file to errors of settings that serving
+// finds.
 func (c *serveCmd) placed(err error) error {
 	var setting *yamldoc.SettingError
 	if c.Config == "" || !errors.As(err, &setting) {
@@ -170,12 +170,12 @@ func (c *serveCmd) limits() pdp.Limits {
 	}
 }
 
-// authFlag reads who may ask.
+// authFlag reads the credentials of callers.
 type authFlag struct {
 	pdp.Auth `yaml:",inline"`
 }
 
-// Decode reads YAML, or what the configuration file has for it.
+// Decode reads YAML, or the value in the configuration file.
 func (a *authFlag) Decode(ctx *kong.DecodeContext) (err error) {
 	given := ctx.Scan.Pop().Value
 	doc, inFile := given.(*yamldoc.Document)
@@ -187,8 +187,8 @@ func (a *authFlag) Decode(ctx *kong.DecodeContext) (err error) {
 	return yamldoc.Errors(a.read(doc))
 }
 
-// read reads who may ask, and returns all that is wrong with it. What is there and
-// names no credentials is a fault: without any, everybody may ask.
+// read reads the credentials, and returns all errors. A value without credentials is
+// an error, because everybody could ask.
 func (a *authFlag) read(doc *yamldoc.Document) []yamldoc.Fault {
 	faults := doc.Decode(&a.Auth)
 	if len(faults) == 0 && !a.Known() {
@@ -197,7 +197,7 @@ func (a *authFlag) read(doc *yamldoc.Document) []yamldoc.Fault {
 	return doc.Settings(faults, a.Check())
 }
 
-// logFlags say how the decision log is kept.
+// logFlags configure the decision log.
 type logFlags struct {
 	SegmentBytes     int64                `help:"Size in bytes at which a new segment of the log starts. Default: ${default}." default:"268435456" some:"" placeholder:"BYTES"`
 	SegmentAge       time.Duration        `help:"Age at which a new segment starts. Default: ${default}." default:"24h" some:"" placeholder:"DURATION"`
@@ -226,10 +226,10 @@ func (f logFlags) config() pdp.LogConfig {
 	}
 }
 
-// exampleSet is the embedded policy store that stands in where no other is named.
+// exampleSet is the embedded policy store, which is used if no other is named.
 const exampleSet = "agent-tools"
 
-// policyStore opens a policy store; without a directory, the embedded example.
+// policyStore opens a policy store; without a directory, it is the embedded example.
 func policyStore(dir string) (fs.FS, error) {
 	if dir == "" {
 		return policies.Set(exampleSet)
@@ -237,7 +237,7 @@ func policyStore(dir string) (fs.FS, error) {
 	return policystore.Open(dir)
 }
 
-// readManifestKey reads a public key; without a file there is none.
+// readManifestKey reads a public key, if a file is named.
 func readManifestKey(file string) (ed25519.PublicKey, error) {
 	if file == "" {
 		return nil, nil
@@ -253,7 +253,7 @@ func readManifestKey(file string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// readSecret reads a secret; without a file there is none.
+// readSecret reads a secret, if a file is named.
 func readSecret(file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil

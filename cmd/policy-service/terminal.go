@@ -8,8 +8,8 @@ import (
 	"github.com/policy-service/policy-service/obligations/plain"
 )
 
-// printLines writes lines for people. What callers and authors wrote in them
-// cannot hide, reorder anything or do anything to a terminal.
+// printLines writes lines for people. Text of callers and authors in them cannot hide
+// or reorder anything, and cannot control the terminal.
 func printLines(w io.Writer, write func(io.Writer) error) error {
 	var text strings.Builder
 	err := write(&text)
@@ -19,7 +19,7 @@ func printLines(w io.Writer, write func(io.Writer) error) error {
 	return err
 }
 
-// printLine is printLines of one line that is composed already.
+// printLine is printLines for one line that is complete.
 func printLine(w io.Writer, parts ...any) {
 	_, _ = io.WriteString(w, plain.Lines(fmt.Sprintln(parts...))) // nobody is left to be told
 }

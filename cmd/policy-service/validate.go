@@ -26,7 +26,7 @@ type validateCmd struct {
 	JSON   bool   `name:"json" help:"Print the result as JSON."`
 }
 
-// A validation is what validate prints as JSON.
+// A validation is the JSON output of validate.
 type validation struct {
 	Valid    bool        `json:"valid"`
 	Revision string      `json:"revision,omitzero"`
@@ -61,9 +61,9 @@ func (c *validateCmd) Run() error {
 	return err
 }
 
-// validate compiles a policy store and reads its tests. What is wrong with a
-// test keeps no policies from coming into force and is a warning; a file of tests
-// that is not read is a fault.
+// validate compiles a policy store and reads its tests. A fault in a test is a
+// warning, because policies come into force without tests. A file of tests that is not
+// read is an error.
 func validate(store fs.FS) (*validation, error) {
 	tests, untestable, err := testsIn(store)
 	if err != nil {
@@ -97,7 +97,7 @@ func validate(store fs.FS) (*validation, error) {
 	return &result, nil
 }
 
-// testsIn returns the tests of a store, or what is wrong with them.
+// testsIn returns the tests of a store, or their errors.
 func testsIn(store fs.FS) (tests []policytest.Test, untestable faults.List, err error) {
 	tests, err = policytest.Load(store)
 	if err != nil && !errors.As(err, &untestable) {
@@ -113,8 +113,8 @@ func requestsOf(tests []policytest.Test) (requests []*authzen.EvaluationRequest)
 	return requests
 }
 
-// print writes faults and warnings to standard error, and what is valid to
-// standard output.
+// print writes errors and warnings to standard error, and the result to standard
+// output.
 func (c *validateCmd) print(store fs.FS, v *validation) error {
 	for _, fault := range v.Faults {
 		c.printFault(store, fault)
@@ -137,7 +137,7 @@ func (c *validateCmd) print(store fs.FS, v *validation) error {
 	return err
 }
 
-// printFault writes a fault and, in the long form, the line that it is in.
+// printFault writes an error and, in the long form, its line.
 func (c *validateCmd) printFault(store fs.FS, f faults.Fault) {
 	printLine(os.Stderr, f)
 	if c.Format == "short" || f.Line == 0 {
@@ -152,8 +152,8 @@ func (c *validateCmd) printFault(store fs.FS, f faults.Fault) {
 	}
 }
 
-// compileStore reads and compiles the policy store in dir; without one, the
-// embedded example.
+// compileStore reads and compiles the policy store in dir; without dir, the embedded
+// example.
 func compileStore(dir string) (*snapshot.Snapshots, error) {
 	store, err := policyStore(dir)
 	if err != nil {
@@ -162,8 +162,8 @@ func compileStore(dir string) (*snapshot.Snapshots, error) {
 	return compileIn(store)
 }
 
-// compileIn is compileStore for a store that is open. What is misplaced in it and
-// what does not compile is reported at once.
+// compileIn is compileStore for an open store. It reports misplaced files and compile
+// errors together.
 func compileIn(store fs.FS) (*snapshot.Snapshots, error) {
 	archive, misplaced, err := readStore(store)
 	if err != nil {
@@ -180,8 +180,8 @@ func compileIn(store fs.FS) (*snapshot.Snapshots, error) {
 	return nil, append(misplaced, faults...)
 }
 
-// readStore reads a policy store, and says which of its files are not where or
-// what they should be. An empty store is none that could be served.
+// readStore reads a policy store, and reports files with a wrong place or format. An
+// empty store is an error, because it cannot be served.
 func readStore(store fs.FS) (archive snapshot.Archive, misplaced faults.List, err error) {
 	archive, err = policystore.Read(store)
 	switch {
@@ -193,7 +193,7 @@ func readStore(store fs.FS) (archive snapshot.Archive, misplaced faults.List, er
 	return archive, nil, err
 }
 
-// compile is compileStore for what answers one tenant.
+// compile is compileStore for the policies of one tenant.
 func compile(dir, tenant string) (*snapshot.Snapshot, error) {
 	snapshots, err := compileStore(dir)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
-// values has flags, the environment and the configuration file read durations and
-// numbers alike: a duration has a unit, nothing is negative, and what there has to
-// be some of is not 0.
+// values makes flags, the environment and the configuration file read durations and
+// numbers alike. A duration needs a unit, nothing is negative, and some values must
+// not be 0.
 func values() []kong.Option {
 	return []kong.Option{
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(readDuration)),
@@ -25,11 +25,10 @@ func values() []kong.Option {
 	}
 }
 
-// tagLeast is the tag of a duration that says how long it is at least, if it is
-// not 0.
+// tagLeast is the tag with the minimum of a duration that is not 0.
 const tagLeast = "least"
 
-// tagSome is the tag of a duration, a count or a size that is more than 0.
+// tagSome is the tag of a duration, a count or a size that must be more than 0.
 const tagSome = "some"
 
 func readDuration(ctx *kong.DecodeContext, into reflect.Value) error {
@@ -48,7 +47,7 @@ func readDuration(ctx *kong.DecodeContext, into reflect.Value) error {
 	return nil
 }
 
-// longEnough says what is wrong with a duration that is too short for its flag.
+// longEnough returns the error of a duration below the minimum of its flag.
 func longEnough(d time.Duration, of *kong.Value) error {
 	if err := some(int64(d), of); err != nil {
 		return err
@@ -60,8 +59,7 @@ func longEnough(d time.Duration, of *kong.Value) error {
 	return fmt.Errorf("must be at least %s, not %s", of.Tag.Get(tagLeast), d)
 }
 
-// some refuses the 0 of a flag that has the tag: nothing can be done in no time, or
-// with nothing.
+// some refuses 0 for a flag that has the tag.
 func some(n int64, of *kong.Value) error {
 	if n == 0 && of.Tag.Has(tagSome) {
 		return fmt.Errorf("must be more than 0, as its default %s is", of.Default)
@@ -100,8 +98,8 @@ func readRate(ctx *kong.DecodeContext, into reflect.Value) error {
 	return nil
 }
 
-// checkValue holds a value of the configuration file against its flag, so that what
-// is wrong with it is told at its place.
+// checkValue checks a value of the configuration file against its flag, so that the
+// error has its place.
 func checkValue(part *yamldoc.Document, flag *kong.Flag) []yamldoc.Fault {
 	into := reflect.New(flag.Target.Type())
 	if auth, is := into.Interface().(*authFlag); is {
