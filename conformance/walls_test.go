@@ -78,7 +78,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/wire/wiretest", 5, nil, "other parsers are asked without asking ours"},
 	{"cmd/mcp-gateway/internal/clientconfig", 5, []string{"schemas/yamldoc"}, "a client's file is edited without knowing for what"},
 	{"cmd/mcp-gateway/internal/setup", 5, []string{"cmd/mcp-gateway/internal/clientconfig", "evaluation/durable", "obligations/plain", "pdp/jwks"}, "what is set up is checked by a function that comes in"},
-	{"cmd/mcp-gateway/internal/observation", 5, []string{"cmd/mcp-gateway/internal/boltfile"}, "calls are counted whatever was decided on them"},
+	{"cmd/mcp-gateway/internal/observation", 5, []string{"cmd/mcp-gateway/internal/boltfile", "obligations/plain"}, "calls are counted whatever was decided on them"},
 	{"cmd/mcp-gateway/internal/boltfile", 5, nil, "a database is shared whatever is in it"},
 	{"cmd/mcp-gateway/internal/seal", 5, nil, "a seal is good for whatever is put under it"},
 	{"cmd/mcp-gateway/internal/enforce/enforcetest", 5, []string{"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/wire"}, "tests of any package of the gateway may have a gate"},

@@ -83,8 +83,11 @@ func (c *Catalog) candidates(l List, k itemKind, items []jsontext.Value) (all []
 			return nil, err
 		}
 		question, err := l.Question(name, item)
-		if err != nil {
+		if err != nil && !l.ShowAll {
 			continue
+		}
+		if err != nil {
+			question = nil
 		}
 		all = append(all, &candidate{item, question, question == nil})
 	}

@@ -57,6 +57,28 @@ func question(name string, _ jsontext.Value) (*authzen.EvaluationRequest, error)
 	}, nil
 }
 
+// Where no decision hides an item, all of them are shown but those that the operator
+// has to accept.
+func TestFilterShowsAll(t *testing.T) {
+	c, _ := fresh(t)
+	list := catalog.List{
+		Server: "crm", Method: "tools/list", Question: question, TTL: time.Minute, ShowAll: true,
+		Ask: func(context.Context, *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
+			return nil, nil
+		},
+	}
+	for _, test := range []struct{ result, want string }{
+		{`{"tools":[{"name":"a"},{"name":"unmapped"},{"name":"free"}]}`, `{"cacheScope":"private","tools":[{"name":"a"},{"name":"unmapped"},{"name":"free"}]}`},
+		{`{"tools":[{"name":"a","description":"changed"},{"name":"unmapped"}]}`, `{"cacheScope":"private","tools":[{"name":"unmapped"}]}`},
+	} {
+		list.Result = jsontext.Value(test.result)
+		got, err := c.Filter(t.Context(), list)
+		if err != nil || string(got) != test.want {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+}
+
 func TestFilter(t *testing.T) {
 	for _, test := range []struct {
 		name, method, result string

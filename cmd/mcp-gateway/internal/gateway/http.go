@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/jwks"
@@ -114,10 +115,6 @@ func shutdown(ctx context.Context, server *http.Server) error {
 	return err
 }
 
-// adminURLFile is where policy-service log finds the admin listener of the process
-// that has a log open.
-const adminURLFile = "admin-url"
-
 // listenAdmin serves the admin listener, if one is configured, until it is
 // closed. Text describes it for the start line.
 func (g *gateway) listenAdmin(group *errgroup.Group) (text string, closes func() error, err error) {
@@ -129,7 +126,7 @@ func (g *gateway) listenAdmin(group *errgroup.Group) (text string, closes func()
 		return "", nil, fmt.Errorf("admin_listen: %w", err)
 	}
 	server := g.server(g.admin(listener.Addr().String()))
-	published := filepath.Join(g.cfg.State, trailDir, adminURLFile)
+	published := filepath.Join(g.cfg.State, trailDir, audit.AdminURLFile)
 	if err := os.WriteFile(published, []byte("http://"+listener.Addr().String()+"\n"), 0o600); err != nil {
 		return "", nil, errors.Join(fmt.Errorf("publish admin address: %w", err), listener.Close())
 	}

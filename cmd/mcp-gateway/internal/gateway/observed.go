@@ -82,14 +82,46 @@ func (c *Config) openSummary() (*observation.Summary, error) {
 	return observation.Open(filepath.Join(c.State, observedFile))
 }
 
-// OpenObserved opens the summary of observed calls in the state directory, also
-// while gateways write it. The error is [fs.ErrNotExist] if none has.
-func (c *Config) OpenObserved() (*observation.Summary, error) {
+// ReadObserved reads the summary of observed calls in the state directory, also
+// while gateways write it, and empties it afterwards if clear is set. The policies of
+// decisions come from the log of the PDP in the directory decisions, if one is named.
+// The error is [fs.ErrNotExist] if no gateway has observed calls.
+func (c *Config) ReadObserved(ctx context.Context, decisions string, clear bool) ([]observation.Row, error) {
 	path := filepath.Join(c.State, observedFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: no gateway with this state directory has been in observe mode", err)
 	}
-	return observation.Open(path)
+	summary, err := observation.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	read := summary.Rows
+	if clear {
+		read = summary.Take
+	}
+	rows, err := read()
+	if err == nil && decisions != "" {
+		err = addPolicies(ctx, decisions, rows)
+	}
+	return rows, err
+}
+
+// addPolicies adds the policies that determined the decisions of rows.
+func addPolicies(ctx context.Context, decisions string, rows []observation.Row) error {
+	var ids []string
+	for _, row := range rows {
+		if row.Decision != "" {
+			ids = append(ids, row.Decision)
+		}
+	}
+	policies, err := audit.Policies(ctx, decisions, ids)
+	if err != nil {
+		return fmt.Errorf("log of the PDP: %w", err)
+	}
+	for i := range rows {
+		rows[i].Policies = policies[rows[i].Decision]
+	}
+	return nil
 }
 
 // summarize starts to write the summary.

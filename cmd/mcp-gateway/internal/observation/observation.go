@@ -13,16 +13,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/boltfile"
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 // A Key is what calls have in common that are counted together.
@@ -44,6 +48,7 @@ type Row struct {
 	Last          time.Time `json:"last"`
 	Decision      string    `json:"decision,omitzero"` // Decision-ID of the last call
 	NotCarriedOut []string  `json:"not_carried_out,omitempty"`
+	Policies      []string  `json:"policies,omitempty"` // that determined Decision; not written
 }
 
 // add adds the calls of a later row.
@@ -177,14 +182,20 @@ func put(rows *bbolt.Bucket, later *Row, full bool) (added bool, err error) {
 // Rows returns the written counts, by server, name, caller and refusal.
 func (s *Summary) Rows() (all []Row, err error) {
 	err = s.file.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucket).ForEach(func(_, text []byte) error {
-			var row Row
-			if err := json.Unmarshal(bytes.Clone(text), &row); err != nil {
-				return fmt.Errorf("read row: %w", err)
-			}
-			all = append(all, row)
-			return nil
-		})
+		all, err = readRows(tx)
+		return err
+	})
+	return all, err
+}
+
+func readRows(tx *bbolt.Tx) (all []Row, err error) {
+	err = tx.Bucket(bucket).ForEach(func(_, text []byte) error {
+		var row Row
+		if err := json.Unmarshal(bytes.Clone(text), &row); err != nil {
+			return fmt.Errorf("read row: %w", err)
+		}
+		all = append(all, row)
+		return nil
 	})
 	slices.SortFunc(all, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Method, b.Method), strings.Compare(a.Name, b.Name),
@@ -193,13 +204,47 @@ func (s *Summary) Rows() (all []Row, err error) {
 	return all, err
 }
 
-// Clear removes all rows.
-func (s *Summary) Clear() error {
-	return s.file.Update(func(tx *bbolt.Tx) error {
+// WriteTable writes rows as a table. Clients and servers chose some of its texts.
+func WriteTable(w io.Writer, rows []Row) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "SERVER\tMETHOD\tNAME\tCALLER\tCALLS\tLAST\tWOULD\tREASON\tPOLICIES\tDECISION")
+	for _, r := range rows {
+		cells := []string{
+			r.Server, r.Method, r.Name, r.Caller, fmt.Sprint(r.Calls), r.Last.UTC().Format(time.RFC3339),
+			cmp.Or(r.Refusal, "permitted"), r.Why, strings.Join(r.Policies, " "), r.Decision,
+		}
+		for i := range cells {
+			cells[i] = plain.Text(cells[i])
+		}
+		fmt.Fprintln(out, strings.Join(cells, "\t"))
+	}
+	return out.Flush()
+}
+
+// WriteJSON writes rows as JSON.
+func WriteJSON(w io.Writer, rows []Row) error {
+	if rows == nil {
+		rows = []Row{}
+	}
+	text, err := json.Marshal(rows, jsontext.WithIndent("  "))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
+}
+
+// Take removes the written counts, and returns them.
+func (s *Summary) Take() (all []Row, err error) {
+	err = s.file.Update(func(tx *bbolt.Tx) error {
+		if all, err = readRows(tx); err != nil {
+			return err
+		}
 		if err := tx.DeleteBucket(bucket); err != nil {
 			return err
 		}
 		_, err := tx.CreateBucket(bucket)
 		return err
 	})
+	return all, err
 }

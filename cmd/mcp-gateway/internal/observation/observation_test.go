@@ -58,11 +58,12 @@ func TestSummary(t *testing.T) {
 	if diff := cmp.Diff(want, rows(t, open(t, path))); diff != "" {
 		t.Error(diff)
 	}
-	if err := one.Clear(); err != nil {
-		t.Fatal(err)
+	taken, err := one.Take()
+	if diff := cmp.Diff(want, taken); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 	if got := rows(t, two); got != nil {
-		t.Errorf("after Clear: %v", got)
+		t.Errorf("after Take: %v", got)
 	}
 }
 
