@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/policy-service/policy-service/cmd/internal/tuning"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/gateway"
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
@@ -84,6 +85,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tuning.Serve()
 	return gateway.Run(ctx, cfg)
 }
 

@@ -11,14 +11,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/policy-service/policy-service/cmd/internal/tuning"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/obligations/plain"
@@ -65,18 +64,8 @@ type serveCmd struct {
 	Config          configFile             `help:"YAML file with these settings. A key is the name of a flag with underscores." placeholder:"FILE"`
 }
 
-// gcPercent makes the server collect garbage a quarter as often as the default: it
-// keeps little memory and discards much. GOGC overrides it, and GOMEMLIMIT bounds the
-// memory.
-const gcPercent = 400
-
 func (c *serveCmd) Run(ctx context.Context, command *kong.Context) (err error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0)) // one is nearly always held by who waits for the disk
-	}
+	tuning.Serve()
 	example, err := policies.Set(exampleSet)
 	if err != nil {
 		return err
