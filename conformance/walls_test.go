@@ -69,7 +69,7 @@ var walls = []wall{
 	}, "it has the flags and the configuration file; what a gateway does, the component does"},
 	{"cmd/mcp-gateway/internal/gateway", 5, []string{
 		"cmd/internal/telemetry", "schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/calllimit",
-		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/union",
+		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/union",
 		"cmd/mcp-gateway/internal/labels", "cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/observation", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire", "obligations/plain",
 	}, "it joins the parts of a gateway, and is a PEP like any other: what a PDP is made of it does not see"},
@@ -95,6 +95,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "cmd/mcp-gateway/internal/number", "obligations/plain"}, "a call becomes questions, and nobody is asked"},
 	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "schemas/yamldoc", "pdp/callers", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},
+	{"cmd/mcp-gateway/internal/credential", 5, []string{"schemas/yamldoc", "pdp/jwks", "obligations/plain"}, "a token is for a caller and a server, whatever is called there"},
 	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/jsonobject", "schemas/authzen", "cmd/mcp-gateway/internal/number", "cmd/mcp-gateway/internal/boltfile"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
 	{"cmd/mcp-gateway/internal/audit", 5, []string{"evaluation/decisionlog", "schemas/authzen"}, "a call's fate is kept in the one tamper-evident log, without knowing how it was decided"},
 	{"conformance/external", 5, nil, "a test of any package may need a program of others"},
@@ -125,8 +126,9 @@ var tenancies = []tenancy{
 	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},
 	{"github.com/tailscale/hujson", []string{"cmd/mcp-gateway/internal/clientconfig"}, "only files of others have comments in JSON"},
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
+	{"golang.org/x/oauth2", []string{"cmd/mcp-gateway/internal/credential"}, "tokens are requested in one place"},
 	{"net/http", []string{
-		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
+		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/union", "conformance", "conformance/benchmark", "conformance/collector",
 	}, "below the top two floors nothing knows of HTTP"},
 	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval"}, "signatures are made and verified by few packages"},

@@ -16,6 +16,27 @@ type Caller struct {
 	Subject authzen.Subject
 	Claims  map[string]any // of the caller's token; never nil
 	Tenant  string         // whose policies decide; "" for the only store
+	Token   Token          // of the caller
+}
+
+// A Token is the verified token of a caller, or the zero value for a caller without
+// one. It has no exported parts, so that no log and no file gets it by accident.
+type Token struct{ reveal func() string }
+
+// NewToken returns the token with this text.
+func NewToken(text string) Token {
+	if text == "" {
+		return Token{}
+	}
+	return Token{func() string { return text }}
+}
+
+// Reveal returns the text of the token, or "".
+func (t Token) Reveal() string {
+	if t.reveal == nil {
+		return ""
+	}
+	return t.reveal()
 }
 
 // A Call is a message of a client to a server.

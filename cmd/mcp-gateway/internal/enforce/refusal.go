@@ -32,6 +32,7 @@ const (
 	ReasonTooMany        = "too_many_pending"         // too many calls of this caller, or altogether, wait
 	ReasonTooOften       = "too_many_calls"           // the caller has reached a limit of calls
 	ReasonUnavailable    = "upstream_unavailable"     // the server did not answer
+	ReasonCredential     = "upstream_credential"      // the gateway got no credential for the server, and did not call it
 	ReasonWithheld       = "answer_withheld"          // the server carried out the call, and the gateway withholds its answer
 	ReasonCaller         = "unknown_caller"           // the credential is not valid any more
 	ReasonInvalidMessage = "invalid_message"

@@ -77,5 +77,5 @@ func (c *callers) environment(ctx context.Context) (*enforce.Caller, error) {
 }
 
 func callerOf(c *identity.Caller) *enforce.Caller {
-	return &enforce.Caller{Subject: c.Subject, Claims: c.Claims, Tenant: c.Tenant}
+	return &enforce.Caller{Subject: c.Subject, Claims: c.Claims, Tenant: c.Tenant, Token: enforce.NewToken(c.Token)}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/calllimit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/credential"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
 	"github.com/policy-service/policy-service/pdp/filereload"
@@ -118,7 +119,8 @@ type serverConfig struct {
 	BearerFile string            `yaml:"bearer_file"`
 	Header     map[string]string `yaml:"header"`
 	// HeaderFiles have the values of further headers, by name.
-	HeaderFiles   map[string]string `yaml:"header_files"`
+	HeaderFiles   map[string]string  `yaml:"header_files"`
+	Credential    *credential.Config `yaml:"credential"`
 	coaz.Upstream `yaml:",inline"`
 	RequestPolicy requestPolicy  `yaml:",inline"`
 	Arguments     argumentPolicy `yaml:",inline"`
@@ -216,23 +218,6 @@ func resourceAt(public, base, path string) string {
 		return public
 	}
 	return strings.TrimSuffix(base, "/") + path
-}
-
-// header returns the gateway's credentials at the server. Bearer, if not nil, returns
-// the token, which follows its file.
-func (s *serverConfig) header(log *slog.Logger) (header map[string]string, bearer func() string, err error) {
-	header = map[string]string{}
-	for name, value := range s.Header {
-		header[name] = value
-	}
-	if s.BearerFile == "" {
-		return header, nil, nil
-	}
-	token, err := openSecret("bearer_file of "+s.Name, s.BearerFile, log)
-	if err != nil {
-		return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
-	}
-	return header, token.Get, nil
 }
 
 // secrets returns the headers whose values follow files.

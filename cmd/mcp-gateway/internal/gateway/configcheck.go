@@ -149,6 +149,7 @@ func (c *Config) checkServers(f *faults) {
 			f.must(headerName.MatchString(name), at+".header_files."+name, name, "the name of a header")
 			f.must(file != "", at+".header_files."+name, "", "the file of the header's value")
 		}
+		c.checkCredential(f, s, at)
 		for n, page := range s.RequestPolicy.Pages {
 			f.must(isOrigin(page), at+".pages."+strconv.Itoa(n), page, "an origin, such as https://auth.example.com")
 		}
@@ -217,6 +218,10 @@ func (c *Config) CheckFiles() error {
 		secret("servers."+strconv.Itoa(i)+".bearer_file", s.BearerFile)
 		for name, file := range s.HeaderFiles {
 			secret("servers."+strconv.Itoa(i)+".header_files."+name, file)
+		}
+		if s.Credential != nil {
+			secret("servers."+strconv.Itoa(i)+".credential.client_secret_file", s.Credential.ClientSecretFile)
+			secret("servers."+strconv.Itoa(i)+".credential.actor_token_file", s.Credential.ActorTokenFile)
 		}
 	}
 	if c.TLSCert != "" && c.TLSKey != "" {

@@ -159,9 +159,9 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		if s.URL == "" {
 			continue // it is run by stdio
 		}
-		header, bearer, err := s.header(g.log)
+		credential, err := s.credentials(g.log)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
 		}
 		secrets, err := s.secrets(g.log)
 		if err != nil {
@@ -172,7 +172,7 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 			return nil, nil, err
 		}
 		endpoint := proxy.New(proxy.Config{
-			Server: s.Name, URL: s.URL, Header: header, Bearer: bearer, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
+			Server: s.Name, URL: s.URL, Header: s.Header, Credential: credential, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
 			Callers: callers, FromServer: &serverMessages{g, g.policies[s.Name]},
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,

@@ -151,6 +151,9 @@ func (t *tools) readList(ctx context.Context, c *enforce.Call) error {
 // session is an answer.
 func (t *tools) recordList(server string, err error) {
 	var refused *enforce.Refusal
+	if errors.As(err, &refused) && refused.Data.Reason == enforce.ReasonCredential {
+		return // the server was not asked
+	}
 	if err == nil || errors.As(err, &refused) {
 		t.health.record(server, "")
 		return

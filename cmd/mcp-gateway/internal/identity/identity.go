@@ -66,6 +66,7 @@ type Caller struct {
 	// certificate or a process they are sub and aud.
 	Claims map[string]any
 	Tenant string // of the PDP, or ""
+	Token  string // the verified token; "" for a certificate or a process
 }
 
 // subjectType is the default type of subjects.

@@ -189,7 +189,7 @@ func TestClaims(t *testing.T) {
 	want := &identity.Caller{Subject: authzen.Subject{Type: "user", ID: "alice@example.com"}, Claims: map[string]any{
 		"iss": issuer, "aud": resource, "sub": "alice", "client_id": "agent-app", "org": "acme", "email": "alice@example.com", "email_verified": true,
 		"n": jsontext.Value("9007199254740993"), "exp": jsontext.Value("1893456000"),
-	}}
+	}, Token: token}
 	if diff := cmp.Diff(want, caller); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

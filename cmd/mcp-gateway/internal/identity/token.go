@@ -84,7 +84,7 @@ func (v *Verifier) token(ctx context.Context, token, thumbprint string) (*Caller
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return &Caller{Subject: authzen.Subject{Type: i.SubjectType, ID: id}, Claims: claims, Tenant: tenant}, nil
+	return &Caller{Subject: authzen.Subject{Type: i.SubjectType, ID: id}, Claims: claims, Tenant: tenant, Token: token}, nil
 }
 
 // tenant returns the tenant in the claims.

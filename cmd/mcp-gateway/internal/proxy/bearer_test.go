@@ -1,10 +1,12 @@
 package proxy_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 )
 
@@ -19,7 +21,7 @@ func TestBearerChanges(t *testing.T) {
 	}))
 	token := ""
 	g := newGateway(t, u, func(c *proxy.Config) {
-		c.Bearer = func() string { return token }
+		c.Credential = credentialFunc(func(*enforce.Caller) (string, error) { return token, nil })
 		c.Secrets = map[string]func() string{"x-api-key": func() string { return "key " + token }}
 	})
 	for _, token = range []string{"one", "two"} {
@@ -32,3 +34,12 @@ func TestBearerChanges(t *testing.T) {
 		t.Errorf("the server gets %s", all)
 	}
 }
+
+// A credentialFunc is a credential without a cache.
+type credentialFunc func(*enforce.Caller) (string, error)
+
+func (f credentialFunc) Token(_ context.Context, caller *enforce.Caller) (string, error) {
+	return f(caller)
+}
+
+func (credentialFunc) Drop(*enforce.Caller, string) bool { return false }

@@ -22,9 +22,8 @@ type Config struct {
 	URL    string // of its MCP endpoint
 	// Header are the gateway's own credentials at the upstream.
 	Header map[string]string
-	// Bearer, if not nil, returns the gateway's token at the upstream for each
-	// request, because the token may change.
-	Bearer func() string
+	// Credential, if not nil, has the token at the upstream for each request.
+	Credential Credential
 	// Secrets returns further headers, each for its request, by name.
 	Secrets map[string]func() string
 	Gate    *enforce.Gate
@@ -54,6 +53,16 @@ type ServerMessages interface {
 	AllowsNotification(*enforce.Call, *wire.Message) bool
 	// AllowsRequest reports whether the client gets a request.
 	AllowsRequest(method string, params jsontext.Value) bool
+}
+
+// A Credential has the bearer tokens for requests to the upstream.
+type Credential interface {
+	// Token returns the token for a request in the name of a caller. The caller is nil
+	// for a request of the gateway that no caller waits for.
+	Token(context.Context, *enforce.Caller) (string, error)
+	// Drop takes a token that the upstream has refused. It reports whether another
+	// may be had.
+	Drop(caller *enforce.Caller, token string) bool
 }
 
 // A Handler is the MCP endpoint of one upstream.

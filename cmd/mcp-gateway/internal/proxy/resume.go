@@ -168,7 +168,7 @@ func (h *Handler) reconnect(c *call) (*http.Response, error) {
 		return nil, err
 	}
 	h.prepare(r, c)
-	response, err := h.upstream.Do(r)
+	response, err := h.do(c, r)
 	if err != nil {
 		return nil, err
 	}

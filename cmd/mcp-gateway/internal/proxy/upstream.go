@@ -42,7 +42,7 @@ func (h *Handler) send(ctx context.Context, c *call, m *wire.Message) (*http.Res
 			return nil, err
 		}
 	}
-	return h.upstream.Do(r)
+	return h.do(c, r)
 }
 
 // mirror sets the headers that have arguments: those of the definition of the
@@ -104,9 +104,6 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 	for name, value := range h.cfg.Secrets {
 		r.Header.Set(name, value())
 	}
-	if h.cfg.Bearer != nil {
-		r.Header.Set("Authorization", "Bearer "+h.cfg.Bearer())
-	}
 }
 
 // forward sends a message on and gives the client what comes back.
@@ -162,6 +159,11 @@ func (h *Handler) passSession(c *call, response *http.Response) error {
 // unavailable tells the client that the server did not answer, or that it did and
 // the answer is withheld.
 func (h *Handler) unavailable(c *call, v *enforce.Disposition, err error) {
+	var refused *enforce.Refusal
+	if errors.As(err, &refused) {
+		h.refuse(c, v, refused)
+		return
+	}
 	h.cfg.Log.WarnContext(c.request.Context(), "the server did not answer", "server", h.cfg.Server, "request_id", c.RequestID, "error", err)
 	if ended, answer := h.withheld(v.Forward.ID, err); ended != nil && v.Forward.IsRequest() {
 		v.Finish(c.request.Context(), ended)
@@ -362,7 +364,7 @@ func (h *Handler) listen(c *call) {
 		return
 	}
 	h.prepare(r, c)
-	response, err := h.upstream.Do(r)
+	response, err := h.do(c, r)
 	if err != nil {
 		h.cfg.Log.WarnContext(r.Context(), "the server did not answer", "server", h.cfg.Server, "error", err)
 		http.Error(c.reply.W, "the server did not answer", http.StatusBadGateway)
@@ -423,7 +425,7 @@ func (h *Handler) execute(ctx context.Context, m *wire.Message, of *call) (*wire
 		return nil, err
 	}
 	request.Header.Set("Accept", "*/*")
-	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Message: m, Params: params, Stateless: params.Meta.ProtocolVersion != "", Tool: of.Tool}, request: request, session: of.session}
+	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: of.Caller, Message: m, Params: params, Stateless: params.Meta.ProtocolVersion != "", Tool: of.Tool}, request: request, session: of.session}
 	if version := of.request.Header.Get(endpoint.HeaderVersion); version != "" {
 		request.Header.Set(endpoint.HeaderVersion, version)
 	}
