@@ -1,6 +1,7 @@
 package union
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -14,16 +15,21 @@ type absences struct {
 	mu      sync.Mutex
 	absent  map[string]absence        // by server
 	learned map[string]jsontext.Value // capabilities, by server
+	// leaving has channels that are closed when a server that has answered answers
+	// no more.
+	leaving map[string]chan struct{}
 }
 
-// An absence is that of a server. It is asked again after the pause.
+// An absence is that of a server. After the pause one request finds out whether
+// the server is back.
 type absence struct {
 	until time.Time
 	pause time.Duration
+	back  chan struct{} // closed when the server has answered
 }
 
-// The pause before a server that does not answer is asked again by a list doubles
-// from the shortest to the longest.
+// The pause before a server that does not answer is asked again doubles from the
+// shortest to the longest.
 const (
 	minPause = 500 * time.Millisecond
 	maxPause = 15 * time.Second
@@ -32,29 +38,90 @@ const (
 var errAbsent = errors.New("the server did not answer lately")
 
 func newAbsences() *absences {
-	return &absences{absent: make(map[string]absence), learned: make(map[string]jsontext.Value)}
+	return &absences{absent: make(map[string]absence), learned: make(map[string]jsontext.Value), leaving: make(map[string]chan struct{})}
 }
 
-// skips returns an error for a server that is not to be asked now.
+// skips returns an error for a server that is not to be asked now. Otherwise the
+// caller asks it, and notes the outcome.
 func (a *absences) skips(server string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if time.Now().Before(a.absent[server].until) {
+	if _, _, free := a.claim(server); !free {
 		return errAbsent
 	}
 	return nil
+}
+
+// claim reports whether the caller may ask a server. Otherwise it returns what to
+// wait for.
+func (a *absences) claim(server string) (back chan struct{}, wait time.Duration, free bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	is, absent := a.absent[server]
+	if !absent {
+		return nil, 0, true
+	}
+	if wait := time.Until(is.until); wait > 0 {
+		return is.back, wait, false
+	}
+	is.until = time.Now().Add(is.pause) // others wait for the outcome
+	a.absent[server] = is
+	return nil, 0, true
+}
+
+// wait waits until a server is back, or the caller may find out. It returns false
+// at the end of ctx.
+func (a *absences) wait(ctx context.Context, server string) bool {
+	for {
+		back, wait, free := a.claim(server)
+		if free {
+			return ctx.Err() == nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-back:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+		timer.Stop()
+	}
 }
 
 // note notes whether a server has answered.
 func (a *absences) note(server string, absent bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !absent {
+	is, known := a.absent[server]
+	switch {
+	case !absent && known:
+		close(is.back)
 		delete(a.absent, server)
-		return
+	case absent && !known:
+		a.absent[server] = absence{time.Now().Add(minPause), minPause, make(chan struct{})}
+		if left := a.leaving[server]; left != nil {
+			close(left)
+			delete(a.leaving, server)
+		}
+	case absent:
+		is.pause = min(2*is.pause, maxPause)
+		is.until = time.Now().Add(is.pause)
+		a.absent[server] = is
 	}
-	pause := max(minPause, min(2*a.absent[server].pause, maxPause))
-	a.absent[server] = absence{time.Now().Add(pause), pause}
+}
+
+// left returns a channel that is closed when the server does not answer.
+func (a *absences) left(server string) <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, absent := a.absent[server]; absent {
+		already := make(chan struct{})
+		close(already)
+		return already
+	}
+	if a.leaving[server] == nil {
+		a.leaving[server] = make(chan struct{})
+	}
+	return a.leaving[server]
 }
 
 // learn keeps the capabilities of a server.

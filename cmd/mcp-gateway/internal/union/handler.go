@@ -119,6 +119,8 @@ func (h *Handler) answer(c *call) {
 		_ = c.out.Message(http.StatusOK, &wire.Message{ID: c.Message.ID, Result: jsontext.Value("{}")})
 	case isMerged(method):
 		h.list(c)
+	case method == "subscriptions/listen":
+		h.subscribe(c)
 	case method == "logging/setLevel":
 		h.setLevel(c)
 	case isAbout(method):
@@ -171,7 +173,7 @@ func (h *Handler) relay(c *call, s *Server, response *response) {
 	switch kind := response.kind(); kind {
 	case endpoint.TypeEvents:
 		c.out.Start()
-		if err := response.events(h.cfg.MaxReply, o.pass(c)); err != nil && c.request.Context().Err() == nil {
+		if err := response.events(h.cfg.MaxReply, o.pass(c, func(id string) string { return s.Name + ":" + id })); err != nil && c.request.Context().Err() == nil {
 			h.cfg.Log.WarnContext(c.request.Context(), "the stream of a call ends", "endpoint", h.cfg.Name, "server", s.Name, "error", err)
 		}
 	case endpoint.TypeJSON:
@@ -183,14 +185,25 @@ func (h *Handler) relay(c *call, s *Server, response *response) {
 			h.fail(c, err)
 			return
 		}
-		_ = c.out.Message(response.status, m)
+		_ = c.out.Message(c.status(response.status), m)
 	default:
 		c.out.W.WriteHeader(response.status)
 	}
 }
 
-// pass returns a function that gives the client an event of a server's stream.
-func (o outward) pass(c *call) func(*endpoint.Event, *wire.Message) error {
+// status returns the HTTP status of a message with which the endpoint of a server
+// answers. That a server has failed, or does not know its session, is not to look as
+// if the union had.
+func (c *call) status(of int) int {
+	if of >= http.StatusInternalServerError || c.session != nil && of != http.StatusForbidden {
+		return http.StatusOK
+	}
+	return of
+}
+
+// pass returns a function that gives the client an event of a server's stream, with
+// another id. Without a function for ids, events have none.
+func (o outward) pass(c *call, id func(string) string) func(*endpoint.Event, *wire.Message) error {
 	return func(e *endpoint.Event, m *wire.Message) error {
 		if m != nil {
 			out, err := o.message(m)
@@ -199,8 +212,8 @@ func (o outward) pass(c *call) func(*endpoint.Event, *wire.Message) error {
 			}
 			e.Data = out.Encode()
 		}
-		if e.HasID && e.ID != "" {
-			e.ID = o.server + ":" + e.ID
+		if e.HasID = e.HasID && e.ID != "" && id != nil; e.HasID {
+			e.ID = id(e.ID)
 		}
 		return c.out.Event(e)
 	}
@@ -354,9 +367,9 @@ func (h *Handler) fail(c *call, err error) {
 	case errors.As(err, &refused):
 		answer := *refused.answer
 		answer.ID = c.Message.ID
-		_ = c.out.Message(refused.status, &answer)
+		_ = c.out.Message(c.status(refused.status), &answer)
 	default:
 		h.cfg.Log.WarnContext(c.request.Context(), "the server did not answer", "endpoint", h.cfg.Name, "method", c.Message.Method, "error", err)
-		_ = c.out.Message(http.StatusBadGateway, wire.Refuse(c.Message.ID, wire.CodeInternal, "the server did not answer", enforce.Data{Reason: enforce.ReasonUnavailable}))
+		_ = c.out.Message(http.StatusOK, wire.Refuse(c.Message.ID, wire.CodeInternal, "the server did not answer", enforce.Data{Reason: enforce.ReasonUnavailable}))
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/jsonobject"
@@ -204,6 +203,7 @@ func (h *Handler) leaveOut(c *call, p part) {
 	if !isAbsence(p.err) {
 		return // the caller may not have them, or the server has none
 	}
+	c.session.miss(p.server)
 	h.cfg.Log.WarnContext(c.request.Context(), "a list lacks the items of a server", "endpoint", h.cfg.Name, "server", p.server.Name, "method", c.Message.Method, "error", p.err)
 }
 
@@ -319,20 +319,4 @@ func (h *Handler) passChanged(w http.ResponseWriter, c *call, s *Server, change 
 		return
 	}
 	h.pass(w, c, s, m)
-}
-
-// listen resumes the stream of a call.
-func (h *Handler) listen(w http.ResponseWriter, c *call) {
-	if failed := h.openSession(c); failed != nil {
-		http.Error(w, failed.Fault.Reason, failed.Status)
-		return
-	}
-	server, event, ok := splitEvent(c.request.Header.Get(endpoint.HeaderLast))
-	s := h.server(server)
-	if !ok || s == nil {
-		w.Header().Set("Allow", "POST, DELETE")
-		http.Error(w, "there is no stream of the session", http.StatusMethodNotAllowed)
-		return
-	}
-	h.resume(w, c, s, event)
 }

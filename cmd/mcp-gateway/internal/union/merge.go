@@ -118,6 +118,7 @@ func (h *Handler) greet(c *call, parts []part, result map[string]any, said func(
 			instructions = append(instructions, instructionsOf(p.server.Name, text)...)
 		case isAbsence(p.err):
 			addCapabilities(all, h.absent.capabilities(p.server.Name))
+			c.session.miss(p.server)
 		}
 	}
 	result["capabilities"], result["instructions"] = all, strings.Join(instructions, "\n")

@@ -2,6 +2,7 @@ package union
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -75,6 +76,8 @@ func (o outward) params(method string, params jsontext.Value) (jsontext.Value, e
 	switch method {
 	case wire.MethodElicitation:
 		o.elicitation(members)
+	case "notifications/message":
+		o.logger(members)
 	case wire.MethodCancelled:
 		if id := members["requestId"]; id != nil {
 			members.Put("requestId", outerID(o.server, id))
@@ -94,6 +97,14 @@ func (o outward) params(method string, params jsontext.Value) (jsontext.Value, e
 // elicitation says in front of a message to a person which server it is of.
 func (o outward) elicitation(members jsonobject.Object) {
 	o.text(members, "message", func(server, message string) string { return "[" + server + "] " + message })
+}
+
+// logger names the server in front of the logger of a log message.
+func (o outward) logger(members jsonobject.Object) {
+	if members["logger"] == nil {
+		members.Put("logger", jsontext.Value(`""`))
+	}
+	o.text(members, "logger", func(server, logger string) string { return strings.TrimSuffix(server+"/"+logger, "/") })
 }
 
 // named are names of the members that are given other names: a result without any

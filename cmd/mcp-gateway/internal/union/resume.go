@@ -1,15 +1,66 @@
 package union
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 )
 
+// ofSession begins the ids of events that are not of a call.
+const ofSession = "*"
+
 // splitEvent returns the server of an event, and the id that the server's endpoint
 // gave it. That endpoint has sealed it: it is good for nothing else.
-func splitEvent(id string) (server, inner string, ok bool) { return strings.Cut(id, ":") }
+func splitEvent(id string) (isOfSession bool, server, inner string, ok bool) {
+	id, isOfSession = strings.CutPrefix(id, ofSession)
+	server, inner, ok = strings.Cut(id, ":")
+	return isOfSession, server, inner, ok
+}
+
+// A mark is an event of a session that the client was sent, with the last events of
+// all servers by then.
+type mark struct {
+	id   string
+	last map[string]string // by server
+}
+
+// maxMarks bounds the events from which a stream of a session is resumed without
+// loss.
+const maxMarks = 64
+
+// mark returns the id of an event of a server, and notes it.
+func (s *session) mark(server, event string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := mark{ofSession + server + ":" + event, map[string]string{}}
+	if len(s.marks) > 0 {
+		maps.Copy(m.last, s.marks[len(s.marks)-1].last)
+	}
+	m.last[server] = event
+	if s.marks = append(s.marks, m); len(s.marks) > maxMarks {
+		s.marks = slices.Clone(s.marks[1:])
+	}
+	return m.id
+}
+
+// marked returns the last events that a client had which had this one. Without a
+// mark only that of its own server is known.
+func (s *session) marked(id, server, event string) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.marks {
+		if m.id == id {
+			return maps.Clone(m.last)
+		}
+	}
+	if event == "" {
+		return nil
+	}
+	return map[string]string{server: event}
+}
 
 // resume passes on the rest of the stream of a call. The session at the server must
 // be the one in which the call was made.

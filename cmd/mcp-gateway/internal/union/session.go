@@ -44,6 +44,12 @@ type session struct {
 	// uris are the resources that the client has subscribed to, by server.
 	uris map[string]map[string]bool
 	used time.Time
+	// missed are the servers that a list has left out since the client was last told
+	// of a change.
+	missed  map[string]bool
+	changed chan struct{}      // closed when a session at a server begins or ends
+	stop    context.CancelFunc // of the stream, or nil
+	marks   []mark             // the last events of the stream
 }
 
 // An innerSession is one at the endpoint of a server.
@@ -93,7 +99,10 @@ func (a *sessions) get(sealed sealedSession) *session {
 	}
 	s := a.known[sealed.ID]
 	if s == nil {
-		s = &session{sealedSession: sealed, inner: make(map[string]*innerSession), calls: make(map[string][]*Server), uris: make(map[string]map[string]bool)}
+		s = &session{
+			sealedSession: sealed, inner: make(map[string]*innerSession), calls: make(map[string][]*Server),
+			uris: make(map[string]map[string]bool), missed: make(map[string]bool), changed: make(chan struct{}),
+		}
 		a.known[sealed.ID] = s
 	}
 	s.mu.Lock()
@@ -333,6 +342,58 @@ func (s *session) keep(server *Server, inner *innerSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inner[server.Name] = inner
+	s.change()
+}
+
+// change wakes those who wait for a change.
+func (s *session) change() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// changes returns a channel that is closed at the next change.
+func (s *session) changes() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// miss notes that a list has left a server out. A nil session notes nothing.
+func (s *session) miss(server *Server) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missed[server.Name] = true
+	s.change()
+}
+
+// found reports whether a list has left a server out, and forgets it.
+func (s *session) found(server *Server) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	missed := s.missed[server.Name]
+	delete(s.missed, server.Name)
+	return missed
+}
+
+// streams makes a stream the one of the session. The one before ends.
+func (s *session) streams(stop context.CancelFunc) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stop != nil {
+		s.stop()
+	}
+	s.stop = stop
+	id := "stream " + rand.Text()
+	s.calls[id] = nil
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.calls, id)
+		s.used = time.Now()
+	}
 }
 
 // drop forgets a session that the server has lost.
@@ -341,6 +402,7 @@ func (s *session) drop(server *Server, lost *innerSession) {
 	defer s.mu.Unlock()
 	if s.inner[server.Name] == lost {
 		delete(s.inner, server.Name)
+		s.change()
 	}
 }
 
