@@ -6,14 +6,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
 // A Reply is the response to one HTTP request: a message, or a stream of events
 // once something has to be said before that.
 type Reply struct {
-	W       http.ResponseWriter
-	Streams bool // the client takes a stream
+	W         http.ResponseWriter
+	Streams   bool // the client takes a stream
+	InSession bool // the request names a session
 
 	mu    sync.Mutex
 	begun bool // the stream has
@@ -58,10 +61,22 @@ func (r *Reply) Message(status int, m *wire.Message) error {
 	if begun {
 		return r.Event(&Event{Kind: "message", Data: m.Encode()})
 	}
+	if status == http.StatusNotFound && r.InSession {
+		m = aboutSession(m)
+	}
 	r.W.Header().Set("Content-Type", TypeJSON)
 	r.W.WriteHeader(status)
 	_, err := r.W.Write(m.Encode())
 	return err
+}
+
+// aboutSession returns an error without the id of the request. In a session 404 says
+// that the session is lost. A client of the Go SDK takes an error with an id for one
+// of that request alone, and would go on in the lost session.
+func aboutSession(m *wire.Message) *wire.Message {
+	lost := *m
+	lost.ID = jsontext.Value("null")
+	return &lost
 }
 
 // KeepAlive writes keep-alive comments to a stream that has begun, until stop

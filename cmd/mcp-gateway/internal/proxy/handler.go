@@ -132,12 +132,13 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller *enforce.
 }
 
 func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.Caller) {
-	out := &endpoint.Reply{W: w, Streams: endpoint.Accepts(r, endpoint.TypeEvents)}
+	out := &endpoint.Reply{W: w, Streams: endpoint.Accepts(r, endpoint.TypeEvents), InSession: r.Header.Get(endpoint.HeaderSession) != ""}
 	c, failed := h.read(w, r, caller)
 	if failed != nil {
 		failed.Answer(out)
 		return
 	}
+	out.InSession = c.session != nil
 	c.reply = out
 	if c.Message.IsResponse() {
 		h.respond(w, c)

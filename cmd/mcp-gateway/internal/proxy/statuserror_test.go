@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce/enforcetest"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
@@ -76,8 +78,22 @@ func TestStatusErrorOfNotification(t *testing.T) {
 	}
 }
 
+// A server accepts a notification, and a response of the client, with any body and
+// type: the Python SDK with the type of JSON and nothing in it.
+func TestAccepted(t *testing.T) {
+	for _, test := range []struct{ kind, body string }{{"application/json", ""}, {"application/json", "null"}, {"text/plain", "ok"}, {"text/event-stream", ""}, {"", ""}} {
+		g := newGateway(t, newUpstream(t, answering(202, test.kind, test.body)), nil)
+		for _, body := range []string{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":7,"result":{}}`} {
+			if status, _, got := g.send(t, post{body: body}); status != http.StatusAccepted || got != "" {
+				t.Errorf("%s of %q %q: %d %s", body, test.kind, test.body, status, got)
+			}
+		}
+	}
+}
+
 // A list that the gateway asks for in a lost session is refused as the call would
-// be.
+// be: with 404, and without the id of the call, which says to every SDK that the
+// session is lost.
 func TestListInLostSession(t *testing.T) {
 	for _, test := range []struct{ kind, body string }{{"application/json", lostTypeScript}, {"application/json", lostPython}, {"text/plain", lostGo}} {
 		u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,8 +115,33 @@ func TestListInLostSession(t *testing.T) {
 		})
 		_, header, _ := g.send(t, post{body: begin})
 		status, _, body := g.send(t, post{body: legacy, header: map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id")}})
-		if status != http.StatusNotFound || !strings.Contains(strings.ToLower(body), `"id":7`) || !strings.Contains(strings.ToLower(body), "session not found") {
+		if status != http.StatusNotFound || !strings.Contains(body, `"id":null`) || !strings.Contains(strings.ToLower(body), "session not found") {
 			t.Errorf("%s: %d %s", test.body, status, body)
+		}
+	}
+}
+
+// A call in a lost session is answered with 404 and without its id. A client of the
+// Go SDK takes an error with an id for one of that call alone.
+func TestCallInLostSession(t *testing.T) {
+	for _, test := range []struct{ kind, body string }{
+		{"application/json", lostTypeScript}, {"application/json", lostPython}, {"text/plain", lostGo}, {"text/html", "<html>"},
+		{"application/json", `{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"Session not found"}}`},
+	} {
+		g := newGateway(t, newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "initialize") {
+				w.Header().Set("Mcp-Session-Id", "s")
+				answering(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{}}`)(w, r)
+				return
+			}
+			answering(404, test.kind, test.body)(w, r)
+		})), nil)
+		_, header, _ := g.send(t, post{body: begin})
+		for _, session := range []string{header.Get("Mcp-Session-Id"), "nobody's"} {
+			status, _, body := g.send(t, post{body: legacy, header: map[string]string{"Mcp-Session-Id": session}})
+			if m, _ := jsonrpc.DecodeMessage([]byte(body)); status != http.StatusNotFound || m != nil || !strings.Contains(body, `"message":`) {
+				t.Errorf("%s in session %q: %d %s", test.body, session, status, body)
+			}
 		}
 	}
 }

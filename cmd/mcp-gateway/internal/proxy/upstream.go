@@ -123,6 +123,9 @@ func (h *Handler) forward(c *call, v *enforce.Disposition) {
 	switch {
 	case isAboutGateway(response.StatusCode):
 		h.unavailable(c, v, fmt.Errorf("the server answered %d to the gateway", response.StatusCode))
+	case !v.Forward.IsRequest() && response.StatusCode/100 == 2: // accepted: what body it has means nothing
+		v.Finish(c.request.Context(), nil)
+		c.reply.W.WriteHeader(response.StatusCode)
 	case contentType(response) == endpoint.TypeEvents && response.StatusCode == http.StatusOK:
 		h.stream(c, v, response.Body)
 	case contentType(response) == endpoint.TypeJSON:
@@ -130,11 +133,8 @@ func (h *Handler) forward(c *call, v *enforce.Disposition) {
 	case response.StatusCode/100 != 2:
 		reason, _ := readReason(response)
 		h.statusError(c, v, response, reason)
-	case v.Forward.IsRequest():
+	default:
 		h.unavailable(c, v, errResponse)
-	default: // a notification or a response, which the server has accepted
-		v.Finish(c.request.Context(), nil)
-		c.reply.W.WriteHeader(response.StatusCode)
 	}
 }
 
