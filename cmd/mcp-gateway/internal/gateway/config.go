@@ -121,6 +121,7 @@ type serverConfig struct {
 	// HeaderFiles have the values of further headers, by name.
 	HeaderFiles   map[string]string  `yaml:"header_files"`
 	Credential    *credential.Config `yaml:"credential"`
+	TLS           *serverTLS         `yaml:"tls"`
 	coaz.Upstream `yaml:",inline"`
 	RequestPolicy requestPolicy  `yaml:",inline"`
 	Arguments     argumentPolicy `yaml:",inline"`

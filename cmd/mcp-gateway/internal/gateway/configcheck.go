@@ -150,6 +150,7 @@ func (c *Config) checkServers(f *faults) {
 			f.must(file != "", at+".header_files."+name, "", "the file of the header's value")
 		}
 		c.checkCredential(f, s, at)
+		s.TLS.check(f, s.URL, at)
 		for n, page := range s.RequestPolicy.Pages {
 			f.must(isOrigin(page), at+".pages."+strconv.Itoa(n), page, "an origin, such as https://auth.example.com")
 		}
@@ -219,6 +220,7 @@ func (c *Config) CheckFiles() error {
 		for name, file := range s.HeaderFiles {
 			secret("servers."+strconv.Itoa(i)+".header_files."+name, file)
 		}
+		s.TLS.checkFiles(f, "servers."+strconv.Itoa(i))
 		if s.Credential != nil {
 			secret("servers."+strconv.Itoa(i)+".credential.client_secret_file", s.Credential.ClientSecretFile)
 			secret("servers."+strconv.Itoa(i)+".credential.actor_token_file", s.Credential.ActorTokenFile)

@@ -171,8 +171,12 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		if err != nil {
 			return nil, nil, err
 		}
+		configs, err := s.TLS.configs(g.log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
+		}
 		endpoint := proxy.New(proxy.Config{
-			Server: s.Name, URL: s.URL, Header: s.Header, Credential: credential, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
+			Server: s.Name, URL: s.URL, Header: s.Header, Credential: credential, TLS: configs, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
 			Callers: callers, FromServer: &serverMessages{g, g.policies[s.Name]},
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,

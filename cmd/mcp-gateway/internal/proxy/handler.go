@@ -3,7 +3,9 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -22,6 +24,8 @@ type Config struct {
 	URL    string // of its MCP endpoint
 	// Header are the gateway's own credentials at the upstream.
 	Header map[string]string
+	// TLS, if not nil, returns the configuration of each new connection to the upstream.
+	TLS func() *tls.Config
 	// Credential, if not nil, has the token at the upstream for each request.
 	Credential Credential
 	// Secrets returns further headers, each for its request, by name.
@@ -84,17 +88,29 @@ func New(cfg Config) *Handler {
 		cfg.MaxReply = endpoint.MaxReply
 	}
 	cfg.Resume = cmp.Or(cfg.Resume, resumeTimeout)
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableCompression, transport.MaxIdleConnsPerHost = true, 100
 	return &Handler{
 		cfg:      cfg,
 		front:    &endpoint.Front{Name: cfg.Server, Callers: cfg.Callers, Hosts: cfg.Hosts, Origins: cfg.Origins, MaxBody: cfg.MaxBody, Log: cfg.Log},
 		requests: newPendingRequests(), deciding: newDeciding(), broken: &unanswered{calls: make(map[key]finishCall), limit: maxUnanswered},
 		upstream: &http.Client{
-			Transport:     transport,
+			Transport:     cfg.transport(),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+}
+
+// transport returns the transport to the upstream.
+func (c *Config) transport() *http.Transport {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableCompression, transport.MaxIdleConnsPerHost = true, 100
+	if c.TLS != nil {
+		transport.TLSClientConfig = c.TLS() // for connections through a proxy
+		transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialer := &tls.Dialer{Config: c.TLS()}
+			return dialer.DialContext(ctx, network, address)
+		}
+	}
+	return transport
 }
 
 // maxUnanswered bounds the calls whose responses are still due.
