@@ -157,6 +157,43 @@ func TestInitInclude(t *testing.T) {
 	}
 }
 
+// Headers whose names are alike keep their values apart.
+func TestInitHeaders(t *testing.T) {
+	h := newHome(t)
+	h.write(".cursor/mcp.json", `{"mcpServers": {"a": {"url": "http://127.0.0.1:1/mcp", "headers": {"X.K": "1", "X-K": "2", "authorization": "Basic 3", "b": "bearer 4"}}}}`)
+	if _, err := h.init(); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, name := range []string{"a.x-k", "a.x-k-2", "a.authorization", "a.b"} {
+		got += h.read("gw/secrets/" + name)
+	}
+	if got != "1\n2\nBasic 3\nbearer 4\n" {
+		t.Errorf("%q", got)
+	}
+	if _, err := readConfig(filepath.Join(h.dir, "gw", "mcp-gateway.yaml"), "", true); err != nil {
+		t.Error(err)
+	}
+}
+
+// Links of a repository lead no file elsewhere.
+func TestInitFollowsNoLinks(t *testing.T) {
+	h := newHome(t)
+	h.write(".mcp.json", `{"mcpServers": {"a": {"command": "srv"}}}`)
+	h.write("precious", "precious")
+	for _, name := range []string{".mcp.json.tmp", ".mcp.json.before-mcp-gateway.tmp"} {
+		if err := os.Symlink("precious", filepath.Join(h.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.init(); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.read("precious"); got != "precious" {
+		t.Errorf("it is %q", got)
+	}
+}
+
 // A configuration that was lost is written again for the servers that use it.
 func TestInitLostConfiguration(t *testing.T) {
 	h := newHome(t)

@@ -265,7 +265,11 @@ func (p *Plan) guardHTTP(s *clientconfig.Server) (string, bool, error) {
 
 // secret moves a header to a file.
 func (p *Plan) secret(s *addedServer, h clientconfig.Header) {
-	file, value := p.path(secretsDir, s.name+"."+strings.ToLower(nameOf(h.Name))), h.Value
+	base := p.path(secretsDir, s.name+"."+nameOf(h.Name))
+	file, value := base, h.Value
+	for n := 2; p.secrets[file] != ""; n++ { // names may differ by other characters alone
+		file = fmt.Sprintf("%s-%d", base, n)
+	}
 	token, isBearer := cutFold(value, "Bearer ")
 	if isBearer && strings.EqualFold(h.Name, "Authorization") {
 		s.bearer, value = file, strings.TrimSpace(token)

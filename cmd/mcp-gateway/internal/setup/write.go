@@ -157,7 +157,7 @@ func (p *Plan) writeGateway(w io.Writer) error {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			return err
 		}
-		if err := durable.ReplaceFile(file, files[file]); err != nil {
+		if err := replace(file, files[file]); err != nil {
 			return err
 		}
 		fmt.Fprintln(w, "wrote", plain.Text(file))
@@ -183,7 +183,7 @@ func (p *Plan) backUp(c *client) error {
 		}
 		before = current.Bytes()
 	}
-	return durable.ReplaceFile(c.path+BackupSuffix, before)
+	return replace(c.path+BackupSuffix, before)
 }
 
 // earlier returns the copy of a client's file, or nil.
@@ -216,10 +216,19 @@ func (c *client) write(text []byte) error {
 	if !bytes.Equal(now, c.original) {
 		return fmt.Errorf("%s has just been changed: end the client, and run init again", c.path)
 	}
-	if err := durable.ReplaceFile(path, text); err != nil {
+	if err := replace(path, text); err != nil {
 		return err
 	}
 	return os.Chmod(path, info.Mode().Perm())
+}
+
+// replace writes a file. A repository may have links in the place of the temporary
+// file, and they are not followed.
+func replace(path string, text []byte) error {
+	if err := os.Remove(path + ".tmp"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return durable.ReplaceFile(path, text)
 }
 
 // Undo gives the guarded servers of the clients their former entries, and prints
