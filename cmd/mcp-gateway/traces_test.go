@@ -68,6 +68,18 @@ func awaitSpans(t *testing.T, c *collector.Collector, n int) []*tracepb.Span {
 	return nil
 }
 
+// awaitMetric waits until the collector has a metric: they come at intervals.
+func awaitMetric(t *testing.T, c *collector.Collector, name string) {
+	t.Helper()
+	for range 200 {
+		if slices.Contains(c.Metrics(), name) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("the metrics are %v", c.Metrics())
+}
+
 // One trace leads from the client to the decision of the PDP and to the server.
 func TestTraces(t *testing.T) {
 	c := collector.New(t)
@@ -98,9 +110,7 @@ func TestTraces(t *testing.T) {
 		t.Errorf("the server got %q, want the traceparent %s in the header and in _meta", seen, want)
 	}
 
-	if !slices.Contains(c.Metrics(), "mcp_gateway.calls") {
-		t.Errorf("the metrics are %v", c.Metrics())
-	}
+	awaitMetric(t, c, "mcp_gateway.calls")
 	callTraced(t, endpoint, "nowhere")
 	spans = awaitSpans(t, c, len(spans)+1)
 	refused := spans[slices.IndexFunc(spans, func(s *tracepb.Span) bool { return s.Name == "tools/call" })]
