@@ -7,12 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/policy-service/policy-service/cmd/internal/tuning"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/gateway"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/setup"
 	"github.com/policy-service/policy-service/obligations/plain"
-	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // settings are the flags that all commands have.
@@ -37,42 +36,26 @@ func (s *settings) read(listen string, files bool) (*gateway.Config, error) {
 		return nil, err
 	}
 	cfg.Log, cfg.Version = s.logger(), version
-	cfg.State, err = stateDir(s.State, s.Config, cfg.State)
+	cfg.State, err = gateway.StateDir(s.State, s.Config, cfg.State)
 	return cfg, err
 }
 
-// readConfig reads and checks a configuration file. A listen address other than
-// "" replaces the address in the file. Errors have a place in the file; those of
-// the replaced address name --listen instead. If files is set, readConfig also
-// checks the files that the configuration names.
+// readConfig reads and checks a configuration file: see [gateway.Parse].
 func readConfig(file, listen string, files bool) (*gateway.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return parseConfig(file, text, listen, files)
+	return gateway.Parse(file, text, listen, files)
 }
 
-// parseConfig is readConfig for the text of a file.
-func parseConfig(file string, text []byte, listen string, files bool) (*gateway.Config, error) {
-	cfg := gateway.NewConfig()
-	document, err := yamldoc.Parse(file, text)
+// readGateway implements [setup.Read].
+func readGateway(file string, text []byte) (*setup.Gateway, error) {
+	cfg, err := gateway.Parse(file, text, "", false)
 	if err != nil {
 		return nil, err
 	}
-	decoded := document.Decode(cfg)
-	listenKey := "listen"
-	if listen != "" {
-		cfg.Listen, listenKey = listen, "--listen"
-	}
-	invalid := cfg.Check(listenKey)
-	if files {
-		invalid = errors.Join(invalid, cfg.CheckFiles())
-	}
-	if all := yamldoc.Errors(document.Settings(decoded, invalid)); all != nil {
-		return nil, all
-	}
-	return cfg, nil
+	return &setup.Gateway{Listen: cfg.Listen, Endpoints: cfg.Paths()}, nil
 }
 
 type serveCmd struct {
@@ -129,16 +112,5 @@ func (c *checkCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	observed := cfg.Observed()
-	for _, s := range cfg.Servers {
-		mode := ""
-		if slices.Contains(observed, s.Name) {
-			mode = "\tmode observe"
-		}
-		fmt.Printf("%s\t%s\t%s%s\n", s.Name, s.Endpoint(), s.URL, mode)
-	}
-	for _, e := range cfg.Endpoints {
-		fmt.Printf("%s\t%s\n", strings.Join(e.Servers, ","), e.Path)
-	}
-	return nil
+	return cfg.WriteEndpoints(os.Stdout)
 }

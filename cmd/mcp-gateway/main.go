@@ -17,6 +17,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/internal/environment"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/setup"
 	"github.com/policy-service/policy-service/obligations/plain"
 )
 
@@ -37,13 +38,13 @@ Write a configuration, try it, serve it:
   mcp-gateway stdio --config gateway.yaml --server files -- mcp-server-filesystem /srv`
 
 type cli struct {
-	Init     initCmd     `cmd:"" help:"Put the gateway between MCP clients and their servers, in observe mode."`
-	Serve    serveCmd    `cmd:"" help:"Serve MCP over HTTP, with one endpoint for each configured server."`
-	Stdio    stdioCmd    `cmd:"" help:"Run an MCP server, and guard it on standard input and output."`
-	Check    checkCmd    `cmd:"" help:"Check a configuration, and report all errors."`
-	Pins     pinsCmd     `cmd:"" help:"List pinned tool definitions, and accept changed ones."`
-	Observed observedCmd `cmd:"" help:"Summarise the calls of servers in observe mode: what enforcement would do with them."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Init     setup.Command `cmd:"" help:"Put the gateway between MCP clients and their servers, in observe mode."`
+	Serve    serveCmd      `cmd:"" help:"Serve MCP over HTTP, with one endpoint for each configured server."`
+	Stdio    stdioCmd      `cmd:"" help:"Run an MCP server, and guard it on standard input and output."`
+	Check    checkCmd      `cmd:"" help:"Check a configuration, and report all errors."`
+	Pins     pinsCmd       `cmd:"" help:"List pinned tool definitions, and accept changed ones."`
+	Observed observedCmd   `cmd:"" help:"Summarise the calls of servers in observe mode: what enforcement would do with them."`
+	Version  versionCmd    `cmd:"" help:"Print the version."`
 }
 
 // variablePrefix begins the names of the environment variables that are ours.
@@ -91,6 +92,7 @@ func newParser(ctx context.Context) *kong.Kong {
 		kong.Description(about),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.DefaultEnvars("MCP_GATEWAY"),
+		kong.Bind(setup.Read(readGateway)),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 }

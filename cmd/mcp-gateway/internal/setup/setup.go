@@ -28,9 +28,11 @@ type Config struct {
 	User    string   // id of the caller
 	// Include names HTTP servers that a client may have to log in to.
 	Include []string
-	// Read checks a configuration of the gateway.
-	Read func(file string, text []byte) (*Gateway, error)
+	Read    Read
 }
+
+// A Read reads and checks the text of a configuration of the gateway.
+type Read func(file string, text []byte) (*Gateway, error)
 
 // A Gateway is what a plan needs to know of a configuration of the gateway.
 type Gateway struct {
