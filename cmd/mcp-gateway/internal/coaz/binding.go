@@ -185,7 +185,7 @@ func (a *mappingRun) facts(m *mapping) (jsontext.Value, error) {
 		ACR     string  `json:"acr,omitzero"`
 		Dialect Dialect `json:"dialect"`
 		Mapping string  `json:"mapping,omitzero"`
-	}{Server: a.call.Server, Issuer: a.claim("iss"), ACR: a.claim("acr"), Dialect: m.dialect, Mapping: m.digest}
+	}{Server: a.call.Server, Tool: a.during, Issuer: a.claim("iss"), ACR: a.claim("acr"), Dialect: m.dialect, Mapping: m.digest}
 	if params, ok := a.in.params.(map[string]any); ok && a.call.Method == toolsCall {
 		facts.Tool, _ = params["name"].(string)
 	}

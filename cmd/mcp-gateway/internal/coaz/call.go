@@ -78,6 +78,7 @@ func unmapped(format string, args ...any) *MappingError {
 type Mapper struct {
 	compiler  *compiler
 	defaults  map[string]*mapping // by method
+	requests  map[string]*mapping // of servers, by method
 	upstreams map[string]*upstream
 }
 
@@ -90,6 +91,9 @@ func New(upstreams map[string]Upstream) (*Mapper, error) {
 	}
 	m := &Mapper{compiler: c, upstreams: make(map[string]*upstream)}
 	if m.defaults, err = c.defaults(); err != nil {
+		return nil, fmt.Errorf("default mappings: %w", err)
+	}
+	if m.requests, err = c.requests(); err != nil {
 		return nil, fmt.Errorf("default mappings: %w", err)
 	}
 	var errs []error

@@ -20,6 +20,7 @@ type mappingRun struct {
 	dialect  Dialect
 	in       inputs
 	warnings []string
+	during   string // tool of the call in whose course a server's request came, or ""
 }
 
 const toolsCall = "tools/call"

@@ -32,6 +32,10 @@ type Config struct {
 	// Map returns the question for the PDP about a call. Its errors are
 	// ErrUnknownMethod and ErrMapping; any other error counts as ErrMapping.
 	Map func(*Call) (*Question, error)
+	// MapServerRequest returns the question about a request of a server. Of is the
+	// client's call in whose course the request came, without a message where none is
+	// known. Its errors are those of Map. Nil refuses every request.
+	MapServerRequest func(of *Call, request *wire.Message) (*Question, error)
 	// Tools knows the tools of the servers. Nil knows none, and shows all lists.
 	Tools Tools
 	// Tasks knows the tasks of the gateway and of the servers. Nil knows none.
@@ -146,11 +150,7 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
 	if err == nil {
 		return finishWith(ctx, span, call, g.filterResponse(call, disposition))
 	}
-	var refusal *Refusal
-	if !errors.As(err, &refusal) {
-		refusal = &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the gateway could not decide", Data: Data{Reason: ReasonPDP}, Why: err.Error()}
-	}
-	return g.refuse(ctx, span, call, refusal)
+	return g.refuse(ctx, span, call, asRefusal(err))
 }
 
 // Refuse refuses a call that no server can get, as Judge refuses others.

@@ -197,7 +197,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		return err
 	}
 	g.gate = enforce.New(enforce.Config{
-		PDP: pdp, Map: g.mapper.question, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g.policies}, Trail: kept, Log: g.log,
+		PDP: pdp, Map: g.mapper.question, MapServerRequest: g.mapper.serverRequest, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g.policies, g}, Trail: kept, Log: g.log,
 		Obligations: handlers, Limits: limits, Labels: labels,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},
 		PassingMeta: cfg.Approval.PassingMeta,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -59,6 +60,28 @@ func (m *mapper) question(c *enforce.Call) (*enforce.Question, error) {
 		return nil, enforce.ErrMapping
 	}
 	return &enforce.Question{Pass: q.PassThrough, Evaluation: q.Evaluation, Evaluations: q.Evaluations, OlderDialect: q.Dialect.Older()}, nil
+}
+
+// serverRequest implements [enforce.Config.MapServerRequest].
+func (m *mapper) serverRequest(of *enforce.Call, request *wire.Message) (*enforce.Question, error) {
+	asked := coaz.ServerRequest{Method: request.Method, Params: request.Params}
+	if of.Message != nil {
+		asked.During = of.Message.Method
+	}
+	if of.Params != nil {
+		asked.Name = of.Params.Object()
+	}
+	evaluation, err := m.MapServerRequest(coaz.Call{Subject: of.Caller.Subject, Claims: of.Caller.Claims, Server: of.Server}, asked)
+	var unmapped *coaz.MappingError
+	switch {
+	case errors.Is(err, coaz.ErrUnknownMethod):
+		return nil, enforce.ErrUnknownMethod
+	case errors.As(err, &unmapped):
+		return nil, fmt.Errorf("%w: %s", enforce.ErrMapping, unmapped.Reason)
+	case err != nil:
+		return nil, enforce.ErrMapping
+	}
+	return &enforce.Question{Evaluation: evaluation}, nil
 }
 
 // item returns what to ask before the caller of a list sees an item of it: what

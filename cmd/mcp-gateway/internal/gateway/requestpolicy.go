@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 
@@ -22,6 +24,8 @@ type requestPolicy struct {
 	Requests []string `yaml:"requests"`
 	// Pages are the origins that URLs shown to people may have. Nil allows any.
 	Pages []string `yaml:"pages"`
+	// Ask also asks the PDP about each request that is allowed.
+	Ask bool `yaml:"ask_requests"`
 }
 
 // allowsMethod reports whether the server may send a request of this method with
@@ -59,11 +63,34 @@ func (p *requestPolicy) allowsURL(page string) bool {
 }
 
 // checkResponse returns an error for a response that carries a request which the
-// policy does not allow. In 2026-07-28, requests come in results of the type
+// policy, or ask, does not allow. In 2026-07-28, requests come in results of the type
 // input_required; before that, also in errors, including those of tasks.
-func (p *requestPolicy) checkResponse(m *wire.Message) error {
+func (p *requestPolicy) checkResponse(m *wire.Message, ask func(*wire.Message) error) error {
+	requests, err := requestsIn(m)
+	if err != nil {
+		return err
+	}
+	for _, r := range requests {
+		if !p.allowsMethod(r.Method, r.Params) {
+			return fmt.Errorf("%w: %s", errRequestDenied, r.Method)
+		}
+	}
+	if !p.Ask {
+		return nil
+	}
+	for _, r := range requests {
+		if err := ask(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// requestsIn returns the requests of the server that a response carries, in a fixed
+// order.
+func requestsIn(m *wire.Message) ([]*wire.Message, error) {
 	if m.Error != nil {
-		return p.checkError(m.Error)
+		return requestsInError(m.Error)
 	}
 	var asked struct {
 		Requests map[string]struct {
@@ -73,20 +100,20 @@ func (p *requestPolicy) checkResponse(m *wire.Message) error {
 		Error jsontext.Value `json:"error"`
 	}
 	if err := json.Unmarshal(m.Result, &asked); err != nil {
-		return fmt.Errorf("read the server's requests: %w", err)
+		return nil, fmt.Errorf("read the server's requests: %w", err)
 	}
-	for _, r := range asked.Requests {
-		if !p.allowsMethod(r.Method, r.Params) {
-			return fmt.Errorf("%w: %s", errRequestDenied, r.Method)
-		}
+	requests, err := requestsInError(asked.Error)
+	for _, name := range slices.Sorted(maps.Keys(asked.Requests)) {
+		r := asked.Requests[name]
+		requests = append(requests, &wire.Message{ID: jsontext.Value(`"in-result"`), Method: r.Method, Params: r.Params})
 	}
-	return p.checkError(asked.Error)
+	return requests, err
 }
 
-// checkError is checkResponse for the error member.
-func (p *requestPolicy) checkError(e jsontext.Value) error {
+// requestsInError is requestsIn for the error member.
+func requestsInError(e jsontext.Value) (requests []*wire.Message, err error) {
 	if !wire.IsPageError(e) {
-		return nil
+		return nil, nil
 	}
 	var asked struct {
 		Data struct {
@@ -94,20 +121,19 @@ func (p *requestPolicy) checkError(e jsontext.Value) error {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(e, &asked); err != nil {
-		return fmt.Errorf("read the server's requests: %w", err)
+		return nil, fmt.Errorf("read the server's requests: %w", err)
 	}
 	for _, params := range asked.Data.Elicitations {
-		if !p.allowsMethod(wire.MethodElicitation, params) {
-			return fmt.Errorf("%w: %s", errRequestDenied, wire.MethodElicitation)
-		}
+		requests = append(requests, &wire.Message{ID: jsontext.Value(`"in-error"`), Method: wire.MethodElicitation, Params: params})
 	}
-	return nil
+	return requests, nil
 }
 
 // allowsNotification reports whether a notification carries no request that the
-// policy does not allow. Status notifications of tasks can carry requests.
+// policy does not allow. Status notifications of tasks can carry requests. Where the
+// PDP is asked about requests, it is asked when the client polls.
 func (p *requestPolicy) allowsNotification(m *wire.Message) bool {
-	return m.Params == nil || p.checkResponse(&wire.Message{Result: m.Params}) == nil
+	return m.Params == nil || p.checkResponse(&wire.Message{Result: m.Params}, func(*wire.Message) error { return errRequestDenied }) == nil
 }
 
 // serverMessages filter what a server sends of its own accord.
@@ -117,8 +143,8 @@ type serverMessages struct {
 }
 
 // AllowsRequest implements [proxy.ServerMessages].
-func (s *serverMessages) AllowsRequest(method string, params jsontext.Value) bool {
-	return s.policy.allowsMethod(method, params)
+func (s *serverMessages) AllowsRequest(ctx context.Context, c *enforce.Call, m *wire.Message) bool {
+	return s.policy.allowsMethod(m.Method, m.Params) && (!s.policy.Ask || s.gateway.gate.AllowServerRequest(ctx, c, m) == nil)
 }
 
 // AllowsNotification implements [proxy.ServerMessages].

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func TestRequestPolicy(t *testing.T) {
 			} else if policy.Requests != nil && strings.Contains(string(m.Result), "x/y") {
 				want = false
 			}
-			if err := policy.checkResponse(m); (err == nil) != want {
+			if err := policy.checkResponse(m, nil); (err == nil) != want {
 				t.Errorf("%s: %s%s: %v", test.settings, m.Result, m.Error, err)
 			}
 			if got := policy.allowsNotification(&wire.Message{Method: "notifications/tasks", Params: m.Result}); m.Result != nil && got != want {
@@ -81,17 +82,17 @@ func TestRequestPolicy(t *testing.T) {
 	}
 	for _, code := range []string{"-32042.0", "-3.2042e4", "-32042E0"} { // numbers that a client takes for the code
 		m := &wire.Message{Error: fmt.Appendf(nil, `{"code":%s,"message":"x","data":{"elicitations":[%s]}}`, code, others)}
-		if err := (&requestPolicy{Pages: []string{"https://auth.example.com"}}).checkResponse(m); err == nil {
+		if err := (&requestPolicy{Pages: []string{"https://auth.example.com"}}).checkResponse(m, nil); err == nil {
 			t.Errorf("an error of the code %s leads anywhere", code)
 		}
 	}
 	for _, plain := range []string{`{"content":[]}`, `{}`, `{"tools":[]}`} {
-		if err := (&requestPolicy{Requests: []string{}}).checkResponse(&wire.Message{Result: jsontext.Value(plain)}); err != nil {
+		if err := (&requestPolicy{Requests: []string{}}).checkResponse(&wire.Message{Result: jsontext.Value(plain)}, nil); err != nil {
 			t.Errorf("%s: %v", plain, err)
 		}
 	}
 	for _, odd := range []string{`{"inputRequests":[]}`, `{"inputRequests":{"a":1}}`, `{"inputRequests":{"a":{"method":1}}}`} {
-		if err := (&requestPolicy{}).checkResponse(&wire.Message{Result: jsontext.Value(odd)}); err == nil {
+		if err := (&requestPolicy{}).checkResponse(&wire.Message{Result: jsontext.Value(odd)}, nil); err == nil {
 			t.Errorf("%s is passed on", odd)
 		}
 	}
@@ -108,4 +109,55 @@ func decoded(t *testing.T, text string) *Config {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Where the PDP is asked, it is asked about every request that a response carries, in
+// whatever way, and about none that the configuration does not allow. A notification
+// that carries requests waits for the client to poll.
+func TestAskRequests(t *testing.T) {
+	const (
+		inResult = `{"result":{"resultType":"input_required","inputRequests":{"b":{"method":"roots/list"},"a":{"method":"elicitation/create","params":{"message":"x"}}}}}`
+		inTask   = `{"result":{"taskId":"t","status":"input_required","inputRequests":{"a":{"method":"roots/list"}}}}`
+		inError  = `{"error":{"code":-32042,"message":"x","data":{"elicitations":[{"mode":"url","url":"https://a.example/","message":"x"}]}}}`
+		inFailed = `{"result":{"taskId":"t","error":{"code":-32042,"message":"x","data":{"elicitations":[{"mode":"url","url":"https://a.example/","message":"x"}]}}}}`
+		none     = `{"result":{"content":[]}}`
+	)
+	for _, test := range []struct {
+		policy   requestPolicy
+		response string
+		want     string // asked
+	}{
+		{requestPolicy{Ask: true}, inResult, "elicitation/create roots/list"},
+		{requestPolicy{Ask: true}, inTask, "roots/list"},
+		{requestPolicy{Ask: true}, inError, "elicitation/create"},
+		{requestPolicy{Ask: true}, inFailed, "elicitation/create"},
+		{requestPolicy{Ask: true}, none, ""},
+		{requestPolicy{}, inResult, ""},
+		{requestPolicy{Ask: true, Requests: []string{"elicitation/create"}}, inResult, ""},
+	} {
+		m, err := wire.ParseReply([]byte(`{"jsonrpc":"2.0","id":1,` + test.response[1:]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked []string
+		answer := func(no error) func(*wire.Message) error {
+			return func(r *wire.Message) error {
+				asked = append(asked, r.Method)
+				return no
+			}
+		}
+		_ = test.policy.checkResponse(m, answer(nil)) // without the PDP, the other tests say what it is
+		if got := strings.Join(asked, " "); got != test.want {
+			t.Errorf("%+v of %s: asked about %q", test.policy, test.response, got)
+		}
+		if no := errors.New("no"); test.want != "" && !errors.Is(test.policy.checkResponse(m, answer(no)), no) {
+			t.Errorf("%+v: %s passes", test.policy, test.response)
+		}
+		if m.Result != nil && test.want != "" && test.policy.allowsNotification(&wire.Message{Method: "notifications/tasks", Params: m.Result}) {
+			t.Errorf("%s passes as a notification", test.response)
+		}
+	}
+	if (&requestPolicy{Ask: true}).allowsNotification(&wire.Message{Params: jsontext.Value(`{"progress":1}`)}) != true {
+		t.Error("a notification without requests does not pass")
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
@@ -48,15 +47,15 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// ServerMessages filters the messages that a server sends of its own accord. Its
-// methods must not block.
+// ServerMessages filters the messages that a server sends of its own accord.
 type ServerMessages interface {
 	// AllowsNotification reports whether the client gets a notification, which
 	// came on the stream of a call; on standard output, after the client's last
-	// call.
+	// call. It must not block.
 	AllowsNotification(*enforce.Call, *wire.Message) bool
-	// AllowsRequest reports whether the client gets a request.
-	AllowsRequest(method string, params jsontext.Value) bool
+	// AllowsRequest reports whether the client gets a request. Of is the call in
+	// whose course it came; where that is not known, it has no message.
+	AllowsRequest(ctx context.Context, of *enforce.Call, request *wire.Message) bool
 }
 
 // A Credential has the bearer tokens for requests to the upstream.
@@ -261,7 +260,7 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request, caller *enforc
 		http.Error(w, failed.Fault.Reason, failed.Status)
 		return
 	}
-	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller}, request: r, session: s, reply: &endpoint.Reply{W: w, Streams: true}}
+	c := &call{Call: &enforce.Call{Server: h.cfg.Server, Caller: caller, Session: s.id(), RequestID: uuid.NewString()}, request: r, session: s, reply: &endpoint.Reply{W: w, Streams: true}}
 	c.setUpstream(h)
 	if failed := h.openEvent(c); failed != nil {
 		http.Error(w, failed.Fault.Reason, failed.Status)

@@ -264,7 +264,9 @@ func TestMayAsk(t *testing.T) {
 			}
 		}))
 		g := newGateway(t, u, func(c *proxy.Config) {
-			c.FromServer = fromServer{request: func(method string, _ jsontext.Value) bool { return may && method == "sampling/createMessage" }}
+			c.FromServer = fromServer{request: func(of *enforce.Call, m *wire.Message) bool {
+				return may && m.Method == "sampling/createMessage" && of.Params.Name == "greet"
+			}}
 		})
 		_, header, _ := g.send(t, post{body: begin})
 		_, _, body := g.send(t, post{body: legacy, header: map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id")}})

@@ -17,8 +17,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
@@ -285,13 +283,13 @@ func (bearers) Refuse(w http.ResponseWriter, err error) {
 // fromServer is a [proxy.ServerMessages]. Nil functions allow all.
 type fromServer struct {
 	notification func(*enforce.Call, *wire.Message) bool
-	request      func(method string, params jsontext.Value) bool
+	request      func(of *enforce.Call, m *wire.Message) bool
 }
 
 func (f fromServer) AllowsNotification(c *enforce.Call, m *wire.Message) bool {
 	return f.notification == nil || f.notification(c, m)
 }
 
-func (f fromServer) AllowsRequest(method string, params jsontext.Value) bool {
-	return f.request == nil || f.request(method, params)
+func (f fromServer) AllowsRequest(_ context.Context, of *enforce.Call, m *wire.Message) bool {
+	return f.request == nil || f.request(of, m)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
 )
 
@@ -97,5 +98,38 @@ func TestResumedResultObligations(t *testing.T) {
 		if _, body := resume(t, newGateway(t, u, obliges(t)).URL, in); !strings.Contains(body, test.elsewhere) || strings.Contains(body, "hunter2") {
 			t.Errorf("%s, at another gateway: %s", test.name, body)
 		}
+	}
+}
+
+// A request of the server comes in the course of the call whose stream it is on, also
+// once the stream is resumed. On the stream of a session no call is known.
+func TestCourseOfServerRequest(t *testing.T) {
+	const asks = `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`
+	of := make(chan string, 10)
+	observed := func(c *proxy.Config) {
+		c.FromServer = fromServer{request: func(call *enforce.Call, m *wire.Message) bool {
+			course := m.Method + " for " + call.Caller.Subject.ID + " in " + call.Session
+			if call.Message != nil {
+				course += " during " + call.Message.Method + " of " + call.Params.Object()
+			}
+			of <- course
+			return true
+		}}
+	}
+	store, u := newEventStore(t)
+	store.before = asks
+	g := newGateway(t, u, observed)
+	in := interrupted(t, g)
+	close(store.release)
+	if _, body := resume(t, g.URL, in); !strings.Contains(body, "roots/list") {
+		t.Error(body)
+	}
+	if got := <-of; got != "roots/list for alice in s during tools/call of greet" {
+		t.Errorf("resumed: %s", got)
+	}
+	in.Del("Last-Event-Id")
+	resume(t, g.URL, in)
+	if got := <-of; got != "roots/list for alice in s" {
+		t.Errorf("of a session: %s", got)
 	}
 }

@@ -33,6 +33,7 @@ type sentCall struct {
 	Method  string         `json:"method"`
 	Params  jsontext.Value `json:"params,omitempty"` // of a list, whose items depend on them
 	Request string         `json:"request"`          // [enforce.Call.RequestID]
+	Object  string         `json:"object,omitzero"`  // [wire.Params.Object], unless it is long
 	Trail   string         `json:"trail,omitzero"`   // [enforce.Disposition.TrailID]
 	Results results.Rules  `json:"results,omitzero"` // [enforce.Call.Results]
 }
@@ -45,6 +46,7 @@ const (
 	maxEventID    = 1 << 10
 	maxListParams = 1 << 10
 	maxRules      = 2 << 10
+	maxObject     = 256
 	maxKeptParams = 64 << 10
 )
 
@@ -56,6 +58,9 @@ func newSentCall(c *call, v *enforce.Disposition) *sentCall {
 	sent := &sentCall{ID: v.Forward.ID, Method: v.Forward.Method, Request: c.RequestID, Trail: v.TrailID}
 	if wire.IsList(v.Forward.Method) && len(v.Forward.Params) <= maxListParams {
 		sent.Params = v.Forward.Params
+	}
+	if object := c.Params.Object(); len(object) <= maxObject {
+		sent.Object = object
 	}
 	if c.Results.Size() <= maxRules {
 		sent.Results = c.Results
@@ -100,10 +105,7 @@ func (h *Handler) openEvent(c *call) *endpoint.Failure {
 
 // sessionID returns the server's id of the session of a call, or "".
 func (c *call) sessionID() string {
-	if c.session == nil {
-		return ""
-	}
-	return c.session.ID
+	return c.session.id()
 }
 
 // settleSent returns what the client gets of a response to the call of a stream,

@@ -22,6 +22,7 @@ type eventStore struct {
 	cut     bool          // the server breaks the connection after the first event
 	asked   chan string   // Last-Event-ID of each GET
 	result  string        // of the call; "" is that of late
+	before  string        // message before it, or ""
 }
 
 const late = `{"jsonrpc":"2.0","id":7,"result":{"late":1}}`
@@ -40,6 +41,9 @@ func (s *eventStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "id: 2\ndata: {}\n\n: keepalive\n\n")
 		_ = flush()
 		<-s.release
+		if s.before != "" {
+			fmt.Fprintf(w, "data: %s\n\n", s.before)
+		}
 		answer := late
 		if s.result != "" {
 			answer = `{"jsonrpc":"2.0","id":7,"result":` + s.result + `}`

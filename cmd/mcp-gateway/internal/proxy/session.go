@@ -29,6 +29,14 @@ func ownerOf(server string, c *enforce.Caller) owner {
 	return owner{server, c.Tenant, c.Subject.Type, c.Subject.ID}
 }
 
+// id returns the server's id of the session, or "" where there is none.
+func (s *session) id() string {
+	if s == nil {
+		return ""
+	}
+	return s.ID
+}
+
 const sealSession = "session"
 
 // openSession returns the session of a request, or nil where it names none. One

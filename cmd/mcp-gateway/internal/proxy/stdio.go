@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -46,6 +47,7 @@ type Pipe struct {
 	requests *pendingRequests
 	deciding *deciding
 	sent     *unanswered
+	running  running
 
 	mu    sync.Mutex     // held to begin a call, so that none begins at the end
 	calls sync.WaitGroup // that are being decided
@@ -250,19 +252,20 @@ func (p *Pipe) judge(ctx context.Context, c *enforce.Call) {
 	disposition := p.cfg.Gate.Judge(ctx, c)
 	switch {
 	case disposition.Forward != nil:
-		p.forward(ctx, disposition)
+		p.forward(ctx, c, disposition)
 	case disposition.Answer != nil:
 		_ = p.toClient.write(disposition.Answer)
 	}
 }
 
-func (p *Pipe) forward(ctx context.Context, v *enforce.Disposition) {
+func (p *Pipe) forward(ctx context.Context, c *enforce.Call, v *enforce.Disposition) {
 	if !v.Forward.IsRequest() {
 		_ = p.toServer.write(v.Forward)
 		v.Finish(ctx, nil)
 		return
 	}
-	if isOurs(v.Forward.ID) || !p.sent.keep(conversation, v.Forward.ID, v.Finish) {
+	if isOurs(v.Forward.ID) || !p.sent.keep(conversation, v.Forward.ID, p.running.begin(c, v.Finish)) {
+		p.running.end(c)
 		v.Finish(ctx, nil)
 		_ = p.toClient.write(wire.Refuse(v.Forward.ID, wire.CodeRequest, "the id is in use, or too many calls are unanswered", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 		return
@@ -307,7 +310,7 @@ func (p *Pipe) onServerLine(ctx context.Context, line []byte) error {
 		return p.toClient.write(m)
 	case m.IsRequest() && (p.capabilities.Load() == nil || isOurs(m.ID)):
 		return errors.Join(errServerRequest, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errServerRequest.Error(), nil)))
-	case m.IsRequest() && p.cfg.FromServer != nil && !p.cfg.FromServer.AllowsRequest(m.Method, m.Params):
+	case m.IsRequest() && p.cfg.FromServer != nil && !p.allowsRequest(ctx, m):
 		return errors.Join(errRequestDenied, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errRequestDenied.Error(), nil)))
 	case m.IsRequest():
 		return p.toClient.write(m)
@@ -322,6 +325,53 @@ func (p *Pipe) onServerLine(ctx context.Context, line []byte) error {
 		return p.toClient.write(m)
 	}
 	return nil
+}
+
+// allowsRequest reports whether the client gets a request of the server.
+func (p *Pipe) allowsRequest(ctx context.Context, m *wire.Message) bool {
+	of := p.running.only()
+	if of == nil {
+		caller, err := p.cfg.Identify(ctx)
+		if err != nil {
+			return false
+		}
+		of = &enforce.Call{Server: p.cfg.Server, Caller: caller, RequestID: uuid.NewString()}
+	}
+	return p.cfg.FromServer.AllowsRequest(ctx, of, m)
+}
+
+// running are the calls that the server has and has not answered. A request of the
+// server does not say in the course of which call it comes. Its zero value is ready.
+type running struct {
+	mu    sync.Mutex
+	calls []*enforce.Call
+}
+
+// begin adds a call, and returns what ends it as finish does.
+func (r *running) begin(c *enforce.Call, finish finishCall) finishCall {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, c)
+	return func(ctx context.Context, m *wire.Message) *wire.Message {
+		r.end(c)
+		return finish(ctx, m)
+	}
+}
+
+func (r *running) end(c *enforce.Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = slices.DeleteFunc(r.calls, func(other *enforce.Call) bool { return other == c })
+}
+
+// only returns the call if it is the only one, or nil.
+func (r *running) only() *enforce.Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.calls) != 1 {
+		return nil
+	}
+	return r.calls[0]
 }
 
 // Notify sends the client a notification.

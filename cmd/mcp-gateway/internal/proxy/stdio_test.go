@@ -115,3 +115,56 @@ func TestServerMessagesReachTheFilterFirst(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A request of a server on standard output comes in the course of the only call that
+// the server has not answered. Of several, nobody knows which it is.
+func TestCourseOfRequestOnStdio(t *testing.T) {
+	const asks = `echo '{"jsonrpc":"2.0","id":"q","method":"roots/list"}'; `
+	decides := httptest.NewServer(&pdp{})
+	defer decides.Close()
+	log := slog.New(slog.DiscardHandler)
+	courses := make(chan string, 3)
+	fromClient, client := io.Pipe()
+	toClient, gateway := io.Pipe()
+	pipe := proxy.NewPipe(proxy.PipeConfig{
+		Server: "desk", In: fromClient, Out: gateway, Log: log, Identify: alice,
+		Command: exec.Command("sh", "-c", `read -r first; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; read -r call; `+asks+`read -r call; `+asks+
+			`echo '{"jsonrpc":"2.0","id":7,"result":{}}'; echo '{"jsonrpc":"2.0","id":8,"result":{}}'; `+asks+`read -r end; exit 0`),
+		Gate: enforce.New(enforce.Config{PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL}), Map: plain, Log: log}),
+		FromServer: fromServer{request: func(of *enforce.Call, _ *wire.Message) bool {
+			course := of.Caller.Subject.ID
+			if of.Message != nil {
+				course += " " + of.Params.Name
+			}
+			courses <- course
+			return true
+		}},
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- pipe.Run(t.Context()) }()
+	answers := bufio.NewReader(toClient)
+	for _, step := range []struct{ sends, course string }{
+		{begin, ""}, {legacy, "alice greet"}, {strings.Replace(legacy, `"id":7`, `"id":8`, 1), "alice"},
+	} {
+		if _, err := io.WriteString(client, step.sends+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := answers.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if step.course == "" {
+			continue
+		}
+		if got := <-courses; got != step.course {
+			t.Errorf("%s: in the course of %q", step.sends, got)
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, answers) }()
+	if got := <-courses; got != "alice" {
+		t.Errorf("after the calls: in the course of %q", got)
+	}
+	client.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -21,7 +21,7 @@ var (
 	errWrongID       = errors.New("the server sent a response to another request")
 	errResponse      = errors.New("the answer of the server is not MCP")
 	errIncomplete    = errors.New("the stream ended before the response")
-	errRequestDenied = errors.New("the configuration does not allow this request of the server")
+	errRequestDenied = errors.New("the gateway does not allow this request of the server")
 	errServerRequest = errors.New("the server sent a request, which this version of the protocol does not have")
 )
 
@@ -336,13 +336,24 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 // notification that the server sent on the call's stream, or nil.
 func (h *Handler) onServerMessage(c *call, m *wire.Message) *wire.Message {
 	switch {
-	case m.IsRequest() && h.cfg.FromServer != nil && !h.cfg.FromServer.AllowsRequest(m.Method, m.Params):
+	case m.IsRequest() && h.cfg.FromServer != nil && !h.cfg.FromServer.AllowsRequest(c.request.Context(), c.course(), m):
 		h.deny(c, m)
 		return nil
 	case !m.IsRequest() && h.cfg.FromServer != nil && !h.cfg.FromServer.AllowsNotification(c.Call, m):
 		return nil
 	}
 	return m
+}
+
+// course returns the client's call in whose course the server sends a message. On a
+// resumed stream, it is the call whose response the stream carries.
+func (c *call) course() *enforce.Call {
+	if c.Message != nil || c.sent == nil {
+		return c.Call
+	}
+	of := *c.Call
+	of.Message, of.Params = &wire.Message{ID: c.sent.ID, Method: c.sent.Method}, &wire.Params{Name: c.sent.Object}
+	return &of
 }
 
 // deny tells the server that it may not ask the client of a call what it asks.

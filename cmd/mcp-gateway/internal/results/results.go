@@ -74,6 +74,14 @@ func (r Rules) Labels() (names []string) {
 	return slices.Compact(names)
 }
 
+// OnlyLabel reports whether the obligations give labels, and change nothing.
+func (r Rules) OnlyLabel() bool {
+	return !slices.ContainsFunc(r.Custom, func(properties jsontext.Value) bool {
+		rule, err := result.Parse(properties)
+		return err != nil || rule.Action != result.Label
+	})
+}
+
 // A WithheldError says why an obligation cannot be carried out on a response.
 type WithheldError struct {
 	Reason string // for the client: it has nothing of the response
