@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 servers of earlier versions use sampling and roots.
+
 package main
 
 import (

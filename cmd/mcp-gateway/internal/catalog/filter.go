@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -118,14 +117,11 @@ func decide(ctx context.Context, l List, all []*candidate) error {
 		if err != nil {
 			return err
 		}
-		if answer == nil {
-			answer = permits(len(asked))
-		}
-		if len(answer.Evaluations) != len(asked) {
+		if answer != nil && len(answer.Evaluations) != len(asked) {
 			return fmt.Errorf("%w: %d decisions for %d items", ErrUnreadable, len(answer.Evaluations), len(asked))
 		}
-		for i, decision := range answer.Evaluations {
-			asked[i].seen = decision.Decision || decision.Context != nil && decision.Context.AccessRequest != nil
+		for i, candidate := range asked {
+			candidate.seen = answer == nil || shows(&answer.Evaluations[i])
 		}
 		asked, batch = nil, &authzen.EvaluationsRequest{}
 		return nil
@@ -148,9 +144,9 @@ func decide(ctx context.Context, l List, all []*candidate) error {
 	return ask()
 }
 
-// permits returns an answer that shows n items.
-func permits(n int) *authzen.EvaluationsResponse {
-	return &authzen.EvaluationsResponse{Evaluations: slices.Repeat([]authzen.Decision{{Decision: true}}, n)}
+// shows reports whether the caller may use an item, perhaps after an approval.
+func shows(d *authzen.Decision) bool {
+	return d.Decision || d.Context != nil && d.Context.AccessRequest != nil
 }
 
 // A list is a parsed result.
