@@ -55,7 +55,7 @@ func readGateway(file string, text []byte) (*setup.Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &setup.Gateway{Listen: cfg.Listen, Endpoints: cfg.Paths()}, nil
+	return &setup.Gateway{Listen: cfg.Listen, Endpoints: cfg.Paths(), Observes: cfg.ObservesByDefault()}, nil
 }
 
 type serveCmd struct {

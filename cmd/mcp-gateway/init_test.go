@@ -96,9 +96,9 @@ func TestInitNames(t *testing.T) {
 func TestInitExtends(t *testing.T) {
 	const before, after = "# mine\npdp: {url: \"http://127.0.0.1:8080\"}\nidentity: {local: {type: user, id: a}}\nservers:\n", "\n# more\ncatalog: {ttl: 5s}\n"
 	for name, test := range map[string]struct{ list, want string }{
-		"block":          {"  # one\n  - name: a\n    url: http://127.0.0.1:1/mcp\n\n  # last\n", "  # one\n  - name: a\n    url: http://127.0.0.1:1/mcp\n  - name: new\n\n  # last\n"},
-		"not indented":   {"- name: a\n  tools:\n    t: {labels: {impact: read}}\n- {name: b}\n", "- name: a\n  tools:\n    t: {labels: {impact: read}}\n- {name: b}\n- name: new\n"},
-		"without an end": {"    - name: a", "    - name: a\n    - name: new\n"},
+		"block":          {"  # one\n  - name: a\n    url: http://127.0.0.1:1/mcp\n\n  # last\n", "  # one\n  - name: a\n    url: http://127.0.0.1:1/mcp\n  - name: new\n    mode: observe\n\n  # last\n"},
+		"not indented":   {"- name: a\n  tools:\n    t: {labels: {impact: read}}\n- {name: b}\n", "- name: a\n  tools:\n    t: {labels: {impact: read}}\n- {name: b}\n- name: new\n  mode: observe\n"},
+		"without an end": {"    - name: a", "    - name: a\n    - name: new\n      mode: observe\n"},
 		"flow":           {"  [{name: a}]\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,9 @@
 //	gateway.refused   the call was not forwarded, and why
 //	gateway.pending   ids of all forwarded calls without an outcome
 //
+// An entry about a server in observe mode has the member observed. The gateway.call of
+// a call that enforcement would refuse then has the reason, and what the policies say.
+//
 // The decision log of the PDP says what was decided, and by which policies. An
 // entry names the decisions by their Decision-ID. The trail has the digest of the
 // arguments, and not the arguments.

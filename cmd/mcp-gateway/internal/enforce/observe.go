@@ -16,7 +16,8 @@ type Observation struct {
 	// permitted. [ReasonPending] means that a person would have to approve it.
 	Reason string
 	Why    string // what the policies say of it to the operator, or an error
-	// NotCarriedOut are the obligations of the decision, each a type and an id. None of them is
+	// NotCarriedOut are the obligations of the decision but labels, each a type and an
+	// id. None of them is
 	// carried out.
 	NotCarriedOut []string
 }
@@ -32,6 +33,7 @@ func (o *Observation) ReasonOrNone() string {
 // observe asks the PDP about a call as in enforcement, and forwards the call
 // whatever the answer is. It carries out no obligation and asks no person: a
 // notification of a denial, and an approval, would be of a call that ran anyway.
+// Labels are the exception, because decisions about other servers read them.
 func (g *Gate) observe(ctx context.Context, call *Call) (*Disposition, error) {
 	evaluated := call.Message.Encode()
 	asked, err := g.ask(ctx, call)
@@ -59,6 +61,7 @@ func (g *Gate) observe(ctx context.Context, call *Call) (*Disposition, error) {
 	entry := &Entry{Call: call, Digest: asked.digest, Observed: seen}
 	if asked.answer != nil {
 		entry.Decisions = Decisions(asked.answer.EvaluationID)
+		call.Results = call.Results.And(labelRules(asked.answer))
 	}
 	g.logObserved(ctx, entry)
 	asked.release = keep
@@ -99,14 +102,17 @@ func (g *Gate) observation(call *Call, a asked) *Observation {
 	return seen
 }
 
-// obligationsOf returns the types and the ids of all obligations of an answer.
+// obligationsOf returns the types and the ids of the obligations of an answer that
+// are not carried out.
 func obligationsOf(a *Answer) (ids []string) {
 	for _, d := range a.Decisions {
 		if d.Context == nil {
 			continue
 		}
 		for _, o := range d.Context.Obligations {
-			ids = append(ids, o.Type+" "+o.ID)
+			if !isLabel(&o) {
+				ids = append(ids, o.Type+" "+o.ID)
+			}
 		}
 	}
 	return ids

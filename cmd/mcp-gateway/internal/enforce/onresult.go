@@ -48,6 +48,32 @@ func resultRules(call *Call, a *Answer) (results.Rules, error) {
 	return rules, nil
 }
 
+// isLabel reports whether an obligation gives labels.
+func isLabel(o *authzen.Obligation) bool {
+	if o.Type != authzen.ObligationCustom {
+		return false
+	}
+	rule, err := result.Parse(o.Properties)
+	return err == nil && rule.Action == result.Label
+}
+
+// labelRules returns the obligations of an answer that give labels. They change no
+// result.
+func labelRules(a *Answer) (rules results.Rules) {
+	for i := range a.Decisions {
+		d := &a.Decisions[i]
+		if d.Context == nil {
+			continue
+		}
+		for _, o := range d.Context.Obligations {
+			if isLabel(&o) {
+				rules.Custom = append(rules.Custom, o.Properties)
+			}
+		}
+	}
+	return rules
+}
+
 // Deliver returns the response that the client of a call gets: with the obligations
 // of its permit carried out, or, where one cannot be, an error that says so.
 func (g *Gate) Deliver(ctx context.Context, call *Call, response *wire.Message) *wire.Message {

@@ -251,6 +251,21 @@ func TestLabels(t *testing.T) {
 	}
 }
 
+// In observe mode the result stays as it is, and gives its labels: decisions on calls
+// to other servers depend on them.
+func TestLabelsOfObserved(t *testing.T) {
+	kept := new(noted)
+	p := &pdp{status: 200, body: custom(redactSSN, `{"action":"label","labels":["untrusted"]}`, `{"action":"watermark"}`)}
+	v := gate(p, func(c *enforce.Config) {
+		onResults(c)
+		c.Labels, c.Observes = kept, map[string]bool{"files": true}
+	}).Judge(t.Context(), call(t, invoke))
+	got := string(v.Finish(t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"structuredContent":{"ssn":1}}`)}).Encode())
+	if !strings.Contains(got, `"ssn":1`) || strings.Join(kept.names, " ") != "untrusted" {
+		t.Errorf("%s, %q", got, kept.names)
+	}
+}
+
 // A label that cannot be kept withholds the result, and one that cannot be read
 // refuses the call.
 func TestLabelsFail(t *testing.T) {

@@ -141,7 +141,7 @@ func (g *gateway) checkPDPKey(ctx context.Context) {
 	if g.cfg.PDP.KeyFile != "" {
 		hint = "pdp.key_file has to hold a key of auth.api_keys of the PDP with the scope evaluate"
 	}
-	g.log.Error("the PDP refuses the key of the gateway: every call fails", "pdp", g.cfg.PDP.URL, "error", err, "hint", hint)
+	g.log.Error("the PDP refuses the key of the gateway: it decides on no call", "pdp", g.cfg.PDP.URL, "error", err, "hint", hint)
 }
 
 // decide joins what asks the PDP.

@@ -41,6 +41,10 @@ func (m mode) check() string {
 // modeOf returns the mode of a server.
 func (c *Config) modeOf(s *serverConfig) mode { return cmp.Or(s.Mode, c.Mode, modeEnforce) }
 
+// ObservesByDefault reports whether servers that say nothing about it are in observe
+// mode.
+func (c *Config) ObservesByDefault() bool { return c.Mode == modeObserve }
+
 // Observed lists the names of the servers in observe mode.
 func (c *Config) Observed() (names []string) {
 	for i := range c.Servers {

@@ -53,6 +53,9 @@ func (p *Plan) entries(indent string) string {
 	var b strings.Builder
 	for _, s := range p.added {
 		fmt.Fprintf(&b, "%s- name: %s\n", indent, s.name)
+		if p.gateway != nil && !p.gateway.Observes {
+			fmt.Fprintf(&b, "%s  mode: observe\n", indent)
+		}
 		if s.url != "" {
 			fmt.Fprintf(&b, "%s  url: %s\n", indent, quote(s.url))
 		}

@@ -38,6 +38,7 @@ type Read func(file string, text []byte) (*Gateway, error)
 type Gateway struct {
 	Listen    string
 	Endpoints map[string]string // paths, by server
+	Observes  bool              // servers that say nothing about it are in observe mode
 }
 
 // Names of files in [Config.Dir].
