@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 
 	"github.com/policy-service/policy-service/cmd/internal/tuning"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/gateway"
@@ -69,6 +71,10 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	tuning.Serve()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	cfg.Reload = &gateway.Reload{Requested: hangups, Read: func() (*gateway.Config, error) { return c.read(c.Listen, true) }}
 	return gateway.Run(ctx, cfg)
 }
 

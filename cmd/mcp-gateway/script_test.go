@@ -79,6 +79,7 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	start NAME program …  run a program in the background until it says where it
 //	                      listens; sets NAME to its URL, NAME_HOST to HOST:PORT and,
 //	                      where it has an admin listener, ADMIN
+//	hangup NAME           send it SIGHUP
 //	end NAME [kill]       end it; what it wrote to standard error is stderr
 //	poll N TEXT exec …    run a program, up to N times, until it prints the text
 //	capture NAME REGEXP   set NAME to the submatch in stdout
@@ -115,7 +116,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"start": start, "end": end, "capture": capture, "poll": poll,
+			"start": start, "end": end, "hangup": hangup, "capture": capture, "poll": poll,
 		},
 	})
 }
@@ -185,6 +186,10 @@ func (p *process) read(stderr io.Reader, ready chan<- []string) {
 			return
 		}
 	}
+}
+
+func hangup(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(ts.Value(processesKey{}).(processes)[args[0]].command.Process.Signal(syscall.SIGHUP))
 }
 
 func end(ts *testscript.TestScript, _ bool, args []string) {

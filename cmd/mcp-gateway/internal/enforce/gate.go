@@ -54,12 +54,13 @@ type Config struct {
 	Limits Limits
 	Trail  Trail  // nil is NopTrail
 	Denial Denial // form of denials
-	// Tells names the servers whose clients get faults of a tool call as a result of
-	// the tool, which models read and correct (MCP 2025-11-25, SEP-1303). Clients of
-	// other servers get an error of the protocol.
-	Tells map[string]bool
-	// Observes names the servers whose calls are forwarded whatever the PDP decides.
-	Observes map[string]bool
+	// Tells reports whether the clients of a server get faults of a tool call as a
+	// result of the tool, which models read and correct (MCP 2025-11-25, SEP-1303).
+	// Otherwise they get an error of the protocol. Nil reports false.
+	Tells func(server string) bool
+	// Observes reports whether the calls to a server are forwarded whatever the PDP
+	// decides. Nil reports false.
+	Observes func(server string) bool
 	// Tracer records a span for each call. Nil passes on the trace of the client.
 	Tracer trace.Tracer
 	Log    *slog.Logger
@@ -129,6 +130,13 @@ func New(cfg Config) *Gate {
 	if cfg.Trail == nil {
 		cfg.Trail = NopTrail{}
 	}
+	no := func(string) bool { return false }
+	if cfg.Tells == nil {
+		cfg.Tells = no
+	}
+	if cfg.Observes == nil {
+		cfg.Observes = no
+	}
 	return &Gate{cfg, NewChecker(cfg.Obligations, cfg.Denial)}
 }
 
@@ -167,7 +175,7 @@ func (g *Gate) refuse(ctx context.Context, span trace.Span, call *Call, refusal 
 	if g.cfg.Denial.Conceal {
 		refusal = refusal.concealed(call)
 	}
-	if g.cfg.Tells[call.Server] && refusal.isForModel(call) {
+	if g.cfg.Tells(call.Server) && refusal.isForModel(call) {
 		return refusal.result(call)
 	}
 	return g.check.Present(refusal).disposition(call.Message.ID)
@@ -231,7 +239,7 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 	if err := g.resolveTool(ctx, call); err != nil {
 		return nil, err
 	}
-	if g.cfg.Observes[call.Server] {
+	if g.cfg.Observes(call.Server) {
 		return g.observe(ctx, call)
 	}
 	evaluated := call.Message.Encode()
@@ -453,7 +461,7 @@ func (g *Gate) askItems(ctx context.Context, call *Call, batch *authzen.Evaluati
 		return nil, err
 	}
 	answer, err := g.cfg.PDP.Ask(ctx, call.Caller.Tenant, question)
-	if err != nil && g.cfg.Observes[call.Server] {
+	if err != nil && g.cfg.Observes(call.Server) {
 		g.cfg.Log.WarnContext(ctx, "list not decided", "server", call.Server, "method", call.Message.Method, "request_id", call.RequestID, "error", err)
 		return nil, nil
 	}
@@ -461,7 +469,7 @@ func (g *Gate) askItems(ctx context.Context, call *Call, batch *authzen.Evaluati
 		return nil, err
 	}
 	g.logHidden(ctx, call, answer)
-	if g.cfg.Observes[call.Server] {
+	if g.cfg.Observes(call.Server) {
 		return nil, nil
 	}
 	return &authzen.EvaluationsResponse{Evaluations: answer.Decisions}, nil

@@ -267,7 +267,7 @@ func TestTells(t *testing.T) {
 		c.Stateless = test.stateless
 		v := gate(&pdp{status: 200, body: `{"decision":false}`}, func(c *enforce.Config) {
 			c.Tools = enforcetest.Tools{Find: func(context.Context, *enforce.Call) (*enforce.Tool, error) { return new(enforce.Tool), test.tool }}
-			c.Tells, c.Denial.Conceal = map[string]bool{"files": test.tells}, test.conceal
+			c.Tells, c.Denial.Conceal = func(string) bool { return test.tells }, test.conceal
 		}).Judge(t.Context(), c)
 		if v.Answer == nil || string(v.Answer.Result) != test.want || (v.Answer.Error == nil) != (test.want != "") || v.Status != 200 {
 			t.Errorf("%s: %s", test.name, v.Answer.Encode())

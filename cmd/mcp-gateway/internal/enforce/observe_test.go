@@ -87,7 +87,7 @@ func TestObserve(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kept := new(observations)
 			observing := func(cfg *enforce.Config) {
-				cfg.Observes, cfg.Trail, cfg.Approvals = map[string]bool{"files": true}, kept, noApprovals{t}
+				cfg.Observes, cfg.Trail, cfg.Approvals = func(server string) bool { return server == "files" }, kept, noApprovals{t}
 				cfg.Obligations = client.Obligations{"notification": func(context.Context, authzen.Obligation) error {
 					t.Error("an obligation is carried out")
 					return nil
@@ -183,7 +183,7 @@ func TestObserveRefuses(t *testing.T) {
 				p.takes = time.Hour
 			}
 			g := gate(p, func(cfg *enforce.Config) {
-				cfg.Observes = map[string]bool{"files": true}
+				cfg.Observes = func(server string) bool { return server == "files" }
 				if test.change != nil {
 					test.change(cfg)
 				}

@@ -258,7 +258,7 @@ func TestLabelsOfObserved(t *testing.T) {
 	p := &pdp{status: 200, body: custom(redactSSN, `{"action":"label","labels":["untrusted"]}`, `{"action":"watermark"}`)}
 	v := gate(p, func(c *enforce.Config) {
 		onResults(c)
-		c.Labels, c.Observes = kept, map[string]bool{"files": true}
+		c.Labels, c.Observes = kept, func(server string) bool { return server == "files" }
 	}).Judge(t.Context(), call(t, invoke))
 	got := string(v.Finish(t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"structuredContent":{"ssn":1}}`)}).Encode())
 	if !strings.Contains(got, `"ssn":1`) || strings.Join(kept.names, " ") != "untrusted" {

@@ -100,7 +100,7 @@ func (g *Gate) logHidden(ctx context.Context, call *Call, a *Answer) {
 	if hidden > 0 {
 		about := append(About(call), slog.Int("hidden", hidden), slog.Int("of", len(a.Decisions)),
 			slog.String("reason", plain.Text(strings.Join(reasons, " "))), slog.String("decision_id", a.EvaluationID))
-		if g.cfg.Observes[call.Server] {
+		if g.cfg.Observes(call.Server) {
 			g.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "list would be filtered", about...)
 			return
 		}

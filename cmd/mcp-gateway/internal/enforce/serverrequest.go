@@ -32,7 +32,7 @@ func (g *Gate) AllowServerRequest(ctx context.Context, of *Call, m *wire.Message
 	}
 	refusal := asRefusal(err)
 	entry := &Entry{Call: &request, Decisions: Decisions(refusal.Data.EvaluationID)}
-	if g.cfg.Observes[of.Server] {
+	if g.cfg.Observes(of.Server) {
 		entry.Observed = &Observation{Reason: refusal.Data.Reason, Why: cmp.Or(refusal.Why, refusal.Message)}
 		g.logObserved(ctx, entry)
 		return nil
@@ -70,7 +70,7 @@ func (g *Gate) askServerRequest(ctx context.Context, of, request *Call) (*Answer
 // dischargeServerRequest carries out the obligations of a permit.
 func (g *Gate) dischargeServerRequest(ctx context.Context, request *Call, answer *Answer) error {
 	question := new(Question)
-	if g.cfg.Observes[request.Server] {
+	if g.cfg.Observes(request.Server) {
 		if _, refusal := g.check.judge(request, question, answer); refusal != nil {
 			return refusal
 		}

@@ -75,7 +75,7 @@ func TestServerRequestsUnmapped(t *testing.T) {
 	if err := gate(new(pdp), nil).AllowServerRequest(context.Background(), of, request); err == nil {
 		t.Error("the request goes on")
 	}
-	observing := gate(&pdp{status: 200, body: `{"decision":false}`}, func(c *enforce.Config) { c.Observes = map[string]bool{"files": true} })
+	observing := gate(&pdp{status: 200, body: `{"decision":false}`}, func(c *enforce.Config) { c.Observes = func(server string) bool { return server == "files" } })
 	if err := observing.AllowServerRequest(context.Background(), of, request); err != nil {
 		t.Error(err)
 	}

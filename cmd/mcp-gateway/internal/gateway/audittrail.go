@@ -14,7 +14,7 @@ import (
 type trail struct {
 	*audit.Trail
 	log      *slog.Logger
-	observes map[string]bool // servers by name
+	rules    *currentRules
 	observed *observation.Summary
 }
 
@@ -60,7 +60,7 @@ func withoutPassword(target string) string { return password.ReplaceAllString(ta
 // call returns the members of the entry for a call, also of the mode of its server.
 func (t *trail) call(e *enforce.Entry) audit.Call {
 	c := auditCall(e)
-	c.Observed = t.observes[e.Call.Server]
+	c.Observed = t.rules.observes(e.Call.Server)
 	return c
 }
 

@@ -54,6 +54,8 @@ type Config struct {
 
 	// Log is the program's own log.
 	Log *slog.Logger `yaml:"-"`
+	// Reload, if not nil, reads the configuration again while the gateway serves.
+	Reload *Reload `yaml:"-"`
 	// Version is that of the program, for its telemetry.
 	Version string `yaml:"-"`
 }

@@ -84,7 +84,7 @@ func (g *gateway) uniteServers(routes *http.ServeMux, address string, servers ma
 func (t *tools) names(server string) (names []string) {
 	pins, err := t.Pins(server)
 	if err != nil {
-		t.mapper.log.Error("read the pinned tools", "server", server, "error", err)
+		t.log.Error("read the pinned tools", "server", server, "error", err)
 	}
 	for i := range pins {
 		names = append(names, pins[i].Tool)

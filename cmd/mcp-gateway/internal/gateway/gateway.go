@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
@@ -44,7 +45,8 @@ type gateway struct {
 	own       *ownState
 	log       *slog.Logger
 	seal      *seal.Key
-	mapper    *mapper
+	rules     currentRules
+	reloaded  atomic.Pointer[configRead]
 	callers   *callers
 	tools     *tools
 	trail     *audit.Trail
@@ -54,23 +56,19 @@ type gateway struct {
 	gate      *enforce.Gate
 	pdp       *enforce.PDP
 	health    *health
-	observed  *observation.Summary      // nil without a server in observe mode
-	policies  map[string]*requestPolicy // by server
+	observed  *observation.Summary // nil without a server in observe mode
 }
 
 // join opens what is kept in the state directory. Own selects the files of this
 // process, see [ownState]. The caller closes the gateway.
 func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	log := cfg.Log
-	g = &gateway{cfg: cfg, log: log, own: own, policies: make(map[string]*requestPolicy), health: newHealth()}
+	g = &gateway{cfg: cfg, log: log, own: own, health: newHealth()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.close())
 		}
 	}()
-	for i, s := range cfg.Servers {
-		g.policies[s.Name] = &cfg.Servers[i].RequestPolicy
-	}
 	credentials, err := cfg.PDP.credentials(log)
 	if err != nil {
 		return g, fmt.Errorf("pdp: %w", err)
@@ -78,9 +76,6 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	serviceKey, err := readSecret(cfg.PDP.ServiceKeyFile)
 	if err != nil {
 		return g, fmt.Errorf("pdp.service_key_file: %w", err)
-	}
-	if g.mapper, err = newMapper(cfg, log); err != nil {
-		return g, err
 	}
 	if g.callers, err = newCallers(&cfg.Identity); err != nil {
 		return g, err
@@ -95,6 +90,12 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 		return g, err
 	}
 	g.warnUnknown(g.trail)
+	initial, err := newRules(context.Background(), cfg, g.trail, log)
+	if err != nil {
+		return g, err
+	}
+	g.rules.Store(initial)
+	g.reloaded.Store(&configRead{at: time.Now()})
 	if g.telemetry, err = newTelemetry(cfg.Version); err != nil {
 		return g, fmt.Errorf("telemetry: %w", err)
 	}
@@ -163,23 +164,11 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if g.owners, err = tasks.Open(tasks.Config{File: filepath.Join(own.dir(), "tasks.db")}); err != nil {
 		return err
 	}
-	arguments, tells := cfg.argumentPolicies(), make(map[string]bool)
-	for server, policy := range arguments {
-		tells[server] = policy.Mode != argumentsEnforce
-	}
-	for _, e := range cfg.Endpoints {
-		tells[e.Path] = cfg.Catalog.Arguments != argumentsEnforce
-	}
-	g.tools = newTools(pins, g.mapper, cfg, arguments, g.health)
-	observes := cfg.observes()
+	g.tools = newTools(pins, &g.rules, cfg, g.health, g.log)
 	if g.observed, err = cfg.openSummary(); err != nil {
 		return err
 	}
-	kept := &counted{&trail{g.trail, g.log, observes, g.observed}, g.telemetry, g.health}
-	limits, err := newCallLimits(context.Background(), cfg.Limits, g.trail)
-	if err != nil {
-		return err
-	}
+	kept := &counted{&trail{g.trail, g.log, &g.rules, g.observed}, g.telemetry, g.health}
 	labels, err := newCallerLabels(cfg)
 	if err != nil {
 		return err
@@ -187,7 +176,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	handlers := cfg.Obligations.handlers()
 	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
 	g.approvals, err = approval.Open(approval.Config{
-		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept, limits}, Log: g.log,
+		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept, &g.rules}, Log: g.log,
 		Definition: g.tools.digest,
 		Results:    lateResults{g},
 		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
@@ -197,11 +186,11 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		return err
 	}
 	g.gate = enforce.New(enforce.Config{
-		PDP: pdp, Map: g.mapper.question, MapServerRequest: g.mapper.serverRequest, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g.policies, g}, Trail: kept, Log: g.log,
-		Obligations: handlers, Limits: limits, Labels: labels,
+		PDP: pdp, Map: g.rules.Question, MapServerRequest: g.rules.ServerRequest, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g}, Trail: kept, Log: g.log,
+		Obligations: handlers, Limits: &g.rules, Labels: labels,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},
 		PassingMeta: cfg.Approval.PassingMeta,
-		Denial:      denial, Tells: tells, Observes: observes, Tracer: g.telemetry.tracer,
+		Denial:      denial, Tells: g.rules.tells, Observes: g.rules.observes, Tracer: g.telemetry.tracer,
 	})
 	return g.telemetry.observe(g)
 }

@@ -53,6 +53,12 @@ func (g *gateway) serve(ctx context.Context) error {
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last response
 	g.start(work, &group, execute)
+	if g.cfg.Reload != nil {
+		group.Go(func() error {
+			g.followConfig(work)
+			return nil
+		})
+	}
 	g.checkPDPKey(ctx)
 	ended := make(chan error, 1)
 	group.Go(func() error {
@@ -177,7 +183,7 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		}
 		endpoint := proxy.New(proxy.Config{
 			Server: s.Name, URL: s.URL, Header: s.Header, Credential: credential, TLS: configs, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
-			Callers: callers, FromServer: &serverMessages{g, g.policies[s.Name]},
+			Callers: callers, FromServer: &serverMessages{g, s.Name},
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})

@@ -67,7 +67,7 @@ func (c *Config) observes() map[string]bool {
 // warnObserved warns of the servers in observe mode, and returns what the start
 // line says of them: "" without any.
 func (g *gateway) warnObserved(servers []string) string {
-	names := slices.DeleteFunc(g.cfg.Observed(), func(name string) bool { return !slices.Contains(servers, name) })
+	names := slices.DeleteFunc(g.rules.Load().cfg.Observed(), func(name string) bool { return !slices.Contains(servers, name) })
 	if len(names) == 0 {
 		return ""
 	}

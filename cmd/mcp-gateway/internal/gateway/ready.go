@@ -64,8 +64,12 @@ type readiness struct {
 		LastAnswerAge *float64 `json:"last_answer_age,omitempty"`
 		Error         string   `json:"error,omitempty"`
 	} `json:"pdp"`
-	Servers []serverReadiness `json:"servers"`
-	Trail   struct {
+	Servers       []serverReadiness `json:"servers"`
+	Configuration struct {
+		ReadAge *float64 `json:"read_age"`
+		Error   string   `json:"error,omitempty"`
+	} `json:"configuration"`
+	Trail struct {
 		Error string `json:"error,omitempty"`
 	} `json:"trail"`
 }
@@ -96,15 +100,20 @@ func (g *gateway) readiness() *readiness {
 	if pdp.Err != nil {
 		r.PDP.Error = pdp.Err.Error()
 	}
+	read := g.reloaded.Load()
+	if r.Configuration.ReadAge = age(read.at); read.err != nil {
+		r.Configuration.Error = read.err.Error()
+	}
 	trail := g.trail.Err()
 	if trail != nil {
 		r.Trail.Error = trail.Error()
 	}
 	r.Ready = pdp.Err == nil && trail == nil
-	for i := range g.cfg.Servers {
-		s := &g.cfg.Servers[i]
+	cfg := g.rules.Load().cfg
+	for i := range cfg.Servers {
+		s := &cfg.Servers[i]
 		h := g.health.of(s.Name)
-		r.Servers = append(r.Servers, serverReadiness{s.Name, g.cfg.modeOf(s), age(h.answered), age(h.failed), h.fault})
+		r.Servers = append(r.Servers, serverReadiness{s.Name, cfg.modeOf(s), age(h.answered), age(h.failed), h.fault})
 	}
 	return r
 }

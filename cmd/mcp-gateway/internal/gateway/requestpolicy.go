@@ -139,16 +139,19 @@ func (p *requestPolicy) allowsNotification(m *wire.Message) bool {
 // serverMessages filter what a server sends of its own accord.
 type serverMessages struct {
 	gateway *gateway
-	policy  *requestPolicy
+	server  string
 }
+
+func (s *serverMessages) policy() *requestPolicy { return s.gateway.rules.Load().requests[s.server] }
 
 // AllowsRequest implements [proxy.ServerMessages].
 func (s *serverMessages) AllowsRequest(ctx context.Context, c *enforce.Call, m *wire.Message) bool {
-	return s.policy.allowsMethod(m.Method, m.Params) && (!s.policy.Ask || s.gateway.gate.AllowServerRequest(ctx, c, m) == nil)
+	policy := s.policy()
+	return policy.allowsMethod(m.Method, m.Params) && (!policy.Ask || s.gateway.gate.AllowServerRequest(ctx, c, m) == nil)
 }
 
 // AllowsNotification implements [proxy.ServerMessages].
 func (s *serverMessages) AllowsNotification(c *enforce.Call, m *wire.Message) bool {
 	s.gateway.tools.onNotification(c, m)
-	return s.gateway.owners.AllowsNotification(c, m) && s.policy.allowsNotification(m)
+	return s.gateway.owners.AllowsNotification(c, m) && s.policy().allowsNotification(m)
 }

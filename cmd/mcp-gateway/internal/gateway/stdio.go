@@ -41,7 +41,7 @@ func RunStdio(ctx context.Context, cfg *Config, server string, command []string)
 	child.Env = slices.DeleteFunc(os.Environ(), isCredential)
 	pipe := proxy.NewPipe(proxy.PipeConfig{
 		Server: server, Command: child, Gate: g.gate, Identify: callers.environment, In: os.Stdin, Out: os.Stdout,
-		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, FromServer: &serverMessages{g, g.policies[server]}, Log: g.log,
+		MaxBody: cfg.MaxBody, MaxReply: cfg.MaxReply, FromServer: &serverMessages{g, server}, Log: g.log,
 	})
 	var group errgroup.Group
 	work, stop := context.WithCancel(ctx)

@@ -199,12 +199,12 @@ func (a *countedApprovals) Suspend(ctx context.Context, d *enforce.DeniedCall) (
 // counted, and no refusals, of which the gate tells where anyone is refused.
 type resumed struct {
 	*counted
-	limits *callLimits
+	rules *currentRules
 }
 
 // Begin implements [enforce.Trail].
 func (r resumed) Begin(e *enforce.Entry) (string, func(how string), error) {
-	r.limits.countLate(e.Call)
+	r.rules.Load().limits.countLate(e.Call)
 	return r.counted.Begin(e)
 }
 

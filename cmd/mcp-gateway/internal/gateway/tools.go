@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -20,13 +21,10 @@ import (
 // tools knows the tools of servers, and asks them again what they are.
 type tools struct {
 	*catalog.Catalog
-	mapper  *mapper
-	servers map[string]argumentPolicy // by name
-	refresh time.Duration             // after which a server is asked again
-	ttl     time.Duration             // for which a client may keep a list
+	rules *currentRules
+	log   *slog.Logger
 	// declareTasks adds the gateway's tasks to the capabilities of servers.
 	declareTasks bool
-	observes     map[string]bool // servers whose lists are shown whatever the PDP decides
 	health       *health
 
 	once      singleflight.Group // by server
@@ -39,11 +37,10 @@ type tools struct {
 	announced chan string // servers whose lists are to be read again
 }
 
-func newTools(pins *catalog.Catalog, m *mapper, cfg *Config, servers map[string]argumentPolicy, h *health) *tools {
+func newTools(pins *catalog.Catalog, r *currentRules, cfg *Config, h *health, log *slog.Logger) *tools {
 	return &tools{
-		Catalog: pins, mapper: m, servers: servers, refresh: time.Duration(cfg.Catalog.Refresh), ttl: time.Duration(cfg.Catalog.TTL),
-		declareTasks: cfg.Approval.Tasks, observes: cfg.observes(), health: h,
-		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, len(servers)),
+		Catalog: pins, rules: r, log: log, declareTasks: cfg.Approval.Tasks, health: h,
+		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, len(cfg.Servers)),
 	}
 }
 
@@ -76,7 +73,7 @@ func (t *tools) FindTool(ctx context.Context, c *enforce.Call) (*enforce.Tool, e
 	case err != nil:
 		return nil, quarantined(err)
 	}
-	coerced, err := t.servers[c.Server].fit(found, c.Params.Arguments)
+	coerced, err := t.rules.Load().arguments[c.Server].fit(found, c.Params.Arguments)
 	if err != nil {
 		return nil, invalidArguments(err)
 	}
@@ -113,7 +110,7 @@ func (t *tools) isStale(server string, unknown bool) bool {
 	defer t.mu.Unlock()
 	_, told := t.changed[server]
 	age := time.Since(t.refreshed[server])
-	return age >= t.refresh || (unknown || told) && age >= minRefreshInterval
+	return age >= t.rules.Load().cfg.Catalog.Refresh || (unknown || told) && age >= minRefreshInterval
 }
 
 // refreshTools lists the tools of the call's server, in the session of the
@@ -191,7 +188,7 @@ func (t *tools) refreshChanged(ctx context.Context, server string) {
 		}
 		t.once.Forget(server) // a list that is being read may be of before
 		if err := t.refreshTools(ctx, c); err != nil {
-			t.mapper.log.Warn("the tools of a server that says they have changed", "server", server, "error", err)
+			t.log.Warn("the tools of a server that says they have changed", "server", server, "error", err)
 		}
 	}
 }
@@ -280,9 +277,9 @@ func (t *tools) FilterList(ctx context.Context, c *enforce.Call, result jsontext
 		return t.introduce(c, result)
 	}
 	return t.Filter(ctx, catalog.List{
-		Server: c.Server, Method: c.Message.Method, Result: result, TTL: t.ttl, Ask: ask, ShowAll: t.observes[c.Server],
+		Server: c.Server, Method: c.Message.Method, Result: result, TTL: t.rules.Load().cfg.Catalog.TTL, Ask: ask, ShowAll: t.rules.observes(c.Server),
 		Question: func(name string, item jsontext.Value) (*authzen.EvaluationRequest, error) {
-			return t.mapper.item(c, name, item)
+			return t.rules.Load().mapper.item(c, name, item)
 		},
 	})
 }

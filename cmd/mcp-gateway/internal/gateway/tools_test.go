@@ -79,7 +79,10 @@ func listing(t *testing.T, path string) *tools {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := newTools(pins, &mapper{log: slog.New(slog.DiscardHandler)}, &Config{Catalog: catalogConfig{Refresh: duration(time.Hour)}}, map[string]argumentPolicy{"desk": {}}, newHealth())
+	cfg := &Config{Catalog: catalogConfig{Refresh: duration(time.Hour)}, Servers: []serverConfig{{Name: "desk"}}}
+	current := new(currentRules)
+	current.Store(&rules{cfg: cfg, arguments: cfg.argumentPolicies()})
+	all := newTools(pins, current, cfg, newHealth(), slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { all.run(ctx) })

@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+)
+
+// rules are the settings that a running gateway replaces. They apply to calls that
+// begin afterwards.
+type rules struct {
+	cfg       *Config
+	mapper    *mapper
+	requests  map[string]*requestPolicy // by server
+	arguments map[string]argumentPolicy // by server
+	tells     map[string]bool           // by server, or path of an endpoint
+	observes  map[string]bool           // by server
+	limits    *callLimits
+}
+
+func newRules(ctx context.Context, cfg *Config, trail *audit.Trail, log *slog.Logger) (r *rules, err error) {
+	r = &rules{cfg: cfg, requests: make(map[string]*requestPolicy), arguments: cfg.argumentPolicies(), tells: make(map[string]bool), observes: cfg.observes()}
+	for i, s := range cfg.Servers {
+		r.requests[s.Name] = &cfg.Servers[i].RequestPolicy
+	}
+	for server, policy := range r.arguments {
+		r.tells[server] = policy.Mode != argumentsEnforce
+	}
+	for _, e := range cfg.Endpoints {
+		r.tells[e.Path] = cfg.Catalog.Arguments != argumentsEnforce
+	}
+	if r.mapper, err = newMapper(cfg, log); err != nil {
+		return nil, err
+	}
+	r.limits, err = newCallLimits(ctx, cfg.Limits, trail)
+	return r, err
+}
+
+// currentRules are the rules that apply now.
+type currentRules struct{ atomic.Pointer[rules] }
+
+// Question implements [enforce.Config.Map].
+func (c *currentRules) Question(call *enforce.Call) (*enforce.Question, error) {
+	return c.Load().mapper.question(call)
+}
+
+// ServerRequest implements [enforce.Config.MapServerRequest].
+func (c *currentRules) ServerRequest(of *enforce.Call, request *wire.Message) (*enforce.Question, error) {
+	return c.Load().mapper.serverRequest(of, request)
+}
+
+// Take implements [enforce.Limits].
+func (c *currentRules) Take(call *enforce.Call) (release func(), err error) {
+	return c.Load().limits.Take(call)
+}
+
+func (c *currentRules) tells(server string) bool    { return c.Load().tells[server] }
+func (c *currentRules) observes(server string) bool { return c.Load().observes[server] }
+
+// A Reload says how a running gateway reads its configuration again.
+type Reload struct {
+	Requested <-chan os.Signal
+	Read      func() (*Config, error)
+}
+
+// followConfig reads the configuration again on request, until ctx ends. A
+// configuration that is not valid, or that needs a restart, changes nothing.
+func (g *gateway) followConfig(ctx context.Context) {
+	for {
+		select {
+		case <-g.cfg.Reload.Requested:
+		case <-ctx.Done():
+			return
+		}
+		err := g.reload(ctx)
+		g.reloaded.Store(&configRead{time.Now(), err})
+		if err != nil {
+			g.log.Error("the configuration is not read again: the settings stay as they were", "error", err)
+		}
+	}
+}
+
+// A configRead is the latest reading of the configuration.
+type configRead struct {
+	at  time.Time
+	err error // why the settings stayed as they were, or nil
+}
+
+func (g *gateway) reload(ctx context.Context) error {
+	cfg, err := g.cfg.Reload.Read()
+	if err != nil {
+		return err
+	}
+	if keys := g.cfg.needRestart(cfg); len(keys) > 0 {
+		return fmt.Errorf("a restart is needed for %s", strings.Join(keys, ", "))
+	}
+	next, err := newRules(ctx, cfg, g.trail, g.log)
+	if err != nil {
+		return err
+	}
+	if len(next.observes) > 0 && g.observed == nil {
+		return errors.New("a restart is needed for the first server in observe mode")
+	}
+	if before := g.rules.Load(); reflect.DeepEqual(before.cfg.Limits, cfg.Limits) {
+		next.limits = before.limits // which knows the calls of this moment, too
+	}
+	g.rules.Store(next)
+	g.log.Info("configuration read again")
+	g.warnObserved(cfg.ServerNames())
+	return nil
+}
+
+// needRestart returns the keys that differ and that a running gateway does not
+// follow, sorted.
+func (c *Config) needRestart(other *Config) (keys []string) {
+	before, after := reflect.ValueOf(c.fixed()), reflect.ValueOf(other.fixed())
+	for i := range before.NumField() {
+		key := before.Type().Field(i).Tag.Get("yaml")
+		if key != "-" && !reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// fixed returns the configuration without the settings that a running gateway
+// follows.
+func (c *Config) fixed() Config {
+	fixed := *c
+	fixed.Mode, fixed.Limits = "", nil
+	fixed.Catalog.Refresh, fixed.Catalog.TTL, fixed.Catalog.Arguments = 0, 0, ""
+	fixed.Servers = slices.Clone(c.Servers)
+	for i := range fixed.Servers {
+		s := &fixed.Servers[i]
+		s.Mode, s.Upstream, s.RequestPolicy, s.Arguments = "", serverConfig{}.Upstream, requestPolicy{}, argumentPolicy{}
+	}
+	return fixed
+}
