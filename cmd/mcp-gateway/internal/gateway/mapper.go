@@ -50,16 +50,22 @@ func (m *mapper) question(c *enforce.Call) (*enforce.Question, error) {
 	for _, warning := range q.Warnings {
 		m.log.Warn("mapping: "+warning, "server", c.Server, "tool", c.Params.Name, "request_id", c.RequestID)
 	}
+	if err != nil {
+		return nil, mappingError(err)
+	}
+	return &enforce.Question{Pass: q.PassThrough, Evaluation: q.Evaluation, Evaluations: q.Evaluations, OlderDialect: q.Dialect.Older()}, nil
+}
+
+// mappingError returns an error of the mapping as the gate expects it.
+func mappingError(err error) error {
 	var unmapped *coaz.MappingError
 	switch {
 	case errors.Is(err, coaz.ErrUnknownMethod):
-		return nil, enforce.ErrUnknownMethod
+		return enforce.ErrUnknownMethod
 	case errors.As(err, &unmapped):
-		return nil, fmt.Errorf("%w: %s", enforce.ErrMapping, unmapped.Reason)
-	case err != nil:
-		return nil, enforce.ErrMapping
+		return fmt.Errorf("%w: %s", enforce.ErrMapping, unmapped.Reason)
 	}
-	return &enforce.Question{Pass: q.PassThrough, Evaluation: q.Evaluation, Evaluations: q.Evaluations, OlderDialect: q.Dialect.Older()}, nil
+	return enforce.ErrMapping
 }
 
 // serverRequest implements [enforce.Config.MapServerRequest].
@@ -72,14 +78,8 @@ func (m *mapper) serverRequest(of *enforce.Call, request *wire.Message) (*enforc
 		asked.Name = of.Params.Object()
 	}
 	evaluation, err := m.MapServerRequest(coaz.Call{Subject: of.Caller.Subject, Claims: of.Caller.Claims, Server: of.Server}, asked)
-	var unmapped *coaz.MappingError
-	switch {
-	case errors.Is(err, coaz.ErrUnknownMethod):
-		return nil, enforce.ErrUnknownMethod
-	case errors.As(err, &unmapped):
-		return nil, fmt.Errorf("%w: %s", enforce.ErrMapping, unmapped.Reason)
-	case err != nil:
-		return nil, enforce.ErrMapping
+	if err != nil {
+		return nil, mappingError(err)
 	}
 	return &enforce.Question{Evaluation: evaluation}, nil
 }
