@@ -49,6 +49,14 @@ type Data struct {
 	Page         string   `json:"page,omitzero"`          // URL of the page where that person decides
 	Comment      string   `json:"comment,omitzero"`       // of the person who denied it
 	Digest       string   `json:"call_digest,omitzero"`   // of the arguments that wait
+	Versions     `json:",inline"`
+}
+
+// Versions are what a client chooses another version of the protocol by, once the
+// server has refused the version of its request.
+type Versions struct {
+	Supported []string `json:"supported,omitempty"`
+	Requested string   `json:"requested,omitzero"`
 }
 
 // tasks returns the access requests in the form of [Entry.Task].

@@ -100,6 +100,25 @@ func interruptedCall(t *testing.T, g *gateway, body string) http.Header {
 	return in
 }
 
+// A server that does not answer a GET breaks the connection of the client, which tries
+// again. The Go SDK would end the session after any status.
+func TestResumeWithoutServer(t *testing.T) {
+	_, u := newEventStore(t)
+	g := newGateway(t, u, nil)
+	in := interrupted(t, g)
+	u.CloseClientConnections()
+	u.Listener.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = in
+	if response, err := http.DefaultClient.Do(r); err == nil {
+		response.Body.Close()
+		t.Errorf("the client gets %s", response.Status)
+	}
+}
+
 // resume asks for the rest of a stream.
 func resume(t *testing.T, url string, header http.Header) (status int, body string) {
 	t.Helper()

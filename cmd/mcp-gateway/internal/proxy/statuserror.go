@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -57,47 +58,60 @@ func (h *Handler) refusal(response *http.Response) *enforce.Refusal {
 	if status < 400 || status >= http.StatusInternalServerError || isAboutGateway(status) {
 		return nil
 	}
-	reason, code := readReason(response)
-	refusal := statusRefusal(status, reason)
-	refusal.Code = cmp.Or(code, refusal.Code)
+	said := readReason(response)
+	refusal := statusRefusal(status, said.Message)
+	refusal.Code = cmp.Or(said.Code, refusal.Code)
+	refusal.Data.Versions = said.versions()
 	return refusal
 }
 
 // maxReason bounds the sentence of a server's HTTP error, in runes.
 const maxReason = 200
 
-// readReason returns what an HTTP error of the class 4xx says, on one line, and its
-// code: of a JSON-RPC error or plain text. It returns zeros for any other.
-func readReason(response *http.Response) (reason string, code int) {
+// A said is what an HTTP error says: of a JSON-RPC error or plain text.
+type said struct {
+	Message string         `json:"message"`
+	Code    int            `json:"code"`
+	Data    jsontext.Value `json:"data"`
+}
+
+// versions returns the versions that the server has, where it refuses another.
+func (s said) versions() (v enforce.Versions) {
+	if s.Code != wire.CodeVersion || json.Unmarshal(s.Data, &v) != nil {
+		return enforce.Versions{}
+	}
+	return v
+}
+
+// readReason returns what an HTTP error of the class 4xx says, on one line. It returns
+// zeros for any other.
+func readReason(response *http.Response) (s said) {
 	kind := contentType(response)
 	if response.StatusCode/100 != 4 || kind != endpoint.TypeJSON && kind != "text/plain" {
-		return "", 0
+		return said{}
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
 	if err != nil {
-		return "", 0
+		return said{}
 	}
-	text := string(body)
+	s.Message = string(body)
 	if kind == endpoint.TypeJSON {
-		text, code = readError(body)
+		s = readError(body)
 	}
-	line, _, _ := strings.Cut(strings.TrimSpace(strings.ToValidUTF8(text, "")), "\n")
-	return plain.Cut(plain.Text(line), maxReason), code
+	line, _, _ := strings.Cut(strings.TrimSpace(strings.ToValidUTF8(s.Message, "")), "\n")
+	s.Message = plain.Cut(plain.Text(line), maxReason)
+	return s
 }
 
 // maxErrorBody bounds the part of an HTTP error that is read for its reason, in
 // bytes.
 const maxErrorBody = 64 << 10
 
-// readError returns the message and the code of a JSON-RPC error, or zeros.
-func readError(body []byte) (message string, code int) {
-	var said struct {
-		Message string `json:"message"`
-		Code    int    `json:"code"`
-	}
+// readError returns a JSON-RPC error, or zeros.
+func readError(body []byte) (s said) {
 	m, err := wire.ParseReply(body)
-	if err != nil || m.Error == nil || json.Unmarshal(m.Error, &said) != nil {
-		return "", 0
+	if err != nil || m.Error == nil || json.Unmarshal(m.Error, &s) != nil {
+		return said{}
 	}
-	return said.Message, said.Code
+	return s
 }

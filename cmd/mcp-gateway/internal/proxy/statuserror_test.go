@@ -121,6 +121,27 @@ func TestListInLostSession(t *testing.T) {
 	}
 }
 
+// A server that refuses the version of a list refuses that of the call: the client
+// learns which versions there are.
+func TestListInUnsupportedVersion(t *testing.T) {
+	const refused = `{"code":-32022,"message":"unsupported","data":{"supported":["2025-11-25","2025-06-18"],"requested":"2026-07-28"}}`
+	u := newUpstream(t, answering(400, "application/json", `{"jsonrpc":"2.0","id":"gw-list","error":`+refused+`}`))
+	g := newGateway(t, u, func(c *proxy.Config) {
+		c.Gate = enforce.New(enforce.Config{
+			PDP: enforce.NewPDP(enforce.PDPConfig{URL: newUpstream(t, &pdp{}).URL}), Map: plain, Log: c.Log,
+			Tools: enforcetest.Tools{Find: func(ctx context.Context, c *enforce.Call) (*enforce.Tool, error) {
+				_, err := c.Upstream(ctx, &wire.Message{ID: []byte(`"gw-list"`), Method: wire.MethodToolsList})
+				return nil, fmt.Errorf("list: %w", err)
+			}},
+		})
+	})
+	status, _, body := g.send(t, post{body: modern})
+	const want = `{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"unsupported","data":{"reason_code":"upstream_unavailable","supported":["2025-11-25","2025-06-18"],"requested":"2026-07-28"}}}`
+	if status != http.StatusBadRequest || body != want {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
 // A call in a lost session is answered with 404 and without its id. A client of the
 // Go SDK takes an error with an id for one of that call alone.
 func TestCallInLostSession(t *testing.T) {

@@ -131,8 +131,7 @@ func (h *Handler) forward(c *call, v *enforce.Disposition) {
 	case contentType(response) == endpoint.TypeJSON:
 		h.answer(c, v, response)
 	case response.StatusCode/100 != 2:
-		reason, _ := readReason(response)
-		h.statusError(c, v, response, reason)
+		h.statusError(c, v, response, readReason(response).Message)
 	default:
 		h.unavailable(c, v, errResponse)
 	}
@@ -378,6 +377,9 @@ func (h *Handler) listen(c *call) {
 	response, err := h.do(c, r)
 	if err != nil {
 		h.cfg.Log.WarnContext(r.Context(), "the server did not answer", "server", h.cfg.Server, "error", err)
+		if r.Method == http.MethodGet {
+			panic(http.ErrAbortHandler) // a client tries a broken connection again, but the Go SDK ends the session after any status
+		}
 		http.Error(c.reply.W, "the server did not answer", http.StatusBadGateway)
 		return
 	}

@@ -94,7 +94,11 @@ func (s *Server) exchange(ctx context.Context, caller *enforce.Caller, method st
 // serve has the endpoint answer, and returns a panic as an error.
 func (s *Server) serve(w *responseWriter, r *http.Request, caller *enforce.Caller) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler: // the server has not answered
+			w.WriteHeader(http.StatusBadGateway)
+		default:
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 		w.WriteHeader(http.StatusInternalServerError) // if it has written nothing

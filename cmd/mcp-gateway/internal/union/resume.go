@@ -74,9 +74,11 @@ func (h *Handler) resume(w http.ResponseWriter, c *call, s *Server, event string
 	inner.mark(header)
 	response, err := s.exchange(c.request.Context(), c.caller, http.MethodGet, header, nil)
 	if err != nil {
-		http.Error(w, "the server did not answer", http.StatusBadGateway)
-		return
+		panic(http.ErrAbortHandler) // as proxy.Handler does: the client tries again
 	}
 	defer response.close()
+	if response.status == http.StatusBadGateway {
+		panic(http.ErrAbortHandler)
+	}
 	h.relay(c, s, response)
 }

@@ -21,6 +21,7 @@ const (
 	CodeParams         = -32602
 	CodeInternal       = -32603
 	CodeHeaderMismatch = -32020
+	CodeVersion        = -32022 // the server does not have the version of the request
 	CodePage           = -32042 // the client has to lead a person to a page first (MCP 2025-11-25, "URL Elicitation Required")
 )
 
