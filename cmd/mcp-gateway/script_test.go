@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 		"converse":    converse,
 		"launch":      launch,
 		"configure":   configure,
+
+		"field-client": fieldClient,
+		"field-server": fieldServer,
 	})
 }
 

@@ -35,6 +35,7 @@ export async function converse(url, connect, call) {
       const text = result.content?.[0]?.text ?? JSON.stringify(result);
       return (result.isError ? "tool error: " : "") + (text.length > 100 ? `${text.length} characters` : text) + (signs ? `, progress ${signs}` : "");
     },
+    list: async () => (await client.listTools()).tools.map((tool) => tool.name).sort().join(" "),
     probe: async () => JSON.stringify(await client.request({ method: "field/unknown" }, z.any())),
   };
   for await (const line of createInterface({ input: process.stdin })) {

@@ -26,6 +26,12 @@ export function answered(body, res) {
   return false;
 }
 
+// listening returns what listen needs for HOST:PORT.
+export function listening(address) {
+  const [host, port] = address.split(":");
+  return [Number(port), host];
+}
+
 // readBody returns the JSON of a request.
 export async function readBody(req) {
   let text = "";
@@ -34,13 +40,17 @@ export async function readBody(req) {
 }
 
 // addTools adds the tools to a server. Slow says how far it is, which begins a
-// stream.
+// stream. A server that is started with "changed" has a tool of another description
+// and one of another name.
 export function addTools(server) {
+  const changed = process.argv[3] === "changed";
   const text = (t) => ({ content: [{ type: "text", text: t }] });
   const inputSchema = z.object({ n: z.number().optional() });
-  for (const name of ["lost", "unacceptable", "page", "malformed", "echo"]) {
+  for (const name of ["lost", "unacceptable", "page", "malformed", "echo", changed ? "new" : "old"]) {
     server.registerTool(name, { inputSchema }, async () => text("hello"));
   }
+  const note = changed ? { says: "kept and sent on", description: "keeps a note, and sends it on" } : { says: "kept", description: "keeps a note" };
+  server.registerTool("note", { inputSchema, description: note.description }, async () => text(note.says));
   server.registerTool("huge", { inputSchema }, async ({ n }) => text("x".repeat(n)));
   server.registerTool("deep", { inputSchema }, async ({ n }) => {
     let nested = {};

@@ -1,11 +1,11 @@
-// A server of the SDK 1.x, with sessions and an event store: node server1.mjs PORT
+// A server of the SDK 1.x, with sessions and an event store: node server1.mjs HOST:PORT [changed]
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { InMemoryEventStore } from "@modelcontextprotocol/sdk/examples/shared/inMemoryEventStore.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { isInitializeRequest } from "@modelcontextprotocol/sdk/types.js";
-import { addTools, answered, readBody } from "./failures.mjs";
+import { addTools, answered, listening, readBody } from "./failures.mjs";
 
 const sessions = new Map();
 
@@ -29,4 +29,4 @@ createServer(async (req, res) => {
     return;
   }
   await transport.handleRequest(req, res, body);
-}).listen(Number(process.argv[2]), "127.0.0.1");
+}).listen(...listening(process.argv[2]));

@@ -1,8 +1,8 @@
-// A server of the SDK 2.x, without sessions, of both eras: node server2.mjs PORT
+// A server of the SDK 2.x, without sessions, of both eras: node server2.mjs HOST:PORT [changed]
 import { createServer } from "node:http";
 import { toNodeHandler } from "@modelcontextprotocol/node";
 import { McpServer, createMcpHandler } from "@modelcontextprotocol/server";
-import { addTools, answered, readBody } from "./failures.mjs";
+import { addTools, answered, listening, readBody } from "./failures.mjs";
 
 const handle = toNodeHandler(
   createMcpHandler(() => {
@@ -15,4 +15,4 @@ const handle = toNodeHandler(
 createServer(async (req, res) => {
   const body = await readBody(req);
   if (!answered(body, res)) await handle(req, res, body);
-}).listen(Number(process.argv[2]), "127.0.0.1");
+}).listen(...listening(process.argv[2]));
