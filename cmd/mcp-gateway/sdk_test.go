@@ -191,3 +191,46 @@ func (r *record) String() string {
 	defer r.mu.Unlock()
 	return strings.Join(r.seen, " ")
 }
+
+// What is left of a result fits the output schema of its tool, as both TypeScript
+// SDKs check it. Where it would not, they get an error in place of the result.
+func TestResultsOfSDKs(t *testing.T) {
+	upstream := sdkServer(t, false, func(s *mcp.Server) {
+		for _, name := range []string{"replaced", "removed", "required"} {
+			mcp.AddTool(s, &mcp.Tool{Name: name}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, profile, error) {
+				return nil, profile{Name: "eve", SSN: "123", Card: "4111"}, nil
+			})
+		}
+	})
+	obligations := map[string]string{
+		"desk:replaced": `{"action":"redact","paths":["/card"],"with":"hidden"}`, "desk:removed": `{"action":"redact","paths":["/ssn"]}`, "desk:required": `{"action":"redact","paths":["/card"]}`,
+	}
+	pdp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		if strings.Contains(string(body), `"evaluations"`) {
+			fmt.Fprint(w, `{"evaluations":[{"decision":true},{"decision":true},{"decision":true}]}`)
+			return
+		}
+		for tool, properties := range obligations {
+			if strings.Contains(string(body), tool) {
+				fmt.Fprintf(w, `{"decision":true,"context":{"obligations":[{"id":"1","type":"custom","properties":%s}]}}`, properties)
+				return
+			}
+		}
+		fmt.Fprint(w, `{"decision":true}`)
+	}))
+	t.Cleanup(pdp.Close)
+	url := gatewayOf(t, fmt.Sprintf("pdp: {url: %q, timeout: 10s}\nidentity: {local: {type: user, id: alice}}\nservers:\n  - {name: desk, url: %q}\n", pdp.URL, upstream)) + "/desk/mcp"
+	const want = `KIND replaced: {"card":"hidden","name":"eve","ssn":"123"} {"card":"hidden","name":"eve","ssn":"123"}
+KIND removed: {"card":"4111","name":"eve"} {"card":"4111","name":"eve"}
+KIND required: -32603 answer_withheld
+`
+	all := ""
+	for _, kind := range []string{"sdk", "client legacy", "client 2026-07-28"} {
+		all += strings.ReplaceAll(want, "KIND", kind)
+	}
+	if got := typescript(t, "results.mjs", url, "replaced", "removed", "required"); got != all {
+		t.Errorf("%s\nwant\n%s", got, all)
+	}
+}

@@ -694,6 +694,59 @@ func TestAnswerTooLargeForTask(t *testing.T) {
 	}
 }
 
+// A call that the gateway makes itself is decided again with the labels of that
+// moment. Its response is kept as the client may have it, and each time that the
+// client gets it, the caller has its labels first: if that fails, the client gets
+// nothing.
+func TestResultsOfDetachedCalls(t *testing.T) {
+	kept := &keptResults{}
+	h := build(t, func(c *approval.Config) { c.Results = kept })
+	s := h.send(sent{caps: polls})
+	h.approve(h.tasks()[0])
+	poll := func() *said {
+		return h.send(sent{as: "alice", method: "tasks/get", rest: fmt.Sprintf(`,"taskId":%q`, s.Result.Task)})
+	}
+	h.await(func() bool { return poll().Result.Status == "completed" })
+	if kept.labelled.Load() == 0 {
+		t.Error("the labels were not read")
+	}
+	h.restart()
+	before := kept.given.Load()
+	if got := string(poll().disposition.Answer.Encode()); !strings.Contains(got, `"result":{"delivered":true}`) || kept.given.Load() != before+1 {
+		t.Errorf("%s, labels given %d times", got, kept.given.Load()-before)
+	}
+	kept.fails.Store(true)
+	if got := string(poll().disposition.Answer.Encode()); strings.Contains(got, "delivered") || !strings.Contains(got, enforce.ReasonWithheld) {
+		t.Errorf("without labels: %s", got)
+	}
+}
+
+// keptResults are the obligations on results of a gate.
+type keptResults struct {
+	labelled, given atomic.Int64
+	fails           atomic.Bool
+}
+
+func (k *keptResults) Deliver(_ context.Context, c *enforce.Call, response *wire.Message) *wire.Message {
+	c.Results.Custom = []jsontext.Value{jsontext.Value(`{"action":"label","labels":["a"]}`)}
+	return &wire.Message{ID: response.ID, Result: jsontext.Value(`{"delivered":true}`)}
+}
+
+func (k *keptResults) Label(c *enforce.Call) error {
+	if k.fails.Load() {
+		return errors.New("the disk is full")
+	}
+	if len(c.Results.Labels()) == 1 {
+		k.given.Add(1)
+	}
+	return nil
+}
+
+func (k *keptResults) Labelled(_ *enforce.Call, q *enforce.Question) (*enforce.Question, error) {
+	k.labelled.Add(1)
+	return q, nil
+}
+
 // outcomes is a trail that passes on how calls ended.
 type outcomes struct{ ended chan string }
 

@@ -120,7 +120,14 @@ func (s *Service) label(c *enforce.Call, r *record) error {
 	}
 	own := *c
 	own.Results = r.Results
-	return s.cfg.Results.Label(&own)
+	err := s.cfg.Results.Label(&own)
+	if err == nil {
+		return nil
+	}
+	return &enforce.Refusal{
+		Code: wire.CodeInternal, Status: 200, Message: "the server carried out the call, but the labels of its answer cannot be stored",
+		Data: enforce.Data{Reason: enforce.ReasonWithheld}, Why: err.Error(),
+	}
 }
 
 // pollDetached polls the approvals of a call that no client waits for, and

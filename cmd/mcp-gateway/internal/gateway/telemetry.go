@@ -135,7 +135,7 @@ const (
 // other is the method of calls that are of none the gateway knows.
 const other = "other"
 
-var methods = coaz.Methods()
+var methods = slices.Concat(coaz.Methods(), coaz.ServerRequests())
 
 // count counts a call.
 func (t *telemetry) count(c *enforce.Call, outcome, reason string) {

@@ -1,6 +1,7 @@
 package results_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -240,4 +241,47 @@ func TestCheck(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever a text is, what is left of it has the redacted member for no parser: not
+// for one that is case-blind, nor for one that takes the first or the last of two.
+func FuzzRedact(f *testing.F) {
+	for _, text := range []string{
+		`{"ssn":1,"a":[{"ssn":2}]}`, `{"SSN":1}`, `{"\u0073sn":1,"n":1e400}`, `{"a":1,"a":{"ssn":1}}`, `[{"ssn":1}]`, `{"ssn":1}{}`, `{"ſsn":1}`, "{\"ssn\\u0000\":1}", `x`, `{"a":NaN}`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, plain string) {
+		quoted, err := jsontext.AppendQuote(nil, plain)
+		if err != nil {
+			return
+		}
+		m := &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[{"type":"text","text":` + string(quoted) + `}]}`)}
+		out, err := rules(ssn).Apply("tools/call", m, nil)
+		if err != nil {
+			return
+		}
+		var left struct {
+			Content []struct{ Text string }
+		}
+		if err := json.Unmarshal(out.Result, &left); err != nil || len(left.Content) != 1 {
+			t.Fatalf("%s: %v", out.Result, err)
+		}
+		text := left.Content[0].Text
+		var blind struct{ SSN any } // encoding/json reads names without case
+		var members map[string]any
+		_ = json.Unmarshal([]byte(text), &blind) // arrays have no members
+		_ = json.Unmarshal([]byte(text), &members)
+		for name := range members {
+			if strings.EqualFold(name, "ssn") {
+				t.Errorf("%q is left of %q", text, plain)
+			}
+		}
+		if blind.SSN != nil {
+			t.Errorf("%q is left of %q", text, plain)
+		}
+		if !json.Valid([]byte(text)) {
+			t.Errorf("%q is no JSON", text)
+		}
+	})
 }
