@@ -186,47 +186,84 @@ func paths(text string, required bool) (string, bool, error) {
 	if !strings.HasPrefix(text, "$") {
 		return text, false, nil
 	}
-	names, err := path(text)
+	selectors, err := path(text)
 	if err != nil {
 		return "", false, err
 	}
-	root, names := names[0], names[1:]
-	expression := map[string]string{"properties": "params.arguments", "token": "token"}[root]
-	if expression == "" || len(names) == 0 {
+	root := map[string]string{"properties": "params.arguments", "token": "token"}[selectors[0].name]
+	if root == "" || len(selectors) < 2 || !selectors[1].isName {
 		return "", false, fmt.Errorf("%q is not a member of $.properties or $.token", text)
 	}
-	for _, name := range names {
-		mark := "?"
-		if required {
-			mark = ""
-		}
-		expression += "[" + mark + strconv.QuoteToASCII(name) + "]"
+	expression := root
+	for _, s := range selectors[1:] {
+		expression = s.expression(expression, required)
 	}
 	return expression, true, nil
 }
 
-var selector = regexp.MustCompile(`^(?:\.([\pL_][\pL\pN_]*)|\['((?:[^'\\]|\\.)*)'\]|\[("(?:[^"\\]|\\.)*")\])`)
+// A selector selects a member or an element (RFC 9535, "Name Selector" and "Index
+// Selector").
+type selector struct {
+	isName bool
+	name   string
+	index  int64 // from the end if negative
+}
 
-// path returns the names of a JSONPath that selects members only (RFC 9535).
-func path(text string) (names []string, err error) {
+// expression returns the expression of CEL for what s selects of a value.
+func (s selector) expression(of string, required bool) string {
+	mark := "?"
+	if required {
+		mark = ""
+	}
+	switch {
+	case s.isName:
+		return of + "[" + mark + strconv.QuoteToASCII(s.name) + "]"
+	case s.index >= 0:
+		return of + "[" + mark + strconv.FormatInt(s.index, 10) + "]"
+	case required:
+		return fmt.Sprintf("%s[size(%s) - %d]", of, of, -s.index)
+	}
+	return fmt.Sprintf("%s.optFlatMap(v, dyn(v)[?size(dyn(v)) - %d])", of, -s.index)
+}
+
+const (
+	blanks    = `[ \t\n\r]*`
+	nameStart = `A-Za-z_\x{80}-\x{10FFFF}`
+)
+
+var segment = regexp.MustCompile(`^` + blanks + `(?:\.([` + nameStart + `][0-9` + nameStart + `]*)|\[` + blanks +
+	`(?:'((?:[^'\\]|\\.)*)'|("(?:[^"\\]|\\.)*")|(0|-?[1-9][0-9]*))` + blanks + `\])`)
+
+// maxIndex is the largest index of a path (I-JSON).
+const maxIndex = 1<<53 - 1
+
+// path returns the selectors of a singular query (RFC 9535), which selects one value
+// at most.
+func path(text string) (selectors []selector, err error) {
 	rest := text[1:]
 	for rest != "" {
-		m := selector.FindStringSubmatch(rest)
+		m := segment.FindStringSubmatch(rest)
 		if m == nil {
-			return nil, fmt.Errorf("%q is a JSONPath of more than members", text)
+			return nil, fmt.Errorf("%q is not a JSONPath of names and indexes", text)
 		}
-		name := m[1]
-		if name == "" {
-			if name, err = unescape(m[2], m[3]); err != nil {
+		s := selector{isName: m[4] == "", name: m[1]}
+		switch {
+		case !s.isName:
+			s.index, err = strconv.ParseInt(m[4], 10, 64)
+			if err != nil || s.index > maxIndex || s.index < -maxIndex {
+				return nil, fmt.Errorf("%q: an index is too large", text)
+			}
+		case s.name == "":
+			if s.name, err = unescape(m[2], m[3]); err != nil {
 				return nil, fmt.Errorf("%q: %w", text, err)
 			}
 		}
-		names, rest = append(names, name), rest[len(m[0]):]
+		selectors, rest = append(selectors, s), rest[len(m[0]):]
 	}
-	if len(names) == 0 {
+	if len(selectors) == 0 {
 		return nil, errors.New("$ alone does not select a member")
 	}
-	return names, nil
+	return selectors, nil
 }
 
 // unescape reads a quoted name. Double quotes are those of JSON.
