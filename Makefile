@@ -11,6 +11,7 @@
 # make slow     thousands of stalled clients
 # make pod      attacks on memory and processors of a pod with 512 MiB, during decisions
 # make soak DURATION=…  half the capacity, for long
+# make soak-union DURATION=…  100 sessions of the MCP gateway over ten servers, with kills
 # make week     a log of a million decisions: written, verified, exported, replayed
 # make bench    cost of an answer, compared with floors, cedar-go and OPA (needs wrk; 12 minutes): ROUNDS=10 SLICE=3s
 # make bench BEFORE=FILE  the same, compared with another build of policy-service: no worse than 2 % (8 minutes)
@@ -42,7 +43,7 @@ OPA         = github.com/open-policy-agent/opa@v1.22.0
 OPA_DIR     = bin/$(subst @,-,$(notdir $(OPA)))
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy slow pod soak crash mcp reproducible sbom fuzz bench bench-short bench-go clean
+.PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy slow pod soak soak-union crash mcp reproducible sbom fuzz bench bench-short bench-go clean
 
 build:
 	$(SHARED) go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -102,6 +103,9 @@ pod:
 
 soak:
 	go test ./conformance -count=1 -v -timeout 0 -run 'TestSoak' -soak.duration $(DURATION)
+
+soak-union:
+	go test ./cmd/mcp-gateway -count=1 -v -timeout 0 -run 'TestUnionSoak' -union.soak $(DURATION)
 
 week:
 	go test ./conformance -count=1 -v -timeout 2h -run TestWeek -entries 1000000

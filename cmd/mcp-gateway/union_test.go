@@ -33,10 +33,17 @@ func named(t *testing.T, name string, sessions bool) string {
 // deniesAll is a PDP that denies each question that has one of the texts in it.
 func deniesAll(t *testing.T, denied ...string) string {
 	t.Helper()
+	s := httptest.NewServer(deciding(t, denied...))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// deciding denies each question that has one of the texts in it.
+func deciding(t *testing.T, denied ...string) http.Handler {
 	decide := func(question jsontext.Value) map[string]bool {
 		return map[string]bool{"decision": !slices.ContainsFunc(denied, func(text string) bool { return strings.Contains(string(question), text) })}
 	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
 			Evaluations []jsontext.Value `json:"evaluations"`
 		}
@@ -54,9 +61,7 @@ func deniesAll(t *testing.T, denied ...string) string {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.MarshalWrite(w, answer)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 // united serves a union at /mcp over servers of these URLs, called a, b and so on.

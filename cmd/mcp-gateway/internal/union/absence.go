@@ -25,6 +25,8 @@ type absences struct {
 type absence struct {
 	until time.Time
 	pause time.Duration
+	tried bool          // a request is finding out
+	slow  bool          // it was waited for in vain
 	back  chan struct{} // closed when the server has answered
 }
 
@@ -41,9 +43,15 @@ func newAbsences() *absences {
 	return &absences{absent: make(map[string]absence), learned: make(map[string]jsontext.Value), leaving: make(map[string]chan struct{})}
 }
 
-// skips returns an error for a server that is not to be asked now. Otherwise the
-// caller asks it, and notes the outcome.
+// skips returns an error for a server that a list is not to wait for now. Otherwise
+// the caller asks it, and notes the outcome. Servers that fail at once are asked.
 func (a *absences) skips(server string) error {
+	a.mu.Lock()
+	slow := a.absent[server].slow
+	a.mu.Unlock()
+	if !slow {
+		return nil
+	}
 	if _, _, free := a.claim(server); !free {
 		return errAbsent
 	}
@@ -62,7 +70,7 @@ func (a *absences) claim(server string) (back chan struct{}, wait time.Duration,
 	if wait := time.Until(is.until); wait > 0 {
 		return is.back, wait, false
 	}
-	is.until = time.Now().Add(is.pause) // others wait for the outcome
+	is.until, is.tried = time.Now().Add(is.pause), true // others wait for the outcome
 	a.absent[server] = is
 	return nil, 0, true
 }
@@ -87,26 +95,34 @@ func (a *absences) wait(ctx context.Context, server string) bool {
 	}
 }
 
-// note notes whether a server has answered.
-func (a *absences) note(server string, absent bool) {
+// note notes that a server has answered.
+func (a *absences) note(server string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if is, known := a.absent[server]; known {
+		close(is.back)
+		delete(a.absent, server)
+	}
+}
+
+// miss notes that a server has not answered, or not in time.
+func (a *absences) miss(server string, slow bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	is, known := a.absent[server]
 	switch {
-	case !absent && known:
-		close(is.back)
-		delete(a.absent, server)
-	case absent && !known:
-		a.absent[server] = absence{time.Now().Add(minPause), minPause, make(chan struct{})}
+	case !known:
+		is = absence{pause: minPause, until: time.Now().Add(minPause), back: make(chan struct{})}
 		if left := a.leaving[server]; left != nil {
 			close(left)
 			delete(a.leaving, server)
 		}
-	case absent:
+	case is.tried:
 		is.pause = min(2*is.pause, maxPause)
-		is.until = time.Now().Add(is.pause)
-		a.absent[server] = is
+		is.until, is.tried = time.Now().Add(is.pause), false
 	}
+	is.slow = is.slow || slow
+	a.absent[server] = is
 }
 
 // left returns a channel that is closed when the server does not answer.

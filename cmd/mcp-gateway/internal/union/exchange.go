@@ -30,6 +30,8 @@ type Server struct {
 
 // A response is what the endpoint of a server answers. Its reader must close it.
 type response struct {
+	session string // at the server, in which the request was sent, or ""
+
 	status int
 	header http.Header
 	body   io.Reader

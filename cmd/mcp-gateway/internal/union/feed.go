@@ -36,6 +36,9 @@ const (
 	maxReconnect = 30 * time.Second
 )
 
+// maxTries bounds the attempts to begin the stream of a session at a time.
+const maxTries = 3
+
 var errNoFeed = errors.New("the server has no stream")
 
 // run passes on the stream of the server, and begins it again when it has ended,
@@ -47,9 +50,12 @@ func (f *feed) run(ctx context.Context) {
 			return
 		}
 		absent := err != nil && !errors.Is(err, errNoFeed) && isAbsence(err)
-		f.h.absent.note(f.s.Name, absent)
+		if !absent {
+			f.h.absent.note(f.s.Name)
+		}
 		switch {
 		case absent:
+			f.h.absent.miss(f.s.Name, false)
 			f.missed = true
 		case err != nil:
 			f.idle(ctx, changed)
@@ -140,13 +146,13 @@ func (h *Handler) listen(w http.ResponseWriter, c *call) {
 		http.Error(w, failed.Fault.Reason, failed.Status)
 		return
 	}
-	after, server, event, ok := splitEvent(c.request.Header.Get(endpoint.HeaderLast))
+	after, server, event, session, ok := splitEvent(c.request.Header.Get(endpoint.HeaderLast))
 	s := h.server(server)
 	switch {
 	case ok && s == nil:
 		http.Error(w, "there is no such event", http.StatusBadRequest)
 	case ok && !after:
-		h.resume(w, c, s, event)
+		h.resume(w, c, s, event, session)
 	default:
 		h.feedSession(c, c.session.marked(c.request.Header.Get(endpoint.HeaderLast), server, event))
 	}
@@ -179,9 +185,10 @@ func (h *Handler) feedSession(c *call, last map[string]string) {
 }
 
 // connectSession begins the stream of the session at the server, after the event
-// last. If the server has lost the session, it begins another one.
+// last. If the server has lost the session, it begins another one; if there is no
+// such event, it begins at the end.
 func (f *feed) connectSession(ctx context.Context, last string) (*response, <-chan struct{}, error) {
-	for again := true; ; again = false {
+	for try := 1; ; try++ {
 		changed := f.c.session.changes()
 		inner, err := f.h.open(ctx, f.c, f.s)
 		if err != nil {
@@ -201,9 +208,11 @@ func (f *feed) connectSession(ctx context.Context, last string) (*response, <-ch
 		}
 		r.close()
 		switch {
-		case r.status == http.StatusNotFound && inner.id != "" && again:
+		case r.status == http.StatusNotFound && inner.id != "" && try < maxTries:
 			f.missed, last = true, ""
 			f.c.session.drop(f.s, inner)
+		case r.status == http.StatusBadRequest && last != "" && try < maxTries:
+			f.missed, last = true, ""
 		case r.status >= http.StatusInternalServerError:
 			return nil, nil, &refusedError{r.status, wire.Refuse(nil, wire.CodeInternal, "there is no stream", nil)}
 		default:

@@ -164,16 +164,17 @@ func (h *Handler) call(c *call) {
 	if response.status == http.StatusOK {
 		c.session.subscribed(about, c.Message.Method)
 	}
-	h.relay(c, about.server, response)
+	h.relay(c, about.server, response, response.session)
 }
 
-// relay gives the client what the endpoint of a server answers.
-func (h *Handler) relay(c *call, s *Server, response *response) {
+// relay gives the client what the endpoint of a server answers, in a session at the
+// server, if any.
+func (h *Handler) relay(c *call, s *Server, response *response, session string) {
 	o := outward{h, s.Name, c.caller}
 	switch kind := response.kind(); kind {
 	case endpoint.TypeEvents:
 		c.out.Start()
-		if err := response.events(h.cfg.MaxReply, o.pass(c, func(id string) string { return s.Name + ":" + id })); err != nil && c.request.Context().Err() == nil {
+		if err := response.events(h.cfg.MaxReply, o.pass(c, func(id string) string { return eventOf(s.Name, id, session) })); err != nil && c.request.Context().Err() == nil {
 			h.cfg.Log.WarnContext(c.request.Context(), "the stream of a call ends", "endpoint", h.cfg.Name, "server", s.Name, "error", err)
 		}
 	case endpoint.TypeJSON:
@@ -273,7 +274,7 @@ func (h *Handler) pass(w http.ResponseWriter, c *call, s *Server, m *wire.Messag
 		return
 	}
 	defer response.close()
-	h.relay(c, s, response)
+	h.relay(c, s, response, response.session)
 }
 
 // send sends a message to the endpoint of a server, in the session of a call.
@@ -287,6 +288,9 @@ func (h *Handler) send(ctx context.Context, c *call, s *Server, m *wire.Message)
 			return nil, err
 		}
 		response, err := s.exchange(ctx, c.caller, http.MethodPost, c.header(m, inner), m.Encode())
+		if err == nil {
+			response.session = inner.id
+		}
 		if err != nil || !again || !m.IsRequest() || response.status != http.StatusNotFound || inner.id == "" {
 			return response, err
 		}

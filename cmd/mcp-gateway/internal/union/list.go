@@ -121,8 +121,12 @@ func (h *Handler) askAll(c *call, servers []*Server, ask func(context.Context, *
 		}
 		asking.Go(func() {
 			parts[i].answer, parts[i].err = ask(ctx, s)
-			if c.request.Context().Err() == nil {
-				h.absent.note(s.Name, isAbsence(parts[i].err))
+			switch {
+			case c.request.Context().Err() != nil:
+			case isAbsence(parts[i].err):
+				h.absent.miss(s.Name, ctx.Err() != nil)
+			default:
+				h.absent.note(s.Name)
 			}
 		})
 	}
@@ -218,6 +222,7 @@ func (h *Handler) listResult(c *call, of kind, items []jsontext.Value, next map[
 	}
 	if c.Stateless {
 		result["resultType"], result["cacheScope"], result["ttlMs"] = "complete", "private", max(ttl, 0)
+		result["_meta"] = map[string]any{metaServer: serverInfo}
 	}
 	return json.Marshal(result, json.Deterministic(true))
 }

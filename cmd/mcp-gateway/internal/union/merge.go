@@ -62,7 +62,12 @@ func (h *Handler) discover(c *call) {
 		if p.err == nil {
 			parts[i].err = hasVersion(p.answer.Result, c.Params.Meta.ProtocolVersion)
 		}
-		if err := parts[i].err; err != nil && !isAbsence(err) && !isDenied(err) {
+		err := parts[i].err
+		if isInvalid(err) {
+			h.fail(c, err)
+			return
+		}
+		if err != nil && !isAbsence(err) && !isDenied(err) {
 			_ = c.out.Message(http.StatusBadRequest, wire.Refuse(c.Message.ID, codeVersion, "a server of the endpoint does not have this version of the protocol", map[string]any{
 				"supported": versions, "requested": c.Params.Meta.ProtocolVersion,
 			}))
@@ -122,7 +127,11 @@ func (h *Handler) greet(c *call, parts []part, result map[string]any, said func(
 		}
 	}
 	result["capabilities"], result["instructions"] = all, strings.Join(instructions, "\n")
-	result["serverInfo"] = map[string]string{"name": "mcp-gateway", "version": "1"}
+	if c.Stateless {
+		result["_meta"] = map[string]any{metaServer: serverInfo}
+	} else {
+		result["serverInfo"] = serverInfo
+	}
 	text, err := json.Marshal(result, json.Deterministic(true))
 	if err != nil {
 		h.fail(c, err)
@@ -142,6 +151,13 @@ func instructionsOf(server, text string) (lines []string) {
 	}
 	return lines
 }
+
+// metaServer is the member of _meta by which results name their server (MCP
+// 2026-07-28).
+const metaServer = "io.modelcontextprotocol/serverInfo"
+
+// serverInfo is what a union says of itself.
+var serverInfo = map[string]string{"name": "mcp-gateway", "version": "1"}
 
 // listed are the capabilities whose lists the union announces changes of, because
 // servers come and go.

@@ -12,12 +12,19 @@ import (
 // ofSession begins the ids of events that are not of a call.
 const ofSession = "*"
 
-// splitEvent returns the server of an event, and the id that the server's endpoint
-// gave it. That endpoint has sealed it: it is good for nothing else.
-func splitEvent(id string) (isOfSession bool, server, inner string, ok bool) {
+// eventOf returns the id of an event of a server at the union. It has the session at
+// the server, so that another process can resume the stream of a call.
+func eventOf(server, event, session string) string {
+	return server + ":" + event + ":" + session
+}
+
+// splitEvent returns what an id of an event has. The endpoint of the server has
+// sealed the event and the session: they are good for nothing else.
+func splitEvent(id string) (isOfSession bool, server, event, session string, ok bool) {
 	id, isOfSession = strings.CutPrefix(id, ofSession)
-	server, inner, ok = strings.Cut(id, ":")
-	return isOfSession, server, inner, ok
+	server, rest, ok := strings.Cut(id, ":")
+	event, session, found := strings.Cut(rest, ":")
+	return isOfSession, server, event, session, ok && found
 }
 
 // A mark is an event of a session that the client was sent, with the last events of
@@ -35,7 +42,7 @@ const maxMarks = 64
 func (s *session) mark(server, event string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := mark{ofSession + server + ":" + event, map[string]string{}}
+	m := mark{ofSession + eventOf(server, event, ""), map[string]string{}}
 	if len(s.marks) > 0 {
 		maps.Copy(m.last, s.marks[len(s.marks)-1].last)
 	}
@@ -62,16 +69,11 @@ func (s *session) marked(id, server, event string) map[string]string {
 	return map[string]string{server: event}
 }
 
-// resume passes on the rest of the stream of a call. The session at the server must
-// be the one in which the call was made.
-func (h *Handler) resume(w http.ResponseWriter, c *call, s *Server, event string) {
-	inner := c.session.at(s)
-	if inner == nil {
-		http.Error(w, "the stream cannot be resumed: the session at the server has ended", http.StatusBadRequest)
-		return
-	}
+// resume passes on the rest of the stream of a call, in the session at the server in
+// which the call was made.
+func (h *Handler) resume(w http.ResponseWriter, c *call, s *Server, event, session string) {
 	header := http.Header{"Accept": {endpoint.TypeEvents}, endpoint.HeaderLast: {event}}
-	inner.mark(header)
+	(&innerSession{id: session, version: c.request.Header.Get(endpoint.HeaderVersion)}).mark(header)
 	response, err := s.exchange(c.request.Context(), c.caller, http.MethodGet, header, nil)
 	if err != nil {
 		panic(http.ErrAbortHandler) // as proxy.Handler does: the client tries again
@@ -80,5 +82,9 @@ func (h *Handler) resume(w http.ResponseWriter, c *call, s *Server, event string
 	if response.status == http.StatusBadGateway {
 		panic(http.ErrAbortHandler)
 	}
-	h.relay(c, s, response)
+	if !response.isEvents() {
+		http.Error(w, "the stream cannot be resumed", http.StatusBadRequest)
+		return
+	}
+	h.relay(c, s, response, session)
 }

@@ -205,22 +205,21 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("the endpoint of the server answered %d %s", e.status, e.answer.Error)
 }
 
-// reason returns the reason code of the gateway, or "".
-func (e *refusedError) reason() string {
+// said returns the code of the error, and the reason code of the gateway, or "".
+func (e *refusedError) said() (code int, reason string) {
 	var said struct {
+		Code int `json:"code"`
 		Data struct {
 			Reason string `json:"reason_code"`
 		} `json:"data"`
 	}
-	if json.Unmarshal(e.answer.Error, &said) != nil {
-		return ""
-	}
-	return said.Data.Reason
+	_ = json.Unmarshal(e.answer.Error, &said) // data may be of another form
+	return said.Code, said.Data.Reason
 }
 
 // isDenial reports whether the gateway has refused the request.
 func (e *refusedError) isDenial() bool {
-	reason := e.reason()
+	_, reason := e.said()
 	return reason != "" && reason != enforce.ReasonUnavailable
 }
 
@@ -228,6 +227,16 @@ func (e *refusedError) isDenial() bool {
 func isDenied(err error) bool {
 	var refused *refusedError
 	return errors.As(err, &refused) && refused.isDenial()
+}
+
+// isInvalid reports whether a server finds a fault in the params of a request.
+func isInvalid(err error) bool {
+	var refused *refusedError
+	if !errors.As(err, &refused) || refused.isDenial() {
+		return false
+	}
+	code, _ := refused.said()
+	return code == wire.CodeParams
 }
 
 // isAbsence reports whether the server did not answer.

@@ -93,7 +93,7 @@ func (l *listener) feed(s *Server) *feed {
 			return errNoFeed
 		}
 		if m != nil && m.IsResponse() {
-			return nil // the server ends the subscription, the union does not
+			return errEnded // the server ends the subscription, the union does not
 		}
 		<-l.begun
 		return pass(e, m)

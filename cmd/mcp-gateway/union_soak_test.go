@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/policy-service/policy-service/conformance/docpage"
+)
+
+var unionSoak = flag.Duration("union.soak", 20*time.Second, "how long TestUnionSoak calls")
+
+// Of TestUnionSoak.
+const (
+	soakServers  = 10
+	soakSessions = 100
+	killInterval = 2 * time.Second
+	// patience is how long a call may take that has an answer.
+	patience = 40 * time.Second
+	// From enoughSoak on, memory must not grow by more than maxGrowth bytes a minute.
+	enoughSoak = 10 * time.Minute
+	maxGrowth  = 1 << 20
+)
+
+// A tally counts how often each call was carried out, by its id.
+type tally struct {
+	mu  sync.Mutex
+	ran map[string]int
+}
+
+func (c *tally) add(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ran[id]++
+}
+
+// of returns how often a call was carried out.
+func (c *tally) of(id string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ran[id]
+}
+
+// A soak is many clients of one endpoint, while parts of it are killed.
+type soak struct {
+	t       *testing.T
+	url     string
+	tally   tally
+	servers []*mortal
+	pdp     *http.Server
+	pdpAt   string
+	config  string
+	address string
+	gateway *exec.Cmd
+
+	asked, succeeded, failed, lost, lists, kills atomic.Int64
+}
+
+// Clients of one endpoint over ten servers call tools while a server, the PDP or the
+// gateway is killed every other second: no call runs twice, each has an answer, and
+// the gateway does not grow.
+func TestUnionSoak(t *testing.T) {
+	s := newSoak(t)
+	ctx, stop := context.WithTimeout(t.Context(), *unionSoak)
+	defer stop()
+	var running sync.WaitGroup
+	for i := range soakSessions {
+		running.Go(func() { s.client(ctx, i) })
+	}
+	running.Go(func() { s.kill(ctx) })
+	growth := s.sample(ctx)
+	running.Wait()
+	t.Logf("%d sessions, %s: %d calls, %d succeeded, %d failed, %d without an answer; %d lists, %d kills; memory grows by %.2f MiB a minute, at the end %d MiB",
+		soakSessions, *unionSoak, s.asked.Load(), s.succeeded.Load(), s.failed.Load(), s.lost.Load(), s.lists.Load(), s.kills.Load(), growth/(1<<20), resident(t, s.gateway)>>20)
+	if s.lost.Load() > 0 || s.succeeded.Load() == 0 || s.succeeded.Load() < s.failed.Load() {
+		t.Error("calls have no answer, or most fail")
+	}
+	if *unionSoak >= enoughSoak && growth > maxGrowth {
+		t.Errorf("memory grows by more than %d bytes a minute", maxGrowth)
+	}
+	s.tally.mu.Lock()
+	defer s.tally.mu.Unlock()
+	for id, n := range s.tally.ran {
+		if n > 1 {
+			t.Errorf("the call %s ran %d times", id, n)
+		}
+	}
+	s.checkTrail()
+}
+
+func newSoak(t *testing.T) *soak {
+	t.Helper()
+	s := &soak{t: t, tally: tally{ran: make(map[string]int)}, pdpAt: docpage.FreeAddress(t), address: docpage.FreeAddress(t)}
+	s.startPDP()
+	var names, servers strings.Builder
+	for i := range soakServers {
+		m := newMortal(t, i%2 == 0, func(server *mcp.Server) {
+			type in struct {
+				ID string `json:"id"`
+			}
+			mcp.AddTool(server, &mcp.Tool{Name: "run"}, func(ctx context.Context, _ *mcp.CallToolRequest, in in) (*mcp.CallToolResult, any, error) {
+				s.tally.add(in.ID)
+				time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond) // some are killed meanwhile
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "ran " + in.ID}}}, nil, nil
+			})
+		})
+		m.start()
+		s.servers = append(s.servers, m)
+		fmt.Fprintf(&names, "s%d, ", i)
+		fmt.Fprintf(&servers, "  - {name: s%d, url: %q}\n", i, "http://"+m.address)
+	}
+	home := t.TempDir()
+	s.config, s.url = filepath.Join(home, "gateway.yaml"), "http://"+s.address+"/mcp"
+	write(t, s.config, fmt.Sprintf("listen: %s\nstate: %s\npdp: {url: %q, timeout: 10s}\nidentity: {local: {type: user, id: alice}}\nendpoints: [{path: /mcp, servers: [%s]}]\nservers:\n%s",
+		s.address, filepath.Join(home, "state"), "http://"+s.pdpAt, strings.TrimSuffix(names.String(), ", "), &servers))
+	s.startGateway()
+	return s
+}
+
+func (s *soak) startGateway() {
+	s.gateway = exec.Command("mcp-gateway", "serve", "--config", s.config)
+	background(s.t, s.gateway, s.address)
+}
+
+func (s *soak) startPDP() {
+	listener, err := net.Listen("tcp", s.pdpAt)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	s.pdp = &http.Server{Handler: deciding(s.t)}
+	s.t.Cleanup(func() { s.pdp.Close() })
+	go s.pdp.Serve(listener)
+}
+
+// kill kills something every other second, and starts it again. The gateway is
+// killed in the first quarter: later its memory is measured.
+func (s *soak) kill(ctx context.Context) {
+	begun, gateways := time.Now(), 0
+	for tick := time.Tick(killInterval); ; {
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return
+		}
+		s.kills.Add(1)
+		switch n := rand.IntN(10); {
+		case gateways == 0 || n == 0 && time.Since(begun) < *unionSoak/4:
+			gateways++
+			_ = s.gateway.Process.Kill()
+			_ = s.gateway.Wait()
+			s.startGateway()
+		case n <= 1:
+			_ = s.pdp.Close()
+			s.startPDP()
+		default:
+			m := s.servers[rand.IntN(len(s.servers))]
+			m.kill()
+			time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond) // some find it dead
+			m.start()
+		}
+	}
+}
+
+// client calls tools in a session of its own, with its stream open.
+func (s *soak) client(ctx context.Context, i int) {
+	web := &http.Client{Transport: &http.Transport{}}
+	defer web.CloseIdleConnections()
+	session := s.begin(ctx, web)
+	var streaming sync.WaitGroup
+	defer streaming.Wait()
+	streaming.Go(func() { s.stream(ctx, web, session) })
+	for n := 0; ctx.Err() == nil; n++ {
+		if n%20 == 0 {
+			_, _ = s.post(web, session, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`)
+			s.lists.Add(1)
+		}
+		s.call(web, session, rand.IntN(soakServers), fmt.Sprintf("%d-%d", i, n))
+		time.Sleep(time.Duration(200+rand.IntN(400)) * time.Millisecond)
+	}
+}
+
+// begin begins a session, as soon as the gateway lets it.
+func (s *soak) begin(ctx context.Context, web *http.Client) string {
+	for ctx.Err() == nil {
+		request, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+		request.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		if response, err := web.Do(request); err == nil {
+			response.Body.Close()
+			if session := response.Header.Get("Mcp-Session-Id"); session != "" {
+				return session
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return ""
+}
+
+// stream keeps the stream of a session open.
+func (s *soak) stream(ctx context.Context, web *http.Client, session string) {
+	for ctx.Err() == nil {
+		request, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+		request.Header = http.Header{"Accept": {"text/event-stream"}, "Mcp-Session-Id": {session}}
+		if response, err := web.Do(request); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			response.Body.Close()
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// call makes a call, and counts its answer. A connection that breaks with the
+// gateway is one: the client knows.
+func (s *soak) call(web *http.Client, session string, server int, id string) {
+	s.asked.Add(1)
+	begun := time.Now()
+	answer, err := s.post(web, session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":"s%d__run","arguments":{"id":%q}}}`, id, server, id))
+	ran := s.tally.of(id)
+	switch {
+	case strings.Contains(answer, `"text":"ran `+id+`"`):
+		s.succeeded.Add(1)
+		if ran != 1 {
+			s.t.Errorf("the call %s succeeded, and ran %d times", id, ran)
+		}
+	case time.Since(begun) > patience, err == nil && !strings.Contains(answer, `"error"`) && !strings.Contains(answer, `"isError":true`):
+		s.lost.Add(1)
+		s.t.Errorf("the call %s has no answer after %s: %q, %v", id, time.Since(begun), answer, err)
+	default:
+		s.failed.Add(1)
+	}
+}
+
+func (s *soak) post(web *http.Client, session, message string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(message))
+	if err != nil {
+		return "", err
+	}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {session}}
+	response, err := web.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// sample returns by how many bytes a minute the memory of the gateway grows, by
+// least squares over the last half.
+func (s *soak) sample(ctx context.Context) float64 {
+	var n, sumX, sumY, sumXX, sumXY float64
+	begun := time.Now()
+	for tick := time.Tick(max(*unionSoak/120, 100*time.Millisecond)); ; {
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return (n*sumXY - sumX*sumY) / (n*sumXX - sumX*sumX)
+		}
+		if time.Since(begun) < *unionSoak/2 {
+			continue
+		}
+		x, y := time.Since(begun).Minutes(), float64(resident(s.t, s.gateway))
+		n, sumX, sumY, sumXX, sumXY = n+1, sumX+x, sumY+y, sumXX+x*x, sumXY+x*y
+	}
+}
+
+// checkTrail verifies the audit trail: every call has an outcome.
+func (s *soak) checkTrail() {
+	s.t.Helper()
+	_ = s.gateway.Process.Kill()
+	_ = s.gateway.Wait()
+	s.startGateway() // it gives an outcome to the calls before
+	_ = s.gateway.Process.Kill()
+	_ = s.gateway.Wait()
+	trail := filepath.Join(filepath.Dir(s.config), "state", "trail")
+	if out, err := policyServiceCommand(s.t, "log", "verify", "--state", trail); err != nil {
+		s.t.Errorf("%v\n%s", err, out)
+	}
+	out, err := policyServiceCommand(s.t, "log", "export", "--state", trail)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if calls, ends := strings.Count(out, `"gateway.call"`), strings.Count(out, `"gateway.outcome"`); calls != ends || calls == 0 {
+		s.t.Errorf("%d calls have %d outcomes", calls, ends)
+	}
+}
