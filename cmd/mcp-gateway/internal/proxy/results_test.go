@@ -63,6 +63,8 @@ func TestResultObligations(t *testing.T) {
 		{"an error", "application/json", `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"hunter2"}}`, 200, "answer_withheld"},
 		{"an error of HTTP", "application/json", `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"hunter2"}}`, 400, "answer_withheld"},
 		{"a text of HTTP", "text/plain", "no hunter2", 400, "answer_withheld"},
+		{"over two events", "text/event-stream", "id: 1\ndata: " + answer[:60] + "\n\nid: 2\ndata: " + answer[60:] + "\n\n", 200, "upstream_unavailable"},
+		{"a name in another case", "application/json", strings.Replace(answer, "structuredContent", "StructuredContent", 1), 200, "upstream_unavailable"},
 		{"an image", "application/json", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"image","data":"hunter2","mimeType":"image/png"}]}}`, 200, "answer_withheld"},
 		{"a name twice", "application/json", `{"jsonrpc":"2.0","id":7,"result":{"structuredContent":{"secret":"hunter2","secret":1}}}`, 200, "upstream_unavailable"},
 	} {

@@ -82,7 +82,7 @@ func (f *filter) result(method string, v jsontext.Value) (jsontext.Value, error)
 	switch {
 	case string(members["resultType"]) == `"input_required"` && contents[method] != nil:
 		return f.object(v, inputResult)
-	case string(members["resultType"]) == `"task"`, members["task"] != nil:
+	case isTask(members):
 		return f.object(v, taskResult)
 	case contents[method] == nil:
 		return nil, withheld("results of %s have no content that the gateway could change", method)

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/obligations/result"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // Rules are the obligations on the response to one call. The zero value has none.
@@ -126,10 +128,35 @@ func (r Rules) Apply(method string, response *wire.Message, valid func(jsontext.
 			return nil, err
 		}
 	}
-	if size := len(out.Result) + len(out.Error); f.limit > 0 && size > f.limit {
-		return nil, withheld("it has %d bytes, and max_bytes is %d", size, f.limit)
+	if f.limit == 0 {
+		return out, nil
 	}
-	return out, nil
+	size, err := sizeOf(method, out)
+	if err == nil && size > f.limit {
+		err = withheld("it has %d bytes, and max_bytes is %d", size, f.limit)
+	}
+	return out, err
+}
+
+// sizeOf returns the size of a response in bytes: of the status of a task, that of
+// the result in it.
+func sizeOf(method string, m *wire.Message) (int, error) {
+	if m.Result == nil {
+		return len(m.Error), nil
+	}
+	members, err := jsonobject.Parse(m.Result)
+	if err != nil {
+		return 0, withheld("it cannot be read")
+	}
+	if strings.HasPrefix(method, "tasks/") && method != "tasks/result" || isTask(members) {
+		return len(members["result"]) + len(members["error"]) + len(members["structuredContent"]) + len(members["content"]), nil
+	}
+	return len(m.Result), nil
+}
+
+// isTask reports whether a result is the task that the call has become.
+func isTask(members jsonobject.Object) bool {
+	return string(members["resultType"]) == `"task"` || members["task"].Kind() == '{'
 }
 
 // A filter changes one response.

@@ -105,6 +105,8 @@ func TestApply(t *testing.T) {
 
 		{"as large as it may be", rules(`{"action":"max_bytes","bytes":14}`), "tools/call", `{"content":[]}`, `{"content":[]}`},
 		{"as large after redaction", rules(`{"action":"max_bytes","bytes":40}`, ssn), "tools/call", `{"structuredContent":{"ssn":"` + strings.Repeat("1", 100) + `"}}`, `{"structuredContent":{}}`},
+		{"the status of a task", rules(`{"action":"max_bytes","bytes":14}`), "tasks/get", `{"taskId":"a-long-name-of-a-task","status":"completed","result":{"content":[]}}`, `{"taskId":"a-long-name-of-a-task","status":"completed","result":{"content":[]}}`},
+		{"a task that begins, with a bound", rules(`{"action":"max_bytes","bytes":14}`), "tools/call", `{"resultType":"task","taskId":"a-long-name-of-a-task"}`, `{"resultType":"task","taskId":"a-long-name-of-a-task"}`},
 		{"a list", rules(`{"action":"max_bytes","bytes":14}`), "tools/list", `{"tools":[]}`, `{"tools":[]}`},
 	} {
 		got, err := apply(t, test.rules, test.method, test.result)
@@ -160,6 +162,9 @@ func TestWithheld(t *testing.T) {
 		{"a card in escapes within JSON", rules(cards), "tools/call", text(`{"a":"{\"b\":\"\\u0031234-5678\"}"}`)},
 		{"a free text at a path", rules(note), "tools/call", text("note 1234-5678")},
 		{"a byte too many", rules(`{"action":"max_bytes","bytes":13}`), "tools/call", `{"content":[]}`},
+		{"a byte too many of a task's result", rules(`{"action":"max_bytes","bytes":13}`), "tasks/get", `{"taskId":"t","result":{"content":[]}}`},
+		{"a byte too many of tasks/result", rules(`{"action":"max_bytes","bytes":13}`), "tasks/result", `{"content":[]}`},
+		{"content beside a task, with a bound", rules(`{"action":"max_bytes","bytes":13}`), "tools/call", `{"resultType":"task","taskId":"t","content":["` + strings.Repeat("x", 20) + `"]}`},
 		{"the smaller limit", rules(`{"action":"max_bytes","bytes":1000}`, `{"action":"max_bytes","bytes":13}`), "tools/call", `{"content":[]}`},
 		{"rules that are lost", results.Rules{Lost: true}, "tools/call", `{"content":[]}`},
 	} {
