@@ -78,7 +78,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/wire", 5, []string{"schemas/jsonobject", "cmd/mcp-gateway/internal/number"}, "what a message is does not depend on who may send it"},
 	{"cmd/mcp-gateway/internal/wire/wiretest", 5, nil, "other parsers are asked without asking ours"},
 	{"cmd/mcp-gateway/internal/clientconfig", 5, []string{"schemas/yamldoc"}, "a client's file is edited without knowing for what"},
-	{"cmd/mcp-gateway/internal/setup", 5, []string{"cmd/mcp-gateway/internal/clientconfig", "evaluation/durable", "obligations/plain", "pdp/jwks"}, "what is set up is checked by a function that comes in"},
+	{"cmd/mcp-gateway/internal/setup", 5, []string{"cmd/internal/environment", "cmd/mcp-gateway/internal/clientconfig", "evaluation/durable", "obligations/plain", "pdp/jwks"}, "what is set up is checked by a function that comes in"},
 	{"cmd/mcp-gateway/internal/observation", 5, []string{"cmd/mcp-gateway/internal/boltfile", "obligations/plain"}, "calls are counted whatever was decided on them"},
 	{"cmd/mcp-gateway/internal/boltfile", 5, nil, "a database is shared whatever is in it"},
 	{"cmd/mcp-gateway/internal/seal", 5, nil, "a seal is good for whatever is put under it"},

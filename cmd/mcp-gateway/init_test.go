@@ -194,6 +194,15 @@ func TestInitFollowsNoLinks(t *testing.T) {
 	}
 }
 
+// A name of --include that no client has is a mistake.
+func TestInitIncludesNothing(t *testing.T) {
+	h := newHome(t)
+	h.write(".cursor/mcp.json", `{"mcpServers": {"github": {"url": "https://a.example.com/mcp"}}}`)
+	if _, err := h.init("gihub"); err == nil || err.Error() != `no client has the server "gihub" of --include (did you mean "github"?)` {
+		t.Error(err)
+	}
+}
+
 // A configuration that was lost is written again for the servers that use it.
 func TestInitLostConfiguration(t *testing.T) {
 	h := newHome(t)

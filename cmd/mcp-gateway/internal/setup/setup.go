@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/policy-service/policy-service/cmd/internal/environment"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/clientconfig"
 	"github.com/policy-service/policy-service/pdp/jwks"
 )
@@ -162,6 +163,9 @@ func named(files []string, known []place) (all []place, err error) {
 
 // Guard changes the plan such that the gateway guards the servers.
 func (p *Plan) Guard() error {
+	if err := p.checkIncluded(); err != nil {
+		return err
+	}
 	for _, c := range p.clients {
 		for _, s := range c.file.Servers {
 			if g := guardOf(s); g != nil && g.config == p.path(configFile) {
@@ -179,6 +183,22 @@ func (p *Plan) Guard() error {
 		}
 	}
 	return p.check()
+}
+
+// checkIncluded refuses a name of [Config.Include] that no server has.
+func (p *Plan) checkIncluded() error {
+	var names []string
+	for _, c := range p.clients {
+		for _, s := range c.file.Servers {
+			names = append(names, s.Name)
+		}
+	}
+	for _, name := range p.cfg.Include {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("no client has the server %q of --include%s", name, environment.Meant(name, names))
+		}
+	}
+	return nil
 }
 
 // know takes over the name of a server that is guarded. A configuration that lacks
