@@ -256,6 +256,87 @@ func TestInspector(t *testing.T) {
 	}
 }
 
+// The inspector reads a client's configuration that init has written: the official
+// servers go on working in observe mode, and are then held to the policies.
+func TestInspectorOfInit(t *testing.T) {
+	run := programs(t)
+	dir, err := policyService()
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, gateway, pdp := docpage.FreeAddress(t), docpage.FreeAddress(t), docpage.FreeAddress(t)
+	_, port, _ := net.SplitHostPort(web)
+	served := run(everything, "streamableHttp")
+	served.Env = append(served.Env, "PORT="+port)
+	background(t, served, web)
+	files := t.TempDir()
+	write(t, filepath.Join(files, "note.txt"), "forty-two")
+	type server struct {
+		Command string            `json:"command,omitzero"`
+		Args    []string          `json:"args,omitzero"`
+		Type    string            `json:"type,omitzero"`
+		URL     string            `json:"url,omitzero"`
+		Headers map[string]string `json:"headers,omitzero"`
+	}
+	others := t.TempDir()
+	write(t, filepath.Join(others, "note.txt"), "forty-three")
+	local, other := run(filesystem, files), run(filesystem, others)
+	text, err := json.Marshal(map[string]any{"mcpServers": map[string]server{
+		"Files": {Command: local.Path, Args: local.Args[1:]},
+		"other": {Command: other.Path, Args: other.Args[1:]},
+		"web":   {Type: "http", URL: "http://" + web + "/mcp", Headers: map[string]string{"X-Key": "k3y"}},
+	}}, json.Deterministic(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, config, policies := filepath.Join(files, "mcp.json"), filepath.Join(files, "gw", "mcp-gateway.yaml"), filepath.Join(files, "gw", "policies")
+	write(t, client, string(text))
+	out, err := exec.Command("mcp-gateway", "init", "--write", "--dir", filepath.Dir(config), "--user", "alice", "--listen", gateway, "--pdp", "http://"+pdp, client).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s := &setting{gateway: gateway, config: config}
+	s.change(t, `{url: "http://`+pdp+`"}`, `{url: "http://`+pdp+`", timeout: 10s}`)
+	background(t, exec.Command(filepath.Join(dir, "policy-service"), "serve", "--policies", policies, "--state", filepath.Join(files, "pdp"), "--listen", pdp, "--admin-listen", "127.0.0.1:0"), pdp)
+	s.serve(t)
+	inspect := func(server, tool string, args ...string) string {
+		t.Helper()
+		call := []string{inspector, "--cli", "--config", client, "--server", server, "--method", "tools/call", "--tool-name", tool, "--format", "json"}
+		for _, arg := range args {
+			call = append(call, "--tool-arg", arg)
+		}
+		out, _ := run(call...).CombinedOutput() // a refusal is an error, too
+		return string(out)
+	}
+	note := "path=" + filepath.Join(files, "note.txt")
+	if got := inspect("Files", "read_text_file", note); !strings.Contains(got, "forty-two") {
+		t.Errorf("Files: %s", got)
+	}
+	if got := inspect("web", "get-sum", "a=2", "b=40"); !strings.Contains(got, "42") {
+		t.Errorf("web: %s", got)
+	}
+	summary := ""
+	for range 100 { // it is a second old at most
+		out, err = exec.Command("mcp-gateway", "observed", "--config", config).CombinedOutput()
+		if summary = string(out); err != nil || strings.Contains(summary, "get-sum") {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, want := range []string{`(?m)^files +tools/call +read_text_file +user::alice +1 .* denied `, `(?m)^web +tools/call +get-sum +user::alice +1 .* denied `} {
+		if !regexp.MustCompile(want).MatchString(summary) {
+			t.Errorf("no %s: %v\n%s", want, err, summary)
+		}
+	}
+	s.change(t, "  - name: files\n", "  - name: files\n    mode: enforce\n")
+	if got := inspect("Files", "read_text_file", note); !strings.Contains(got, "not found on server") || strings.Contains(got, "forty-two") {
+		t.Errorf("enforced: %s", got)
+	}
+	if got := inspect("other", "read_text_file", "path="+filepath.Join(others, "note.txt")); !strings.Contains(got, "forty-three") {
+		t.Errorf("observed: %s", got)
+	}
+}
+
 // A person at mcpdo sees that a call waits, and goes on waiting; another approves
 // it; then mcpdo has the result.
 func TestCallWaitsForApproval(t *testing.T) {
