@@ -129,7 +129,7 @@ func changed(tool string, later ...string) func(*side) string {
 		listed := strings.Fields(s.say(command{Do: "list"}))
 		for _, tool := range later {
 			said += "; "
-			if !slices.Contains(listed, tool) {
+			if !slices.Contains(listed, s.prefix+tool) {
 				said += "not listed, "
 			}
 			said += s.call(tool, 0)
@@ -178,7 +178,11 @@ func TestField(t *testing.T) {
 					places <- true
 					defer func() { <-places }()
 					t.Run(fmt.Sprintf("%s, gateway %v", row, through), func(t *testing.T) {
-						s := newSide(t, client, server, through)
+						path := direct
+						if through {
+							path = endpoint
+						}
+						s := newSide(t, client, server, path)
 						for _, f := range failures {
 							cell := s.try(f)
 							mu.Lock()

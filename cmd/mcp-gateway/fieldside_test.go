@@ -29,6 +29,7 @@ type side struct {
 	gateway   func(...string) (*exec.Cmd, string)
 	running   map[string]*exec.Cmd
 	trail     string    // the gateway's
+	prefix    string    // of the names of tools
 	in        io.Writer // of the client
 	out       *bufio.Scanner
 }
@@ -41,27 +42,37 @@ type command struct {
 	Timeout int    `json:"timeout,omitzero"` // milliseconds
 }
 
-func newSide(t *testing.T, client, server program, through bool) *side {
+// Paths of MCP, by what is between a client and a server: nothing, the server's
+// endpoint, and one over that server and a dead one.
+const (
+	direct   = "/mcp"
+	endpoint = "/field/mcp"
+	union    = "/union"
+)
+
+// newSide starts a client of the endpoint at a path, and what it needs.
+func newSide(t *testing.T, client, server program, path string) *side {
 	t.Helper()
 	address := docpage.FreeAddress(t)
 	s := &side{t: t, running: make(map[string]*exec.Cmd)}
 	s.server = func(changed ...string) (*exec.Cmd, string) { return server.command(address, changed...), address }
 	s.far = newRelay(t, address)
 	s.near = s.far
-	path := "/mcp"
-	if through {
-		gateway := set(t, "", fmt.Sprintf("  - {name: field, url: %q}", "http://"+s.far.address+"/mcp"))
+	if path != direct {
+		gateway := set(t, "", fmt.Sprintf("  - {name: field, url: %q}\n  - {name: dead, url: %q}", "http://"+s.far.address+"/mcp", "http://"+docpage.FreeAddress(t)))
 		s.near, s.trail = newRelay(t, gateway.gateway), filepath.Join(filepath.Dir(gateway.config), "state", "trail")
 		content, err := os.ReadFile(gateway.config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, gateway.config, fmt.Sprintf("max_reply: 1048576\ncatalog: {refresh: 1s}\nhosts: [%q]\n", s.near.address)+string(content))
+		write(t, gateway.config, fmt.Sprintf("max_reply: 1048576\ncatalog: {refresh: 1s}\nendpoints: [{path: %s, servers: [dead, field]}]\nhosts: [%q]\n", union, s.near.address)+string(content))
 		s.gateway = func(...string) (*exec.Cmd, string) {
 			return exec.Command("mcp-gateway", "serve", "--config", gateway.config), gateway.gateway
 		}
 		s.start("gateway")
-		path = "/field/mcp"
+	}
+	if path == union {
+		s.prefix = "field__"
 	}
 	s.start("server")
 	c := client.command("http://" + s.near.address + path)
@@ -113,7 +124,7 @@ func (s *side) try(f failure) string {
 }
 
 func (s *side) call(tool string, n int) string {
-	return s.say(command{Do: "call", Name: tool, N: n, Timeout: 10_000})
+	return s.say(command{Do: "call", Name: s.prefix + tool, N: n, Timeout: 10_000})
 }
 
 func (s *side) say(c command) (said string) {

@@ -75,7 +75,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if caller == nil {
 		return
 	}
-	c := &call{caller: caller, request: r, out: &endpoint.Reply{W: w, Streams: endpoint.Accepts(r, endpoint.TypeEvents)}}
+	c := &call{caller: caller, request: r, out: &endpoint.Reply{
+		W: w, Streams: endpoint.Accepts(r, endpoint.TypeEvents), InSession: r.Header.Get(endpoint.HeaderSession) != "",
+	}}
 	switch r.Method {
 	case http.MethodPost:
 		h.post(w, c)
@@ -185,6 +187,9 @@ func (h *Handler) relay(c *call, s *Server, response *response, session string) 
 		if err != nil {
 			h.fail(c, err)
 			return
+		}
+		if m.ID == nil && c.Received != nil {
+			m.ID = c.Message.ID // an error of the session that the server has lost again
 		}
 		_ = c.out.Message(c.status(response.status), m)
 	default:
