@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/policy-service/policy-service/cmd/internal/tuning"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/gateway"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/setup"
-	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 // settings are the flags that all commands have.
@@ -23,21 +21,13 @@ type settings struct {
 	LogFormat string `help:"Format of the program's own log: ${enum}." enum:"text,json" default:"text"`
 }
 
-func (s *settings) logger() *slog.Logger {
-	options := &slog.HandlerOptions{ReplaceAttr: plain.Attr}
-	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
-}
-
 // read reads the configuration and sets its log.
 func (s *settings) read(listen string, files bool) (*gateway.Config, error) {
 	cfg, err := readConfig(s.Config, listen, files)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Log, cfg.Version = s.logger(), version
+	cfg.Log, cfg.Version = gateway.NewLogger(os.Stderr, s.LogFormat), version
 	cfg.State, err = gateway.StateDir(s.State, s.Config, cfg.State)
 	return cfg, err
 }

@@ -23,8 +23,5 @@ func (c *observedCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return observation.WriteJSON(os.Stdout, rows)
-	}
-	return observation.WriteTable(os.Stdout, rows)
+	return observation.Write(os.Stdout, rows, c.JSON)
 }

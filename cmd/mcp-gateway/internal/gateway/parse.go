@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
@@ -32,6 +34,15 @@ func Parse(file string, text []byte, listen string, files bool) (*Config, error)
 		return nil, all
 	}
 	return cfg, nil
+}
+
+// NewLogger returns the program's own log, in the format json or text.
+func NewLogger(w io.Writer, format string) *slog.Logger {
+	options := &slog.HandlerOptions{ReplaceAttr: plain.Attr}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
 }
 
 // WriteEndpoints writes the endpoints, one a line: the servers, the path, and of a

@@ -204,8 +204,16 @@ func readRows(tx *bbolt.Tx) (all []Row, err error) {
 	return all, err
 }
 
-// WriteTable writes rows as a table. Clients and servers chose some of its texts.
-func WriteTable(w io.Writer, rows []Row) error {
+// Write writes rows as JSON or as a table.
+func Write(w io.Writer, rows []Row, asJSON bool) error {
+	if asJSON {
+		return writeJSON(w, rows)
+	}
+	return writeTable(w, rows)
+}
+
+// writeTable writes a table. Clients and servers chose some of its texts.
+func writeTable(w io.Writer, rows []Row) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "SERVER\tMETHOD\tNAME\tCALLER\tCALLS\tLAST\tWOULD\tREASON\tPOLICIES\tDECISION")
 	for _, r := range rows {
@@ -221,8 +229,7 @@ func WriteTable(w io.Writer, rows []Row) error {
 	return out.Flush()
 }
 
-// WriteJSON writes rows as JSON.
-func WriteJSON(w io.Writer, rows []Row) error {
+func writeJSON(w io.Writer, rows []Row) error {
 	if rows == nil {
 		rows = []Row{}
 	}
