@@ -167,10 +167,18 @@ func whoami(t *testing.T, s *mcp.ClientSession) string {
 	return result.Content[0].(*mcp.TextContent).Text
 }
 
+// httpClientOf returns a client with a token, "" for none.
+func httpClientOf(token string) *http.Client { return &http.Client{Transport: bearerToken(token)} }
+
 func connectAs(t *testing.T, endpoint, token string) *mcp.ClientSession {
 	t.Helper()
-	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &http.Client{Transport: bearerToken(token)}}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	return connectClient(t, mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil), endpoint, token)
+}
+
+// connectClient begins a session of the older era.
+func connectClient(t *testing.T, client *mcp.Client, endpoint, token string) *mcp.ClientSession {
+	t.Helper()
+	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: httpClientOf(token)}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		"mcp-gateway": main,
 		"desk":        func() { desk() },
 		"people":      func() { desk(addLookup) },
+		"cell":        notebook,
 		"call":        call,
 		"visit":       visit,
 		"converse":    converse,

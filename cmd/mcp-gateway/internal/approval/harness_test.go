@@ -154,7 +154,7 @@ func (h *house) open() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		h.service.Run(ctx, func(context.Context, string, *wire.Message) (*wire.Message, error) {
+		h.service.Run(ctx, func(context.Context, *enforce.Call, *wire.Message) (*wire.Message, error) {
 			h.executed.Add(1)
 			answer := jsontext.Value(`{"content":[]}`)
 			if h.answer != nil {

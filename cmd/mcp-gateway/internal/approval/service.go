@@ -88,9 +88,9 @@ type detached struct {
 // maxQueued bounds the detached calls that wait for [Service.Run].
 const maxQueued = 256
 
-// An Execute sends a call to a server, by the server's name, and returns the
+// An Execute sends the message of a call to the call's server, and returns the
 // response.
-type Execute func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error)
+type Execute func(ctx context.Context, of *enforce.Call, m *wire.Message) (*wire.Message, error)
 
 // Open opens the store and takes up what a former run of this process
 // has left.

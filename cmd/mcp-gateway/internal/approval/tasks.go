@@ -170,7 +170,7 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 		s.cfg.Log.ErrorContext(ctx, "approvals", "task", r.Task.Task.ID, "error", err)
 		return
 	}
-	response, err := execute(ctx, r.Server, m)
+	response, err := execute(ctx, call, m)
 	if err != nil {
 		s.cfg.Log.WarnContext(ctx, "the server did not answer", "server", r.Server, "task", r.Task.Task.ID, "error", err)
 		response = nil

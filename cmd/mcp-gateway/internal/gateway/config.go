@@ -124,6 +124,7 @@ type serverConfig struct {
 	HeaderFiles   map[string]string  `yaml:"header_files"`
 	Credential    *credential.Config `yaml:"credential"`
 	TLS           *serverTLS         `yaml:"tls"`
+	Run           commandConfig      `yaml:",inline"`
 	coaz.Upstream `yaml:",inline"`
 	RequestPolicy requestPolicy  `yaml:",inline"`
 	Arguments     argumentPolicy `yaml:",inline"`
@@ -199,6 +200,10 @@ func (c *Config) tls(log *slog.Logger) (*tls.Config, error) {
 	}
 	return config, nil
 }
+
+// isServed reports whether serve has an endpoint for the server. Others are run by
+// stdio.
+func (s *serverConfig) isServed() bool { return s.URL != "" || len(s.Run.Command) > 0 }
 
 // Endpoint returns the path at which the gateway serves this server.
 func (s *serverConfig) Endpoint() string {

@@ -151,6 +151,10 @@ func (c *Config) checkServers(f *faults) {
 		}
 		c.checkCredential(f, s, at)
 		s.TLS.check(f, s.URL, at)
+		s.Run.check(f, s.URL, at)
+		if len(s.Run.Command) > 0 && (s.BearerFile != "" || len(s.Header) > 0 || len(s.HeaderFiles) > 0) {
+			f.fault(at+".command", "takes no headers: give the program its secrets by env_files")
+		}
 		for n, page := range s.RequestPolicy.Pages {
 			f.must(isOrigin(page), at+".pages."+strconv.Itoa(n), page, "an origin, such as https://auth.example.com")
 		}
@@ -221,6 +225,7 @@ func (c *Config) CheckFiles() error {
 			secret("servers."+strconv.Itoa(i)+".header_files."+name, file)
 		}
 		s.TLS.checkFiles(f, "servers."+strconv.Itoa(i))
+		s.Run.checkFiles(f, "servers."+strconv.Itoa(i))
 		if s.Credential != nil {
 			secret("servers."+strconv.Itoa(i)+".credential.client_secret_file", s.Credential.ClientSecretFile)
 			secret("servers."+strconv.Itoa(i)+".credential.actor_token_file", s.Credential.ActorTokenFile)

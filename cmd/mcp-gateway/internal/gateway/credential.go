@@ -65,9 +65,6 @@ func (t issuedToken) Drop(c *enforce.Caller, token string) bool {
 }
 
 func subjectOf(c *enforce.Caller) credential.Subject {
-	if c == nil {
-		return credential.Subject{}
-	}
 	return credential.Subject{Tenant: c.Tenant, Type: c.Subject.Type, ID: c.Subject.ID, Token: c.Token.Reveal()}
 }
 

@@ -46,8 +46,8 @@ func (c *Config) checkMember(f *faults, e *endpointConfig, at string, n int, nam
 		f.fault(at, "must be the name of one of the servers, not %q", name)
 	case slices.Index(e.Servers, name) < n:
 		f.fault(at, "must be another: %q is in the list before", name)
-	case c.Servers[i].URL == "":
-		f.fault(at, "must be a server with a url, which %q does not have", name)
+	case !c.Servers[i].isServed():
+		f.fault(at, "must be a server with a url or a command, which %q does not have", name)
 	case fault != "":
 		f.fault(at, "%s", fault)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/observation"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/process"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/tasks"
 	"github.com/policy-service/policy-service/pdp/client"
@@ -57,6 +58,7 @@ type gateway struct {
 	pdp       *enforce.PDP
 	health    *health
 	observed  *observation.Summary // nil without a server in observe mode
+	pools     []*process.Pool      // of the servers that serve runs
 }
 
 // join opens what is kept in the state directory. Own selects the files of this

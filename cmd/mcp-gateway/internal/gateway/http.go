@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/jwks"
@@ -38,6 +42,7 @@ func (g *gateway) serve(ctx context.Context) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer listener.Close()
+	defer g.closePools()
 	routes, execute, err := g.routes(listener.Addr().String())
 	if err != nil {
 		return err
@@ -79,6 +84,15 @@ func (g *gateway) serve(ctx context.Context) error {
 	}
 	stop()
 	return errors.Join(err, closeAdmin(), group.Wait())
+}
+
+// closePools ends the processes of servers, all at once.
+func (g *gateway) closePools() {
+	var closing sync.WaitGroup
+	for _, pool := range g.pools {
+		closing.Go(pool.Close)
+	}
+	closing.Wait()
 }
 
 // start starts the work that no request waits for.
@@ -162,8 +176,8 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 	routes.HandleFunc("GET /livez", livez)
 	routes.HandleFunc("GET /readyz", g.readyz)
 	for _, s := range g.cfg.Servers {
-		if s.URL == "" {
-			continue // it is run by stdio
+		if !s.isServed() {
+			continue
 		}
 		credential, err := s.credentials(g.log)
 		if err != nil {
@@ -181,24 +195,33 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 		if err != nil {
 			return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
 		}
-		endpoint := proxy.New(proxy.Config{
-			Server: s.Name, URL: s.URL, Header: s.Header, Credential: credential, TLS: configs, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
+		url, transport := s.URL, (func(*enforce.Caller) http.RoundTripper)(nil)
+		if len(s.Run.Command) > 0 {
+			pool, err := s.pool(cmp.Or(g.cfg.MaxReply, endpoint.MaxReply), g.log)
+			if err != nil {
+				return nil, nil, err
+			}
+			g.pools = append(g.pools, pool)
+			url, transport = "http://"+s.Name+".invalid/", processTransport(pool)
+		}
+		served := proxy.New(proxy.Config{
+			Server: s.Name, URL: url, Transport: transport, Header: s.Header, Credential: credential, TLS: configs, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
 			Callers: callers, FromServer: &serverMessages{g, s.Name},
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
 		})
-		routes.Handle(s.Endpoint(), endpoint)
-		endpoints[s.Name] = endpoint
+		routes.Handle(s.Endpoint(), served)
+		endpoints[s.Name] = served
 	}
 	if err := g.uniteServers(routes, address, endpoints); err != nil {
 		return nil, nil, err
 	}
-	return routes, func(ctx context.Context, server string, m *wire.Message) (*wire.Message, error) {
-		endpoint := endpoints[server]
-		if endpoint == nil {
-			return nil, fmt.Errorf("the server %q has no url", server)
+	return routes, func(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
+		served := endpoints[c.Server]
+		if served == nil {
+			return nil, fmt.Errorf("the server %q has neither url nor command", c.Server)
 		}
-		return endpoint.Execute(ctx, m, g.tools.called(server, m))
+		return served.Execute(ctx, m, c.Caller, g.tools.called(c.Server, m))
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
@@ -45,7 +46,7 @@ func RunStdio(ctx context.Context, cfg *Config, server string, command []string)
 	})
 	var group errgroup.Group
 	work, stop := context.WithCancel(ctx)
-	g.start(work, &group, func(ctx context.Context, _ string, m *wire.Message) (*wire.Message, error) {
+	g.start(work, &group, func(ctx context.Context, _ *enforce.Call, m *wire.Message) (*wire.Message, error) {
 		return pipe.Execute(ctx, m)
 	})
 	g.checkPDPKey(work)

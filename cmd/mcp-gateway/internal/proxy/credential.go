@@ -16,6 +16,9 @@ var ErrNoToken = errors.New("the server needs a token of the caller, and the cal
 // answers 401 has not carried the request out, so it is sent once more if another
 // token can be had.
 func (h *Handler) do(c *call, r *http.Request) (*http.Response, error) {
+	if h.cfg.Transport != nil {
+		return h.cfg.Transport(c.Caller).RoundTrip(r)
+	}
 	if h.cfg.Credential == nil {
 		return h.upstream.Do(r)
 	}

@@ -23,6 +23,9 @@ type Config struct {
 	URL    string // of its MCP endpoint
 	// Header are the gateway's own credentials at the upstream.
 	Header map[string]string
+	// Transport, if not nil, returns the transport to the upstream for requests of a
+	// caller, in place of one over the network.
+	Transport func(*enforce.Caller) http.RoundTripper
 	// TLS, if not nil, returns the configuration of each new connection to the upstream.
 	TLS func() *tls.Config
 	// Credential, if not nil, has the token at the upstream for each request.
@@ -60,8 +63,7 @@ type ServerMessages interface {
 
 // A Credential has the bearer tokens for requests to the upstream.
 type Credential interface {
-	// Token returns the token for a request in the name of a caller. The caller is nil
-	// for a request of the gateway that no caller waits for.
+	// Token returns the token for a request in the name of a caller.
 	Token(context.Context, *enforce.Caller) (string, error)
 	// Drop takes a token that the upstream has refused. It reports whether another
 	// may be had.

@@ -472,7 +472,7 @@ func TestMirrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := handler.Execute(t.Context(), m, tool); err != nil {
+	if _, err := handler.Execute(t.Context(), m, &enforce.Caller{}, tool); err != nil {
 		t.Error(err)
 	}
 	if got := u.headers[len(u.headers)-1]; got.Get("Mcp-Param-Who") != "bob" || got.Get("Mcp-Name") != "greet" {

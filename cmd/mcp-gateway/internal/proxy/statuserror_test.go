@@ -178,7 +178,7 @@ func TestExecuteStatusError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := handler.Execute(t.Context(), m, nil)
+		response, err := handler.Execute(t.Context(), m, &enforce.Caller{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

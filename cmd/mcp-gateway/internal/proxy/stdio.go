@@ -18,6 +18,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/lines"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
@@ -42,8 +43,8 @@ type PipeConfig struct {
 // it runs.
 type Pipe struct {
 	cfg      PipeConfig
-	toClient lines
-	toServer lines
+	toClient lines.Writer
+	toServer lines.Writer
 	requests *pendingRequests
 	deciding *deciding
 	sent     *unanswered
@@ -69,22 +70,9 @@ func NewPipe(cfg PipeConfig) *Pipe {
 		cfg.MaxReply = endpoint.MaxReply
 	}
 	return &Pipe{
-		cfg: cfg, toClient: lines{w: cfg.Out}, requests: newPendingRequests(), deciding: newDeciding(),
+		cfg: cfg, toClient: lines.Writer{W: cfg.Out}, requests: newPendingRequests(), deciding: newDeciding(),
 		sent: &unanswered{calls: make(map[key]finishCall), limit: maxUnanswered},
 	}
-}
-
-// lines writes messages, each on a line.
-type lines struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lines) write(m *wire.Message) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, err := l.w.Write(append(m.Encode(), '\n'))
-	return err
 }
 
 // exitTimeout is how long a server may take to exit once its client has gone.
@@ -101,7 +89,7 @@ func (p *Pipe) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.toServer.w = in
+	p.toServer.W = in
 	if err := p.cfg.Command.Start(); err != nil {
 		return fmt.Errorf("run the server: %w", err)
 	}
@@ -126,7 +114,7 @@ func (p *Pipe) Run(ctx context.Context) error {
 	p.calls.Wait()
 	for k, settle := range p.sent.all() {
 		settle(context.WithoutCancel(ctx), nil)
-		_ = p.toClient.write(wire.Refuse([]byte(k.id), wire.CodeInternal, "the server has ended", enforce.Data{Reason: enforce.ReasonUnavailable}))
+		_ = p.toClient.Write(wire.Refuse([]byte(k.id), wire.CodeInternal, "the server has ended", enforce.Data{Reason: enforce.ReasonUnavailable}))
 	}
 	return p.cfg.Command.Wait()
 }
@@ -157,8 +145,8 @@ func (p *Pipe) client(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for in := bufio.NewReader(p.cfg.In); ; {
-		line, err := readLine(in, p.cfg.MaxBody)
-		if err != nil && !errors.Is(err, errLine) {
+		line, err := lines.Read(in, p.cfg.MaxBody)
+		if err != nil && !errors.Is(err, lines.ErrSize) {
 			break
 		}
 		if len(line) == 0 && err == nil {
@@ -191,7 +179,7 @@ func (p *Pipe) client(ctx context.Context) {
 func (p *Pipe) unidentified(ctx context.Context, c *enforce.Call, err error) {
 	p.cfg.Log.WarnContext(ctx, "the caller is not known", "server", p.cfg.Server, "error", err)
 	if c.Message.IsRequest() {
-		_ = p.toClient.write(p.cfg.Gate.Unidentified(c.Message).Answer)
+		_ = p.toClient.Write(p.cfg.Gate.Unidentified(c.Message).Answer)
 	}
 }
 
@@ -238,7 +226,7 @@ func (p *Pipe) read(line []byte, err error) (*enforce.Call, *wire.Fault) {
 func (p *Pipe) judge(ctx context.Context, c *enforce.Call) {
 	if c.Message.IsResponse() {
 		if !isOurs(c.Message.ID) {
-			_ = p.toServer.write(c.Message) // its end is seen elsewhere
+			_ = p.toServer.Write(c.Message) // its end is seen elsewhere
 		} else {
 			p.requests.deliver(conversation, c.Message)
 		}
@@ -254,38 +242,38 @@ func (p *Pipe) judge(ctx context.Context, c *enforce.Call) {
 	case disposition.Forward != nil:
 		p.forward(ctx, c, disposition)
 	case disposition.Answer != nil:
-		_ = p.toClient.write(disposition.Answer)
+		_ = p.toClient.Write(disposition.Answer)
 	}
 }
 
 func (p *Pipe) forward(ctx context.Context, c *enforce.Call, v *enforce.Disposition) {
 	if !v.Forward.IsRequest() {
-		_ = p.toServer.write(v.Forward)
+		_ = p.toServer.Write(v.Forward)
 		v.Finish(ctx, nil)
 		return
 	}
 	if isOurs(v.Forward.ID) || !p.sent.keep(conversation, v.Forward.ID, p.running.begin(c, v.Finish)) {
 		p.running.end(c)
 		v.Finish(ctx, nil)
-		_ = p.toClient.write(wire.Refuse(v.Forward.ID, wire.CodeRequest, "the id is in use, or too many calls are unanswered", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+		_ = p.toClient.Write(wire.Refuse(v.Forward.ID, wire.CodeRequest, "the id is in use, or too many calls are unanswered", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 		return
 	}
-	_ = p.toServer.write(v.Forward) // where it cannot be written, the end of the server answers it
+	_ = p.toServer.Write(v.Forward) // where it cannot be written, the end of the server answers it
 }
 
 // server passes on what the server says until it ends. What cannot be read, or
 // nobody waits for, goes no further.
 func (p *Pipe) server(ctx context.Context, out io.Reader) {
 	for in := bufio.NewReader(out); ; {
-		line, err := readLine(in, p.cfg.MaxReply)
-		if err != nil && !errors.Is(err, errLine) {
+		line, err := lines.Read(in, p.cfg.MaxReply)
+		if err != nil && !errors.Is(err, lines.ErrSize) {
 			return
 		}
 		if err == nil {
 			err = p.onServerLine(ctx, line)
 		}
-		if errors.Is(err, errLine) || errors.Is(err, wire.ErrDepth) {
-			p.withhold(ctx, glimpse(line, err), err)
+		if errors.Is(err, lines.ErrSize) || errors.Is(err, wire.ErrDepth) {
+			p.withhold(ctx, lines.Glimpse(line, err), err)
 		}
 		if err != nil {
 			p.cfg.Log.WarnContext(ctx, "the gateway withholds a message of the server", "server", p.cfg.Server, "error", err)
@@ -307,13 +295,13 @@ func (p *Pipe) onServerLine(ctx context.Context, line []byte) error {
 		if last := p.last.Load(); last != nil && p.cfg.FromServer != nil && !p.cfg.FromServer.AllowsNotification(last, m) {
 			return nil
 		}
-		return p.toClient.write(m)
+		return p.toClient.Write(m)
 	case m.IsRequest() && (p.capabilities.Load() == nil || isOurs(m.ID)):
-		return errors.Join(errServerRequest, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errServerRequest.Error(), nil)))
+		return errors.Join(errServerRequest, p.toServer.Write(wire.Refuse(m.ID, wire.CodeMethod, errServerRequest.Error(), nil)))
 	case m.IsRequest() && p.cfg.FromServer != nil && !p.allowsRequest(ctx, m):
-		return errors.Join(errRequestDenied, p.toServer.write(wire.Refuse(m.ID, wire.CodeMethod, errRequestDenied.Error(), nil)))
+		return errors.Join(errRequestDenied, p.toServer.Write(wire.Refuse(m.ID, wire.CodeMethod, errRequestDenied.Error(), nil)))
 	case m.IsRequest():
-		return p.toClient.write(m)
+		return p.toClient.Write(m)
 	case p.requests.deliver(conversation, m):
 		return nil
 	}
@@ -322,7 +310,7 @@ func (p *Pipe) onServerLine(ctx context.Context, line []byte) error {
 		return errWrongID
 	}
 	if m = settle(ctx, m); m != nil {
-		return p.toClient.write(m)
+		return p.toClient.Write(m)
 	}
 	return nil
 }
@@ -375,11 +363,11 @@ func (r *running) only() *enforce.Call {
 }
 
 // Notify sends the client a notification.
-func (p *Pipe) Notify(_ context.Context, m *wire.Message) error { return p.toClient.write(m) }
+func (p *Pipe) Notify(_ context.Context, m *wire.Message) error { return p.toClient.Write(m) }
 
 // Ask asks the client, and waits for the response.
 func (p *Pipe) Ask(ctx context.Context, method string, params any) (*wire.Message, error) {
-	return p.requests.elicit(ctx, conversation, method, params, p.toClient.write)
+	return p.requests.elicit(ctx, conversation, method, params, p.toClient.Write)
 }
 
 // Execute carries out a request of the gateway at the server, and returns the
@@ -387,65 +375,10 @@ func (p *Pipe) Ask(ctx context.Context, method string, params any) (*wire.Messag
 func (p *Pipe) Execute(ctx context.Context, m *wire.Message) (*wire.Message, error) {
 	own := *m
 	own.ID = newID()
-	response, err := p.requests.roundTrip(ctx, conversation, &own, p.toServer.write)
+	response, err := p.requests.roundTrip(ctx, conversation, &own, p.toServer.Write)
 	if err != nil {
 		return nil, err
 	}
 	response.ID = m.ID
 	return response, nil
-}
-
-var errLine = errors.New("the message is too large")
-
-// A lineError is the errLine of a line, and what was seen of its message.
-type lineError struct {
-	limit int64
-	seen  wire.Glimpse
-}
-
-func (e *lineError) Error() string {
-	return fmt.Sprintf("%v: it has more than %d bytes", errLine, e.limit)
-}
-
-func (e *lineError) Is(target error) bool { return target == errLine }
-
-// glimpse returns what can be seen of a message that was not read because of err.
-func glimpse(line []byte, err error) wire.Glimpse {
-	if tooLong := new(lineError); errors.As(err, &tooLong) {
-		return tooLong.seen
-	}
-	return wire.Look(line)
-}
-
-// readLine reads up to the end of a line. One that is too long is read to its end
-// and is a lineError.
-func readLine(in *bufio.Reader, limit int64) ([]byte, error) {
-	var line []byte
-	var scanner wire.Scanner
-	tooLong := false
-	for {
-		part, err := in.ReadSlice('\n')
-		switch {
-		case tooLong:
-			scanner.Scan(part)
-		case int64(len(line)+len(part)) > limit:
-			tooLong = true
-			scanner.Scan(line)
-			scanner.Scan(part)
-		default:
-			line = append(line, part...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case err != nil && (len(line) == 0 && !tooLong || !errors.Is(err, io.EOF)):
-			return nil, err
-		case tooLong:
-			return nil, &lineError{limit, scanner.Glimpse()}
-		}
-		for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
-			line = line[:len(line)-1]
-		}
-		return line, nil
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/lines"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 )
 
@@ -14,14 +15,14 @@ import (
 func (p *Pipe) refuse(fault *wire.Fault, line []byte, err error) {
 	id, message := fault.ID, fault.Reason
 	if err != nil || errors.Is(fault, wire.ErrDepth) {
-		seen := glimpse(line, err)
+		seen := lines.Glimpse(line, err)
 		if seen.IsResponse() && seen.ID != nil {
 			p.answerUnreadable(seen, fault.Reason)
 			return
 		}
 		id, message = seen.ID, message+": the gateway has not forwarded it"
 	}
-	_ = p.toClient.write(wire.Refuse(id, fault.Code, message, enforce.Data{Reason: enforce.ReasonInvalidMessage}))
+	_ = p.toClient.Write(wire.Refuse(id, fault.Code, message, enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 }
 
 // answerUnreadable tells who waits for a response of the client, the server or the
@@ -32,7 +33,7 @@ func (p *Pipe) answerUnreadable(seen wire.Glimpse, why string) {
 		p.requests.deliver(conversation, response)
 		return
 	}
-	_ = p.toServer.write(response)
+	_ = p.toServer.Write(response)
 }
 
 // withhold answers a message of the server that cannot be read because of err:
@@ -43,11 +44,11 @@ func (p *Pipe) withhold(ctx context.Context, seen wire.Glimpse, err error) {
 		return
 	}
 	why := fmt.Sprintf("its answer nests deeper than %d levels", wire.MaxDepth)
-	if errors.Is(err, errLine) {
+	if errors.Is(err, lines.ErrSize) {
 		why = fmt.Sprintf("its answer is larger than max_reply: %d bytes", p.cfg.MaxReply)
 	}
 	if !seen.IsResponse() {
-		_ = p.toServer.write(wire.Refuse(seen.ID, wire.CodeRequest, err.Error(), nil))
+		_ = p.toServer.Write(wire.Refuse(seen.ID, wire.CodeRequest, err.Error(), nil))
 		return
 	}
 	ended, answer := withhold(seen.ID, seen, why)
@@ -56,6 +57,6 @@ func (p *Pipe) withhold(ctx context.Context, seen wire.Glimpse, err error) {
 	}
 	if finish := p.sent.take(conversation, seen.ID); finish != nil {
 		finish(ctx, ended)
-		_ = p.toClient.write(answer)
+		_ = p.toClient.Write(answer)
 	}
 }

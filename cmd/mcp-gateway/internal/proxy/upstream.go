@@ -418,8 +418,8 @@ func (h *Handler) listen(c *call) {
 // Execute carries out a request for nobody who waits, and returns the response.
 // What the server says before is dropped. The tool is that which the request
 // calls, or nil.
-func (h *Handler) Execute(ctx context.Context, m *wire.Message, tool *enforce.Tool) (*wire.Message, error) {
-	response, err := h.execute(ctx, m, &call{Call: &enforce.Call{Tool: tool}, request: new(http.Request)})
+func (h *Handler) Execute(ctx context.Context, m *wire.Message, caller *enforce.Caller, tool *enforce.Tool) (*wire.Message, error) {
+	response, err := h.execute(ctx, m, &call{Call: &enforce.Call{Caller: caller, Tool: tool}, request: new(http.Request)})
 	var refused *enforce.Refusal
 	if errors.As(err, &refused) { // the server did answer
 		return wire.Refuse(m.ID, refused.Code, refused.Message, refused.Data), nil
