@@ -53,12 +53,30 @@ type pythonMessage struct {
 	Error   any            `json:"error,omitempty"`
 }
 
+// A pythonRequest is a request, or a notification or response, of which no more is read.
+type pythonRequest struct {
+	ID     jsontext.Value `json:"id"`
+	Method string         `json:"method"`
+	Params struct {
+		ProtocolVersion string `json:"protocolVersion"`
+		Name            string `json:"name"`
+		Arguments       struct {
+			N int `json:"n"`
+		} `json:"arguments"`
+		Meta struct {
+			ProgressToken jsontext.Value `json:"progressToken"`
+		} `json:"_meta"`
+	} `json:"params"`
+}
+
 const (
 	pythonGetStream    = "_GET_stream"
 	pythonInvalid      = -32600
 	pythonPing         = time.Second  // sse-starlette has 15 s
 	pythonPrimes       = "2025-11-25" // the first version whose streams are primed
 	pythonUnacceptable = "Not Acceptable: Client must accept both application/json and text/event-stream"
+
+	pythonUnacceptableJSON = "Not Acceptable: Client must accept application/json"
 )
 
 var pythonVersions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
@@ -139,36 +157,17 @@ func (s *pythonServer) fits(r *http.Request, session *pythonSession, refuse func
 }
 
 func (s *pythonServer) post(w http.ResponseWriter, r *http.Request, session *pythonSession, refuse func(int, string)) {
-	accept := r.Header.Get("Accept")
-	takesJSON, takesEvents := strings.Contains(accept, "application/json"), strings.Contains(accept, "text/event-stream")
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, "Invalid Content-Type header")
 		return
 	}
-	switch {
-	case s.json && !takesJSON:
-		refuse(http.StatusNotAcceptable, "Not Acceptable: Client must accept application/json")
-		return
-	case !s.json && (!takesJSON || !takesEvents):
-		refuse(http.StatusNotAcceptable, pythonUnacceptable)
+	if unacceptable := s.unacceptable(r.Header.Get("Accept")); unacceptable != "" {
+		refuse(http.StatusNotAcceptable, unacceptable)
 		return
 	}
-	var m struct {
-		ID     jsontext.Value `json:"id"`
-		Method string         `json:"method"`
-		Params struct {
-			ProtocolVersion string `json:"protocolVersion"`
-			Name            string `json:"name"`
-			Arguments       struct {
-				N int `json:"n"`
-			} `json:"arguments"`
-			Meta struct {
-				ProgressToken jsontext.Value `json:"progressToken"`
-			} `json:"_meta"`
-		} `json:"params"`
-	}
-	if err := json.UnmarshalRead(r.Body, &m); err != nil {
+	m := new(pythonRequest)
+	if err := json.UnmarshalRead(r.Body, m); err != nil {
 		pythonAnswer(w, session, http.StatusBadRequest, pythonRefused(-32700, "Parse error: "+err.Error()))
 		return
 	}
@@ -183,35 +182,9 @@ func (s *pythonServer) post(w http.ResponseWriter, r *http.Request, session *pyt
 		return
 	}
 	stream := strings.Trim(string(m.ID), `"`)
-	var prime *pythonEvent
-	if !s.json && version >= pythonPrimes {
-		prime = s.store(stream, nil)
-	}
-	events := s.open(session, stream)
-	go func() {
-		answer := pythonMessage{Version: "2.0", ID: m.ID}
-		switch m.Method {
-		case "initialize":
-			answer.Result = map[string]any{
-				"protocolVersion": version, "serverInfo": map[string]any{"name": "field", "version": "1.29.0"},
-				"capabilities": map[string]any{"experimental": map[string]any{}, "tools": map[string]any{"listChanged": false}},
-			}
-		case "ping":
-			answer.Result = map[string]any{}
-		case "tools/list":
-			answer.Result = map[string]any{"tools": pythonTools(s.tools)}
-		case "tools/call":
-			answer.Result = s.call(m.Params.Name, m.Params.Arguments.N, func(i int) {
-				if m.Params.Meta.ProgressToken != nil && !s.json {
-					s.route(session, stream, pythonMessage{Version: "2.0", Method: "notifications/progress", Params: map[string]any{"progressToken": m.Params.Meta.ProgressToken, "progress": i}})
-				}
-			})
-		default:
-			answer.Error = map[string]any{"code": -32602, "message": "Invalid request parameters", "data": ""}
-		}
-		s.route(session, stream, answer)
-	}()
 	if s.json {
+		events := s.open(session, stream)
+		go s.carryOut(session, stream, m)
 		if e, ok := <-events; ok {
 			s.close(session, stream, events)
 			pythonAnswer(w, session, http.StatusOK, string(e.message))
@@ -219,8 +192,54 @@ func (s *pythonServer) post(w http.ResponseWriter, r *http.Request, session *pyt
 		return
 	}
 	pythonStream(w, session)
-	pythonWrite(w, prime)
+	if version >= pythonPrimes {
+		pythonWrite(w, s.store(stream, nil))
+	}
+	events := s.open(session, stream)
+	go s.carryOut(session, stream, m)
 	s.pass(r.Context(), w, session, stream, events, true)
+}
+
+// unacceptable says what a client has to accept, if it does not.
+func (s *pythonServer) unacceptable(accept string) string {
+	takesJSON, takesEvents := strings.Contains(accept, "application/json"), strings.Contains(accept, "text/event-stream")
+	switch {
+	case s.json && !takesJSON:
+		return pythonUnacceptableJSON
+	case !s.json && (!takesJSON || !takesEvents):
+		return pythonUnacceptable
+	}
+	return ""
+}
+
+// carryOut answers a request on its stream, also if nobody reads it any more.
+func (s *pythonServer) carryOut(session *pythonSession, stream string, m *pythonRequest) {
+	answer := pythonMessage{Version: "2.0", ID: m.ID}
+	switch m.Method {
+	case "initialize":
+		version := m.Params.ProtocolVersion
+		if !slices.Contains(pythonVersions, version) {
+			version = pythonVersions[len(pythonVersions)-1]
+		}
+		answer.Result = map[string]any{
+			"protocolVersion": version, "serverInfo": map[string]any{"name": "field", "version": "1.29.0"},
+			"capabilities": map[string]any{"experimental": map[string]any{}, "tools": map[string]any{"listChanged": false}},
+		}
+	case "ping":
+		answer.Result = map[string]any{}
+	case "tools/list":
+		answer.Result = map[string]any{"tools": pythonTools(s.tools)}
+	case "tools/call":
+		token := m.Params.Meta.ProgressToken
+		answer.Result = s.call(m.Params.Name, m.Params.Arguments.N, func(i int) {
+			if token != nil && !s.json {
+				s.route(session, stream, pythonMessage{Version: "2.0", Method: "notifications/progress", Params: map[string]any{"progressToken": token, "progress": i}})
+			}
+		})
+	default:
+		answer.Error = map[string]any{"code": -32602, "message": "Invalid request parameters", "data": ""}
+	}
+	s.route(session, stream, answer)
 }
 
 // call runs a tool. That there is none is a result.

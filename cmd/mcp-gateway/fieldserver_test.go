@@ -89,7 +89,7 @@ var fieldPrograms = map[string]func(tools map[string]fieldTool) fieldProgram{
 	"python-json": func(tools map[string]fieldTool) fieldProgram {
 		return fieldProgram{newPythonServer(tools, true),
 			refusal{404, "application/json", pythonRefused(pythonInvalid, "Session not found")},
-			refusal{406, "application/json", pythonRefused(pythonInvalid, "Not Acceptable: Client must accept application/json")}}
+			refusal{406, "application/json", pythonRefused(pythonInvalid, pythonUnacceptableJSON)}}
 	},
 	"mcp-go": func(tools map[string]fieldTool) fieldProgram {
 		return fieldProgram{mcpgoServer(tools),
