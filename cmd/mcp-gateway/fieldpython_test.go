@@ -20,15 +20,16 @@ import (
 
 // A pythonServer answers as a FastMCP server of the official Python SDK 1.29 does:
 // mcp/server/streamable_http.py and streamable_http_manager.py of
-// github.com/modelcontextprotocol/python-sdk, with the event store of its examples or,
-// in the JSON mode, without.
+// github.com/modelcontextprotocol/python-sdk, with an event store or, in the JSON mode,
+// without. The event store of the SDK's examples mixes the streams of sessions whose
+// requests have the same id. This one does not.
 type pythonServer struct {
 	tools map[string]fieldTool
 	json  bool // answers are JSON, and progress is dropped
 
 	mu       sync.Mutex
 	sessions map[string]*pythonSession
-	events   []pythonEvent // of all sessions
+	events   []pythonEvent
 }
 
 // A pythonSession has the open streams, which are named for the id of their request.
@@ -40,8 +41,10 @@ type pythonSession struct {
 
 // A pythonEvent without a message primes a stream.
 type pythonEvent struct {
-	id, stream string
-	message    jsontext.Value
+	id      string
+	session *pythonSession
+	stream  string
+	message jsontext.Value
 }
 
 type pythonMessage struct {
@@ -193,7 +196,7 @@ func (s *pythonServer) post(w http.ResponseWriter, r *http.Request, session *pyt
 	}
 	pythonStream(w, session)
 	if version >= pythonPrimes {
-		pythonWrite(w, s.store(stream, nil))
+		pythonWrite(w, s.store(session, stream, nil))
 	}
 	events := s.open(session, stream)
 	go s.carryOut(session, stream, m)
@@ -289,13 +292,13 @@ func (s *pythonServer) get(w http.ResponseWriter, r *http.Request, session *pyth
 func (s *pythonServer) replay(w http.ResponseWriter, r *http.Request, session *pythonSession, last string) {
 	pythonStream(w, session)
 	s.mu.Lock()
-	at := slices.IndexFunc(s.events, func(e pythonEvent) bool { return e.id == last })
+	at := slices.IndexFunc(s.events, func(e pythonEvent) bool { return e.id == last && e.session == session })
 	var missed []pythonEvent
 	stream := ""
 	if at >= 0 {
 		stream = s.events[at].stream
 		for _, e := range s.events[at+1:] {
-			if e.stream == stream && e.message != nil {
+			if e.session == session && e.stream == stream && e.message != nil {
 				missed = append(missed, e)
 			}
 		}
@@ -309,7 +312,7 @@ func (s *pythonServer) replay(w http.ResponseWriter, r *http.Request, session *p
 		return
 	}
 	if cmp.Or(r.Header.Get("Mcp-Protocol-Version"), "2025-03-26") >= pythonPrimes {
-		pythonWrite(w, s.store(stream, nil))
+		pythonWrite(w, s.store(session, stream, nil))
 	}
 	s.pass(r.Context(), w, session, stream, events, false)
 }
@@ -338,11 +341,15 @@ func (s *pythonServer) close(session *pythonSession, stream string, events chan 
 	}
 }
 
-// store keeps an event under a new id. The id does not say whose the stream is.
-func (s *pythonServer) store(stream string, message jsontext.Value) *pythonEvent {
+// store keeps an event under a new id.
+func (s *pythonServer) store(session *pythonSession, stream string, message jsontext.Value) *pythonEvent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := pythonEvent{uuid.NewString(), stream, message}
+	return s.storeLocked(session, stream, message)
+}
+
+func (s *pythonServer) storeLocked(session *pythonSession, stream string, message jsontext.Value) *pythonEvent {
+	e := pythonEvent{uuid.NewString(), session, stream, message}
 	s.events = append(s.events, e)
 	return &e
 }
@@ -351,12 +358,12 @@ func (s *pythonServer) store(stream string, message jsontext.Value) *pythonEvent
 func (s *pythonServer) route(session *pythonSession, stream string, m pythonMessage) {
 	text, err := json.Marshal(m, json.Deterministic(true))
 	check(err)
-	e := &pythonEvent{message: text}
-	if !s.json {
-		e = s.store(stream, text)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	e := &pythonEvent{message: text}
+	if !s.json {
+		e = s.storeLocked(session, stream, text) // once: a replay has it, or the stream
+	}
 	if events := session.streams[stream]; events != nil {
 		events <- *e
 	}
