@@ -36,7 +36,11 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.got.add(string(body))
 	}
 	w.Header().Set("Mcp-Session-Id", "one")
-	switch result := s.result[m.Method]; {
+	key := m.Method
+	if page := regexp.MustCompile(`"cursor":"([^"]*)"`).FindSubmatch(m.Params); page != nil {
+		key += " " + string(page[1])
+	}
+	switch result := s.result[key]; {
 	case m.ID == nil || m.Method == "":
 		w.WriteHeader(http.StatusAccepted)
 	case m.Method == "initialize":
