@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -61,8 +60,9 @@ type soak struct {
 	url     string
 	tally   tally
 	servers []*mortal
-	pdp     *http.Server
+	pdp     *exec.Cmd
 	pdpAt   string
+	home    string
 	config  string
 	address string
 	mu      sync.Mutex
@@ -105,7 +105,8 @@ func TestUnionSoak(t *testing.T) {
 
 func newSoak(t *testing.T) *soak {
 	t.Helper()
-	s := &soak{t: t, tally: tally{ran: make(map[string]int)}, pdpAt: docpage.FreeAddress(t), address: docpage.FreeAddress(t)}
+	s := &soak{t: t, tally: tally{ran: make(map[string]int)}, pdpAt: docpage.FreeAddress(t), address: docpage.FreeAddress(t), home: t.TempDir()}
+	write(t, filepath.Join(s.home, "store", "all.cedar"), `@id("all") permit (principal, action, resource);`)
 	s.startPDP()
 	var names, servers strings.Builder
 	for i := range soakServers {
@@ -124,10 +125,9 @@ func newSoak(t *testing.T) *soak {
 		fmt.Fprintf(&names, "s%d, ", i)
 		fmt.Fprintf(&servers, "  - {name: s%d, url: %q}\n", i, "http://"+m.address)
 	}
-	home := t.TempDir()
-	s.config, s.url = filepath.Join(home, "gateway.yaml"), "http://"+s.address+"/mcp"
+	s.config, s.url = filepath.Join(s.home, "gateway.yaml"), "http://"+s.address+"/mcp"
 	write(t, s.config, fmt.Sprintf("listen: %s\nstate: %s\npdp: {url: %q, timeout: 10s}\nidentity: {local: {type: user, id: alice}}\nendpoints: [{path: /mcp, servers: [%s]}]\nservers:\n%s",
-		s.address, filepath.Join(home, "state"), "http://"+s.pdpAt, strings.TrimSuffix(names.String(), ", "), &servers))
+		s.address, filepath.Join(s.home, "state"), "http://"+s.pdpAt, strings.TrimSuffix(names.String(), ", "), &servers))
 	s.startGateway()
 	return s
 }
@@ -153,14 +153,14 @@ func (s *soak) killGateway() {
 }
 
 func (s *soak) startPDP() {
-	listener, err := net.Listen("tcp", s.pdpAt)
+	dir, err := policyService()
 	if err != nil {
 		s.t.Error(err)
 		return
 	}
-	s.pdp = &http.Server{Handler: deciding(s.t)}
-	s.t.Cleanup(func() { s.pdp.Close() })
-	go s.pdp.Serve(listener)
+	s.pdp = exec.Command(filepath.Join(dir, "policy-service"), "serve", "--policies", filepath.Join(s.home, "store"),
+		"--state", filepath.Join(s.home, "pdp"), "--listen", s.pdpAt, "--admin-listen", "127.0.0.1:0")
+	background(s.t, s.pdp, s.pdpAt)
 }
 
 // kill kills something every other second, and starts it again. The gateway is
@@ -180,7 +180,8 @@ func (s *soak) kill(ctx context.Context) {
 			s.killGateway()
 			s.startGateway()
 		case n <= 1:
-			_ = s.pdp.Close()
+			_ = s.pdp.Process.Kill()
+			_ = s.pdp.Wait()
 			s.startPDP()
 		default:
 			m := s.servers[rand.IntN(len(s.servers))]
