@@ -27,6 +27,8 @@ var unionSoak = flag.Duration("union.soak", 20*time.Second, "how long TestUnionS
 const (
 	soakServers  = 10
 	soakSessions = 100
+	fewSessions  = 20 // of a soak below longSoak, in which a loaded machine begins few
+	longSoak     = time.Minute
 	killInterval = 2 * time.Second
 	// patience is how long a call may take that has an answer.
 	patience = 40 * time.Second
@@ -79,16 +81,20 @@ func TestUnionSoak(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), *unionSoak)
 	defer stop()
 	var running sync.WaitGroup
-	for i := range soakSessions {
+	sessions := soakSessions
+	if *unionSoak < longSoak {
+		sessions = fewSessions
+	}
+	for i := range sessions {
 		running.Go(func() { s.client(ctx, i) })
 	}
 	running.Go(func() { s.kill(ctx) })
 	growth := s.sample(ctx)
 	running.Wait()
 	t.Logf("%d sessions, %s: %d calls, %d succeeded, %d failed, %d without an answer; %d lists, %d kills; memory grows by %.2f MiB a minute, at the end %d MiB",
-		soakSessions, *unionSoak, s.asked.Load(), s.succeeded.Load(), s.failed.Load(), s.lost.Load(), s.lists.Load(), s.kills.Load(), growth/(1<<20), resident(t, s.running())>>20)
-	if s.lost.Load() > 0 || s.succeeded.Load() == 0 {
-		t.Error("calls have no answer, or all fail")
+		sessions, *unionSoak, s.asked.Load(), s.succeeded.Load(), s.failed.Load(), s.lost.Load(), s.lists.Load(), s.kills.Load(), growth/(1<<20), resident(t, s.running())>>20)
+	if s.lost.Load() > 0 || s.succeeded.Load() == 0 || *unionSoak >= longSoak && s.succeeded.Load() < s.failed.Load() {
+		t.Error("calls have no answer, or most fail")
 	}
 	if *unionSoak >= enoughSoak && growth > maxGrowth {
 		t.Errorf("memory grows by more than %d bytes a minute", maxGrowth)
