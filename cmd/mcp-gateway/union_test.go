@@ -153,7 +153,7 @@ servers:
 `)
 	want := `4:6: endpoints.0.path: must be another: servers.0 has /a/mcp, too
 4:33: endpoints.0.servers.1: must be the name of one of the servers, not "b"
-4:36: endpoints.0.servers.2: must be a server with a url, which "c" does not have
+4:36: endpoints.0.servers.2: must be a server with a url or a command, which "c" does not have
 4:39: endpoints.0.servers.3: must be another: "c" is in the list before
 4:42: endpoints.0.servers.4: must not contain __ or end with _: the tools of the server are called SERVER__NAME
 4:46: endpoints.0.servers.5: must not contain __ or end with _: the tools of the server are called SERVER__NAME

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/child"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/lines"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/obligations/plain"
@@ -62,7 +63,7 @@ func (p *Pool) start(k key) (*process, error) {
 	of.command = exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...)
 	of.command.Dir, of.command.Env = p.cfg.Dir, p.cfg.Env()
 	of.command.WaitDelay = exitTimeout
-	ownGroup(of.command)
+	child.OwnGroup(of.command)
 	var err error
 	if of.stdin, err = of.command.StdinPipe(); err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (p *Pool) start(k key) (*process, error) {
 			return
 		}
 		of.read(out)
-		kill(of.command) // also what it has started
+		child.Kill(of.command) // also what it has started
 		err = of.command.Wait()
 		of.mu.Lock()
 		if of.idle != nil {
@@ -155,7 +156,7 @@ func (of *process) stop() {
 	of.stopping = true
 	_ = of.stdin.Close()
 	of.pool.running.Go(func() {
-		for _, end := range []func(*exec.Cmd){func(*exec.Cmd) {}, terminate, kill} {
+		for _, end := range []func(*exec.Cmd){func(*exec.Cmd) {}, child.Terminate, child.Kill} {
 			end(of.command)
 			select {
 			case <-of.ended:

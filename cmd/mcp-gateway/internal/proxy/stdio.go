@@ -11,11 +11,11 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/child"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/lines"
@@ -75,8 +75,10 @@ func NewPipe(cfg PipeConfig) *Pipe {
 	}
 }
 
-// exitTimeout is how long a server may take to exit once its client has gone.
-const exitTimeout = 5 * time.Second
+// exitTimeout is how long a server may take to exit once its client has gone, and
+// after each signal. Clients kill the gateway four seconds after they have closed its
+// input.
+const exitTimeout = time.Second
 
 // Run runs the server until the client or the server ends. The error is that of
 // the server ([exec.Cmd.Wait]).
@@ -90,6 +92,7 @@ func (p *Pipe) Run(ctx context.Context) error {
 		return err
 	}
 	p.toServer.W = in
+	child.OwnGroup(p.cfg.Command)
 	if err := p.cfg.Command.Start(); err != nil {
 		return fmt.Errorf("run the server: %w", err)
 	}
@@ -129,8 +132,8 @@ func (p *Pipe) supervise(ctx context.Context, clientDone, serverDone <-chan stru
 	case <-clientDone:
 	case <-ctx.Done():
 	}
-	for _, signal := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
-		_ = p.cfg.Command.Process.Signal(signal) // it may have ended
+	for _, end := range []func(*exec.Cmd){func(*exec.Cmd) {}, child.Terminate, child.Kill} {
+		end(p.cfg.Command)
 		select {
 		case <-serverDone:
 			return

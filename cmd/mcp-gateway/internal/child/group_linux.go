@@ -1,12 +1,12 @@
-package process
+package child
 
 import (
 	"os/exec"
 	"syscall"
 )
 
-// ownGroup makes a command run in a process group of its own. The kernel kills it when
+// OwnGroup makes a command run in a process group of its own. The kernel kills it when
 // the gateway ends in whatever way.
-func ownGroup(c *exec.Cmd) {
+func OwnGroup(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
