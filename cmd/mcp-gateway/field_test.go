@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -140,7 +141,11 @@ func changed(tool string, later ...string) func(*side) string {
 	}
 }
 
-// during has something happen in the middle of a slow call.
+// progressed matches the signs of progress that a client has seen.
+var progressed = regexp.MustCompile(`, progress \d+`)
+
+// during has something happen in the middle of a slow call. How many signs of progress
+// get through meanwhile is a matter of time.
 func during(happen func(*side)) func(*side) string {
 	return func(s *side) string {
 		happened := make(chan bool)
@@ -151,7 +156,7 @@ func during(happen func(*side)) func(*side) string {
 		}()
 		said := s.call("slow", 6)
 		<-happened
-		return said
+		return progressed.ReplaceAllString(said, "")
 	}
 }
 

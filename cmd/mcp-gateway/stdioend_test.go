@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -34,6 +35,8 @@ func TestStdioLeavesNothingBehind(t *testing.T) {
 	}
 	gone := time.Now()
 	in.Close()
+	terminate := time.AfterFunc(2*time.Second, func() { _ = gateway.Process.Signal(syscall.SIGTERM) }) // as the TypeScript SDK does
+	defer terminate.Stop()
 	_ = gateway.Wait()
 	if took := time.Since(gone); took > 4*time.Second {
 		t.Errorf("the gateway ends after %s", took)

@@ -76,9 +76,12 @@ func NewPipe(cfg PipeConfig) *Pipe {
 }
 
 // exitTimeout is how long a server may take to exit once its client has gone, and
-// after each signal. Clients kill the gateway four seconds after they have closed its
-// input.
-const exitTimeout = time.Second
+// signalTimeout how long after each signal. A client that wants no more of that sends
+// the gateway a signal, and kills it two seconds later.
+const (
+	exitTimeout   = 5 * time.Second
+	signalTimeout = time.Second
+)
 
 // Run runs the server until the client or the server ends. The error is that of
 // the server ([exec.Cmd.Wait]).
@@ -122,9 +125,9 @@ func (p *Pipe) Run(ctx context.Context) error {
 	return p.cfg.Command.Wait()
 }
 
-// supervise waits until the output of the server ends. Once the client has
-// gone, it waits [exitTimeout] for the server to exit, and then terminates and
-// at last kills it.
+// supervise waits until the output of the server ends. Once the client has gone, it
+// waits [exitTimeout] for the server to exit, or until ctx ends, and then terminates
+// and at last kills it with all that it has started.
 func (p *Pipe) supervise(ctx context.Context, clientDone, serverDone <-chan struct{}) {
 	select {
 	case <-serverDone:
@@ -132,12 +135,18 @@ func (p *Pipe) supervise(ctx context.Context, clientDone, serverDone <-chan stru
 	case <-clientDone:
 	case <-ctx.Done():
 	}
-	for _, end := range []func(*exec.Cmd){func(*exec.Cmd) {}, child.Terminate, child.Kill} {
+	select {
+	case <-serverDone:
+		return
+	case <-time.After(exitTimeout):
+	case <-ctx.Done():
+	}
+	for _, end := range []func(*exec.Cmd){child.Terminate, child.Kill} {
 		end(p.cfg.Command)
 		select {
 		case <-serverDone:
 			return
-		case <-time.After(exitTimeout):
+		case <-time.After(signalTimeout):
 		}
 	}
 	<-serverDone
