@@ -1,0 +1,5 @@
+//go:build !race
+
+package authzen_test
+
+const raceFactor = 1
