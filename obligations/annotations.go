@@ -90,16 +90,25 @@ func (p property) check(value jsontext.Value) error {
 // a spelling mistake.
 var reserved = []string{"obligation", "approval", "requestable", "reason"}
 
-// Parse parses a policy's annotations. It reports all faults at once.
+// Parse parses a policy's annotations. It reports all faults at once, each in a line that begins
+// with its annotation.
 func Parse(permit bool, annotations map[string]string) (Terms, error) {
 	var terms Terms
 	var faults []error
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if err := terms.read(permit, key, annotations[key]); err != nil {
-			faults = append(faults, fmt.Errorf("@%s: %w", key, err))
+			faults = append(faults, at("@"+key, err)...)
 		}
 	}
 	return terms, errors.Join(faults...)
+}
+
+// at returns an error for each line of err, with the place of the fault in front.
+func at(place string, err error) (faults []error) {
+	for line := range strings.Lines(err.Error()) {
+		faults = append(faults, fmt.Errorf("%s: %s", place, strings.TrimSpace(line)))
+	}
+	return faults
 }
 
 func (t *Terms) read(permit bool, key, value string) error {
@@ -118,8 +127,8 @@ func (t *Terms) read(permit bool, key, value string) error {
 		return nil
 	}
 	if k, ok := kinds[key]; ok {
-		o, err := k.parse(value)
-		t.Obligations = append(t.Obligations, o)
+		all, err := k.parseAll(value)
+		t.Obligations = append(t.Obligations, all...)
 		return err
 	}
 	if slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
@@ -149,11 +158,38 @@ func Known() []string {
 	return names
 }
 
-// parse parses the JSON object of an obligation annotation.
-func (k kind) parse(value string) (Obligation, error) {
+// maxObligations is the maximum number of obligations of an annotation.
+const maxObligations = 16
+
+// parseAll parses the value of an obligation annotation: the JSON object of one obligation, or an
+// array of the objects of several. Cedar allows each annotation once in a policy.
+func (k kind) parseAll(value string) ([]Obligation, error) {
+	raw := jsontext.Value(value)
+	if raw.Kind() != '[' {
+		o, err := k.parse(raw)
+		return []Obligation{o}, err
+	}
+	var listed []jsontext.Value
+	if json.Unmarshal(raw, &listed) != nil || len(listed) == 0 || len(listed) > maxObligations {
+		return nil, fmt.Errorf("must be a JSON object, or an array of 1 to %d objects: %q", maxObligations, value)
+	}
+	var all []Obligation
+	var faults []error
+	for i, raw := range listed {
+		o, err := k.parse(raw)
+		if err != nil {
+			faults = append(faults, at(fmt.Sprintf("[%d]", i), err)...)
+		}
+		all = append(all, o)
+	}
+	return all, errors.Join(faults...)
+}
+
+// parse parses the JSON object of an obligation.
+func (k kind) parse(value jsontext.Value) (Obligation, error) {
 	var members map[string]jsontext.Value
-	if err := json.Unmarshal([]byte(value), &members); err != nil || members == nil {
-		return Obligation{}, fmt.Errorf("must be a JSON object: %q", value)
+	if err := json.Unmarshal(value, &members); err != nil || members == nil {
+		return Obligation{}, fmt.Errorf("must be a JSON object, or an array of objects: %q", string(value))
 	}
 	for _, p := range k.properties {
 		if err := p.check(members[p.name]); err != nil {

@@ -62,6 +62,19 @@ func TestParse(t *testing.T) {
 		{"redaction", permit, annotations{"obligation_custom": `{"action":"redact","paths":["/ssn"]}`}, one("custom", `{"action":"redact","paths":["/ssn"]}`, true)},
 		{"of another PEP", permit, annotations{"obligation_custom": `{"action":"watermark","text":"{{subject.id}}"}`}, one("custom", `{"action":"watermark","text":"{{subject.id}}"}`, true)},
 
+		// Several obligations of a type are an array. Each has its own required_support.
+		{"several of a type", permit, annotations{"obligation_custom": `[{"action":"redact","paths":["/ssn"]}, {"required_support":false,"action":"label","labels":["pii"]}]`},
+			obligations.Terms{Obligations: []obligations.Obligation{
+				{Type: "custom", Properties: jsontext.Value(`{"action":"redact","paths":["/ssn"]}`), Withhold: true},
+				{Type: "custom", Properties: jsontext.Value(`{"action":"label","labels":["pii"]}`)},
+			}}},
+		{"several recipients with texts of their own", permit, annotations{"obligation_notification": ` [{"to":"a","body":"b"},{"to":"c","body":"d"}]`},
+			obligations.Terms{Obligations: []obligations.Obligation{
+				{Type: "notification", Properties: jsontext.Value(`{"body":"b","decision_subject":"{{subject.id}}","to":["a"]}`)},
+				{Type: "notification", Properties: jsontext.Value(`{"body":"d","decision_subject":"{{subject.id}}","to":["c"]}`)},
+			}}},
+		{"an array of one", forbid, annotations{"obligation_session_termination": `[{"subject":"alice"}]`}, one("session_termination", `{"subject":"alice"}`, false)},
+
 		// required_support overrides the default and is not a property (OB-28 in
 		// conformance/testdata/rows.txt).
 		{"support required", permit, annotations{"obligation_notification": `{"to":"a","body":"b","required_support":true}`},
@@ -113,13 +126,26 @@ func TestParseRefuses(t *testing.T) {
 			"@approvals: " + known, "@reason: " + known, "@reason_users: " + known, "@requestable_by: " + known,
 		}},
 
-		{"no JSON", permit, annotations{"obligation_custom": `{"a":`}, []string{`@obligation_custom: must be a JSON object: "{\"a\":"`}},
-		{"empty", permit, annotations{"obligation_custom": ``}, []string{`@obligation_custom: must be a JSON object: ""`}},
-		{"null", permit, annotations{"obligation_custom": `null`}, []string{`@obligation_custom: must be a JSON object: "null"`}},
-		{"an array", permit, annotations{"obligation_custom": `[{}]`}, []string{`@obligation_custom: must be a JSON object: "[{}]"`}},
-		{"two objects", permit, annotations{"obligation_custom": `{}{}`}, []string{`@obligation_custom: must be a JSON object: "{}{}"`}},
+		{"no JSON", permit, annotations{"obligation_custom": `{"a":`}, []string{`@obligation_custom: must be a JSON object, or an array of objects: "{\"a\":"`}},
+		{"empty", permit, annotations{"obligation_custom": ``}, []string{`@obligation_custom: must be a JSON object, or an array of objects: ""`}},
+		{"null", permit, annotations{"obligation_custom": `null`}, []string{`@obligation_custom: must be a JSON object, or an array of objects: "null"`}},
+		{"an array of nothing", permit, annotations{"obligation_custom": `[]`}, []string{`@obligation_custom: must be a JSON object, or an array of 1 to 16 objects: "[]"`}},
+		{"an array of no objects", permit, annotations{"obligation_custom": `[{},1,[{}],null]`}, []string{
+			`@obligation_custom: [1]: must be a JSON object, or an array of objects: "1"`,
+			`@obligation_custom: [2]: must be a JSON object, or an array of objects: "[{}]"`,
+			`@obligation_custom: [3]: must be a JSON object, or an array of objects: "null"`,
+		}},
+		{"a broken array", permit, annotations{"obligation_custom": `[{},`}, []string{`@obligation_custom: must be a JSON object, or an array of 1 to 16 objects: "[{},"`}},
+		{"too many", permit, annotations{"obligation_custom": `[` + strings.Repeat(`{},`, 16) + `{}]`},
+			[]string{`@obligation_custom: must be a JSON object, or an array of 1 to 16 objects: "[` + strings.Repeat(`{},`, 16) + `{}]"`}},
+		{"faults of several", permit, annotations{"obligation_custom": `[{"action":"redact","path":"/a"},{"action":"label","labels":["a"]},{"action":"mask","pattern":"("}]`}, []string{
+			`@obligation_custom: [0]: redact: the member "path" is not known`,
+			`@obligation_custom: [0]: redact: the member "paths" is required`,
+			"@obligation_custom: [2]: mask: pattern: error parsing regexp: missing closing ): `(`",
+		}},
+		{"two objects", permit, annotations{"obligation_custom": `{}{}`}, []string{`@obligation_custom: must be a JSON object, or an array of objects: "{}{}"`}},
 		{"a member twice", permit, annotations{"obligation_custom": `{"a":1,"\u0061":2}`},
-			[]string{`@obligation_custom: must be a JSON object: "{\"a\":1,\"\\u0061\":2}"`}},
+			[]string{`@obligation_custom: must be a JSON object, or an array of objects: "{\"a\":1,\"\\u0061\":2}"`}},
 
 		{"redaction of nothing", permit, annotations{"obligation_custom": `{"action":"redact"}`}, []string{`@obligation_custom: redact: the member "paths" is required`}},
 		{"a pattern that is none", permit, annotations{"obligation_custom": `{"action":"mask","pattern":"("}`}, []string{"@obligation_custom: mask: pattern: error parsing regexp: missing closing ): `(`"}},
@@ -140,7 +166,7 @@ func TestParseRefuses(t *testing.T) {
 
 		{"all at once", forbid, annotations{"approval": "a", "obligation_custom": `1`, "obligation_notification": `{"to":"a"}`, "reasons": ""}, []string{
 			"@approval: stands only on a permit",
-			`@obligation_custom: must be a JSON object: "1"`,
+			`@obligation_custom: must be a JSON object, or an array of objects: "1"`,
 			`@obligation_notification: needs the string "body"`,
 			"@reasons: " + known,
 		}},

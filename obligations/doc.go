@@ -8,7 +8,7 @@
 //	@obligation_step_up("{…}")           obligations of the AuthZEN Obligations
 //	@obligation_notification("{…}")      Profile; the JSON object holds the
 //	@obligation_session_termination("{…}")  properties of the type
-//	@obligation_custom("{…}")
+//	@obligation_custom("[{…},{…}]")         an array holds several of the type
 //	@reason_user("…")                    a sentence for the user
 //	@reason_admin("…")                   a sentence for the operator
 //

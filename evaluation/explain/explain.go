@@ -231,8 +231,9 @@ func (e *explainer) withhold() {
 		terms := e.snapshot.Policies.ByID[cedar.PolicyID(d.Policy)].Terms
 		approved = approved && terms.Approval != "" && terms.Approval != e.query.Approved
 		for _, o := range terms.Obligations {
-			if o.Withhold && !e.query.Support.Has(o.Type) {
-				e.out.Withheld = append(e.out.Withheld, withheld(d.Policy, o.Type, ""))
+			entry := withheld(d.Policy, o.Type, "")
+			if o.Withhold && !e.query.Support.Has(o.Type) && !slices.Contains(e.out.Withheld, entry) {
+				e.out.Withheld = append(e.out.Withheld, entry)
 			}
 		}
 	}
