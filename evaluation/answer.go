@@ -49,16 +49,16 @@ const retryAfter = 5
 const toldTaken = "The approval has ended, or another request has used it up."
 
 // answerClaim adds the status of the claimed approval to the answer (Access Request Profile,
-// "Completion Semantics").
-func answerClaim(o *snapshot.Outcome, s authzen.ApprovalStatus) {
-	if o.Decision {
-		if s.Approval != nil && o.Template == "" {
+// "Completion Semantics"). A permit with the obligation to wait for approval is answered as a denial
+// is. offered is whether the answer offers an approval.
+func answerClaim(o *snapshot.Outcome, s authzen.ApprovalStatus, evaluationID string, offered bool) error {
+	if o.Decision && o.Template == "" {
+		if s.Approval != nil {
 			contextOf(o).Approval = &authzen.Approval{ID: s.Approval.ID, ApprovedUntil: s.Approval.Until}
 		}
-		return
+		return nil
 	}
 	context := contextOf(o)
-	offered := context.AccessRequest != nil
 	context.Reason, context.NextAction = s.Reason, authzen.NextNone
 	if s.Explanation != "" {
 		context.ReasonUser = context.ReasonUser.After(s.Explanation)
@@ -73,7 +73,12 @@ func answerClaim(o *snapshot.Outcome, s authzen.ApprovalStatus) {
 	case s.Reason != authzen.ReasonApprovalUnverifiable && offered:
 		context.NextAction = authzen.NextRequest
 	}
-	if context.NextAction != authzen.NextRequest {
-		context.AccessRequest = nil
+	if context.NextAction == authzen.NextRequest || !offered {
+		return nil
 	}
+	if o.Decision {
+		return offerObligation(o, evaluationID, nil)
+	}
+	context.AccessRequest = nil
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/evaluation"
@@ -223,6 +224,36 @@ func TestClaims(t *testing.T) {
 			(c.AccessRequest != nil) != test.offered || (c.Approval != nil) != test.echo || d.spent != test.spent ||
 			(c.RetryAfter > 0) != (test.next == "retry") {
 			t.Errorf("%s with %s: %v, %+v, spent %d", test.action, test.claim, got.Decision, c, d.spent)
+		}
+	}
+}
+
+// A PEP that carries out custom obligations is told the same of its claim: the permit that waits
+// for an approval has the reason and the next action.
+func TestClaimsOfObligation(t *testing.T) {
+	for _, test := range []struct {
+		claim, reason, next string
+		offered             bool
+	}{
+		{"raced", "approval_expired", "request", true},
+		{"out_of_scope", "out_of_scope", "request", true},
+		{"grant_pending", "grant_pending", "retry", false},
+		{"approval_unverifiable", "approval_unverifiable", "none", false},
+	} {
+		e, _ := engine(t, approvalStore, evaluation.Config{Approvals: &desk{}, Offer: offers})
+		got, err := e.Evaluate(t.Context(), evaluation.Call{ID: "call"}, request(t, question("user alice", "wait", "doc 1", fmt.Sprintf(`{"approval":%q,"supported_obligations":["custom"]}`, test.claim))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var waits authzen.ApprovalRequired
+		if err := json.Unmarshal(got.Context.Obligations[0].Properties, &waits); err != nil {
+			t.Fatal(err)
+		}
+		if c := got.Context; !got.Decision || c.Reason != test.reason || c.NextAction != test.next || c.AccessRequest != nil || (c.RetryAfter > 0) != (test.next == "retry") {
+			t.Errorf("%s: %v, %+v", test.claim, got.Decision, c)
+		}
+		if waits.Action != authzen.ActionApprovalRequired || waits.EvaluationID != "call" || (waits.AccessRequest != nil) != test.offered {
+			t.Errorf("%s: the obligation is %+v", test.claim, waits)
 		}
 	}
 }

@@ -65,11 +65,12 @@ func (e *Engine) decide(ctx context.Context, a evaluationInput) (decided, error)
 	}
 	out := decided{outcome, standing.Approval, e.decideShadow(ctx, a, standing.Approval)}
 	snapshot.PrefixObligations(outcome.Obligations, a.item)
-	if err := e.offer(a, outcome); err != nil {
-		return decided{}, err
+	offered, err := e.offer(a, outcome)
+	if err == nil && claim != nil {
+		err = answerClaim(outcome, standing, a.call.ID, offered)
 	}
-	if claim != nil {
-		answerClaim(outcome, standing)
+	if err != nil {
+		return decided{}, err
 	}
 	return out, nil
 }
@@ -119,14 +120,15 @@ func (e *Engine) approvalClaim(context jsontext.Value) jsontext.Value {
 	return claim.Approval
 }
 
-// offer adds how to request an approval: to a denial, or to the obligation to wait for approval.
-func (e *Engine) offer(a evaluationInput, out *snapshot.Outcome) error {
+// offer adds how to request an approval: to a denial, or to the obligation to wait for approval. It
+// reports whether the answer offers one.
+func (e *Engine) offer(a evaluationInput, out *snapshot.Outcome) (bool, error) {
 	if out.Template == "" || e.config.Offer == nil {
-		return nil
+		return false, nil
 	}
 	if a.offered.isFull() {
 		withoutOffer(out)
-		return nil
+		return false, nil
 	}
 	offer, err := e.config.Offer(&authzen.RequestableDenial{
 		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, Time: a.time,
@@ -134,22 +136,22 @@ func (e *Engine) offer(a evaluationInput, out *snapshot.Outcome) error {
 		WithoutToken: a.call.Minimal,
 	})
 	if err != nil {
-		return fmt.Errorf("offer approval: %w", err)
+		return false, fmt.Errorf("offer approval: %w", err)
 	}
 	if offer == nil {
-		return nil
+		return false, nil
 	}
 	if !a.offered.add(offer) {
 		withoutOffer(out)
-		return nil
+		return false, nil
 	}
 	if out.Decision {
-		return offerObligation(out, a.call.ID, offer)
+		return true, offerObligation(out, a.call.ID, offer)
 	}
 	context := contextOf(out)
 	context.EvaluationID, context.EvaluatedAt = a.call.ID, a.time.Truncate(time.Second)
 	context.Reason, context.AccessRequest = authzen.ReasonApprovalRequired, offer
-	return nil
+	return true, nil
 }
 
 // record writes a decision to disk. The caller must not return the decision unless it succeeds.

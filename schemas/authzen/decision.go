@@ -37,7 +37,7 @@ type DecisionContext struct {
 
 	// Of a request that claimed an approval.
 	Approval   *Approval `json:"approval,omitempty"`   // that stands
-	NextAction string    `json:"next_action,omitzero"` // of a denial
+	NextAction string    `json:"next_action,omitzero"` // of a denial, or of a permit that waits for an approval
 	RetryAfter int       `json:"retry_after,omitzero"` // seconds, with NextRetry
 }
 

@@ -568,6 +568,24 @@ func TestPoliciesHaveTheLastWord(t *testing.T) {
 	}
 }
 
+// A PDP that does not know of the approval yet is asked again with it, whether a forbid
+// or a permit waits for it. No person is asked twice.
+func TestApprovalThatIsNotGrantedYet(t *testing.T) {
+	for _, tool := range []string{"write", "waits"} {
+		h := build(t, nil)
+		task, other := h.send(sent{tool: tool}).Task, h.send(sent{tool: tool, args: `{"text":"other"}`}).Task
+		h.approve(task)
+		h.claim.Store(&other) // which is pending
+		if s := h.send(sent{tool: tool}); s.goes() || s.Reason != enforce.ReasonDenied || s.RetryAfter == 0 || s.Task != task {
+			t.Errorf("%s before it is granted: %+v", tool, s.Data)
+		}
+		h.claim.Store(nil)
+		if s := h.send(sent{tool: tool}); !s.goes() {
+			t.Errorf("%s once it is granted: %+v", tool, s.Data)
+		}
+	}
+}
+
 // A restart loses nothing: not what waits, not what was approved, and not that
 // something was claimed, whatever became of it.
 func TestRestart(t *testing.T) {

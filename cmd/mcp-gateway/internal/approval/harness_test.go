@@ -28,15 +28,18 @@ import (
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // The policies that decide: write waits for carol, an approval is good for any
 // number of uses, so that what is carried out once is so by the gateway alone.
-// Move asks about each drawer, too: red is like write, blue is good for one use,
-// sealed is opened by nobody, and of green nobody can ask.
+// Waits is like write, with a permit in place of a forbid. Move asks about each drawer,
+// too: red is like write, blue is good for one use, sealed is opened by nobody, and of
+// green nobody can ask.
 var policies = fstest.MapFS{
 	"desk.cedar": {Data: []byte(`
-		@id("all") permit (principal, action == Action::"tools/call", resource);
+		@id("all") permit (principal, action == Action::"tools/call", resource) unless { resource == tool::"waits" };
+		@id("waiting") @approval("desk") permit (principal, action == Action::"tools/call", resource == tool::"waits");
 		@id("writing") @requestable("desk")
 		forbid (principal, action == Action::"tools/call", resource == tool::"write")
 		unless { context has approval && context.approval.template == "desk" };
@@ -73,6 +76,7 @@ type house struct {
 	key      *seal.Key
 	cfg      func(*approval.Config)
 	lose     atomic.Pointer[string] // the path where the answers of the PDP are lost
+	claim    atomic.Pointer[string] // the id that is claimed in place of an approval's
 	fewer    atomic.Bool            // move is mapped to fewer evaluations
 	gate     *enforce.Gate
 	service  *approval.Service
@@ -114,8 +118,13 @@ func build(t *testing.T, cfg func(*approval.Config)) *house {
 	return h
 }
 
-// RoundTrip loses answers.
+// RoundTrip loses answers, and changes claims.
 func (h *house) RoundTrip(r *http.Request) (*http.Response, error) {
+	if id := h.claim.Load(); id != nil && r.URL.Path == authzen.PathEvaluation {
+		if err := claimID(r, *id); err != nil {
+			return nil, err
+		}
+	}
 	response, err := http.DefaultTransport.RoundTrip(r)
 	if err == nil && h.lose.Load() != nil && r.URL.Path == *h.lose.Load() {
 		response.Body.Close()
@@ -124,25 +133,48 @@ func (h *house) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
+// claimID has a request that claims an approval claim one with this id.
+func claimID(r *http.Request, id string) error {
+	var evaluation authzen.EvaluationRequest
+	if err := json.UnmarshalRead(r.Body, &evaluation); err != nil {
+		return err
+	}
+	context, err := jsonobject.Parse(evaluation.Context)
+	if err != nil {
+		return err
+	}
+	if context["approval"] != nil {
+		context.Put("approval", fmt.Appendf(nil, `{"id":%q}`, id))
+	}
+	if evaluation.Context, err = context.Encode(); err != nil {
+		return err
+	}
+	body, err := json.Marshal(&evaluation)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return err
+}
+
 // open opens the service on what is on disk.
 func (h *house) open() {
 	h.t.Helper()
 	log := slog.New(slog.NewTextHandler(h.t.Output(), nil))
 	decides := enforce.NewPDP(enforce.PDPConfig{URL: h.url, Client: client.Config{Timeout: 20 * time.Second, Transport: h}, Failures: 1000})
 	cfg := approval.Config{
-		File: h.file, PDP: decides, Seal: h.key, Checker: enforce.NewChecker(nil, enforce.Denial{}), Log: log, PerCaller: 100, Limit: 1000, Refused: time.Hour, Wait: time.Minute,
+		File: h.file, PDP: decides, Seal: h.key, Log: log, PerCaller: 100, Limit: 1000, Refused: time.Hour, Wait: time.Minute,
 		Definition: func(string, string) string { return h.digest() }, PassingMeta: []string{"trace/id"},
 		Tasks: true,
 	}
 	if h.cfg != nil {
 		h.cfg(&cfg)
 	}
+	obligations := client.Obligations{authzen.ObligationCustom: enforce.OnResult}
+	cfg.Checker = enforce.NewChecker(obligations, enforce.Denial{})
 	var err error
 	if h.service, err = approval.Open(cfg); err != nil {
 		h.t.Fatal(err)
 	}
 	h.gate = enforce.New(enforce.Config{
-		PDP: decides, Log: log,
+		PDP: decides, Log: log, Obligations: obligations,
 		Map: h.question,
 		Tools: enforcetest.Tools{Find: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
 			return &enforce.Tool{Digest: h.digest()}, nil

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,7 +129,7 @@ func withholdResult(response *wire.Message, err error) *wire.Message {
 
 // asDenial makes a permit that waits for an approval the denial that people may
 // lift: the call must not run before, and the obligation has what it takes to ask
-// them.
+// them. What the PDP says of a claimed approval counts for the denial.
 func asDenial(d *authzen.Decision) {
 	if !d.Decision || d.Context == nil {
 		return
@@ -140,7 +141,8 @@ func asDenial(d *authzen.Decision) {
 		}
 		denial := *d.Context
 		denial.Obligations = slices.Delete(slices.Clone(denial.Obligations), i, i+1)
-		denial.Reason, denial.EvaluationID, denial.AccessRequest = authzen.ReasonApprovalRequired, waits.EvaluationID, waits.AccessRequest
+		denial.Reason = cmp.Or(denial.Reason, authzen.ReasonApprovalRequired)
+		denial.EvaluationID, denial.AccessRequest = waits.EvaluationID, waits.AccessRequest
 		*d = authzen.Decision{Context: &denial}
 		return
 	}
