@@ -1,12 +1,14 @@
 package process
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +24,7 @@ type Config struct {
 	Env      func() []string
 	Shared   bool          // one process serves all callers
 	Idle     time.Duration // after which an unused process ends
-	Max      int           // processes at a time
+	Max      int           // processes at a time; see also [Config.perOwner]
 	MaxReply int64         // of a message of the server, in bytes
 	Log      *slog.Logger
 }
@@ -40,25 +42,44 @@ func unavailable(format string, args ...any) error {
 	return &UnavailableError{fmt.Sprintf(format, args...)}
 }
 
-// Bounds of the pause before a server is started again that has just failed. Each
-// failure doubles it; a process that ran for stableTime ends the count.
+// perOwner returns the maximum number of processes of one owner: the rest is for
+// others. A client chooses its capabilities, and so how many processes it has.
+func (c *Config) perOwner() int {
+	if c.Shared {
+		return c.Max
+	}
+	return min(c.Max, max(c.Max/4, 2))
+}
+
+// Bounds of the pause before a process of an owner is started whose last one has
+// failed. Each failure doubles it; a process that ran for stableTime ends the count.
 const (
 	firstPause = 500 * time.Millisecond
 	lastPause  = 30 * time.Second
 	stableTime = time.Minute
 )
 
+// maxSessions bounds the sessions of a caller in a process. The one that was unused for
+// longest makes place for another.
+const maxSessions = 1000
+
 // A Pool has the processes of a server. It is safe for concurrent use.
 type Pool struct {
 	cfg Config
 
 	mu        sync.Mutex
-	processes map[key]*process
+	processes map[key]*process    // that take requests, or are about to end
+	running   map[*process]key    // that have not ended
 	sessions  map[string]*session // by id
-	failures  int                 // in a row
-	next      time.Time           // before which no process is started
+	pauses    map[Owner]pause
 	closed    bool
-	running   sync.WaitGroup
+	work      sync.WaitGroup
+}
+
+// A pause is the time in which no process of an owner is started.
+type pause struct {
+	failures int // in a row
+	until    time.Time
 }
 
 // A key tells processes apart: by owner, and by what their clients said of themselves.
@@ -70,14 +91,18 @@ type key struct {
 // A session is one of a client of the older era.
 type session struct {
 	id      string
-	owner   Owner
+	owner   Owner // of the process
+	caller  Owner
 	process *process
 	stream  chan *wire.Message // what no call of the session carries
+	used    time.Time          // guarded by the pool
 }
 
 // New returns a Pool without a process.
 func New(cfg Config) *Pool {
-	return &Pool{cfg: cfg, processes: make(map[key]*process), sessions: make(map[string]*session)}
+	return &Pool{
+		cfg: cfg, processes: make(map[key]*process), running: make(map[*process]key), sessions: make(map[string]*session), pauses: make(map[Owner]pause),
+	}
 }
 
 // Transport returns the server as one of streamable HTTP, for one caller.
@@ -87,11 +112,11 @@ func (p *Pool) Transport(owner Owner) http.RoundTripper { return transport{p, ow
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	for _, of := range p.processes {
+	for of := range p.running {
 		of.stop()
 	}
 	p.mu.Unlock()
-	p.running.Wait()
+	p.work.Wait()
 }
 
 // owned returns the owner of a caller's processes.
@@ -103,36 +128,95 @@ func (p *Pool) owned(owner Owner) Owner {
 }
 
 // acquire returns the process of a key, which it starts if there is none, for one
-// request. The caller must release it.
-func (p *Pool) acquire(k key) (*process, error) {
+// request. The caller must release it. An owner with all the processes that it may
+// have loses the one that was unused for longest.
+func (p *Pool) acquire(ctx context.Context, k key) (*process, error) {
+	for {
+		of, ending, err := p.tryAcquire(k)
+		if ending == nil {
+			return of, err
+		}
+		select {
+		case <-ending.ended:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// tryAcquire returns the process of a key, or the process that has to end before there
+// is a place for another of its owner.
+func (p *Pool) tryAcquire(k key) (of, ending *process, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if of := p.processes[k]; of != nil && of.acquire() {
-		return of, nil
+		return of, nil, nil
 	}
-	switch wait := time.Until(p.next); {
+	switch wait := time.Until(p.pauses[k.owner].until); {
 	case p.closed:
-		return nil, unavailable("the gateway is about to end")
+		return nil, nil, unavailable("the gateway is about to end")
 	case wait > 0:
-		return nil, unavailable("the server has failed: it is started again in %s at the earliest", wait.Round(time.Second)+time.Second)
-	case len(p.processes) >= p.cfg.Max:
-		return nil, unavailable("all %d processes of the server are in use", p.cfg.Max)
+		return nil, nil, unavailable("the server has failed: it is started again in %s at the earliest", wait.Round(time.Second)+time.Second)
 	}
-	of, err := p.start(k)
-	if err != nil {
+	own := p.processesOf(k.owner)
+	switch most := p.cfg.perOwner(); {
+	case len(own) >= most:
+		if ending = makePlace(own); ending == nil {
+			err = unavailable("all %d processes of the server that one caller may have are in use", most)
+		}
+		return nil, ending, err
+	case len(p.running) >= p.cfg.Max:
+		return nil, nil, unavailable("all %d processes of the server are in use", p.cfg.Max)
+	}
+	if of, err = p.start(k); err != nil {
 		p.cfg.Log.Error("a server cannot be run", "server", p.cfg.Server, "error", err)
-		p.failed()
-		return nil, unavailable("the server cannot be run")
+		p.failed(k.owner)
+		return nil, nil, unavailable("the server cannot be run")
 	}
-	p.processes[k] = of
+	p.processes[k], p.running[of] = of, k
 	of.acquire()
-	return of, nil
+	return of, nil, nil
 }
 
-// failed puts off the next start.
-func (p *Pool) failed() {
-	p.next = time.Now().Add(min(firstPause<<min(p.failures, 10), lastPause))
-	p.failures++
+// processesOf returns the processes of an owner that have not ended.
+func (p *Pool) processesOf(owner Owner) (own []*process) {
+	for of, k := range p.running {
+		if k.owner == owner {
+			own = append(own, of)
+		}
+	}
+	return own
+}
+
+// makePlace returns a process that ends, if need be because it is the one that was
+// unused for longest. It returns nil if all are in use.
+func makePlace(own []*process) *process {
+	var longest *process
+	var since time.Time
+	for _, of := range own {
+		switch unused, at := of.isUnused(); {
+		case of.stopped():
+			return of
+		case unused && (longest == nil || at.Before(since)):
+			longest, since = of, at
+		}
+	}
+	if longest != nil {
+		longest.stop()
+	}
+	return longest
+}
+
+// failed puts off the next start of a process of an owner.
+func (p *Pool) failed(owner Owner) {
+	now := time.Now()
+	for of, last := range p.pauses {
+		if now.Sub(last.until) > stableTime {
+			delete(p.pauses, of)
+		}
+	}
+	last := p.pauses[owner]
+	p.pauses[owner] = pause{last.failures + 1, now.Add(min(firstPause<<min(last.failures, 10), lastPause))}
 }
 
 // ended forgets a process that has ended, and its sessions: their clients get 404 and
@@ -140,7 +224,9 @@ func (p *Pool) failed() {
 func (p *Pool) ended(k key, of *process, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.processes, k)
+	if delete(p.running, of); p.processes[k] == of {
+		delete(p.processes, k)
+	}
 	for id, s := range p.sessions {
 		if s.process == of {
 			delete(p.sessions, id)
@@ -148,21 +234,25 @@ func (p *Pool) ended(k key, of *process, err error) {
 	}
 	lived := time.Since(of.begun)
 	if lived >= stableTime {
-		p.failures = 0
+		delete(p.pauses, k.owner)
 	}
 	if of.stopped() {
 		p.cfg.Log.Info("a process of a server has ended", "server", p.cfg.Server, "pid", of.command.Process.Pid, "after", lived.Round(time.Second))
 		return
 	}
-	p.failed()
+	p.failed(k.owner)
 	p.cfg.Log.Warn("a process of a server has ended by itself", "server", p.cfg.Server, "pid", of.command.Process.Pid, "after", lived.Round(time.Millisecond), "error", err)
 }
 
 // addSession begins a session of a process.
 func (p *Pool) addSession(owner Owner, of *process) *session {
-	s := &session{id: rand.Text(), owner: p.owned(owner), process: of, stream: make(chan *wire.Message, streamSize)}
+	s := &session{id: rand.Text(), owner: p.owned(owner), caller: owner, process: of, stream: make(chan *wire.Message, streamSize), used: time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	own := slices.DeleteFunc(p.sessionsIn(of), func(s *session) bool { return s.caller != owner })
+	if len(own) >= maxSessions {
+		delete(p.sessions, slices.MinFunc(own, func(a, b *session) int { return a.used.Compare(b.used) }).id)
+	}
 	p.sessions[s.id] = s
 	return s
 }
@@ -177,6 +267,7 @@ func (p *Pool) session(owner Owner, id string) (*session, error) {
 	if s == nil || s.owner != p.owned(owner) || !s.process.acquire() {
 		return nil, errNoSession
 	}
+	s.used = time.Now()
 	return s, nil
 }
 
@@ -188,9 +279,13 @@ func (p *Pool) endSession(s *session) {
 }
 
 // sessionsOf returns the sessions of a process.
-func (p *Pool) sessionsOf(of *process) (all []*session) {
+func (p *Pool) sessionsOf(of *process) []*session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.sessionsIn(of)
+}
+
+func (p *Pool) sessionsIn(of *process) (all []*session) {
 	for _, s := range p.sessions {
 		if s.process == of {
 			all = append(all, s)

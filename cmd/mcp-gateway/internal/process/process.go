@@ -32,7 +32,8 @@ type process struct {
 	ended   chan struct{} // closed when the process has ended
 
 	mu       sync.Mutex
-	uses     int // requests and streams
+	uses     int       // requests and streams
+	used     time.Time // end of the last use
 	idle     *time.Timer
 	stopping bool
 	last     int64 // id of a request
@@ -75,7 +76,7 @@ func (p *Pool) start(k key) (*process, error) {
 	}
 	of.command.Stderr = &stderr{pool: p}
 	started := make(chan error, 1)
-	p.running.Go(func() {
+	p.work.Go(func() {
 		runtime.LockOSThread()
 		err := of.command.Start()
 		if started <- err; err != nil {
@@ -123,6 +124,7 @@ func (of *process) acquire() bool {
 func (of *process) release() {
 	of.mu.Lock()
 	defer of.mu.Unlock()
+	of.used = time.Now()
 	if of.uses--; of.uses == 0 && !of.stopping {
 		of.idle = time.AfterFunc(of.pool.cfg.Idle, of.stopIdle)
 	}
@@ -135,6 +137,13 @@ func (of *process) stopIdle() {
 	if idle {
 		of.stop()
 	}
+}
+
+// isUnused reports whether nothing uses the process, and since when.
+func (of *process) isUnused() (unused bool, since time.Time) {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	return of.uses == 0, of.used
 }
 
 func (of *process) stopped() bool {
@@ -155,7 +164,7 @@ func (of *process) stop() {
 	}
 	of.stopping = true
 	_ = of.stdin.Close()
-	of.pool.running.Go(func() {
+	of.pool.work.Go(func() {
 		for _, end := range []func(*exec.Cmd){func(*exec.Cmd) {}, child.Terminate, child.Kill} {
 			end(of.command)
 			select {

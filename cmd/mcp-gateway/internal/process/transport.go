@@ -7,7 +7,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
@@ -75,7 +78,7 @@ func (t transport) post(r *http.Request) (*http.Response, error) {
 		}
 		return t.exchange(r, m, s.process, s)
 	case stateless:
-		of, err := t.pool.acquire(key{owner: t.pool.owned(t.owner)})
+		of, err := t.pool.acquire(r.Context(), key{owner: t.pool.owned(t.owner)})
 		if err != nil {
 			return nil, err
 		}
@@ -170,15 +173,12 @@ func (t transport) initialize(r *http.Request, m *wire.Message) (*http.Response,
 	}
 	own := *m
 	if t.pool.cfg.Shared {
-		if err := params.Set("capabilities", struct{}{}); err != nil {
-			return nil, err
-		}
-		if own.Params, err = params.Encode(); err != nil {
+		if own.Params, err = sharedParams(params); err != nil {
 			return nil, err
 		}
 	}
 	client := sha256.Sum256([]byte(string(params["protocolVersion"]) + "\n" + string(params["capabilities"])))
-	of, err := t.pool.acquire(key{t.pool.owned(t.owner), client})
+	of, err := t.pool.acquire(r.Context(), key{t.pool.owned(t.owner), client})
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +192,22 @@ func (t transport) initialize(r *http.Request, m *wire.Message) (*http.Response,
 		answer.Header.Set(endpoint.HeaderSession, t.pool.addSession(t.owner, of).id)
 	}
 	return answer, nil
+}
+
+// sessionVersions are the versions of the protocol with sessions, oldest first.
+var sessionVersions = []string{`"2024-11-05"`, `"2025-03-26"`, `"2025-06-18"`, `"2025-11-25"`}
+
+// sharedParams returns the params of initialize for a process of all callers, which they
+// change: the client has no capabilities. A version that nobody knows is negotiated as
+// the latest, because each version has a process.
+func sharedParams(params jsonobject.Object) (jsontext.Value, error) {
+	if err := params.Set("capabilities", struct{}{}); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(sessionVersions, string(params["protocolVersion"])) {
+		params.Put("protocolVersion", jsontext.Value(sessionVersions[len(sessionVersions)-1]))
+	}
+	return params.Encode()
 }
 
 func reply(r *http.Request, status int, kind string, body io.ReadCloser) *http.Response {

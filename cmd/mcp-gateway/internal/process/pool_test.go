@@ -1,0 +1,240 @@
+package process_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/process"
+)
+
+const variable = "PROCESS_TEST_SERVER"
+
+// TestMain is also the program of the server.
+func TestMain(m *testing.M) {
+	if os.Getenv(variable) != "" {
+		serve()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serve answers each request with the id of its process: but hang, which has no answer,
+// and die. It ends a second after its input.
+func serve() {
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var m struct {
+			ID     jsontext.Value `json:"id"`
+			Method string         `json:"method"`
+		}
+		switch err := json.Unmarshal(in.Bytes(), &m); {
+		case err != nil, m.ID == nil, m.Method == "hang":
+		case m.Method == "die":
+			os.Exit(3)
+		default:
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"pid":%d}}`+"\n", m.ID, os.Getpid())
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+}
+
+// A pool is one whose processes are counted.
+type pool struct {
+	*testing.T
+	*process.Pool
+	started atomic.Int64
+}
+
+func newPool(t *testing.T, cfg process.Config) *pool {
+	p := &pool{T: t}
+	cfg.Server, cfg.Command, cfg.MaxReply, cfg.Log = "cell", []string{os.Args[0]}, 1<<20, slog.New(slog.DiscardHandler)
+	cfg.Env = func() []string {
+		p.started.Add(1)
+		return []string{variable + "=1"}
+	}
+	p.Pool = process.New(cfg)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// send sends a message of a caller for an answer of a type of content.
+func (p *pool) send(caller, session, kind, message string) (*http.Response, error) {
+	p.Helper()
+	r, err := http.NewRequestWithContext(p.Context(), http.MethodPost, "http://cell.invalid/", strings.NewReader(message))
+	if err != nil {
+		p.Fatal(err)
+	}
+	r.Header.Set("Accept", kind)
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+	}
+	return p.Transport(process.Owner{Type: "user", ID: caller}).RoundTrip(r)
+}
+
+// post sends a message of a caller, and returns the session, and the answer or the error.
+func (p *pool) post(caller, session, message string) (_, answer string) {
+	p.Helper()
+	response, err := p.send(caller, session, "application/json", message)
+	if err != nil {
+		return "", err.Error()
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return response.Header.Get("Mcp-Session-Id"), fmt.Sprintf("%d %s", response.StatusCode, body)
+}
+
+// hang makes a call that has no answer before the test ends.
+func (p *pool) hang(caller, session string) {
+	p.Helper()
+	response, err := p.send(caller, session, "text/event-stream", `{"jsonrpc":"2.0","id":2,"method":"hang"}`)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { response.Body.Close() })
+}
+
+// begin begins a session of a client that has a capability of this name.
+func (p *pool) begin(caller, capability string) (session, answer string) {
+	p.Helper()
+	return p.post(caller, "", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"experimental":{%q:{}}}}}`, capability))
+}
+
+const ping = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+
+// A caller whose clients name ever new capabilities does not take the processes of
+// others. The process that it used last goes on.
+func TestCallerLeavesProcessesToOthers(t *testing.T) {
+	p := newPool(t, process.Config{Idle: time.Minute, Max: 8})
+	var last string
+	for n := range 10 {
+		session, answer := p.begin("mallory", fmt.Sprint(n))
+		if session == "" {
+			t.Fatalf("client %d: %s", n, answer)
+		}
+		last = session
+	}
+	if session, answer := p.begin("alice", ""); session == "" {
+		t.Errorf("another caller: %s", answer)
+	}
+	if _, answer := p.post("mallory", last, ping); !strings.HasPrefix(answer, "200 ") {
+		t.Errorf("the last session: %s", answer)
+	}
+}
+
+// A caller whose processes are all in use is refused, and others are not.
+func TestCallerWithAllProcessesInUse(t *testing.T) {
+	p := newPool(t, process.Config{Idle: time.Minute, Max: 4})
+	for n := range 2 {
+		session, answer := p.begin("mallory", fmt.Sprint(n))
+		if session == "" {
+			t.Fatal(answer)
+		}
+		p.hang("mallory", session)
+	}
+	want := "all 2 processes of the server that one caller may have are in use"
+	if _, answer := p.begin("mallory", "more"); answer != want {
+		t.Errorf("%s, want %s", answer, want)
+	}
+	if session, answer := p.begin("alice", ""); session == "" {
+		t.Errorf("another caller: %s", answer)
+	}
+}
+
+// A process of a caller that starts while the one before ends is used again, and ends
+// with the pool.
+func TestProcessStartsWhileAnotherEnds(t *testing.T) {
+	p := newPool(t, process.Config{Idle: 100 * time.Millisecond, Max: 4})
+	if session, answer := p.begin("alice", ""); session == "" {
+		t.Fatal(answer)
+	}
+	time.Sleep(300 * time.Millisecond) // the process has no input now, and is about to end
+	session, answer := p.begin("alice", "")
+	if session == "" {
+		t.Fatal(answer)
+	}
+	p.hang("alice", session)
+	time.Sleep(1500 * time.Millisecond)
+	if session, answer := p.begin("alice", ""); session == "" {
+		t.Fatal(answer)
+	}
+	if n := p.started.Load(); n != 2 {
+		t.Errorf("%d processes have started, want 2", n)
+	}
+	closed := make(chan struct{})
+	go func() {
+		p.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Error("the pool does not end: it has lost a process")
+	}
+}
+
+// A caller whose process dies again and again does not keep others from starting theirs.
+func TestFailuresOfOneCaller(t *testing.T) {
+	p := newPool(t, process.Config{Idle: time.Minute, Max: 4})
+	session, answer := p.begin("mallory", "")
+	if session == "" {
+		t.Fatal(answer)
+	}
+	_, _ = p.post("mallory", session, `{"jsonrpc":"2.0","id":2,"method":"die"}`)
+	if session, answer := p.begin("mallory", ""); session != "" || !strings.Contains(answer, "the server has failed") {
+		t.Errorf("the caller whose process has died: %q %s", session, answer)
+	}
+	if session, answer := p.begin("alice", ""); session == "" {
+		t.Errorf("another caller: %s", answer)
+	}
+}
+
+// The sessions of a caller in a process are bounded: the one that was unused for longest
+// ends. Sessions of other callers stay.
+func TestSessionsOfCallerAreBounded(t *testing.T) {
+	p := newPool(t, process.Config{Idle: time.Minute, Max: 4, Shared: true})
+	other, answer := p.begin("alice", "")
+	if other == "" {
+		t.Fatal(answer)
+	}
+	first, _ := p.begin("mallory", "")
+	second, _ := p.begin("mallory", "")
+	_, _ = p.post("mallory", first, ping)
+	for range 999 {
+		_, _ = p.begin("mallory", "")
+	}
+	for session, want := range map[string]string{first: "200 ", second: "404 "} {
+		if _, answer := p.post("mallory", session, ping); !strings.HasPrefix(answer, want) {
+			t.Errorf("%s, want %s", answer, want)
+		}
+	}
+	if _, answer := p.post("alice", other, ping); !strings.HasPrefix(answer, "200 ") {
+		t.Errorf("another caller: %s", answer)
+	}
+}
+
+// Clients that name versions that nobody knows share a process of a shared server.
+func TestSharedProcessOfUnknownVersions(t *testing.T) {
+	p := newPool(t, process.Config{Idle: time.Minute, Max: 4, Shared: true})
+	for n := range 10 {
+		session, answer := p.post("mallory", "", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"version %d","capabilities":{}}}`, n))
+		if session == "" {
+			t.Fatal(answer)
+		}
+	}
+	if n := p.started.Load(); n != 1 {
+		t.Errorf("%d processes have started, want 1", n)
+	}
+}
