@@ -51,6 +51,9 @@ type Config struct {
 	// ServiceBearer, if not empty, replaces Bearer for an Access Request Service of another origin,
 	// which the PDP's metadata name. Without it that service gets no credential.
 	ServiceBearer string
+	// ServiceHeader, if not nil, may add headers to each request to that service, such as a
+	// credential that changes. An error ends the call.
+	ServiceHeader func(ctx context.Context, header http.Header) error
 	// Header, if not nil, may add headers to each request to the PDP, such as credentials that
 	// change or a trace context. An error ends the call.
 	Header func(ctx context.Context, header http.Header) error
@@ -248,10 +251,15 @@ func (c *Client) prepare(r *http.Request) error {
 	if c.cfg.RequestID != nil {
 		r.Header.Set(headerRequestID, c.cfg.RequestID(r.Context()))
 	}
-	if c.cfg.Header != nil && c.isOwn(r.URL) {
-		if err := c.cfg.Header(r.Context(), r.Header); err != nil {
-			return fmt.Errorf("header: %w", err)
-		}
+	add := c.cfg.Header
+	if !c.isOwn(r.URL) {
+		add = c.cfg.ServiceHeader
+	}
+	if add == nil {
+		return nil
+	}
+	if err := add(r.Context(), r.Header); err != nil {
+		return fmt.Errorf("header: %w", err)
 	}
 	return nil
 }

@@ -123,10 +123,13 @@ func TestIndependentService(t *testing.T) {
 		described++
 		says(`{"policy_decision_point":"`+pdp+`","access_evaluation_endpoint":"`+pdp+`/access/v1/evaluation","access_request_endpoint":"`+service+`/requests"}`)(w, r)
 	})
-	c := client.New(pdp, client.Config{Bearer: "key of the PDP", ServiceBearer: "key of the service", Header: func(_ context.Context, h http.Header) error {
-		h.Set("X-Secret", "secret")
-		return nil
-	}})
+	secret := func(value string) func(context.Context, http.Header) error {
+		return func(_ context.Context, h http.Header) error {
+			h.Set("X-Secret", value)
+			return nil
+		}
+	}
+	c := client.New(pdp, client.Config{Bearer: "key of the PDP", ServiceBearer: "key of the service", Header: secret("secret"), ServiceHeader: secret("+more")})
 	for _, endpoint := range []string{"", service + "/of/the/denial"} {
 		task, err := c.Submit(t.Context(), endpoint, "key-1", &authzen.Submission{})
 		if err != nil {
@@ -140,8 +143,8 @@ func TestIndependentService(t *testing.T) {
 		t.Errorf("a third host: %v", err)
 	}
 	want := []string{
-		"POST /requests Bearer key of the service", "GET /tasks/t Bearer key of the service",
-		"POST /of/the/denial Bearer key of the service", "GET /tasks/t Bearer key of the service",
+		"POST /requests Bearer key of the service+more", "GET /tasks/t Bearer key of the service and more",
+		"POST /of/the/denial Bearer key of the service+more", "GET /tasks/t Bearer key of the service and more",
 	}
 	if diff := cmp.Diff(want, asked); diff != "" || described != 1 {
 		t.Errorf("described %d times, asked (-want +got):\n%s", described, diff)

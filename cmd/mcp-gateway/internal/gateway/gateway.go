@@ -71,13 +71,13 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 			err = errors.Join(err, g.close())
 		}
 	}()
-	credentials, err := cfg.PDP.credentials(log)
+	pdpKey, err := bearerOf("pdp.key_file", cfg.PDP.KeyFile, log)
 	if err != nil {
-		return g, fmt.Errorf("pdp: %w", err)
+		return g, err
 	}
-	serviceKey, err := readSecret(cfg.PDP.ServiceKeyFile)
+	serviceKey, err := bearerOf("pdp.service_key_file", cfg.PDP.ServiceKeyFile, log)
 	if err != nil {
-		return g, fmt.Errorf("pdp.service_key_file: %w", err)
+		return g, err
 	}
 	if g.callers, err = newCallers(&cfg.Identity); err != nil {
 		return g, err
@@ -102,7 +102,7 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 		return g, fmt.Errorf("telemetry: %w", err)
 	}
 	decides := enforce.NewPDP(enforce.PDPConfig{
-		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Header: credentials, ServiceBearer: serviceKey},
+		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Header: pdpKey, ServiceHeader: serviceKey},
 		Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
 		OnBreak: func(state string) {
 			log.Warn("circuit breaker of the PDP", "state", state)
@@ -114,15 +114,15 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	return g, g.decide(decides)
 }
 
-// credentials returns what adds the key of the gateway to requests to the PDP. The
-// key follows its file. Without a file there is none.
-func (c *pdpConfig) credentials(log *slog.Logger) (func(context.Context, http.Header) error, error) {
-	if c.KeyFile == "" {
+// bearerOf returns what adds the key in a file to requests. The key follows its file.
+// Without a file there is none.
+func bearerOf(name, file string, log *slog.Logger) (func(context.Context, http.Header) error, error) {
+	if file == "" {
 		return nil, nil
 	}
-	key, err := openSecret("pdp.key_file", c.KeyFile, log)
+	key, err := openSecret(name, file, log)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return func(_ context.Context, header http.Header) error {
 		header.Set("Authorization", "Bearer "+key.Get())
