@@ -143,8 +143,8 @@ func TestIndependentService(t *testing.T) {
 		t.Errorf("a third host: %v", err)
 	}
 	want := []string{
-		"POST /requests Bearer key of the service+more", "GET /tasks/t Bearer key of the service and more",
-		"POST /of/the/denial Bearer key of the service+more", "GET /tasks/t Bearer key of the service and more",
+		"POST /requests Bearer key of the service+more", "GET /tasks/t Bearer key of the service+more",
+		"POST /of/the/denial Bearer key of the service+more", "GET /tasks/t Bearer key of the service+more",
 	}
 	if diff := cmp.Diff(want, asked); diff != "" || described != 1 {
 		t.Errorf("described %d times, asked (-want +got):\n%s", described, diff)
