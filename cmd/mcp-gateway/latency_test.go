@@ -158,17 +158,24 @@ func flushTime(t *testing.T, dir string) time.Duration {
 // resident is the memory of a process, in bytes, but for what is of files.
 func resident(t *testing.T, c *exec.Cmd) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
+	bytes, err := residentOf(c.Process.Pid)
 	if err != nil {
 		t.Skip(err)
 	}
+	return bytes
+}
+
+// residentOf returns the memory of a process. It fails for one that has ended, and
+// where the kernel does not tell.
+func residentOf(pid int) (bytes int, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
 	found := regexp.MustCompile(`RssAnon:\s+(\d+) kB`).FindSubmatch(status)
 	if found == nil {
-		t.Skip("the kernel does not tell")
+		return 0, errors.New("the kernel does not tell")
 	}
 	kilobytes, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kilobytes << 10
+	return kilobytes << 10, err
 }

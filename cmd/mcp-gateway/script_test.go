@@ -34,6 +34,7 @@ var update = flag.Bool("update", false, "write the wanted output of testdata/scr
 func TestMain(m *testing.M) {
 	testscript.Main(built{m}, map[string]func(){
 		"mcp-gateway": main,
+		"measured":    measured,
 		"desk":        func() { desk() },
 		"people":      func() { desk(addLookup) },
 		"cell":        notebook,

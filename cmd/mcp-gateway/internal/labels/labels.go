@@ -137,7 +137,7 @@ func (s *Store) read(key string) (all []label, err error) {
 		return err
 	})
 	if err == nil && settled {
-		if s.known == nil {
+		if s.known == nil || len(s.known) >= s.cfg.Callers { // which may have no labels
 			s.version, s.known = version, make(map[string][]label)
 		}
 		s.known[key] = all

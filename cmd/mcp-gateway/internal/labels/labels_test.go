@@ -3,6 +3,7 @@ package labels_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -136,4 +137,23 @@ func TestProcesses(t *testing.T) {
 	adding.Wait()
 	want(t, one, alice, "l0", "l1", "l2", "l3")
 	want(t, two, alice, "l0", "l1", "l2", "l3")
+}
+
+// Callers without labels do not fill the memory, however many ask.
+func TestCacheIsBounded(t *testing.T) {
+	cfg, _ := config(t)
+	cfg.Callers = 10
+	s := open(t, cfg)
+	before := time.Now().Add(-time.Hour) // labels of a file that was just written are not cached
+	if err := os.Chtimes(cfg.File, before, before); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if _, err := s.Of(labels.Caller{Type: "user", ID: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.Cached(); n == 0 || n > cfg.Callers {
+		t.Errorf("the labels of %d callers are in memory", n)
+	}
 }

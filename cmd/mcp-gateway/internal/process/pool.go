@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -59,13 +61,17 @@ const (
 	stableTime = time.Minute
 )
 
-// maxSessions bounds the sessions of a caller in a process. The one that was unused for
-// longest makes place for another.
-const maxSessions = 1000
+// Bounds of the sessions of a caller in a process, and of all sessions of a pool. The
+// one that was unused for longest makes place for another.
+const (
+	maxSessions    = 1000
+	maxAllSessions = 10_000
+)
 
 // A Pool has the processes of a server. It is safe for concurrent use.
 type Pool struct {
-	cfg Config
+	cfg   Config
+	limit int // of all sessions
 
 	mu        sync.Mutex
 	processes map[key]*process    // that take requests, or are about to end
@@ -95,13 +101,14 @@ type session struct {
 	caller  Owner
 	process *process
 	stream  chan *wire.Message // what no call of the session carries
+	over    chan struct{}      // closed when the session has ended
 	used    time.Time          // guarded by the pool
 }
 
 // New returns a Pool without a process.
 func New(cfg Config) *Pool {
 	return &Pool{
-		cfg: cfg, processes: make(map[key]*process), running: make(map[*process]key), sessions: make(map[string]*session), pauses: make(map[Owner]pause),
+		cfg: cfg, limit: maxAllSessions, processes: make(map[key]*process), running: make(map[*process]key), sessions: make(map[string]*session), pauses: make(map[Owner]pause),
 	}
 }
 
@@ -229,7 +236,7 @@ func (p *Pool) ended(k key, of *process, err error) {
 	}
 	for id, s := range p.sessions {
 		if s.process == of {
-			delete(p.sessions, id)
+			p.drop(id)
 		}
 	}
 	lived := time.Since(of.begun)
@@ -246,15 +253,37 @@ func (p *Pool) ended(k key, of *process, err error) {
 
 // addSession begins a session of a process.
 func (p *Pool) addSession(owner Owner, of *process) *session {
-	s := &session{id: rand.Text(), owner: p.owned(owner), caller: owner, process: of, stream: make(chan *wire.Message, streamSize), used: time.Now()}
+	s := &session{id: rand.Text(), owner: p.owned(owner), caller: owner, process: of, stream: make(chan *wire.Message, streamSize), over: make(chan struct{}), used: time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	own := slices.DeleteFunc(p.sessionsIn(of), func(s *session) bool { return s.caller != owner })
-	if len(own) >= maxSessions {
-		delete(p.sessions, slices.MinFunc(own, func(a, b *session) int { return a.used.Compare(b.used) }).id)
+	switch {
+	case len(own) >= maxSessions:
+		p.dropOldest(slices.Values(own))
+	case len(p.sessions) >= p.limit:
+		p.dropOldest(maps.Values(p.sessions))
 	}
 	p.sessions[s.id] = s
 	return s
+}
+
+// dropOldest ends the session that was unused for longest.
+func (p *Pool) dropOldest(of iter.Seq[*session]) {
+	var oldest *session
+	for s := range of {
+		if oldest == nil || s.used.Before(oldest.used) {
+			oldest = s
+		}
+	}
+	p.drop(oldest.id)
+}
+
+// drop ends a session, if there is one of that id.
+func (p *Pool) drop(id string) {
+	if s := p.sessions[id]; s != nil {
+		delete(p.sessions, id)
+		close(s.over)
+	}
 }
 
 var errNoSession = errors.New("there is no such session")
@@ -275,7 +304,7 @@ func (p *Pool) session(owner Owner, id string) (*session, error) {
 func (p *Pool) endSession(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.sessions, s.id)
+	p.drop(s.id)
 }
 
 // sessionsOf returns the sessions of a process.

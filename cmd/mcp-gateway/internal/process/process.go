@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,7 +39,11 @@ type process struct {
 	stopping bool
 	last     int64 // id of a request
 	calls    map[string]*call
+	// deserted are the calls of which nobody awaits the response, the oldest first. The
+	// server may never answer them, which it need not once a call is cancelled.
+	deserted []*call
 	asked    map[string]*session // requests of the server that await an answer, by id
+	order    []string            // the ids of asked, the oldest first
 
 	initializing sync.Mutex
 	initialized  jsontext.Value // the result of initialize
@@ -47,15 +52,24 @@ type process struct {
 
 // A call is a request that was sent to a process.
 type call struct {
+	own       string         // its id at the process
 	id, token jsontext.Value // as the client sent them; token is nil without one
 	session   *session       // nil in the stateless era
 	before    chan *wire.Message
 	response  chan *wire.Message
+	deserted  bool // its client has gone
 }
 
 // streamSize bounds the messages that wait for a client to read them. Notifications
 // over it are dropped, and requests are refused.
 const streamSize = 256
+
+// Bounds of what a process remembers: of calls whose clients have gone, in case they
+// cancel them, and of requests of the server, in case their clients answer them.
+const (
+	maxDeserted = 256
+	maxAsked    = 1000
+)
 
 // start starts a process. It is run by a thread of its own, because the system kills a
 // process with the thread that started it.
@@ -248,7 +262,7 @@ func (of *process) ask(m *wire.Message) {
 	var to *call
 	newest := int64(0)
 	for id, c := range of.calls {
-		if n, _ := strconv.ParseInt(id, 10, 64); c.session != nil && n > newest {
+		if n, _ := strconv.ParseInt(id, 10, 64); c.session != nil && !c.deserted && n > newest {
 			to, newest = c, n
 		}
 	}
@@ -256,7 +270,8 @@ func (of *process) ask(m *wire.Message) {
 	if to != nil && !of.pool.cfg.Shared {
 		select {
 		case to.before <- m:
-			of.asked[string(m.ID)], sent = to.session, true
+			of.remember(string(m.ID), to.session)
+			sent = true
 		default:
 		}
 	}
@@ -264,6 +279,41 @@ func (of *process) ask(m *wire.Message) {
 	if !sent {
 		_ = of.in.Write(wire.Refuse(m.ID, wire.CodeMethod, "no client can be asked now", nil))
 	}
+}
+
+// remember notes which session is asked by a request of the server. Beyond
+// [maxAsked], the oldest request is forgotten.
+func (of *process) remember(id string, asked *session) {
+	of.forgetAsked(id)
+	if len(of.order) >= maxAsked {
+		of.forgetAsked(of.order[0])
+	}
+	of.asked[id] = asked
+	of.order = append(of.order, id)
+}
+
+func (of *process) forgetAsked(id string) {
+	if n := slices.Index(of.order, id); n >= 0 {
+		of.order = slices.Delete(of.order, n, n+1)
+	}
+	delete(of.asked, id)
+}
+
+// left notes that nobody awaits the response to a call any more. Beyond
+// [maxDeserted], the oldest such call is forgotten.
+func (of *process) left(c *call) {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.calls[c.own] != c {
+		return // it has its response
+	}
+	of.deserted = slices.DeleteFunc(of.deserted, func(other *call) bool { return of.calls[other.own] != other })
+	if len(of.deserted) >= maxDeserted {
+		delete(of.calls, of.deserted[0].own)
+		of.deserted = slices.Delete(of.deserted, 0, 1)
+	}
+	c.deserted = true
+	of.deserted = append(of.deserted, c)
 }
 
 // progress passes a notification on to the call with its token.
@@ -319,14 +369,15 @@ func (of *process) send(m *wire.Message, s *session) (*call, error) {
 	of.mu.Lock()
 	of.last++
 	own := *m
-	own.ID = jsontext.Value(strconv.FormatInt(of.last, 10))
+	c.own = strconv.FormatInt(of.last, 10)
+	own.ID = jsontext.Value(c.own)
 	of.mu.Unlock()
 	var err error
 	if own.Params, c.token, err = withToken(m.Params, own.ID); err != nil {
 		return nil, err
 	}
 	of.mu.Lock()
-	of.calls[string(own.ID)] = c
+	of.calls[c.own] = c
 	of.mu.Unlock()
 	if err := of.in.Write(&own); err != nil {
 		of.pool.cfg.Log.Warn("a request cannot be written to the server", "server", of.pool.cfg.Server, "error", err)
@@ -365,7 +416,7 @@ func (of *process) tell(m *wire.Message, s *session) error {
 	case m.IsResponse():
 		of.mu.Lock()
 		allowed := s != nil && of.asked[string(m.ID)] == s
-		delete(of.asked, string(m.ID))
+		of.forgetAsked(string(m.ID))
 		of.mu.Unlock()
 		if !allowed {
 			return nil
@@ -408,15 +459,10 @@ func (of *process) cancellation(m *wire.Message, s *session) (*wire.Message, err
 // abandon tells the process that nobody waits for a call any more.
 func (of *process) abandon(c *call) {
 	of.mu.Lock()
-	own := ""
-	for id, other := range of.calls {
-		if other == c {
-			own = id
-		}
-	}
+	pending := of.calls[c.own] == c
 	of.mu.Unlock()
-	if own != "" {
-		_ = of.in.Write(&wire.Message{Method: wire.MethodCancelled, Params: fmt.Appendf(nil, `{"requestId":%s}`, own)})
+	if pending {
+		_ = of.in.Write(&wire.Message{Method: wire.MethodCancelled, Params: fmt.Appendf(nil, `{"requestId":%s}`, c.own)})
 	}
 }
 

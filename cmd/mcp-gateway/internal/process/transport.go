@@ -51,6 +51,8 @@ func (s *session) listen(ctx context.Context, out io.Writer) error {
 			}
 		case <-s.process.ended:
 			return nil
+		case <-s.over:
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -163,6 +165,7 @@ func (of *process) leave(c *call) {
 	if c.session == nil {
 		of.abandon(c)
 	}
+	of.left(c)
 }
 
 // initialize begins a session.

@@ -92,7 +92,7 @@ func New(cfg Config) *Handler {
 	return &Handler{
 		cfg:      cfg,
 		front:    &endpoint.Front{Name: cfg.Server, Callers: cfg.Callers, Hosts: cfg.Hosts, Origins: cfg.Origins, MaxBody: cfg.MaxBody, Log: cfg.Log},
-		requests: newPendingRequests(), deciding: newDeciding(), broken: &unanswered{calls: make(map[key]finishCall), limit: maxUnanswered},
+		requests: newPendingRequests(), deciding: newDeciding(), broken: newUnanswered(),
 		upstream: &http.Client{
 			Transport:     cfg.transport(),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

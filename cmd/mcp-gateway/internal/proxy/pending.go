@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -156,21 +157,46 @@ type finishCall = func(context.Context, *wire.Message) *wire.Message
 // HTTP, a response may come on another stream than the first.
 type unanswered struct {
 	mu    sync.Mutex
-	calls map[key]finishCall
+	calls map[key]*dueCall
 	limit int
+}
+
+// A dueCall is a call whose response is due.
+type dueCall struct {
+	finish finishCall
+	expiry *time.Timer // nil while nothing ends the wait
+}
+
+func newUnanswered() *unanswered {
+	return &unanswered{calls: make(map[key]*dueCall), limit: maxUnanswered}
 }
 
 // keep keeps what is to be done with a response. It returns false if there is no
 // place left, or if another call of that id waits.
-func (u *unanswered) keep(conversation string, id jsontext.Value, settle finishCall) bool {
+func (u *unanswered) keep(conversation string, id jsontext.Value, finish finishCall) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	k := key{conversation, string(id)}
-	if _, taken := u.calls[k]; taken || len(u.calls) == u.limit {
+	if _, taken := u.calls[k]; taken || len(u.calls) >= u.limit {
 		return false
 	}
-	u.calls[k] = settle
+	u.calls[k] = &dueCall{finish: finish}
 	return true
+}
+
+// expire ends the wait for a response after a while, unless it comes.
+func (u *unanswered) expire(conversation string, id jsontext.Value, after time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	due := u.calls[key{conversation, string(id)}]
+	if due == nil || due.expiry != nil {
+		return
+	}
+	due.expiry = time.AfterFunc(after, func() {
+		if finish := u.take(conversation, id); finish != nil {
+			finish(context.Background(), nil)
+		}
+	})
 }
 
 // take returns what is to be done with a response, or nil if none is due.
@@ -178,16 +204,25 @@ func (u *unanswered) take(conversation string, id jsontext.Value) finishCall {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	k := key{conversation, string(id)}
-	settle := u.calls[k]
+	due := u.calls[k]
+	if due == nil {
+		return nil
+	}
 	delete(u.calls, k)
-	return settle
+	if due.expiry != nil {
+		due.expiry.Stop() // it would keep the call in memory
+	}
+	return due.finish
 }
 
 // all takes every call.
 func (u *unanswered) all() map[key]finishCall {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	left := u.calls
-	u.calls = make(map[key]finishCall)
+	left := make(map[key]finishCall, len(u.calls))
+	for k, due := range u.calls {
+		left[k] = due.finish
+	}
+	clear(u.calls)
 	return left
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -140,14 +139,7 @@ func (h *Handler) keepResumable(c *call, v *enforce.Disposition) bool {
 // awaitResume gives the client of a kept call time to resume its stream. If it
 // does not, the outcome of the call is unknown.
 func (h *Handler) awaitResume(sent *sentCall) {
-	time.AfterFunc(h.cfg.Resume, func() { h.forget(sent) })
-}
-
-// forget ends a kept call, unless its response has come.
-func (h *Handler) forget(sent *sentCall) {
-	if settle := h.broken.take(sent.Request, sent.ID); settle != nil {
-		settle(context.Background(), nil)
-	}
+	h.broken.expire(sent.Request, sent.ID, h.cfg.Resume)
 }
 
 // Attempts to resume a stream of the server that broke off, and the pause before

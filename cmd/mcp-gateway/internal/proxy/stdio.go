@@ -71,7 +71,7 @@ func NewPipe(cfg PipeConfig) *Pipe {
 	}
 	return &Pipe{
 		cfg: cfg, toClient: lines.Writer{W: cfg.Out}, requests: newPendingRequests(), deciding: newDeciding(),
-		sent: &unanswered{calls: make(map[key]finishCall), limit: maxUnanswered},
+		sent: newUnanswered(),
 	}
 }
 

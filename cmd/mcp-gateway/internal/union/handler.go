@@ -57,7 +57,7 @@ type Handler struct {
 func New(cfg Config) *Handler {
 	cfg.Wait = cmp.Or(cfg.Wait, defaultWait)
 	cfg.MaxReply = cmp.Or(cfg.MaxReply, endpoint.MaxReply) + replyMargin
-	return &Handler{cfg: cfg, sessions: newSessions(), absent: newAbsences()}
+	return &Handler{cfg: cfg, sessions: newSessions(maxOfCaller, maxSessions), absent: newAbsences()}
 }
 
 // A call is a request of a client over HTTP.
@@ -155,28 +155,37 @@ func (h *Handler) call(c *call) {
 		h.fail(c, err)
 		return
 	}
-	done := c.session.begin(c.Message.ID, about.server)
-	defer done()
-	response, err := h.send(c.request.Context(), c, about.server, m)
+	undo, err := c.session.subscribe(about, c.Message.Method)
 	if err != nil {
 		h.fail(c, err)
 		return
 	}
-	defer response.close()
-	if response.status == http.StatusOK {
-		c.session.subscribed(about, c.Message.Method)
+	done := c.session.begin(c.Message.ID, about.server)
+	defer done()
+	response, err := h.send(c.request.Context(), c, about.server, m)
+	if err != nil {
+		undo()
+		h.fail(c, err)
+		return
 	}
-	h.relay(c, about.server, response, response.session)
+	defer response.close()
+	if !h.relay(c, about.server, response, response.session) {
+		undo()
+	}
 }
 
 // relay gives the client what the endpoint of a server answers, in a session at the
-// server, if any.
-func (h *Handler) relay(c *call, s *Server, response *response, session string) {
+// server, if any. It reports whether there was a result.
+func (h *Handler) relay(c *call, s *Server, response *response, session string) (succeeded bool) {
 	o := outward{h, s.Name, c.caller}
 	switch kind := response.kind(); kind {
 	case endpoint.TypeEvents:
 		c.out.Start()
-		if err := response.events(h.cfg.MaxReply, o.pass(c, func(id string) string { return eventOf(s.Name, id, session) })); err != nil && c.request.Context().Err() == nil {
+		pass := o.pass(c, func(id string) string { return eventOf(s.Name, id, session) })
+		if err := response.events(h.cfg.MaxReply, func(e *endpoint.Event, m *wire.Message) error {
+			succeeded = succeeded || m != nil && m.Result != nil
+			return pass(e, m)
+		}); err != nil && c.request.Context().Err() == nil {
 			h.cfg.Log.WarnContext(c.request.Context(), "the stream of a call ends", "endpoint", h.cfg.Name, "server", s.Name, "error", err)
 		}
 	case endpoint.TypeJSON:
@@ -186,8 +195,9 @@ func (h *Handler) relay(c *call, s *Server, response *response, session string) 
 		}
 		if err != nil {
 			h.fail(c, err)
-			return
+			return false
 		}
+		succeeded = m.Result != nil
 		if m.ID == nil && c.Received != nil {
 			m.ID = c.Message.ID // an error of the session that the server has lost again
 		}
@@ -195,6 +205,7 @@ func (h *Handler) relay(c *call, s *Server, response *response, session string) 
 	default:
 		c.out.W.WriteHeader(response.status)
 	}
+	return succeeded
 }
 
 // status returns the HTTP status of a message with which the endpoint of a server

@@ -283,10 +283,24 @@ func (h *Handler) setLevel(c *call) {
 	_ = c.out.Message(http.StatusOK, &wire.Message{ID: c.Message.ID, Result: jsontext.Value("{}")})
 }
 
+// maxLevel bounds the level of log messages that a session remembers, in bytes.
+const maxLevel = 64
+
+// setLevel remembers the level of log messages. A longer one is of no server.
 func (s *session) setLevel(params jsontext.Value) {
+	var asked struct {
+		Level string `json:"level"`
+	}
+	if json.Unmarshal(params, &asked) != nil || len(asked.Level) > maxLevel {
+		return
+	}
+	level, err := json.Marshal(&asked)
+	if err != nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.level = params
+	s.level = level
 }
 
 // reportProgress passes on how far a client is with the request of a server.

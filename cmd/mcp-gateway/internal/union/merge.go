@@ -43,6 +43,7 @@ func (h *Handler) initialize(c *call) {
 		inner := c.session.at(p.server)
 		return inner.capabilities, inner.instructions
 	})
+	c.session.greet(false)
 }
 
 // all lists the servers.

@@ -40,10 +40,13 @@ type session struct {
 	mu    sync.Mutex
 	inner map[string]*innerSession // by server
 	calls map[string][]*Server     // that are under way, by id
-	level jsontext.Value           // params of the last logging/setLevel, or nil
-	// uris are the resources that the client has subscribed to, by server.
-	uris map[string]map[string]bool
-	used time.Time
+	level jsontext.Value           // params of logging/setLevel with the last level, or nil
+	// subscribed are the resources that the client has subscribed to, and
+	// subscribedBytes is the size of their URIs.
+	subscribed      map[resource]bool
+	subscribedBytes int
+	greeting        bool // the client has no answer to initialize yet
+	used            time.Time
 	// missed are the servers that a list has left out since the client was last told
 	// of a change.
 	missed  map[string]bool
@@ -52,12 +55,15 @@ type session struct {
 	marks   []mark             // the last events of the stream
 }
 
+// A resource is one of a server.
+type resource struct{ server, uri string }
+
 // An innerSession is one at the endpoint of a server.
 type innerSession struct {
 	id           string // "" where the server has no sessions
 	version      string
 	capabilities jsontext.Value
-	instructions string
+	instructions string // "" once the client has its answer to initialize
 }
 
 // mark sets the headers of requests in the session.
@@ -76,10 +82,20 @@ type sessions struct {
 	known map[string]*session
 	ended map[string]time.Time // by clients
 	swept time.Time
+
+	ofCaller, limit int // the most of a caller, and altogether
 }
 
-func newSessions() *sessions {
-	return &sessions{known: make(map[string]*session), ended: make(map[string]time.Time)}
+// Bounds of the sessions of a caller, and of all callers. Beyond them, those that
+// were used least recently are made anew when they are used again, without their
+// subscriptions and the level of log messages.
+const (
+	maxOfCaller = 1000
+	maxSessions = 10_000
+)
+
+func newSessions(ofCaller, limit int) *sessions {
+	return &sessions{known: make(map[string]*session), ended: make(map[string]time.Time), ofCaller: ofCaller, limit: limit}
 }
 
 // How long a session that nobody uses is kept, and how often the sessions are
@@ -99,9 +115,10 @@ func (a *sessions) get(sealed sealedSession) *session {
 	}
 	s := a.known[sealed.ID]
 	if s == nil {
+		a.makePlace(sealed)
 		s = &session{
 			sealedSession: sealed, inner: make(map[string]*innerSession), calls: make(map[string][]*Server),
-			uris: make(map[string]map[string]bool), missed: make(map[string]bool), changed: make(chan struct{}),
+			subscribed: make(map[resource]bool), missed: make(map[string]bool), changed: make(chan struct{}),
 		}
 		a.known[sealed.ID] = s
 	}
@@ -109,6 +126,52 @@ func (a *sessions) get(sealed sealedSession) *session {
 	s.used = time.Now()
 	s.mu.Unlock()
 	return s
+}
+
+// makePlace forgets the session that was used least recently, of a caller or of all,
+// where there is no place for another one. Sessions with a request under way stay:
+// each has a connection.
+func (a *sessions) makePlace(next sealedSession) {
+	if len(a.known) < min(a.ofCaller, a.limit) {
+		return
+	}
+	var own, other leastUsed
+	ofCaller := 0
+	for id, s := range a.known {
+		used, busy := s.lastUse()
+		if !busy {
+			other.add(id, used)
+		}
+		if s.isOf(next) {
+			ofCaller++
+			if !busy {
+				own.add(id, used)
+			}
+		}
+	}
+	switch {
+	case ofCaller >= a.ofCaller:
+		delete(a.known, own.id)
+	case len(a.known) >= a.limit:
+		delete(a.known, other.id)
+	}
+}
+
+// A leastUsed is the one that was used least recently of those that were added.
+type leastUsed struct {
+	id string
+	at time.Time
+}
+
+func (l *leastUsed) add(id string, at time.Time) {
+	if l.id == "" || at.Before(l.at) {
+		l.id, l.at = id, at
+	}
+}
+
+// isOf reports whether two sessions are of one caller.
+func (s *sealedSession) isOf(other sealedSession) bool {
+	return s.Tenant == other.Tenant && s.Type == other.Type && s.Caller == other.Caller
 }
 
 // sweep forgets what nobody has used for long.
@@ -119,7 +182,7 @@ func (a *sessions) sweep() {
 	}
 	a.swept = now
 	for id, s := range a.known {
-		if s.isIdle(now) {
+		if used, busy := s.lastUse(); !busy && now.Sub(used) > sessionIdle {
 			delete(a.known, id)
 		}
 	}
@@ -130,17 +193,30 @@ func (a *sessions) sweep() {
 	}
 }
 
-func (s *session) isIdle(now time.Time) bool {
+// lastUse returns when the session was last used, and whether it is now.
+func (s *session) lastUse() (at time.Time, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.calls) == 0 && now.Sub(s.used) > sessionIdle
+	return s.used, len(s.calls) > 0
 }
 
 func (a *sessions) end(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.known, id)
+	if len(a.ended) >= a.limit {
+		a.forgetEnded()
+	}
 	a.ended[id] = time.Now()
+}
+
+// forgetEnded forgets the session that ended first: its client could go on in it.
+func (a *sessions) forgetEnded() {
+	var first leastUsed
+	for id, at := range a.ended {
+		first.add(id, at)
+	}
+	delete(a.ended, first.id)
 }
 
 // openSession finds the session of a call of an older version. All but the first
@@ -188,6 +264,7 @@ func (h *Handler) newSession(c *call) error {
 		return err
 	}
 	c.session = h.sessions.get(of)
+	c.session.greet(true)
 	c.out.W.Header().Set(endpoint.HeaderSession, sealed)
 	return nil
 }
@@ -350,8 +427,24 @@ func (s *session) at(server *Server) *innerSession {
 func (s *session) keep(server *Server, inner *innerSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.greeting {
+		inner.instructions = ""
+	}
 	s.inner[server.Name] = inner
 	s.change()
+}
+
+// greet notes whether the answer to initialize is still to be given. Afterwards
+// nobody needs the instructions of the servers.
+func (s *session) greet(begins bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.greeting = begins
+	for _, inner := range s.inner {
+		if !begins {
+			inner.instructions = ""
+		}
+	}
 }
 
 // change wakes those who wait for a change.
@@ -451,21 +544,51 @@ func (s *session) serving(id jsontext.Value) []*Server {
 	return slices.Clone(s.calls[string(id)])
 }
 
-// subscribed notes what the client has subscribed to. A nil session notes nothing.
-func (s *session) subscribed(about target, method string) {
+// Bounds of the subscriptions of a session, and of their URIs in bytes: the gateway
+// remembers them for servers that lose their sessions.
+const (
+	maxSubscriptions   = 1000
+	maxSubscribedBytes = 128 << 10
+)
+
+var errSubscribed = &enforce.Refusal{
+	Code: wire.CodeParams, Status: http.StatusOK, Message: fmt.Sprintf("a session may have %d subscriptions, whose URIs have %d bytes: unsubscribe from some", maxSubscriptions, maxSubscribedBytes),
+	Data: enforce.Data{Reason: enforce.ReasonInvalidMessage},
+}
+
+// subscribe remembers what a request subscribes to, or forgets what it unsubscribes
+// from. A subscription that the server refuses is undone. A nil session remembers
+// nothing.
+func (s *session) subscribe(about target, method string) (undo func(), err error) {
+	keep := func() {}
 	if s == nil {
-		return
+		return keep, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch method {
-	case "resources/subscribe":
-		if s.uris[about.server.Name] == nil {
-			s.uris[about.server.Name] = make(map[string]bool)
-		}
-		s.uris[about.server.Name][about.name] = true
-	case "resources/unsubscribe":
-		delete(s.uris[about.server.Name], about.name)
+	of := resource{about.server.Name, about.name}
+	switch known := s.subscribed[of]; {
+	case method == "resources/unsubscribe":
+		s.unsubscribe(of)
+	case method != "resources/subscribe" || known:
+	case len(s.subscribed) >= maxSubscriptions || s.subscribedBytes+len(of.uri) > maxSubscribedBytes:
+		return nil, errSubscribed
+	default:
+		s.subscribed[of] = true
+		s.subscribedBytes += len(of.uri)
+		return func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.unsubscribe(of)
+		}, nil
+	}
+	return keep, nil
+}
+
+func (s *session) unsubscribe(from resource) {
+	if s.subscribed[from] {
+		delete(s.subscribed, from)
+		s.subscribedBytes -= len(from.uri)
 	}
 }
 
@@ -474,8 +597,10 @@ func (s *session) subscribed(about target, method string) {
 func (s *session) wishes(server *Server) (level jsontext.Value, uris []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for uri := range s.uris[server.Name] {
-		uris = append(uris, uri)
+	for of := range s.subscribed {
+		if of.server == server.Name {
+			uris = append(uris, of.uri)
+		}
 	}
 	slices.Sort(uris)
 	return s.level, uris
