@@ -110,6 +110,35 @@ func (g *Gate) Label(call *Call) error {
 	return g.cfg.Labels.Add(call, names)
 }
 
+// Interim returns what a client gets of a request or notification that the server sends
+// while calls of the client are under way, or nil: it may have content of their results.
+// So the caller has their labels first.
+func (g *Gate) Interim(ctx context.Context, m *wire.Message, underWay ...*Call) *wire.Message {
+	for _, call := range underWay {
+		method := m.Method
+		err := g.Label(call)
+		if err == nil {
+			m, err = call.Results.Interim(m)
+		}
+		if err != nil {
+			g.cfg.Log.WarnContext(ctx, "message withheld", "server", call.Server, "method", method, "request_id", call.RequestID, "error", err)
+			return nil
+		}
+		if m == nil {
+			return nil
+		}
+	}
+	return m
+}
+
+// Leave labels the caller of a call whose client is gone before the response: the
+// client may have what the server has sent before.
+func (g *Gate) Leave(ctx context.Context, call *Call) {
+	if err := g.Label(call); err != nil {
+		g.cfg.Log.ErrorContext(ctx, "a caller has no label of a call that it has left", "server", call.Server, "request_id", call.RequestID, "error", err)
+	}
+}
+
 var errNoLabels = errors.New("the gateway keeps no labels")
 
 // withholdResult tells a client that its call was carried out, so that it does not

@@ -78,6 +78,7 @@ type Handler struct {
 	requests *pendingRequests
 	deciding *deciding
 	broken   *unanswered // calls whose streams the client may resume
+	underWay *underWay   // calls with obligations on results, by [call.conversation]
 }
 
 // New returns a Handler.
@@ -92,7 +93,7 @@ func New(cfg Config) *Handler {
 	return &Handler{
 		cfg:      cfg,
 		front:    &endpoint.Front{Name: cfg.Server, Callers: cfg.Callers, Hosts: cfg.Hosts, Origins: cfg.Origins, MaxBody: cfg.MaxBody, Log: cfg.Log},
-		requests: newPendingRequests(), deciding: newDeciding(), broken: newUnanswered(),
+		requests: newPendingRequests(), deciding: newDeciding(), underWay: newUnderWay(), broken: newUnanswered(),
 		upstream: &http.Client{
 			Transport:     cfg.transport(),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -20,6 +20,12 @@ import (
 // obligations.
 func obliges(t *testing.T, properties ...string) func(*proxy.Config) {
 	t.Helper()
+	return obligesWith(t, nil, properties...)
+}
+
+// obligesWith is obliges with the labels of callers.
+func obligesWith(t *testing.T, kept enforce.Labels, properties ...string) func(*proxy.Config) {
+	t.Helper()
 	var all []string
 	for i, p := range properties {
 		all = append(all, fmt.Sprintf(`{"id":"%d","type":"custom","properties":%s}`, i, p))
@@ -37,7 +43,7 @@ func obliges(t *testing.T, properties ...string) func(*proxy.Config) {
 	return func(c *proxy.Config) {
 		c.Gate = enforce.New(enforce.Config{
 			PDP: enforce.NewPDP(enforce.PDPConfig{URL: decides.URL, Client: client.Config{Timeout: 5 * time.Second}}),
-			Map: plain, Obligations: client.Obligations{"custom": enforce.OnResult}, Log: slog.New(slog.DiscardHandler),
+			Map: plain, Obligations: client.Obligations{"custom": enforce.OnResult}, Labels: kept, Log: slog.New(slog.DiscardHandler),
 		})
 	}
 }

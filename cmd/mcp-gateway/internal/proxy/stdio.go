@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +47,7 @@ type Pipe struct {
 	requests *pendingRequests
 	deciding *deciding
 	sent     *unanswered
-	running  running
+	running  *underWay
 
 	mu    sync.Mutex     // held to begin a call, so that none begins at the end
 	calls sync.WaitGroup // that are being decided
@@ -70,7 +69,7 @@ func NewPipe(cfg PipeConfig) *Pipe {
 		cfg.MaxReply = endpoint.MaxReply
 	}
 	return &Pipe{
-		cfg: cfg, toClient: lines.Writer{W: cfg.Out}, requests: newPendingRequests(), deciding: newDeciding(),
+		cfg: cfg, toClient: lines.Writer{W: cfg.Out}, requests: newPendingRequests(), deciding: newDeciding(), running: newUnderWay(),
 		sent: newUnanswered(),
 	}
 }
@@ -264,8 +263,8 @@ func (p *Pipe) forward(ctx context.Context, c *enforce.Call, v *enforce.Disposit
 		v.Finish(ctx, nil)
 		return
 	}
-	if isOurs(v.Forward.ID) || !p.sent.keep(conversation, v.Forward.ID, p.running.begin(c, v.Finish)) {
-		p.running.end(c)
+	if isOurs(v.Forward.ID) || !p.sent.keep(conversation, v.Forward.ID, p.running.begin(conversation, c, v.Finish)) {
+		p.running.end(conversation, c)
 		v.Finish(ctx, nil)
 		_ = p.toClient.Write(wire.Refuse(v.Forward.ID, wire.CodeRequest, "the id is in use, or too many calls are unanswered", enforce.Data{Reason: enforce.ReasonInvalidMessage}))
 		return
@@ -307,10 +306,13 @@ func (p *Pipe) onServerLine(ctx context.Context, line []byte) error {
 		if last := p.last.Load(); last != nil && p.cfg.FromServer != nil && !p.cfg.FromServer.AllowsNotification(last, m) {
 			return nil
 		}
+		if m = p.interim(ctx, m); m == nil {
+			return nil
+		}
 		return p.toClient.Write(m)
 	case m.IsRequest() && (p.capabilities.Load() == nil || isOurs(m.ID)):
 		return errors.Join(errServerRequest, p.toServer.Write(wire.Refuse(m.ID, wire.CodeMethod, errServerRequest.Error(), nil)))
-	case m.IsRequest() && p.cfg.FromServer != nil && !p.allowsRequest(ctx, m):
+	case m.IsRequest() && (p.cfg.FromServer != nil && !p.allowsRequest(ctx, m) || p.interim(ctx, m) == nil):
 		return errors.Join(errRequestDenied, p.toServer.Write(wire.Refuse(m.ID, wire.CodeMethod, errRequestDenied.Error(), nil)))
 	case m.IsRequest():
 		return p.toClient.Write(m)
@@ -329,7 +331,7 @@ func (p *Pipe) onServerLine(ctx context.Context, line []byte) error {
 
 // allowsRequest reports whether the client gets a request of the server.
 func (p *Pipe) allowsRequest(ctx context.Context, m *wire.Message) bool {
-	of := p.running.only()
+	of := p.running.only(conversation)
 	if of == nil {
 		caller, err := p.cfg.Identify(ctx)
 		if err != nil {
@@ -340,38 +342,9 @@ func (p *Pipe) allowsRequest(ctx context.Context, m *wire.Message) bool {
 	return p.cfg.FromServer.AllowsRequest(ctx, of, m)
 }
 
-// running are the calls that the server has and has not answered. A request of the
-// server does not say in the course of which call it comes. Its zero value is ready.
-type running struct {
-	mu    sync.Mutex
-	calls []*enforce.Call
-}
-
-// begin adds a call, and returns what ends it as finish does.
-func (r *running) begin(c *enforce.Call, finish finishCall) finishCall {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls = append(r.calls, c)
-	return func(ctx context.Context, m *wire.Message) *wire.Message {
-		r.end(c)
-		return finish(ctx, m)
-	}
-}
-
-func (r *running) end(c *enforce.Call) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls = slices.DeleteFunc(r.calls, func(other *enforce.Call) bool { return other == c })
-}
-
-// only returns the call if it is the only one, or nil.
-func (r *running) only() *enforce.Call {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.calls) != 1 {
-		return nil
-	}
-	return r.calls[0]
+// interim returns what the client gets of a message before the responses to its calls.
+func (p *Pipe) interim(ctx context.Context, m *wire.Message) *wire.Message {
+	return p.cfg.Gate.Interim(ctx, m, p.running.withObligations(conversation)...)
 }
 
 // Notify sends the client a notification.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -108,6 +110,7 @@ func (h *Handler) prepare(r *http.Request, c *call) {
 
 // forward sends a message on and gives the client what comes back.
 func (h *Handler) forward(c *call, v *enforce.Disposition) {
+	defer h.track(c, v)()
 	stop := c.reply.KeepAlive(c.request.Context())
 	response, err := h.send(c.request.Context(), c, v.Forward)
 	stop()
@@ -135,6 +138,29 @@ func (h *Handler) forward(c *call, v *enforce.Disposition) {
 	default:
 		h.unavailable(c, v, errResponse)
 	}
+}
+
+// track notes a call with obligations on results until its response has come, and
+// returns what ends the exchange with the client.
+func (h *Handler) track(c *call, v *enforce.Disposition) (done func()) {
+	if c.Call.Results.IsZero() || !v.Forward.IsRequest() {
+		return func() {}
+	}
+	v.Finish = h.underWay.begin(c.conversation(), c.Call, v.Finish)
+	return func() {
+		if c.request.Context().Err() != nil {
+			h.cfg.Gate.Leave(c.request.Context(), c.Call)
+		}
+	}
+}
+
+// conversation returns what tells the calls apart in whose course a message of the
+// server may come: those of a caller in a session, or one call.
+func (c *call) conversation() string {
+	if c.session == nil {
+		return c.RequestID
+	}
+	return strings.Join([]string{strconv.Quote(c.Caller.Tenant), strconv.Quote(c.Caller.Subject.Type), strconv.Quote(c.Caller.Subject.ID), c.session.ID}, " ")
 }
 
 // passSession gives the client the session that the server has begun, sealed.
@@ -341,7 +367,21 @@ func (h *Handler) onServerMessage(c *call, m *wire.Message) *wire.Message {
 	case !m.IsRequest() && h.cfg.FromServer != nil && !h.cfg.FromServer.AllowsNotification(c.Call, m):
 		return nil
 	}
-	return m
+	out := h.cfg.Gate.Interim(c.request.Context(), m, h.courses(c)...)
+	if out == nil && m.IsRequest() {
+		h.deny(c, m)
+	}
+	return out
+}
+
+// courses returns the calls with obligations on results in whose course a message of the
+// server may come.
+func (h *Handler) courses(c *call) []*enforce.Call {
+	all := h.underWay.withObligations(c.conversation())
+	if c.Message == nil && c.sent != nil && !slices.ContainsFunc(all, func(of *enforce.Call) bool { return of.RequestID == c.sent.Request }) {
+		all = append(all, c.course())
+	}
+	return all
 }
 
 // course returns the client's call in whose course the server sends a message. On a
@@ -352,6 +392,7 @@ func (c *call) course() *enforce.Call {
 	}
 	of := *c.Call
 	of.Message, of.Params = &wire.Message{ID: c.sent.ID, Method: c.sent.Method}, &wire.Params{Name: c.sent.Object}
+	of.Results = c.sent.Results
 	return &of
 }
 

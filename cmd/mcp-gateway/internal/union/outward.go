@@ -76,7 +76,7 @@ func (o outward) params(method string, params jsontext.Value) (jsontext.Value, e
 	switch method {
 	case wire.MethodElicitation:
 		o.elicitation(members)
-	case "notifications/message":
+	case wire.MethodLog:
 		o.logger(members)
 	case wire.MethodCancelled:
 		if id := members["requestId"]; id != nil {

@@ -18,6 +18,7 @@ const (
 	MethodInitialized  = "notifications/initialized"
 	MethodCancelled    = "notifications/cancelled"
 	MethodProgress     = "notifications/progress"
+	MethodLog          = "notifications/message"
 	MethodToolsChanged = "notifications/tools/list_changed"
 	MethodToolsList    = "tools/list"
 	MethodToolsCall    = "tools/call"
