@@ -67,7 +67,8 @@ type Store struct {
 	mu      sync.Mutex
 	version boltfile.Version
 	known   map[string][]label // of callers, as of version
-	swept   time.Time
+
+	swept time.Time // for transactions that write, of which there is one at a time
 }
 
 var bucketCallers = []byte("callers")
@@ -216,12 +217,10 @@ func (s *Store) makePlace(callers *bbolt.Bucket, now time.Time) error {
 		count++
 		return nil
 	})
-	s.mu.Lock()
 	due := now.Sub(s.swept) >= sweepInterval
 	if due {
 		s.swept = now
 	}
-	s.mu.Unlock()
 	if err == nil && (due || count >= s.cfg.Callers) {
 		count, err = sweep(callers, now)
 	}

@@ -125,6 +125,32 @@ func TestFull(t *testing.T) {
 	want(t, s, alice)
 }
 
+// A caller that gets its first label and one whose labels are read do not wait for each
+// other.
+func TestReadersBesideNewCallers(t *testing.T) {
+	cfg, _ := config(t)
+	s := open(t, cfg)
+	var reading sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		reading.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					want(t, s, alice)
+				}
+			}
+		})
+	}
+	for i := range 50 {
+		add(t, s, labels.Caller{ID: fmt.Sprint("caller ", i)}, "a")
+	}
+	close(done)
+	reading.Wait()
+}
+
 // Two processes see the labels of each other at once.
 func TestProcesses(t *testing.T) {
 	cfg, _ := config(t)
