@@ -57,7 +57,7 @@ func TestAddedLatency(t *testing.T) {
 		t.Logf("p%d: %v direct, %v through the gateway: %v added", p, took[direct][at], took[through][at], took[through][at]-took[direct][at])
 	}
 	flush := flushTime(t, filepath.Dir(s.config))
-	t.Logf("a flush of the disk takes %v; a call through the gateway waits for three: of the PDP's decision, of the call and of its outcome", flush)
+	t.Logf("a flush of the disk takes %v; a call through the gateway waits for two: of the PDP's decision and of the call", flush)
 	for _, clients := range []int{1, 16, 64} {
 		alone, guarded := throughput(t, direct, clients), throughput(t, through, clients)
 		t.Logf("%d clients: %.0f calls/s direct, %.0f through the gateway: %.0f %%", clients, alone, guarded, 100*guarded/alone)

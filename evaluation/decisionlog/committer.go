@@ -16,6 +16,7 @@ const (
 	commitEntries = 1024    // maximum number of entries in one commit
 	commitBytes   = 1 << 20 // a commit that has reached this size takes no more entries
 	flushDelay    = 50 * time.Millisecond
+	laterDelay    = 5 * time.Millisecond // of entries that nobody waits for
 	retryTime     = 100 * time.Millisecond
 	watchTime     = 2 * time.Second
 )
@@ -136,13 +137,21 @@ func (c *committer) enqueue(ctx context.Context, p *pending) error {
 	case <-ctx.Done():
 		return c.refusal(ctx)
 	}
-	if n := c.inputQueue().put(p); n == 0 {
+	if n := c.put(p); n == 0 {
 		<-c.slots
 		return errClosed
 	} else if c.batched && n >= cap(c.slots)/2 {
 		notify(c.flushing.urgent)
 	}
 	return nil
+}
+
+// put adds p to the queue for new entries. It returns the length of the queue, 0 if it is closed.
+func (c *committer) put(p *pending) int {
+	if p.later != nil && !c.batched {
+		return c.incoming.putLater(p, laterDelay)
+	}
+	return c.inputQueue().put(p)
 }
 
 // inputQueue returns the queue for new entries.
@@ -255,6 +264,9 @@ func (c *committer) release(batch []*pending, err error) {
 	for _, p := range batch {
 		if p.done != nil {
 			p.done <- err
+		}
+		if p.later != nil {
+			p.later(err)
 		}
 		<-c.slots
 	}

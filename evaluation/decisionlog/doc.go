@@ -5,7 +5,8 @@
 //
 // Nobody can lose, change, move or omit an entry that [Log.Append] accepted without leaving proof.
 // An accepted entry is on disk ([Strict]), or will be after at most 100 milliseconds or 512 further
-// entries ([Batched]). If the log refuses an entry, the caller must not answer.
+// entries ([Batched]). If the log refuses an entry, the caller must not answer. [Log.AppendLater] is
+// for entries that no answer depends on.
 //
 // # The tree
 //

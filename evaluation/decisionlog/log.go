@@ -239,6 +239,21 @@ func (l *Log) Append(ctx context.Context, e *Entry) error {
 	return l.append(ctx, e, !l.committer.batched)
 }
 
+// AppendLater records e without waiting. The entry is on disk with the next one that somebody waits
+// for, or after five milliseconds if the disk keeps up, and before Close returns. It is lost if the
+// process dies before. Once the outcome is known, the log calls done with nil or an error of Append.
+// done must not block, and must not append. It is not called if AppendLater returns an error.
+func (l *Log) AppendLater(ctx context.Context, e *Entry, done func(error)) error {
+	rest, err := l.encode(e)
+	if err == nil {
+		err = l.committer.enqueue(ctx, &pending{tail: rest, later: done})
+	}
+	if err != nil {
+		return fmt.Errorf("record entry: %w", err)
+	}
+	return nil
+}
+
 func (l *Log) append(ctx context.Context, e *Entry, strict bool) error {
 	rest, err := l.encode(e)
 	if err == nil {

@@ -1,11 +1,15 @@
 package decisionlog
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // A pending entry is accepted and not yet in the segment.
 type pending struct {
-	tail []byte     // its line, without the index
-	done chan error // receives the outcome; nil if nobody waits
+	tail  []byte      // its line, without the index
+	done  chan error  // receives the outcome; nil if nobody waits
+	later func(error) // is called with the outcome; nil unless the entry came with [Log.AppendLater]
 }
 
 // A queue passes entries to a single consumer goroutine.
@@ -15,6 +19,7 @@ type queue struct {
 	total   int64 // number of entries ever put
 	closed  bool
 	wake    chan struct{} // has a token when entries may be available
+	alarm   *time.Timer   // puts the token there; nil unless putLater has set it
 }
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
@@ -33,11 +38,31 @@ func (q *queue) put(batch ...*pending) int {
 	return len(q.entries)
 }
 
+// putLater adds an entry for which the consumer does not wake at once: it takes the entry with
+// others, or after the delay. A closed queue takes none and putLater returns 0.
+func (q *queue) putLater(p *pending, delay time.Duration) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return 0
+	}
+	q.entries = append(q.entries, p)
+	q.total++
+	if q.alarm == nil {
+		q.alarm = time.AfterFunc(delay, func() { notify(q.wake) })
+	}
+	return len(q.entries)
+}
+
 // take removes and returns all entries. It reports whether more may come.
 func (q *queue) take() (batch []*pending, open bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch, q.entries = q.entries, nil
+	if q.alarm != nil {
+		q.alarm.Stop()
+		q.alarm = nil
+	}
 	return batch, !q.closed
 }
 

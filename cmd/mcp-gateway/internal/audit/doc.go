@@ -7,6 +7,9 @@
 // without an outcome has an unknown one: it may have had its effect, and nobody
 // repeats it. A trail that cannot be written lets no call through.
 //
+// An outcome may reach the disk a few milliseconds after the client has its answer
+// ([Trail.DoneLater]). A crash in between makes it unknown.
+//
 // # The entries
 //
 // A trail is a log of package decisionlog. The commands that verify, query,

@@ -184,24 +184,71 @@ func (t *Trail) Forward(c Call) (id string, err error) {
 // Done records how the call of an id has ended. The reason, a code, may be empty.
 func (t *Trail) Done(id string, o Outcome, reason string) error {
 	return t.write(func() error {
-		t.mu.Lock()
-		p, pending := t.pending[id]
-		delete(t.pending, id)
-		t.mu.Unlock()
-		if !pending {
-			return ErrEnded
-		}
-		outcome := p
-		outcome.entry.Event, outcome.entry.Call, outcome.entry.Reason = string(o), id, reason
-		outcome.entry.Why, outcome.entry.NotCarriedOut = "", nil
-		err := t.append(decisionlog.KindGatewayOutcome, newID(), outcome)
+		p, err := t.take(id)
 		if err != nil {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.pending[id] = p
+			return err
+		}
+		if err = t.append(decisionlog.KindGatewayOutcome, newID(), p.ended(id, o, reason)); err != nil {
+			t.putBack(id, p)
 		}
 		return err
 	})
+}
+
+// DoneLater is Done for a call whose client does not wait for the entry: it is on disk within
+// milliseconds, and before Close returns. After a crash before that, the outcome is unknown.
+// If the entry cannot be written, failed gets the error. It must not block.
+func (t *Trail) DoneLater(id string, o Outcome, reason string, failed func(error)) {
+	t.writing.RLock() // until the entry is written
+	p, err := t.take(id)
+	if err == nil {
+		err = t.appendLater(decisionlog.KindGatewayOutcome, newID(), p.ended(id, o, reason), func(err error) {
+			t.wroteLater(id, p, err, failed)
+		})
+	}
+	if err != nil {
+		t.wroteLater(id, p, err, failed)
+	}
+}
+
+// wroteLater ends the writing of an outcome.
+func (t *Trail) wroteLater(id string, p pendingCall, err error, failed func(error)) {
+	if err != nil && !errors.Is(err, ErrEnded) {
+		t.putBack(id, p)
+	}
+	t.mu.Lock()
+	t.entries++ // the next entry that is waited for writes the list where it is due
+	t.mu.Unlock()
+	t.writing.RUnlock()
+	if err != nil {
+		failed(err)
+	}
+}
+
+// take removes a pending call, to write its outcome.
+func (t *Trail) take(id string) (pendingCall, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, pending := t.pending[id]
+	if !pending {
+		return p, ErrEnded
+	}
+	delete(t.pending, id)
+	return p, nil
+}
+
+// putBack makes a call pending again whose outcome was not written.
+func (t *Trail) putBack(id string, p pendingCall) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending[id] = p
+}
+
+// ended returns the outcome of the call of an id.
+func (p pendingCall) ended(id string, o Outcome, reason string) pendingCall {
+	p.entry.Event, p.entry.Call, p.entry.Reason = string(o), id, reason
+	p.entry.Why, p.entry.NotCarriedOut = "", nil
+	return p
 }
 
 // Resumed records how a call has ended whose client resumed the response stream.
@@ -249,17 +296,34 @@ func (t *Trail) write(do func() error) error {
 // append writes an entry to the log, and returns when it is on disk. The end of a
 // client's request does not end it.
 func (t *Trail) append(kind decisionlog.Kind, id string, p pendingCall) error {
-	request, err := json.Marshal(p.entry)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", kind, err)
+	e, err := t.logEntry(kind, id, p)
+	if err == nil {
+		err = t.log.Append(context.Background(), e)
 	}
-	err = t.log.Append(context.Background(), &decisionlog.Entry{
-		ID: id, Time: t.cfg.Now(), Kind: kind, Tenant: p.tenant, Request: request, RequestID: p.requestID, TraceID: p.traceID,
-	})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", kind, err)
 	}
 	return nil
+}
+
+// appendLater is append for an entry that nobody waits for. done gets the outcome, unless
+// appendLater returns an error.
+func (t *Trail) appendLater(kind decisionlog.Kind, id string, p pendingCall, done func(error)) error {
+	e, err := t.logEntry(kind, id, p)
+	if err == nil {
+		err = t.log.AppendLater(context.Background(), e, done)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", kind, err)
+	}
+	return nil
+}
+
+func (t *Trail) logEntry(kind decisionlog.Kind, id string, p pendingCall) (*decisionlog.Entry, error) {
+	request, err := json.Marshal(p.entry)
+	return &decisionlog.Entry{
+		ID: id, Time: t.cfg.Now(), Kind: kind, Tenant: p.tenant, Request: request, RequestID: p.requestID, TraceID: p.traceID,
+	}, err
 }
 
 // newID returns an id by which the log finds an entry.

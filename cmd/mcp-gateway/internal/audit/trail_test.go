@@ -280,10 +280,14 @@ func TestPendingListsAreExact(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			ends := []bool{random.IntN(4) > 0, random.IntN(4) > 0, random.IntN(4) > 0}
+			later := random.IntN(2) == 0
 			all.Go(func() {
 				for _, end := range ends {
 					id, err := trail.Forward(pay)
-					if err == nil && end {
+					switch {
+					case err == nil && end && later:
+						trail.DoneLater(id, audit.Succeeded, "", func(err error) { t.Error(err) })
+					case err == nil && end:
 						err = trail.Done(id, audit.Succeeded, "")
 					}
 					if err != nil {
@@ -310,6 +314,61 @@ func TestPendingListsAreExact(t *testing.T) {
 			t.Fatalf("(-want +got):\n%s\n%s", diff, strings.Join(story(read(t, dir)), "\n"))
 		}
 	}
+}
+
+// A client may have its answer milliseconds before the outcome is on disk. A process
+// that dies in between leaves an unknown outcome; one that closes the trail leaves none.
+func TestDoneLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		trail, err := audit.Open(dir, audit.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := forward(t, trail, pay)
+		later := func(id string) (err error) {
+			trail.DoneLater(id, audit.Succeeded, "", func(failed error) { err = failed })
+			return err
+		}
+		want := func(when string, event ...string) {
+			t.Helper()
+			if diff := cmp.Diff(event, outcomesAfterKill(t, dir)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		if err := later(id); err != nil {
+			t.Fatal(err)
+		}
+		want("killed at once", "unknown")
+		if err := later(id); !errors.Is(err, audit.ErrEnded) {
+			t.Errorf("a second outcome: %v", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+		synctest.Wait()
+		want("killed after five milliseconds", "succeeded")
+		if err := later(forward(t, trail, pay)); err != nil {
+			t.Fatal(err)
+		}
+		closeTrail(t, trail)
+		want("closed at once", "succeeded", "succeeded")
+	})
+}
+
+// outcomesAfterKill returns the outcomes that the next process finds and gives if the
+// process of a trail dies now.
+func outcomesAfterKill(t *testing.T, dir string) (events []string) {
+	t.Helper()
+	left := t.TempDir()
+	if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	closeTrail(t, open(t, left, audit.Config{}))
+	for _, r := range read(t, left) {
+		if r.request.Call != "" {
+			events = append(events, r.request.Event)
+		}
+	}
+	return events
 }
 
 // A trail is opened by the entries behind its last list of pending calls, and not

@@ -28,11 +28,18 @@ func (t *trail) Begin(e *enforce.Entry) (string, func(how string), error) {
 	if e.Observed != nil {
 		t.summarize(&call)
 	}
-	return id, func(how string) {
-		if err := t.Trail.Done(id, audit.Outcome(how), ""); err != nil {
-			t.log.Error("audit", "request_id", e.Call.RequestID, "error", err)
-		}
-	}, nil
+	return id, func(how string) { t.end(e, id, audit.Outcome(how)) }, nil
+}
+
+// end records the outcome of a call. The client of a call that people approved has its
+// answer only once the outcome is on disk, so that no crash makes it unknown to them.
+func (t *trail) end(e *enforce.Entry, id string, how audit.Outcome) {
+	failed := func(err error) { t.log.Error("audit", "request_id", e.Call.RequestID, "error", err) }
+	if e.Approval == "" {
+		t.Trail.DoneLater(id, how, "", failed)
+	} else if err := t.Trail.Done(id, how, ""); err != nil {
+		failed(err)
+	}
 }
 
 // EndLate implements [enforce.Trail].
