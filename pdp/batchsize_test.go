@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -13,7 +14,8 @@ import (
 // The answer to a batch whose items share a context does not repeat that context for each item.
 // Items without an offer have a reason.
 func TestBatchAnswerIsBounded(t *testing.T) {
-	s := start(t, pdp.Config{Policies: docs(`{}`)})
+	limits := pdp.Limits{Deadline: time.Hour} // each batch takes seconds with the race detector, and the answer is what counts here
+	s := start(t, pdp.Config{Policies: docs(`{}`), Limits: limits})
 	const items, most = 1000, 8
 	filler := strings.Repeat("x", 6<<10)
 	texts := `["` + strings.Repeat(filler+`","`, 9) + `"]`
