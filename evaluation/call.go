@@ -15,6 +15,7 @@ type Call struct {
 	TraceID   string
 	Item      string // index in a batch, from 0; "" for a single request
 	Minimal   bool   // a denial's offer has no binding token
+	NoLabels  bool   // the caller must not send context.session.labels
 }
 
 // identified returns the call with an id for its log entry.

@@ -44,6 +44,9 @@ func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.Evaluatio
 func (e *Engine) decide(ctx context.Context, a evaluationInput) (decided, error) {
 	ctx, part := span(ctx, a.call, "decide")
 	defer part.End()
+	if err := a.call.checkLabels(a.request.Context); err != nil {
+		return decided{}, err
+	}
 	claim := e.approvalClaim(a.request.Context)
 	standing, err := e.approvalStatus(ctx, a, claim)
 	if err != nil {

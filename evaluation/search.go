@@ -63,6 +63,9 @@ func (e *Engine) SearchActions(ctx context.Context, call Call, req *authzen.Acti
 
 // search performs a search and records it.
 func (e *Engine) search(ctx context.Context, call Call, q *snapshot.SearchQuery, asked *authzen.PageRequest, req any) (*authzen.Page, []snapshot.SearchResult, error) {
+	if err := call.checkLabels(q.Request.Context); err != nil {
+		return nil, nil, err
+	}
 	s, start, err := e.begin(call.Tenant)
 	if err != nil {
 		return nil, nil, err

@@ -29,6 +29,7 @@ const (
 	ScopeEvaluate = callers.ScopeEvaluate
 	ScopeSearch   = callers.ScopeSearch
 	ScopeRequest  = callers.ScopeRequest
+	ScopeLabel    = callers.ScopeLabel
 	ScopeApprove  = callers.ScopeApprove
 	ScopeAdmin    = callers.ScopeAdmin
 	ScopeAudit    = callers.ScopeAudit
@@ -123,6 +124,13 @@ type callerKey struct{}
 func callerFrom(ctx context.Context) callers.Caller {
 	who, _ := ctx.Value(callerKey{}).(callers.Caller)
 	return who
+}
+
+// mayLabel reports whether the caller of the request in a context may send labels. If callers are
+// not authenticated, everyone may.
+func mayLabel(ctx context.Context) bool {
+	who, authenticated := ctx.Value(callerKey{}).(callers.Caller)
+	return !authenticated || who.May(ScopeLabel)
 }
 
 // authorize rejects a request over the rate limit, or about a tenant that is not the caller's.

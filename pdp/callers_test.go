@@ -57,6 +57,47 @@ func ask(t *testing.T, client *http.Client, method, url, authorization, body str
 
 const aliceInAcme = `{"tenant_id":"acme","actor":{"actor_id":"alice","actor_type":"user"},"action":"read","resource":{"type":"record","id":"record-1"},"purpose":"p"}`
 
+// Only a credential with the scope label may say which labels a caller has, in any spelling
+// and in every kind of request. A session without labels is an ordinary member.
+func TestLabelsNeedTheirScope(t *testing.T) {
+	s := start(t, pdp.Config{Policies: docs(`{}`), Auth: pdp.Auth{APIKeys: []pdp.APIKey{
+		{ID: "pep", SHA256: digest("k-pep")},
+		{ID: "gateway", SHA256: digest("k-gateway"), Grant: pdp.Grant{Scopes: []pdp.Scope{pdp.ScopeEvaluate, pdp.ScopeSearch, pdp.ScopeLabel}}},
+	}}})
+	const question = `"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"1"}`
+	for _, test := range []struct {
+		path, body string
+		refused    bool
+	}{
+		{authzen.PathEvaluation, `{` + question + `,"context":{"session":{"labels":["web"]}}}`, true},
+		{authzen.PathEvaluation, `{` + question + `,"context":{"session":{"labels":[]}}}`, true},
+		{authzen.PathEvaluation, `{` + question + `,"context":{"\u0073ession":{"label\u0073":[]}}}`, true},
+		{authzen.PathEvaluation, `{` + question + `,"context":{"session":{"id":"s","labels":"none"}}}`, true},
+		{authzen.PathEvaluation, `{` + question + `,"context":{"session":{"id":"s"}}}`, false},
+		{authzen.PathEvaluation, `{` + question + `,"context":{"session":"s-1"}}`, false},
+		{authzen.PathEvaluation, `{` + question + `,"context":{"sessions":{"labels":[]},"x":"session"}}`, false},
+		{authzen.PathEvaluations, `{` + question + `,"context":{"session":{"labels":[]}}}`, true},
+		{authzen.PathSearchAction, `{"subject":{"type":"user","id":"alice"},"resource":{"type":"doc","id":"1"},"context":{"session":{"labels":[]}}}`, true},
+		{authzen.PathSearchResource, `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc"},"context":{"session":{"labels":[]}}}`, true},
+		{authzen.PathSearchSubject, `{"subject":{"type":"user"},"action":{"name":"read"},"resource":{"type":"doc","id":"1"},"context":{"session":{"labels":[]}}}`, true},
+		{authzen.PathAuthorize, strings.Replace(aliceInAcme, `"purpose"`, `"context":{"session":{"labels":[]}},"purpose"`, 1), true},
+	} {
+		for key, refused := range map[string]bool{"k-pep": test.refused, "k-gateway": false} {
+			want := map[bool]int{true: 400, false: 200}[refused]
+			if status := askAs(t, key, "POST", s.main+test.path, test.body, nil); status != want {
+				t.Errorf("%s of %s is answered %d: %s", test.path, key, status, test.body)
+			}
+		}
+	}
+
+	// An item of a batch is refused alone.
+	batch := `{"evaluations":[{` + question + `},{` + question + `,"context":{"session":{"labels":[]}}}]}`
+	var answer authzen.EvaluationsResponse
+	if status := askAs(t, "k-pep", "POST", s.main+authzen.PathEvaluations, batch, &answer); status != 200 || answer.Evaluations[0].Context.Error != nil || answer.Evaluations[1].Context.Error == nil || answer.Evaluations[1].Context.Error.Status != 400 {
+		t.Errorf("%d %+v", status, answer.Evaluations)
+	}
+}
+
 // An invalid credential gets 401, a missing permission 403 (AR-143 in
 // conformance/testdata/rows.txt); AuthZEN 1.0, AZ-37, AZ-38.
 func TestAPIKeys(t *testing.T) {

@@ -46,6 +46,7 @@ func handle[Request, Response any](limits *limiter, maxBody int64, answer method
 			Caller:    callerFrom(c.Request().Context()).ID,
 			RequestID: requestID(c),
 			TraceID:   traceID(c.Request().Context()),
+			NoLabels:  !mayLabel(c.Request().Context()),
 			Minimal:   prefersMinimal(c.Request().Header.Values(headerPrefer)),
 		}
 		response, err := answer(c.Request().Context(), call, &request)

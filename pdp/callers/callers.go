@@ -18,6 +18,7 @@ const (
 	ScopeEvaluate Scope = "evaluate" // request decisions
 	ScopeSearch   Scope = "search"   // search for subjects, resources and actions
 	ScopeRequest  Scope = "request"  // submit Access Requests
+	ScopeLabel    Scope = "label"    // send what a gateway's callers have read, at context.session.labels
 	ScopeApprove  Scope = "approve"  // list Access Requests, decide on them, revoke approvals
 	ScopeAdmin    Scope = "admin"    // reload policies and settings, rotate keys
 	ScopeAudit    Scope = "audit"    // read the decision log
@@ -25,7 +26,7 @@ const (
 
 // Scopes lists all scopes.
 func Scopes() []Scope {
-	return []Scope{ScopeEvaluate, ScopeSearch, ScopeRequest, ScopeApprove, ScopeAdmin, ScopeAudit}
+	return []Scope{ScopeEvaluate, ScopeSearch, ScopeRequest, ScopeLabel, ScopeApprove, ScopeAdmin, ScopeAudit}
 }
 
 // UnmarshalText parses the name of a scope.

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
-
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // A Health says whether the PDP can be asked.
@@ -70,10 +68,10 @@ func (p *PDP) probe() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(p.cfg.Client.Timeout, probeTimeout))
 	defer cancel()
-	_, err := p.client("").Evaluate(ctx, new(authzen.EvaluationRequest))
+	err := p.askNothing(ctx)
 	switch {
 	case !isAlive(err):
-	case refusesKey(err):
+	case refusesKey(err), RefusesLabels(err):
 		p.health.recordAnswer()
 	default:
 		p.health.recordAnswer()

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/sony/gobreaker/v2"
 	"go.opentelemetry.io/otel/codes"
 
@@ -130,21 +132,32 @@ type Answer struct {
 	EvaluationID string // of the entry in the PDP's log, or ""
 }
 
-// Refusal returns the error by which the PDP refuses the gateway's credential, and
-// nil where it does not or cannot be asked. It sends a question without content:
-// who may not ask is told so before it is read, and nothing is decided.
+// Refusal returns the error by which the PDP refuses the gateway's credential, or
+// labels from it, and nil where it does not or cannot be asked.
 func (p *PDP) Refusal(ctx context.Context) error {
-	_, err := p.client("").Evaluate(ctx, new(authzen.EvaluationRequest))
-	if refusesKey(err) {
+	if err := p.askNothing(ctx); refusesKey(err) || RefusesLabels(err) {
 		return err
 	}
 	return nil
+}
+
+// askNothing sends a question that has nothing but labels. The PDP says whether it
+// takes it from this caller before it finds that there is nothing to decide.
+func (p *PDP) askNothing(ctx context.Context) error {
+	_, err := p.client("").Evaluate(ctx, &authzen.EvaluationRequest{Context: jsontext.Value(`{"session":{"labels":[]}}`)})
+	return err
 }
 
 // refusesKey reports whether an error of the PDP is about the gateway's credential.
 func refusesKey(err error) bool {
 	var status *client.StatusError
 	return errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+}
+
+// RefusesLabels reports whether the PDP does not take labels from the gateway.
+func RefusesLabels(err error) bool {
+	var status *client.StatusError
+	return errors.As(err, &status) && status.Status == http.StatusBadRequest && strings.HasPrefix(status.Message, "/context/session")
 }
 
 // Ask asks a question that does not pass by itself.

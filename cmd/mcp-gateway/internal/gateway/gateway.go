@@ -141,7 +141,10 @@ func (g *gateway) checkPDPKey(ctx context.Context) {
 		return
 	}
 	hint := "make a key with policy-service keys new, list it in auth.api_keys of the PDP, and name its file in pdp.key_file"
-	if g.cfg.PDP.KeyFile != "" {
+	switch {
+	case enforce.RefusesLabels(err):
+		hint = "the credential of the gateway in auth of the PDP needs the scopes evaluate, request and label"
+	case g.cfg.PDP.KeyFile != "":
 		hint = "pdp.key_file has to hold a key of auth.api_keys of the PDP with the scope evaluate"
 	}
 	g.log.Error("the PDP refuses the key of the gateway: it decides on no call", "pdp", g.cfg.PDP.URL, "error", err, "hint", hint)
