@@ -38,10 +38,14 @@ type EventReader struct {
 func NewEventReader(r io.Reader, limit int) *EventReader {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, limit+64)
+	searched := 0 // bytes of the text before which no line ends
 	lines.Split(func(text []byte, atEOF bool) (int, []byte, error) {
-		advance, line, err := splitLine(text, atEOF)
+		advance, line, err := splitLine(text, searched, atEOF)
 		if advance == 0 && line == nil && len(text) > limit {
-			return len(text), text, nil // too long: its beginning tells what it is
+			advance, line = len(text), text // too long: its beginning tells what it is
+		}
+		if searched = 0; advance == 0 {
+			searched = max(len(text)-1, 0) // the last byte may be the first of two that end a line
 		}
 		return advance, line, err
 	})
@@ -49,9 +53,13 @@ func NewEventReader(r io.Reader, limit int) *EventReader {
 }
 
 // splitLine is bufio.ScanLines for streams whose lines may end with a carriage
-// return alone. A last line without an end is no line.
-func splitLine(text []byte, atEOF bool) (advance int, line []byte, err error) {
-	i := bytes.IndexAny(text, "\r\n")
+// return alone. A last line without an end is no line. No line ends in the bytes that
+// were searched before: a long line comes in many parts.
+func splitLine(text []byte, searched int, atEOF bool) (advance int, line []byte, err error) {
+	i := bytes.IndexAny(text[searched:], "\r\n")
+	if i >= 0 {
+		i += searched
+	}
 	switch {
 	case i < 0 && atEOF:
 		return len(text), nil, nil

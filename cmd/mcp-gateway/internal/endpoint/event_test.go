@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 )
@@ -38,6 +39,21 @@ func TestEvents(t *testing.T) {
 		if got, err := endpoint.Rewrite(strings.NewReader(large), 50); len(got) > 0 || err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("%.20q… becomes %q, %v", large, got, err)
 		}
+	}
+}
+
+// A server that sends a long event byte by byte takes time in proportion to its length. The
+// bound is about a hundred times of that.
+func TestEventInSmallPieces(t *testing.T) {
+	const size = 256 << 10
+	begun := time.Now()
+	stream := endpoint.NewEventReader(iotest.OneByteReader(strings.NewReader("data: "+strings.Repeat("x", size)+"\n\n")), 1<<20)
+	e, err := stream.Next()
+	if err != nil || len(e.Data) != size {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("an event of %d bytes took %s", size, took)
 	}
 }
 
