@@ -36,8 +36,8 @@ type Config struct {
 	TTL  time.Duration // how long a label stays
 	// Sessions narrows labels to the session in which they came, where there is one.
 	Sessions bool
-	// PerCaller and Callers are the maximum numbers of labels of a caller and of
-	// callers with labels. 0 is 64 and 100,000.
+	// PerCaller and Callers are the maximum numbers of labels of a caller, in however
+	// many sessions, and of callers with labels. 0 is 64 and 100,000.
 	PerCaller, Callers int
 	Now                func() time.Time // nil is time.Now
 }
@@ -175,9 +175,28 @@ func (s *Store) Add(c Caller, names []string) error {
 // Within the margin another result with the label writes nothing.
 const margin = 24
 
-// lasts reports whether a label is stored at least until a time.
+// lasts reports whether a label is stored for a session at least until a time.
 func lasts(all []label, name, session string, until time.Time) bool {
-	return slices.ContainsFunc(all, func(l label) bool { return l.Name == name && l.Session == session && !l.Until.Before(until) })
+	return slices.ContainsFunc(all, func(l label) bool {
+		return l.Name == name && (l.Session == session || l.Session == "") && !l.Until.Before(until)
+	})
+}
+
+// maxNarrowed bounds the labels of a caller, each counted in each of its sessions.
+const maxNarrowed = 512
+
+// widen makes each label count in all sessions: a caller with so many sessions could
+// have no further label otherwise.
+func widen(all []label) (wide []label) {
+	for _, l := range all {
+		l.Session = ""
+		if n := slices.IndexFunc(wide, func(other label) bool { return other.Name == l.Name }); n < 0 {
+			wide = append(wide, l)
+		} else if l.Until.After(wide[n].Until) {
+			wide[n] = l
+		}
+	}
+	return wide
 }
 
 func (s *Store) add(tx *bbolt.Tx, c Caller, names []string, now time.Time) error {
@@ -200,7 +219,10 @@ func (s *Store) add(tx *bbolt.Tx, c Caller, names []string, now time.Time) error
 			all = append(all, label{name, c.Session, until})
 		}
 	}
-	if len(all) > s.cfg.PerCaller {
+	if len(all) > maxNarrowed {
+		all = widen(all)
+	}
+	if len(widen(all)) > s.cfg.PerCaller {
 		return ErrFull
 	}
 	value, err := json.Marshal(all)

@@ -183,3 +183,29 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Errorf("the labels of %d callers are in memory", n)
 	}
 }
+
+// Sessions without number find a place for their labels. Beyond a bound the labels count
+// in all sessions of the caller.
+func TestManySessions(t *testing.T) {
+	cfg, _ := config(t)
+	cfg.Sessions, cfg.PerCaller = true, 2
+	s := open(t, cfg)
+	in := func(session int) labels.Caller {
+		return labels.Caller{ID: alice.ID, Session: fmt.Sprint(session)}
+	}
+	for n := range 300 {
+		add(t, s, in(n), "a")
+	}
+	want(t, s, in(0), "a")
+	want(t, s, in(1000))
+	add(t, s, in(0), "b")
+	if err := s.Add(in(1), []string{"c"}); !errors.Is(err, labels.ErrFull) {
+		t.Error(err)
+	}
+	for n := range 300 {
+		add(t, s, in(300+n), "a")
+	}
+	want(t, s, in(0), "a", "b")
+	want(t, s, in(1000), "a", "b")
+	add(t, s, in(1000), "a")
+}
