@@ -123,17 +123,34 @@ func readPastCall(line []byte) (PastCall, error) {
 	return past, nil
 }
 
-// Prune removes the oldest entries regularly, until ctx ends: sealed segments of
-// that age, and those beyond that size in bytes. 0 is no limit. Hashes of removed
+// A Retention says which entries stay: sealed segments up to that age, and up to that
+// size in bytes. 0 is no limit.
+type Retention struct {
+	Age   time.Duration
+	Bytes int64
+	// Keep returns the time for which entries stay whatever their size is; nil is 0.
+	Keep func() time.Duration
+}
+
+// of returns the retention at a time.
+func (r Retention) of(now time.Time) decisionlog.Retention {
+	kept := decisionlog.Retention{Age: r.Age, Bytes: r.Bytes}
+	if r.Keep != nil {
+		kept.Hold = []decisionlog.Period{{From: now.Add(-r.Keep())}}
+	}
+	return kept
+}
+
+// Prune removes the oldest entries regularly, until ctx ends. Hashes of removed
 // entries stay, so that the rest of the trail can be verified.
-func (t *Trail) Prune(ctx context.Context, age time.Duration, bytes int64, log *slog.Logger) {
-	if age == 0 && bytes == 0 {
+func (t *Trail) Prune(ctx context.Context, r Retention, log *slog.Logger) {
+	if r.Age == 0 && r.Bytes == 0 {
 		return
 	}
 	look := time.NewTicker(pruneInterval)
 	defer look.Stop()
 	for {
-		entries, err := t.log.Prune(ctx, decisionlog.Retention{Age: age, Bytes: bytes})
+		entries, err := t.log.Prune(ctx, r.of(t.cfg.Now()))
 		if entries > 0 {
 			log.Info("audit trail pruned", "entries", entries)
 			err = errors.Join(err, t.writePending()) // the last list may have been removed

@@ -554,7 +554,7 @@ func TestOldEntriesArePruned(t *testing.T) {
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer stop()
-		trail.Prune(ctx, 30*time.Hour, 0, slog.New(slog.DiscardHandler))
+		trail.Prune(ctx, audit.Retention{Age: 30 * time.Hour}, slog.New(slog.DiscardHandler))
 		closeTrail(t, trail)
 		report, err := decisionlog.Verify(t.Context(), dir)
 		if err != nil || report.Pruned == 0 {
@@ -565,5 +565,44 @@ func TestOldEntriesArePruned(t *testing.T) {
 			t.Errorf("the call whose entry was removed: %+v", u)
 		}
 		closeTrail(t, trail)
+	})
+}
+
+// A trail that has outgrown its size keeps the entries that limits of calls count after a
+// restart. Otherwise a caller who makes many entries would lift them.
+func TestPruningKeepsWhatLimitsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trail, err := audit.Open(t.TempDir(), audit.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeTrail(t, trail)
+		for range 4 {
+			forward(t, trail, pay)
+			for range 255 {
+				if err := trail.Refused(pay, "denied"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(25 * time.Hour)
+		}
+		for _, test := range []struct {
+			keep time.Duration
+			want int
+		}{{60 * time.Hour, 2}, {0, 0}} {
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			trail.Prune(ctx, audit.Retention{Bytes: 1, Keep: func() time.Duration { return test.keep }}, slog.New(slog.DiscardHandler))
+			stop()
+			counted := 0
+			for _, err := range trail.Forwarded(t.Context(), time.Now().Add(-60*time.Hour)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				counted++
+			}
+			if counted != test.want {
+				t.Errorf("%s: %d calls are counted, want %d", test.keep, counted, test.want)
+			}
+		}
 	})
 }

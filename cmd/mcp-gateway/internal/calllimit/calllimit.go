@@ -23,7 +23,7 @@ type Limit struct {
 	Calls   int           `yaml:"calls"`
 	Per     time.Duration `yaml:"per"`
 	Servers []string      `yaml:"servers"` // nil is all
-	Tools   []string      `yaml:"tools"`   // patterns of [path.Match]; nil is all
+	Tools   []string      `yaml:"tools"`   // patterns of [path.Match] in which / is no separator; nil is all
 }
 
 // A Call is a call of a tool by a caller.
@@ -38,11 +38,21 @@ type Caller struct{ Tenant, Type, ID string }
 // applies reports whether a call counts for the limit.
 func (l *Limit) applies(c Call) bool {
 	matches := func(pattern string) bool {
-		ok, err := path.Match(pattern, c.Tool)
-		return ok || err != nil // a broken pattern must not lift the limit
+		return matches(pattern, c.Tool) || matches(withoutSlashes(pattern), withoutSlashes(c.Tool))
 	}
 	return (l.Servers == nil || slices.Contains(l.Servers, c.Server)) && (l.Tools == nil || slices.ContainsFunc(l.Tools, matches))
 }
+
+// matches reports whether a pattern matches a name. A broken one does: it must not lift
+// the limit.
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok || err != nil
+}
+
+// withoutSlashes replaces slashes, which * does not match otherwise. Names of tools are no
+// paths.
+func withoutSlashes(text string) string { return strings.ReplaceAll(text, "/", "\x00") }
 
 // An ExceededError means that a call would exceed a limit.
 type ExceededError struct {

@@ -55,6 +55,24 @@ func TestTake(t *testing.T) {
 	})
 }
 
+// A pattern matches names with any characters, as a server may give them.
+func TestPatterns(t *testing.T) {
+	for _, test := range []struct {
+		pattern, tool string
+		limited       bool
+	}{
+		{"*", "admin/delete", true}, {"delete_*", "delete_a/b", true}, {"delete_*", "delete_a\nb", true}, {"admin/*", "admin/a/b", true}, {"a?b", "a/b", true},
+		{"a[^x]b", "a/b", true}, {"admin/delete", "admin/delete", true}, {"admin/delete", "admin-delete", false}, {"delete_*", "Delete_a", false}, {"a[.-0]b", "a/b", true},
+	} {
+		l := calllimit.New([]calllimit.Limit{{Calls: 1, Per: time.Hour, Tools: []string{test.pattern}}}, nil)
+		_, first := l.Take(call(test.tool))
+		_, second := l.Take(call(test.tool))
+		if first != nil || (second != nil) != test.limited {
+			t.Errorf("%q %q: %v, %v", test.pattern, test.tool, first, second)
+		}
+	}
+}
+
 // In any period there are at most as many calls as the limit allows, whenever they
 // come and are released, also around a restart.
 func TestNeverExceeded(t *testing.T) {

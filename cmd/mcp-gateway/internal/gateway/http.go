@@ -107,7 +107,9 @@ func (g *gateway) start(ctx context.Context, group *errgroup.Group, execute appr
 	})
 	g.summarize(ctx, group)
 	group.Go(func() error {
-		g.trail.Prune(ctx, g.cfg.Trail.RetentionAge, g.cfg.Trail.RetentionBytes, g.log)
+		g.trail.Prune(ctx, audit.Retention{
+			Age: g.cfg.Trail.RetentionAge, Bytes: g.cfg.Trail.RetentionBytes, Keep: func() time.Duration { return g.rules.Load().limits.Longest() },
+		}, g.log)
 		return nil
 	})
 }
