@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ func notebook() {
 	server := mcp.NewServer(&mcp.Implementation{Name: "cell", Version: "1"}, nil)
 	var mu sync.Mutex
 	var notes []string
+	var grown [][]byte
 	add := func(name string, do func(context.Context, *mcp.CallToolRequest, string) string) {
 		mcp.AddTool(server, &mcp.Tool{Name: name}, func(ctx context.Context, r *mcp.CallToolRequest, in cellNote) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: do(ctx, r, in.Text)}}}, nil, nil
@@ -64,6 +66,23 @@ func notebook() {
 			return err.Error()
 		}
 		return answer.Action
+	})
+	add("grow", func(_ context.Context, _ *mcp.CallToolRequest, mebibytes string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		n, err := strconv.Atoi(mebibytes)
+		check(err)
+		for range n {
+			grown = append(grown, bytes.Repeat([]byte{1}, 1<<20))
+		}
+		time.Sleep(2 * time.Second) // while the gateway looks
+		return "grown"
+	})
+	add("breed", func(_ context.Context, _ *mcp.CallToolRequest, mebibytes string) string {
+		glutton := exec.Command("sh", "-c", "(head -c "+mebibytes+"M /dev/zero; sleep 2) | tail -n 1 | wc -c")
+		out, err := glutton.CombinedOutput()
+		check(err)
+		return strings.TrimSpace(string(out))
 	})
 	add("env", func(_ context.Context, _ *mcp.CallToolRequest, name string) string { return os.Getenv(name) })
 	child := exec.Command("sleep", "1000")
@@ -254,6 +273,40 @@ func TestProcessDies(t *testing.T) {
 	}
 }
 
+// A process that uses too much memory ends, also where a program that it has started
+// does. The call is told so, and the trail does not know its outcome. Without a bound,
+// and below it, the same calls have results.
+func TestProcessMemory(t *testing.T) {
+	for name, test := range map[string]struct{ processes, tool, mebibytes, want string }{
+		"too much":                     {"memory: 200000000", "grow", "300", "used more than 200000000 bytes of memory"},
+		"too much of another program":  {"memory: 200000000, per: shared", "breed", "300", "used more than 200000000 bytes of memory"},
+		"little":                       {"memory: 200000000", "grow", "20", "grown"},
+		"little of another program":    {"memory: 200000000", "breed", "20", fmt.Sprint(20 << 20)},
+		"no bound":                     {"", "grow", "300", "grown"},
+		"no bound for another program": {"", "breed", "300", fmt.Sprint(300 << 20)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newCellGateway(t, test.processes)
+			alice := g.connect("alice", "acme")
+			all := pids(t, alice)
+			got, unknown := use(t, alice, test.tool, test.mebibytes), 0
+			if !strings.Contains(got, test.want) {
+				t.Error(got)
+			}
+			if strings.Contains(test.want, "memory") {
+				awaitEnd(t, all)
+				unknown = 1
+			}
+			g.end(syscall.SIGTERM)
+			out, err := policyServiceCommand(t, "log", "export", "--state", filepath.Join(g.dir, "state", "trail"))
+			if err != nil || strings.Count(out, `"event":"unknown"`) != unknown {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
 // end ends the gateway by a signal.
 func (g *cellGateway) end(signal os.Signal) {
 	g.Helper()
@@ -363,7 +416,7 @@ func TestOfficialStdioServers(t *testing.T) {
 pdp: {url: %q, timeout: 10s}
 identity: {local: {type: user, id: alice}}
 servers:
-  - {name: files, command: [%s, %s/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js], args: [%s]}
+  - {name: files, command: [%s, %s/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js], args: [%s], processes: {memory: 268435456}}
   - {name: everything, command: [%s, %s/node_modules/@modelcontextprotocol/server-everything/dist/index.js, stdio], processes: {per: shared}}
 `, denies(t, "nothing is denied"), node, packages, dir, node, everything))
 	files := connectAs(t, endpoint+"/files/mcp", "")
@@ -391,7 +444,7 @@ identity: {local: {type: user, id: alice}}
 servers:
   - {name: a, command: [no-such-program]}
   - {name: b, url: "http://127.0.0.1:1", command: [cat]}
-  - {name: c, command: [cat], env: [MCP_GATEWAY_TOKEN, "A=b"], env_files: {KEY: none}, dir: none, processes: {per: tenant, idle: 1ms, max: -1}}
+  - {name: c, command: [cat], env: [MCP_GATEWAY_TOKEN, "A=b"], env_files: {KEY: none}, dir: none, processes: {per: tenant, idle: 1ms, max: -1, memory: 1000}}
   - {name: d, args: [x]}
   - {name: e, command: [./none], header: {X-Key: x}}
 `)
@@ -402,6 +455,7 @@ servers:
 		"servers.2.env: MCP_GATEWAY_TOKEN is for the gateway alone", `servers.2.env: must be the name of a variable, not "A=b"`,
 		"servers.2.env_files.KEY: cannot be used: open none", `servers.2.dir: must be a directory, not "none"`,
 		`servers.2.processes.per: must be caller or shared, not "tenant"`, "servers.2.processes.idle: must be at least 1s, not 1ms", "servers.2.processes.max: ",
+		"servers.2.processes.memory: must be at least 16777216 bytes, not 1000",
 		"servers.3.command: is required ", "servers.4.command: cannot be run: ", "servers.4.command: takes no headers: give the program its secrets by env_files",
 	} {
 		if !strings.Contains(fmt.Sprint(err), want) {

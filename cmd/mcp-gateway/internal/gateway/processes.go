@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/process"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/filereload"
 )
@@ -35,7 +37,12 @@ type processesConfig struct {
 	Per  processesPer `yaml:"per"`  // "" is caller
 	Idle duration     `yaml:"idle"` // 0 is 10 minutes
 	Max  int          `yaml:"max"`  // 0 is 20
+	// Memory bounds that of a process with what it has started, in bytes. 0 is no bound.
+	Memory int64 `yaml:"memory"`
 }
+
+// minMemory is the smallest bound of memory, in bytes: no program is content with less.
+const minMemory = 16 << 20
 
 // A processesPer says who shares a process.
 type processesPer string
@@ -74,6 +81,12 @@ func (c *commandConfig) check(f *faults, url, at string) {
 	}
 	if c.Processes.Max < 0 {
 		f.fault(at+".processes.max", "must be a whole number from 1, not %d", c.Processes.Max)
+	}
+	if c.Processes.Memory != 0 && c.Processes.Memory < minMemory {
+		f.fault(at+".processes.memory", "must be at least %d bytes, not %d", minMemory, c.Processes.Memory)
+	}
+	if c.Processes.Memory != 0 && !process.MeasuresMemory {
+		f.fault(at+".processes.memory", "needs Linux: this system does not tell the memory of processes")
 	}
 	for _, name := range c.Env {
 		c.checkVariable(f, at+".env", name)
@@ -126,7 +139,7 @@ func (s *serverConfig) pool(maxReply int64, log *slog.Logger) (*process.Pool, er
 	}
 	return process.New(process.Config{
 		Server: s.Name, Command: append(append([]string(nil), s.Run.Command...), s.Run.Args...), Dir: s.Run.Dir, Shared: s.Run.Processes.Per == perAll,
-		Idle: cmp.Or(s.Run.Processes.Idle, defaultIdle), Max: cmp.Or(s.Run.Processes.Max, defaultMaxProcesses), MaxReply: maxReply, Log: log,
+		Idle: cmp.Or(s.Run.Processes.Idle, defaultIdle), Max: cmp.Or(s.Run.Processes.Max, defaultMaxProcesses), MaxReply: maxReply, Memory: s.Run.Processes.Memory, Log: log,
 		Env: func() (all []string) {
 			for _, name := range append(append([]string(nil), commonEnv...), s.Run.Env...) {
 				if value, set := os.LookupEnv(name); set {
@@ -148,15 +161,37 @@ func processTransport(pool *process.Pool) func(*enforce.Caller) http.RoundTrippe
 	}
 }
 
-// refusing refuses the requests that reach no process.
+// refusing refuses the requests that reach no process, and tells which processes the
+// gateway has ended.
 type refusing struct{ http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
 func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := r.RoundTripper.RoundTrip(request)
 	var not *process.UnavailableError
-	if errors.As(err, &not) {
-		err = &enforce.Refusal{Code: wire.CodeInternal, Status: http.StatusOK, Message: not.Error(), Data: enforce.Data{Reason: enforce.ReasonUnavailable}}
+	switch {
+	case errors.As(err, &not):
+		return nil, &enforce.Refusal{Code: wire.CodeInternal, Status: http.StatusOK, Message: not.Error(), Data: enforce.Data{Reason: enforce.ReasonUnavailable}}
+	case err != nil:
+		return nil, endedError(err)
 	}
-	return response, err
+	response.Body = endedBody{response.Body}
+	return response, nil
+}
+
+// endedError returns the error with which a request ends.
+func endedError(err error) error {
+	if ended := new(process.EndedError); errors.As(err, &ended) {
+		return &proxy.EndedError{Reason: ended.Error()}
+	}
+	return err
+}
+
+// An endedBody is the answer of a process that may end.
+type endedBody struct{ io.ReadCloser }
+
+// Read implements [io.Reader].
+func (b endedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	return n, endedError(err)
 }

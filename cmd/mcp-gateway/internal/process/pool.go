@@ -28,7 +28,10 @@ type Config struct {
 	Idle     time.Duration // after which an unused process ends
 	Max      int           // processes at a time; see also [Config.perOwner]
 	MaxReply int64         // of a message of the server, in bytes
-	Log      *slog.Logger
+	// Memory bounds the memory of a process with all that it has started, in bytes: see
+	// [child.Memory]. 0 is no bound.
+	Memory int64
+	Log    *slog.Logger
 }
 
 // An Owner is the caller that a process is for.
@@ -79,6 +82,7 @@ type Pool struct {
 	sessions  map[string]*session // by id
 	pauses    map[Owner]pause
 	closed    bool
+	done      chan struct{} // closed with the pool
 	work      sync.WaitGroup
 }
 
@@ -107,9 +111,13 @@ type session struct {
 
 // New returns a Pool without a process.
 func New(cfg Config) *Pool {
-	return &Pool{
-		cfg: cfg, limit: maxAllSessions, processes: make(map[key]*process), running: make(map[*process]key), sessions: make(map[string]*session), pauses: make(map[Owner]pause),
+	p := &Pool{
+		done: make(chan struct{}), cfg: cfg, limit: maxAllSessions, processes: make(map[key]*process), running: make(map[*process]key), sessions: make(map[string]*session), pauses: make(map[Owner]pause),
 	}
+	if cfg.Memory > 0 {
+		p.work.Go(p.watchMemory)
+	}
+	return p
 }
 
 // Transport returns the server as one of streamable HTTP, for one caller.
@@ -118,6 +126,9 @@ func (p *Pool) Transport(owner Owner) http.RoundTripper { return transport{p, ow
 // Close ends all processes, and returns when they have ended.
 func (p *Pool) Close() {
 	p.mu.Lock()
+	if !p.closed {
+		close(p.done)
+	}
 	p.closed = true
 	for of := range p.running {
 		of.stop()

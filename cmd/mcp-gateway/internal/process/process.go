@@ -37,7 +37,8 @@ type process struct {
 	used     time.Time // end of the last use
 	idle     *time.Timer
 	stopping bool
-	last     int64 // id of a request
+	over     *EndedError // why the gateway has ended the process at once, or nil
+	last     int64       // id of a request
 	calls    map[string]*call
 	// deserted are the calls of which nobody awaits the response, the oldest first. The
 	// server may never answer them, which it need not once a call is cancelled.
@@ -491,7 +492,7 @@ func (of *process) initialize(ctx context.Context, m *wire.Message) (*wire.Messa
 		of.initialized = response.Result
 		return response, nil
 	case <-of.ended:
-		return nil, unavailable("the server has ended")
+		return nil, unavailable("%v", of.endError())
 	case <-ctx.Done():
 		of.stop()
 		return nil, unavailable("the server does not answer initialize")

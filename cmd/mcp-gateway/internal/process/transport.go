@@ -113,7 +113,7 @@ func (t transport) exchange(r *http.Request, m *wire.Message, of *process, s *se
 	}), nil
 }
 
-var errEnded = errors.New("the process of the server has ended")
+var errEnded = errors.New("the server has ended")
 
 // alone returns the response of a call alone, for a client that takes no stream.
 func (of *process) alone(r *http.Request, c *call) (*http.Response, error) {
@@ -126,7 +126,7 @@ func (of *process) alone(r *http.Request, c *call) (*http.Response, error) {
 				_ = of.in.Write(wire.Refuse(m.ID, wire.CodeMethod, "the client cannot be asked", nil))
 			}
 		case <-of.ended:
-			return nil, errEnded
+			return nil, of.endError()
 		case <-r.Context().Done():
 			of.leave(c)
 			return nil, r.Context().Err()
@@ -151,7 +151,7 @@ func (of *process) answer(ctx context.Context, c *call, out io.Writer) error {
 			}
 			return event(out, m)
 		case <-of.ended:
-			return errEnded
+			return of.endError()
 		case <-ctx.Done():
 			of.leave(c)
 			return ctx.Err()

@@ -181,6 +181,12 @@ func (h *Handler) passSession(c *call, response *http.Response) error {
 	return nil
 }
 
+// An EndedError means that the server was ended during a request, which it may have
+// carried out. Clients get the reason.
+type EndedError struct{ Reason string }
+
+func (e *EndedError) Error() string { return e.Reason }
+
 // unavailable tells the client that the server did not answer, or that it did and
 // the answer is withheld.
 func (h *Handler) unavailable(c *call, v *enforce.Disposition, err error) {
@@ -200,7 +206,11 @@ func (h *Handler) unavailable(c *call, v *enforce.Disposition, err error) {
 		c.reply.W.WriteHeader(http.StatusBadGateway)
 		return
 	}
-	_ = c.reply.Message(http.StatusBadGateway, wire.Refuse(v.Forward.ID, wire.CodeInternal, "the server did not answer", enforce.Data{Reason: enforce.ReasonUnavailable}))
+	status, message := http.StatusBadGateway, "the server did not answer"
+	if ended := new(EndedError); errors.As(err, &ended) {
+		status, message = http.StatusOK, ended.Reason // as above
+	}
+	_ = c.reply.Message(status, wire.Refuse(v.Forward.ID, wire.CodeInternal, message, enforce.Data{Reason: enforce.ReasonUnavailable}))
 }
 
 // answer passes on a body that is one message.
