@@ -68,7 +68,7 @@ var walls = []wall{
 		"cmd/internal/environment", "cmd/internal/tuning", "schemas/yamldoc", "obligations/plain", "cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/observation", "cmd/mcp-gateway/internal/setup",
 	}, "it has the flags and the configuration file; what a gateway does, the component does"},
 	{"cmd/mcp-gateway/internal/gateway", 5, []string{
-		"cmd/internal/telemetry", "schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/calllimit",
+		"cmd/internal/telemetry", "schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "pdp/client", "pdp/filereload", "pdp/jwks", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/calllimit", "cmd/mcp-gateway/internal/consent",
 		"cmd/mcp-gateway/internal/catalog", "cmd/mcp-gateway/internal/coaz", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/union",
 		"cmd/mcp-gateway/internal/labels", "cmd/mcp-gateway/internal/identity", "cmd/mcp-gateway/internal/observation", "cmd/mcp-gateway/internal/process", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/seal", "cmd/mcp-gateway/internal/tasks",
 		"cmd/mcp-gateway/internal/wire", "obligations/plain",
@@ -98,7 +98,8 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/lines", 5, []string{"cmd/mcp-gateway/internal/wire"}, "messages on standard input and output are read in one way, whoever runs the server"},
 	{"cmd/mcp-gateway/internal/child", 5, nil, "a program is ended without knowing what it says"},
 	{"cmd/mcp-gateway/internal/process", 5, []string{"cmd/mcp-gateway/internal/child", "schemas/jsonobject", "obligations/plain", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/lines", "cmd/mcp-gateway/internal/wire"}, "a server is run without knowing what is decided on its calls"},
-	{"cmd/mcp-gateway/internal/credential", 5, []string{"schemas/yamldoc", "pdp/jwks", "obligations/plain"}, "a token is for a caller and a server, whatever is called there"},
+	{"cmd/mcp-gateway/internal/credential", 5, []string{"schemas/yamldoc", "pdp/jwks", "obligations/plain", "cmd/mcp-gateway/internal/boltfile", "cmd/mcp-gateway/internal/seal"}, "a token is for a caller and a server, whatever is called there"},
+	{"cmd/mcp-gateway/internal/consent", 5, []string{"obligations/plain", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/seal"}, "a person grants whatever is called afterwards"},
 	{"cmd/mcp-gateway/internal/catalog", 5, []string{"schemas/jsonobject", "schemas/authzen", "cmd/mcp-gateway/internal/number", "cmd/mcp-gateway/internal/boltfile"}, "whom a list is filtered for, and what to ask, comes in as functions: it judges definitions, not calls"},
 	{"cmd/mcp-gateway/internal/audit", 5, []string{"evaluation/decisionlog", "schemas/authzen"}, "a call's fate is kept in the one tamper-evident log, without knowing how it was decided"},
 	{"conformance/external", 5, nil, "a test of any package may need a program of others"},
@@ -119,7 +120,7 @@ var tenancies = []tenancy{
 	{"github.com/cedar-policy/cedar-go", []string{"evaluation/cedarsyntax", "evaluation/snapshot", "evaluation/explain", "evaluation/lint", "conformance/benchmark"}, "a request changes form once; nobody else knows Cedar, but what the service is measured beside"},
 	{"go.etcd.io/bbolt", []string{
 		"evaluation/decisionlog", "obligations/approval", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/catalog",
-		"cmd/mcp-gateway/internal/tasks", "cmd/mcp-gateway/internal/boltfile", "cmd/mcp-gateway/internal/labels", "cmd/mcp-gateway/internal/observation",
+		"cmd/mcp-gateway/internal/tasks", "cmd/mcp-gateway/internal/boltfile", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/labels", "cmd/mcp-gateway/internal/observation",
 	}, "what is kept on disk is kept by few packages"},
 	{"golang.org/x/mod/sumdb", []string{"evaluation/decisionlog"}, "proofs about the log come from the log"},
 	{"github.com/fsnotify/fsnotify", []string{"evaluation/policystore"}, "only the policy store watches a directory"},
@@ -131,10 +132,10 @@ var tenancies = []tenancy{
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"golang.org/x/oauth2", []string{"cmd/mcp-gateway/internal/credential"}, "tokens are requested in one place"},
 	{"net/http", []string{
-		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
+		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/consent", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/process", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/union", "conformance", "conformance/benchmark", "conformance/collector",
 	}, "below the top two floors nothing knows of HTTP"},
-	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval"}, "signatures are made and verified by few packages"},
+	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval", "cmd/mcp-gateway/internal/credential"}, "signatures are made and verified by few packages"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 }

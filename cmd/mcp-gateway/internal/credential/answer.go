@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"golang.org/x/oauth2"
@@ -15,6 +16,7 @@ import (
 // Errors of a token endpoint.
 var (
 	errUnanswered = errors.New("the token endpoint did not answer")
+	errKey        = errors.New("the key of the client cannot be used")
 	errAnswer     = errors.New("the answer of the token endpoint is incomplete or not understood")
 )
 
@@ -23,13 +25,15 @@ const maxDescription = 200
 
 // endpointError returns an error of the oauth2 package without what may hold a token:
 // the body of the answer, and a description that repeats the token of the request.
-func endpointError(err error, sent string) error {
+func endpointError(err error, sent ...string) error {
 	var refused *oauth2.RetrieveError
 	var network net.Error
 	switch {
+	case errors.Is(err, errKey):
+		return err
 	case errors.As(err, &refused) && refused.ErrorCode != "":
 		said := refused.ErrorCode + " " + refused.ErrorDescription
-		if sent != "" && strings.Contains(said, sent) {
+		if slices.ContainsFunc(sent, func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
 			said = "an error that repeats the token"
 		}
 		said = plain.Cut(plain.Text(strings.TrimSpace(said)), maxDescription)

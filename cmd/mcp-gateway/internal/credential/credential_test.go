@@ -112,7 +112,7 @@ func TestRequests(t *testing.T) {
 			url.Values{"grant_type": {"client_credentials"}, "audience": {"crm"}, "scope": {"read write"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := e.source(test.change).Token(t.Context(), alice); err != nil {
+			if _, err := e.source(test.change).Token(t.Context(), alice, nil); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.form, e.request().PostForm); diff != "" {
@@ -172,7 +172,7 @@ func TestFailures(t *testing.T) {
 					s.Timeout = 50 * time.Millisecond
 				}
 			})
-			token, err := s.Token(t.Context(), alice)
+			token, err := s.Token(t.Context(), alice, nil)
 			if token != "" || err == nil || err.Error() != test.want {
 				t.Errorf("%q, %v", token, err)
 			}
@@ -186,7 +186,7 @@ func TestFailures(t *testing.T) {
 // A caller without a token gets none at a server that wants one of the caller.
 func TestNoToken(t *testing.T) {
 	e := newTokenEndpoint(t)
-	_, err := e.source(nil).Token(t.Context(), credential.Subject{Type: "user", ID: "alice"})
+	_, err := e.source(nil).Token(t.Context(), credential.Subject{Type: "user", ID: "alice"}, nil)
 	if !errors.Is(err, credential.ErrNoToken) || e.issued.Load() != 0 {
 		t.Errorf("%v, %d requests", err, e.issued.Load())
 	}
@@ -205,7 +205,7 @@ func TestCallersDoNotShare(t *testing.T) {
 				{Tenant: "acme", Type: "user", ID: "alice", Token: "stronger"}, {Tenant: "acme", Type: "agent", ID: "alice", Token: "agents"},
 			} {
 				all.Go(func() {
-					token, err := s.Token(context.Background(), caller)
+					token, err := s.Token(context.Background(), caller, nil)
 					if owner, _, _ := strings.Cut(token, "-"); err != nil || kind == credential.TypeExchange && owner != caller.Token {
 						t.Errorf("%+v gets %q, %v", caller, token, err)
 					}
@@ -235,7 +235,7 @@ func TestExpiry(t *testing.T) {
 			clock := time.Now()
 			s := e.source(func(_ *credential.Config, a *credential.Surroundings) { a.Now = func() time.Time { return clock } })
 			get := func() string {
-				token, err := s.Token(t.Context(), alice)
+				token, err := s.Token(t.Context(), alice, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -249,10 +249,10 @@ func TestExpiry(t *testing.T) {
 				t.Error("the token is used too long")
 			}
 			second := get()
-			if !s.Drop(alice, first) || get() != second {
+			if !s.Drop(t.Context(), alice, nil, first, false) || get() != second {
 				t.Error("a token that is not cached was dropped")
 			}
-			if !s.Drop(alice, second) || get() == second {
+			if !s.Drop(t.Context(), alice, nil, second, false) || get() == second {
 				t.Error("a refused token is used")
 			}
 		})
@@ -264,7 +264,7 @@ func TestCacheIsBounded(t *testing.T) {
 	e := newTokenEndpoint(t)
 	s := e.source(func(_ *credential.Config, a *credential.Surroundings) { a.MaxTokens = 2 })
 	for i, id := range []string{"a", "b", "c", "c", "b", "a"} {
-		if _, err := s.Token(t.Context(), credential.Subject{ID: id, Token: id}); err != nil {
+		if _, err := s.Token(t.Context(), credential.Subject{ID: id, Token: id}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if want := []int64{1, 2, 3, 3, 3, 4}[i]; e.issued.Load() != want {
@@ -286,7 +286,7 @@ func TestOneRequestOutlivesItsCaller(t *testing.T) {
 	first, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := s.Token(first, alice)
+		_, err := s.Token(first, alice, nil)
 		left <- err
 	}()
 	<-asked
@@ -296,7 +296,7 @@ func TestOneRequestOutlivesItsCaller(t *testing.T) {
 	}
 	got := make(chan string)
 	go func() {
-		token, _ := s.Token(t.Context(), alice)
+		token, _ := s.Token(t.Context(), alice, nil)
 		got <- token
 	}()
 	close(release)
@@ -311,11 +311,11 @@ func TestCheck(t *testing.T) {
 		cfg  credential.Config
 		want string
 	}{
-		{credential.Config{}, "type: is required: it must be exchange or client_credentials\ntoken_url: is required: the URL of the token endpoint, such as https://auth.example.com/token"},
-		{credential.Config{Type: "oauth2", TokenURL: "http://auth.example.com"}, "type: must be exchange or client_credentials, not \"oauth2\"\ntoken_url: must be an https URL, not \"http://auth.example.com\""},
+		{credential.Config{}, "type: is required: it must be exchange, oauth or client_credentials\ntoken_url: is required: the URL of the token endpoint, such as https://auth.example.com/token"},
+		{credential.Config{Type: "oauth2", TokenURL: "http://auth.example.com"}, "type: must be exchange, oauth or client_credentials, not \"oauth2\"\ntoken_url: must be an https URL, not \"http://auth.example.com\""},
 		{credential.Config{Type: "exchange", TokenURL: "https://a.example", ClientSecretFile: "s", ClientAuth: "jwt", ActorTokenFile: "f", ActorTokenType: "saml2", Resource: "crm", Scopes: []string{"a b"}},
-			"resource: must be an absolute URL without a fragment, not \"crm\"\nclient_id: is required beside client_secret_file: the id of the gateway at the token endpoint\n" +
-				"client_auth: must be basic or post, not \"jwt\"\nactor_token_type: must be jwt, access_token or id_token, not \"saml2\"\nscopes: must be a list of scopes, each without spaces and quotes, not \"a b\""},
+			"client_id: is required: the id of the gateway at the token endpoint, beside client_secret_file\n" +
+				"client_auth: must be basic, post or private_key_jwt, not \"jwt\"\nresource: must be an absolute URL without a fragment, not \"crm\"\nactor_token_type: must be jwt, access_token or id_token, not \"saml2\"\nscopes: must be a list of scopes, each without spaces and quotes, not \"a b\""},
 		{credential.Config{Type: "exchange", TokenURL: "https://a.example"}, "client_id: is required: the id of the gateway at the token endpoint, or actor_token_file\naudience: is required: the name of the server at the token endpoint, or resource, its URL there"},
 		{credential.Config{Type: "client_credentials", TokenURL: "https://a.example", ActorTokenFile: "f"}, "client_id: is required: the id of the gateway at the token endpoint\nclient_secret_file: is required: the file with the secret of the client\nactor_token_file: is for the type exchange alone"},
 		{credential.Config{Type: "exchange", TokenURL: "http://127.0.0.1:1/token", ClientID: "g", Audience: "crm"}, "<nil>"},

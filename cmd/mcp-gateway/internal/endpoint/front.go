@@ -57,6 +57,16 @@ func (f *Front) Admit(w http.ResponseWriter, r *http.Request) *enforce.Caller {
 	return caller
 }
 
+// AdmitPage reports whether a request for a page of the gateway may be answered, and
+// answers it otherwise.
+func (f *Front) AdmitPage(w http.ResponseWriter, r *http.Request) bool {
+	if !f.isAllowedHost(r) {
+		http.Error(w, "this host or origin is not served", http.StatusForbidden)
+		return false
+	}
+	return true
+}
+
 // isAllowedHost reports whether the request addresses this host and comes from
 // no page of another origin.
 func (f *Front) isAllowedHost(r *http.Request) bool {

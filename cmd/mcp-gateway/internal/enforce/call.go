@@ -56,6 +56,9 @@ type Call struct {
 	// Results are the obligations on the response. The gate sets those of its permit;
 	// [Tasks] those of the call whose task this call is about.
 	Results results.Rules
+	// Scopes are those to which the token of this call at the server is narrowed, by
+	// the obligations of its permit; nil for all that the token has.
+	Scopes []string
 	// CheckTool compares the call's transport headers with the tool's definition.
 	// Its error is a [Refusal]. Nil checks nothing.
 	CheckTool func(*Tool) error

@@ -33,6 +33,7 @@ const (
 	ReasonTooOften       = "too_many_calls"           // the caller has reached a limit of calls
 	ReasonUnavailable    = "upstream_unavailable"     // the server did not answer
 	ReasonCredential     = "upstream_credential"      // the gateway got no credential for the server, and did not call it
+	ReasonLogin          = "upstream_login"           // the person behind the caller has to log in at the server first
 	ReasonWithheld       = "answer_withheld"          // the server carried out the call, and the gateway withholds its answer
 	ReasonCaller         = "unknown_caller"           // the credential is not valid any more
 	ReasonInvalidMessage = "invalid_message"
@@ -40,16 +41,25 @@ const (
 
 // Data is the member data of an error.
 type Data struct {
-	Reason       string   `json:"reason_code"`
-	Text         string   `json:"reason,omitzero"`        // for people, where the message of the error is fixed
-	EvaluationID string   `json:"evaluation_id,omitzero"` // of the PDP's log
-	RetryAfter   int      `json:"retry_after,omitzero"`   // seconds
-	Task         string   `json:"task,omitzero"`          // access request that waits for a person
-	Tasks        []string `json:"tasks,omitempty"`        // all of them, where there are several
-	Page         string   `json:"page,omitzero"`          // URL of the page where that person decides
-	Comment      string   `json:"comment,omitzero"`       // of the person who denied it
-	Digest       string   `json:"call_digest,omitzero"`   // of the arguments that wait
+	Reason       string        `json:"reason_code"`
+	Text         string        `json:"reason,omitzero"`        // for people, where the message of the error is fixed
+	EvaluationID string        `json:"evaluation_id,omitzero"` // of the PDP's log
+	RetryAfter   int           `json:"retry_after,omitzero"`   // seconds
+	Task         string        `json:"task,omitzero"`          // access request that waits for a person
+	Tasks        []string      `json:"tasks,omitempty"`        // all of them, where there are several
+	Page         string        `json:"page,omitzero"`          // URL of the page where that person decides
+	Comment      string        `json:"comment,omitzero"`       // of the person who denied it
+	Digest       string        `json:"call_digest,omitzero"`   // of the arguments that wait
+	Elicitations []Elicitation `json:"elicitations,omitempty"` // pages that have to be visited first
 	Versions     `json:",inline"`
+}
+
+// An Elicitation leads a person to a page (MCP 2025-11-25, "URL Mode Elicitation").
+type Elicitation struct {
+	Mode    string `json:"mode"`
+	ID      string `json:"elicitationId"`
+	URL     string `json:"url"`
+	Message string `json:"message"`
 }
 
 // Versions are what a client chooses another version of the protocol by, once the

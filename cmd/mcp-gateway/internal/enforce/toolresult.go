@@ -45,16 +45,23 @@ func (r *Refusal) isForModel(c *Call) bool {
 // result answers a call of a tool with the refusal as a result that is an error
 // (MCP 2025-11-25, "Error Handling"; SEP-1303).
 func (r *Refusal) result(c *Call) *Disposition {
-	said := map[string]any{
-		"content": []any{map[string]string{"type": "text", "text": strings.TrimSpace(r.Message + "\n" + r.Advice)}},
-		"isError": true,
+	answer := ToolError(c, strings.TrimSpace(r.Message+"\n"+r.Advice))
+	if answer == nil {
+		return r.disposition(c.Message.ID)
 	}
+	return &Disposition{Answer: answer, Status: statusOK}
+}
+
+// ToolError returns the response to a call of a tool whose result is an error with
+// this text, or nil if the text cannot be encoded.
+func ToolError(c *Call, text string) *wire.Message {
+	said := map[string]any{"content": []any{map[string]string{"type": "text", "text": text}}, "isError": true}
 	if c.Stateless {
 		said["resultType"] = "complete"
 	}
 	result, err := json.Marshal(said, json.Deterministic(true))
 	if err != nil {
-		return r.disposition(c.Message.ID)
+		return nil
 	}
-	return &Disposition{Answer: &wire.Message{ID: c.Message.ID, Result: result}, Status: statusOK}
+	return &wire.Message{ID: c.Message.ID, Result: result}
 }

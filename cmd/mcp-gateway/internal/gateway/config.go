@@ -101,6 +101,8 @@ type identityConfig struct {
 	identity.Config `yaml:",inline"`
 	// Local is who connects from this host without a credential.
 	Local *identity.Process `yaml:"local"`
+	// Login is the login of people at the issuer of their tokens.
+	Login *loginConfig `yaml:"login"`
 }
 
 type catalogConfig struct {

@@ -94,6 +94,7 @@ func (c *Config) Check(listenKey string) error {
 	c.checkLabels(f)
 	c.checkListeners(f, listenKey)
 	c.checkIdentity(f)
+	c.checkLogin(f)
 	c.checkServers(f)
 	c.checkLimits(f)
 	c.checkPublicURLs(f)
@@ -219,6 +220,9 @@ func (c *Config) CheckFiles() error {
 	}
 	secret("pdp.key_file", c.PDP.KeyFile)
 	secret("pdp.service_key_file", c.PDP.ServiceKeyFile)
+	if c.Identity.Login != nil {
+		secret("identity.login.client_secret_file", c.Identity.Login.ClientSecretFile)
+	}
 	for i, s := range c.Servers {
 		secret("servers."+strconv.Itoa(i)+".bearer_file", s.BearerFile)
 		for name, file := range s.HeaderFiles {
@@ -229,6 +233,9 @@ func (c *Config) CheckFiles() error {
 		if s.Credential != nil {
 			secret("servers."+strconv.Itoa(i)+".credential.client_secret_file", s.Credential.ClientSecretFile)
 			secret("servers."+strconv.Itoa(i)+".credential.actor_token_file", s.Credential.ActorTokenFile)
+			if _, err := readKey(s.Credential.ClientKeyFile); err != nil {
+				f.fault("servers."+strconv.Itoa(i)+".credential.client_key_file", "cannot be used: %v", err)
+			}
 		}
 	}
 	if c.TLSCert != "" && c.TLSKey != "" {

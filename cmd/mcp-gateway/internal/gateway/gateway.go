@@ -59,6 +59,7 @@ type gateway struct {
 	health    *health
 	observed  *observation.Summary // nil without a server in observe mode
 	pools     []*process.Pool      // of the servers that serve runs
+	people    *people              // who let the gateway act for them; nil without a server for that
 }
 
 // join opens what is kept in the state directory. Own selects the files of this

@@ -177,11 +177,14 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 	endpoints := make(map[string]*proxy.Handler)
 	routes.HandleFunc("GET /livez", livez)
 	routes.HandleFunc("GET /readyz", g.readyz)
+	if err := g.routePeople(routes, address); err != nil {
+		return nil, nil, err
+	}
 	for _, s := range g.cfg.Servers {
 		if !s.isServed() {
 			continue
 		}
-		credential, err := s.credentials(g.log)
+		credential, err := g.credentials(&s)
 		if err != nil {
 			return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
 		}
@@ -207,7 +210,7 @@ func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execu
 			url, transport = "http://"+s.Name+".invalid/", processTransport(pool)
 		}
 		served := proxy.New(proxy.Config{
-			Server: s.Name, URL: url, Transport: transport, Header: s.Header, Credential: credential, TLS: configs, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
+			Server: s.Name, URL: url, Transport: transport, Header: s.Header, Credential: credential, TLS: configs, Hold: g.cfg.Approval.Hold, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
 			Callers: callers, FromServer: &serverMessages{g, s.Name},
 			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
 			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,

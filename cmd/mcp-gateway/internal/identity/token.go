@@ -66,6 +66,12 @@ func newIssuers(c Config) ([]Issuer, *callers.Tokens, error) {
 	return issuers, tokens, errors.Join(append(errs, yamldoc.Below(err, "issuers"))...)
 }
 
+// Token returns the bearer of a token that did not come with a request, such as an ID
+// token. The errors are those of [Verifier.Verify].
+func (v *Verifier) Token(ctx context.Context, token string) (*Caller, error) {
+	return v.token(ctx, token, "")
+}
+
 // token returns the bearer of a token.
 func (v *Verifier) token(ctx context.Context, token, thumbprint string) (*Caller, error) {
 	n, claims, err := v.tokens.Verify(ctx, token, thumbprint)

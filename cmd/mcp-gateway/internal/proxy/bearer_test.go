@@ -38,8 +38,10 @@ func TestBearerChanges(t *testing.T) {
 // A credentialFunc is a credential without a cache.
 type credentialFunc func(*enforce.Caller) (string, error)
 
-func (f credentialFunc) Token(_ context.Context, caller *enforce.Caller) (string, error) {
+func (f credentialFunc) Token(_ context.Context, caller *enforce.Caller, _ []string) (string, error) {
 	return f(caller)
 }
 
-func (credentialFunc) Drop(*enforce.Caller, string) bool { return false }
+func (credentialFunc) Drop(context.Context, *enforce.Caller, []string, string, bool) bool {
+	return false
+}

@@ -30,6 +30,8 @@ type Config struct {
 	TLS func() *tls.Config
 	// Credential, if not nil, has the token at the upstream for each request.
 	Credential Credential
+	// Hold is how long a call stays open whose client is told nothing meanwhile.
+	Hold time.Duration
 	// Secrets returns further headers, each for its request, by name.
 	Secrets map[string]func() string
 	Gate    *enforce.Gate
@@ -63,11 +65,13 @@ type ServerMessages interface {
 
 // A Credential has the bearer tokens for requests to the upstream.
 type Credential interface {
-	// Token returns the token for a request in the name of a caller.
-	Token(context.Context, *enforce.Caller) (string, error)
-	// Drop takes a token that the upstream has refused. It reports whether another
-	// may be had.
-	Drop(caller *enforce.Caller, token string) bool
+	// Token returns the token for a request in the name of a caller, with these
+	// scopes and no others if there are any. The error is a [ConsentError] if the
+	// person behind the caller has to be asked.
+	Token(ctx context.Context, caller *enforce.Caller, scopes []string) (string, error)
+	// Drop takes a token that the upstream has refused: again, if it was got in place
+	// of a refused one. It reports whether another may be had.
+	Drop(ctx context.Context, caller *enforce.Caller, scopes []string, token string, again bool) bool
 }
 
 // A Handler is the MCP endpoint of one upstream.
@@ -128,6 +132,10 @@ type call struct {
 	// and the server's id of its last event, or "".
 	sent      *sentCall
 	lastEvent string
+	// asks is what the person behind the caller has to do before the server can be
+	// called, or nil; told is what the client was told of it before.
+	asks *ConsentError
+	told *consentState
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -168,8 +176,13 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller *enforce.C
 	if out.Streams && !c.Stateless && c.Message.IsRequest() {
 		c.Client = &client{h, c}
 	}
+	if c.told != nil && !h.awaitConsent(ctx, c) {
+		return
+	}
 	disposition := h.cfg.Gate.Judge(ctx, c.Call)
 	switch {
+	case disposition.Answer != nil && c.asks != nil: // the gate could not ask the server
+		h.askConsent(c)
 	case disposition.Forward != nil:
 		h.forward(c, disposition)
 	case disposition.Answer != nil:
@@ -208,7 +221,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, caller *enforce.C
 	}}
 	if c.Stateless {
 		c.Capabilities, c.CheckTool = in.Params.Meta.Capabilities, c.checkMirrors
-		return c, nil
+		return c, h.openConsent(c)
 	}
 	if c.session, failed = h.openSession(r, caller); failed != nil {
 		failed.Fault.ID = in.Message.ID

@@ -495,6 +495,7 @@ func (h *Handler) execute(ctx context.Context, m *wire.Message, of *call) (*wire
 	}
 	response, err := h.send(ctx, c, m)
 	if err != nil {
+		of.asks = c.asks
 		return nil, err
 	}
 	defer response.Body.Close()

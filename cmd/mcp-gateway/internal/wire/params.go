@@ -153,6 +153,21 @@ func (m *Message) WithArguments(arguments jsontext.Value) (*Message, error) {
 	})
 }
 
+// WithInput returns the message with another requestState and other inputResponses
+// (MCP 2026-07-28, "Multi Round-Trip Requests"). Nil is none.
+func (m *Message) WithInput(state, responses jsontext.Value) (*Message, error) {
+	return m.withParams(func(params jsonobject.Object) error {
+		for name, value := range map[string]jsontext.Value{"requestState": state, "inputResponses": responses} {
+			if value == nil {
+				delete(params, name)
+			} else {
+				params[name] = value
+			}
+		}
+		return nil
+	})
+}
+
 // WithTraceParent returns the message with another traceparent in its _meta
 // (SEP-414).
 func (m *Message) WithTraceParent(traceParent string) (*Message, error) {
