@@ -66,7 +66,10 @@ var ErrDepth = &Fault{CodeRequest, nil, fmt.Sprintf("the message nests deeper th
 // Parse reads what a client sent. Every error is a *[Fault].
 func Parse(body []byte) (*Message, error) {
 	m, err := parse(body)
-	if err != nil {
+	switch {
+	case err != nil && IsDeep(body):
+		return nil, ErrDepth // also where the parser of JSON goes no deeper
+	case err != nil:
 		return nil, err
 	}
 	if isNull(m.ID) {
@@ -87,7 +90,10 @@ func Parse(body []byte) (*Message, error) {
 // has none.
 func ParseReply(body []byte) (*Message, error) {
 	m, err := parse(body)
-	if err != nil {
+	switch {
+	case err != nil && IsDeep(body):
+		return nil, ErrDepth // also where the parser of JSON goes no deeper
+	case err != nil:
 		return nil, err
 	}
 	if isNull(m.ID) {

@@ -261,3 +261,12 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A message that nests deeper than the parser of JSON goes is too deep as well, and no bad
+// JSON: an answer like that says that the call was carried out.
+func TestDeeperThanTheParser(t *testing.T) {
+	deep := []byte(`{"jsonrpc":"2.0","id":7,"result":{"a":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}}`)
+	if _, err := wire.ParseReply(deep); !errors.Is(err, wire.ErrDepth) {
+		t.Error(err)
+	}
+}
