@@ -3,10 +3,13 @@ package enforce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -479,7 +482,7 @@ func TestBreaker(t *testing.T) {
 				g := gate(&p, func(c *enforce.Config) {
 					c.PDP = enforce.NewPDP(enforce.PDPConfig{
 						URL: "https://pdp.example.com", Client: client.Config{Transport: &p, Timeout: 500 * time.Millisecond},
-						Failures: 3, Pause: time.Second, OnBreak: func(s string) { states = append(states, s) },
+						Failures: 3, Pause: time.Second, OnBreak: func(_, s, _ string) { states = append(states, s) },
 					})
 				})
 				judge := func() *enforce.Disposition { return g.Judge(t.Context(), call(t, invoke)) }
@@ -514,6 +517,50 @@ func TestBreaker(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A tenant about which the PDP fails, because its policies do not load or it asks too
+// often, does not stop calls of others, nor the gateway. Its own calls pause.
+func TestBreakerOfTenant(t *testing.T) {
+	for _, status := range []int{http.StatusServiceUnavailable, http.StatusTooManyRequests} {
+		var asked atomic.Int64 // about the tenant
+		decides := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if strings.HasPrefix(r.URL.Path, "/tenants/broken/") {
+				asked.Add(1)
+				w.WriteHeader(status)
+				return
+			}
+			fmt.Fprint(w, `{"decision":true}`)
+		}))
+		defer decides.Close()
+		var most []string
+		p := enforce.NewPDP(enforce.PDPConfig{
+			URL: decides.URL, Failures: 3, Pause: time.Hour,
+			OnBreak: func(tenant, _, state string) { most = append(most, tenant+" "+state) },
+		})
+		g := gate(new(pdp), func(c *enforce.Config) { c.PDP = p })
+		judge := func(tenant string) *enforce.Disposition {
+			c := call(t, invoke)
+			c.Caller.Tenant = tenant
+			return g.Judge(t.Context(), c)
+		}
+		for range 10 {
+			read(t, judge("broken"))
+		}
+		if v := judge("good"); v.Forward == nil {
+			t.Errorf("%d: another tenant: %s", status, v.Answer.Error)
+		}
+		if n := asked.Load(); n != 3 {
+			t.Errorf("%d: the PDP is asked %d times about the tenant, want 3", status, n)
+		}
+		if h := p.Health(); h.Err != nil || h.Breaker != "open" {
+			t.Errorf("%d: %+v", status, h)
+		}
+		if got := strings.Join(most, ", "); got != "broken open" {
+			t.Errorf("%d: %s", status, got)
+		}
 	}
 }
 

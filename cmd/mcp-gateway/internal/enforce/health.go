@@ -10,7 +10,7 @@ import (
 
 // A Health says whether the PDP can be asked.
 type Health struct {
-	Breaker  string    // closed, half-open or open
+	Breaker  string    // the most open state of a tenant: closed, half-open or open
 	Answered time.Time // when the PDP last answered, or zero
 	Err      error     // why calls fail, or nil
 }
@@ -45,15 +45,33 @@ func (p *probe) lastAnswer() time.Time {
 }
 
 // Health reports whether the PDP answers. It sends a probe at most once a second,
-// and none while the breaker is open.
+// and none while the breaker of calls without a tenant is open.
 func (p *PDP) Health() Health {
-	state := p.breaker.State()
-	h := Health{Breaker: state.String(), Err: ErrPaused}
-	if state != gobreaker.StateOpen {
+	h := Health{Err: ErrPaused}
+	if p.refreshBreakers(); p.tenant("").breaker.State() != gobreaker.StateOpen {
 		h.Err = p.probe()
 	}
+	p.mu.Lock()
+	h.Breaker = p.mostOpen().String()
+	p.mu.Unlock()
 	h.Answered = p.health.lastAnswer()
 	return h
+}
+
+// refreshBreakers looks at the breakers that are not closed: whether a pause is over is
+// seen only then.
+func (p *PDP) refreshBreakers() {
+	p.mu.Lock()
+	var open []*gobreaker.CircuitBreaker[struct{}]
+	for tenant, state := range p.states {
+		if state == gobreaker.StateOpen {
+			open = append(open, p.tenants[tenant].breaker)
+		}
+	}
+	p.mu.Unlock()
+	for _, of := range open {
+		of.State()
+	}
 }
 
 // probe returns the result of a probe of the last second. A refused key is an

@@ -21,11 +21,13 @@ import (
 type PDPConfig struct {
 	URL    string        // base URL, without a tenant
 	Client client.Config // its RequestID and Answered are set here
-	// Failures in a row, after which the PDP is not asked for Pause. 0 is 5.
+	// Failures in a row of a tenant, after which the PDP is not asked for Pause about
+	// calls of this tenant. 0 is 5.
 	Failures uint32
 	Pause    time.Duration // 0 is a second
-	// OnBreak is told the state of the breaker: closed, half-open or open. Nil is nobody.
-	OnBreak func(state string)
+	// OnBreak is told of a change of a tenant's breaker: its state, and the most open
+	// state of all of them. A state is closed, half-open or open. Nil is nobody.
+	OnBreak func(tenant, state, most string)
 	// Asked is told how long a question took, and the error of one that has no
 	// answer. Nil is nobody.
 	Asked func(took time.Duration, err error)
@@ -33,12 +35,19 @@ type PDPConfig struct {
 
 // A PDP decides. It is safe for concurrent use.
 type PDP struct {
-	cfg     PDPConfig
-	breaker *gobreaker.CircuitBreaker[struct{}]
-	health  probe
+	cfg    PDPConfig
+	health probe
 
 	mu      sync.Mutex
-	clients map[string]*client.Client // by tenant
+	tenants map[string]*tenantPDP
+	states  map[string]gobreaker.State // of the breakers, by tenant
+}
+
+// A tenantPDP is the PDP of a tenant. It has a breaker of its own: a tenant whose
+// policies do not load, or who asks more than it may, must not stop others.
+type tenantPDP struct {
+	client  *client.Client
+	breaker *gobreaker.CircuitBreaker[struct{}]
 }
 
 // NewPDP prepares to ask.
@@ -69,20 +78,41 @@ func NewPDP(cfg PDPConfig) *PDP {
 		}
 		return credentials(ctx, header)
 	}
-	p := &PDP{cfg: cfg, clients: make(map[string]*client.Client)}
-	p.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		MaxRequests:  1,
-		Timeout:      cfg.Pause,
-		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= cfg.Failures },
-		IsSuccessful: isAlive,
-		IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
-		OnStateChange: func(_ string, _, to gobreaker.State) {
-			if cfg.OnBreak != nil {
-				cfg.OnBreak(to.String())
-			}
-		},
+	return &PDP{cfg: cfg, tenants: make(map[string]*tenantPDP), states: make(map[string]gobreaker.State)}
+}
+
+// newBreaker returns the breaker of a tenant.
+func (p *PDP) newBreaker(tenant string) *gobreaker.CircuitBreaker[struct{}] {
+	return gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:          tenant,
+		MaxRequests:   1,
+		Timeout:       p.cfg.Pause,
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= p.cfg.Failures },
+		IsSuccessful:  isAlive,
+		IsExcluded:    func(err error) bool { return errors.Is(err, context.Canceled) },
+		OnStateChange: p.breakerChanged,
 	})
-	return p
+}
+
+// breakerChanged tells of a change of a breaker. It does not ask a breaker, because
+// that of the tenant is locked.
+func (p *PDP) breakerChanged(tenant string, _, to gobreaker.State) {
+	p.mu.Lock()
+	p.states[tenant] = to
+	most := p.mostOpen()
+	p.mu.Unlock()
+	if p.cfg.OnBreak != nil {
+		p.cfg.OnBreak(tenant, to.String(), most.String())
+	}
+}
+
+// mostOpen returns the most open state of a breaker.
+func (p *PDP) mostOpen() gobreaker.State {
+	most := gobreaker.StateClosed
+	for _, state := range p.states {
+		most = max(most, state) // closed, half-open, open
+	}
+	return most
 }
 
 // isAlive reports whether the PDP works although it may not have decided: what
@@ -100,22 +130,25 @@ var ErrPaused = errors.New("the PDP failed repeatedly, and the gateway pauses be
 
 // Do asks the tenant's PDP something, unless it has kept failing.
 func (p *PDP) Do(tenant string, ask func(*client.Client) error) error {
-	_, err := p.breaker.Execute(func() (struct{}, error) { return struct{}{}, ask(p.client(tenant)) })
+	of := p.tenant(tenant)
+	_, err := of.breaker.Execute(func() (struct{}, error) { return struct{}{}, ask(of.client) })
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return ErrPaused
 	}
 	return err
 }
 
-func (p *PDP) client(tenant string) *client.Client {
+func (p *PDP) client(tenant string) *client.Client { return p.tenant(tenant).client }
+
+func (p *PDP) tenant(name string) *tenantPDP {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.clients[tenant]
-	if c == nil {
-		c = client.New(p.base(tenant), p.cfg.Client)
-		p.clients[tenant] = c
+	of := p.tenants[name]
+	if of == nil {
+		of = &tenantPDP{client.New(p.base(name), p.cfg.Client), p.newBreaker(name)}
+		p.tenants[name] = of
 	}
-	return c
+	return of
 }
 
 func (p *PDP) base(tenant string) string {

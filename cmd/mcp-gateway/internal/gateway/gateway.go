@@ -105,9 +105,9 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	decides := enforce.NewPDP(enforce.PDPConfig{
 		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Header: pdpKey, ServiceHeader: serviceKey},
 		Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
-		OnBreak: func(state string) {
-			log.Warn("circuit breaker of the PDP", "state", state)
-			g.telemetry.breakerChanged(state)
+		OnBreak: func(tenant, state, most string) {
+			log.Warn("circuit breaker of the PDP", "state", state, "tenant", tenant)
+			g.telemetry.breakerChanged(most)
 		},
 		Asked: g.telemetry.pdpAnswered,
 	})

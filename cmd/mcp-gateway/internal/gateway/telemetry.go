@@ -80,7 +80,7 @@ func newTelemetry(version string) (*telemetry, error) {
 // observe has the state of the gateway measured whenever somebody looks.
 func (t *telemetry) observe(g *gateway) error {
 	breaker, err := t.meter.Int64ObservableGauge("mcp_gateway.pdp_breaker",
-		metric.WithDescription("State of the circuit breaker: 0 closed, 1 half-open, 2 open."))
+		metric.WithDescription("State of the circuit breakers, the most open of all tenants: 0 closed, 1 half-open, 2 open."))
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (t *telemetry) observe(g *gateway) error {
 	return err
 }
 
-// breakerChanged implements [enforce.PDPConfig.OnBreak].
+// breakerChanged takes the most open state of the circuit breakers.
 func (t *telemetry) breakerChanged(state string) {
 	t.breaker.Store(int64(max(0, slices.Index(breakerStates, state))))
 }
