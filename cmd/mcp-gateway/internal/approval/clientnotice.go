@@ -56,7 +56,7 @@ func (s *Service) noticeFor(d *enforce.DeniedCall, r *record, state *resumeState
 
 // hold waits as long as a call stays open whose client is told nothing meanwhile.
 func (s *Service) hold(ctx context.Context, r *record) (enforce.Approvals, error) {
-	return s.await(ctx, r, s.cfg.Hold)
+	return s.await(ctx, r, s.settings.Load().Hold)
 }
 
 // shows reports whether the client is to show the call to its user: once for each
@@ -74,7 +74,7 @@ func (s *Service) shows(r *record) bool {
 
 // canPrompt reports whether the client can show a message to its user.
 func (s *Service) canPrompt(c *wire.Capabilities) bool {
-	return c.Form() || s.cfg.Page != "" && c.URL()
+	return c.Form() || s.settings.Load().Page != "" && c.URL()
 }
 
 // waitOnStream waits on the stream of a pending call. It asks the client
@@ -84,9 +84,9 @@ func (s *Service) waitOnStream(ctx context.Context, d *enforce.DeniedCall, r *re
 	if approvals, err := s.pollOnce(ctx, r); approvals != nil || errors.Is(err, client.ErrNotApproved) || !r.waits() {
 		return approvals, err
 	}
-	long := s.cfg.Hold // without progress, an SDK's time-out ends the call
+	long := s.settings.Load().Hold // without progress, an SDK's time-out ends the call
 	if d.Params.Meta.ProgressToken != nil {
-		long = s.cfg.Wait
+		long = s.settings.Load().Wait
 	}
 	waits, stop := context.WithTimeout(ctx, long+lastLook)
 	defer stop()
@@ -148,7 +148,7 @@ func (s *Service) progress(ctx context.Context, d *enforce.DeniedCall) {
 // approvers decide, or a form that decides nothing but whether to wait.
 func (s *Service) elicitation(d *enforce.DeniedCall, r *record) map[string]any {
 	message := fmt.Sprintf("%s %s on the server %s waits for the approval of another person (%s).", r.Method, plain.Text(r.Name), r.Server, r.named())
-	if s.cfg.Page != "" && d.Capabilities.URL() {
+	if s.settings.Load().Page != "" && d.Capabilities.URL() {
 		return map[string]any{"mode": "url", "message": message + " This is where it is decided.", "url": s.page(r), "elicitationId": r.Handle}
 	}
 	return map[string]any{
@@ -159,10 +159,10 @@ func (s *Service) elicitation(d *enforce.DeniedCall, r *record) map[string]any {
 
 // page is where the first of the tasks is decided, or "".
 func (s *Service) page(r *record) string {
-	if s.cfg.Page == "" {
+	if s.settings.Load().Page == "" {
 		return ""
 	}
-	return strings.ReplaceAll(s.cfg.Page, "{task}", url.QueryEscape(r.Task.Task.ID))
+	return strings.ReplaceAll(s.settings.Load().Page, "{task}", url.QueryEscape(r.Task.Task.ID))
 }
 
 // inputRequired tells a client to show the call to its user and to come back (MCP

@@ -160,7 +160,7 @@ func (h *house) open() {
 	log := slog.New(slog.NewTextHandler(h.t.Output(), nil))
 	decides := enforce.NewPDP(enforce.PDPConfig{URL: h.url, Client: client.Config{Timeout: 20 * time.Second, Transport: h}, Failures: 1000})
 	cfg := approval.Config{
-		File: h.file, PDP: decides, Seal: h.key, Log: log, PerCaller: 100, Limit: 1000, Refused: time.Hour, Wait: time.Minute,
+		File: h.file, PDP: decides, Seal: h.key, Log: log, Settings: approval.Settings{PerCaller: 100, Limit: 1000, Refused: time.Hour, Wait: time.Minute},
 		Definition: func(string, string) string { return h.digest() }, PassingMeta: []string{"trace/id"},
 		Tasks: true,
 	}

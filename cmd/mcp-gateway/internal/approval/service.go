@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -41,6 +42,16 @@ type Config struct {
 	// Tasks lets clients poll for calls: a server that has not declared tasks must
 	// not answer with one (SEP-2663).
 	Tasks bool
+	// PassingMeta is [enforce.Config.PassingMeta].
+	PassingMeta []string
+	Settings
+	Trail enforce.Trail    // nil is enforce.NopTrail
+	Now   func() time.Time // nil is time.Now
+	Log   *slog.Logger
+}
+
+// Settings are those that [Service.Configure] replaces.
+type Settings struct {
 	// Page is the URL at which approvers decide, with {task} for the task. "" is
 	// none that clients could be led to.
 	Page string
@@ -48,13 +59,8 @@ type Config struct {
 	// that it waits; Wait is that of one on whose stream the client can be told
 	// meanwhile. Refused is how long a refusal counts for the same call.
 	Hold, Wait, Refused time.Duration
-	// PassingMeta is [enforce.Config.PassingMeta].
-	PassingMeta []string
 	// PerCaller and Limit bound the calls that wait.
 	PerCaller, Limit int
-	Trail            enforce.Trail    // nil is enforce.NopTrail
-	Now              func() time.Time // nil is time.Now
-	Log              *slog.Logger
 }
 
 // Results carries out obligations on results, as the gate does ([enforce.Gate]).
@@ -73,6 +79,8 @@ type Service struct {
 	cfg   Config
 	store *store
 	once  singleflight.Group // attaching, by key
+
+	settings atomic.Pointer[Settings]
 
 	// approved are calls to execute that no client waits for. When the queue is
 	// full, a call is queued at a later poll.
@@ -106,11 +114,15 @@ func Open(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("approvals: %w", err)
 	}
 	s := &Service{cfg: cfg, store: opened, approved: make(chan detached, maxQueued)}
+	s.Configure(cfg.Settings)
 	if err := s.GiveUp(cfg.Holder); err != nil {
 		return nil, fmt.Errorf("approvals: %w", err)
 	}
 	return s, nil
 }
+
+// Configure replaces the settings, for calls that begin to wait afterwards.
+func (s *Service) Configure(settings Settings) { s.settings.Store(&settings) }
 
 // GiveUp ends what a process had claimed that has ended. It has an outcome that
 // nobody knows, and is not carried out again.
@@ -141,11 +153,11 @@ func (s *Service) Sweep(ctx context.Context) error {
 	now := s.cfg.Now()
 	err := s.store.all(func(r *record) error {
 		switch {
-		case r.State == asking && now.Sub(r.Changed) > s.cfg.Refused:
+		case r.State == asking && now.Sub(r.Changed) > s.settings.Load().Refused:
 			gone = append(gone, r.Handle)
 		case r.State == waiting && now.After(r.expires()):
 			late = append(late, *r)
-		case r.ended() && now.Sub(r.Changed) > s.cfg.Refused:
+		case r.ended() && now.Sub(r.Changed) > s.settings.Load().Refused:
 			gone = append(gone, r.Handle)
 		}
 		return nil
@@ -206,7 +218,7 @@ func (s *Service) attachWaiting(ctx context.Context, d *enforce.DeniedCall) (*re
 			s.discard(ctx, r) // the PDP does not want it any more
 			r, was = nil, ""
 		}
-		if r != nil && (r.waits() || r.State == refused && r.Reason == enforce.ReasonNotApproved && s.cfg.Now().Sub(r.Changed) < s.cfg.Refused) {
+		if r != nil && (r.waits() || r.State == refused && r.Reason == enforce.ReasonNotApproved && s.cfg.Now().Sub(r.Changed) < s.settings.Load().Refused) {
 			return r, nil
 		}
 		r, err = s.submit(context.WithoutCancel(ctx), d, was)
@@ -248,7 +260,7 @@ func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall, was string)
 	} else if len(whole) > maxRecord {
 		return nil, tooLarge
 	}
-	err = s.store.add(r, was, quotas{s.cfg.PerCaller, s.cfg.Limit})
+	err = s.store.add(r, was, quotas{s.settings.Load().PerCaller, s.settings.Load().Limit})
 	if errors.Is(err, errTooMany) {
 		refused := refusal(d.Refusal, enforce.ReasonTooMany, "too many calls wait for a person")
 		refused.Data.RetryAfter = 60

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"sync/atomic"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -15,7 +16,7 @@ type trail struct {
 	*audit.Trail
 	log      *slog.Logger
 	rules    *currentRules
-	observed *observation.Summary
+	observed *atomic.Pointer[observation.Summary]
 }
 
 // Begin implements [enforce.Trail].

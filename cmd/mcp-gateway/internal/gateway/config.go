@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/calllimit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/credential"
@@ -80,6 +81,11 @@ type approvalConfig struct {
 	Pending   int      `yaml:"pending"`
 	// PassingMeta names members of _meta that differ from message to message.
 	PassingMeta []string `yaml:"passing_meta"`
+}
+
+// settings returns what of the approvals a running gateway follows.
+func (c *approvalConfig) settings() approval.Settings {
+	return approval.Settings{Page: c.Page, Hold: c.Hold, Wait: c.Wait, Refused: c.Refused, PerCaller: c.PerCaller, Limit: c.Pending}
 }
 
 // A trailConfig says how long the audit trail keeps entries: for ever without

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,27 +56,19 @@ func isPath(text string) bool {
 	return strings.HasPrefix(text, "/") && !strings.ContainsAny(text, "{} ")
 }
 
-// uniteServers adds the routes of the endpoints over several servers.
-func (g *gateway) uniteServers(routes *http.ServeMux, address string, servers map[string]*proxy.Handler) error {
-	for i := range g.cfg.Endpoints {
-		e := &g.cfg.Endpoints[i]
-		callers, err := g.routeMetadata(routes, resourceAt(e.PublicURL, g.cfg.Identity.Resource, e.Path))
-		if err != nil {
-			return err
-		}
-		of := make([]union.Server, len(e.Servers))
-		for n, name := range e.Servers {
-			of[n] = union.Server{Name: name, Endpoint: servers[name]}
-		}
-		routes.Handle(e.Path, union.New(union.Config{
-			Name: e.Path, Servers: of, Seal: g.seal, Log: g.log, Wait: e.Wait, MaxReply: g.cfg.MaxReply,
-			Front: &endpoint.Front{
-				Name: e.Path, Callers: callers, Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins, MaxBody: g.cfg.MaxBody, Log: g.log,
-			},
-			Refuse: g.gate.Refuse, Conceal: g.cfg.Denial.Conceal, ToolNames: g.tools.names,
-		}))
+// newUnion returns an endpoint over several servers.
+func (g *gateway) newUnion(e *endpointConfig, members []*proxy.Handler, callers endpoint.Callers, address string) *union.Handler {
+	of := make([]union.Server, len(e.Servers))
+	for n, name := range e.Servers {
+		of[n] = union.Server{Name: name, Endpoint: members[n]}
 	}
-	return nil
+	return union.New(union.Config{
+		Name: e.Path, Servers: of, Seal: g.seal, Log: g.log, Wait: e.Wait, MaxReply: g.cfg.MaxReply,
+		Front: &endpoint.Front{
+			Name: e.Path, Callers: callers, Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins, MaxBody: g.cfg.MaxBody, Log: g.log,
+		},
+		Refuse: g.gate.Refuse, Conceal: g.cfg.Denial.Conceal, ToolNames: g.tools.names,
+	})
 }
 
 // names lists the tools of a server that have a pin.

@@ -57,16 +57,17 @@ type gateway struct {
 	gate      *enforce.Gate
 	pdp       *enforce.PDP
 	health    *health
-	observed  *observation.Summary // nil without a server in observe mode
-	pools     []*process.Pool      // of the servers that serve runs
-	people    *people              // who let the gateway act for them; nil without a server for that
+	observed  atomic.Pointer[observation.Summary] // nil before the first server in observe mode
+	routing   atomic.Pointer[routing]
+	pools     map[*process.Pool]bool // of the servers that serve runs, also of former ones
+	people    *people                // who let the gateway act for them; nil without a server for that
 }
 
 // join opens what is kept in the state directory. Own selects the files of this
 // process, see [ownState]. The caller closes the gateway.
 func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	log := cfg.Log
-	g = &gateway{cfg: cfg, log: log, own: own, health: newHealth()}
+	g = &gateway{cfg: cfg, log: log, own: own, health: newHealth(), pools: make(map[*process.Pool]bool)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.close())
@@ -171,10 +172,10 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		return err
 	}
 	g.tools = newTools(pins, &g.rules, cfg, g.health, g.log)
-	if g.observed, err = cfg.openSummary(); err != nil {
+	if err := g.openSummary(cfg); err != nil {
 		return err
 	}
-	kept := &counted{&trail{g.trail, g.log, &g.rules, g.observed}, g.telemetry, g.health}
+	kept := &counted{&trail{g.trail, g.log, &g.rules, &g.observed}, g.telemetry, g.health}
 	labels, err := newCallerLabels(cfg)
 	if err != nil {
 		return err
@@ -185,8 +186,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept, &g.rules}, Log: g.log,
 		Definition: g.tools.digest,
 		Results:    lateResults{g},
-		Page:       cfg.Approval.Page, Hold: time.Duration(cfg.Approval.Hold), Wait: time.Duration(cfg.Approval.Wait), Refused: time.Duration(cfg.Approval.Refused),
-		PerCaller: cfg.Approval.PerCaller, Limit: cfg.Approval.Pending, PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
+		Settings:   cfg.Approval.settings(), PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
 	})
 	if err != nil {
 		return err

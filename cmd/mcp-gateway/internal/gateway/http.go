@@ -21,7 +21,6 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
@@ -43,11 +42,12 @@ func (g *gateway) serve(ctx context.Context) error {
 	}
 	defer listener.Close()
 	defer g.closePools()
-	routes, execute, err := g.routes(listener.Addr().String())
+	initial, err := g.newRouting(g.cfg, listener.Addr().String(), nil)
 	if err != nil {
 		return err
 	}
-	server := g.server(routes)
+	g.route(initial)
+	server := g.server(g)
 	if server.TLSConfig, err = g.cfg.tls(g.log); err != nil {
 		return err
 	}
@@ -57,10 +57,10 @@ func (g *gateway) serve(ctx context.Context) error {
 		return err
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last response
-	g.start(work, &group, execute)
+	g.start(work, &group, g.execute)
 	if g.cfg.Reload != nil {
 		group.Go(func() error {
-			g.followConfig(work)
+			g.followConfig(work, &group)
 			return nil
 		})
 	}
@@ -89,7 +89,7 @@ func (g *gateway) serve(ctx context.Context) error {
 // closePools ends the processes of servers, all at once.
 func (g *gateway) closePools() {
 	var closing sync.WaitGroup
-	for _, pool := range g.pools {
+	for pool := range g.pools {
 		closing.Go(pool.Close)
 	}
 	closing.Wait()
@@ -171,73 +171,36 @@ func (g *gateway) server(h http.Handler) *http.Server {
 
 func livez(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 
-// routes are the endpoints of the servers. Execute sends a call to one of them.
-func (g *gateway) routes(address string) (_ http.Handler, execute approval.Execute, err error) {
-	routes := http.NewServeMux()
-	endpoints := make(map[string]*proxy.Handler)
-	routes.HandleFunc("GET /livez", livez)
-	routes.HandleFunc("GET /readyz", g.readyz)
-	if err := g.routePeople(routes, address); err != nil {
-		return nil, nil, err
+// connect makes the endpoint of a server.
+func (g *gateway) connect(at *served, s *serverConfig, r *routing) error {
+	credential, err := g.credentials(s)
+	if err != nil {
+		return err
 	}
-	for _, s := range g.cfg.Servers {
-		if !s.isServed() {
-			continue
-		}
-		credential, err := g.credentials(&s)
-		if err != nil {
-			return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
-		}
-		secrets, err := s.secrets(g.log)
-		if err != nil {
-			return nil, nil, err
-		}
-		callers, err := g.routeMetadata(routes, s.resource(g.cfg.Identity.Resource))
-		if err != nil {
-			return nil, nil, err
-		}
-		configs, err := s.TLS.configs(g.log)
-		if err != nil {
-			return nil, nil, fmt.Errorf("servers: %s: %w", s.Name, err)
-		}
-		url, transport := s.URL, (func(*enforce.Caller) http.RoundTripper)(nil)
-		if len(s.Run.Command) > 0 {
-			pool, err := s.pool(cmp.Or(g.cfg.MaxReply, endpoint.MaxReply), g.log)
-			if err != nil {
-				return nil, nil, err
-			}
-			g.pools = append(g.pools, pool)
-			url, transport = "http://"+s.Name+".invalid/", processTransport(pool)
-		}
-		served := proxy.New(proxy.Config{
-			Server: s.Name, URL: url, Transport: transport, Header: s.Header, Credential: credential, TLS: configs, Hold: g.cfg.Approval.Hold, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
-			Callers: callers, FromServer: &serverMessages{g, s.Name},
-			Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins,
-			MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
-		})
-		routes.Handle(s.Endpoint(), served)
-		endpoints[s.Name] = served
+	secrets, err := s.secrets(g.log)
+	if err != nil {
+		return err
 	}
-	if err := g.uniteServers(routes, address, endpoints); err != nil {
-		return nil, nil, err
+	configs, err := s.TLS.configs(g.log)
+	if err != nil {
+		return err
 	}
-	return routes, func(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
-		served := endpoints[c.Server]
-		if served == nil {
-			return nil, fmt.Errorf("the server %q has neither url nor command", c.Server)
+	url, transport := s.URL, (func(*enforce.Caller) http.RoundTripper)(nil)
+	if len(s.Run.Command) > 0 {
+		if at.pool, err = s.pool(cmp.Or(g.cfg.MaxReply, endpoint.MaxReply), g.log); err != nil {
+			return err
 		}
-		return served.Execute(ctx, m, c.Caller, g.tools.called(c.Server, m))
-	}, nil
-}
-
-// routeMetadata returns the callers of the endpoint at a URL, and adds the route of
-// its metadata.
-func (g *gateway) routeMetadata(routes *http.ServeMux, url string) (*callers, error) {
-	callers, err := g.callers.at(url)
-	if err == nil && callers.Verifier != nil && callers.MetadataPath() != "" {
-		routes.HandleFunc(callers.MetadataPath(), callers.ServeMetadata)
+		g.pools[at.pool] = true
+		url, transport = "http://"+s.Name+".invalid/", processTransport(at.pool)
 	}
-	return callers, err
+	at.server = proxy.New(proxy.Config{
+		Server: s.Name, URL: url, Transport: transport, Header: s.Header, Credential: credential, TLS: configs, Hold: r.cfg.Approval.Hold, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
+		Callers: at.callers, FromServer: &serverMessages{g, s.Name},
+		Hosts: hosts(g.cfg.Hosts, r.address), Origins: g.cfg.Origins,
+		MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,
+	})
+	at.handler = at.server
+	return nil
 }
 
 // hosts are the names that requests may be addressed to: those of the

@@ -78,12 +78,16 @@ func (g *gateway) warnObserved(servers []string) string {
 // observedFile is the summary of observed calls in the state directory.
 const observedFile = "observed.db"
 
-// openSummary opens the summary, if a server is in observe mode.
-func (c *Config) openSummary() (*observation.Summary, error) {
-	if len(c.Observed()) == 0 {
-		return nil, nil
+// openSummary opens the summary, if a server is in observe mode and it is not open.
+func (g *gateway) openSummary(cfg *Config) error {
+	if len(cfg.Observed()) == 0 || g.observed.Load() != nil {
+		return nil
 	}
-	return observation.Open(filepath.Join(c.State, observedFile))
+	summary, err := observation.Open(filepath.Join(g.cfg.State, observedFile))
+	if err == nil {
+		g.observed.Store(summary)
+	}
+	return err
 }
 
 // ReadObserved reads the summary of observed calls in the state directory, also
@@ -128,14 +132,15 @@ func addPolicies(ctx context.Context, decisions string, rows []observation.Row) 
 	return nil
 }
 
-// summarize starts to write the summary.
+// summarize starts to write the summary, if it is open.
 func (g *gateway) summarize(ctx context.Context, group *errgroup.Group) {
-	if g.observed == nil {
+	summary := g.observed.Load()
+	if summary == nil {
 		return
 	}
 	group.Go(func() error {
-		g.observed.Run(ctx, g.log)
-		return g.observed.Flush()
+		summary.Run(ctx, g.log)
+		return summary.Flush()
 	})
 }
 
@@ -157,5 +162,5 @@ func (t *trail) summarize(c *audit.Call) {
 	if len(c.Decisions) > 0 {
 		row.Decision = c.Decisions[0]
 	}
-	t.observed.Add(row)
+	t.observed.Load().Add(row)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"slices"
 
@@ -81,22 +80,42 @@ type people struct {
 }
 
 // routePeople adds the pages of people, if a server needs them.
-func (g *gateway) routePeople(routes *http.ServeMux, address string) error {
-	if !slices.ContainsFunc(g.cfg.Servers, func(s serverConfig) bool {
-		return s.Credential != nil && s.Credential.Type == credential.TypeOAuth
-	}) {
+func (g *gateway) routePeople(r *routing) error {
+	if len(g.cfg.grantedServers()) == 0 {
 		return nil
 	}
+	if g.people == nil {
+		if err := g.openPeople(r.address); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{consent.PathStart, consent.PathLogin, consent.PathCallback} {
+		r.patterns[path] = true
+	}
+	front := &endpoint.Front{Hosts: hosts(g.cfg.Hosts, r.address), Origins: g.cfg.Origins}
+	g.people.pages.Register(r.mux, front.AdmitPage)
+	return nil
+}
+
+// grantedServers returns the servers at which people let the gateway act for them.
+func (c *Config) grantedServers() (all []serverConfig) {
+	for i := range c.Servers {
+		if s := &c.Servers[i]; s.Credential != nil && s.Credential.Type == credential.TypeOAuth {
+			all = append(all, s.ofEndpoint())
+		}
+	}
+	return all
+}
+
+// openPeople opens what people have granted.
+func (g *gateway) openPeople(address string) error {
 	store, err := credential.OpenStore(filepath.Join(g.cfg.State, credentialsFile), g.seal)
 	if err != nil {
 		return err
 	}
 	base := g.cfg.base(address)
 	g.people = &people{grants: make(map[string]*credential.Grants)}
-	for _, s := range g.cfg.Servers {
-		if s.Credential == nil || s.Credential.Type != credential.TypeOAuth {
-			continue
-		}
+	for _, s := range g.cfg.grantedServers() {
 		around, err := surroundings(s.Credential, g.log)
 		if err != nil {
 			return fmt.Errorf("servers: %s: %w", s.Name, err)
@@ -111,8 +130,6 @@ func (g *gateway) routePeople(routes *http.ServeMux, address string) error {
 		cfg.Issuer = g.cfg.loginIssuer().Issuer
 	}
 	g.people.pages = consent.New(cfg)
-	front := &endpoint.Front{Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins}
-	g.people.pages.Register(routes, front.AdmitPage)
 	return nil
 }
 

@@ -142,7 +142,9 @@ type serverMessages struct {
 	server  string
 }
 
-func (s *serverMessages) policy() *requestPolicy { return s.gateway.rules.Load().requests[s.server] }
+func (s *serverMessages) policy() *requestPolicy {
+	return s.gateway.rules.Load().requestPolicy(s.server)
+}
 
 // AllowsRequest implements [proxy.ServerMessages].
 func (s *serverMessages) AllowsRequest(ctx context.Context, c *enforce.Call, m *wire.Message) bool {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -47,6 +48,15 @@ func newRules(ctx context.Context, cfg *Config, trail *audit.Trail, log *slog.Lo
 	return r, err
 }
 
+// requestPolicy returns that of a server. A server that the configuration has no more
+// requests nothing of clients: calls may still be under way there.
+func (r *rules) requestPolicy(server string) *requestPolicy {
+	if policy := r.requests[server]; policy != nil {
+		return policy
+	}
+	return &requestPolicy{Requests: []string{}}
+}
+
 // currentRules are the rules that apply now.
 type currentRules struct{ atomic.Pointer[rules] }
 
@@ -76,14 +86,14 @@ type Reload struct {
 
 // followConfig reads the configuration again on request, until ctx ends. A
 // configuration that is not valid, or that needs a restart, changes nothing.
-func (g *gateway) followConfig(ctx context.Context) {
+func (g *gateway) followConfig(ctx context.Context, group *errgroup.Group) {
 	for {
 		select {
 		case <-g.cfg.Reload.Requested:
 		case <-ctx.Done():
 			return
 		}
-		err := g.reload(ctx)
+		err := g.reload(ctx, group)
 		g.reloaded.Store(&configRead{time.Now(), err})
 		if err != nil {
 			g.log.Error("the configuration is not read again: the settings stay as they were", "error", err)
@@ -97,7 +107,8 @@ type configRead struct {
 	err error // why the settings stayed as they were, or nil
 }
 
-func (g *gateway) reload(ctx context.Context) error {
+// reload reads the configuration again. All of it comes into force, or nothing.
+func (g *gateway) reload(ctx context.Context, group *errgroup.Group) error {
 	cfg, err := g.cfg.Reload.Read()
 	if err != nil {
 		return err
@@ -105,17 +116,30 @@ func (g *gateway) reload(ctx context.Context) error {
 	if keys := g.cfg.needRestart(cfg); len(keys) > 0 {
 		return fmt.Errorf("a restart is needed for %s", strings.Join(keys, ", "))
 	}
+	if len(cfg.Servers) > cap(g.tools.announced) {
+		return fmt.Errorf("a restart is needed for more than %d servers", cap(g.tools.announced))
+	}
 	next, err := newRules(ctx, cfg, g.trail, g.log)
 	if err != nil {
 		return err
 	}
-	if len(next.observes) > 0 && g.observed == nil {
-		return errors.New("a restart is needed for the first server in observe mode")
+	before := g.routing.Load()
+	routing, err := g.newRouting(cfg, before.address, before)
+	if err != nil {
+		return err
+	}
+	if g.observed.Load() == nil {
+		if err := g.openSummary(cfg); err != nil {
+			return err
+		}
+		g.summarize(ctx, group)
 	}
 	if before := g.rules.Load(); reflect.DeepEqual(before.cfg.Limits, cfg.Limits) {
 		next.limits = before.limits // which knows the calls of this moment, too
 	}
 	g.rules.Store(next)
+	g.approvals.Configure(cfg.Approval.settings())
+	g.route(routing)
 	g.log.Info("configuration read again")
 	g.warnObserved(cfg.ServerNames())
 	return nil
@@ -141,10 +165,10 @@ func (c *Config) fixed() Config {
 	fixed := *c
 	fixed.Mode, fixed.Limits = "", nil
 	fixed.Catalog.Refresh, fixed.Catalog.TTL, fixed.Catalog.Arguments = 0, 0, ""
-	fixed.Servers = slices.Clone(c.Servers)
-	for i := range fixed.Servers {
-		s := &fixed.Servers[i]
-		s.Mode, s.Upstream, s.RequestPolicy, s.Arguments = "", serverConfig{}.Upstream, requestPolicy{}, argumentPolicy{}
+	fixed.Endpoints, fixed.Identity = nil, identityConfig{}
+	fixed.Approval = approvalConfig{Tasks: c.Approval.Tasks, PassingMeta: c.Approval.PassingMeta}
+	if fixed.Servers = c.grantedServers(); len(fixed.Servers) > 0 { // grants are of these servers and callers
+		fixed.Identity, fixed.Approval.Hold = c.Identity, c.Approval.Hold
 	}
 	return fixed
 }

@@ -28,7 +28,7 @@ func (g *taskGuard) Answer(ctx context.Context, c *enforce.Call) (*enforce.Dispo
 
 // FilterResponse implements [enforce.Tasks].
 func (g *taskGuard) FilterResponse(ctx context.Context, c *enforce.Call, m *wire.Message) (*wire.Message, error) {
-	if err := g.gateway.rules.Load().requests[c.Server].checkResponse(m, func(request *wire.Message) error {
+	if err := g.gateway.rules.Load().requestPolicy(c.Server).checkResponse(m, func(request *wire.Message) error {
 		return g.gateway.gate.AllowServerRequest(ctx, c, request)
 	}); err != nil || m.Result == nil {
 		return m, err

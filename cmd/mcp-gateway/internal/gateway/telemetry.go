@@ -98,7 +98,7 @@ func (t *telemetry) observe(g *gateway) error {
 		if n, err := g.approvals.Waiting(); err == nil {
 			o.ObserveInt64(waiting, int64(n))
 		}
-		for _, s := range g.cfg.Servers {
+		for _, s := range g.rules.Load().cfg.Servers {
 			if n, err := g.tools.Quarantined(s.Name); err == nil {
 				o.ObserveInt64(quarantined, int64(n), metric.WithAttributes(attribute.String("server", s.Name)))
 			}

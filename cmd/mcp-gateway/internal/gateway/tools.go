@@ -40,9 +40,12 @@ type tools struct {
 func newTools(pins *catalog.Catalog, r *currentRules, cfg *Config, h *health, log *slog.Logger) *tools {
 	return &tools{
 		Catalog: pins, rules: r, log: log, declareTasks: cfg.Approval.Tasks, health: h,
-		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, len(cfg.Servers)),
+		refreshed: make(map[string]time.Time), changed: make(map[string]*enforce.Call), announced: make(chan string, max(len(cfg.Servers), maxServers)),
 	}
 }
+
+// maxServers bounds the servers of a configuration that a running gateway reads.
+const maxServers = 1000
 
 // run lists the tools of servers again that announce changes, until ctx ends.
 func (t *tools) run(ctx context.Context) {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
@@ -83,6 +84,7 @@ type Pool struct {
 	pauses    map[Owner]pause
 	closed    bool
 	done      chan struct{} // closed with the pool
+	draining  atomic.Bool   // no process starts, and those that run end once they are unused
 	work      sync.WaitGroup
 }
 
@@ -137,6 +139,25 @@ func (p *Pool) Close() {
 	p.work.Wait()
 }
 
+// Drain ends each process once nothing uses it, and starts no others.
+func (p *Pool) Drain() {
+	p.draining.Store(true)
+	p.mu.Lock()
+	all := slices.Collect(maps.Keys(p.running))
+	p.mu.Unlock()
+	for _, of := range all {
+		of.stopIdle()
+	}
+}
+
+// idle returns how long a process runs that nothing uses.
+func (p *Pool) idle() time.Duration {
+	if p.draining.Load() {
+		return 0
+	}
+	return p.cfg.Idle
+}
+
 // owned returns the owner of a caller's processes.
 func (p *Pool) owned(owner Owner) Owner {
 	if p.cfg.Shared {
@@ -173,6 +194,8 @@ func (p *Pool) tryAcquire(k key) (of, ending *process, err error) {
 	switch wait := time.Until(p.pauses[k.owner].until); {
 	case p.closed:
 		return nil, nil, unavailable("the gateway is about to end")
+	case p.draining.Load():
+		return nil, nil, unavailable("the server is not served any more")
 	case wait > 0:
 		return nil, nil, unavailable("the server has failed: it is started again in %s at the earliest", wait.Round(time.Second)+time.Second)
 	}

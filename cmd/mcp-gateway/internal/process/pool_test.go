@@ -185,6 +185,41 @@ func TestProcessStartsWhileAnotherEnds(t *testing.T) {
 	}
 }
 
+// A pool that drains starts no process, ends what nothing uses at once, and leaves a
+// call its process until the call has ended.
+func TestDrain(t *testing.T) {
+	p := newPool(t, process.Config{Idle: time.Hour, Max: 8})
+	unused, _ := p.begin("alice", "")
+	used, _ := p.begin("bob", "")
+	call, err := p.send("bob", used, "text/event-stream", `{"jsonrpc":"2.0","id":2,"method":"hang"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Drain()
+	p.ends("alice", unused)
+	if session, answer := p.begin("carol", ""); session != "" || !strings.Contains(answer, "not served any more") {
+		t.Errorf("another caller: %s", answer)
+	}
+	if _, answer := p.post("bob", used, ping); !strings.HasPrefix(answer, "200 ") {
+		t.Errorf("beside a call that runs: %s", answer)
+	}
+	if err := call.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.ends("bob", used)
+}
+
+// ends waits until a session has ended.
+func (p *pool) ends(caller, session string) {
+	p.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if _, answer := p.post(caller, session, ping); strings.HasPrefix(answer, "404 ") {
+			return
+		}
+	}
+	p.Errorf("the process of %s does not end", caller)
+}
+
 // A caller whose process dies again and again does not keep others from starting theirs.
 func TestFailuresOfOneCaller(t *testing.T) {
 	p := newPool(t, process.Config{Idle: time.Minute, Max: 4})

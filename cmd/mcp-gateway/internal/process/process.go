@@ -141,7 +141,7 @@ func (of *process) release() {
 	defer of.mu.Unlock()
 	of.used = time.Now()
 	if of.uses--; of.uses == 0 && !of.stopping {
-		of.idle = time.AfterFunc(of.pool.cfg.Idle, of.stopIdle)
+		of.idle = time.AfterFunc(of.pool.idle(), of.stopIdle)
 	}
 }
 
