@@ -67,7 +67,7 @@ var ErrDepth = &Fault{CodeRequest, nil, fmt.Sprintf("the message nests deeper th
 func Parse(body []byte) (*Message, error) {
 	m, err := parse(body)
 	switch {
-	case err != nil && IsDeep(body):
+	case err != nil && IsDeep(body) && Look(body).IsResponse():
 		return nil, ErrDepth // also where the parser of JSON goes no deeper
 	case err != nil:
 		return nil, err
@@ -91,7 +91,7 @@ func Parse(body []byte) (*Message, error) {
 func ParseReply(body []byte) (*Message, error) {
 	m, err := parse(body)
 	switch {
-	case err != nil && IsDeep(body):
+	case err != nil && IsDeep(body) && Look(body).IsResponse():
 		return nil, ErrDepth // also where the parser of JSON goes no deeper
 	case err != nil:
 		return nil, err
