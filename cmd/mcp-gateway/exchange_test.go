@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,6 +32,8 @@ type exchanger struct {
 	url    string // of the token endpoint
 	issued atomic.Int64
 	down   atomic.Bool
+	// generous: tokens have all scopes, whichever are requested.
+	generous atomic.Bool
 }
 
 // A tokenHolder is who a token is of.
@@ -41,6 +44,7 @@ type tokenHolder struct {
 	Aud     string            `json:"aud"`
 	Actor   map[string]string `json:"act,omitempty"`
 	Serial  int64             `json:"serial"`
+	Scope   string            `json:"scope,omitempty"`
 	Expires int64             `json:"exp"`
 }
 
@@ -87,10 +91,14 @@ func (e *exchanger) exchange(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"error":"invalid_request"}`, http.StatusBadRequest)
 		return
 	}
+	p.Scope = r.PostFormValue("scope")
+	if e.generous.Load() {
+		p.Scope = "read write"
+	}
 	p.Aud, p.Actor, p.Serial = "crm", map[string]string{"sub": id}, e.issued.Add(1)
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.MarshalWrite(w, map[string]any{
-		"access_token": e.sign(p), "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer", "expires_in": 3600,
+		"access_token": e.sign(p), "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer", "expires_in": 3600, "scope": p.Scope,
 	}); err != nil {
 		e.Error(err)
 	}
@@ -106,6 +114,10 @@ type crm struct {
 func newCRM(t *testing.T, e *exchanger) *crm {
 	c := new(crm)
 	server := mcp.NewServer(&mcp.Implementation{Name: "crm", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "scopes"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		p := r.Extra.TokenInfo.Extra["holder"].(tokenHolder)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: p.Subject + ": " + p.Scope}}}, nil, nil
+	})
 	mcp.AddTool(server, &mcp.Tool{Name: "whoami"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 		c.calls.Add(1)
 		p := r.Extra.TokenInfo.Extra["holder"].(tokenHolder)
@@ -130,12 +142,19 @@ func newCRM(t *testing.T, e *exchanger) *crm {
 
 // exchangeGateway serves a configuration with an exchange at the server crm.
 func exchangeGateway(t *testing.T, e *exchanger, c *crm, more string) string {
+	t.Helper()
+	return exchangeGatewayOf(t, e, c, more, "", denies(t, "nothing is denied"))
+}
+
+// exchangeGatewayOf serves it with more settings of the exchange, at a PDP.
+func exchangeGatewayOf(t *testing.T, e *exchanger, c *crm, more, settings, pdp string) string {
+	t.Helper()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return gatewayOf(t, `
-pdp: {url: "`+denies(t, "nothing is denied")+`", timeout: 10s}
+pdp: {url: "`+pdp+`", timeout: 10s}
 identity:
   resource: https://gateway.example.com
   issuers: [{issuer: "https://auth.example.com", jwks_url: "`+e.keys.URL+`", tenant_claim: org}]
@@ -143,7 +162,7 @@ identity:
 servers:
   - name: crm
     url: "`+c.url+`"
-    credential: {type: exchange, token_url: "`+e.url+`", client_id: gateway, client_secret_file: `+secret+`, audience: crm}
+    credential: {type: exchange, token_url: "`+e.url+`", client_id: gateway, client_secret_file: `+secret+`, audience: crm`+settings+`}
 `) + "/crm/mcp"
 }
 
@@ -279,4 +298,78 @@ servers:
 		}
 	}
 	t.Log(got)
+}
+
+// obliging is a PDP that permits all, with an obligation on calls of tools that
+// narrows their tokens.
+type obliging struct {
+	url    string
+	scopes atomic.Pointer[string]
+}
+
+func newObliging(t *testing.T) *obliging {
+	o := new(obliging)
+	o.narrow("")
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		scopes := *o.scopes.Load()
+		if scopes == "" || !strings.Contains(string(body), `"name":"tools/call"`) || strings.Contains(string(body), `"evaluations"`) {
+			fmt.Fprint(w, `{"decision":true}`)
+			return
+		}
+		fmt.Fprintf(w, `{"decision":true,"context":{"obligations":[{"id":"1","type":"custom","properties":{"action":"scopes","scopes":[%s]}}]}}`, scopes)
+	}))
+	t.Cleanup(s.Close)
+	o.url = s.URL
+	return o
+}
+
+// narrow sets the scopes, as elements of a list in JSON; "" is no obligation.
+func (o *obliging) narrow(scopes string) { o.scopes.Store(&scopes) }
+
+// A permit narrows the exchanged token of its call. Callers and sets of scopes never
+// share a token. A call whose token cannot be narrowed does not reach the server.
+func TestPermitNarrowsExchange(t *testing.T) {
+	e := newExchanger(t)
+	c := newCRM(t, e)
+	pdp := newObliging(t)
+	endpoint := exchangeGatewayOf(t, e, c, "", ", scopes: [read, write]", pdp.url)
+	scopes := func(s *mcp.ClientSession) string {
+		t.Helper()
+		result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "scopes"})
+		if err != nil {
+			return err.Error()
+		}
+		return result.Content[0].(*mcp.TextContent).Text
+	}
+	session := func(name string) *mcp.ClientSession {
+		return connectAs(t, endpoint, e.sign(tokenHolder{Subject: name, Tenant: "acme", Aud: gatewayResource}))
+	}
+	alice, bob := session("alice"), session("bob")
+	const refused = "an obligation of the permit could not be carried out"
+	for _, test := range []struct {
+		who          *mcp.ClientSession
+		scopes, want string
+		issued       int64
+	}{
+		{alice, "", "alice: read write", 2},
+		{alice, `"read"`, "alice: read", 3},
+		{bob, `"read"`, "bob: read", 4},
+		{bob, "", "bob: read write", 4},
+		{alice, `"read"`, "alice: read", 4},
+		{alice, `"write"`, "alice: write", 5},
+		{alice, `"admin"`, refused, 5},
+	} {
+		pdp.narrow(test.scopes)
+		if got := scopes(test.who); !strings.Contains(got, test.want) || e.issued.Load() != test.issued {
+			t.Errorf("scopes [%s]: %s, %d tokens, want %s, %d", test.scopes, got, e.issued.Load(), test.want, test.issued)
+		}
+	}
+	e.generous.Store(true)
+	pdp.narrow(`"read"`)
+	carol := session("carol")
+	if got := scopes(carol); !strings.Contains(got, refused) {
+		t.Errorf("an issuer that narrows nothing: %s", got)
+	}
 }

@@ -97,6 +97,12 @@ func (l *logFile) String() string {
 
 func newGrantsGateway(t *testing.T, a *accounts, notes, credential string) *grantsGateway {
 	t.Helper()
+	return newGrantsGatewayOf(t, a, notes, credential, denies(t, "nothing is denied"))
+}
+
+// newGrantsGatewayOf returns the gateway of a PDP.
+func newGrantsGatewayOf(t *testing.T, a *accounts, notes, credential, pdp string) *grantsGateway {
+	t.Helper()
 	dir := t.TempDir()
 	address := docpage.FreeAddress(t)
 	if a.clientKey != nil {
@@ -105,7 +111,7 @@ func newGrantsGateway(t *testing.T, a *accounts, notes, credential string) *gran
 	g := &grantsGateway{T: t, accounts: a, base: "http://" + address, file: filepath.Join(dir, "gateway.yaml"), state: filepath.Join(dir, "state"), log: new(logFile)}
 	write(t, filepath.Join(dir, "secret"), "sesame\n")
 	write(t, filepath.Join(dir, "open"), "open\n")
-	write(t, g.file, strings.NewReplacer("DIR", dir, "BASE", g.base, "ADDRESS", address, "ISSUER", a.url, "KEYS", a.keys.URL, "NOTES", notes, "PDP", denies(t, "nothing is denied")).Replace(`
+	write(t, g.file, strings.NewReplacer("DIR", dir, "BASE", g.base, "ADDRESS", address, "ISSUER", a.url, "KEYS", a.keys.URL, "NOTES", notes, "PDP", pdp).Replace(`
 listen: ADDRESS
 state: DIR/state
 pdp: {url: "PDP", timeout: 10s}
@@ -517,5 +523,38 @@ servers: [{name: notes, url: "https://notes.example.com/mcp", credential: {type:
 				t.Errorf("%q is not reported:\n%s", want, got)
 			}
 		}
+	}
+}
+
+// A permit narrows the token of its call by a refresh with fewer scopes, once for each
+// set of them. The refresh token and the token of other calls stay as they are. A call
+// whose token cannot be narrowed is refused.
+func TestPermitNarrowsGrant(t *testing.T) {
+	a := newAccounts(t)
+	pdp := newObliging(t)
+	g := newGrantsGatewayOf(t, a, newNotes(t, a, true), withSecret, pdp.url)
+	s := g.granted(aliceOfAcme, "2025-11-25", neverElicits)
+	for _, test := range []struct {
+		scopes, want string
+		renewed      int
+	}{
+		{"", "alice of acme may read write", 0},
+		{`"read"`, "alice of acme may read", 1},
+		{`"read"`, "alice of acme may read", 1},
+		{`"write","read"`, "alice of acme may read write", 1},
+		{`"admin"`, "an obligation of the permit could not be carried out", 1},
+		{`"read","admin"`, "an obligation of the permit could not be carried out", 1},
+		{"", "alice of acme may read write", 1},
+		{`"write"`, "alice of acme may write", 2},
+	} {
+		pdp.narrow(test.scopes)
+		if got := whoami(t, s); !strings.Contains(got, test.want) || a.renewed != test.renewed {
+			t.Errorf("scopes [%s]: %s, renewed %d times", test.scopes, got, a.renewed)
+		}
+	}
+	pdp.narrow("")
+	a.expire(false)
+	if got := whoami(t, s); got != "alice of acme may read write" || a.grants != 1 {
+		t.Errorf("later: %s, %d grants", got, a.grants)
 	}
 }

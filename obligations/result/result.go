@@ -1,9 +1,10 @@
-// Package result has the custom obligations that act on the result of a call:
+// Package result has the custom obligations that act on a call and its result:
 //
 //	{"action":"redact","paths":["/customer/ssn"],"with":null,"required":false}
 //	{"action":"mask","pattern":"[0-9]{16}","with":"***","paths":["/note"],"required":false}
 //	{"action":"max_bytes","bytes":65536}
 //	{"action":"label","labels":["untrusted"]}
+//	{"action":"scopes","scopes":["contacts.read"]}
 //
 // They are the properties of an obligation of the type custom (AuthZEN Obligations
 // Profile). The policy store checks them when it loads policies, and a PEP reads
@@ -33,10 +34,11 @@ const (
 	Mask     = "mask"      // replaces parts of texts
 	MaxBytes = "max_bytes" // bounds the result
 	Label    = "label"     // labels the caller
+	Scopes   = "scopes"    // narrows the token with which the call reaches the server
 )
 
 // Actions lists the actions.
-func Actions() []string { return []string{Redact, Mask, MaxBytes, Label} }
+func Actions() []string { return []string{Redact, Mask, MaxBytes, Label, Scopes} }
 
 // ErrAction means that properties are of another action.
 var ErrAction = errors.New("the action of the obligation is not known")
@@ -50,6 +52,7 @@ type Rule struct {
 	With     jsontext.Value // replacement: a string for Mask; nil makes Redact remove
 	Bytes    int            // of MaxBytes
 	Labels   []string       // of Label
+	Scopes   []string       // of Scopes
 }
 
 // A Path is a JSON Pointer as its tokens.
@@ -64,6 +67,7 @@ const (
 	maxTokens  = 32   // of a path
 	maxPattern = 1024 // bytes
 	maxLabels  = 16
+	maxScopes  = 64
 )
 
 // defaultMask replaces a masked part without with.
@@ -75,6 +79,7 @@ var members = map[string]map[string]bool{
 	Mask:     {"pattern": true, "with": false, "paths": false, "required": false},
 	MaxBytes: {"bytes": true},
 	Label:    {"labels": true},
+	Scopes:   {"scopes": true},
 }
 
 // Parse reads the properties of a custom obligation. The error is [ErrAction] for
@@ -133,6 +138,8 @@ func (r *Rule) read(all map[string]jsontext.Value) error {
 		}
 	case Label:
 		return r.readLabels(all["labels"])
+	case Scopes:
+		return r.readScopes(all["scopes"])
 	}
 	return nil
 }
@@ -227,5 +234,22 @@ func (r *Rule) readLabels(text jsontext.Value) error {
 		}
 	}
 	r.Labels = labels
+	return nil
+}
+
+// scope is the form of a scope (RFC 6749, section 3.3).
+var scope = regexp.MustCompile(`^[!#-\[\]-~]+$`)
+
+func (r *Rule) readScopes(text jsontext.Value) error {
+	scopes, err := texts(text)
+	if err != nil || len(scopes) == 0 || len(scopes) > maxScopes {
+		return fmt.Errorf("scopes must be a list of 1 to %d texts", maxScopes)
+	}
+	for _, text := range scopes {
+		if !scope.MatchString(text) || strings.Contains(text, "{{") {
+			return fmt.Errorf("the scope %q must have no spaces, quotes and placeholders", text)
+		}
+	}
+	r.Scopes = scopes
 	return nil
 }

@@ -28,6 +28,9 @@ func TestParse(t *testing.T) {
 	if r, err = result.Parse(jsontext.Value(`{"action":"label","labels":["untrusted","from:web/a.b"]}`)); err != nil || len(r.Labels) != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	if r, err = result.Parse(jsontext.Value(`{"action":"scopes","scopes":["contacts.read","https://a.example/b"]}`)); err != nil || len(r.Scopes) != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
 }
 
 // Properties that are not understood as a whole are an error.
@@ -58,6 +61,11 @@ func TestParseRefuses(t *testing.T) {
 		`{"action":"max_bytes","bytes":"10"}`:                              "from 1",
 		`{"action":"label","labels":[]}`:                                   "1 to 16",
 		`{"action":"label","labels":["{{resource.id}}"]}`:                  "letters, digits",
+		`{"action":"scopes","scopes":[]}`:                                  "1 to 64",
+		`{"action":"scopes","scopes":"read"}`:                              "1 to 64",
+		`{"action":"scopes","scopes":["a b"]}`:                             "no spaces",
+		`{"action":"scopes","scopes":[""]}`:                                "no spaces",
+		`{"action":"scopes","scopes":["{{subject.id}}"]}`:                  "placeholders",
 		`{"action":"label","labels":[""]}`:                                 "letters, digits",
 		`{"action":"label","labels":["` + strings.Repeat("a", 65) + `"]}`:  "letters, digits",
 	} {

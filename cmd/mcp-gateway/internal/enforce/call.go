@@ -56,6 +56,9 @@ type Call struct {
 	// Results are the obligations on the response. The gate sets those of its permit;
 	// [Tasks] those of the call whose task this call is about.
 	Results results.Rules
+	// Narrows: the token with which this call reaches the server can have fewer scopes
+	// than that of others.
+	Narrows bool
 	// Scopes are those to which the token of this call at the server is narrowed, by
 	// the obligations of its permit; nil for all that the token has.
 	Scopes []string

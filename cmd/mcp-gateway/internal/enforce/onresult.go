@@ -37,7 +37,7 @@ func resultRules(call *Call, a *Answer) (results.Rules, error) {
 			continue
 		}
 		for _, o := range d.Context.Obligations {
-			if o.Type != authzen.ObligationCustom {
+			if o.Type != authzen.ObligationCustom || isAction(&o, result.Scopes) {
 				continue
 			}
 			if err := results.Check(call.Message.Method, o.Properties); err != nil {
@@ -50,12 +50,15 @@ func resultRules(call *Call, a *Answer) (results.Rules, error) {
 }
 
 // isLabel reports whether an obligation gives labels.
-func isLabel(o *authzen.Obligation) bool {
+func isLabel(o *authzen.Obligation) bool { return isAction(o, result.Label) }
+
+// isAction reports whether an obligation is a custom one of that action.
+func isAction(o *authzen.Obligation, action string) bool {
 	if o.Type != authzen.ObligationCustom {
 		return false
 	}
 	rule, err := result.Parse(o.Properties)
-	return err == nil && rule.Action == result.Label
+	return err == nil && rule.Action == action
 }
 
 // labelRules returns the obligations of an answer that give labels. They change no

@@ -58,6 +58,9 @@ func (k *Checker) Permitted(ctx context.Context, call *Call, q *Question, a *Ans
 	if err != nil {
 		return nil, k.unmet(q, a, err)
 	}
+	if call.Scopes, err = narrowed(call, a); err != nil {
+		return nil, k.unmet(q, a, err)
+	}
 	call.Results = call.Results.And(onResult)
 	return nil, nil
 }
@@ -109,6 +112,9 @@ func (k *Checker) unknownObligation(call *Call, q *Question, a *Answer) *Refusal
 		}
 	}
 	if _, err := resultRules(call, a); err != nil {
+		return k.unmet(q, a, err)
+	}
+	if _, err := narrowed(call, a); err != nil {
 		return k.unmet(q, a, err)
 	}
 	return nil

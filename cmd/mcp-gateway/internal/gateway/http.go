@@ -194,7 +194,7 @@ func (g *gateway) connect(at *served, s *serverConfig, r *routing) error {
 		url, transport = "http://"+s.Name+".invalid/", processTransport(at.pool)
 	}
 	at.server = proxy.New(proxy.Config{
-		Server: s.Name, URL: url, Transport: transport, Header: s.Header, Credential: credential, TLS: configs, Hold: r.cfg.Approval.Hold, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
+		Server: s.Name, URL: url, Transport: transport, Header: s.Header, Credential: credential, TLS: configs, Narrows: s.Credential != nil, Hold: r.cfg.Approval.Hold, Secrets: secrets, Gate: g.gate, Seal: g.seal, Log: g.log,
 		Callers: at.callers, FromServer: &serverMessages{g, s.Name},
 		Hosts: hosts(g.cfg.Hosts, r.address), Origins: g.cfg.Origins,
 		MaxBody: g.cfg.MaxBody, MaxReply: g.cfg.MaxReply,

@@ -30,6 +30,8 @@ type Config struct {
 	TLS func() *tls.Config
 	// Credential, if not nil, has the token at the upstream for each request.
 	Credential Credential
+	// Narrows: Credential has tokens with fewer scopes.
+	Narrows bool
 	// Hold is how long a call stays open whose client is told nothing meanwhile.
 	Hold time.Duration
 	// Secrets returns further headers, each for its request, by name.
@@ -216,7 +218,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, caller *enforce.C
 		return nil, failed
 	}
 	c := &call{request: r, Call: &enforce.Call{
-		Server: h.cfg.Server, Caller: caller, Message: in.Message, Params: in.Params, Stateless: in.Stateless, RequestID: uuid.NewString(),
+		Server: h.cfg.Server, Caller: caller, Message: in.Message, Params: in.Params, Stateless: in.Stateless, RequestID: uuid.NewString(), Narrows: h.cfg.Narrows,
 		TraceParent: enforce.TraceParent(in.Params.Meta.TraceParent, r.Header.Get("Traceparent")),
 	}}
 	if c.Stateless {
