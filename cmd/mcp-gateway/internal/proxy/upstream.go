@@ -275,6 +275,7 @@ func answers(m, request *wire.Message) error {
 // stream passes on events up to the response to the request. The client may
 // resume a stream whose events have ids, after it or the server has closed it.
 func (h *Handler) stream(c *call, v *enforce.Disposition, body io.Reader) {
+	defer c.reply.Collect()()
 	c.reply.Start()
 	kept := h.keepResumable(c, v)
 	settled, err := h.passStream(c, v, body, kept)
@@ -339,6 +340,7 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 		if err != nil {
 			return err
 		}
+		send := c.reply.Event
 		if e.HasNoMessage() {
 			e.Data = []byte{}
 		}
@@ -357,11 +359,14 @@ func (h *Handler) events(c *call, body io.Reader, take func(*wire.Message) (*wir
 				continue
 			}
 			e.Data = m.Encode()
+			if m.IsResponse() {
+				send = c.reply.Last
+			}
 		}
 		if err := h.sealEvent(c, e); err != nil {
 			return err
 		}
-		if err := c.reply.Event(e); err != nil {
+		if err := send(e); err != nil {
 			return err
 		}
 	}
