@@ -8,6 +8,10 @@
 package jsonobject
 
 import (
+	"errors"
+	"maps"
+	"slices"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -22,13 +26,63 @@ func Parse(text jsontext.Value) (Object, error) {
 	if text == nil {
 		return Object{}, nil
 	}
-	if err := json.Unmarshal(text, (*map[string]jsontext.Value)(&o)); err != nil {
+	if err := json.Unmarshal(text, &o); err != nil {
 		return nil, err
 	}
 	if o == nil {
 		o = Object{}
 	}
 	return o, nil
+}
+
+// UnmarshalJSONFrom reads an object or null.
+func (o *Object) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	switch begin, err := dec.ReadToken(); {
+	case err != nil:
+		return err
+	case begin.Kind() == 'n':
+		*o = nil
+		return nil
+	case begin.Kind() != '{':
+		return errNoObject
+	}
+	*o = make(Object)
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		text := name.String()
+		value, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		(*o)[text] = value.Clone()
+	}
+	_, err := dec.ReadToken()
+	return err
+}
+
+var errNoObject = errors.New("the value is not an object")
+
+// MarshalJSONTo writes the members in the order of their names.
+func (o Object) MarshalJSONTo(enc *jsontext.Encoder) error {
+	if err := enc.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if err := enc.WriteToken(jsontext.String(name)); err != nil {
+			return err
+		}
+		value := o[name]
+		if value == nil {
+			value = jsontext.Value("null")
+		}
+		if err := enc.WriteValue(value); err != nil {
+			return err
+		}
+	}
+	return enc.WriteToken(jsontext.EndObject)
 }
 
 // Put sets the value of a member as it is, or removes the member if value is nil.
@@ -59,7 +113,7 @@ func (o Object) Remove(names ...string) {
 
 // Encode returns the object as JSON.
 func (o Object) Encode() (jsontext.Value, error) {
-	return json.Marshal(map[string]jsontext.Value(o), json.Deterministic(true))
+	return json.Marshal(o)
 }
 
 // EncodeMembers is Encode, with nil for an object without members.

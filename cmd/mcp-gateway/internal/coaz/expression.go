@@ -87,6 +87,11 @@ func claimOf(x ast.Expr) string {
 
 // resolve evaluates the expression. An absent value is nil.
 func (e *expression) resolve(in *inputs) (jsontext.Value, error) {
+	if e.token {
+		if err := in.readToken(); err != nil {
+			return nil, err
+		}
+	}
 	value, details, err := e.program.Eval(map[string]any{"params": in.params, "token": in.token})
 	if err != nil {
 		return nil, e.fault(err)

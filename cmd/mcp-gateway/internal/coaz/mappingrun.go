@@ -44,7 +44,7 @@ func (a *mappingRun) questions() (Questions, error) {
 	return a.ask(m)
 }
 
-// read sets params and token, which expressions see.
+// read sets the params and the claims, which expressions see.
 func (a *mappingRun) read() (err error) {
 	params := a.call.Params
 	if params == nil {
@@ -57,13 +57,7 @@ func (a *mappingRun) read() (err error) {
 	if a.in.params, err = read(params); err != nil {
 		return &MappingError{"params cannot be read", err}
 	}
-	claims, err := json.Marshal(a.call.Claims)
-	if err != nil {
-		return &MappingError{"the claims cannot be read", err}
-	}
-	if a.in.token, err = read(claims); err != nil {
-		return &MappingError{"the claims cannot be read", err}
-	}
+	a.in.claims = a.call.Claims
 	return nil
 }
 

@@ -21,9 +21,26 @@ const (
 
 // inputs are the values that expressions see, and the cost so far.
 type inputs struct {
-	params, token any
-	caller        string // id of who calls, or ""
-	cost          uint64
+	params any
+	claims map[string]any // of the token
+	token  any            // claims as expressions see them; nil until one does
+	caller string         // id of who calls, or ""
+	cost   uint64
+}
+
+// readToken sets token.
+func (in *inputs) readToken() error {
+	if in.token != nil {
+		return nil
+	}
+	claims, err := json.Marshal(in.claims)
+	if err == nil {
+		in.token, err = read(claims)
+	}
+	if err != nil {
+		return &MappingError{"the claims cannot be read", err}
+	}
+	return nil
 }
 
 // A node is a value of a template. It resolves to JSON, or to nil if it is absent.

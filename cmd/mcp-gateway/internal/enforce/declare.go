@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -17,31 +16,34 @@ import (
 // gateway.call_digest which call it is about, so that an approval is of these
 // arguments and no others.
 func (g *Gate) declare(call *Call, q *Question, digest string) (*Question, error) {
-	own := map[string]any{
-		"supported_obligations": slices.AppendSeq([]string{}, maps.Keys(g.cfg.Obligations)),
-	}
+	own := map[string]any{"supported_obligations": g.supported}
 	if digest != "" {
 		own["gateway"] = map[string]any{"call_digest": digest}
 	}
-	slices.Sort(own["supported_obligations"].([]string))
-	declared, err := q.with(own)
-	if err != nil {
+	if err := g.addLabels(own, call); err != nil {
 		return nil, err
 	}
-	return g.Labelled(call, declared)
+	return q.with(own)
 }
 
 // Labelled returns the question with the present labels of the caller at
 // session.labels of every context.
 func (g *Gate) Labelled(call *Call, q *Question) (*Question, error) {
+	own := make(map[string]any)
+	if err := g.addLabels(own, call); err != nil || len(own) == 0 {
+		return q, err
+	}
+	return q.with(own)
+}
+
+// addLabels adds the present labels of the caller to what a question declares.
+func (g *Gate) addLabels(own map[string]any, call *Call) error {
 	if g.cfg.Labels == nil {
-		return q, nil
+		return nil
 	}
 	labels, err := g.cfg.Labels.Of(call)
-	if err != nil {
-		return nil, err
-	}
-	return q.with(map[string]any{"session": map[string]any{"labels": labels}})
+	own["session"] = map[string]any{"labels": labels}
+	return err
 }
 
 // with returns the question with members of every context.

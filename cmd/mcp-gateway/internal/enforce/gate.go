@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -121,8 +123,9 @@ type Ask func(context.Context, *authzen.EvaluationsRequest) (*authzen.Evaluation
 
 // A Gate decides what becomes of calls. It is safe for concurrent use.
 type Gate struct {
-	cfg   Config
-	check *Checker
+	cfg       Config
+	check     *Checker
+	supported []string // types of the obligations that the gateway carries out, sorted
 }
 
 // New joins a Gate.
@@ -137,7 +140,9 @@ func New(cfg Config) *Gate {
 	if cfg.Observes == nil {
 		cfg.Observes = no
 	}
-	return &Gate{cfg, NewChecker(cfg.Obligations, cfg.Denial)}
+	supported := slices.AppendSeq([]string{}, maps.Keys(cfg.Obligations))
+	slices.Sort(supported)
+	return &Gate{cfg, NewChecker(cfg.Obligations, cfg.Denial), supported}
 }
 
 // A DeniedCall is a call whose denial people may lift.

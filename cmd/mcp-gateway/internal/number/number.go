@@ -34,12 +34,18 @@ func Read(text jsontext.Value, of func(number string) (any, error)) (v any, err 
 	return v, err
 }
 
+// exactDigits is the length up to which every integer is exact: 2^53 has 16 digits.
+const exactDigits = 15
+
 // longest is the length of the longest accepted number.
 const longest = 400
 
 // Exact reports whether a JSON number is the same for parsers that read doubles and
 // for parsers that read all digits.
 func Exact(text string) bool {
+	if _, err := strconv.Atoi(text); err == nil && len(text) <= exactDigits {
+		return true
+	}
 	double, err := strconv.ParseFloat(text, 64)
 	if err != nil || len(text) > longest {
 		return false

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -120,7 +119,7 @@ func (e *NumberError) Error() string {
 // it ([number.Exact]). 9007199254740993 and 9007199254740992 would have the same
 // digest.
 func Exact(v jsontext.Value) error {
-	dec := jsontext.NewDecoder(bytes.NewReader(v))
+	dec := decoder(v)
 	for {
 		token, err := dec.ReadToken()
 		if err != nil {

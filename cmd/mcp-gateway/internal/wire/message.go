@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -200,7 +201,10 @@ func cause(err error) string {
 
 // IsDeep reports whether v nests deeper than [MaxDepth].
 func IsDeep(v jsontext.Value) bool {
-	dec := jsontext.NewDecoder(bytes.NewReader(v))
+	if bytes.Count(v, []byte{'{'})+bytes.Count(v, []byte{'['}) <= MaxDepth {
+		return false
+	}
+	dec := decoder(v)
 	for {
 		if _, err := dec.ReadToken(); err != nil {
 			return false
@@ -214,7 +218,7 @@ func IsDeep(v jsontext.Value) bool {
 // caseDuplicates returns a name of an object in v that differs from another name of
 // that object in letter case only, or "".
 func caseDuplicates(v jsontext.Value) string {
-	dec := jsontext.NewDecoder(bytes.NewReader(v))
+	dec := decoder(v)
 	var seen []map[string]bool // of the objects and arrays that are open
 	for {
 		token, err := dec.ReadToken()
@@ -247,6 +251,12 @@ func caseDuplicates(v jsontext.Value) string {
 // fold returns a text that is the same for all names that differ in letter case only.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case r < utf8.RuneSelf:
+			return r
+		}
 		least := r
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 			least = min(least, next)

@@ -87,13 +87,19 @@ func MergeMeta(message, call jsontext.Value) (jsontext.Value, error) {
 	return all.EncodeMembers()
 }
 
+// decoder returns a decoder of a value that was read before. It need not look for
+// duplicate names again.
+func decoder(v jsontext.Value) *jsontext.Decoder {
+	return jsontext.NewDecoder(bytes.NewBuffer(v), jsontext.AllowDuplicateNames(true))
+}
+
 // Elements yields the elements of an array.
 func Elements(v jsontext.Value) iter.Seq2[int, jsontext.Value] {
 	return func(yield func(int, jsontext.Value) bool) {
-		dec := jsontext.NewDecoder(bytes.NewReader(v))
-		if dec.PeekKind() != '[' {
+		if v.Kind() != '[' {
 			return
 		}
+		dec := decoder(v)
 		_, _ = dec.ReadToken()
 		for i := 0; dec.PeekKind() != ']'; i++ {
 			value, err := dec.ReadValue()
@@ -107,10 +113,10 @@ func Elements(v jsontext.Value) iter.Seq2[int, jsontext.Value] {
 // Members yields the names and values of an object.
 func Members(v jsontext.Value) iter.Seq2[string, jsontext.Value] {
 	return func(yield func(string, jsontext.Value) bool) {
-		dec := jsontext.NewDecoder(bytes.NewReader(v))
-		if dec.PeekKind() != '{' {
+		if v.Kind() != '{' {
 			return
 		}
+		dec := decoder(v)
 		_, _ = dec.ReadToken()
 		for dec.PeekKind() == '"' {
 			name, err := dec.ReadToken()
