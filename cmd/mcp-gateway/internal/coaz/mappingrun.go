@@ -91,13 +91,7 @@ func (a *mappingRun) own(name string) (*mapping, error) {
 	if a.call.Tool == nil {
 		return nil, unmapped("the tool is not known")
 	}
-	var tool struct {
-		Name string `json:"name"`
-	}
-	if err := json.Unmarshal(a.call.Tool, &tool); err != nil || tool.Name != name {
-		return nil, &MappingError{"the definition is not that of the tool", err}
-	}
-	return a.compiled(a.call.Tool)
+	return a.compiled(name, a.call.Tool)
 }
 
 // standard maps a tools/call by the profile of the upstream.

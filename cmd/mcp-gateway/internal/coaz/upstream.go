@@ -109,7 +109,7 @@ type upstream struct {
 	pinned map[string]*mapping // the operator's mappings, by tool
 
 	mu    sync.Mutex
-	known map[[sha256.Size]byte]func() (*mapping, error) // by definition
+	known map[definedTool]func() (*mapping, error)
 }
 
 func newUpstream(c *compiler, config Upstream) (*upstream, error) {
@@ -161,28 +161,37 @@ func (u *upstream) finish(d Dialect, text jsontext.Value, compile func(jsontext.
 	return m, nil
 }
 
-// compiled returns the mapping that a definition declares, or nil. It caches compiled
-// mappings, up to a limit.
-func (u *upstream) compiled(definition jsontext.Value) (*mapping, error) {
-	key := sha256.Sum256(definition)
+// A definedTool is the key of what a definition declares.
+type definedTool struct {
+	name       string
+	definition [sha256.Size]byte
+}
+
+// compiled returns the mapping that the definition of a tool declares, or nil. It
+// caches compiled mappings, up to a limit.
+func (u *upstream) compiled(name string, definition jsontext.Value) (*mapping, error) {
+	key := definedTool{name, sha256.Sum256(definition)}
 	u.mu.Lock()
 	compile, ok := u.known[key]
 	if !ok {
 		if u.known == nil || len(u.known) >= maxCache {
-			u.known = make(map[[sha256.Size]byte]func() (*mapping, error))
+			u.known = make(map[definedTool]func() (*mapping, error))
 		}
 		definition = definition.Clone()
-		compile = sync.OnceValues(func() (*mapping, error) { return u.declaration(definition) })
+		compile = sync.OnceValues(func() (*mapping, error) { return u.declaration(name, definition) })
 		u.known[key] = compile
 	}
 	u.mu.Unlock()
 	return compile()
 }
 
-// declaration compiles the mapping that a definition declares in any dialect, or
-// returns nil.
-func (u *upstream) declaration(definition jsontext.Value) (*mapping, error) {
+// declaration compiles the mapping that the definition of a tool declares in any
+// dialect, or returns nil.
+func (u *upstream) declaration(name string, definition jsontext.Value) (*mapping, error) {
 	d, err := declared(definition)
+	if err == nil && d.tool != name {
+		return nil, unmapped("the definition is not that of the tool")
+	}
 	if err != nil || d.dialect == Default || u.CurrentOnly && d.dialect.Older() {
 		return nil, err
 	}

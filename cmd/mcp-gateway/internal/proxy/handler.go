@@ -136,8 +136,9 @@ type call struct {
 	lastEvent string
 	// asks is what the person behind the caller has to do before the server can be
 	// called, or nil; told is what the client was told of it before.
-	asks *ConsentError
-	told *consentState
+	asks    *ConsentError
+	told    *consentState
+	mirrors []wire.Mirror // of the arguments as they came; nil where nothing was compared with them
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -241,6 +242,7 @@ func (c *call) checkMirrors(tool *enforce.Tool) error {
 	if err != nil {
 		return err
 	}
+	c.mirrors = append([]wire.Mirror{}, mirrors...)
 	for _, m := range mirrors {
 		sent := c.request.Header.Values(endpoint.PrefixParam + m.Name)
 		if len(sent) == 0 && !m.Present || len(sent) == 1 && m.Same(sent[0]) {

@@ -62,9 +62,12 @@ func (c *call) mirror(header http.Header, m *wire.Message) error {
 	if c.Tool == nil {
 		return nil
 	}
-	mirrors, err := wire.Mirrors(c.Tool.Definition, c.Params.Arguments)
-	if err != nil {
-		return err
+	mirrors := c.mirrors
+	if mirrors == nil || c.Tool.Coerced != nil {
+		var err error
+		if mirrors, err = wire.Mirrors(c.Tool.Definition, c.Params.Arguments); err != nil {
+			return err
+		}
 	}
 	for _, mirror := range mirrors {
 		header.Del(endpoint.PrefixParam + mirror.Name)
