@@ -13,10 +13,11 @@ const (
 	strictQueue  = 4096
 	batchedQueue = 512
 
-	commitEntries = 1024    // maximum number of entries in one commit
-	commitBytes   = 1 << 20 // a commit that has reached this size takes no more entries
-	flushDelay    = 50 * time.Millisecond
-	laterDelay    = 5 * time.Millisecond // of entries that nobody waits for
+	commitEntries = 1024                   // maximum number of entries in one commit
+	commitBytes   = 1 << 20                // a commit that has reached this size takes no more entries
+	flushDelay    = 250 * time.Millisecond // of entries in the journal
+	batchedDelay  = 50 * time.Millisecond  // of entries that are nowhere on disk yet
+	laterDelay    = 5 * time.Millisecond   // of entries that nobody waits for
 	retryTime     = 100 * time.Millisecond
 	watchTime     = 2 * time.Second
 )

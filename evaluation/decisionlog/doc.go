@@ -52,8 +52,8 @@
 //
 // A transaction needs several writes and two flushes of a growing file. A strict log therefore
 // first writes all queued entries to its journal, with one write and one flush of existing bytes.
-// Another goroutine flushes entries to the segment: it commits the entries of about fifty
-// milliseconds in one transaction, or earlier if a reader needs them. A record of the journal is
+// Another goroutine flushes entries to the segment: it commits the entries of about a quarter of a
+// second in one transaction, or earlier if a reader needs them. A record of the journal is
 //
 //	"dlj1" ‖ CRC-32C of what follows ‖ first index, 8 bytes ‖ length, 4 bytes ‖ lines ‖ "#" ‖ first index in letters
 //

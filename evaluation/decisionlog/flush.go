@@ -77,7 +77,7 @@ func (c *committer) flushed(ctx context.Context) error {
 }
 
 // flushLoop commits entries to the segment until the queue is closed. Before each
-// commit it waits up to flushDelay for more entries. While idle it checks the
+// commit it waits up to flushDelay, or batchedDelay, for more entries. While idle it checks the
 // files at intervals of watchTime.
 func (c *committer) flushLoop() {
 	defer close(c.ended)
@@ -97,11 +97,15 @@ func (c *committer) flushLoop() {
 	}
 }
 
-// waitForMore waits until flushDelay has passed, a flush is urgent, or the log is
+// waitForMore waits until the delay of the log has passed, a flush is urgent, or the log is
 // closing.
 func (c *committer) waitForMore() {
+	delay := flushDelay
+	if c.batched {
+		delay = batchedDelay
+	}
 	select {
-	case <-time.After(flushDelay):
+	case <-time.After(delay):
 	case <-c.flushing.urgent:
 	case <-c.closing:
 	}
