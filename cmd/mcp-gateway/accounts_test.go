@@ -93,6 +93,7 @@ func (a *accounts) authorize(w http.ResponseWriter, r *http.Request) {
 	if asked.Get("code_challenge_method") != "S256" || (asked.Get("resource") == "") == (asked.Get("nonce") == "") || who.person == "" {
 		a.Errorf("authorization request %s of %s", r.URL.RawQuery, who)
 	}
+	a.checkClient(asked)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	code := rand.Text()
@@ -102,6 +103,28 @@ func (a *accounts) authorize(w http.ResponseWriter, r *http.Request) {
 		iss = a.names
 	}
 	http.Redirect(w, r, asked.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {asked.Get("state")}, "iss": {iss}}.Encode(), http.StatusFound)
+}
+
+// checkClient reads who a client is that is not registered, at its id.
+func (a *accounts) checkClient(asked url.Values) {
+	id := asked.Get("client_id")
+	if id == "login" || id == "gateway" {
+		return
+	}
+	response, err := http.Get(id)
+	if err != nil {
+		a.Error(err)
+		return
+	}
+	defer response.Body.Close()
+	var meta struct {
+		ID        string   `json:"client_id"`
+		Redirects []string `json:"redirect_uris"`
+		Auth      string   `json:"token_endpoint_auth_method"`
+	}
+	if err := json.UnmarshalRead(response.Body, &meta); err != nil || meta.ID != id || meta.Auth != "none" || !slices.Contains(meta.Redirects, asked.Get("redirect_uri")) {
+		a.Errorf("%+v, %v", meta, err)
+	}
 }
 
 // client returns the authenticated client of a request, or "".

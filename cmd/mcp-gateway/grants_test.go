@@ -122,7 +122,7 @@ identity:
 servers:
   - name: notes
     url: NOTES
-    credential: {type: oauth, client_id: gateway, `+credential+`}
+    credential: {type: oauth, `+credential+`}
 `))
 	g.start()
 	return g
@@ -216,7 +216,7 @@ func (g *grantsGateway) granted(who account, version string, elicit func(context
 	return s
 }
 
-const withSecret = "issuer: ISSUER, client_secret_file: DIR/secret, scopes: [read, write]"
+const withSecret = "client_id: gateway, issuer: ISSUER, client_secret_file: DIR/secret, scopes: [read, write]"
 
 // Callers reach a server in their own names after each has logged in there, also after
 // a restart of the gateway and with refresh tokens that are good once. No token is in
@@ -447,11 +447,11 @@ func TestClientsOfAuthorizationServers(t *testing.T) {
 		name, credential string
 		prepare          func(*accounts)
 	}{
-		{"a key", "issuer: ISSUER, client_auth: private_key_jwt, client_key_file: DIR/key.pem", func(a *accounts) {
+		{"a key", "client_id: gateway, issuer: ISSUER, client_auth: private_key_jwt, client_key_file: DIR/key.pem", func(a *accounts) {
 			a.clientKey, a.keyFile = key.Public(), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}))
 		}},
-		{"discovered", "scopes: []", func(a *accounts) { a.public = true }},
-		{"endpoints", `issuer: ISSUER, authorization_url: "ISSUER/authorize", token_url: "ISSUER/token", client_auth: post, client_secret_file: DIR/secret`, func(a *accounts) { a.public = true }},
+		{"not registered and discovered", "scopes: []", func(a *accounts) { a.public = true }},
+		{"endpoints", `client_id: gateway, issuer: ISSUER, authorization_url: "ISSUER/authorize", token_url: "ISSUER/token", client_auth: post, client_secret_file: DIR/secret`, func(a *accounts) { a.public = true }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := newAccounts(t)
@@ -496,10 +496,15 @@ pdp: {url: "http://127.0.0.1:1"}
 identity:
   resource: https://gateway.example.com
   issuers: [{issuer: "https://auth.example.com", jwks_url: "https://auth.example.com/keys"}]
-  login: {issuer: "https://other.example.com", client_secret_file: none}
+  login: {issuer: "https://other.example.com", client_secret_file: none, token_url: "http://other.example.com/token"}
+  local: {type: user, id: alice}
+insecure: true
 servers: [{name: notes, url: "https://notes.example.com/mcp", credential: {type: oauth, client_id: g, client_auth: private_key_jwt, client_key_file: gateway.yaml}}]
 `: {
 			"identity.login.client_id: is required",
+			`identity.login.token_url: must be an https URL, not "http://other.example.com/token"`,
+			"identity.login.authorization_url: is required: it must be the URL of that endpoint, or neither is there",
+			"servers.0.credential.type: oauth is not possible with insecure and identity.local: everybody would be the same person",
 			`identity.login.issuer: must be one of identity.issuers, not "https://other.example.com"`,
 			"identity.login.client_secret_file: cannot be used",
 			"servers.0.credential.issuer: is required for a client with a secret or a key: the authorization server that may get them",
@@ -509,8 +514,9 @@ servers: [{name: notes, url: "https://notes.example.com/mcp", credential: {type:
 pdp: {url: "http://127.0.0.1:1"}
 insecure: true
 identity: {local: {type: user, id: alice}}
-servers: [{name: notes, url: "https://notes.example.com/mcp", credential: {type: oauth, client_id: g}}]
-`: {"servers.0.credential.type: oauth is not possible with insecure and identity.local: everybody would be the same person"},
+servers: [{name: notes, url: "https://notes.example.com/mcp", credential: {type: oauth}}]
+`: {"identity.resource: is required beside servers.0.credential.type: an https URL of the gateway, at which the authorization server reads its metadata, or configure credential.client_id",
+			"servers.0.credential.type: oauth is not possible with insecure and identity.local: everybody would be the same person"},
 		`
 pdp: {url: "http://127.0.0.1:1"}
 identity: {process: {type: user, id: alice}}

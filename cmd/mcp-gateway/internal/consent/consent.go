@@ -19,6 +19,7 @@ const (
 	PathStart    = "/oauth/start"
 	PathLogin    = "/oauth/login"
 	PathCallback = "/oauth/callback"
+	PathClient   = "/oauth/client.json"
 )
 
 // Lifetime is how long a person has from the ticket to the answer.

@@ -9,6 +9,7 @@
 //	POST /oauth/start            begins, and gives this browser a secret
 //	GET  /oauth/login            comes back from the issuer of callers
 //	GET  /oauth/callback         comes back from the authorization server
+//	GET  /oauth/client.json      says who the gateway is, for authorization servers
 //
 // A ticket names the caller and the server, and is sealed. Between POST and the end,
 // everything is sealed into the state parameter and bound to the secret of the

@@ -8,6 +8,8 @@ import (
 	"html/template"
 	"net/http"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/policy-service/policy-service/obligations/plain"
 )
 
@@ -28,6 +30,7 @@ type view struct {
 func (h *Handler) Register(routes *http.ServeMux, admit func(http.ResponseWriter, *http.Request) bool) {
 	for pattern, serve := range map[string]http.HandlerFunc{
 		"GET " + PathStart: h.ask, "POST " + PathStart: h.begin, "GET " + PathLogin: h.login, "GET " + PathCallback: h.callback,
+		"GET " + PathClient: h.client,
 	} {
 		routes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			setHeaders(w.Header())
@@ -183,4 +186,16 @@ func (h *Handler) callback(w http.ResponseWriter, r *http.Request) {
 // refusalOf returns the error in an answer, for the log.
 func refusalOf(r *http.Request) error {
 	return errors.New(plain.Cut(plain.Text(r.FormValue("error")+" "+r.FormValue("error_description")), 200))
+}
+
+// client describes the gateway to an authorization server at which it is not
+// registered (OAuth Client ID Metadata Document, draft 00).
+func (h *Handler) client(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.MarshalWrite(w, map[string]any{
+		"client_id": Address(h.cfg.Base, PathClient), "client_name": "MCP gateway", "client_uri": h.cfg.Base, "redirect_uris": []string{Address(h.cfg.Base, PathCallback)},
+		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}, "token_endpoint_auth_method": "none",
+	}, json.Deterministic(true)); err != nil {
+		h.cfg.Log.WarnContext(r.Context(), "describe the gateway", "error", err)
+	}
 }

@@ -106,7 +106,6 @@ func (c *Config) checkExchange(f *faults) {
 // checkOAuth reports what is wrong with the authorization server. A server must not
 // choose who gets the secret of the gateway.
 func (c *Config) checkOAuth(f *faults) {
-	f.require("client_id", c.ClientID, "the id of the gateway at the authorization server")
 	if c.Audience != "" {
 		f.add("audience", "is not for the type %s: name the server by resource", TypeOAuth)
 	}

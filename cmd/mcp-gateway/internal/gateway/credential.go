@@ -132,7 +132,7 @@ func (c *Config) checkCredential(f *faults, s *serverConfig, at string) {
 		}
 	}
 	if s.Credential.Type == credential.TypeOAuth {
-		c.checkPeople(f, at)
+		c.checkPeople(f, s, at)
 	}
 	if s.Credential.Type == credential.TypeExchange && len(c.Identity.Issuers) == 0 {
 		f.fault(at+".credential.type", "%s needs callers with tokens, and no caller has one: configure identity.issuers", credential.TypeExchange)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/proxy"
+	"github.com/policy-service/policy-service/pdp/jwks"
 )
 
 // credentialsFile has what people have granted, in the state directory.
@@ -23,6 +25,9 @@ type loginConfig struct {
 	Issuer           string `yaml:"issuer"` // "" is the only one
 	ClientID         string `yaml:"client_id"`
 	ClientSecretFile string `yaml:"client_secret_file"`
+	// AuthorizationURL and TokenURL are for an issuer whose metadata lack them or PKCE.
+	AuthorizationURL string `yaml:"authorization_url"`
+	TokenURL         string `yaml:"token_url"`
 }
 
 // loginIssuer returns the issuer at which people log in, or nil.
@@ -49,22 +54,33 @@ func (c *Config) checkLogin(f *faults) {
 	}
 	f.must(login.ClientID != "", "identity.login.client_id", "", "the id of the gateway at the issuer")
 	f.must(c.loginIssuer() != nil, "identity.login.issuer", login.Issuer, "one of identity.issuers")
+	for path, value := range map[string]string{"identity.login.authorization_url": login.AuthorizationURL, "identity.login.token_url": login.TokenURL} {
+		if err := jwks.CheckURL(value); value != "" && err != nil {
+			f.fault(path, "%v", err)
+		}
+		f.must((login.AuthorizationURL == "") == (login.TokenURL == "") || value != "", path, "", "the URL of that endpoint, or neither is there")
+	}
 	f.needs(c.Identity.Resource != "", "identity.resource", "identity.login", "the URL of the gateway, to which the issuer leads people back")
 }
 
 // checkPeople reports that nobody could be told from another who grants access to a
 // server.
-func (c *Config) checkPeople(f *faults, at string) {
+func (c *Config) checkPeople(f *faults, s *serverConfig, at string) {
 	at += ".credential.type"
 	switch {
 	case len(c.Identity.Issuers) > 0:
 		f.needs(c.Identity.Login != nil, "identity.login", at, "the login of callers, so that nobody grants access for another person")
 	case c.Identity.Local == nil:
 		f.fault(at, "%s needs callers who can log in: configure identity.issuers and identity.login, or identity.local", credential.TypeOAuth)
-	case c.Insecure:
+	}
+	if c.Insecure && c.Identity.Local != nil {
 		f.fault(at, "%s is not possible with insecure and identity.local: everybody would be the same person", credential.TypeOAuth)
 	}
-	for _, path := range []string{consent.PathStart, consent.PathLogin, consent.PathCallback} {
+	if s.Credential.ClientID == "" {
+		err := jwks.CheckURL(c.Identity.Resource)
+		f.needs(err == nil && c.Identity.Resource != "", "identity.resource", at, "an https URL of the gateway, at which the authorization server reads its metadata, or configure credential.client_id")
+	}
+	for _, path := range []string{consent.PathStart, consent.PathLogin, consent.PathCallback, consent.PathClient} {
 		for i := range c.Servers {
 			if c.Servers[i].Endpoint() == path {
 				f.fault(fmt.Sprintf("servers.%d.path", i), "must be another: %s is a page of the gateway", path)
@@ -89,7 +105,7 @@ func (g *gateway) routePeople(r *routing) error {
 			return err
 		}
 	}
-	for _, path := range []string{consent.PathStart, consent.PathLogin, consent.PathCallback} {
+	for _, path := range []string{consent.PathStart, consent.PathLogin, consent.PathCallback, consent.PathClient} {
 		r.patterns[path] = true
 	}
 	front := &endpoint.Front{Hosts: hosts(g.cfg.Hosts, r.address), Origins: g.cfg.Origins}
@@ -120,7 +136,9 @@ func (g *gateway) openPeople(address string) error {
 		if err != nil {
 			return fmt.Errorf("servers: %s: %w", s.Name, err)
 		}
-		g.people.grants[s.Name] = credential.NewGrants(*s.Credential, around, s.Name, s.URL, consent.Address(base, consent.PathCallback), store, g.log)
+		settings := *s.Credential
+		settings.ClientID = cmp.Or(settings.ClientID, consent.Address(base, consent.PathClient))
+		g.people.grants[s.Name] = credential.NewGrants(settings, around, s.Name, s.URL, consent.Address(base, consent.PathCallback), store, g.log)
 	}
 	cfg := consent.Config{Base: base, Grants: g.people.grants, Store: store, Seal: g.seal, Local: g.callers.isLocal, Log: g.log}
 	if cfg.Login, err = g.login(base); err != nil {
@@ -163,7 +181,10 @@ func (g *gateway) login(base string) (consent.Login, error) {
 		return nil, nil
 	}
 	settings := g.cfg.Identity.Login
-	cfg := credential.Config{Issuer: issuer.Issuer, ClientID: settings.ClientID, ClientSecretFile: settings.ClientSecretFile, Scopes: []string{"openid"}}
+	cfg := credential.Config{
+		Issuer: issuer.Issuer, AuthorizationURL: settings.AuthorizationURL, TokenURL: settings.TokenURL,
+		ClientID: settings.ClientID, ClientSecretFile: settings.ClientSecretFile, Scopes: []string{"openid"},
+	}
 	around, err := surroundings(&cfg, g.log)
 	if err != nil {
 		return nil, err
