@@ -197,7 +197,13 @@ func connectAs(t *testing.T, endpoint, token string) *mcp.ClientSession {
 // connectClient begins a session of the older era.
 func connectClient(t *testing.T, client *mcp.Client, endpoint, token string) *mcp.ClientSession {
 	t.Helper()
-	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: httpClientOf(token)}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	return connectVersion(t, client, endpoint, token, "2025-11-25")
+}
+
+// connectVersion connects a client of a version of MCP.
+func connectVersion(t *testing.T, client *mcp.Client, endpoint, token, version string) *mcp.ClientSession {
+	t.Helper()
+	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: httpClientOf(token)}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -55,6 +57,34 @@ func apply(t *testing.T, r results.Rules, method, result string) (string, error)
 		return "", err
 	}
 	return string(out.Result), nil
+}
+
+// The patterns of the reference mask prose, and the example there is a policy's obligations.
+func TestDocumentedPatterns(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/reference/mcp-gateway.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const prose = "Eve (eve.o+x@mail.example.com) has 123-45-6789, paid with 4111 1111 1111 1111 or 5500-0000-0000-0004, order 12345, version 1.2."
+	for kind, want := range map[string]string{
+		"e-mail addresses":                      "Eve (***) has 123-45-6789, paid with 4111 1111 1111 1111 or 5500-0000-0000-0004, order 12345, version 1.2.",
+		"payment cards, with spaces or hyphens": "Eve (eve.o+x@mail.example.com) has 123-45-6789, paid with *** or ***, order 12345, version 1.2.",
+		"social security numbers of the USA":    "Eve (eve.o+x@mail.example.com) has ***, paid with 4111 1111 1111 1111 or 5500-0000-0000-0004, order 12345, version 1.2.",
+	} {
+		row := regexp.MustCompile("(?m)^\\| " + kind + " \\| `(.+)` \\|$").FindSubmatch(page)
+		if row == nil {
+			t.Errorf("the reference has no pattern for %s", kind)
+			continue
+		}
+		pattern, err := json.Marshal(string(row[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := apply(t, rules(`{"action":"mask","pattern":`+string(pattern)+`}`), "tools/call", text(prose))
+		if err != nil || !strings.Contains(got, `"text":"`+want+`"`) {
+			t.Errorf("%s: %s, %v", kind, got, err)
+		}
+	}
 }
 
 // What is delivered has every obligation carried out, in structured content and in
