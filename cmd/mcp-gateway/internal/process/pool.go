@@ -107,8 +107,10 @@ type session struct {
 	caller  Owner
 	process *process
 	stream  chan *wire.Message // what no call of the session carries
-	over    chan struct{}      // closed when the session has ended
-	used    time.Time          // guarded by the pool
+	// requests of the server that come in no call; only a stream takes them
+	requests chan *wire.Message
+	over     chan struct{} // closed when the session has ended
+	used     time.Time     // guarded by the pool
 }
 
 // New returns a Pool without a process.
@@ -287,7 +289,7 @@ func (p *Pool) ended(k key, of *process, err error) {
 
 // addSession begins a session of a process.
 func (p *Pool) addSession(owner Owner, of *process) *session {
-	s := &session{id: rand.Text(), owner: p.owned(owner), caller: owner, process: of, stream: make(chan *wire.Message, streamSize), over: make(chan struct{}), used: time.Now()}
+	s := &session{id: rand.Text(), owner: p.owned(owner), caller: owner, process: of, stream: make(chan *wire.Message, streamSize), requests: make(chan *wire.Message), over: make(chan struct{}), used: time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	own := slices.DeleteFunc(p.sessionsIn(of), func(s *session) bool { return s.caller != owner })
@@ -346,6 +348,17 @@ func (p *Pool) sessionsOf(of *process) []*session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sessionsIn(of)
+}
+
+// latestSession returns the session of a process that was used last, or nil.
+func (p *Pool) latestSession(of *process) *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own := p.sessionsIn(of)
+	if len(own) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(own, func(a, b *session) int { return a.used.Compare(b.used) })
 }
 
 func (p *Pool) sessionsIn(of *process) (all []*session) {

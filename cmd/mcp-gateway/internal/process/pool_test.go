@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // serve answers each request with the id of its process: but hang, which has no answer,
-// and die. It ends a second after its input.
+// and die. It asks for roots once it is initialized, and logs the answer. It ends a second after its input.
 func serve() {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var m struct {
@@ -38,6 +38,10 @@ func serve() {
 			Method string         `json:"method"`
 		}
 		switch err := json.Unmarshal(in.Bytes(), &m); {
+		case m.Method == "notifications/initialized":
+			fmt.Println(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		case string(m.ID) == `"q"`:
+			fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":%s}}`+"\n", in.Bytes())
 		case err != nil, m.ID == nil, m.Method == "hang":
 		case m.Method == "die":
 			os.Exit(3)
@@ -258,6 +262,59 @@ func TestSessionsOfCallerAreBounded(t *testing.T) {
 	if _, answer := p.post("alice", other, ping); !strings.HasPrefix(answer, "200 ") {
 		t.Errorf("another caller: %s", answer)
 	}
+}
+
+// A server that asks for something as soon as it is initialized gets an answer, although
+// the client opens the stream of its session a little later. It gets an error if there is
+// no stream.
+func TestRequestBeforeAnyCall(t *testing.T) {
+	for name, listens := range map[string]bool{"a stream": true, "no stream": false} {
+		p := newPool(t, process.Config{Idle: time.Minute, Max: 4})
+		session, answer := p.begin("alice", "")
+		if session == "" {
+			t.Fatal(answer)
+		}
+		_, _ = p.post("alice", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		time.Sleep(map[bool]time.Duration{true: 300 * time.Millisecond, false: 6 * time.Second}[listens])
+		stream := p.listen("alice", session)
+		if listens {
+			if got := next(t, stream); !strings.Contains(got, `"method":"roots/list"`) {
+				t.Errorf("%s: %s", name, got)
+			}
+			_, _ = p.post("alice", session, `{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
+		}
+		if got := next(t, stream); strings.Contains(got, `"roots":[]`) != listens || strings.Contains(got, "no client can be asked now") == listens {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// listen returns the stream of a session.
+func (p *pool) listen(caller, session string) *bufio.Scanner {
+	p.Helper()
+	r, err := http.NewRequestWithContext(p.Context(), http.MethodGet, "http://cell.invalid/", nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	r.Header.Set("Mcp-Session-Id", session)
+	response, err := p.Transport(process.Owner{Type: "user", ID: caller}).RoundTrip(r)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { response.Body.Close() })
+	return bufio.NewScanner(response.Body)
+}
+
+// next returns the next message of a stream.
+func next(t *testing.T, stream *bufio.Scanner) string {
+	t.Helper()
+	for stream.Scan() {
+		if strings.HasPrefix(stream.Text(), "data: ") {
+			return stream.Text()
+		}
+	}
+	t.Fatal(stream.Err())
+	return ""
 }
 
 // Clients that name versions that nobody knows share a process of a shared server.

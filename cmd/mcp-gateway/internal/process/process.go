@@ -45,6 +45,7 @@ type process struct {
 	deserted []*call
 	asked    map[string]*session // requests of the server that await an answer, by id
 	order    []string            // the ids of asked, the oldest first
+	waiting  int                 // requests of the server that await the stream of a session
 
 	initializing sync.Mutex
 	initialized  jsontext.Value // the result of initialize
@@ -256,8 +257,9 @@ func (of *process) take(id jsontext.Value) *call {
 	return c
 }
 
-// ask passes a request of the server on to a session with a call in the process. In
-// the stateless era, and at a shared server, nobody can be asked.
+// ask passes a request of the server on to a session with a call in the process, else to
+// the stream of the latest session. In the stateless era, and at a shared server, nobody
+// can be asked.
 func (of *process) ask(m *wire.Message) {
 	of.mu.Lock()
 	var to *call
@@ -277,9 +279,60 @@ func (of *process) ask(m *wire.Message) {
 		}
 	}
 	of.mu.Unlock()
-	if !sent {
-		_ = of.in.Write(wire.Refuse(m.ID, wire.CodeMethod, "no client can be asked now", nil))
+	if !sent && (of.pool.cfg.Shared || to != nil || !of.askSession(m)) {
+		of.refuse(m)
 	}
+}
+
+func (of *process) refuse(m *wire.Message) {
+	_ = of.in.Write(wire.Refuse(m.ID, wire.CodeMethod, "no client can be asked now", nil))
+}
+
+// A request of a server outside of any call waits for askTimeout until the client opens
+// the stream of its session: servers ask for roots as soon as they are initialized. At
+// most maxWaiting requests wait.
+const (
+	askTimeout = 5 * time.Second
+	maxWaiting = 16
+)
+
+// askSession passes a request of the server on to the stream of the latest session. It
+// returns false if there is none, or too many requests wait.
+func (of *process) askSession(m *wire.Message) bool {
+	s := of.pool.latestSession(of)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if s == nil || of.waiting >= maxWaiting {
+		return false
+	}
+	of.waiting++
+	of.remember(string(m.ID), s)
+	of.pool.work.Go(func() {
+		sent := s.request(m)
+		of.mu.Lock()
+		if of.waiting--; !sent && of.asked[string(m.ID)] == s {
+			of.forgetAsked(string(m.ID))
+		}
+		of.mu.Unlock()
+		if !sent {
+			of.refuse(m)
+		}
+	})
+	return true
+}
+
+// request hands a request of the server to the stream of the session, once there is one.
+func (s *session) request(m *wire.Message) (sent bool) {
+	timer := time.NewTimer(askTimeout)
+	defer timer.Stop()
+	select {
+	case s.requests <- m:
+		return true
+	case <-timer.C:
+	case <-s.over:
+	case <-s.process.ended:
+	}
+	return false
 }
 
 // remember notes which session is asked by a request of the server. Beyond

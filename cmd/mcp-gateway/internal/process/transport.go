@@ -44,17 +44,19 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // listen writes what no call of the session carries.
 func (s *session) listen(ctx context.Context, out io.Writer) error {
 	for {
+		var m *wire.Message
 		select {
-		case m := <-s.stream:
-			if err := event(out, m); err != nil {
-				return err
-			}
+		case m = <-s.stream:
+		case m = <-s.requests:
 		case <-s.process.ended:
 			return nil
 		case <-s.over:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if err := event(out, m); err != nil {
+			return err
 		}
 	}
 }
