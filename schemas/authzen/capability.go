@@ -1,0 +1,90 @@
+package authzen
+
+import (
+	"errors"
+	"time"
+)
+
+// The engine and the capability service exchange the types of this file, except
+// [CapabilityRequest], which is part of a denial.
+
+// ErrCapabilityEnded means that a capability has no use left, or ended while a
+// request used it.
+var ErrCapabilityEnded = errors.New("the capability has ended")
+
+// A CapabilityClaim is context.capability of a request. Its zero value claims
+// nothing and means the capabilities that the subject holds.
+type CapabilityClaim struct {
+	// ID names one capability. It is no secret: only its holder can use it.
+	ID string `json:"id,omitzero"`
+	// Session is the session that the PEP has verified.
+	Session string `json:"session,omitzero"`
+	// Use is true for a call, which spends a use, and false for a question without
+	// a call, for example to filter a list. Without it, only capabilities with
+	// unlimited uses count.
+	Use *bool `json:"use,omitempty"`
+}
+
+// A CapabilityQuestion asks for the capability that covers a request.
+type CapabilityQuestion struct {
+	EvaluationID string
+	Tenant       string
+	RequestID    string // the PEP's; a repetition of the same call spends no second use
+	Time         time.Time
+	Claim        *CapabilityClaim // nil for none
+	Request      *EvaluationRequest
+}
+
+// A CapabilityStatus is the answer to a [CapabilityQuestion].
+type CapabilityStatus struct {
+	Capability *VerifiedCapability // nil if none covers the request
+	// Denied is the reason why the capability that the claim names does not cover
+	// the request. The request is then denied, whatever policies permit. It is ""
+	// if the claim names none.
+	Denied CapabilityReason
+	// Consume takes a use, in memory: the log entry of the decision is its durable
+	// record. It reports false for the repetition of a call. The error is
+	// [ErrCapabilityEnded] if another request took the last use. Consume is nil if
+	// the request spends none.
+	Consume func() (taken bool, err error)
+}
+
+// A VerifiedCapability is an active capability that covers a request, as policies
+// see it.
+type VerifiedCapability struct {
+	ID        string    `json:"id"`
+	Issuer    *Subject  `json:"issuer,omitempty"` // who granted it; nil for the service
+	Template  string    `json:"template,omitzero"`
+	Approvers []Subject `json:"approvers,omitempty"`
+	Until     time.Time `json:"until"`
+	UsesLeft  int       `json:"uses_left,omitzero"` // this one included; 0 if uses are not counted
+	Bound     string    `json:"bound"`              // identity, key or session
+	Depth     int       `json:"depth,omitzero"`     // how many times it was handed on
+	Used      bool      `json:"used,omitzero"`      // the decision spent a use
+	Call      string    `json:"call,omitzero"`      // digest of request id, tool and arguments, to recognize a repetition
+}
+
+// A CapabilityReason tells a program why a capability does not cover a request.
+type CapabilityReason string
+
+// Reasons. A caller that does not hold the capability is always told
+// CapabilityUnknown.
+const (
+	CapabilityUnknown          CapabilityReason = "unknown"
+	CapabilityExpired          CapabilityReason = "expired"
+	CapabilityNotYetValid      CapabilityReason = "not_yet_valid"
+	CapabilityRevoked          CapabilityReason = "revoked"
+	CapabilityExhausted        CapabilityReason = "exhausted"
+	CapabilityToolNotCovered   CapabilityReason = "tool_not_covered"
+	CapabilityArgumentsViolate CapabilityReason = "arguments_violate"
+	CapabilityArgumentsMissing CapabilityReason = "arguments_missing"
+	CapabilityWrongSession     CapabilityReason = "wrong_session"
+)
+
+// A CapabilityRequest tells the PEP how to ask for the capability that a denied
+// request needs.
+type CapabilityRequest struct {
+	Endpoint string   `json:"endpoint"` // for a POST
+	Tools    []string `json:"tools"`    // SERVER:TOOL
+	Template string   `json:"template"` // of the policy that needs the capability
+}
