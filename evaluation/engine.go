@@ -51,6 +51,11 @@ type Config struct {
 	ItemError func(error) *authzen.Error
 	// Approvals returns the status of claimed approvals. By default no approval is active.
 	Approvals Approvals
+	// Capabilities finds the capability that covers a request. By default there are none.
+	Capabilities Capabilities
+	// CapabilityEndpoint returns the URL at which a tenant's PEPs ask for capabilities. By default no
+	// denial offers one.
+	CapabilityEndpoint func(tenant string) string
 	// Offer creates the offer for a denial that an approval can lift, or nil if no one can request it. By
 	// default there are no offers.
 	Offer func(*authzen.RequestableDenial) (*authzen.AccessRequest, error)

@@ -1,9 +1,7 @@
 package evaluation
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -38,89 +36,45 @@ func (e *Engine) Evaluate(ctx context.Context, call Call, req *authzen.Evaluatio
 	return &decision, nil
 }
 
-// decide decides one request with the status of the approval that it claims, and adds to a denial what
-// the PEP can do about it. A permit uses the approval. If another request used it up first, decide
-// decides again without it.
+// decide decides one request with the facts that hold for it, and adds to a denial what the PEP can do
+// about it.
 func (e *Engine) decide(ctx context.Context, a evaluationInput) (decided, error) {
 	ctx, part := span(ctx, a.call, "decide")
 	defer part.End()
-	if err := a.call.checkLabels(a.request.Context); err != nil {
-		return decided{}, err
-	}
-	claim := e.approvalClaim(a.request.Context)
-	standing, err := e.approvalStatus(ctx, a, claim)
+	f, err := e.facts(ctx, a)
 	if err != nil {
 		return decided{}, err
 	}
-	outcome, err := a.snapshot.Decide(a.request, snapshot.Environment{Time: a.time, Approval: standing.Approval})
+	outcome, err := decideWith(ctx, a, &f)
 	if err != nil {
 		return decided{}, err
 	}
-	if outcome.Decision && outcome.Template == "" && standing.Consume != nil {
-		err = standing.Consume(ctx)
-	}
-	if errors.Is(err, authzen.ErrApprovalEnded) {
-		standing = authzen.ApprovalStatus{Reason: authzen.ReasonApprovalExpired, Explanation: toldTaken}
-		outcome, err = a.snapshot.Decide(a.request, snapshot.Environment{Time: a.time})
-	}
-	if err != nil {
-		return decided{}, fmt.Errorf("use approval: %w", err)
-	}
-	out := decided{outcome, standing.Approval, e.decideShadow(ctx, a, standing.Approval)}
+	out := decided{outcome, f.environment(a.time), e.decideShadow(ctx, a, f.environment(a.time))}
 	snapshot.PrefixObligations(outcome.Obligations, a.item)
 	offered, err := e.offer(a, outcome)
-	if err == nil && claim != nil {
-		err = answerClaim(outcome, standing, a.call.ID, offered)
+	if err == nil && f.claimsApproval {
+		err = answerClaim(outcome, f.approval, a.call.ID, offered)
 	}
 	if err != nil {
 		return decided{}, err
 	}
+	e.offerCapability(a, outcome)
 	return out, nil
 }
 
 // decided is an outcome and the other data that the log records.
 type decided struct {
 	*snapshot.Outcome
-	approval *authzen.VerifiedApproval // active for the request; nil for none
-	shadow   *decisionlog.Shadow       // nil without a shadow store
+	environment snapshot.Environment
+	shadow      *decisionlog.Shadow // nil without a shadow store
 }
 
 // result returns the decision as a log record.
 func (d decided) result() decisionlog.Result {
 	r := d.Result()
-	r.Approval, r.Shadow = d.approval, d.shadow
+	r.Approval, r.Capability, r.CapabilityDenied = d.environment.Approval, d.environment.Capability, d.environment.CapabilityDenied
+	r.Shadow = d.shadow
 	return r
-}
-
-// approvalStatus returns the status of a claimed approval.
-func (e *Engine) approvalStatus(ctx context.Context, a evaluationInput, claim jsontext.Value) (authzen.ApprovalStatus, error) {
-	if claim == nil {
-		return authzen.ApprovalStatus{}, nil
-	}
-	standing, err := e.config.Approvals.Verify(ctx, &authzen.Reevaluation{
-		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, RequestID: a.call.RequestID, Item: a.call.Item,
-		Time: a.time, Revision: a.snapshot.Revision(), Claim: claim, Request: a.request,
-	})
-	if err != nil {
-		return standing, fmt.Errorf("verify approval: %w", err)
-	}
-	return standing, nil
-}
-
-// approvalClaim returns the approval that a request claims, or nil. Most requests claim none, and a text
-// search finds that without parsing the context. A claim in a spelling that the search misses has no
-// effect.
-func (e *Engine) approvalClaim(context jsontext.Value) jsontext.Value {
-	if e.config.Approvals == nil || !bytes.Contains(context, []byte(`"`+snapshot.ContextApproval+`"`)) {
-		return nil
-	}
-	var claim struct {
-		Approval jsontext.Value `json:"approval"`
-	}
-	if json.Unmarshal(context, &claim) != nil || claim.Approval.Kind() == 'n' {
-		return nil
-	}
-	return claim.Approval
 }
 
 // offer adds how to request an approval: to a denial, or to the obligation to wait for approval. It

@@ -7,7 +7,6 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // ReloadShadow is [Engine.Reload] for a policy store that shadows the active one. The log then records
@@ -26,7 +25,7 @@ func (e *Engine) ShadowStatus() Status { return e.shadowSlot().get() }
 
 // decideShadow decides a request with the shadow, in the environment of the decision. Its errors and
 // panics are part of the shadow's result and do not affect the answer.
-func (e *Engine) decideShadow(ctx context.Context, a evaluationInput, approval *authzen.VerifiedApproval) (out *decisionlog.Shadow) {
+func (e *Engine) decideShadow(ctx context.Context, a evaluationInput, env snapshot.Environment) (out *decisionlog.Shadow) {
 	if a.shadow == nil {
 		return nil
 	}
@@ -44,7 +43,7 @@ func (e *Engine) decideShadow(ctx context.Context, a evaluationInput, approval *
 		return out
 	}
 	out.Revision = compiled.Revision()
-	outcome, err := compiled.Decide(a.request, snapshot.Environment{Time: a.time, Approval: approval})
+	outcome, err := compiled.Decide(a.request, env)
 	if err != nil {
 		out.Result = snapshot.DeniedResult(err)
 		return out

@@ -18,6 +18,7 @@ import (
 type Terms struct {
 	Approval    string // template for the approval that this permit requires
 	Requestable string // template for an approval that lifts this forbid
+	Capability  string // template for a capability that lifts this forbid
 	ReasonUser  string
 	ReasonAdmin string
 	Obligations []Obligation
@@ -36,6 +37,7 @@ type Obligation struct {
 const (
 	keyApproval    = "approval"
 	keyRequestable = "requestable"
+	keyCapability  = "capability"
 	keyReasonUser  = "reason_user"
 	keyReasonAdmin = "reason_admin"
 )
@@ -88,7 +90,7 @@ func (p property) check(value jsontext.Value) error {
 
 // reserved lists prefixes of annotation keys of this package. An unknown key with such a prefix is
 // a spelling mistake.
-var reserved = []string{"obligation", "approval", "requestable", "reason"}
+var reserved = []string{"obligation", "approval", "requestable", "capability", "reason"}
 
 // Parse parses a policy's annotations. It reports all faults at once, each in a line that begins
 // with its annotation.
@@ -99,6 +101,9 @@ func Parse(permit bool, annotations map[string]string) (Terms, error) {
 		if err := terms.read(permit, key, annotations[key]); err != nil {
 			faults = append(faults, at("@"+key, err)...)
 		}
+	}
+	if terms.Requestable != "" && terms.Capability != "" {
+		faults = append(faults, fmt.Errorf("@%s: stands beside @%s: write two policies, one with each", keyCapability, keyRequestable))
 	}
 	return terms, errors.Join(faults...)
 }
@@ -118,6 +123,9 @@ func (t *Terms) read(permit bool, key, value string) error {
 		return onlyOn(permit, "permit", value)
 	case keyRequestable:
 		t.Requestable = value
+		return onlyOn(!permit, "forbid", value)
+	case keyCapability:
+		t.Capability = value
 		return onlyOn(!permit, "forbid", value)
 	case keyReasonUser:
 		t.ReasonUser = value
@@ -150,7 +158,7 @@ func onlyOn(right bool, effect, template string) error {
 // Known lists the annotations of this package.
 func Known() []string {
 	names := slices.Collect(maps.Keys(kinds))
-	names = append(names, keyApproval, keyRequestable, keyReasonUser, keyReasonAdmin)
+	names = append(names, keyApproval, keyRequestable, keyCapability, keyReasonUser, keyReasonAdmin)
 	slices.Sort(names)
 	for i, name := range names {
 		names[i] = "@" + name

@@ -106,7 +106,7 @@ func TestParse(t *testing.T) {
 // A template whose obligation would violate the profile is a fault (OB-27 in
 // conformance/testdata/rows.txt).
 func TestParseRefuses(t *testing.T) {
-	const known = "is not known; known are @approval, @obligation_custom, @obligation_notification, " +
+	const known = "is not known; known are @approval, @capability, @obligation_custom, @obligation_notification, " +
 		"@obligation_session_termination, @obligation_step_up, @reason_admin, @reason_user, @requestable"
 	tests := []struct {
 		name   string

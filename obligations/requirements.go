@@ -1,6 +1,7 @@
 package obligations
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +51,8 @@ type Requirements struct {
 	// Template is the template for an approval that lifts a denial or that a permit requires; "" if
 	// there is none.
 	Template string
+	// Capability is the template for a capability that a denial needs; "" if none would help.
+	Capability string
 }
 
 // A Request has the members of a request that affect its requirements.
@@ -112,7 +115,7 @@ func unsupported(determining []*Terms, s Support) []string {
 // any case.
 func (d *Requirements) approve(permitted bool, determining []*Terms, r Request) {
 	if !permitted {
-		d.Template = requestable(determining, r.Approved)
+		d.Template, d.Capability = lifts(determining, r.Approved)
 		return
 	}
 	template := approval(determining, r.Approved)
@@ -146,14 +149,20 @@ func approval(determining []*Terms, approved string) string {
 	return determining[0].Approval
 }
 
-// requestable returns the template of the first determining forbid. It returns "" if one of them
-// cannot be lifted, or not by the given approval.
-func requestable(determining []*Terms, approved string) string {
-	final := func(t *Terms) bool { return t.Requestable == "" || t.Requestable == approved }
-	if len(determining) == 0 || slices.ContainsFunc(determining, final) {
-		return ""
+// lifts returns the templates of the first approval and of the first capability that determining
+// forbids ask for. Both are "" if one of the forbids asks for neither, or only for the given approval.
+func lifts(determining []*Terms, approved string) (approval, capability string) {
+	for _, t := range determining {
+		requestable := t.Requestable != "" && t.Requestable != approved
+		if !requestable && t.Capability == "" {
+			return "", ""
+		}
+		if requestable {
+			approval = cmp.Or(approval, t.Requestable)
+		}
+		capability = cmp.Or(capability, t.Capability)
 	}
-	return determining[0].Requestable
+	return approval, capability
 }
 
 func approvalObligation(template string) Obligation {

@@ -31,6 +31,7 @@ var goTypes = map[string]struct {
 	role  role
 }{
 	"AccessRequest":         {authzen.AccessRequest{}, response},
+	"CapabilityRequest":     {authzen.CapabilityRequest{}, response},
 	"Action":                {authzen.Action{}, request},
 	"ActionSearchRequest":   {authzen.ActionSearchRequest{}, request},
 	"ActionSearchResponse":  {authzen.ActionSearchResponse{}, response},

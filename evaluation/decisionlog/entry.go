@@ -28,6 +28,7 @@ const (
 	KindReload      Kind = "reload"
 	KindRequest     Kind = "request"
 	KindApproval    Kind = "approval"
+	KindCapability  Kind = "capability"
 	KindAdmin       Kind = "admin"
 	KindPruned      Kind = "pruned" // the entries {"from", "until"} were removed; their hashes remain
 
@@ -40,7 +41,7 @@ const (
 
 // Kinds lists all kinds of entries.
 var Kinds = []Kind{
-	KindEvaluation, KindEvaluations, KindSearch, KindReload, KindRequest, KindApproval, KindAdmin, KindPruned,
+	KindEvaluation, KindEvaluations, KindSearch, KindReload, KindRequest, KindApproval, KindCapability, KindAdmin, KindPruned,
 	KindGatewayCall, KindGatewayOutcome, KindGatewayRefused, KindGatewayPending,
 }
 
@@ -88,9 +89,20 @@ type Result struct {
 	Obligations []authzen.Obligation `json:"obligations,omitempty"`
 	// Approval is the approval that allowed the request. It is part of the environment.
 	Approval *authzen.VerifiedApproval `json:"approval,omitzero"`
+	// Capability is the capability that covered the request, and CapabilityDenied is why the one that the
+	// request presented did not. Both are part of the environment.
+	Capability       *authzen.VerifiedCapability `json:"capability,omitzero"`
+	CapabilityDenied authzen.CapabilityReason    `json:"capability_denied,omitzero"`
 	// Shadow is the decision of the shadow policies, or nil without shadow policies.
 	Shadow *Shadow `json:"shadow,omitzero"`
 }
+
+// takesUse reports whether a decision of the entry spent a use of a capability.
+func (e *Entry) takesUse() bool {
+	return e.Result != nil && e.Result.takesUse() || slices.ContainsFunc(e.Evaluations, Result.takesUse)
+}
+
+func (r Result) takesUse() bool { return r.Capability != nil && r.Capability.Used }
 
 // DecisionString returns "allow" or "deny".
 func DecisionString(decision bool) string {
@@ -193,7 +205,7 @@ func (l *line) request(r jsontext.Value) {
 
 // result appends the members of a result.
 func (l *line) result(r *Result) {
-	if r.Errors != nil || r.Obligations != nil || r.Approval != nil || r.Shadow != nil {
+	if r.Errors != nil || r.Obligations != nil || r.Approval != nil || r.Capability != nil || r.CapabilityDenied != "" || r.Shadow != nil {
 		text, err := json.Marshal(r, jsontext.PreserveRawStrings(true))
 		if err != nil {
 			l.err = cmp.Or(l.err, err)

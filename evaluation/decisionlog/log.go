@@ -224,8 +224,8 @@ func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 	return seg, r, nil
 }
 
-// Append records e. It returns when the entry is on disk ([Strict]) or queued ([Batched]). After an
-// error the caller must not answer.
+// Append records e. It returns when the entry is on disk ([Strict]) or queued ([Batched]). It waits in
+// any case for an entry that takes a use of a capability, whose only record the log is. After an error the caller must not answer.
 //
 //   - [ErrUnavailable]: the entry is not in the log; a later one may succeed. If ctx
 //
@@ -236,7 +236,7 @@ func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 // Append masks values of the request that look like secrets, and their copies in the other members.
 // It does not keep e.
 func (l *Log) Append(ctx context.Context, e *Entry) error {
-	return l.append(ctx, e, !l.committer.batched)
+	return l.append(ctx, e, !l.committer.batched || e.takesUse())
 }
 
 // AppendLater records e without waiting. The entry is on disk with the next one that somebody waits

@@ -18,7 +18,7 @@ func (e *explainer) ignored() {
 	s, r := e.snapshot, e.query.Request
 	e.ignoredProperties("principal", r.Principal, e.request.Subject.Properties, s.Settings.Parents)
 	e.ignoredProperties("resource", r.Resource, e.request.Resource.Properties, nil)
-	e.ignoredApproval()
+	e.ignoredClaims()
 }
 
 // ignoredProperties lists attributes whose stored values differ, and parents of a type of which some
@@ -45,16 +45,17 @@ func (e *explainer) ignoredProperties(variable string, uid cedar.EntityUID, raw 
 	}
 }
 
-// ignoredApproval adds an approval that the request claims and that is not active.
-func (e *explainer) ignoredApproval() {
-	var sent struct {
-		Approval jsontext.Value `json:"approval"`
-	}
-	if _, stands := e.query.Request.Context.Get(snapshot.ContextApproval); stands || json.Unmarshal(e.request.Context, &sent) != nil {
+// ignoredClaims adds the approval and the capability that the request claims and that are not active.
+func (e *explainer) ignoredClaims() {
+	var sent map[string]jsontext.Value
+	if json.Unmarshal(e.request.Context, &sent) != nil {
 		return
 	}
-	if sent.Approval != nil && sent.Approval.Compact() == nil {
-		e.ignore("context."+snapshot.ContextApproval, string(sent.Approval), absent)
+	for _, name := range []string{snapshot.ContextApproval, snapshot.ContextCapability} {
+		claim := sent[name]
+		if _, active := e.query.Request.Context.Get(cedar.String(name)); !active && claim != nil && claim.Compact() == nil {
+			e.ignore("context."+name, string(claim), absent)
+		}
 	}
 }
 

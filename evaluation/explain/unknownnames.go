@@ -137,7 +137,7 @@ func (e *explainer) sent(owner string, raw jsontext.Value) []string {
 	}
 	for name, value := range members {
 		_, parents := e.snapshot.Settings.Parents[name]
-		service := owner == "context" && (name == snapshot.ContextSupport || name == snapshot.ContextApproval)
+		service := owner == "context" && snapshot.IsClaim(name)
 		if value.Kind() == 'n' || owner == "principal" && parents || service {
 			delete(members, name)
 		}

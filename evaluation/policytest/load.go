@@ -26,8 +26,10 @@ type Test struct {
 	Request  *authzen.EvaluationRequest
 	Time     time.Time                 // of the decision; zero if the test sets none
 	Approval *authzen.VerifiedApproval // the active approval; nil for none
-	Unknown  bool                      // the request may have names that the schema does not declare
-	Want     Expectation
+	// Capability is the active capability that covers the request; nil for none.
+	Capability *authzen.VerifiedCapability
+	Unknown    bool // the request may have names that the schema does not declare
+	Want       Expectation
 }
 
 // An Expectation is the expected or the actual outcome of a test. Nil policies or obligations match any.
@@ -184,14 +186,15 @@ func rowsOf(name string, src []byte) (rows []*yamldoc.Document, problems faults.
 
 // A row is a test as written. Pointers distinguish a missing value from an empty one.
 type row struct {
-	Name        string    `yaml:"name"`
-	Time        string    `yaml:"time"`
-	Request     *request  `yaml:"request"`
-	Approval    *approval `yaml:"approval,omitempty"`
-	Decision    *bool     `yaml:"decision"`
-	Unknown     bool      `yaml:"unknown,omitempty"`
-	Policies    *[]string `yaml:"policies,flow"`
-	Obligations *[]string `yaml:"obligations,flow"`
+	Name        string      `yaml:"name"`
+	Time        string      `yaml:"time"`
+	Request     *request    `yaml:"request"`
+	Approval    *approval   `yaml:"approval,omitempty"`
+	Capability  *capability `yaml:"capability,omitempty"`
+	Decision    *bool       `yaml:"decision"`
+	Unknown     bool        `yaml:"unknown,omitempty"`
+	Policies    *[]string   `yaml:"policies,flow"`
+	Obligations *[]string   `yaml:"obligations,flow"`
 }
 
 // A request has the members of an authzen.EvaluationRequest and no others. Package authzen checks the
@@ -212,39 +215,6 @@ type entity struct {
 type action struct {
 	Name       any            `yaml:"name"                json:"name"`
 	Properties map[string]any `yaml:"properties,omitzero" json:"properties,omitzero"`
-}
-
-// An approval is the active approval of the request.
-type approval struct {
-	Template  string     `yaml:"template"`
-	Approvers []approver `yaml:"approvers,omitempty"`
-	Until     string     `yaml:"until,omitempty"`
-	Channel   string     `yaml:"channel,omitempty"`
-	UsesLeft  int        `yaml:"uses_left,omitempty"`
-}
-
-type approver struct {
-	Type string `yaml:"type"`
-	ID   string `yaml:"id"`
-}
-
-// verified returns the approval as the service would have verified it.
-func (a *approval) verified() (*authzen.VerifiedApproval, error) {
-	if a == nil {
-		return nil, nil
-	}
-	if a.Template == "" {
-		return nil, errors.New("approval: template is required")
-	}
-	until, err := moment("approval: until", a.Until)
-	if err != nil {
-		return nil, err
-	}
-	out := &authzen.VerifiedApproval{Template: a.Template, Until: until, Channel: a.Channel, UsesLeft: a.UsesLeft}
-	for _, by := range a.Approvers {
-		out.Approvers = append(out.Approvers, authzen.Subject{Type: by.Type, ID: by.ID})
-	}
-	return out, nil
 }
 
 // read reads a test. A value that YAML accepts but the test does not is a fault of the whole test.
@@ -281,11 +251,15 @@ func (r *row) test() (Test, error) {
 	if err != nil {
 		return Test{}, err
 	}
+	capability, err := r.Capability.verified()
+	if err != nil {
+		return Test{}, err
+	}
 	sent, err := r.Request.evaluation()
 	if err != nil {
 		return Test{}, err
 	}
-	return Test{Name: r.Name, Time: decided, Request: sent, Approval: approval, Unknown: r.Unknown, Want: r.want()}, nil
+	return Test{Name: r.Name, Time: decided, Request: sent, Approval: approval, Capability: capability, Unknown: r.Unknown, Want: r.want()}, nil
 }
 
 // moment parses a time; "" is zero.

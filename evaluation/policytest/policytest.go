@@ -76,7 +76,7 @@ func Run(s *snapshot.Snapshot, tests []Test) *Report {
 }
 
 func run(s *snapshot.Snapshot, test Test, c Coverage) Result {
-	env := snapshot.Environment{Time: test.Time, Approval: test.Approval}
+	env := snapshot.Environment{Time: test.Time, Approval: test.Approval, Capability: test.Capability}
 	outcome, err := s.Decide(test.Request, env)
 	if err != nil {
 		return Result{Test: test, Err: err}

@@ -98,7 +98,7 @@ func logged(e *decisionlog.Entry, item int, request *authzen.EvaluationRequest, 
 
 // Environment returns the environment of the decision.
 func (l *Logged) Environment() snapshot.Environment {
-	return snapshot.Environment{Time: l.Time, Approval: l.Approval}
+	return snapshot.Environment{Time: l.Time, Approval: l.Approval, Capability: l.Capability, CapabilityDenied: l.CapabilityDenied}
 }
 
 // Explain explains a logged decision of the snapshot. It replays the decision and returns

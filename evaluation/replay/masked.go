@@ -86,7 +86,7 @@ func spotOf(s *snapshot.Snapshot, pointer string) (p maskedPath, counts int) {
 	switch within {
 	case "context":
 		switch names[0] {
-		case snapshot.ContextApproval: // a claim; the log holds the approval that was active
+		case snapshot.ContextApproval, snapshot.ContextCapability: // a claim; the log holds what was active
 			return p, never
 		case snapshot.ContextSupport:
 			return p, always

@@ -169,7 +169,7 @@ func (l *Logged) again(s *snapshot.Snapshots) (decisionlog.Result, error) {
 		snapshot.PrefixObligations(outcome.Obligations, item+".")
 	}
 	result := outcome.Result()
-	result.Approval, result.Shadow = l.Approval, l.Shadow
+	result.Approval, result.Capability, result.CapabilityDenied, result.Shadow = l.Approval, l.Capability, l.CapabilityDenied, l.Shadow
 	return result, nil
 }
 

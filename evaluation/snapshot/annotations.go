@@ -105,7 +105,7 @@ func meantAnnotation(key string) string {
 	if near := faults.Nearest(folded, long, 2); near != "" {
 		return known[near]
 	}
-	for _, name := range []string{"approval", "requestable"} {
+	for _, name := range []string{"approval", "requestable", "capability"} {
 		partly := func(word string) bool { return faults.Nearest(word, []string{name}, 1) != "" }
 		if strings.Contains(folded, name) || slices.ContainsFunc(annotationWords(key), partly) {
 			return "@" + name
@@ -173,6 +173,9 @@ func (c *compiler) checkTemplates(s *Snapshot) {
 func (p *Policy) Template() (key, name string) {
 	if p.Permits() {
 		return "approval", p.Terms.Approval
+	}
+	if p.Terms.Capability != "" {
+		return "capability", p.Terms.Capability
 	}
 	return "requestable", p.Terms.Requestable
 }

@@ -1,15 +1,12 @@
 package snapshot
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
-	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -23,12 +20,15 @@ const (
 )
 
 // approvalShape maps these members to the types that a schema may declare.
-var approvalShape = map[string]kind{
-	ApprovalTemplateName: kindString,
-	approvalApprovers:    kindSet,
-	approvalUntil:        KindDatetime,
-	approvalChannel:      kindString,
-	approvalUsesLeft:     kindLong,
+var approvalShape = factShape{
+	kinds: map[string]kind{
+		ApprovalTemplateName: kindString,
+		approvalApprovers:    kindSet,
+		approvalUntil:        KindDatetime,
+		approvalChannel:      kindString,
+		approvalUsesLeft:     kindLong,
+	},
+	sometimes: map[string]string{approvalUsesLeft: "only where uses are counted"},
 }
 
 // approve adds the active approval to the context as a fact: context.approval, and
@@ -51,29 +51,17 @@ func (s *Snapshot) approve(q *Query, shape *shape, a *authzen.VerifiedApproval, 
 // approval returns the record of an approval, with the members that the schema declares. It does
 // not fit if an approver is not of the declared type.
 func (s *Snapshot) approval(shape *shape, a *authzen.VerifiedApproval) (record cedar.Record, fits bool) {
+	approvers, fits := s.approvers(shape, approvalApprovers, a.Approvers)
 	all := cedar.RecordMap{
 		ApprovalTemplateName: cedar.String(a.Template),
+		approvalApprovers:    approvers,
 		approvalUntil:        types.NewDatetime(a.Until),
 		approvalChannel:      cedar.String(a.Channel),
 	}
 	if a.UsesLeft > 0 {
 		all[approvalUsesLeft] = cedar.Long(a.UsesLeft)
 	}
-	declared, ok := shape.member(approvalApprovers)
-	var approvers []cedar.Value
-	for _, approver := range a.Approvers {
-		name, err := s.Settings.entityType(approver.Type)
-		if err != nil || ok && declared.OrAny().Kind == kindSet && declared.element.Entity != name {
-			return cedar.Record{}, false
-		}
-		approvers = append(approvers, cedar.NewEntityUID(name, cedar.String(approver.ID)))
-	}
-	all[approvalApprovers] = cedar.NewSet(approvers...)
-	maps.DeleteFunc(all, func(name cedar.String, _ cedar.Value) bool {
-		_, declared := shape.member(string(name))
-		return !declared
-	})
-	return cedar.NewRecord(all), true
+	return onlyDeclared(shape, all), fits
 }
 
 // justified is the justification that only the service sets.
@@ -101,32 +89,4 @@ func (r *reader) justification(s *shape, into cedar.RecordMap) error {
 		return r.invalid("is not declared by the schema")
 	}
 	return nil
-}
-
-// checkApprovals reports a schema that declares context.approval with a type the service never
-// supplies.
-func (c *compiler) checkApprovals(all shapes) {
-	for _, action := range slices.SortedFunc(maps.Keys(all.Contexts), CompareUID) {
-		declared, ok := all.Contexts[action].Members[ContextApproval]
-		if !ok {
-			continue
-		}
-		at := fmt.Sprintf("%s: context.%s", action, ContextApproval)
-		if declared.Kind != kindRecord || declared.required {
-			c.fault(FileCedarSchema, 0, 0, at+" must be an optional record", "")
-			continue
-		}
-		for _, name := range declared.Names() {
-			member := declared.Members[name]
-			want, known := approvalShape[name]
-			switch {
-			case !known:
-				c.fault(FileCedarSchema, 0, 0, at+" has no "+name, faults.DidYouMean(name, slices.Collect(maps.Keys(approvalShape))))
-			case member.Kind != want || want == kindSet && member.element.Kind != KindEntity:
-				c.fault(FileCedarSchema, 0, 0, fmt.Sprintf("%s.%s is %s", at, name, want), "")
-			case name == approvalUsesLeft && member.required:
-				c.fault(FileCedarSchema, 0, 0, at+"."+name+" is there only where uses are counted", "make it optional")
-			}
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strconv"
 
 	"github.com/cedar-policy/cedar-go"
@@ -74,7 +75,9 @@ func (c *compiler) compile() *Snapshot {
 	s.Actions = newActionIndex(actionsOf(s), s.hasAction)
 	s.SubjectTypes = c.readSubjectTypes(s.Settings)
 	s.Templates = c.readTemplates(s.Settings)
-	c.checkApprovals(s.Shapes)
+	c.checkFact(s.Shapes, ContextApproval, approvalShape)
+	c.checkFact(s.Shapes, ContextCapability, capabilityShape)
+	s.ReadsCapability = slices.ContainsFunc(s.Policies.Ordered, (*Policy).readsCapability)
 	c.checkTemplates(s)
 	c.checkSettingsNames(s)
 	c.checkTenancy(s)

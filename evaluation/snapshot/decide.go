@@ -19,6 +19,7 @@ type Outcome struct {
 	Obligations []authzen.Obligation
 	Context     *authzen.DecisionContext // for the PEP; nil for none
 	Template    string                   // by which a person could lift a denial or has yet to approve; "" for none
+	Capability  string                   // template of the capability that could lift a denial; "" for none
 }
 
 // Result returns the outcome as a decision log record.
@@ -34,9 +35,18 @@ func (s *Snapshot) Decide(req *authzen.EvaluationRequest, env Environment) (*Out
 		return nil, err
 	}
 	if q.Denied != "" {
-		return &Outcome{Errors: []decisionlog.PolicyError{{Message: q.Denied}}}, nil
+		return q.refused(env), nil
 	}
 	return s.DecideQuery(q), nil
+}
+
+// refused returns the denial of a query for which no policy is evaluated.
+func (q *Query) refused(env Environment) *Outcome {
+	out := &Outcome{Errors: []decisionlog.PolicyError{{Message: q.Denied}}}
+	if env.CapabilityDenied != "" {
+		out.Context = &authzen.DecisionContext{CapabilityDenied: env.CapabilityDenied}
+	}
+	return out
 }
 
 // DecideQuery decides a request that is already in Cedar terms.
@@ -58,7 +68,8 @@ func (s *Snapshot) DecideQuery(q *Query) *Outcome {
 		terms[i] = s.Policies.ByID[reason.PolicyID].Terms
 	}
 	demand := obligations.Compose(permitted, terms, obligations.Request{Support: q.Support, Approved: q.Approved, Evaluation: q.evaluation})
-	out.Decision, out.Context, out.Obligations, out.Template = demand.Decision, demand.Context, demand.Obligations, demand.Template
+	out.Decision, out.Context, out.Obligations = demand.Decision, demand.Context, demand.Obligations
+	out.Template, out.Capability = demand.Template, demand.Capability
 	return out
 }
 

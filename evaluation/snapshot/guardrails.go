@@ -69,7 +69,7 @@ func (g *guardrails) policy(p *Policy) {
 	for _, name := range slices.Sorted(maps.Keys(v.Types)) {
 		note(g.types, string(name), where)
 	}
-	for _, name := range []string{p.Terms.Approval, p.Terms.Requestable} {
+	for _, name := range []string{p.Terms.Approval, p.Terms.Requestable, p.Terms.Capability} {
 		if name != "" {
 			note(g.template, name, where)
 		}

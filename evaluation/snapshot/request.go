@@ -23,7 +23,7 @@ func (s *Snapshot) NewQuery(req *authzen.EvaluationRequest, env Environment) (*Q
 	}
 	principal, resource := request.Principal, request.Resource
 	q := &Query{Store: s.Entities, evaluation: req, Request: request}
-	if q.Denied = cmp.Or(s.refuse(request), s.refuseEntity(principal), s.refuseEntity(resource)); q.Denied != "" {
+	if q.Denied = cmp.Or(s.refuse(request), s.refuseEntity(principal), s.refuseEntity(resource), refuseCapability(env.CapabilityDenied)); q.Denied != "" {
 		return q, nil
 	}
 	if err := s.overlay(q, "/subject/properties", principal, req.Subject.Properties, s.Settings.Parents); err != nil {
@@ -247,6 +247,7 @@ func (s *Snapshot) context(q *Query, req *authzen.EvaluationRequest, env Environ
 		values[cedar.String(s.Settings.Clock)] = types.NewDatetime(env.Time)
 	}
 	s.approve(q, shape, env.Approval, values)
+	s.addCapability(shape, env.Capability, values)
 	q.Request.Context = cedar.NewRecord(values)
 	if name := missing(shape, values); name != "" {
 		return authzen.Invalid(below("/context", name), "is required by the schema")
@@ -268,6 +269,8 @@ func (s *Snapshot) readContext(q *Query, shape *shape, raw jsontext.Value, into 
 			return nil
 		case ContextApproval:
 			return nil
+		case ContextCapability:
+			return r.capabilityClaim()
 		case ContextJustification:
 			return r.justification(shape, into)
 		case ContextAction:

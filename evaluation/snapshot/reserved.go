@@ -10,9 +10,10 @@ import (
 
 // Reserved members of a request's context. Policies never see the values that the request sends.
 const (
-	ContextSupport  = "supported_obligations" // the obligations that the PEP declares it can meet
-	ContextApproval = "approval"              // a claim; only the service can confirm it
-	ContextAction   = "action"                // where policies read the action's properties
+	ContextSupport    = "supported_obligations" // the obligations that the PEP declares it can meet
+	ContextApproval   = "approval"              // a claim; only the service can confirm it
+	ContextCapability = "capability"            // a claim, too
+	ContextAction     = "action"                // where policies read the action's properties
 
 	ContextJustification = "justification" // the value "approved" is a claim as well
 )
@@ -25,7 +26,7 @@ const actionType = "Action"
 const TypeAccessRequest cedar.EntityType = "access_request"
 
 // serviceMembers lists the context members that the service sets or removes.
-var serviceMembers = []string{ContextAction, ContextApproval, ContextSupport, ContextJustification}
+var serviceMembers = []string{ContextAction, ContextApproval, ContextCapability, ContextSupport, ContextJustification}
 
 // isReserved reports whether a name is an escape in Cedar's JSON form. Readers that ignore case would
 // accept the other spellings, too.
@@ -36,4 +37,10 @@ func isReserved(name string) bool {
 // below returns the JSON Pointer of a member of the object at path.
 func below(path, member string) string {
 	return string(jsontext.Pointer(path).AppendToken(member))
+}
+
+// IsClaim reports whether a member of a request's context is a statement to the service, which policies
+// never see.
+func IsClaim(name string) bool {
+	return name == ContextSupport || name == ContextApproval || name == ContextCapability
 }

@@ -211,7 +211,7 @@ func (s *Settings) check(d *yamldoc.Document) faults.List {
 			fault("approval_templates: "+name+": "+err.Error(), "", "approval_templates", name)
 		}
 	}
-	if slices.Contains([]string{ContextAction, ContextApproval, ContextSupport, ContextJustification}, s.Clock) {
+	if slices.Contains(serviceMembers, s.Clock) {
 		fault("clock: context."+s.Clock+" is taken", "", "clock")
 	}
 	s.checkTenantEntities(fault)

@@ -29,6 +29,9 @@ type Snapshot struct {
 	Policies      policies
 	SubjectTypes  map[cedar.EntityType]bool // nil without an allowlist in config.yaml
 	Templates     map[string]authzen.ApprovalTemplate
+	// ReadsCapability is whether a decision may depend on the capability that covers the request. Without
+	// such a policy nobody needs to look for one.
+	ReadsCapability bool
 }
 
 // Revision returns "sha256:" and the hash of the snapshot's files.

@@ -1,8 +1,12 @@
 package authzen
 
 import (
+	"bytes"
 	"errors"
+	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // The engine and the capability service exchange the types of this file, except
@@ -87,4 +91,28 @@ type CapabilityRequest struct {
 	Endpoint string   `json:"endpoint"` // for a POST
 	Tools    []string `json:"tools"`    // SERVER:TOOL
 	Template string   `json:"template"` // of the policy that needs the capability
+}
+
+// ReasonCapabilityRequired is the reason of a denial that a capability would lift.
+const ReasonCapabilityRequired = "capability_required"
+
+// Tool returns the tool that a request is about, as SERVER:TOOL: the members server
+// and tool of context.gateway, else the id of a resource of type tool. It reports
+// false for a request that is about no tool.
+func (r *EvaluationRequest) Tool() (name string, ok bool) {
+	if bytes.Contains(r.Context, []byte("gateway")) {
+		var context struct {
+			Gateway struct {
+				Server string `json:"server"`
+				Tool   string `json:"tool"`
+			} `json:"gateway"`
+		}
+		if json.Unmarshal(r.Context, &context) == nil && context.Gateway.Server != "" && context.Gateway.Tool != "" {
+			return context.Gateway.Server + ":" + context.Gateway.Tool, true
+		}
+	}
+	if r.Resource.Type == "tool" && strings.Contains(r.Resource.ID, ":") {
+		return r.Resource.ID, true
+	}
+	return "", false
 }

@@ -39,6 +39,10 @@ type DecisionContext struct {
 	Approval   *Approval `json:"approval,omitempty"`   // that stands
 	NextAction string    `json:"next_action,omitzero"` // of a denial, or of a permit that waits for an approval
 	RetryAfter int       `json:"retry_after,omitzero"` // seconds, with NextRetry
+
+	// Of a denial about capabilities.
+	CapabilityDenied  CapabilityReason   `json:"capability_denied,omitzero"`   // why the presented one does not cover the request
+	CapabilityRequest *CapabilityRequest `json:"capability_request,omitempty"` // how to ask for one
 }
 
 // A Reason is a sentence for people, by language tag (BCP 47).

@@ -22,6 +22,12 @@ func (c *DecisionContext) Size() int {
 	if r := c.AccessRequest; r != nil {
 		n += sizeOfRequest + len(r.Endpoint) + len(r.Template) + len(r.BindingToken) + len(r.Display) + len(r.RequestSchemaURL)
 	}
+	if r := c.CapabilityRequest; r != nil {
+		n += sizeOfRequest + len(r.Endpoint) + len(r.Template)
+		for _, tool := range r.Tools {
+			n += len(tool)
+		}
+	}
 	return n
 }
 
