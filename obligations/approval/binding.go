@@ -68,7 +68,7 @@ func (b *contextBinding) covers(context jsontext.Value, mayAdd bool) bool {
 	}
 	if b.Digest == nil {
 		was, err := jsonobject.Parse(b.Context)
-		return err == nil && b.Context != nil && maps.EqualFunc(is, was, equal)
+		return err == nil && b.Context != nil && maps.EqualFunc(is, was, jsonobject.Equal)
 	}
 	sum, err := digest(is)
 	return err == nil && bytes.Equal(sum, b.Digest)
@@ -90,7 +90,7 @@ func (b *contextBinding) of(context jsontext.Value) (jsontext.Value, error) {
 func digest(members jsonobject.Object) ([]byte, error) {
 	text, err := json.Marshal(members)
 	if err == nil {
-		err = (*jsontext.Value)(&text).Canonicalize(jsontext.CanonicalizeRawInts(false))
+		text, err = jsonobject.Canonical(text)
 	}
 	if err != nil {
 		return nil, err
@@ -103,13 +103,13 @@ func digest(members jsonobject.Object) ([]byte, error) {
 // including their properties.
 func (i *Item) sameCall(subject authzen.Subject, of *authzen.EvaluationRequest) bool {
 	return sameSubject(subject, of.Subject) &&
-		sameEntity(i.Resource, of.Resource) && equal(i.Resource.Properties, of.Resource.Properties) &&
-		i.Action.Name == of.Action.Name && equal(i.Action.Properties, of.Action.Properties)
+		sameEntity(i.Resource, of.Resource) && jsonobject.Equal(i.Resource.Properties, of.Resource.Properties) &&
+		i.Action.Name == of.Action.Name && jsonobject.Equal(i.Action.Properties, of.Action.Properties)
 }
 
 // sameSubject compares subjects without their actors.
 func sameSubject(a, b authzen.Subject) bool {
-	return sameEntity(a, b) && equal(withoutActor(a.Properties), withoutActor(b.Properties))
+	return sameEntity(a, b) && jsonobject.Equal(withoutActor(a.Properties), withoutActor(b.Properties))
 }
 
 // withoutActor removes act from the properties of a subject. It returns nil if no
@@ -132,22 +132,4 @@ func withoutActor(properties jsontext.Value) jsontext.Value {
 		panic(err)
 	}
 	return rest
-}
-
-// equal reports whether two JSON values are equal (see the package comment). An
-// absent value equals only an absent value.
-func equal(a, b jsontext.Value) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	x, errX := canonical(a)
-	y, errY := canonical(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
-}
-
-// canonical returns the canonical form of a JSON value, with integers unchanged.
-func canonical(v jsontext.Value) (jsontext.Value, error) {
-	c := v.Clone()
-	err := c.Canonicalize(jsontext.CanonicalizeRawInts(false))
-	return c, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/obligations/outbox"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -122,7 +123,7 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event) (*
 // look like an approval.
 func (s *Service) refuse(ctx context.Context, r *Request, e event, why string) error {
 	e.kind, e.reason = eventRefuse, why
-	err := s.transact(ctx, func(tx txn) error { return tx.record(transition(r, e, s.moment())) })
+	err := s.transact(ctx, func(tx txn) error { return outbox.Append(tx.Tx, transition(r, e, s.moment())) })
 	if err != nil {
 		return err
 	}
@@ -230,7 +231,7 @@ func (s *Service) apply(ctx context.Context, id string, e event) (*Request, erro
 		if err := tx.put(before, &after); err != nil {
 			return err
 		}
-		return tx.record(transition(&after, e, at))
+		return outbox.Append(tx.Tx, transition(&after, e, at))
 	})
 	if err != nil {
 		return nil, err

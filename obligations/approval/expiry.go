@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/policy-service/policy-service/obligations/outbox"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -93,5 +94,5 @@ func (s *Service) sweepOne(tx txn, r *Request, at time.Time) error {
 	if err := tx.put(r, &after); err != nil {
 		return err
 	}
-	return tx.record(transition(&after, e, at))
+	return outbox.Append(tx.Tx, transition(&after, e, at))
 }

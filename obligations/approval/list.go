@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/policy-service/policy-service/obligations/outbox"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -123,17 +124,17 @@ func (s *Service) recordedRequest(ctx context.Context, id string) (r *Request, e
 
 // isRecorded reports whether no record of a task is in the outbox.
 func (t txn) isRecorded(id string) (bool, error) {
-	c := t.Bucket(bucketOutbox).Cursor()
-	for key, value := c.First(); key != nil; key, value = c.Next() {
-		var r struct {
-			Body struct {
-				Task string `json:"task"`
-			} `json:"body"`
+	for r, err := range outbox.Records(t.Tx) {
+		if err != nil {
+			return false, err
 		}
-		if err := json.Unmarshal(value, &r); err != nil {
+		var body struct {
+			Task string `json:"task"`
+		}
+		if err := json.Unmarshal(r.Body, &body); err != nil {
 			return false, fmt.Errorf("read record: %w", err)
 		}
-		if r.Body.Task == id {
+		if body.Task == id {
 			return false, nil
 		}
 	}

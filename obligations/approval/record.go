@@ -4,9 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -106,11 +104,7 @@ func named(e authzen.Entity) *authzen.Entity { return &authzen.Entity{Type: e.Ty
 
 func newRecord(kind string, r *Request, body change, at time.Time, caller, requestID string) Record {
 	body.Template, body.Approval = body.common()
-	text, err := json.Marshal(body)
-	if err != nil { // all values were parsed from JSON
-		panic(err)
-	}
-	return Record{ID: uuid.Must(uuid.NewV7()).String(), Kind: kind, Time: at, Tenant: r.Tenant, Caller: caller, RequestID: requestID, Body: text}
+	return Record{Kind: kind, Time: at, Tenant: r.Tenant, Caller: caller, RequestID: requestID}.WithBody(body)
 }
 
 // common returns the template of all items and the approval of the only one.

@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/policy-service/policy-service/obligations/outbox"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -61,26 +60,17 @@ type Config struct {
 type Denials func(ctx context.Context, tenant, evaluationID string) (*authzen.RequestableDenial, error)
 
 // A Record is the log entry of a transition.
-type Record struct {
-	ID        string         `json:"id"`
-	Kind      string         `json:"kind"` // request or approval
-	Time      time.Time      `json:"time"`
-	Tenant    string         `json:"tenant,omitzero"`
-	Caller    string         `json:"caller,omitzero"` // the PEP or the approver's credential; "" for the service itself
-	RequestID string         `json:"request_id,omitzero"`
-	Body      jsontext.Value `json:"body"`
-}
+type Record = outbox.Record
 
 // A Service stores Access Requests. Its methods are safe for concurrent use.
 type Service struct {
-	config Config
-	db     *bolt.DB
-
-	mu      sync.Mutex // makes a transition and its record atomic for others
-	behind  bool       // the outbox may hold records
-	keys    keyRing
-	changed chan struct{} // closed and replaced at every transition
+	config  Config
+	db      *bolt.DB
+	outbox  *outbox.Outbox
 	stopped chan struct{} // closed when Run has ended
+
+	mu   sync.Mutex // guards keys
+	keys keyRing
 }
 
 // Open opens the service in a state directory, exclusively.
@@ -104,7 +94,11 @@ func Open(dir string, c Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open approvals: %w", err)
 	}
-	s := &Service{config: c, db: db, behind: true, changed: make(chan struct{}), stopped: make(chan struct{})}
+	s := &Service{config: c, db: db, stopped: make(chan struct{})}
+	s.outbox = outbox.New(db, outbox.Config{
+		Record: c.Record, Recorded: c.Recorded,
+		Update: func(f func(*bolt.Tx) error) error { return update(db, func(tx txn) error { return f(tx.Tx) }) },
+	})
 	if err := s.rotate(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open approvals: %w", err), db.Close())
 	}
@@ -117,73 +111,14 @@ func (s *Service) Close() error { return s.db.Close() }
 // JWKS returns the keys that verify binding tokens and approvals.
 func (s *Service) JWKS() jose.JSONWebKeySet { return s.ring().jwks() }
 
-// transact commits a transition with its record and returns when both are durable. If the log
-// fails, the transition remains, and no method returns data until the record is in the log.
+// transact commits a transition with its record; see [outbox.Outbox.Transact].
 func (s *Service) transact(ctx context.Context, f func(txn) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.recover(ctx); err != nil {
-		return err
-	}
-	s.behind = true
-	if err := update(s.db, f); err != nil {
-		return err
-	}
-	return s.flush(ctx, s.config.Record)
+	return s.outbox.Transact(ctx, func(tx *bolt.Tx) error { return f(txn{tx}) })
 }
 
 // view reads data whose records are all in the log.
 func (s *Service) view(ctx context.Context, f func(txn) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.recover(ctx); err != nil {
-		return err
-	}
-	return s.db.View(func(tx *bolt.Tx) error { return f(txn{tx}) })
-}
-
-// recover moves records that an earlier attempt left in the outbox into the log. It checks first
-// whether the log has them already.
-func (s *Service) recover(ctx context.Context) error {
-	if !s.behind {
-		return nil
-	}
-	return s.flush(ctx, func(ctx context.Context, r Record) error {
-		if s.config.Recorded != nil {
-			if done, err := s.config.Recorded(ctx, r.ID); done || err != nil {
-				return err
-			}
-		}
-		return s.config.Record(ctx, r)
-	})
-}
-
-// flush moves the records of the outbox into the log. Then it wakes waiting calls.
-func (s *Service) flush(ctx context.Context, record func(context.Context, Record) error) error {
-	var sent [][]byte
-	err := s.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketOutbox).ForEach(func(key, value []byte) error {
-			var r Record
-			if err := json.Unmarshal(value, &r); err != nil {
-				return fmt.Errorf("read record: %w", err)
-			}
-			sent = append(sent, append([]byte{}, key...))
-			return record(ctx, r)
-		})
-	})
-	if err != nil {
-		return fmt.Errorf("record transition: %w", err)
-	}
-	if s.behind = len(sent) > 0; !s.behind {
-		return nil
-	}
-	close(s.changed)
-	s.changed = make(chan struct{})
-	if err := update(s.db, func(tx txn) error { return tx.recorded(sent) }); err != nil {
-		return err
-	}
-	s.behind = false
-	return nil
+	return s.outbox.View(ctx, func(tx *bolt.Tx) error { return f(txn{tx}) })
 }
 
 // ring returns the signing keys. A ring is replaced and never modified.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/policy-service/policy-service/obligations/outbox"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -24,7 +25,6 @@ var (
 	bucketDue       = []byte("due")
 	bucketKeys      = []byte("keys")
 	bucketTokens    = []byte("tokens")
-	bucketOutbox    = []byte("outbox")
 	bucketSigning   = []byte("signing")
 	bucketNotices   = []byte("notices")
 	bucketKept      = []byte("kept")
@@ -41,7 +41,7 @@ func openStore(path string) (*bolt.DB, error) {
 	err = update(db, func(tx txn) error {
 		ours := tx.isOurs()
 		for _, name := range [][]byte{
-			bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, bucketOutbox, bucketSigning, bucketNotices, bucketLast,
+			bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketLast,
 		} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
@@ -223,33 +223,4 @@ func (t txn) overdue(now time.Time, most int) ([]*Request, error) {
 		found = append(found, r)
 	}
 	return found, nil
-}
-
-// record adds records to the outbox.
-func (t txn) record(records ...Record) error {
-	outbox := t.Bucket(bucketOutbox)
-	for _, r := range records {
-		sequence, err := outbox.NextSequence()
-		if err != nil {
-			return err
-		}
-		value, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("encode record: %w", err)
-		}
-		if err := outbox.Put(binary.BigEndian.AppendUint64(nil, sequence), value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// recorded removes records from the outbox.
-func (t txn) recorded(keys [][]byte) error {
-	for _, key := range keys {
-		if err := t.Bucket(bucketOutbox).Delete(key); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -5,12 +5,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/obligations/outbox"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // A Caller is a PEP of a tenant.
@@ -134,13 +135,9 @@ func itemsOf(sub *authzen.Submission) (items []Item, denials []*authzen.Denial, 
 	return items, denials, nil
 }
 
-// idempotencyKey returns the key under which an Idempotency-Key of a caller is stored. The profile,
-// unlike RFC 8941, does not quote it.
+// idempotencyKey returns the key under which an Idempotency-Key of a caller is stored, or nil for none.
 func idempotencyKey(c Caller, key string) []byte {
-	if len(key) > 1 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
-		key = key[1 : len(key)-1]
-	}
-	if key == "" {
+	if key = authzen.IdempotencyKey(key); key == "" {
 		return nil
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", c.Tenant, c.ID, key))
@@ -151,7 +148,7 @@ func idempotencyKey(c Caller, key string) []byte {
 func fingerprint(sub *authzen.Submission) ([]byte, error) {
 	body, err := json.Marshal(sub)
 	if err == nil {
-		body, err = canonical(body)
+		body, err = jsonobject.Canonical(body)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode submission: %w", err)
@@ -192,5 +189,5 @@ func (s *Service) admit(tx txn, r *Request, proofs []*proof, c Caller) error {
 	if err := s.checkQuota(tx, r.Tenant); err != nil {
 		return err
 	}
-	return tx.record(submitted(r, c, s.moment()))
+	return outbox.Append(tx.Tx, submitted(r, c, s.moment()))
 }

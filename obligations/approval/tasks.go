@@ -30,9 +30,7 @@ func (s *Service) Wait(ctx context.Context, c Caller, id string, most time.Durat
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	for {
-		s.mu.Lock()
-		changed := s.changed
-		s.mu.Unlock()
+		changed := s.outbox.Changed()
 		task, err := s.Status(ctx, c, id)
 		if err != nil || task.Task.Status != authzen.TaskPending {
 			return task, err

@@ -66,7 +66,7 @@ func question(v *authzen.Reevaluation) []byte {
 		Context  map[string]jsontext.Value `json:"context"`
 	}{v.Tenant, v.Caller, v.Item, v.Request.Subject, v.Request.Action, v.Request.Resource, context})
 	if err == nil {
-		text, err = canonical(text)
+		text, err = jsonobject.Canonical(text)
 	}
 	if err != nil {
 		return nil

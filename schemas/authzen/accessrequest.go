@@ -1,6 +1,7 @@
 package authzen
 
 import (
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -259,4 +260,13 @@ func (c *Cancellation) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return unmarshalMembers(dec,
 		member{name: "reason", into: &c.Reason},
 		member{name: "comment", into: &c.Comment})
+}
+
+// IdempotencyKey returns the key in the value of an Idempotency-Key header. The
+// profile, unlike RFC 8941, does not quote it.
+func IdempotencyKey(header string) string {
+	if len(header) > 1 && strings.HasPrefix(header, `"`) && strings.HasSuffix(header, `"`) {
+		return header[1 : len(header)-1]
+	}
+	return header
 }

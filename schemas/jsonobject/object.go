@@ -5,6 +5,8 @@
 // members in the order of their names. The values of members that are not changed
 // keep their bytes. As everywhere in the module, an object that has a name twice
 // cannot be parsed.
+//
+// Values are compared in their canonical form; see [Equal].
 package jsonobject
 
 import (

@@ -1,0 +1,26 @@
+package jsonobject
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Canonical returns the canonical form of a JSON value (RFC 8785), with integers digit by digit:
+// two integers may round to the same float64 without being equal.
+func Canonical(v jsontext.Value) (jsontext.Value, error) {
+	c := v.Clone()
+	err := c.Canonicalize(jsontext.CanonicalizeRawInts(false))
+	return c, err
+}
+
+// Equal reports whether the canonical forms of two JSON values are equal. An absent value, which is
+// nil, equals only an absent value.
+func Equal(a, b jsontext.Value) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	x, errX := Canonical(a)
+	y, errY := Canonical(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
