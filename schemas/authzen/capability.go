@@ -83,6 +83,9 @@ const (
 	CapabilityArgumentsViolate CapabilityReason = "arguments_violate"
 	CapabilityArgumentsMissing CapabilityReason = "arguments_missing"
 	CapabilityWrongSession     CapabilityReason = "wrong_session"
+	// CapabilityUseMissing means that uses are counted, and the claim does not say whether the
+	// request is one.
+	CapabilityUseMissing CapabilityReason = "use_missing"
 )
 
 // A CapabilityRequest tells the PEP how to ask for the capability that a denied

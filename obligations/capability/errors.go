@@ -1,0 +1,19 @@
+package capability
+
+import "errors"
+
+var (
+	// ErrUnknown means that there is no such capability, or not for this caller.
+	ErrUnknown = errors.New("unknown capability")
+	// ErrState means that the state of the capability does not allow the event.
+	ErrState = errors.New("the capability is not in a state for that")
+	// ErrDuplicate means that the Idempotency-Key belongs to another request.
+	ErrDuplicate = errors.New("the Idempotency-Key was used for another request")
+	// ErrTooMany means that the holder or the tenant has too many capabilities.
+	ErrTooMany = errors.New("too many capabilities")
+	// ErrTooManyStored means that the stored capabilities exceed the quota. Those that ended in the
+	// last day count.
+	ErrTooManyStored = errors.New("too many capabilities are stored; one is deleted a day after it has ended")
+	// ErrPage means that Query.After is not a position in a list.
+	ErrPage = errors.New("the token is not one of a page")
+)

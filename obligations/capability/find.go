@@ -1,0 +1,106 @@
+package capability
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// Find returns the capability that covers a request: the one that the claim names, or of those that the
+// subject holds the one with the earliest end. It reads memory only. It is the engine's.
+func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (authzen.CapabilityStatus, error) {
+	if err := s.outbox.Settle(ctx); err != nil {
+		return authzen.CapabilityStatus{}, err
+	}
+	now := s.clock.observe(q.Time)
+	if q.Claim != nil && q.Claim.ID != "" {
+		return s.named(newQuestion(q, now)), nil
+	}
+	held := s.index.heldBy(holderOf(q.Tenant, q.Request.Subject))
+	if len(held) == 0 {
+		return authzen.CapabilityStatus{}, nil
+	}
+	question := newQuestion(q, now)
+	for _, e := range held {
+		if e.covers(question) != "" {
+			continue
+		}
+		if status := s.status(e, question); status.Capability != nil {
+			return status, nil
+		}
+	}
+	return authzen.CapabilityStatus{}, nil
+}
+
+// named returns the status of the capability that the claim names. It is unknown to everybody but its
+// holder.
+func (s *Service) named(q *question) authzen.CapabilityStatus {
+	e := s.index.get(q.Claim.ID)
+	if e == nil || holderOf(e.Tenant, e.Holder) != holderOf(q.Tenant, q.Request.Subject) {
+		return authzen.CapabilityStatus{Denied: authzen.CapabilityUnknown}
+	}
+	if reason := e.covers(q); reason != "" {
+		return authzen.CapabilityStatus{Denied: reason}
+	}
+	return s.status(e, q)
+}
+
+// status returns the status of a capability that covers the question, if it has a use for it.
+func (s *Service) status(e *entry, q *question) authzen.CapabilityStatus {
+	verified := e.verified()
+	if e.uses == nil {
+		return authzen.CapabilityStatus{Capability: verified}
+	}
+	use := q.claim().Use
+	if use == nil {
+		return q.without(authzen.CapabilityUseMissing)
+	}
+	call := ""
+	if *use {
+		call = q.call()
+	}
+	if verified.UsesLeft = e.uses.left(call, q.now); verified.UsesLeft == 0 {
+		return q.without(authzen.CapabilityExhausted)
+	}
+	status := authzen.CapabilityStatus{Capability: verified}
+	if *use {
+		verified.Call = call
+		status.Consume = func() (bool, error) { return s.take(e, call, q.now) }
+	}
+	return status
+}
+
+// without returns the status of a question that a capability does not cover.
+func (q *question) without(reason authzen.CapabilityReason) authzen.CapabilityStatus {
+	if q.claim().ID == "" {
+		return authzen.CapabilityStatus{}
+	}
+	return authzen.CapabilityStatus{Denied: reason}
+}
+
+// take takes a use. After the last one, a sweep ends the capability.
+func (s *Service) take(e *entry, call string, at time.Time) (bool, error) {
+	taken, err := e.uses.take(call, at)
+	if taken && e.uses.used() >= e.Constraints.MaxUses {
+		s.spentMu.Lock()
+		s.spent[e.ID] = true
+		s.spentMu.Unlock()
+	}
+	return taken, err
+}
+
+// A clock never runs backwards. The zero one is at the beginning of time.
+type clock struct{ latest atomic.Int64 }
+
+// observe returns the latest time that any call has had. The zero time is none.
+func (c *clock) observe(now time.Time) time.Time {
+	for {
+		latest := c.latest.Load()
+		if now.IsZero() || now.UnixNano() <= latest {
+			return time.Unix(0, latest).UTC()
+		}
+		c.latest.CompareAndSwap(latest, now.UnixNano())
+	}
+}

@@ -1,0 +1,74 @@
+package capability
+
+import (
+	"context"
+	"time"
+)
+
+// answer returns a copy of the capability with its uses.
+func (e *entry) answer() *Capability {
+	c := *e.Capability
+	if e.uses != nil {
+		c.Used = e.uses.used()
+	}
+	return &c
+}
+
+// Get returns a capability, for operators.
+func (s *Service) Get(ctx context.Context, id string) (*Capability, error) {
+	if err := s.outbox.Settle(ctx); err != nil {
+		return nil, err
+	}
+	e := s.index.get(id)
+	if e == nil {
+		return nil, ErrUnknown
+	}
+	return e.answer(), nil
+}
+
+// Own returns a capability to the PEP that asked for it. For other callers it returns ErrUnknown.
+func (s *Service) Own(ctx context.Context, c Caller, id string) (*Capability, error) {
+	found, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if found.Tenant != c.Tenant || found.Caller != c.ID {
+		return nil, ErrUnknown
+	}
+	return found, nil
+}
+
+// ByTask returns the capability that waits, or waited, for a task.
+func (s *Service) ByTask(ctx context.Context, task string) (*Capability, error) {
+	if err := s.outbox.Settle(ctx); err != nil {
+		return nil, err
+	}
+	e := s.index.byTask(task)
+	if e == nil || task == "" {
+		return nil, ErrUnknown
+	}
+	return e.answer(), nil
+}
+
+// Wait returns a capability of a caller when it is no longer pending. It returns the current state
+// after most, at the end of ctx, or when the service stops.
+func (s *Service) Wait(ctx context.Context, c Caller, id string, most time.Duration) (*Capability, error) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	for {
+		changed := s.outbox.Changed()
+		found, err := s.Own(ctx, c, id)
+		if err != nil || found.State != Pending {
+			return found, err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return found, nil
+		case <-s.stopped:
+			return found, nil
+		case <-ctx.Done():
+			return found, nil
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package capability
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// repetitionWindow is how long after a use the same call counts as its repetition. It covers the
+// retries of PEPs and of proxies.
+const repetitionWindow = time.Minute
+
+// A Use is a decision in the log that spent a use, or repeated one.
+type Use struct {
+	Index  uint64 // of the log entry
+	Tenant string
+	ID     string // of the capability
+	Call   string // digest of the call; "" matches no repetition
+	Time   time.Time
+}
+
+// A counter counts the uses of one capability. Check and take are one step.
+type counter struct {
+	mu     sync.Mutex
+	most   int
+	ended  bool // revoked or expired: no use is given
+	counts uses
+}
+
+// uses are the uses of one capability up to some moment.
+type uses struct {
+	Used    int                  `json:"used"`
+	Recent  map[string]time.Time `json:"recent,omitempty"` // calls that a repetition may follow
+	pruneAt int                  // number of recent calls at which old ones are deleted
+}
+
+func newCounter(most int) *counter { return &counter{most: most} }
+
+// add counts a call, and reports false for a repetition.
+func (u *uses) add(call string, at time.Time) bool {
+	if u.repeats(call, at) {
+		return false
+	}
+	u.Used++
+	if call == "" {
+		return true
+	}
+	if len(u.Recent) >= u.pruneAt {
+		u.prune(at)
+	}
+	u.Recent[call] = at
+	return true
+}
+
+// prune deletes calls that can no longer be repeated.
+func (u *uses) prune(now time.Time) {
+	kept := map[string]time.Time{}
+	for call, at := range u.Recent {
+		if now.Sub(at) < repetitionWindow {
+			kept[call] = at
+		}
+	}
+	u.Recent, u.pruneAt = kept, 2*len(kept)+64
+}
+
+func (u *uses) repeats(call string, at time.Time) bool {
+	earlier, ok := u.Recent[call]
+	return ok && call != "" && at.Sub(earlier).Abs() < repetitionWindow
+}
+
+// left returns the number of uses left to a call. The repetition of one has the use that it repeats.
+func (c *counter) left(call string, at time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := max(c.most-c.counts.Used, 0)
+	if c.counts.repeats(call, at) {
+		left++
+	}
+	return left
+}
+
+// take takes a use. It reports false for the repetition of a call.
+func (c *counter) take(call string, at time.Time) (taken bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ended:
+		return false, authzen.ErrCapabilityEnded
+	case c.counts.repeats(call, at):
+		return false, nil
+	case c.counts.Used >= c.most:
+		return false, authzen.ErrCapabilityEnded
+	}
+	return c.counts.add(call, at), nil
+}
+
+func (c *counter) used() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts.Used
+}
+
+func (c *counter) setEnded(ended bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = ended
+}
+
+// set replaces the uses, at a start.
+func (c *counter) set(u *uses) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts = uses{Used: u.Used}
+	for call, at := range u.Recent {
+		if c.counts.Recent == nil {
+			c.counts.Recent = map[string]time.Time{}
+		}
+		c.counts.Recent[call] = at
+	}
+}
+
+// A logReader counts the uses in the log. It reads each entry once.
+type logReader struct {
+	mu      sync.Mutex
+	next    uint64           // index of the first entry that was not read
+	counts  map[string]*uses // by capability
+	changed map[string]bool  // counts that are not stored
+	stored  uint64           // next, as stored
+	again   time.Time        // when the counts are stored again
+}
+
+// due reports whether the last snapshot is old, and begins the time of the next one.
+func (l *logReader) due(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Before(l.again) {
+		return false
+	}
+	l.again = now.Add(snapshotEvery)
+	return true
+}
+
+// readUses counts the uses in the log since the last call. The caller holds s.log.mu.
+func (s *Service) readUses(ctx context.Context) error {
+	if s.config.UsesSince == nil {
+		return nil
+	}
+	end := s.logSize()
+	if end != nil && !s.usesUnread() {
+		s.log.next = max(s.log.next, *end)
+		return nil
+	}
+	var read []Use
+	err := s.config.UsesSince(ctx, s.log.next, func(u Use) error {
+		if u.Index >= s.log.next && (end == nil || u.Index < *end) {
+			read = append(read, u)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read uses of capabilities: %w", err)
+	}
+	for _, u := range read {
+		s.log.next = max(s.log.next, u.Index+1)
+		s.countUse(u)
+	}
+	if end != nil {
+		s.log.next = max(s.log.next, *end)
+	}
+	return nil
+}
+
+// logSize returns the number of entries in the log, or nil if it is unknown.
+func (s *Service) logSize() *uint64 {
+	if s.config.LogSize == nil {
+		return nil
+	}
+	size := s.config.LogSize()
+	return &size
+}
+
+// usesUnread reports whether the log may have uses that were not read. Every use is taken before its
+// entry is in the log, so there are none if as many were read as were taken.
+func (s *Service) usesUnread() bool {
+	if !s.started {
+		return true
+	}
+	for _, e := range s.index.limited() {
+		if e.uses.used() != s.log.of(e.ID).Used {
+			return true
+		}
+	}
+	return false
+}
+
+// countUse counts a use that the log has.
+func (s *Service) countUse(u Use) {
+	s.clock.observe(u.Time)
+	e := s.index.get(u.ID)
+	if e == nil || e.uses == nil || e.Tenant != u.Tenant {
+		return
+	}
+	if s.log.of(u.ID).add(u.Call, u.Time) {
+		s.log.changed[u.ID] = true
+	}
+}
+
+// of returns the counted uses of a capability.
+func (l *logReader) of(id string) *uses {
+	if l.counts[id] == nil {
+		l.counts[id] = &uses{}
+	}
+	return l.counts[id]
+}
+
+// snapshot stores the uses in the log up to now, so that the next start reads only later entries.
+func (s *Service) snapshot(ctx context.Context) error {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	if err := s.readUses(ctx); err != nil {
+		return err
+	}
+	for id := range s.log.counts {
+		if s.index.get(id) == nil { // deleted, with its stored uses
+			delete(s.log.counts, id)
+			delete(s.log.changed, id)
+		}
+	}
+	if s.index.empty() && s.log.next == s.log.stored && len(s.log.changed) == 0 {
+		return nil // nothing depends on the time either
+	}
+	now := s.moment()
+	if err := s.db.Update(func(tx *bolt.Tx) error { return s.log.store(tx, now) }); err != nil {
+		return fmt.Errorf("store uses of capabilities: %w", err)
+	}
+	s.log.stored, s.log.changed = s.log.next, map[string]bool{}
+	return nil
+}
+
+// Keys of the bucket log.
+var (
+	keyNext = []byte("next")
+	keyTime = []byte("time")
+)
+
+// store writes the index, the time and the counts that have changed.
+func (l *logReader) store(tx *bolt.Tx, now time.Time) error {
+	for id := range l.changed {
+		l.counts[id].prune(now)
+		value, err := json.Marshal(l.counts[id])
+		if err != nil {
+			return err
+		}
+		if err := tx.Bucket(bucketUses).Put([]byte(id), value); err != nil {
+			return err
+		}
+	}
+	if err := tx.Bucket(bucketLog).Put(keyTime, now.AppendFormat(nil, time.RFC3339Nano)); err != nil {
+		return err
+	}
+	return tx.Bucket(bucketLog).Put(keyNext, binary.BigEndian.AppendUint64(nil, l.next))
+}
+
+// load reads what store wrote, and returns its time.
+func (l *logReader) load(tx *bolt.Tx) (at time.Time, err error) {
+	next := tx.Bucket(bucketLog).Get(keyNext)
+	if next == nil {
+		return at, nil
+	}
+	if len(next) != 8 || at.UnmarshalText(tx.Bucket(bucketLog).Get(keyTime)) != nil {
+		return at, fmt.Errorf("read index of the log: it is %x", next)
+	}
+	l.next = binary.BigEndian.Uint64(next)
+	l.stored = l.next
+	return at, tx.Bucket(bucketUses).ForEach(func(id, value []byte) error {
+		u := &uses{}
+		if err := json.Unmarshal(value, u); err != nil {
+			return fmt.Errorf("read uses of %s: %w", id, err)
+		}
+		l.counts[string(id)] = u
+		return nil
+	})
+}
