@@ -26,6 +26,7 @@ const (
 	PathReload        = "/admin/v1/reload"
 	PathRequests      = "/admin/v1/requests"
 	PathApprovals     = "/admin/v1/approvals"
+	PathCapabilities  = "/admin/v1/capabilities"
 )
 
 // adminRoutes registers the routes of the admin listener. A caller for some tenants has access to
@@ -51,6 +52,12 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.GET(PathRequests+"/:"+paramID, approvals.showRequest, approve)
 	e.POST(PathRequests+"/:"+paramID+"/decision", approvals.decide, approve)
 	e.POST(PathApprovals+"/:"+paramID+"/revoke", approvals.revoke, approve)
+	capabilities := &capabilityAdmin{s.capabilities, approvals}
+	e.GET(PathCapabilities, capabilities.list, approve)
+	e.POST(PathCapabilities, capabilities.issue, approve)
+	e.POST(PathCapabilities+"/revoke", capabilities.revokeHolder, approve)
+	e.GET(PathCapabilities+"/:"+paramID, capabilities.show, approve)
+	e.POST(PathCapabilities+"/:"+paramID+"/revoke", capabilities.revoke, approve)
 }
 
 const pathMetrics = "/metrics"

@@ -13,6 +13,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/obligations/capability"
 	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/pdp/jwks"
@@ -112,6 +113,15 @@ var publicErrors = []struct {
 	{approval.ErrTaskExpired, http.StatusGone, true},
 	{approval.ErrTooMany, http.StatusTooManyRequests, true},
 	{approval.ErrTooManyKept, http.StatusTooManyRequests, true},
+
+	{errMayNot, http.StatusForbidden, true},
+	{errCapabilityDenied, http.StatusForbidden, true},
+	{capability.ErrUnknown, http.StatusNotFound, true},
+	{capability.ErrState, http.StatusConflict, true},
+	{capability.ErrDuplicate, http.StatusConflict, true},
+	{capability.ErrPage, http.StatusBadRequest, true},
+	{capability.ErrTooMany, http.StatusTooManyRequests, true},
+	{capability.ErrTooManyStored, http.StatusTooManyRequests, true},
 }
 
 // problemTypes lists the problem types that the Access Request Profile defines.
@@ -128,6 +138,7 @@ var problemTypes = []struct {
 	{approval.ErrTaskState, authzen.ProblemInvalidTaskState},
 	{approval.ErrUnsupported, authzen.ProblemUnsupportedMember},
 	{approval.ErrCallback, authzen.ProblemCallbackNotAllowed},
+	{errCapabilityDenied, authzen.ProblemCapabilityDenied},
 }
 
 // problem returns the problem document of the Access Request API for an error.
@@ -147,7 +158,7 @@ func hasProblems(path string) bool {
 		_, path, _ = strings.Cut(rest, "/")
 		path = "/" + path
 	}
-	for _, prefix := range []string{authzen.PathRequests, authzen.PathRequestSchemas, authzen.PathJWKS, authzen.PathApprovals} {
+	for _, prefix := range []string{authzen.PathRequests, authzen.PathRequestSchemas, authzen.PathJWKS, authzen.PathApprovals, authzen.PathCapabilities} {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			return true
 		}

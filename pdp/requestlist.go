@@ -27,26 +27,30 @@ func listQuery(c echo.Context) (q approval.Query, limit int, err error) {
 	if err := knownQuery(c, "status", "tenant", "limit", "token"); err != nil {
 		return q, 0, err
 	}
-	q = approval.Query{
-		Tenants: callerFrom(c.Request().Context()).Tenants,
-		Status:  authzen.TaskStatus(c.QueryParam("status")),
-		After:   c.QueryParam("token"),
-	}
+	q = approval.Query{Status: authzen.TaskStatus(c.QueryParam("status")), After: c.QueryParam("token")}
 	if q.Status != "" && !slices.Contains(approval.TaskStatuses, q.Status) {
 		return q, 0, authzen.Invalid("", "has a status that is none of %v: %q", approval.TaskStatuses, q.Status)
 	}
+	q.Tenants, limit, err = listBounds(c)
+	return q, limit, err
+}
+
+// listBounds returns the tenants and the limit that the query of a list selects. The tenants are at
+// most the caller's; nil means all.
+func listBounds(c echo.Context) (tenants []string, limit int, err error) {
+	tenants = callerFrom(c.Request().Context()).Tenants
 	if tenant := c.QueryParam("tenant"); tenant != "" {
-		if q.Tenants == nil || slices.Contains(q.Tenants, tenant) {
-			q.Tenants = []string{tenant}
+		if tenants == nil || slices.Contains(tenants, tenant) {
+			tenants = []string{tenant}
 		} else {
-			q.Tenants = []string{} // selects nothing
+			tenants = []string{} // selects nothing
 		}
 	}
 	n, err := indexParam(c, "limit", someRequests)
 	if err == nil && (n < 1 || n > mostRequests) {
 		err = authzen.Invalid("", "has a limit that is not 1 to %d", mostRequests)
 	}
-	return q, int(n), err
+	return tenants, int(n), err
 }
 
 // list answers with a page of the Access Requests that the query selects. It writes one request at

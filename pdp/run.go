@@ -115,7 +115,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := s.openEngine(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.approvals.Close()) }()
+	defer func() { err = errors.Join(err, s.capabilities.store.Close(), s.approvals.Close()) }()
 	if err := s.loadPolicies(ctx); err != nil {
 		return err
 	}
@@ -133,17 +133,18 @@ type server struct {
 	config    Config
 	publicURL string // base URL of the main listener
 
-	metrics     *telemetry
-	auth        authenticator
-	credentials atomic.Pointer[Auth]   // the settings that auth follows
-	warned      atomic.Pointer[string] // the revision whose warnings are in the program's log
-	limits      *limiter
-	listeners   *listeners
-	log         *decisionlog.Log
-	engine      *evaluation.Engine
-	approvals   *approval.Service
-	policies    *policyLoader
-	shadow      *policyLoader
+	metrics      *telemetry
+	auth         authenticator
+	credentials  atomic.Pointer[Auth]   // the settings that auth follows
+	warned       atomic.Pointer[string] // the revision whose warnings are in the program's log
+	limits       *limiter
+	listeners    *listeners
+	log          *decisionlog.Log
+	engine       *evaluation.Engine
+	approvals    *approval.Service
+	capabilities *capabilityIssuer
+	policies     *policyLoader
+	shadow       *policyLoader
 }
 
 // loadPolicies loads the active policies and the shadow policies.
@@ -240,6 +241,10 @@ func (s *server) openEngine() error {
 	if err != nil {
 		return err
 	}
+	capabilities, err := s.openCapabilities()
+	if err != nil {
+		return errors.Join(err, s.approvals.Close())
+	}
 	s.engine = evaluation.NewEngine(s.log, evaluation.Config{
 		ItemError:   describe,
 		Recorded:    s.metrics.recorded,
@@ -250,7 +255,11 @@ func (s *server) openEngine() error {
 		PageKey:     []byte(c.PageKey),
 		Approvals:   s.approvals,
 		Offer:       s.approvals.Offer,
+
+		Capabilities:       capabilities,
+		CapabilityEndpoint: s.capabilityEndpoint,
 	})
+	s.capabilities = &capabilityIssuer{engine: s.engine, approvals: s.approvals, store: capabilities, log: c.Log}
 	return nil
 }
 
@@ -307,6 +316,8 @@ func (s *server) runTasks(ctx context.Context, group *errgroup.Group, sinks []si
 	group.Go(func() error { return s.shadow.follow(ctx) })
 	group.Go(func() error { return s.approvals.Run(ctx) })
 	group.Go(func() error { return s.approvals.RunCallbacks(ctx) })
+	group.Go(func() error { return s.capabilities.store.Run(ctx) })
+	group.Go(func() error { return s.capabilities.run(ctx) })
 	group.Go(func() error { return watchLog(ctx, s.log) })
 	group.Go(func() error {
 		look := time.NewTicker(clockLook)

@@ -25,6 +25,7 @@ import (
 func (s *server) mainRoutes(e *echo.Echo, metadata authzen.Metadata) {
 	engine, approvals, auth, limits := s.engine, s.approvals, s.auth, s.limits
 	maxBody := cmp.Or(s.config.MaxBody, defaultMaxBody)
+	capabilities := &capabilitiesHandler{s.capabilities, limits, maxBody}
 	tenant, decisionDeadline := oneTenant(limits.perTenant), limits.deadline
 	evaluate, search, request := auth.with(ScopeEvaluate), auth.with(ScopeSearch), auth.with(ScopeRequest)
 	for _, base := range []string{"", pathTenant} {
@@ -39,6 +40,10 @@ func (s *server) mainRoutes(e *echo.Echo, metadata authzen.Metadata) {
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
 			e.Add(method, base+authzen.PathRequests+"/:"+paramID+"/cancel", serveCancel(approvals, limits, maxBody), request, tenant)
 		}
+		e.POST(base+authzen.PathCapabilities, capabilities.request, request, tenant)
+		e.GET(base+authzen.PathCapabilities, capabilities.list, request, tenant)
+		e.GET(base+authzen.PathCapabilities+"/:"+paramID, capabilities.show, request, tenant)
+		e.POST(base+authzen.PathCapabilities+"/:"+paramID+"/revoke", capabilities.revoke, request, tenant)
 		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine), auth.ofTenant(ScopeRequest))
 		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
 		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata, auth))

@@ -43,6 +43,7 @@ type row struct {
 	Reason         *string       `parquet:"reason"`
 	ApprovedUntil  *time.Time    `parquet:"approved_until,timestamp(nanosecond)"`
 	UsedBy         *string       `parquet:"used_by"`
+	Capability     *string       `parquet:"capability"`
 }
 
 type policyError struct {
@@ -61,7 +62,7 @@ func rowOf(d decisionlog.DecisionRow) row {
 	a := d.Approval
 	r.Event, r.Task, r.TaskStatus, r.Approval, r.Template = orNull(a.Event), orNull(a.Task), orNull(a.Status), orNull(a.ID), orNull(a.Template)
 	r.Approvers, r.Channel, r.Comment, r.Reason = a.Approvers, orNull(a.Channel), orNull(a.Comment), orNull(a.Reason)
-	r.ApprovedUntil, r.UsedBy = a.Until, orNull(a.UsedBy)
+	r.ApprovedUntil, r.UsedBy, r.Capability = a.Until, orNull(a.UsedBy), orNull(d.Capability)
 	if d.Result == nil {
 		return r
 	}

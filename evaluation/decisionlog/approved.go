@@ -68,6 +68,37 @@ func transitions(record Record) []DecisionRow {
 	return all
 }
 
+// capabilityRow is the row of an entry of kind capability. Package capability records it.
+func capabilityRow(record Record) DecisionRow {
+	var t struct {
+		Event       string    `json:"event"`
+		Capability  string    `json:"capability"`
+		Status      string    `json:"status"`
+		Holder      subject   `json:"holder"`
+		Template    string    `json:"template"`
+		Task        string    `json:"task"`
+		Reason      string    `json:"reason"`
+		Approvers   []subject `json:"approvers"`
+		By          *subject  `json:"by"`
+		Constraints struct {
+			Until *time.Time `json:"validUntil"`
+		} `json:"constraints"`
+	}
+	_ = json.Unmarshal(record.Request, &t) // an entry of another form has an empty row
+	d := DecisionRow{Record: record, ID: record.ID, Subject: t.Holder, Capability: t.Capability}
+	if t.Capability != "" {
+		d.Resource = subject{string(KindCapability), t.Capability}
+	}
+	d.Approval = Approval{Event: t.Event, Task: t.Task, Status: t.Status, Template: t.Template, Reason: t.Reason, Until: t.Constraints.Until}
+	if t.By != nil {
+		t.Approvers = []subject{*t.By}
+	}
+	for _, by := range t.Approvers {
+		d.Approval.Approvers = append(d.Approval.Approvers, by.String())
+	}
+	return d
+}
+
 // gatewayRow is the row of an entry about a call through a gateway.
 func gatewayRow(record Record) DecisionRow {
 	var call struct {

@@ -17,6 +17,8 @@ type DecisionRow struct {
 	Resource subject
 	Result   *Result // nil for a row without a decision
 	Approval Approval
+	// Capability is the id of the capability that covered the request, or that the entry is about.
+	Capability string
 }
 
 // ReadDecisions returns the rows of a line of the log: one for a single decision, or one for each
@@ -29,6 +31,8 @@ func ReadDecisions(line []byte) ([]DecisionRow, error) {
 	switch record.Kind {
 	case KindRequest, KindApproval:
 		return transitions(record), nil
+	case KindCapability:
+		return []DecisionRow{capabilityRow(record)}, nil
 	case KindGatewayCall, KindGatewayOutcome, KindGatewayRefused:
 		return []DecisionRow{gatewayRow(record)}, nil
 	}
@@ -76,6 +80,9 @@ func (a requestParts) decided(record Record, id string, result *Result) Decision
 	d := DecisionRow{Record: record, ID: id, Result: result}
 	if result != nil {
 		d.Approval = approvalOf(result.Approval)
+		if used := result.Capability; used != nil {
+			d.Capability = used.ID
+		}
 	}
 	if a.Subject != nil {
 		d.Subject = *a.Subject

@@ -56,6 +56,7 @@ var columns = []string{
 	"decision", "policies", "errors", "obligations", "revision", "caller", "request_id", "trace_id", "latency_us",
 	"shadow_decision", "shadow_policies", "shadow_errors", "shadow_revision",
 	"event", "task", "task_status", "approval", "template", "approvers", "channel", "comment", "reason", "approved_until", "used_by",
+	"capability",
 }
 
 func newCSV(w io.Writer) (*Encoder, error) {
@@ -97,7 +98,7 @@ func (d DecisionRow) cells() []string {
 		d.Revision, d.Caller, d.RequestID, d.TraceID, strconv.FormatInt(d.LatencyMicros, 10),
 		shadowDecision, strings.Join(shadow.Policies, " "), strings.Join(shadow.errors(), "; "), shadow.Revision,
 	}
-	cells = append(cells, d.Approval.cells()...)
+	cells = append(append(cells, d.Approval.cells()...), d.Capability)
 	for i, cell := range cells {
 		cells[i] = inert(cell)
 	}

@@ -143,7 +143,7 @@ func (d DecisionRow) event() event {
 	switch d.Kind {
 	case KindEvaluation, KindEvaluations, KindSearch:
 		e.decision(d)
-	case KindRequest, KindApproval:
+	case KindRequest, KindApproval, KindCapability:
 		e.approval(d)
 	case KindGatewayCall, KindGatewayOutcome, KindGatewayRefused:
 		e.gatewayCall(d)

@@ -162,7 +162,7 @@ func (s *Snapshot) Properties(path string, uid cedar.EntityUID, raw jsontext.Val
 	said := entityClaims{Attributes: cedar.RecordMap{}}
 	r := newReader(raw, path, &s.Settings)
 	defer r.close()
-	r.drop = r.drop || uid.Type == TypeAccessRequest
+	r.drop = r.drop || isSupplied(uid.Type)
 	shape := s.Shapes.Entities[uid.Type]
 	err := r.members(func(name string) error {
 		parentType, isParent := parents[name]

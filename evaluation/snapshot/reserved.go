@@ -25,6 +25,13 @@ const actionType = "Action"
 // its attributes. A schema declares the ones that policies read.
 const TypeAccessRequest cedar.EntityType = "access_request"
 
+// TypeCapability is the type of the resource of those who issue and revoke capabilities. The service
+// supplies its attributes as it does those of an Access Request.
+const TypeCapability cedar.EntityType = "capability"
+
+// isSupplied reports whether the service supplies the attributes of a resource.
+func isSupplied(t cedar.EntityType) bool { return t == TypeAccessRequest || t == TypeCapability }
+
 // serviceMembers lists the context members that the service sets or removes.
 var serviceMembers = []string{ContextAction, ContextApproval, ContextCapability, ContextSupport, ContextJustification}
 

@@ -247,7 +247,7 @@ func (s *Snapshot) unknownInEntity(part string, e authzen.Entity, parents map[st
 	if shape == nil {
 		return faults.List{{Message: fmt.Sprintf("%s: the schema has no entity type %s", part, of), Hint: s.typeHint(string(of))}}
 	}
-	return s.undeclared(part+".properties", shape, e.Properties, parents, of == TypeAccessRequest)
+	return s.undeclared(part+".properties", shape, e.Properties, parents, isSupplied(of))
 }
 
 // undeclared lists the members of an object that its shape does not declare.

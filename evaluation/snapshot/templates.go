@@ -37,6 +37,8 @@ type ApprovalTemplate struct {
 	PinRevision bool `yaml:"pin_revision"`
 	// AutoApprover is consulted immediately, under the same policies as people.
 	AutoApprover *approver `yaml:"auto_approver"`
+	// MaxDuration is the longest duration of a capability that the template approves. The default is 8h.
+	MaxDuration time.Duration `yaml:"max_duration" duration:"some"`
 	// TellComment shows the requester the comment of the approver who denied.
 	TellComment bool `yaml:"tell_comment"`
 	// Display is shown to the requester.
@@ -62,6 +64,7 @@ func (t ApprovalTemplate) Compile() (authzen.ApprovalTemplate, error) {
 		Context:      t.Context,
 		PinRevision:  t.PinRevision,
 		TellComment:  t.TellComment,
+		MaxDuration:  authzen.Duration{Duration: t.MaxDuration},
 	}
 	if t.Uses != nil {
 		terms.Uses = *t.Uses
@@ -96,7 +99,7 @@ const maxTTL = 60 * 24 * time.Hour
 
 func (t ApprovalTemplate) check(terms authzen.ApprovalTemplate) error {
 	var errs []error
-	if t.TTL < 0 || t.DecideWithin < 0 || t.Escalation < 0 || terms.Quorum < 0 || terms.Uses < 0 {
+	if t.TTL < 0 || t.DecideWithin < 0 || t.Escalation < 0 || t.MaxDuration < 0 || terms.Quorum < 0 || terms.Uses < 0 {
 		errs = append(errs, errors.New("must not be negative"))
 	}
 	if t.TTL+t.DecideWithin > maxTTL {

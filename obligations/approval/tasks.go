@@ -142,7 +142,7 @@ const memberComment = "comment"
 // template discloses them.
 func (r *Request) display() jsontext.Value {
 	shown := r.Items[0].Terms.Display
-	comments := r.toldComments()
+	comments := r.ToldComments()
 	if comments == "" {
 		return shown
 	}
@@ -161,8 +161,8 @@ func (r *Request) display() jsontext.Value {
 	return with
 }
 
-// toldComments joins the distinct comments of disclosed denials.
-func (r *Request) toldComments() string {
+// ToldComments joins the distinct comments of disclosed denials.
+func (r *Request) ToldComments() string {
 	var all []string
 	for _, i := range r.Items {
 		if !i.Terms.TellComment {
@@ -176,3 +176,6 @@ func (r *Request) toldComments() string {
 	}
 	return strings.Join(all, "\n")
 }
+
+// Changed returns a channel that is closed at the next transition of any request.
+func (s *Service) Changed() <-chan struct{} { return s.outbox.Changed() }

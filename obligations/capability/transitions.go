@@ -202,3 +202,6 @@ func (s *Service) apply(ctx context.Context, id string, e event) (*Capability, e
 	}
 	return s.Get(ctx, id)
 }
+
+// Check refuses terms that Request and Issue would refuse.
+func (s *Service) Check(c Caller, t Terms) error { return t.check(c, s.now()) }

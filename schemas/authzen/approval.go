@@ -33,6 +33,7 @@ type ApprovalTemplate struct {
 	PinRevision  bool           `json:"pin_revision"`           // an approval ends when the policies change
 	AutoApprover *Subject       `json:"auto_approver,omitzero"` // asked at once, by the same policies as people; nil for none
 	TellComment  bool           `json:"tell_comment,omitzero"`  // the PEP is told the comment of a denial
+	MaxDuration  Duration       `json:"max_duration,omitzero"`  // of a capability that it approves; 0 is the service's
 	Display      jsontext.Value `json:"display,omitzero"`       // for the person who asks; a JSON object or nil
 	Schema       jsontext.Value `json:"schema,omitzero"`        // JSON Schema of requested_access; nil for any
 	// CheckAccess holds a requested_access, nil for none, against Schema. Nil accepts any.

@@ -1,0 +1,191 @@
+package pdp
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/obligations/capability"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A capabilitiesHandler serves PEPs that ask for capabilities.
+type capabilitiesHandler struct {
+	issuer  *capabilityIssuer
+	limits  *limiter
+	maxBody int64
+}
+
+// pepOf returns the PEP as package capability knows it.
+func pepOf(c echo.Context, tenant string) capability.Caller {
+	return capability.Caller{Tenant: tenant, ID: callerFrom(c.Request().Context()).ID, RequestID: requestID(c)}
+}
+
+// request answers 201 with an active capability, or 202 with one that waits for people.
+func (h *capabilitiesHandler) request(c echo.Context) error {
+	tenant, err := tenantOf(c)
+	if err != nil {
+		return err
+	}
+	var sub authzen.CapabilitySubmission
+	admitted, err := h.limits.decode(c, h.maxBody, &sub)
+	if err != nil {
+		return err
+	}
+	defer admitted.release()
+	if err := callerFrom(c.Request().Context()).Unclear; err != nil {
+		return err
+	}
+	call := evaluation.Call{
+		ID: evaluation.NewDecisionID(), Tenant: tenant, Caller: callerFrom(c.Request().Context()).ID,
+		RequestID: requestID(c), TraceID: traceID(c.Request().Context()),
+	}
+	var made *issued
+	err = h.limits.deadline.Run(c.Request().Context(), func(ctx context.Context) (err error) {
+		made, err = h.issuer.request(ctx, call, callerOf(c, tenant), c.Request().Header.Get(headerIdempotencyKey), &sub)
+		return err
+	})
+	c.Response().Header().Set(headerDecisionID, call.ID)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, authzen.PathCapabilities+"/"+made.ID)
+	if made.State == capability.Pending {
+		return writeCapability(c, http.StatusAccepted, made)
+	}
+	return writeCapability(c, http.StatusCreated, made)
+}
+
+func writeCapability(c echo.Context, status int, made *issued) error {
+	if made.State == capability.Pending {
+		c.Response().Header().Set(echo.HeaderRetryAfter, pollAfter)
+	}
+	return writeJSON(c, status, authzen.CapabilityResponse{Capability: shownCapability(made.Capability), Task: made.task, EvaluationID: made.evaluationID})
+}
+
+// shownCapability returns a capability as its holder sees it.
+func shownCapability(c *capability.Capability) authzen.Capability {
+	out := authzen.Capability{
+		ID: c.ID, Status: string(c.State), Holder: c.Holder, Tools: c.Tools, Bound: c.Bound, Issuer: c.Issuer,
+		Expires: c.Constraints.ValidUntil, Reason: c.EndReason,
+	}
+	limits := authzen.CapabilityConstraints{MaxUses: c.Constraints.MaxUses, Arguments: c.Constraints.Arguments, ArgumentsSchema: c.Constraints.ArgumentsSchema}
+	if c.Constraints.ValidFrom.After(c.Issued) {
+		limits.ValidFrom = c.Constraints.ValidFrom
+	}
+	if !reflect.ValueOf(limits).IsZero() {
+		out.Constraints = &limits
+	}
+	if most := c.Constraints.MaxUses; most > 0 {
+		left := max(most-c.Used, 0)
+		out.UsesLeft = &left
+	}
+	return out
+}
+
+// show answers with a capability, to the PEP that asked for it. With Prefer: wait=N it waits up to N
+// seconds for the decision.
+func (h *capabilitiesHandler) show(c echo.Context) error {
+	tenant, err := tenantOf(c)
+	if err != nil {
+		return err
+	}
+	wait := preferredWait(c.Request().Header.Values(headerPrefer))
+	if wait > 0 {
+		if err := liftDeadlines(c); err != nil {
+			return err
+		}
+	}
+	found, err := h.issuer.store.Wait(c.Request().Context(), pepOf(c, tenant), c.Param(paramID), wait)
+	if err != nil {
+		return err
+	}
+	made, err := h.issuer.withTask(c.Request().Context(), callerOf(c, tenant), &issued{Capability: found})
+	if err != nil {
+		return err
+	}
+	return writeCapability(c, http.StatusOK, made)
+}
+
+// list answers with the live capabilities of a holder that this PEP asked for.
+func (h *capabilitiesHandler) list(c echo.Context) error {
+	if err := knownQuery(c, "holder"); err != nil {
+		return err
+	}
+	tenant, err := tenantOf(c)
+	if err != nil {
+		return err
+	}
+	holder, err := holderParam(c)
+	if err != nil {
+		return err
+	}
+	pep := pepOf(c, tenant)
+	out := authzen.CapabilityList{Capabilities: []authzen.Capability{}}
+	for _, state := range []capability.State{capability.Pending, capability.Active} {
+		for found, err := range h.issuer.store.List(c.Request().Context(), capability.Query{Tenants: []string{tenant}, Holder: holder, State: state, Caller: &pep.ID}) {
+			if err != nil {
+				return err
+			}
+			out.Capabilities = append(out.Capabilities, shownCapability(found.Capability))
+		}
+	}
+	return writeJSON(c, http.StatusOK, out)
+}
+
+// holderParam returns the entity that the parameter holder names, as TYPE:ID.
+func holderParam(c echo.Context) (*authzen.Subject, error) {
+	kind, id, _ := strings.Cut(c.QueryParam("holder"), ":")
+	if kind == "" || id == "" {
+		return nil, authzen.Invalid("", "needs the parameter holder, as TYPE:ID")
+	}
+	return &authzen.Subject{Type: kind, ID: id}, nil
+}
+
+// revoke gives a capability back. A pending one withdraws its Access Request.
+func (h *capabilitiesHandler) revoke(c echo.Context) error {
+	tenant, err := tenantOf(c)
+	if err != nil {
+		return err
+	}
+	var why authzen.Cancellation
+	if c.Request().ContentLength != 0 {
+		admitted, err := h.limits.decode(c, h.maxBody, &why)
+		if err != nil {
+			return err
+		}
+		defer admitted.release()
+	}
+	pep := pepOf(c, tenant)
+	return h.limits.deadline.Run(c.Request().Context(), func(ctx context.Context) error {
+		found, err := h.issuer.store.Own(ctx, pep, c.Param(paramID))
+		if err != nil {
+			return err
+		}
+		if err := h.issuer.withdraw(ctx, callerOf(c, tenant), found, why); err != nil {
+			return err
+		}
+		ended, err := h.issuer.store.Revoke(ctx, found.ID, capability.Actor{Caller: pep.ID, RequestID: pep.RequestID}, why.Comment)
+		if err != nil {
+			return err
+		}
+		return writeCapability(c, http.StatusOK, &issued{Capability: ended})
+	})
+}
+
+// withdraw cancels the Access Request of a pending capability.
+func (i *capabilityIssuer) withdraw(ctx context.Context, by approval.Caller, c *capability.Capability, why authzen.Cancellation) error {
+	if c.State != capability.Pending || c.Task == "" {
+		return nil
+	}
+	if _, err := i.approvals.Cancel(ctx, by, c.Task, why); err != nil {
+		return fmt.Errorf("withdraw access request: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package pdp
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/replay"
+	"github.com/policy-service/policy-service/obligations/capability"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// openCapabilities opens the store of capabilities, whose uses are in the decision log.
+func (s *server) openCapabilities() (*capability.Service, error) {
+	last, err := lastTime(context.Background(), s.log)
+	if err != nil {
+		return nil, err
+	}
+	return capability.Open(s.config.State, capability.Config{
+		Record:   func(ctx context.Context, r capability.Record) error { return s.log.Append(ctx, entryOf(r)) },
+		Recorded: func(ctx context.Context, id string) (bool, error) { return s.engine.Recorded(ctx, id) },
+		UsesSince: func(ctx context.Context, from uint64, yield func(capability.Use) error) error {
+			return usesSince(ctx, s.log, from, yield)
+		},
+		LogSize:   func() uint64 { return uint64(s.log.Head().Size) },
+		NotBefore: last,
+		OnError:   func(err error) { s.config.Log.Error("capabilities", "error", err) },
+	})
+}
+
+// usesSince yields the uses of capabilities in the log, from an index on.
+func usesSince(ctx context.Context, log *decisionlog.Log, from uint64, yield func(capability.Use) error) error {
+	for line, err := range log.Select(ctx, decisionlog.Filter{From: int64(from)}) {
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(line, []byte(`"used":true`)) {
+			continue
+		}
+		entry, err := replay.ReadEntry(line)
+		if err != nil {
+			return err
+		}
+		index, _ := decisionlog.Index(line)
+		results := entry.Evaluations
+		if entry.Result != nil {
+			results = append(results, *entry.Result)
+		}
+		for _, r := range results {
+			if r.Capability == nil || !r.Capability.Used {
+				continue
+			}
+			if err := yield(capability.Use{Index: uint64(index), Tenant: entry.Tenant, ID: r.Capability.ID, Call: r.Capability.Call, Time: entry.Time}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lastTime returns the time of the last entry of the log, or zero.
+func lastTime(ctx context.Context, log *decisionlog.Log) (last time.Time, err error) {
+	for line, err := range log.Select(ctx, decisionlog.Filter{From: max(0, log.Head().Size-1)}) {
+		if err != nil {
+			return last, err
+		}
+		entry, err := replay.ReadEntry(line)
+		if err != nil {
+			return last, err
+		}
+		last = entry.Time
+	}
+	return last, nil
+}
+
+// capabilityEndpoint returns the URL at which PEPs of a tenant ask for capabilities.
+func (s *server) capabilityEndpoint(tenant string) string {
+	if tenant == "" {
+		return s.publicURL + authzen.PathCapabilities
+	}
+	return s.publicURL + "/tenants/" + tenant + authzen.PathCapabilities
+}

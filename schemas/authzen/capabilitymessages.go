@@ -1,0 +1,89 @@
+package authzen
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// PathCapabilities is the path of capabilities, below the base URL of a tenant.
+const PathCapabilities = "/access/v1/capabilities"
+
+// ProblemCapabilityDenied is the problem type of a capability that policies deny.
+const ProblemCapabilityDenied = "urn:policy-service:capability:denied"
+
+// Actions that policies decide on before a capability changes.
+const (
+	ActionCapabilityRequest = "capability.request" // a holder asks for one, on each tool
+	ActionCapabilityIssue   = "capability.issue"   // a person grants one
+	ActionCapabilityRevoke  = "capability.revoke"  // a person ends one
+)
+
+// A CapabilitySubmission asks for a capability. Every member is known: what the
+// service does not understand would be a limit that it ignores.
+type CapabilitySubmission struct{ CapabilityTerms }
+
+// CapabilityTerms are what a capability is to be.
+type CapabilityTerms struct {
+	Subject     Subject                `json:"subject"`           // the holder
+	Tools       []string               `json:"tools"`             // SERVER:TOOL or SERVER:*
+	Duration    int64                  `json:"duration,omitzero"` // seconds from the issue; 0 means until validUntil
+	Reason      string                 `json:"reason,omitzero"`   // for those who decide
+	Constraints *CapabilityConstraints `json:"constraints,omitempty"`
+	Session     string                 `json:"session,omitzero"` // session that it is bound to, if any
+}
+
+// CapabilityConstraints narrow a capability.
+type CapabilityConstraints struct {
+	MaxUses         int                       `json:"maxUses,omitzero"` // 0 means unlimited
+	ValidFrom       time.Time                 `json:"validFrom,omitzero"`
+	ValidUntil      time.Time                 `json:"validUntil,omitzero"`
+	Arguments       map[string]jsontext.Value `json:"arguments,omitempty"`       // values that arguments of the call must have
+	ArgumentsSchema jsontext.Value            `json:"arguments_schema,omitzero"` // JSON Schema of all arguments
+}
+
+// UnmarshalJSONFrom reads a submission. Unknown members are invalid.
+func (s *CapabilitySubmission) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if err := json.UnmarshalDecode(dec, &s.CapabilityTerms, json.RejectUnknownMembers(true)); err != nil {
+		return err
+	}
+	if s.Subject.Type == "" || s.Subject.ID == "" {
+		return Invalid("/subject", "is required: the holder, with a type and an id")
+	}
+	return nil
+}
+
+// A CapabilityResponse answers a submission and every question about a capability.
+type CapabilityResponse struct {
+	Capability   Capability `json:"capability"`
+	Task         *Task      `json:"task,omitempty"` // of a pending one: people decide on it
+	EvaluationID string     `json:"evaluation_id,omitzero"`
+}
+
+// A Capability as its holder sees it. Its id is no secret.
+type Capability struct {
+	ID          string                 `json:"id"`
+	Status      string                 `json:"status"` // pending, active, expired, exhausted, revoked or refused
+	Holder      Subject                `json:"holder"`
+	Tools       []string               `json:"tools"`
+	Expires     time.Time              `json:"expires,omitzero"` // of an issued one
+	Constraints *CapabilityConstraints `json:"constraints,omitempty"`
+	Bound       string                 `json:"bound"` // identity or session
+	Issuer      *Subject               `json:"issuer,omitempty"`
+	UsesLeft    *int                   `json:"uses_left,omitempty"` // if uses are counted
+	Reason      string                 `json:"reason,omitzero"`     // why it was refused or revoked
+
+	// For operators. To them, Reason of a live capability is that of the request.
+	Tenant    string    `json:"tenant,omitzero"`
+	Approvers []Subject `json:"approvers,omitempty"`
+	Template  string    `json:"template,omitzero"`
+	Task      string    `json:"task,omitzero"`
+	EndedBy   *Subject  `json:"ended_by,omitempty"`
+}
+
+// A CapabilityList is a page of capabilities.
+type CapabilityList struct {
+	Capabilities []Capability `json:"capabilities"`
+	Page         *Page        `json:"page,omitempty"` // nil on the last page
+}
