@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -58,6 +59,11 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathRequests + "/:id", scopes: approvers, owned: true, target: (*desks).pending},
 	{method: "POST", path: pdp.PathRequests + "/:id/decision", scopes: approvers, owned: true, target: (*desks).decide},
 	{method: "POST", path: pdp.PathApprovals + "/:id/revoke", scopes: approvers, owned: true, target: (*desks).revoke},
+	{method: "GET", path: pdp.PathCapabilities, scopes: approvers, check: checkCapabilities},
+	{method: "POST", path: pdp.PathCapabilities, scopes: approvers, owned: true, ok: 201, target: (*desks).issue},
+	{method: "POST", path: pdp.PathCapabilities + "/revoke", scopes: approvers, owned: true, target: (*desks).revokeHolder},
+	{method: "GET", path: pdp.PathCapabilities + "/:id", scopes: approvers, owned: true, target: (*desks).capability},
+	{method: "POST", path: pdp.PathCapabilities + "/:id/revoke", scopes: approvers, owned: true, target: (*desks).revokeCapability},
 }
 
 // desks is a service with callers of every scope, each for acme, for globex, for both and for every
@@ -66,6 +72,8 @@ type desks struct {
 	*service
 	t     *testing.T
 	index map[string]int64 // index of an entry of each tenant
+
+	granted int // capabilities, each for a holder of its own
 }
 
 // tenantsOf maps the callers' names to their tenants; nil means every tenant.
@@ -83,9 +91,10 @@ func newDesks(t *testing.T) *desks {
 		}
 	}
 	keys = append(keys, pdp.APIKey{ID: "gateway", SHA256: digest("k-gateway")})
-	d.service = start(t, pdp.Config{Policies: policySet(t, "agent-tools"), Auth: pdp.Auth{APIKeys: keys}, Telemetry: pdp.Telemetry{Page: page, PublicPage: page}})
+	d.service = start(t, pdp.Config{Policies: withCapabilities(t), Auth: pdp.Auth{APIKeys: keys}, Telemetry: pdp.Telemetry{Page: page, PublicPage: page}})
 	for _, tenant := range []string{"acme", "globex"} {
 		d.submit(tenant)
+		d.grant(tenant)
 	}
 	_, body := d.ask("GET", pdp.PathLogExport, d.key("all", pdp.ScopeAudit), "")
 	for _, e := range readEntries(t, body) {
@@ -161,6 +170,76 @@ func (d *desks) revoke() (path, body string) {
 		d.t.Fatalf("%s: %v", answer, err)
 	}
 	return pdp.PathApprovals + "/" + approved.Items[0].Approval.ID + "/revoke", `{"reason":"a mistake"}`
+}
+
+// withCapabilities returns the policies of agent-tools, and some under which carol grants and revokes
+// capabilities.
+func withCapabilities(t *testing.T) fs.FS {
+	t.Helper()
+	store, all := policySet(t, "agent-tools"), fstest.MapFS{}
+	err := fs.WalkDir(store, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(store, name)
+		all[name] = &fstest.MapFile{Data: text}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["schema.cedarschema"].Data = append(all["schema.cedarschema"].Data, `
+entity capability;
+action "capability.issue", "capability.revoke" appliesTo { principal: user, resource: capability };
+`...)
+	all["capabilities.cedar"] = &fstest.MapFile{Data: []byte(`
+@id("capabilities") permit (principal == user::"carol", action in [Action::"capability.issue", Action::"capability.revoke"], resource is capability);
+`)}
+	return all
+}
+
+// grant grants a capability in a tenant and returns its id.
+func (d *desks) grant(tenant string) string {
+	d.t.Helper()
+	d.granted++
+	status, body := d.ask("POST", pdp.PathCapabilities, d.key("all", pdp.ScopeApprove),
+		fmt.Sprintf(`{"tenant":%q,"subject":{"type":"agent","id":"agent-%d"},"tools":["jira:create"],"duration":60}`, tenant, d.granted))
+	var made authzen.CapabilityResponse
+	if err := json.Unmarshal(body, &made); err != nil || status != 201 {
+		d.t.Fatalf("%d %s: %v", status, body, err)
+	}
+	return made.Capability.ID
+}
+
+func (d *desks) issue() (path, body string) {
+	d.granted++
+	return pdp.PathCapabilities, fmt.Sprintf(`{"tenant":"acme","subject":{"type":"agent","id":"agent-%d"},"tools":["jira:create"],"duration":60}`, d.granted)
+}
+
+func (d *desks) revokeHolder() (path, body string) {
+	d.grant("acme")
+	return pdp.PathCapabilities + "/revoke", fmt.Sprintf(`{"tenant":"acme","holder":{"type":"agent","id":"agent-%d"}}`, d.granted)
+}
+
+func (d *desks) capability() (path, body string) {
+	return pdp.PathCapabilities + "/" + d.grant("acme"), ""
+}
+
+func (d *desks) revokeCapability() (path, body string) {
+	return pdp.PathCapabilities + "/" + d.grant("acme") + "/revoke", `{"reason":"a mistake"}`
+}
+
+func checkCapabilities(t *testing.T, tenants []string, body []byte) {
+	t.Helper()
+	var list authzen.CapabilityList
+	if err := json.Unmarshal(body, &list); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	var shown []string
+	for _, c := range list.Capabilities {
+		shown = append(shown, c.Tenant)
+	}
+	checkTenants(t, tenants, shown)
 }
 
 // checkTenants checks that a caller sees exactly the entries of its tenants.

@@ -75,9 +75,12 @@ func shownCapability(c *capability.Capability) authzen.Capability {
 		ID: c.ID, Status: string(c.State), Holder: c.Holder, Tools: c.Tools, Bound: c.Bound, Issuer: c.Issuer,
 		Expires: c.Constraints.ValidUntil, Reason: c.EndReason,
 	}
-	limits := authzen.CapabilityConstraints{MaxUses: c.Constraints.MaxUses, Arguments: c.Constraints.Arguments, ArgumentsSchema: c.Constraints.ArgumentsSchema}
+	limits := authzen.CapabilityConstraints{MaxUses: c.Constraints.MaxUses, ArgumentsSchema: c.Constraints.ArgumentsSchema}
 	if c.Constraints.ValidFrom.After(c.Issued) {
 		limits.ValidFrom = c.Constraints.ValidFrom
+	}
+	if len(c.Constraints.Arguments) > 0 {
+		limits.Arguments, _ = c.Constraints.Arguments.Encode() // it was parsed from JSON
 	}
 	if !reflect.ValueOf(limits).IsZero() {
 		out.Constraints = &limits

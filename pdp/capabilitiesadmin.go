@@ -18,15 +18,15 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// An IssueRequest is a person's grant of a capability that nobody asked for.
-type IssueRequest struct {
+// A CapabilityGrant is a person's grant of a capability that nobody asked for.
+type CapabilityGrant struct {
 	Approver *Approver `json:"approver,omitzero"`
 	Tenant   string    `json:"tenant,omitzero"`
 	authzen.CapabilityTerms
 }
 
-// A RevokeHolder is a person's request to end all capabilities of a holder.
-type RevokeHolder struct {
+// A CapabilityRevocation is a person's request to end all capabilities of a holder.
+type CapabilityRevocation struct {
 	Approver *Approver       `json:"approver,omitzero"`
 	Tenant   string          `json:"tenant,omitzero"`
 	Holder   authzen.Subject `json:"holder"`
@@ -118,7 +118,7 @@ func (h *capabilityAdmin) find(c echo.Context) (*capability.Capability, error) {
 
 // issue grants a capability, if policies let this person.
 func (h *capabilityAdmin) issue(c echo.Context) error {
-	var body IssueRequest
+	var body CapabilityGrant
 	if err := decodeKnown(c, &body); err != nil {
 		return err
 	}
@@ -126,7 +126,11 @@ func (h *capabilityAdmin) issue(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	made, err := h.issuer.grant(c.Request().Context(), call, by, c.Request().Header.Get(headerIdempotencyKey), termsOf(&authzen.CapabilitySubmission{CapabilityTerms: body.CapabilityTerms}))
+	terms, err := termsOf((*authzen.CapabilitySubmission)(&body.CapabilityTerms))
+	if err != nil {
+		return err
+	}
+	made, err := h.issuer.grant(c.Request().Context(), call, by, c.Request().Header.Get(headerIdempotencyKey), terms)
 	if err != nil {
 		return err
 	}
@@ -173,7 +177,7 @@ func (h *capabilityAdmin) revoke(c echo.Context) error {
 
 // revokeHolder ends all capabilities of a holder, if policies let this person end each of them.
 func (h *capabilityAdmin) revokeHolder(c echo.Context) error {
-	var body RevokeHolder
+	var body CapabilityRevocation
 	if err := decodeKnown(c, &body); err != nil {
 		return err
 	}

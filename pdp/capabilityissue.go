@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,10 @@ type issued struct {
 // request asks policies for a capability: one question for each tool. If they permit all, it is issued.
 // If people can approve the rest, it waits for them. Otherwise nobody is asked.
 func (i *capabilityIssuer) request(ctx context.Context, call evaluation.Call, by approval.Caller, key string, sub *authzen.CapabilitySubmission) (*issued, error) {
-	terms := termsOf(sub)
+	terms, err := termsOf(sub)
+	if err != nil {
+		return nil, err
+	}
 	who := capability.Caller{Tenant: call.Tenant, ID: call.Caller, RequestID: call.RequestID}
 	known, err := i.store.Known(ctx, who, key, terms)
 	if err != nil {
@@ -261,14 +265,28 @@ func questions(terms *capability.Terms, approvals map[string]string) (*authzen.E
 // toolResource names a tool for policies.
 func toolResource(tool string) authzen.Resource { return authzen.Resource{Type: "tool", ID: tool} }
 
-// requestContext returns the context of the questions: what the holder asks for.
+// requestContext returns the context of the questions: everything that the holder asks for. Approvers
+// see it. Constraints of arguments are JSON text, because a schema has no type for any value.
 func requestContext(terms *capability.Terms) (jsontext.Value, error) {
+	limits := terms.Constraints
 	context := map[string]any{"duration": int64(terms.Duration.Seconds()), "bound": boundOf(terms), "depth": 0}
-	if uses := terms.Constraints.MaxUses; uses > 0 {
-		context["max_uses"] = uses
+	if limits.MaxUses > 0 {
+		context["max_uses"] = limits.MaxUses
 	}
-	if len(terms.Constraints.Arguments) > 0 {
-		context["arguments"] = terms.Constraints.Arguments
+	if len(limits.Arguments) > 0 {
+		arguments, err := limits.Arguments.Encode()
+		if err != nil {
+			return nil, fmt.Errorf("encode question: %w", err)
+		}
+		context["arguments"] = string(arguments)
+	}
+	if limits.ArgumentsSchema != nil {
+		context["arguments_schema"] = string(limits.ArgumentsSchema)
+	}
+	for name, at := range map[string]time.Time{"valid_from": limits.ValidFrom, "valid_until": limits.ValidUntil} {
+		if !at.IsZero() {
+			context[name] = at.UTC().Format(time.RFC3339)
+		}
 	}
 	if terms.Reason != "" {
 		context["reason"] = terms.Reason
@@ -303,17 +321,26 @@ func onlyServer(tools []string) (server string) {
 }
 
 // termsOf returns the terms of a submission.
-func termsOf(sub *authzen.CapabilitySubmission) capability.Terms {
-	terms := capability.Terms{
+func termsOf(sub *authzen.CapabilitySubmission) (terms capability.Terms, err error) {
+	const most = math.MaxInt64 / int64(time.Second)
+	if sub.Duration < 0 || sub.Duration > most {
+		return terms, authzen.Invalid("/duration", "must be 1 to %d", most)
+	}
+	terms = capability.Terms{
 		Holder: sub.Subject, Tools: sub.Tools, Duration: authzen.Duration{Duration: time.Duration(sub.Duration) * time.Second},
 		Session: sub.Session, Reason: sub.Reason,
 	}
-	if c := sub.Constraints; c != nil {
-		terms.Constraints = capability.Constraints{
-			MaxUses: c.MaxUses, ValidFrom: c.ValidFrom, ValidUntil: c.ValidUntil, Arguments: c.Arguments, ArgumentsSchema: c.ArgumentsSchema,
+	c := sub.Constraints
+	if c == nil {
+		return terms, nil
+	}
+	terms.Constraints = capability.Constraints{MaxUses: c.MaxUses, ValidFrom: c.ValidFrom, ValidUntil: c.ValidUntil, ArgumentsSchema: c.ArgumentsSchema}
+	if c.Arguments != nil {
+		if terms.Constraints.Arguments, err = jsonobject.Parse(c.Arguments); err != nil {
+			return terms, authzen.Invalid("/constraints/arguments", "must be an object")
 		}
 	}
-	return terms
+	return terms, nil
 }
 
 // approvedContext returns a context with a claimed approval.

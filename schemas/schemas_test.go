@@ -34,9 +34,13 @@ func TestSchemaUnknown(t *testing.T) {
 	}
 }
 
-// AZ-80: whoever validates with these schemas ignores unknown members too.
+// AZ-80: whoever validates with these schemas ignores unknown members too, except
+// those of a message of the service's own, whose unknown members it refuses.
 func TestSchemasAreOpen(t *testing.T) {
 	for _, name := range schematest.Names() {
+		if name == "CapabilitySubmission" {
+			continue
+		}
 		visit(parse(t, name), func(node map[string]any) {
 			for _, keyword := range []string{"additionalProperties", "unevaluatedProperties", "propertyNames", "maxProperties"} {
 				if _, object := node[keyword].(map[string]any); node[keyword] != nil && node[keyword] != true && !object {

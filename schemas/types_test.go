@@ -31,7 +31,12 @@ var goTypes = map[string]struct {
 	role  role
 }{
 	"AccessRequest":         {authzen.AccessRequest{}, response},
+	"Capability":            {authzen.Capability{}, response},
+	"CapabilityConstraints": {authzen.CapabilityConstraints{}, response},
+	"CapabilityList":        {authzen.CapabilityList{}, response},
 	"CapabilityRequest":     {authzen.CapabilityRequest{}, response},
+	"CapabilityResponse":    {authzen.CapabilityResponse{}, response},
+	"CapabilitySubmission":  {authzen.CapabilitySubmission{}, response},
 	"Action":                {authzen.Action{}, request},
 	"ActionSearchRequest":   {authzen.ActionSearchRequest{}, request},
 	"ActionSearchResponse":  {authzen.ActionSearchResponse{}, response},
@@ -184,7 +189,7 @@ func jsonType(typ reflect.Type) string {
 		return "array"
 	case typ.Kind() == reflect.Bool:
 		return "boolean"
-	case typ.Kind() == reflect.Int:
+	case typ.Kind() == reflect.Int, typ.Kind() == reflect.Int64:
 		return "integer"
 	}
 	return typ.Kind().String()

@@ -22,10 +22,7 @@ const (
 
 // A CapabilitySubmission asks for a capability. Every member is known: what the
 // service does not understand would be a limit that it ignores.
-type CapabilitySubmission struct{ CapabilityTerms }
-
-// CapabilityTerms are what a capability is to be.
-type CapabilityTerms struct {
+type CapabilitySubmission struct {
 	Subject     Subject                `json:"subject"`           // the holder
 	Tools       []string               `json:"tools"`             // SERVER:TOOL or SERVER:*
 	Duration    int64                  `json:"duration,omitzero"` // seconds from the issue; 0 means until validUntil
@@ -34,18 +31,21 @@ type CapabilityTerms struct {
 	Session     string                 `json:"session,omitzero"` // session that it is bound to, if any
 }
 
+// CapabilityTerms is a submission as a part of another body.
+type CapabilityTerms CapabilitySubmission
+
 // CapabilityConstraints narrow a capability.
 type CapabilityConstraints struct {
-	MaxUses         int                       `json:"maxUses,omitzero"` // 0 means unlimited
-	ValidFrom       time.Time                 `json:"validFrom,omitzero"`
-	ValidUntil      time.Time                 `json:"validUntil,omitzero"`
-	Arguments       map[string]jsontext.Value `json:"arguments,omitempty"`       // values that arguments of the call must have
-	ArgumentsSchema jsontext.Value            `json:"arguments_schema,omitzero"` // JSON Schema of all arguments
+	MaxUses         int            `json:"maxUses,omitzero"` // 0 means unlimited
+	ValidFrom       time.Time      `json:"validFrom,omitzero"`
+	ValidUntil      time.Time      `json:"validUntil,omitzero"`
+	Arguments       jsontext.Value `json:"arguments,omitzero"`        // object of the values that arguments of the call must have
+	ArgumentsSchema jsontext.Value `json:"arguments_schema,omitzero"` // JSON Schema of all arguments
 }
 
 // UnmarshalJSONFrom reads a submission. Unknown members are invalid.
 func (s *CapabilitySubmission) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	if err := json.UnmarshalDecode(dec, &s.CapabilityTerms, json.RejectUnknownMembers(true)); err != nil {
+	if err := json.UnmarshalDecode(dec, (*CapabilityTerms)(s), json.RejectUnknownMembers(true)); err != nil {
 		return err
 	}
 	if s.Subject.Type == "" || s.Subject.ID == "" {
