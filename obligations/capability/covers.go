@@ -106,7 +106,7 @@ func (e *entry) covers(q *question) authzen.CapabilityReason {
 	if reason := e.arguments.violated(q); reason != "" {
 		return reason
 	}
-	if e.Session != "" && (q.claim().Session == "" || sessionDigest(q.claim().Session) != e.Session) {
+	if e.Session != "" && sessionDigest(q.claim().Session) != e.Session {
 		return authzen.CapabilityWrongSession
 	}
 	return ""

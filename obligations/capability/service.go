@@ -123,7 +123,7 @@ func (s *Service) load() error {
 		}
 	}
 	s.started = true
-	return nil
+	return s.storeUses() // the index, too, if the log lost its end
 }
 
 // Close stores the uses and closes the service. It reads the log a last time. If that fails, the next

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -407,6 +409,11 @@ func TestIdempotencyKey(t *testing.T) {
 	if known, err := s.Known(t.Context(), gateway, "k2", terms(nil, "files:write")); err != nil || known != nil {
 		t.Errorf("another key is known: %+v, %v", known, err)
 	}
+	s.pass(time.Minute)
+	ending := terms(func(t *capability.Terms) { t.Constraints.ValidUntil = s.time().Add(time.Second) }, "files:write")
+	s.issueWithKey(t, "k3", ending)
+	s.pass(time.Hour)
+	s.issueWithKey(t, "k3", ending) // a retry after its end
 	if _, err := issue(gateway, "k1", "files:read"); !errors.Is(err, capability.ErrDuplicate) {
 		t.Errorf("another request: %v", err)
 	}
@@ -415,8 +422,15 @@ func TestIdempotencyKey(t *testing.T) {
 			t.Errorf("of another caller: %s, %v", other, err)
 		}
 	}
-	if got := s.events(t); got != "issue/active issue/active issue/active" {
+	if got := s.events(t); got != "issue/active issue/active issue/active issue/active" {
 		t.Errorf("events %s", got)
+	}
+}
+
+func (s *store) issueWithKey(t *testing.T, key string, of capability.Terms) {
+	t.Helper()
+	if _, err := s.Issue(t.Context(), gateway, key, of, capability.Grant{}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -530,5 +544,96 @@ func TestRestart(t *testing.T) {
 	y, errY := json.Marshal(after)
 	if errX != nil || errY != nil || string(x) != string(y) || len(before) != 2 {
 		t.Errorf("before\n%s\nafter\n%s", x, y)
+	}
+}
+
+// Questions, transitions, sweeps and lists at the same time give no use twice, and the race detector
+// has nothing to say.
+func TestAllAtOnce(t *testing.T) {
+	s := open(t)
+	const n = 50
+	limited := s.issue(t, uses(n))
+	var answered atomic.Int64
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for j := range 100 {
+				if s.decide(t, requested(s.call("files:read_file", "", claim(limited.ID, true)), fmt.Sprint(i, "-", j))) {
+					answered.Add(1)
+				}
+			}
+		})
+		group.Go(func() {
+			for range 10 {
+				c := s.issue(t, terms(nil, "files:write"))
+				if s.find(t, s.call("files:write", "", claim(c.ID, false))).Capability == nil {
+					t.Error("an issued one does not cover")
+				}
+				if _, err := s.Revoke(t.Context(), c.ID, admin, ""); err != nil {
+					t.Error(err)
+				}
+				if got := s.find(t, s.call("files:write", "", claim(c.ID, false))).Denied; got != authzen.CapabilityRevoked {
+					t.Errorf("a revoked one is %q", got)
+				}
+			}
+		})
+		group.Go(func() {
+			for range 5 {
+				s.sweep(t)
+				s.listed(t, capability.Query{Holder: &agent})
+				if err := s.Snapshot(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if answered.Load() != n {
+		t.Errorf("%d calls are answered with %d uses", answered.Load(), n)
+	}
+	s.crash(t)
+	if got, err := s.Get(t.Context(), limited.ID); err != nil || got.Used != n {
+		t.Errorf("after a crash %d uses are taken, want %d: %v", got.Used, n, err)
+	}
+}
+
+// A question of a subject without capabilities costs no allocation.
+func TestAHolderOfNoneCostsNothing(t *testing.T) {
+	s := open(t)
+	s.issue(t, terms(nil, "files:write"))
+	q := s.call("files:write", `{"a":1}`, nil)
+	q.Request.Subject.ID = "agent-b"
+	s.find(t, q)
+	if n := testing.AllocsPerRun(100, func() { s.Find(t.Context(), q) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	s := open(b)
+	s.issue(b, terms(nil, "files:write"))
+	s.issue(b, terms(func(t *capability.Terms) {
+		t.Constraints.Arguments = jsonobject.Object{"target": jsontext.Value(`"staging"`)}
+		t.Constraints.MaxUses = 1_000_000
+	}, "mail:send"))
+	for _, test := range []struct {
+		name string
+		q    *authzen.CapabilityQuestion
+	}{
+		{"none", s.call("files:write", "", nil)},
+		{"unlimited", s.call("files:write", "", nil)},
+		{"limited with arguments", requested(s.call("mail:send", `{"target":"staging","text":"hello"}`, claim("", true)), "r1")},
+	} {
+		if test.name == "none" {
+			test.q.Request.Subject.ID = "agent-b"
+		}
+		b.Run(test.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if status, err := s.Find(b.Context(), test.q); err != nil || status.Denied != "" {
+					b.Fatal(status, err)
+				}
+			}
+		})
 	}
 }

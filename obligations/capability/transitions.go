@@ -3,6 +3,7 @@ package capability
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -63,6 +64,10 @@ func (s *Service) Issue(ctx context.Context, c Caller, key string, t Terms, g Gr
 
 // create stores a new capability, unless there are too many. complete adds what the kind of event does.
 func (s *Service) create(ctx context.Context, c Caller, key string, t Terms, kind eventKind, complete func(Capability, time.Time) (Capability, error)) (made *Capability, err error) {
+	known, err := s.Known(ctx, c, key, t)
+	if known != nil || errors.Is(err, ErrDuplicate) { // a retry has not expired
+		return known, err
+	}
 	if err := t.check(c, s.now()); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,8 +154,11 @@ func (s *Service) readUses(ctx context.Context) error {
 		return nil
 	}
 	end := s.logSize()
+	if end != nil {
+		s.log.next = min(s.log.next, *end) // a crash may have cost the log entries that were not waited for
+	}
 	if end != nil && !s.usesUnread() {
-		s.log.next = max(s.log.next, *end)
+		s.log.next = *end
 		return nil
 	}
 	var read []Use
@@ -172,7 +176,7 @@ func (s *Service) readUses(ctx context.Context) error {
 		s.countUse(u)
 	}
 	if end != nil {
-		s.log.next = max(s.log.next, *end)
+		s.log.next = *end
 	}
 	return nil
 }
@@ -187,17 +191,12 @@ func (s *Service) logSize() *uint64 {
 }
 
 // usesUnread reports whether the log may have uses that were not read. Every use is taken before its
-// entry is in the log, so there are none if as many were read as were taken.
+// entry is in the log, so there are none if as many were read as were taken. At a start nothing is
+// known of them.
 func (s *Service) usesUnread() bool {
-	if !s.started {
-		return true
-	}
-	for _, e := range s.index.limited() {
-		if e.uses.used() != s.log.of(e.ID).Used {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.index.limited(), func(e *entry) bool {
+		return !s.started || e.uses.used() != s.log.of(e.ID).Used
+	})
 }
 
 // countUse counts a use that the log has.
@@ -236,6 +235,11 @@ func (s *Service) snapshot(ctx context.Context) error {
 	if s.index.empty() && s.log.next == s.log.stored && len(s.log.changed) == 0 {
 		return nil // nothing depends on the time either
 	}
+	return s.storeUses()
+}
+
+// storeUses stores the uses that were read. The caller holds s.log.mu.
+func (s *Service) storeUses() error {
 	now := s.moment()
 	if err := s.db.Update(func(tx *bolt.Tx) error { return s.log.store(tx, now) }); err != nil {
 		return fmt.Errorf("store uses of capabilities: %w", err)

@@ -265,6 +265,103 @@ func TestAnEntryAfterTheSnapshotCounts(t *testing.T) {
 	}
 }
 
+// The first answer to a call fails because the log does, and its repetition is answered. The entry of
+// the repetition is the record of the use.
+func TestARepetitionOfAnUnansweredCallCounts(t *testing.T) {
+	s := open(t)
+	s.issue(t, uses(1))
+	call := func() *authzen.CapabilityQuestion {
+		return requested(s.call("files:read_file", "", claim("", true)), "r1")
+	}
+	if taken, err := s.find(t, call()).Consume(); !taken || err != nil { // and no entry follows
+		t.Fatal(taken, err)
+	}
+	if !s.decide(t, call()) {
+		t.Fatal("the repetition is refused")
+	}
+	s.crash(t)
+	if s.decide(t, requested(call(), "r2")) {
+		t.Error("the use is given twice")
+	}
+}
+
+// A log that lost its end, of entries that nobody waited for, is read from its new end on.
+func TestALogThatLostItsEnd(t *testing.T) {
+	s := open(t)
+	c := s.issue(t, uses(2))
+	s.decide(t, s.call("files:read_file", "", claim("", true)))
+	for range 10 {
+		s.append(capability.Use{})
+	}
+	s.reopen(t)
+	s.size, s.uses = s.size-10, s.uses[:1]
+	s.crash(t)
+	if from := s.reads[len(s.reads)-1]; from > s.size {
+		t.Errorf("it is read from %d of %d", from, s.size)
+	}
+	s.decide(t, s.call("files:read_file", "", claim("", true)))
+	s.crash(t)
+	if got, err := s.Get(t.Context(), c.ID); err != nil || got.Used != 2 {
+		t.Errorf("%d uses, want 2: %v", got.Used, err)
+	}
+}
+
+// An entry that is appended while the log is read counts once.
+func TestAnEntryDuringTheSnapshotCountsOnce(t *testing.T) {
+	s := open(t)
+	var late []capability.Use
+	s.config.LogSize = func() uint64 {
+		size := s.logSize()
+		for _, u := range late {
+			s.append(u)
+		}
+		late = nil
+		return size
+	}
+	s.reopen(t)
+	c := s.issue(t, uses(3))
+	if taken, err := s.find(t, s.call("files:read_file", "", claim("", true))).Consume(); !taken || err != nil {
+		t.Fatal(taken, err)
+	}
+	late = []capability.Use{{Tenant: gateway.Tenant, ID: c.ID, Time: s.time()}}
+	if err := s.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.crash(t)
+	if got, err := s.Get(t.Context(), c.ID); err != nil || got.Used != 1 {
+		t.Errorf("%d uses, want 1: %v", got.Used, err)
+	}
+}
+
+// A request id that was not valid Unicode may be any other such id.
+func TestAnInvalidRequestIDRepeatsNothing(t *testing.T) {
+	s := open(t)
+	s.issue(t, uses(2))
+	for i, want := range []bool{true, true, false} {
+		if got := s.decide(t, requested(s.call("files:read_file", "", claim("", true)), "r\uFFFD")); got != want {
+			t.Errorf("call %d: %v", i+1, got)
+		}
+	}
+}
+
+// A service without capabilities reads nothing of a long log.
+func TestTheFirstStartReadsNoLog(t *testing.T) {
+	s := open(t)
+	for range 10 {
+		s.append(capability.Use{})
+	}
+	s.crash(t)
+	if len(s.reads) != 0 {
+		t.Errorf("it is read from %d", s.reads)
+	}
+	s.issue(t, uses(1))
+	s.decide(t, s.call("files:read_file", "", claim("", true)))
+	s.crash(t)
+	if s.decide(t, s.call("files:read_file", "", claim("", true))) {
+		t.Error("the use is given twice")
+	}
+}
+
 // A clock that is set back does not revive a capability, not even over a restart.
 func TestClockBack(t *testing.T) {
 	s := open(t)
