@@ -47,7 +47,8 @@ type CapabilityStatus struct {
 	// if the claim names none.
 	Denied CapabilityReason
 	// Consume takes a use, in memory: the log entry of the decision is its durable
-	// record. It reports false for the repetition of a call. The error is
+	// record. It reports false for the repetition of a call, whose entry says Used
+	// all the same, because the first answer may have failed. The error is
 	// [ErrCapabilityEnded] if another request took the last use. Consume is nil if
 	// the request spends none.
 	Consume func() (taken bool, err error)
@@ -64,7 +65,7 @@ type VerifiedCapability struct {
 	UsesLeft  int       `json:"uses_left,omitzero"` // this one included; 0 if uses are not counted
 	Bound     string    `json:"bound"`              // identity, key or session
 	Depth     int       `json:"depth,omitzero"`     // how many times it was handed on
-	Used      bool      `json:"used,omitzero"`      // the decision spent a use
+	Used      bool      `json:"used,omitzero"`      // the decision spent a use, or repeated a call that did
 	Call      string    `json:"call,omitzero"`      // digest of request id, tool and arguments, to recognize a repetition
 }
 
