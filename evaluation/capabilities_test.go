@@ -294,9 +294,10 @@ func TestToolOfRequest(t *testing.T) {
 		question("agent a", "call", "tool files:read", `{"gateway":{"server":"crm","tool":"create"}}`): "crm:create",
 		question("agent a", "call", "tool files:read", `{"gateway":{"server":"crm"}}`):                 "files:read",
 		question("agent a", "call", "tool files:read", `{"gateway":"crm:create"}`):                     "files:read",
+		question("agent a", "call", "doc 1", `{"gateway":{"server":"a:b","tool":"create"}}`):           "",
 		question("agent a", "call", "doc 1", `{"gateway":{"server":"crm","tool":7}}`):                  "",
 	} {
-		if got, _ := request(t, body).Tool(); got != want {
+		if got, ok := request(t, body).Tool(); ok != (want != "") || ok && got != want {
 			t.Errorf("%s: %q, want %q", body, got, want)
 		}
 	}

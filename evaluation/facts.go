@@ -75,11 +75,11 @@ func decideWith(ctx context.Context, a evaluationInput, f *facts) (*snapshot.Out
 // consume takes a use of the capability and of the approval, each at most once.
 func (f *facts) consume(ctx context.Context) error {
 	if take := f.capability.Consume; take != nil {
-		taken, err := take()
-		if err != nil {
+		if _, err := take(); err != nil {
 			return fmt.Errorf("use capability: %w", err)
 		}
-		f.capability.Consume, f.capability.Capability.Used = nil, taken
+		// A repetition counts as well: its use may be that of a decision whose entry is not in the log.
+		f.capability.Consume, f.capability.Capability.Used = nil, true
 	}
 	if f.approval.Consume == nil {
 		return nil

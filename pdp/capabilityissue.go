@@ -327,7 +327,7 @@ func termsOf(sub *authzen.CapabilitySubmission) (terms capability.Terms, err err
 		return terms, authzen.Invalid("/duration", "must be 1 to %d", most)
 	}
 	terms = capability.Terms{
-		Holder: sub.Subject, Tools: sub.Tools, Duration: authzen.Duration{Duration: time.Duration(sub.Duration) * time.Second},
+		Holder: authzen.Subject{Type: sub.Subject.Type, ID: sub.Subject.ID}, Tools: sub.Tools, Duration: authzen.Duration{Duration: time.Duration(sub.Duration) * time.Second},
 		Session: sub.Session, Reason: sub.Reason,
 	}
 	c := sub.Constraints

@@ -102,7 +102,7 @@ const ReasonCapabilityRequired = "capability_required"
 
 // Tool returns the tool that a request is about, as SERVER:TOOL: the members server
 // and tool of context.gateway, else the id of a resource of type tool. It reports
-// false for a request that is about no tool.
+// false for a request that is about no tool, or one of a server whose name has a colon.
 func (r *EvaluationRequest) Tool() (name string, ok bool) {
 	if bytes.Contains(r.Context, []byte("gateway")) {
 		var context struct {
@@ -112,7 +112,8 @@ func (r *EvaluationRequest) Tool() (name string, ok bool) {
 			} `json:"gateway"`
 		}
 		if json.Unmarshal(r.Context, &context) == nil && context.Gateway.Server != "" && context.Gateway.Tool != "" {
-			return context.Gateway.Server + ":" + context.Gateway.Tool, true
+			// A colon would make the name that of another server.
+			return context.Gateway.Server + ":" + context.Gateway.Tool, !strings.Contains(context.Gateway.Server, ":")
 		}
 	}
 	if r.Resource.Type == "tool" && strings.Contains(r.Resource.ID, ":") {

@@ -1,0 +1,199 @@
+package pdp_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// capabilityStore is a store whose tools need capabilities, which olga approves, except for reading.
+func capabilityStore() fstest.MapFS {
+	return fstest.MapFS{
+		"policies.cedar": {Data: []byte(`
+@id("all") permit (principal, action == Action::"tools/call", resource is tool);
+@id("needs") @capability("owner")
+forbid (principal, action == Action::"tools/call", resource is tool) unless { context has capability };
+@id("ask") @approval("owner")
+permit (principal is agent, action == Action::"capability.request", resource is tool) when { context.duration <= 7200 };
+@id("read") permit (principal is user, action == Action::"capability.request", resource == tool::"files:read");
+@id("owner") permit (principal == user::"olga", action in [Action::"approval.approve", Action::"approval.deny"], resource is access_request);
+@id("revoke") permit (principal == user::"olga", action == Action::"capability.revoke", resource is capability);
+`)},
+		"config.yaml": {Data: []byte("approval_templates: {owner: {max_duration: 1h, tell_comment: true}}\n")},
+	}
+}
+
+// capabilityKeys are two gateways of acme, one of globex, and olga.
+func capabilityKeys() pdp.Auth {
+	key := func(id, tenant string, scopes ...pdp.Scope) pdp.APIKey {
+		return pdp.APIKey{ID: id, SHA256: digest("k-" + id), Grant: pdp.Grant{Tenants: []string{tenant}, Scopes: scopes}}
+	}
+	return pdp.Auth{APIKeys: []pdp.APIKey{key("gateway", "acme"), key("gateway-2", "acme"), key("gateway-globex", "globex"), key("olga", "acme", pdp.ScopeApprove)}}
+}
+
+// A capabilityUser asks for capabilities and calls tools, through a gateway.
+type capabilityUser struct {
+	*service
+	t   *testing.T
+	key string
+}
+
+func (u capabilityUser) call(agent, tool, request, claim string) *authzen.Decision {
+	u.t.Helper()
+	var d authzen.Decision
+	body := fmt.Sprintf(`{"subject":{"type":"agent","id":%q},"action":{"name":"tools/call"},"resource":{"type":"tool","id":%q},"context":{"gateway":{"server":"files"},"capability":%s}}`, agent, tool, claim)
+	if status := askAs(u.t, u.key, "POST", u.main+authzen.PathEvaluation, body, &d); status != 200 {
+		u.t.Fatalf("evaluation of %s: %d", request, status)
+	}
+	return &d
+}
+
+func (u capabilityUser) ask(body string) (status int, made authzen.CapabilityResponse) {
+	u.t.Helper()
+	status = askAs(u.t, u.key, "POST", u.main+authzen.PathCapabilities, body, &made)
+	return status, made
+}
+
+// show returns the state of a capability that is no longer pending.
+func (u capabilityUser) show(id string) (made authzen.CapabilityResponse) {
+	u.t.Helper()
+	for range 200 {
+		if status := askAs(u.t, u.key, "GET", u.main+authzen.PathCapabilities+"/"+id, "", &made); status != 200 {
+			u.t.Fatalf("show: %d", status)
+		}
+		if made.Capability.Status != "pending" {
+			return made
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	u.t.Fatalf("%s is pending", id)
+	return made
+}
+
+func (u capabilityUser) decide(task, decision string) int {
+	u.t.Helper()
+	return askAs(u.t, "k-olga", "POST", u.admin+pdp.PathRequests+"/"+task+"/decision", fmt.Sprintf(`{"decision":%q,"comment":"not now"}`, decision), nil)
+}
+
+const twoTools = `{"subject":{"type":"agent","id":"a"},"tools":["files:read","files:list"],"duration":3600,"reason":"maintenance","constraints":{"maxUses":2}}`
+
+// A denial offers a capability; a person approves it; calls of its holder use it, also over a restart,
+// until its uses are spent. For others it does not exist.
+func TestCapabilityThatPeopleApprove(t *testing.T) {
+	c := pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys(), State: t.TempDir()}
+	s := start(t, c)
+	u := capabilityUser{s, t, "k-gateway"}
+	denied := u.call("a", "files:read", "first", `{"use":true}`)
+	if r := denied.Context.CapabilityRequest; denied.Decision || r == nil || r.Tools[0] != "files:read" || r.Endpoint != s.main+"/tenants/acme"+authzen.PathCapabilities {
+		t.Fatalf("without a capability: %+v", denied.Context)
+	}
+	status, asked := u.ask(twoTools)
+	if status != 202 || asked.Task == nil || asked.Capability.Status != "pending" {
+		t.Fatalf("%d %+v", status, asked)
+	}
+	if u.call("a", "files:read", "pending", `{"use":true}`).Decision {
+		t.Error("a pending capability is used")
+	}
+	if got := u.decide(asked.Task.ID, "approve"); got != 200 {
+		t.Fatalf("approve: %d", got)
+	}
+	issued := u.show(asked.Capability.ID).Capability
+	if issued.Status != "active" || issued.Issuer == nil || issued.Issuer.ID != "olga" || *issued.UsesLeft != 2 {
+		t.Fatalf("%+v", issued)
+	}
+	id := fmt.Sprintf(`{"id":%q,"use":true}`, issued.ID)
+	for name, d := range map[string]*authzen.Decision{
+		"another agent":            u.call("b", "files:read", "b", id),
+		"another tenant":           capabilityUser{s, t, "k-gateway-globex"}.call("a", "files:read", "globex", id),
+		"another tenant's subject": capabilityUser{s, t, "k-gateway-globex"}.call("a", "files:read", "globex", `{"use":true}`),
+		"another tool":             u.call("a", "files:write", "write", id),
+	} {
+		if d.Decision {
+			t.Errorf("%s uses it", name)
+		}
+		if why := d.Context.CapabilityDenied; name != "another tool" && why != "" && why != authzen.CapabilityUnknown {
+			t.Errorf("%s learns of it: %s", name, why)
+		}
+	}
+	if !u.call("a", "files:read", "one", `{"use":true}`).Decision {
+		t.Error("the first use is denied")
+	}
+	for range 5 {
+		if !u.call("a", "files:list", "list", `{"use":false}`).Decision {
+			t.Error("a list is denied")
+		}
+	}
+	s.stop(t)
+	u.service = start(t, c)
+	if !u.call("a", "files:list", "two", id).Decision {
+		t.Error("the second use is denied")
+	}
+	if d := u.call("a", "files:list", "three", id); d.Decision || d.Context.CapabilityDenied != authzen.CapabilityExhausted {
+		t.Errorf("the third use: %+v", d.Context)
+	}
+	if got := askAs(t, "k-gateway-2", "GET", u.main+authzen.PathCapabilities+"/"+issued.ID, "", nil); got != 404 {
+		t.Errorf("another gateway reads it: %d", got)
+	}
+}
+
+// Policies decide at once where no person needs to; whatever they deny is refused, and nobody is asked.
+func TestCapabilityThatPoliciesDecide(t *testing.T) {
+	s := start(t, pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys()})
+	u := capabilityUser{s, t, "k-gateway"}
+	if status, made := u.ask(`{"subject":{"type":"user","id":"u"},"tools":["files:read"],"duration":60}`); status != 201 || made.Capability.Status != "active" || made.Task != nil {
+		t.Errorf("%d %+v", status, made)
+	}
+	for body, want := range map[string]int{
+		`{"subject":{"type":"user","id":"u"},"tools":["files:read","files:write"],"duration":60}`:                      403,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":7201}`:                                 403,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":3601}`:                                 400, // max_duration
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":9223372036854775807}`:                  400,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":-1}`:                                   400,
+		`{"subject":{"type":"agent","id":"a"},"tools":["*"],"duration":60}`:                                            400,
+		`{"subject":{"type":"agent","id":"a"},"tool":["files:read"],"duration":60}`:                                    400,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":60,"constraints":{"maxuses":1}}`:       400,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":60,"constraints":{"arguments":["x"]}}`: 400,
+		`{"subject":{"type":"agent"},"tools":["files:read"],"duration":60}`:                                            400,
+		`{"subject":{"type":"agent","id":"a"},"tools":[],"duration":60}`:                                               400,
+	} {
+		if status, made := u.ask(body); status != want {
+			t.Errorf("%s: %d %+v, want %d", body, status, made, want)
+		}
+	}
+	var pending pdp.AccessRequests
+	if askAs(t, "k-olga", "GET", s.admin+pdp.PathRequests, "", &pending); len(pending.Requests) > 0 {
+		t.Errorf("people were asked: %+v", pending.Requests)
+	}
+}
+
+// A denial of the person, and the end of a capability, take effect with the next call.
+func TestCapabilityEnds(t *testing.T) {
+	s := start(t, pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys()})
+	u := capabilityUser{s, t, "k-gateway"}
+	_, refused := u.ask(twoTools)
+	u.decide(refused.Task.ID, "deny")
+	if got := u.show(refused.Capability.ID).Capability; got.Status != "refused" || got.Reason != "its access request is denied: not now" {
+		t.Errorf("%+v", got)
+	}
+	_, withdrawn := u.ask(twoTools)
+	if got := askAs(t, u.key, "POST", s.main+authzen.PathCapabilities+"/"+withdrawn.Capability.ID+"/revoke", `{}`, nil); got != 200 {
+		t.Errorf("withdraw: %d", got)
+	}
+	if got := u.decide(withdrawn.Task.ID, "approve"); got != 409 {
+		t.Errorf("the withdrawn request is approved: %d", got)
+	}
+	_, asked := u.ask(twoTools)
+	u.decide(asked.Task.ID, "approve")
+	u.show(asked.Capability.ID)
+	if got := askAs(t, "k-olga", "POST", s.admin+pdp.PathCapabilities+"/"+asked.Capability.ID+"/revoke", `{"reason":"enough"}`, nil); got != 200 {
+		t.Errorf("revoke: %d", got)
+	}
+	d := u.call("a", "files:read", "after", fmt.Sprintf(`{"id":%q,"use":true}`, asked.Capability.ID))
+	if d.Decision || d.Context.CapabilityDenied != authzen.CapabilityRevoked {
+		t.Errorf("after the revocation: %+v", d.Context)
+	}
+}
