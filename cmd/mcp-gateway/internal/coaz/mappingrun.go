@@ -209,6 +209,9 @@ func (a *mappingRun) resolve(at string, nodes map[string]node) (members, error) 
 		parts.set(name, value)
 	}
 	for _, shape := range shapes {
+		if template, ok := nodes[shape.part].(object); ok && template.hasOnly(shape.members) {
+			continue
+		}
 		part, err := readMembers(parts[shape.part])
 		if err != nil {
 			return nil, &MappingError{at + "/" + shape.part + " is not an object", err}

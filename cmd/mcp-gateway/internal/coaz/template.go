@@ -95,6 +95,11 @@ func (o object) resolve(in *inputs) (jsontext.Value, error) {
 	return members.text()
 }
 
+// hasOnly reports whether the template has no other members than these.
+func (o object) hasOnly(names []string) bool {
+	return !slices.ContainsFunc(o, func(f field) bool { return !slices.Contains(names, f.name) })
+}
+
 // members are the members of a JSON object.
 type members jsonobject.Object
 

@@ -8,7 +8,6 @@
 package number
 
 import (
-	"errors"
 	"math/big"
 	"strconv"
 	"strings"
@@ -19,19 +18,82 @@ import (
 
 // Read returns the value of a JSON text: maps, slices, strings, booleans, nil, and the
 // result of the function of for each number.
-func Read(text jsontext.Value, of func(number string) (any, error)) (v any, err error) {
-	err = json.Unmarshal(text, &v, json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *any) error {
-		if dec.PeekKind() != '0' {
-			return errors.ErrUnsupported
-		}
+func Read(text jsontext.Value, of func(number string) (any, error)) (any, error) {
+	r := &reader{of: of}
+	err := json.Unmarshal(text, r)
+	return r.value, err
+}
+
+// A reader reads a value for [Read].
+type reader struct {
+	of    func(number string) (any, error)
+	value any
+}
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (r *reader) UnmarshalJSONFrom(dec *jsontext.Decoder) (err error) {
+	r.value, err = r.read(dec)
+	return err
+}
+
+func (r *reader) read(dec *jsontext.Decoder) (any, error) {
+	if dec.PeekKind() == '0' {
 		raw, err := dec.ReadValue()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		*v, err = of(string(raw))
-		return err
-	})))
-	return v, err
+		value, err := r.of(string(raw))
+		if err != nil {
+			err = &json.SemanticError{JSONPointer: dec.StackPointer(), Err: err}
+		}
+		return value, err
+	}
+	token, err := dec.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch token.Kind() {
+	case '{':
+		return r.object(dec)
+	case '[':
+		return r.array(dec)
+	case '"':
+		return token.String(), nil
+	case 't', 'f':
+		return token.Bool(), nil
+	}
+	return nil, nil
+}
+
+// object reads what follows the beginning of an object.
+func (r *reader) object(dec *jsontext.Decoder) (map[string]any, error) {
+	members := make(map[string]any)
+	for dec.PeekKind() != '}' {
+		token, err := dec.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		name := token.String()
+		if members[name], err = r.read(dec); err != nil {
+			return nil, err
+		}
+	}
+	_, err := dec.ReadToken()
+	return members, err
+}
+
+// array reads what follows the beginning of an array.
+func (r *reader) array(dec *jsontext.Decoder) ([]any, error) {
+	elements := []any{}
+	for dec.PeekKind() != ']' {
+		element, err := r.read(dec)
+		if err != nil {
+			return nil, err
+		}
+		elements = append(elements, element)
+	}
+	_, err := dec.ReadToken()
+	return elements, err
 }
 
 // exactDigits is the length up to which every integer is exact: 2^53 has 16 digits.

@@ -1,10 +1,15 @@
 package number_test
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/number"
 )
@@ -31,6 +36,30 @@ func TestNumbers(t *testing.T) {
 		if exact := number.Exact(test.text); exact != test.exact || integer != test.integer {
 			t.Errorf("%s: exact %v, integer %d, %v", test.text, exact, integer, ok)
 		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	refused := errors.New("refused")
+	of := func(text string) (any, error) {
+		if text == "0" {
+			return nil, refused
+		}
+		return "number " + text, nil
+	}
+	got, err := number.Read(jsontext.Value(`{"a":[1.50,{"b":null},[]],"c":{"d":true,"e":"1"}}`), of)
+	want := map[string]any{"a": []any{"number 1.50", map[string]any{"b": nil}, []any{}}, "c": map[string]any{"d": true, "e": "1"}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for _, text := range []string{``, `{"a":1,"a":2}`, `[1`, `{"a"}`, `1 2`} {
+		if v, err := number.Read(jsontext.Value(text), of); err == nil {
+			t.Errorf("%s is read as %v", text, v)
+		}
+	}
+	var where *json.SemanticError
+	if _, err := number.Read(jsontext.Value(`{"a":[1,0]}`), of); !errors.Is(err, refused) || !errors.As(err, &where) || where.JSONPointer != "/a/1" {
+		t.Errorf("a refused number: %v", err)
 	}
 }
 
