@@ -59,8 +59,11 @@ func TestAddedLatency(t *testing.T) {
 	flush := flushTime(t, filepath.Dir(s.config))
 	t.Logf("a flush of the disk takes %v; a call through the gateway waits for two: of the PDP's decision and of the call", flush)
 	for _, clients := range []int{1, 16, 64} {
-		alone, guarded := throughput(t, direct, clients), throughput(t, through, clients)
-		t.Logf("%d clients: %.0f calls/s direct, %.0f through the gateway: %.0f %%", clients, alone, guarded, 100*guarded/alone)
+		alone, used := throughput(t, direct, clients), processorTime(t, gateway)
+		guarded := throughput(t, through, clients)
+		used = processorTime(t, gateway) - used
+		t.Logf("%d clients: %.0f calls/s direct, %.0f through the gateway: %.0f %%; it takes %v of processor time a call",
+			clients, alone, guarded, 100*guarded/alone, (used / time.Duration(guarded*throughputTime.Seconds())).Round(time.Microsecond))
 	}
 
 	before := resident(t, gateway)
@@ -113,17 +116,18 @@ func read(t *testing.T, url string) {
 	}
 }
 
+const throughputTime = 3 * time.Second
+
 // throughput returns the calls per second of some clients that each call again once
 // they are answered.
 func throughput(t *testing.T, url string, clients int) float64 {
 	t.Helper()
-	const period = 3 * time.Second
 	var group sync.WaitGroup
 	var calls atomic.Int64
 	begun := time.Now()
 	for range clients {
 		group.Go(func() {
-			for time.Since(begun) < period && !t.Failed() {
+			for time.Since(begun) < throughputTime && !t.Failed() {
 				read(t, url)
 				calls.Add(1)
 			}
@@ -153,6 +157,23 @@ func flushTime(t *testing.T, dir string) time.Duration {
 	}
 	slices.Sort(took)
 	return took[len(took)/2]
+}
+
+// processorTime is what a process has used, also in the kernel.
+func processorTime(t *testing.T, c *exec.Cmd) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Process.Pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	user, err := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond // of a tick
 }
 
 // resident is the memory of a process, in bytes, but for what is of files.
