@@ -357,9 +357,14 @@ func TestLoginIsOfTheCaller(t *testing.T) {
 
 	attacker := newBrowser(t, mallory)
 	attacker.stop = "/oauth/callback"
-	_, callback := attacker.open(g.link(mallory))
+	ticket := g.link(mallory)
+	_, callback := attacker.open(ticket)
 	status, text = victim.visit(callback)
 	refused("the victim completes the attacker's", status, text, "this is not the browser")
+	status, text = victim.open(ticket)
+	refused("the victim begins it, too", status, text, "this address is for another person")
+	status, text = victim.visit(callback)
+	refused("and completes the attacker's then", status, text, "this is not the browser")
 	_, foreign := attacker.open(g.link(mallory))
 	state := regexp.MustCompile(`state=[^&]+`)
 	status, text = attacker.visit(state.ReplaceAllString(callback, "state=x"+strings.TrimPrefix(state.FindString(foreign), "state=")))
@@ -562,5 +567,51 @@ func TestPermitNarrowsGrant(t *testing.T) {
 	a.expire(false)
 	if got := whoami(t, s); got != "alice of acme may read write" || a.grants != 1 {
 		t.Errorf("later: %s, %d grants", got, a.grants)
+	}
+}
+
+// At an endpoint over several servers, a server without a grant keeps none of the
+// others from answering. A call of its tool leads to the page, and the call after the
+// login reaches it in the same session.
+func TestLoginAtUnion(t *testing.T) {
+	a := newAccounts(t)
+	desk := sdkServer(t, true, func(s *mcp.Server) {
+		mcp.AddTool(s, &mcp.Tool{Name: "ring"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "rung"}}}, nil, nil
+		})
+	})
+	g := newGrantsGatewayOf(t, a, newNotes(t, a, true), withSecret+`}
+  - {name: desk, url: "`+desk+`"}
+endpoints:
+  - {path: /all/mcp, servers: [notes, desk]`, deniesAll(t))
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler: neverElicits, Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{URL: &mcp.URLElicitationCapabilities{}}},
+	})
+	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: g.base + "/all/mcp", HTTPClient: httpClientOf(g.sign(aliceOfAcme, g.base+"/all/mcp", ""))}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	call := func(tool string) (string, error) {
+		result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
+		if err != nil {
+			return "", err
+		}
+		return result.Content[0].(*mcp.TextContent).Text, nil
+	}
+	if tools, err := s.ListTools(t.Context(), nil); err != nil || len(tools.Tools) != 1 {
+		t.Errorf("before the login: %+v, %v", tools, err)
+	}
+	if got, err := call("desk__ring"); got != "rung" {
+		t.Errorf("%s, %v", got, err)
+	}
+	_, err = call("notes__whoami")
+	newBrowser(t, aliceOfAcme).grant(pageOf(t, err))
+	if got, err := call("notes__whoami"); got != "alice of acme may read write" {
+		t.Errorf("%s, %v", got, err)
+	}
+	tools, err := s.ListTools(t.Context(), nil)
+	if err != nil || len(tools.Tools) != 2 {
+		t.Errorf("%+v, %v", tools, err)
 	}
 }
