@@ -65,7 +65,7 @@ var (
 func (c commands) fault(t *testing.T, line string) string {
 	t.Helper()
 	command := verbs.FindString(line)
-	if group, _, found := strings.Cut(command, " "); found && !slices.Contains([]string{"log", "approvals", "keys", "config"}, group) {
+	if group, _, found := strings.Cut(command, " "); found && !slices.Contains([]string{"log", "approvals", "capabilities", "keys", "config"}, group) {
 		command = group // the rest is an argument
 	}
 	help, asked := c[command]

@@ -29,6 +29,44 @@ func adminURL(state string) (string, error) {
 	return strings.TrimSpace(string(url)), nil
 }
 
+// adminFlags are the flags of a command that asks the admin listener.
+type adminFlags struct {
+	Admin string `help:"URL of the admin listener. Default: the listener of the server on --state." placeholder:"URL"`
+	State string `help:"State directory of the running server. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
+	JSON  bool   `name:"json" help:"Print JSON."`
+}
+
+// ask sends a request to the admin listener and reads its answer.
+func (f *adminFlags) ask(ctx context.Context, method, path string, body, answer any) error {
+	base := f.Admin
+	if base == "" {
+		found, err := adminURL(f.State)
+		if err != nil {
+			return err
+		}
+		base = found
+	}
+	var content []byte
+	if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			return fmt.Errorf("encode: %w", err)
+		}
+	}
+	response, err := askURL(ctx, method, strings.TrimSuffix(base, "/")+path, content)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated {
+		return refusal(response)
+	}
+	if err := json.UnmarshalRead(response.Body, answer); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	return nil
+}
+
 // askAdmin sends a request to the admin listener of the server that has state open.
 func askAdmin(ctx context.Context, state, method, path string) (*http.Response, error) {
 	url, err := adminURL(state)

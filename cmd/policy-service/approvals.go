@@ -13,7 +13,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mattn/go-isatty"
 
@@ -26,22 +25,18 @@ import (
 
 type approvalsCmd struct {
 	List    approvalsListCmd    `cmd:"" help:"List pending access requests, or those of another status."`
-	Show    approvalsShowCmd    `cmd:"" help:"Show an access request."`
-	Approve approvalsApproveCmd `cmd:"" help:"Approve an access request."`
+	Show    approvalsShowCmd    `cmd:"" help:"Show an access request. The approval of one with the action capability.request issues a capability."`
+	Approve approvalsApproveCmd `cmd:"" help:"Approve an access request. If its action is capability.request, that issues a capability: see capabilities list."`
 	Deny    approvalsDenyCmd    `cmd:"" help:"Deny an access request."`
 	Revoke  approvalsRevokeCmd  `cmd:"" help:"Revoke an approval."`
 	Watch   approvalsWatchCmd   `cmd:"" help:"Print pending access requests, and new ones as they arrive."`
 }
 
 // approvalsDesk is the server of the approvals, and the format of the output.
-type approvalsDesk struct {
-	Admin string `help:"URL of the admin listener. Default: the listener of the server on --state." placeholder:"URL"`
-	State string `help:"State directory of the running server. Default: ${default}." default:"policy-service-state" placeholder:"DIR"`
-	JSON  bool   `name:"json" help:"Print JSON."`
-}
+type approvalsDesk struct{ adminFlags }
 
-// An approverID is an entity, written TYPE:ID, TYPE::ID or TYPE::"ID".
-type approverID pdp.Approver
+// An entityID is an entity, written TYPE:ID, TYPE::ID or TYPE::"ID".
+type entityID pdp.Approver
 
 // The forms of an entity in a flag. The type may be in a namespace: A::B:id.
 var (
@@ -50,7 +45,7 @@ var (
 )
 
 // approver returns the entity, or nil if none was named.
-func (a approverID) approver() *pdp.Approver {
+func (a entityID) approver() *pdp.Approver {
 	if a.ID == "" {
 		return nil
 	}
@@ -59,7 +54,7 @@ func (a approverID) approver() *pdp.Approver {
 }
 
 // UnmarshalText reads an entity.
-func (a *approverID) UnmarshalText(text []byte) error {
+func (a *entityID) UnmarshalText(text []byte) error {
 	parts := cedarEntity.FindStringSubmatch(string(text))
 	if parts == nil || typeAndID.Match(text) {
 		parts = typeAndID.FindStringSubmatch(string(text))
@@ -146,11 +141,11 @@ func (c *approvalsShowCmd) Run(ctx context.Context) error {
 
 type approvalsApproveCmd struct {
 	approvalsDesk
-	ID      string     `arg:"" help:"Task of the access request."`
-	As      approverID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
-	Comment string     `help:"Reason."`
-	Item    []int      `help:"Item of a request with several items, from 0. Default: all items." placeholder:"N"`
-	Until   deadline   `help:"End of the approval, if sooner than the template says: RFC 3339, a date, or a time from now (12h)." placeholder:"TIME"`
+	ID      string   `arg:"" help:"Task of the access request."`
+	As      entityID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
+	Comment string   `help:"Reason."`
+	Item    []int    `help:"Item of a request with several items, from 0. Default: all items." placeholder:"N"`
+	Until   deadline `help:"End of the approval, if sooner than the template says: RFC 3339, a date, or a time from now (12h)." placeholder:"TIME"`
 }
 
 func (c *approvalsApproveCmd) Run(ctx context.Context) error {
@@ -159,10 +154,10 @@ func (c *approvalsApproveCmd) Run(ctx context.Context) error {
 
 type approvalsDenyCmd struct {
 	approvalsDesk
-	ID      string     `arg:"" help:"Task of the access request."`
-	As      approverID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
-	Comment string     `help:"Reason."`
-	Item    []int      `help:"Item of a request with several items, from 0. Default: all items." placeholder:"N"`
+	ID      string   `arg:"" help:"Task of the access request."`
+	As      entityID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
+	Comment string   `help:"Reason."`
+	Item    []int    `help:"Item of a request with several items, from 0. Default: all items." placeholder:"N"`
 }
 
 func (c *approvalsDenyCmd) Run(ctx context.Context) error {
@@ -171,9 +166,9 @@ func (c *approvalsDenyCmd) Run(ctx context.Context) error {
 
 type approvalsRevokeCmd struct {
 	approvalsDesk
-	ID     string     `arg:"" help:"Id of the approval."`
-	As     approverID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
-	Reason string     `help:"Reason."`
+	ID     string   `arg:"" help:"Id of the approval."`
+	As     entityID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
+	Reason string   `help:"Reason."`
 }
 
 func (c *approvalsRevokeCmd) Run(ctx context.Context) error {
@@ -228,7 +223,7 @@ func (c *approvalsDesk) printRow(r *pdp.AccessRequest) error {
 	return err
 }
 
-func (c *approvalsDesk) decide(ctx context.Context, id string, by approverID, d approval.Decision) error {
+func (c *approvalsDesk) decide(ctx context.Context, id string, by entityID, d approval.Decision) error {
 	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", pdp.Vote{Approver: by.approver(), Decision: d}))
 }
 
@@ -331,35 +326,4 @@ func (c *approvalsDesk) list(ctx context.Context, status string) (*pdp.AccessReq
 func (c *approvalsDesk) request(ctx context.Context, method, path string, body any) (*pdp.AccessRequest, error) {
 	r := new(pdp.AccessRequest)
 	return r, c.ask(ctx, method, path, body, r)
-}
-
-// ask asks the admin listener and reads its answer.
-func (c *approvalsDesk) ask(ctx context.Context, method, path string, body, answer any) error {
-	base := c.Admin
-	if base == "" {
-		found, err := adminURL(c.State)
-		if err != nil {
-			return err
-		}
-		base = found
-	}
-	var content []byte
-	if body != nil {
-		var err error
-		if content, err = json.Marshal(body); err != nil {
-			return fmt.Errorf("encode: %w", err)
-		}
-	}
-	response, err := askURL(ctx, method, strings.TrimSuffix(base, "/")+path, content)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return refusal(response)
-	}
-	if err := json.UnmarshalRead(response.Body, answer); err != nil {
-		return fmt.Errorf("read answer: %w", err)
-	}
-	return nil
 }

@@ -85,6 +85,12 @@ func fill(v reflect.Value, text string, deep int) {
 	case kind == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0), text, deep-1)
+	case kind == reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, text, deep-1)
+		fill(value, text, deep-1)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
 	case kind == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), text, deep-1)
@@ -103,7 +109,13 @@ func TestApproversSeeWhatIsThere(t *testing.T) {
 	var calm, bad pdp.AccessRequest
 	fill(reflect.ValueOf(&calm).Elem(), "a", 8)
 	fill(reflect.ValueOf(&bad).Elem(), hostile, 8)
+	var calmOne, badOne authzen.Capability
+	fill(reflect.ValueOf(&calmOne).Elem(), "a", 8)
+	fill(reflect.ValueOf(&badOne).Elem(), hostile, 8)
 	for name, shown := range map[string][2]string{
+		"capability":   {describeCapability(&calmOne), describeCapability(&badOne)},
+		"capabilities": {strings.Join(capabilityRow(&calmOne), "  "), strings.Join(capabilityRow(&badOne), "  ")},
+
 		"show": {describeRequest(&calm), describeRequest(&bad)},
 		"list": {strings.Join(requestRow(&calm), "  "), strings.Join(requestRow(&bad), "  ")},
 		"log":  {row(decided("a")), row(decided(hostile))},
@@ -156,7 +168,7 @@ func TestListFollowsPages(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	desk := approvalsDesk{Admin: server.URL}
+	desk := approvalsDesk{adminFlags{Admin: server.URL}}
 	list, err := desk.list(t.Context(), "pending")
 	if err != nil || len(list.Requests) != 3 || list.Requests[2].ID != "arq_3" {
 		t.Errorf("%+v, %v", list, err)

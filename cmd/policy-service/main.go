@@ -34,18 +34,19 @@ type exitError int
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 type cli struct {
-	Serve       serveCmd       `cmd:"" help:"Serve AuthZEN requests over HTTP."`
-	Init        initCmd        `cmd:"" help:"Create a policy store from an embedded one."`
-	Validate    validateCmd    `cmd:"" help:"Check a policy store, and report all faults."`
-	Test        testCmd        `cmd:"" help:"Run the tests of a policy store, with coverage."`
-	Eval        evalCmd        `cmd:"" help:"Evaluate one request without a server."`
-	Reload      reloadCmd      `cmd:"" help:"Reload the policy store and the settings of a running server."`
-	Log         logCmd         `cmd:"" help:"Read, export and verify the decision log."`
-	Approvals   approvalsCmd   `cmd:"" help:"List and decide access requests."`
-	Config      configCmd      `cmd:"" help:"Show the settings of the server."`
-	Keys        keysCmd        `cmd:"" help:"Create API keys."`
-	Healthcheck healthcheckCmd `cmd:"" help:"Check that a running server is ready."`
-	Version     versionCmd     `cmd:"" help:"Print the version."`
+	Serve        serveCmd        `cmd:"" help:"Serve AuthZEN requests over HTTP."`
+	Init         initCmd         `cmd:"" help:"Create a policy store from an embedded one."`
+	Validate     validateCmd     `cmd:"" help:"Check a policy store, and report all faults."`
+	Test         testCmd         `cmd:"" help:"Run the tests of a policy store, with coverage."`
+	Eval         evalCmd         `cmd:"" help:"Evaluate one request without a server."`
+	Reload       reloadCmd       `cmd:"" help:"Reload the policy store and the settings of a running server."`
+	Log          logCmd          `cmd:"" help:"Read, export and verify the decision log."`
+	Approvals    approvalsCmd    `cmd:"" help:"List and decide access requests."`
+	Capabilities capabilitiesCmd `cmd:"" help:"List, issue and revoke capabilities."`
+	Config       configCmd       `cmd:"" help:"Show the settings of the server."`
+	Keys         keysCmd         `cmd:"" help:"Create API keys."`
+	Healthcheck  healthcheckCmd  `cmd:"" help:"Check that a running server is ready."`
+	Version      versionCmd      `cmd:"" help:"Print the version."`
 }
 
 func main() {

@@ -57,7 +57,8 @@ const hurry = "atexit_sleep_ms=0"
 //	isjson FILE                 FILE, or stdout, is one strict JSON value
 //	exec request METHOD URL [FILE]
 //	                            send what is in FILE, with $NAME filled in, and
-//	                            print status and body of the answer
+//	                            print status and body of the answer; PREFER
+//	                            and POLICY_SERVICE_API_KEY are headers of it
 //	exec approval URL FILE      ask to authorize, and for the approval that the
 //	                            answer requires; prints the task
 //	exec task FILE VERB …       policy-service approvals VERB about that task
@@ -210,6 +211,10 @@ func request() {
 	request, err := http.NewRequest(os.Args[1], os.Args[2], body)
 	check(err)
 	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Prefer", os.Getenv("PREFER"))
+	if key := os.Getenv(apiKeyVariable); key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
+	}
 	response, err := http.DefaultClient.Do(request)
 	check(err)
 	fmt.Println(response.Status)
