@@ -181,7 +181,7 @@ func TestCapabilities(t *testing.T) {
 		},
 		"the last use was taken meanwhile": {
 			store: needsCapability, context: `{"capability":{"use":true}}`, registry: registry{status: authzen.CapabilityStatus{Capability: byOwner()}, ended: true},
-			want: "false files:read owner capability_required", asked: 1,
+			want: "false exhausted files:read owner capability_required", asked: 1,
 		},
 		"the last use of the presented one was taken meanwhile": {
 			store: needsCapability, context: `{"capability":{"id":"cap_1","use":true}}`, registry: registry{status: authzen.CapabilityStatus{Capability: byOwner()}, ended: true},

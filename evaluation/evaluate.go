@@ -58,7 +58,7 @@ func (e *Engine) decide(ctx context.Context, a evaluationInput) (decided, error)
 	if err != nil {
 		return decided{}, err
 	}
-	e.offerCapability(a, outcome)
+	e.offerCapability(a, f.capability.Missing, outcome)
 	return out, nil
 }
 

@@ -62,7 +62,7 @@ func decideWith(ctx context.Context, a evaluationInput, f *facts) (*snapshot.Out
 	case errors.Is(err, authzen.ErrApprovalEnded):
 		f.approval = authzen.ApprovalStatus{Reason: authzen.ReasonApprovalExpired, Explanation: toldTaken}
 	case errors.Is(err, authzen.ErrCapabilityEnded):
-		f.capability = authzen.CapabilityStatus{}
+		f.capability = authzen.CapabilityStatus{Missing: authzen.CapabilityExhausted}
 		if f.claimed != nil && f.claimed.ID != "" {
 			f.capability.Denied = authzen.CapabilityExhausted
 		}
@@ -151,8 +151,9 @@ func (a *evaluationInput) readsCapability() bool {
 	return err == nil && shadow.ReadsCapability
 }
 
-// offerCapability adds to a denial how to ask for the capability that it needs.
-func (e *Engine) offerCapability(a evaluationInput, out *snapshot.Outcome) {
+// offerCapability adds to a denial how to ask for the capability that it needs, and why one that the
+// subject has does not do.
+func (e *Engine) offerCapability(a evaluationInput, missing authzen.CapabilityReason, out *snapshot.Outcome) {
 	tool, ok := a.request.Tool()
 	if out.Capability == "" || out.Decision || !ok || e.config.CapabilityEndpoint == nil {
 		return
@@ -161,6 +162,7 @@ func (e *Engine) offerCapability(a evaluationInput, out *snapshot.Outcome) {
 	context.CapabilityRequest = &authzen.CapabilityRequest{
 		Endpoint: e.config.CapabilityEndpoint(a.call.Tenant), Tools: []string{tool}, Template: out.Capability,
 	}
+	context.CapabilityDenied = missing
 	if context.Reason == "" {
 		context.EvaluationID, context.Reason = a.call.ID, authzen.ReasonCapabilityRequired
 	}

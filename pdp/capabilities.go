@@ -20,6 +20,8 @@ type capabilitiesHandler struct {
 	issuer  *capabilityIssuer
 	limits  *limiter
 	maxBody int64
+
+	endpoint func(tenant string) string
 }
 
 // pepOf returns the PEP as package capability knows it.
@@ -55,7 +57,7 @@ func (h *capabilitiesHandler) request(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Response().Header().Set(echo.HeaderLocation, authzen.PathCapabilities+"/"+made.ID)
+	c.Response().Header().Set(echo.HeaderLocation, h.endpoint(tenant)+"/"+made.ID)
 	if made.State == capability.Pending {
 		return writeCapability(c, http.StatusAccepted, made)
 	}
@@ -73,7 +75,10 @@ func writeCapability(c echo.Context, status int, made *issued) error {
 func shownCapability(c *capability.Capability) authzen.Capability {
 	out := authzen.Capability{
 		ID: c.ID, Status: string(c.State), Holder: c.Holder, Tools: c.Tools, Bound: c.Bound, Issuer: c.Issuer,
-		Expires: c.Constraints.ValidUntil, Reason: c.EndReason,
+		Created: c.Created, Duration: int64(c.Duration.Seconds()), Reason: c.EndReason,
+	}
+	if !c.Issued.IsZero() {
+		out.Expires = c.Constraints.ValidUntil
 	}
 	limits := authzen.CapabilityConstraints{MaxUses: c.Constraints.MaxUses, ArgumentsSchema: c.Constraints.ArgumentsSchema}
 	if c.Constraints.ValidFrom.After(c.Issued) {
@@ -142,13 +147,28 @@ func (h *capabilitiesHandler) list(c echo.Context) error {
 	return writeJSON(c, http.StatusOK, out)
 }
 
-// holderParam returns the entity that the parameter holder names, as TYPE:ID.
+// holderParam returns the entity that the parameter holder names, as TYPE:ID or TYPE::ID. A type may
+// have a namespace.
 func holderParam(c echo.Context) (*authzen.Subject, error) {
-	kind, id, _ := strings.Cut(c.QueryParam("holder"), ":")
-	if kind == "" || id == "" {
+	name := c.QueryParam("holder")
+	at, size := singleColon(name), 1
+	if at < 0 {
+		at, size = strings.LastIndex(name, "::"), 2
+	}
+	if at <= 0 || at+size >= len(name) {
 		return nil, authzen.Invalid("", "needs the parameter holder, as TYPE:ID")
 	}
-	return &authzen.Subject{Type: kind, ID: id}, nil
+	return &authzen.Subject{Type: name[:at], ID: name[at+size:]}, nil
+}
+
+// singleColon returns the index of the first colon without another one beside it, or -1.
+func singleColon(name string) int {
+	for i := range len(name) {
+		if name[i] == ':' && (i == 0 || name[i-1] != ':') && (i+1 == len(name) || name[i+1] != ':') {
+			return i
+		}
+	}
+	return -1
 }
 
 // revoke gives a capability back. A pending one withdraws its Access Request.

@@ -22,6 +22,7 @@ permit (principal is agent, action == Action::"capability.request", resource is 
 @id("read") permit (principal is user, action == Action::"capability.request", resource == tool::"files:read");
 @id("owner") permit (principal == user::"olga", action in [Action::"approval.approve", Action::"approval.deny"], resource is access_request);
 @id("revoke") permit (principal == user::"olga", action == Action::"capability.revoke", resource is capability);
+@id("issue") permit (principal == user::"olga", action == Action::"capability.issue", resource is capability) when { resource.duration <= 3600 };
 `)},
 		"config.yaml": {Data: []byte("approval_templates: {owner: {max_duration: 1h, tell_comment: true}}\n")},
 	}
@@ -148,17 +149,20 @@ func TestCapabilityThatPoliciesDecide(t *testing.T) {
 		t.Errorf("%d %+v", status, made)
 	}
 	for body, want := range map[string]int{
-		`{"subject":{"type":"user","id":"u"},"tools":["files:read","files:write"],"duration":60}`:                      403,
-		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":7201}`:                                 403,
-		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":3601}`:                                 400, // max_duration
-		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":9223372036854775807}`:                  400,
-		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":-1}`:                                   400,
-		`{"subject":{"type":"agent","id":"a"},"tools":["*"],"duration":60}`:                                            400,
-		`{"subject":{"type":"agent","id":"a"},"tool":["files:read"],"duration":60}`:                                    400,
-		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":60,"constraints":{"maxuses":1}}`:       400,
-		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":60,"constraints":{"arguments":["x"]}}`: 400,
-		`{"subject":{"type":"agent"},"tools":["files:read"],"duration":60}`:                                            400,
-		`{"subject":{"type":"agent","id":"a"},"tools":[],"duration":60}`:                                               400,
+		`{"subject":{"type":"user","id":"u"},"tools":["files:read","files:write"],"duration":60}`:                                           403,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":7201}`:                                                      403,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":3601}`:                                                      400, // max_duration
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":9223372036854775807}`:                                       400,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":-1}`:                                                        400,
+		`{"subject":{"type":"agent","id":"a"},"tools":["*"],"duration":60}`:                                                                 400,
+		`{"subject":{"type":"agent","id":"a"},"tool":["files:read"],"duration":60}`:                                                         400,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":60,"constraints":{"maxuses":1}}`:                            400,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":60,"constraints":{"arguments":["x"]}}`:                      400,
+		until(`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"constraints":{"validUntil":%q}}`, 3*time.Hour):                  403,
+		until(`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":1800,"constraints":{"validUntil":%q}}`, -time.Minute): 400,
+		until(`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"constraints":{"validUntil":%q}}`, 90*time.Minute):               400, // max_duration
+		`{"subject":{"type":"agent"},"tools":["files:read"],"duration":60}`:                                                                 400,
+		`{"subject":{"type":"agent","id":"a"},"tools":[],"duration":60}`:                                                                    400,
 	} {
 		if status, made := u.ask(body); status != want {
 			t.Errorf("%s: %d %+v, want %d", body, status, made, want)
@@ -195,5 +199,70 @@ func TestCapabilityEnds(t *testing.T) {
 	d := u.call("a", "files:read", "after", fmt.Sprintf(`{"id":%q,"use":true}`, asked.Capability.ID))
 	if d.Decision || d.Context.CapabilityDenied != authzen.CapabilityRevoked {
 		t.Errorf("after the revocation: %+v", d.Context)
+	}
+}
+
+// until puts a time from now into a body.
+func until(body string, in time.Duration) string {
+	return fmt.Sprintf(body, time.Now().Add(in).Format(time.RFC3339))
+}
+
+// Policies see how long a capability lasts however its end is written, and an approver may bring the
+// end forward.
+func TestCapabilityLasts(t *testing.T) {
+	s := start(t, pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys()})
+	u := capabilityUser{s, t, "k-gateway"}
+	for body, want := range map[string]int{
+		until(`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"constraints":{"validUntil":%q}}`, 300*24*time.Hour): 403,
+		until(`{"subject":{"type":"agent","id":"a"},"tools":["*"],"constraints":{"validUntil":%q}}`, 30*time.Minute):            201,
+		`{"subject":{"type":"agent","id":"a"},"tools":["*"],"duration":3601}`:                                                   403,
+		`{"subject":{"type":"user","id":"olga"},"tools":["*"],"duration":60}`:                                                   403, // her own
+		`{"subject":{"type":"agent","id":"OLGA"},"tools":["*"],"duration":60}`:                                                  403,
+	} {
+		if got := askAs(t, "k-olga", "POST", s.admin+pdp.PathCapabilities, body, nil); got != want {
+			t.Errorf("issue %s: %d, want %d", body, got, want)
+		}
+	}
+	_, asked := u.ask(until(`{"subject":{"type":"agent","id":"b"},"tools":["files:read"],"constraints":{"validUntil":%q}}`, 30*time.Minute))
+	soon := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
+	vote := fmt.Sprintf(`{"decision":"approve","approved_until":%q}`, soon.Format(time.RFC3339))
+	if got := askAs(t, "k-olga", "POST", s.admin+pdp.PathRequests+"/"+asked.Task.ID+"/decision", vote, nil); got != 200 {
+		t.Fatalf("approve: %d", got)
+	}
+	if got := u.show(asked.Capability.ID).Capability; got.Status != "active" || !got.Expires.Equal(soon) {
+		t.Errorf("%+v, want the end %s", got, soon)
+	}
+}
+
+// All capabilities of a holder end at once, and nobody decides on a pending one afterwards.
+func TestCapabilitiesOfAHolderEnd(t *testing.T) {
+	s := start(t, pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys()})
+	u := capabilityUser{s, t, "k-gateway"}
+	_, active := u.ask(twoTools)
+	u.decide(active.Task.ID, "approve")
+	u.show(active.Capability.ID)
+	_, pending := u.ask(twoTools)
+	_, other := u.ask(`{"subject":{"type":"NS::agent","id":"a:b"},"tools":["files:read"],"duration":60}`)
+	if other.Capability.ID != "" {
+		t.Errorf("the policies permit agents: %+v", other)
+	}
+	if d := u.call("a", "files:read", "without use", `{}`); d.Decision || d.Context.CapabilityDenied != authzen.CapabilityUseMissing {
+		t.Errorf("a counted capability without use: %+v", d.Context)
+	}
+	var ended authzen.CapabilityList
+	body := `{"holder":{"type":"agent","id":"a"},"reason":"compromised"}`
+	if got := askAs(t, "k-olga", "POST", s.admin+pdp.PathCapabilities+"/revoke", body, &ended); got != 200 || len(ended.Capabilities) != 2 {
+		t.Fatalf("%d %+v", got, ended)
+	}
+	if got := u.decide(pending.Task.ID, "approve"); got != 409 {
+		t.Errorf("the request of an ended capability is approved: %d", got)
+	}
+	if u.call("a", "files:read", "after", `{"use":true}`).Decision {
+		t.Error("a call after the end is permitted")
+	}
+	for holder, want := range map[string]int{"agent:a": 200, "agent::a": 200, "NS::agent:a:b": 200, "agent": 400, ":a": 400, "agent:": 400, "": 400} {
+		if got := askAs(t, u.key, "GET", s.main+authzen.PathCapabilities+"?holder="+holder, "", nil); got != want {
+			t.Errorf("holder %q: %d, want %d", holder, got, want)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
@@ -185,19 +186,13 @@ func (h *capabilityAdmin) revokeHolder(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	ended, err := h.issuer.endAll(c.Request().Context(), call, by, body.Holder, body.Reason)
+	if err != nil {
+		return err
+	}
 	out := authzen.CapabilityList{Capabilities: []authzen.Capability{}}
-	for _, state := range []capability.State{capability.Pending, capability.Active} {
-		for found, err := range h.issuer.store.List(c.Request().Context(), capability.Query{Tenants: []string{call.Tenant}, Holder: &body.Holder, State: state}) {
-			if err != nil {
-				return err
-			}
-			call.ID = evaluation.NewDecisionID()
-			ended, err := h.issuer.end(c.Request().Context(), call, by, found.Capability, body.Reason)
-			if err != nil {
-				return err
-			}
-			out.Capabilities = append(out.Capabilities, adminCapability(ended))
-		}
+	for _, one := range ended {
+		out.Capabilities = append(out.Capabilities, adminCapability(one))
 	}
 	return h.answer(c, http.StatusOK, out)
 }
@@ -218,7 +213,7 @@ func (i *capabilityIssuer) grant(ctx context.Context, call evaluation.Call, by a
 	if err := i.store.Check(who, terms); err != nil {
 		return nil, err
 	}
-	if by.Type == terms.Holder.Type && by.ID == terms.Holder.ID {
+	if by.IsCalled(terms.Holder.ID) {
 		return nil, fmt.Errorf("%w: it would be the person's own", errMayNot)
 	}
 	draft := capability.Capability{ID: newCapability, Terms: terms, Bound: boundOf(&terms)}
@@ -230,20 +225,59 @@ func (i *capabilityIssuer) grant(ctx context.Context, call evaluation.Call, by a
 	})
 }
 
-// end revokes a capability, if policies let this person.
+// end revokes a capability, if policies let this person. The Access Request of a pending one is
+// withdrawn.
 func (i *capabilityIssuer) end(ctx context.Context, call evaluation.Call, by approval.Approver, c *capability.Capability, why string) (*capability.Capability, error) {
 	if err := i.may(ctx, call, authzen.ActionCapabilityRevoke, by, c); err != nil {
+		return nil, err
+	}
+	if err := i.withdrawFor(ctx, c, why); err != nil {
 		return nil, err
 	}
 	return i.store.Revoke(ctx, c.ID, capability.Actor{Subject: by.Subject, Caller: by.Caller, RequestID: call.RequestID}, why)
 }
 
+// withdrawFor cancels the Access Request of a pending capability in the stead of the PEP that asked.
+func (i *capabilityIssuer) withdrawFor(ctx context.Context, c *capability.Capability, why string) error {
+	err := i.withdraw(ctx, approval.Caller{Tenant: c.Tenant, ID: c.Caller}, c, authzen.Cancellation{Comment: why})
+	if errors.Is(err, approval.ErrTaskState) || errors.Is(err, approval.ErrUnknownTask) || errors.Is(err, approval.ErrTaskExpired) {
+		return nil // it is decided, and the capability ends now
+	}
+	return err
+}
+
+// endAll revokes all capabilities of a holder at once, if policies let this person end each of them.
+func (i *capabilityIssuer) endAll(ctx context.Context, call evaluation.Call, by approval.Approver, holder authzen.Subject, why string) ([]*capability.Capability, error) {
+	for _, state := range []capability.State{capability.Pending, capability.Active} {
+		for found, err := range i.store.List(ctx, capability.Query{Tenants: []string{call.Tenant}, Holder: &holder, State: state}) {
+			if err != nil {
+				return nil, err
+			}
+			call.ID = evaluation.NewDecisionID()
+			if err := i.may(ctx, call, authzen.ActionCapabilityRevoke, by, found.Capability); err != nil {
+				return nil, err
+			}
+		}
+	}
+	ended, err := i.store.RevokeHolder(ctx, call.Tenant, holder, capability.Actor{Subject: by.Subject, Caller: by.Caller, RequestID: call.RequestID}, why)
+	for _, one := range ended {
+		if one.Issued.IsZero() {
+			one.State = capability.Pending // it was, so its Access Request is open
+			err = errors.Join(err, i.withdrawFor(ctx, one, why))
+			one.State = capability.Refused
+		}
+	}
+	return ended, err
+}
+
 // may returns errMayNot unless policies permit a person an action on a capability.
 func (i *capabilityIssuer) may(ctx context.Context, call evaluation.Call, action string, by approval.Approver, c *capability.Capability) error {
-	properties, err := json.Marshal(map[string]any{
-		"holder": c.Holder, "issuer": c.Issuer, "tools": c.Tools, "duration": int64(c.Duration.Seconds()),
-		"max_uses": c.Constraints.MaxUses, "template": c.Template, "bound": c.Bound,
-	}, json.Deterministic(true))
+	about, err := described(&c.Terms, time.Now())
+	if err != nil {
+		return err
+	}
+	about["holder"], about["issuer"], about["tools"], about["template"] = c.Holder, c.Issuer, c.Tools, c.Template
+	properties, err := json.Marshal(about, json.Deterministic(true))
 	if err != nil {
 		return fmt.Errorf("encode question: %w", err)
 	}

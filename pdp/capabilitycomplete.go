@@ -68,6 +68,9 @@ func (i *capabilityIssuer) activate(ctx context.Context, c *capability.Capabilit
 	approvals, grant := map[string]string{}, capability.Grant{Revision: i.revision(c.Tenant)}
 	for _, item := range r.Items {
 		approvals[item.Resource.ID] = item.Approval.ID
+		if ends := item.Approval.Until; ends.Before(item.Approval.At.Add(item.Terms.TTL.Duration)) && (grant.Until.IsZero() || ends.Before(grant.Until)) {
+			grant.Until = ends // people wanted an earlier end than the template has
+		}
 		for _, vote := range item.Votes {
 			if !slices.ContainsFunc(grant.Approvers, func(a authzen.Subject) bool { return a.Type == vote.Approver.Type && a.ID == vote.Approver.ID }) {
 				grant.Approvers = append(grant.Approvers, vote.Approver)
@@ -77,7 +80,7 @@ func (i *capabilityIssuer) activate(ctx context.Context, c *capability.Capabilit
 	if n := len(grant.Approvers); n > 0 {
 		grant.Issuer = &grant.Approvers[n-1]
 	}
-	answers, err := i.ask(ctx, call, &c.Terms, approvals)
+	answers, err := i.ask(ctx, call, &c.Terms, r.Context, approvals)
 	switch {
 	case errors.Is(err, errCapabilityDenied), err == nil && len(answers.waiting()) > 0:
 		return i.refuse(ctx, c, "policies do not permit it any more")

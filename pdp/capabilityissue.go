@@ -59,7 +59,11 @@ func (i *capabilityIssuer) request(ctx context.Context, call evaluation.Call, by
 	if err := i.store.Check(who, terms); err != nil {
 		return nil, err
 	}
-	answers, err := i.ask(ctx, call, &terms, nil)
+	context, err := encodeTerms(&terms, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	answers, err := i.ask(ctx, call, &terms, context, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -73,15 +77,11 @@ func (i *capabilityIssuer) request(ctx context.Context, call evaluation.Call, by
 		}
 		return &issued{Capability: made, evaluationID: call.ID}, nil
 	}
-	return i.askPeople(ctx, call, by, who, key, terms, answers)
+	return i.askPeople(ctx, call, by, who, key, terms, context, answers)
 }
 
 // askPeople submits an Access Request with an item for each tool that people have to approve.
-func (i *capabilityIssuer) askPeople(ctx context.Context, call evaluation.Call, by approval.Caller, who capability.Caller, key string, terms capability.Terms, answers toolAnswers) (*issued, error) {
-	context, err := requestContext(&terms)
-	if err != nil {
-		return nil, err
-	}
+func (i *capabilityIssuer) askPeople(ctx context.Context, call evaluation.Call, by approval.Caller, who capability.Caller, key string, terms capability.Terms, context jsontext.Value, answers toolAnswers) (*issued, error) {
 	sub := &authzen.Submission{Subject: terms.Holder, Context: context}
 	for _, a := range answers.waiting() {
 		sub.Items = append(sub.Items, authzen.SubmissionItem{Resource: toolResource(a.tool), Action: authzen.Action{Name: authzen.ActionCapabilityRequest}, Denial: a.denial()})
@@ -144,11 +144,7 @@ func (i *capabilityIssuer) checkDuration(tenant string, terms *capability.Terms,
 		}
 		most = min(most, allowed)
 	}
-	lasts := terms.Duration.Duration
-	if until := terms.Constraints.ValidUntil; lasts == 0 && !until.IsZero() {
-		lasts = time.Until(until)
-	}
-	if lasts > most {
+	if lasting(terms, time.Now()) > most {
 		return authzen.Invalid("/duration", "is longer than the %d seconds that are allowed here", int64(most.Seconds()))
 	}
 	return nil
@@ -205,10 +201,10 @@ func (all toolAnswers) ids() (ids []string) {
 	return ids
 }
 
-// ask asks policies about each tool. approvals are ids by tool. The error is errCapabilityDenied if a
+// ask asks policies about each tool. context is that of [encodeTerms], and approvals are ids by tool. The error is errCapabilityDenied if a
 // tool is neither permitted nor can be approved by people.
-func (i *capabilityIssuer) ask(ctx context.Context, call evaluation.Call, terms *capability.Terms, approvals map[string]string) (toolAnswers, error) {
-	question, err := questions(terms, approvals)
+func (i *capabilityIssuer) ask(ctx context.Context, call evaluation.Call, terms *capability.Terms, context jsontext.Value, approvals map[string]string) (toolAnswers, error) {
+	question, err := questions(terms, context, approvals)
 	if err != nil {
 		return nil, err
 	}
@@ -231,12 +227,8 @@ func (i *capabilityIssuer) ask(ctx context.Context, call evaluation.Call, terms 
 }
 
 // questions returns a question for each tool.
-func questions(terms *capability.Terms, approvals map[string]string) (*authzen.EvaluationsRequest, error) {
-	context, err := requestContext(terms)
-	if err != nil {
-		return nil, err
-	}
-	out := &authzen.EvaluationsRequest{Context: context}
+func questions(terms *capability.Terms, context jsontext.Value, approvals map[string]string) (out *authzen.EvaluationsRequest, err error) {
+	out = &authzen.EvaluationsRequest{Context: context}
 	if out.Subject, err = json.Marshal(terms.Holder); err != nil {
 		return nil, fmt.Errorf("encode question: %w", err)
 	}
@@ -265,32 +257,58 @@ func questions(terms *capability.Terms, approvals map[string]string) (*authzen.E
 // toolResource names a tool for policies.
 func toolResource(tool string) authzen.Resource { return authzen.Resource{Type: "tool", ID: tool} }
 
-// requestContext returns the context of the questions: everything that the holder asks for. Approvers
-// see it. Constraints of arguments are JSON text, because a schema has no type for any value.
-func requestContext(terms *capability.Terms) (jsontext.Value, error) {
+// lasting returns how long a capability lasts at most, if it is issued now.
+func lasting(terms *capability.Terms, now time.Time) time.Duration {
+	from, until, lasts := terms.Constraints.ValidFrom, terms.Constraints.ValidUntil, terms.Duration.Duration
+	if until.IsZero() {
+		return lasts
+	}
+	if from.Before(now) {
+		from = now
+	}
+	if rest := until.Sub(from); lasts == 0 || rest < lasts {
+		// Rounded up, so that no policy takes it for shorter than it is.
+		return (rest + time.Second - 1).Truncate(time.Second)
+	}
+	return lasts
+}
+
+// described returns everything that a holder asks for, in terms of policies and of approvers.
+// Constraints of arguments are JSON text, because a schema has no type for any value.
+func described(terms *capability.Terms, now time.Time) (map[string]any, error) {
 	limits := terms.Constraints
-	context := map[string]any{"duration": int64(terms.Duration.Seconds()), "bound": boundOf(terms), "depth": 0}
+	all := map[string]any{"duration": int64(lasting(terms, now).Seconds()), "bound": boundOf(terms)}
 	if limits.MaxUses > 0 {
-		context["max_uses"] = limits.MaxUses
+		all["max_uses"] = limits.MaxUses
 	}
 	if len(limits.Arguments) > 0 {
 		arguments, err := limits.Arguments.Encode()
 		if err != nil {
 			return nil, fmt.Errorf("encode question: %w", err)
 		}
-		context["arguments"] = string(arguments)
+		all["arguments"] = string(arguments)
 	}
 	if limits.ArgumentsSchema != nil {
-		context["arguments_schema"] = string(limits.ArgumentsSchema)
+		all["arguments_schema"] = string(limits.ArgumentsSchema)
 	}
 	for name, at := range map[string]time.Time{"valid_from": limits.ValidFrom, "valid_until": limits.ValidUntil} {
 		if !at.IsZero() {
-			context[name] = at.UTC().Format(time.RFC3339)
+			all[name] = at.UTC().Format(time.RFC3339)
 		}
 	}
 	if terms.Reason != "" {
-		context["reason"] = terms.Reason
+		all["reason"] = terms.Reason
 	}
+	return all, nil
+}
+
+// encodeTerms returns the context of the questions about a request.
+func encodeTerms(terms *capability.Terms, now time.Time) (jsontext.Value, error) {
+	context, err := described(terms, now)
+	if err != nil {
+		return nil, err
+	}
+	context["depth"] = 0
 	if server := onlyServer(terms.Tools); server != "" {
 		context["gateway"] = map[string]string{"server": server}
 	}
@@ -334,7 +352,7 @@ func termsOf(sub *authzen.CapabilitySubmission) (terms capability.Terms, err err
 	if c == nil {
 		return terms, nil
 	}
-	terms.Constraints = capability.Constraints{MaxUses: c.MaxUses, ValidFrom: c.ValidFrom, ValidUntil: c.ValidUntil, ArgumentsSchema: c.ArgumentsSchema}
+	terms.Constraints = capability.Constraints{MaxUses: c.MaxUses, ValidFrom: c.ValidFrom, ValidUntil: c.ValidUntil.Truncate(time.Second), ArgumentsSchema: c.ArgumentsSchema}
 	if c.Arguments != nil {
 		if terms.Constraints.Arguments, err = jsonobject.Parse(c.Arguments); err != nil {
 			return terms, authzen.Invalid("/constraints/arguments", "must be an object")

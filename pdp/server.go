@@ -25,7 +25,7 @@ import (
 func (s *server) mainRoutes(e *echo.Echo, metadata authzen.Metadata) {
 	engine, approvals, auth, limits := s.engine, s.approvals, s.auth, s.limits
 	maxBody := cmp.Or(s.config.MaxBody, defaultMaxBody)
-	capabilities := &capabilitiesHandler{s.capabilities, limits, maxBody}
+	capabilities := &capabilitiesHandler{s.capabilities, limits, maxBody, s.capabilityEndpoint}
 	tenant, decisionDeadline := oneTenant(limits.perTenant), limits.deadline
 	evaluate, search, request := auth.with(ScopeEvaluate), auth.with(ScopeSearch), auth.with(ScopeRequest)
 	for _, base := range []string{"", pathTenant} {

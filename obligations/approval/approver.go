@@ -58,6 +58,12 @@ func (r *Request) involves(names []string) bool {
 		slices.ContainsFunc(r.Actors, func(a Actor) bool { return is(a.ID) || is(a.Full()) })
 }
 
+// IsCalled reports whether a name may be one of the approver's, in any spelling that looks like it. Use
+// it only to refuse.
+func (a Approver) IsCalled(name string) bool {
+	return alike(slices.Concat([]string{a.ID}, a.Names, a.Clients))(name)
+}
+
 // alike returns a function that reports whether a name may be another spelling of one of those. Use
 // it only to refuse: permits need exact ids.
 func alike(names []string) func(string) bool {

@@ -23,15 +23,21 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 		return authzen.CapabilityStatus{}, nil
 	}
 	question := newQuestion(q, now)
+	var missing authzen.CapabilityReason
 	for _, e := range held {
-		if e.covers(question) != "" {
-			continue
+		reason := e.covers(question)
+		if reason == "" {
+			status := s.status(e, question)
+			if status.Capability != nil {
+				return status, nil
+			}
+			reason = status.Missing
 		}
-		if status := s.status(e, question); status.Capability != nil {
-			return status, nil
+		if missing == "" && reason != authzen.CapabilityToolNotCovered {
+			missing = reason
 		}
 	}
-	return authzen.CapabilityStatus{}, nil
+	return authzen.CapabilityStatus{Missing: missing}, nil
 }
 
 // named returns the status of the capability that the claim names. It is unknown to everybody but its
@@ -75,7 +81,7 @@ func (s *Service) status(e *entry, q *question) authzen.CapabilityStatus {
 // without returns the status of a question that a capability does not cover.
 func (q *question) without(reason authzen.CapabilityReason) authzen.CapabilityStatus {
 	if q.claim().ID == "" {
-		return authzen.CapabilityStatus{}
+		return authzen.CapabilityStatus{Missing: reason}
 	}
 	return authzen.CapabilityStatus{Denied: reason}
 }

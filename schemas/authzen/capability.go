@@ -46,6 +46,9 @@ type CapabilityStatus struct {
 	// the request. The request is then denied, whatever policies permit. It is ""
 	// if the claim names none.
 	Denied CapabilityReason
+	// Missing is the reason why a capability of the subject for the tool does not cover the request. A
+	// denial for want of a capability tells it. "" if the subject has none for the tool.
+	Missing CapabilityReason
 	// Consume takes a use, in memory: the log entry of the decision is its durable
 	// record. It reports false for the repetition of a call, whose entry says Used
 	// all the same, because the first answer may have failed. The error is

@@ -67,7 +67,9 @@ type Capability struct {
 	Status      string                 `json:"status"` // pending, active, expired, exhausted, revoked or refused
 	Holder      Subject                `json:"holder"`
 	Tools       []string               `json:"tools"`
-	Expires     time.Time              `json:"expires,omitzero"` // of an issued one
+	Created     time.Time              `json:"created"`
+	Duration    int64                  `json:"duration,omitzero"` // seconds, as asked for
+	Expires     time.Time              `json:"expires,omitzero"`  // of an issued one
 	Constraints *CapabilityConstraints `json:"constraints,omitempty"`
 	Bound       string                 `json:"bound"` // identity or session
 	Issuer      *Subject               `json:"issuer,omitempty"`
