@@ -256,6 +256,51 @@ func TestInspector(t *testing.T) {
 	}
 }
 
+// A client that knows nothing of capabilities asks for one with the gateway's tool, and
+// repeats its call.
+func TestInspectorRequestsAccess(t *testing.T) {
+	run := programs(t)
+	address := docpage.FreeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	served := run(everything, "streamableHttp")
+	served.Env = append(served.Env, "PORT="+port)
+	background(t, served, address)
+	s := set(t, "", strings.TrimSuffix(server("everything", "http://"+address+"/mcp"), "}")+", access_tools: true}")
+	write(t, filepath.Join(filepath.Dir(s.config), "store", "config.yaml"), "approval_templates: {one: {}, owner: {}}\n")
+	write(t, filepath.Join(filepath.Dir(s.config), "store", "capability.cedar"), `
+		@id("needs-capability") @capability("owner") forbid (principal, action == Action::"tools/call", resource is tool)
+		when { context.gateway.tool == "get-sum" } unless { context has capability };`)
+	s.serve(t)
+	call := func(tool string, args ...string) string {
+		t.Helper()
+		line := []string{inspector, "--cli", "http://" + s.gateway + "/everything/mcp", "--transport", "http", "--method", "tools/call", "--tool-name", tool, "--format", "json"}
+		for _, arg := range args {
+			line = append(line, "--tool-arg", arg)
+		}
+		out, _ := run(line...).CombinedOutput() // a refusal is an error, too
+		return string(out)
+	}
+	refused := ""
+	for range 10 { // the PDP reads the store again
+		if refused = call("get-sum", "a=2", "b=40"); strings.Contains(refused, "request_access") {
+			break
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	if !strings.Contains(refused, "call the tool request_access with tools") || strings.Contains(refused, "42") {
+		t.Fatalf("get-sum without a capability: %s", refused)
+	}
+	if got := call("request_access", `tools=["get-sum"]`, "duration=60", "reason=to add"); !strings.Contains(got, "active") {
+		t.Fatalf("request_access: %s", got)
+	}
+	if got := call("get-sum", "a=2", "b=40"); !strings.Contains(got, "42") {
+		t.Errorf("get-sum: %s", got)
+	}
+	if got := call("my_access"); !strings.Contains(got, "cap_") {
+		t.Errorf("my_access: %s", got)
+	}
+}
+
 // The inspector reads a client's configuration that init has written: the official
 // servers go on working in observe mode, and are then held to the policies.
 func TestInspectorOfInit(t *testing.T) {

@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		"cell":        notebook,
 		"call":        call,
 		"visit":       visit,
+		"post":        postFile,
 		"converse":    converse,
 		"launch":      launch,
 		"configure":   configure,
@@ -91,6 +92,7 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	exec call URL FILE    send the message in FILE, with $NAME filled in, as a client
 //	                      of its version does, and print status and messages
 //	exec visit URL        get a page, and print status and body
+//	exec post URL FILE    post JSON, and print status and body
 //	exec configure FILE   fill in $NAME in FILE
 //	exec converse FILE program …
 //	                      play the client in FILE to the program
@@ -100,7 +102,7 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	                      configuration, as that client starts it
 //
 // FREE is an address that nobody listens at. Desk is an MCP server with the tools read, write, send and lookup. It notes in the
-// file DESK what it writes and sends. Send declares what it asks. Lookup returns a
+// file DESK what it writes and sends, and all messages in DESK.seen if that exists. Send declares what it asks. Lookup returns a
 // profile, as structured content and as text.
 func TestScripts(t *testing.T) {
 	dir, err := policyService()
@@ -290,8 +292,13 @@ func desk(more ...func(*mcp.Server)) {
 	for _, add := range more {
 		add(server)
 	}
+	seen, err := os.OpenFile(os.Getenv("DESK")+".seen", os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		seen, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		check(err)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "stdio" {
-		check(server.Run(context.Background(), &mcp.StdioTransport{}))
+		check(server.Run(context.Background(), &mcp.LoggingTransport{Transport: &mcp.StdioTransport{}, Writer: seen}))
 		return
 	}
 	address := "127.0.0.1:0"
@@ -301,16 +308,33 @@ func desk(more ...func(*mcp.Server)) {
 	listener, err := net.Listen("tcp", address)
 	check(err)
 	fmt.Fprintf(os.Stderr, "listening on http://%s\n", listener.Addr())
-	check(http.Serve(listener, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})))
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
+	check(http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = io.NopCloser(io.TeeReader(r.Body, seen))
+		handler.ServeHTTP(w, r)
+	})))
 }
 
 // visit is a program that gets a page, and prints status and body.
 func visit() {
 	response, err := http.Get(os.Args[1])
 	check(err)
+	show(response)
+}
+
+// postFile is a program that posts JSON, and prints status and body.
+func postFile() {
+	file, err := os.Open(os.Args[2])
+	check(err)
+	response, err := http.Post(os.Args[1], "application/json", file)
+	check(err)
+	show(response)
+}
+
+func show(response *http.Response) {
 	defer response.Body.Close()
 	fmt.Println(response.Status)
-	_, err = io.Copy(os.Stdout, response.Body)
+	_, err := io.Copy(os.Stdout, response.Body)
 	check(err)
 }
 

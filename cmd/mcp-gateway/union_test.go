@@ -44,6 +44,10 @@ func deciding(t *testing.T, denied ...string) http.Handler {
 		return map[string]bool{"decision": !slices.ContainsFunc(denied, func(text string) bool { return strings.Contains(string(question), text) })}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost { // it knows no capabilities
+			http.NotFound(w, r)
+			return
+		}
 		var body struct {
 			Evaluations []jsontext.Value `json:"evaluations"`
 		}

@@ -18,6 +18,8 @@
 // [Client.Await] and [Client.Reevaluate] lead from the denial to the same request with an approval.
 // Access remains denied until that request is permitted.
 //
+// A denial may have a capability request: a capability can lift it. See [Client.RequestCapability].
+//
 // The package never follows a redirect. It repeats a request only if the PDP asks for it.
 package client
 
@@ -118,6 +120,9 @@ func transport() *http.Transport {
 type StatusError struct {
 	Status  int    // HTTP status
 	Message string // error message of the PDP, or ""
+	Type    string // of the problem document (RFC 9457), or ""
+	// DecisionID identifies the entry in the PDP's log, or is "".
+	DecisionID string
 }
 
 func (e *StatusError) Error() string {
@@ -229,7 +234,7 @@ func (c *Client) do(r *http.Request, answer any, statuses ...int) (http.Header, 
 	defer response.Body.Close()
 	body, err := c.read(response)
 	if !slices.Contains(statuses, response.StatusCode) {
-		return nil, &StatusError{Status: response.StatusCode, Message: message(body)}
+		return nil, statusError(response, body)
 	}
 	if err != nil {
 		return nil, err
@@ -292,14 +297,15 @@ func answers(response *http.Response, r *http.Request) error {
 	return nil
 }
 
-// message returns the message in an error body, or "".
-func message(body []byte) string {
+// statusError returns the error of an answer, with what its body says if that can be read.
+func statusError(response *http.Response, body []byte) *StatusError {
+	e := &StatusError{Status: response.StatusCode, DecisionID: response.Header.Get("Decision-ID")}
 	var failure struct {
 		authzen.Problem
 		Error authzen.Error `json:"error"`
 	}
-	if err := json.Unmarshal(body, &failure); err != nil {
-		return ""
+	if err := json.Unmarshal(body, &failure); err == nil {
+		e.Message, e.Type = cmp.Or(failure.Error.Message, failure.Detail), failure.Type
 	}
-	return cmp.Or(failure.Error.Message, failure.Detail)
+	return e
 }

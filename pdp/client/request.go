@@ -128,15 +128,8 @@ func (c *Client) look(ctx context.Context, task *authzen.TaskResponse, wait time
 	if err != nil {
 		return 0, err
 	}
-	if seconds := int(wait / time.Second); seconds > 0 {
-		patient := *c.http
-		patient.Timeout += wait
-		waiting := *c
-		waiting.http, c = &patient, &waiting
-		r.Header.Set("Prefer", fmt.Sprintf("wait=%d", seconds))
-	}
 	var now authzen.TaskResponse
-	header, err := c.do(r, &now, http.StatusOK)
+	header, err := c.waiting(r, wait).do(r, &now, http.StatusOK)
 	if err != nil {
 		return 0, err
 	}
@@ -149,6 +142,20 @@ func (c *Client) look(ctx context.Context, task *authzen.TaskResponse, wait time
 		return 0, nil
 	}
 	return time.Duration(seconds) * time.Second, nil
+}
+
+// waiting returns a Client that waits longer for the answer to a request, and asks the service to wait
+// so long.
+func (c *Client) waiting(r *http.Request, wait time.Duration) *Client {
+	seconds := int(wait / time.Second)
+	if seconds <= 0 {
+		return c
+	}
+	r.Header.Set("Prefer", fmt.Sprintf("wait=%d", seconds))
+	patient, waiting := *c.http, *c
+	patient.Timeout += wait
+	waiting.http = &patient
+	return &waiting
 }
 
 // Comment returns the approvers' comments on a denied task if they are disclosed, or "".

@@ -56,9 +56,16 @@ func (c *Catalog) Filter(ctx context.Context, l List) (jsontext.Value, error) {
 	}
 	seen := []jsontext.Value{}
 	for _, candidate := range candidates {
-		if candidate.seen {
-			seen = append(seen, candidate.item)
+		if !candidate.seen {
+			continue
 		}
+		item := candidate.item
+		if candidate.lacks {
+			if item, err = needing(item); err != nil {
+				return nil, err
+			}
+		}
+		seen = append(seen, item)
 	}
 	return answer.with(kind.items, seen, l.TTL)
 }
@@ -68,6 +75,7 @@ type candidate struct {
 	item     jsontext.Value
 	question *authzen.EvaluationRequest
 	seen     bool
+	lacks    bool // a capability, which the caller can ask for
 }
 
 func (c *Catalog) candidates(l List, k itemKind, items []jsontext.Value) (all []*candidate, err error) {
@@ -88,7 +96,7 @@ func (c *Catalog) candidates(l List, k itemKind, items []jsontext.Value) (all []
 		if err != nil {
 			question = nil
 		}
-		all = append(all, &candidate{item, question, question == nil})
+		all = append(all, &candidate{item: item, question: question, seen: question == nil})
 	}
 	return all, nil
 }
@@ -122,6 +130,7 @@ func decide(ctx context.Context, l List, all []*candidate) error {
 		}
 		for i, candidate := range asked {
 			candidate.seen = answer == nil || shows(&answer.Evaluations[i])
+			candidate.lacks = answer != nil && lacksCapability(&answer.Evaluations[i])
 		}
 		asked, batch = nil, &authzen.EvaluationsRequest{}
 		return nil
@@ -144,9 +153,36 @@ func decide(ctx context.Context, l List, all []*candidate) error {
 	return ask()
 }
 
-// shows reports whether the caller may use an item, perhaps after an approval.
+// shows reports whether the caller may use an item, perhaps after an approval or with a
+// capability.
 func shows(d *authzen.Decision) bool {
-	return d.Decision || d.Context != nil && d.Context.AccessRequest != nil
+	return d.Decision || d.Context != nil && d.Context.AccessRequest != nil || lacksCapability(d)
+}
+
+func lacksCapability(d *authzen.Decision) bool {
+	return !d.Decision && d.Context != nil && d.Context.CapabilityRequest != nil
+}
+
+// metaCapability is the member of _meta of an item that needs a capability.
+const metaCapability = "io.github.policy-service/capability"
+
+// needing returns an item that says that its caller needs a capability, and holds none.
+func needing(item jsontext.Value) (jsontext.Value, error) {
+	members, err := jsonobject.Parse(item)
+	if err != nil {
+		return nil, err
+	}
+	meta := jsonobject.Object{}
+	if members["_meta"].Kind() == '{' {
+		if meta, err = jsonobject.Parse(members["_meta"]); err != nil {
+			return nil, err
+		}
+	}
+	meta[metaCapability] = jsontext.Value(`{"required":true,"held":null}`)
+	if err := members.Set("_meta", meta); err != nil {
+		return nil, err
+	}
+	return members.Encode()
 }
 
 // A list is a parsed result.

@@ -15,6 +15,21 @@ var uses = map[string]struct{ method, name string }{
 	"resources/templates/list": {"resources/read", "uri"},
 }
 
+// Holder returns the subject that calls of tools of a server have by default: the holder
+// of the capabilities of their caller.
+func (m *Mapper) Holder(call Call) (authzen.Subject, error) {
+	u, ok := m.upstreams[call.Server]
+	if !ok {
+		return authzen.Subject{}, unmapped("there is no server of that name")
+	}
+	a := &mappingRun{Mapper: m, upstream: u, call: call, dialect: Default}
+	if err := a.read(); err != nil {
+		return authzen.Subject{}, err
+	}
+	id, err := a.subject()
+	return authzen.Subject{Type: a.subjectType(), ID: id}, err
+}
+
 // Listed returns the question whether the caller of a list may see an item: may the
 // caller use it, as far as that is known without arguments? Call is that of the list;
 // its Tool is the definition of the item if it is a tool. The result is nil if only

@@ -53,6 +53,9 @@ type Call struct {
 	Tool *Tool
 	// Session is the server's id of the sealed session in which the call came, or "".
 	Session string
+	// Presented is the id of the capability that the call presents, or "". The gate
+	// sets it.
+	Presented string
 	// Results are the obligations on the response. The gate sets those of its permit;
 	// [Tasks] those of the call whose task this call is about.
 	Results results.Rules

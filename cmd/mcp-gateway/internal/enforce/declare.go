@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -14,11 +15,21 @@ import (
 // declare says in every context of a question what the gateway can carry out
 // (Obligations Profile, "Negotiation"), the labels of the caller, and at
 // gateway.call_digest which call it is about, so that an approval is of these
-// arguments and no others.
-func (g *Gate) declare(call *Call, q *Question, digest string) (*Question, error) {
+// arguments and no others. Presented adds the capability that the call presents.
+func (g *Gate) declare(ctx context.Context, call *Call, q *Question, digest string, presented bool) (*Question, error) {
 	own := map[string]any{"supported_obligations": g.supported}
 	if digest != "" {
 		own["gateway"] = map[string]any{"call_digest": digest}
+	}
+	claim, err := g.claim(ctx, call, presented)
+	if err != nil {
+		return nil, err
+	}
+	if claim != nil {
+		own["capability"] = claim
+	}
+	if arguments := g.decisionArguments(call); arguments != nil {
+		own[contextArguments] = arguments
 	}
 	if err := g.addLabels(own, call); err != nil {
 		return nil, err
@@ -89,6 +100,10 @@ func declareItem(item, said jsontext.Value) (jsontext.Value, error) {
 	return members.Encode()
 }
 
+// contextArguments are the arguments of a call as a whole. They replace what a mapping
+// says there.
+const contextArguments = "arguments"
+
 // merge lays the members of an object over those of another; where both are
 // objects, theirs are laid over one another, too.
 func merge(under, over jsontext.Value) (jsontext.Value, error) {
@@ -104,6 +119,10 @@ func merge(under, over jsontext.Value) (jsontext.Value, error) {
 		return nil, err
 	}
 	for name, value := range upper {
+		if name == contextArguments {
+			members[name] = value
+			continue
+		}
 		merged, err := merge(members[name], value)
 		if err != nil {
 			return nil, err

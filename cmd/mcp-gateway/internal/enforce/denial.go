@@ -7,7 +7,10 @@ type Denial struct {
 	Codes     Codes
 	Code      int // of a denial; 0 is that of Codes
 	OlderCode int // of one about a tool that is declared in the older dialect; 0 is -32401
-	Status    int // HTTP: 200, with which clients see the error, or 403; 0 is 200
+	// CapabilityCode is that of a call for want of a capability. 0 is -32003, in versions
+	// without sessions only with CodesMCPX, and otherwise the code of a denial there.
+	CapabilityCode int
+	Status         int // HTTP: 200, with which clients see the error, or 403; 0 is 200
 	// Conceal: a call of a tool that its caller may not use is answered like one of a
 	// tool that there is not.
 	Conceal bool

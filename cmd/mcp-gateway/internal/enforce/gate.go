@@ -40,6 +40,11 @@ type Config struct {
 	MapServerRequest func(of *Call, request *wire.Message) (*Question, error)
 	// Tools knows the tools of the servers. Nil knows none, and shows all lists.
 	Tools Tools
+	// Access answers what callers ask about their capabilities. Nil answers nothing.
+	Access Access
+	// SendsArguments reports whether the PDP gets the arguments of all calls to a
+	// server. Nil reports false.
+	SendsArguments func(server string) bool
 	// Tasks knows the tasks of the gateway and of the servers. Nil knows none.
 	Tasks Tasks
 	// Obligations are the obligations that the gateway carries out.
@@ -174,6 +179,7 @@ func (g *Gate) Refuse(ctx context.Context, call *Call, refusal *Refusal) *Dispos
 
 // refuse records a refusal, and returns it as its client gets it.
 func (g *Gate) refuse(ctx context.Context, span trace.Span, call *Call, refusal *Refusal) *Disposition {
+	refusal = g.suggest(ctx, call, refusal)
 	refuse(span, refusal.Data.Reason)
 	g.logRefusal(ctx, call, refusal)
 	g.cfg.Trail.Refuse(&Entry{Call: call, Decisions: Decisions(refusal.Data.EvaluationID), Digest: refusal.Data.Digest, Task: refusal.Data.tasks()}, refusal.Data.Reason)
@@ -230,6 +236,14 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 	if call.Stateless && wire.IsRemoved(call.Message.Method) {
 		return nil, g.unmapped(call, ErrUnknownMethod)
 	}
+	if err := call.takeCapability(); err != nil {
+		return nil, err
+	}
+	if g.cfg.Access != nil {
+		if own, err := g.cfg.Access.Answer(ctx, call); own != nil || err != nil {
+			return own, err
+		}
+	}
 	if g.cfg.Tasks != nil {
 		if own, err := g.cfg.Tasks.Answer(ctx, call); own != nil || err != nil {
 			return own, err
@@ -275,8 +289,8 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 
 // asked is what the PDP was asked about a call, and its answer.
 type asked struct {
-	question *Question
-	answer   *Answer // nil where the question passes, or after an error
+	question *Question // without the capability that the call presents, because it is stored
+	answer   *Answer   // nil where the question passes, or after an error
 	binding  wire.Binding
 	digest   string // of binding
 	release  func() // takes the call back from the limits
@@ -297,15 +311,22 @@ func (g *Gate) ask(ctx context.Context, call *Call) (a asked, err error) {
 	if a.binding, a.digest, err = g.bind(call); err != nil {
 		return a, err
 	}
-	if a.question, err = g.declare(call, a.question, a.digest); err != nil {
+	mapped := a.question
+	if a.question, err = g.declare(ctx, call, mapped, a.digest, false); err != nil {
 		return a, err
+	}
+	presenting := a.question
+	if call.Presented != "" {
+		if presenting, err = g.declare(ctx, call, mapped, a.digest, true); err != nil {
+			return a, err
+		}
 	}
 	release, err := g.take(call)
 	if err != nil {
 		return a, err
 	}
 	a.release = release
-	if a.answer, err = g.cfg.PDP.Ask(ctx, call.Caller.Tenant, a.question); err != nil {
+	if a.answer, err = g.cfg.PDP.Ask(ctx, call.Caller.Tenant, presenting); err != nil {
 		return a, Undecided(err)
 	}
 	return a, nil
@@ -387,7 +408,7 @@ func (g *Gate) resolveTool(ctx context.Context, call *Call) error {
 	tool, err := g.cfg.Tools.FindTool(ctx, call)
 	var refusal *Refusal
 	if err != nil && !errors.As(err, &refusal) {
-		return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the tools of the server are not known", Data: Data{Reason: ReasonUnavailable}, Why: err.Error()}
+		return UnknownTools(err)
 	}
 	if call.Tool = tool; err == nil && call.CheckTool != nil {
 		err = call.CheckTool(tool)
@@ -461,7 +482,7 @@ func (g *Gate) filter(ctx context.Context, call *Call, response *wire.Message) *
 
 // askItems asks the PDP about the items of a list, and logs those that it hides.
 func (g *Gate) askItems(ctx context.Context, call *Call, batch *authzen.EvaluationsRequest) (*authzen.EvaluationsResponse, error) {
-	question, err := g.declare(call, &Question{Evaluations: batch}, "")
+	question, err := g.declare(ctx, call, &Question{Evaluations: batch}, "", false)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,8 @@ type PDPConfig struct {
 	// calls of this tenant. 0 is 5.
 	Failures uint32
 	Pause    time.Duration // 0 is a second
+	// Capabilities says whether the PDP knows capabilities.
+	Capabilities CapabilitySupport
 	// OnBreak is told of a change of a tenant's breaker: its state, and the most open
 	// state of all of them. A state is closed, half-open or open. Nil is nobody.
 	OnBreak func(tenant, state, most string)
@@ -48,6 +50,7 @@ type PDP struct {
 type tenantPDP struct {
 	client  *client.Client
 	breaker *gobreaker.CircuitBreaker[struct{}]
+	support support // of capabilities
 }
 
 // NewPDP prepares to ask.
@@ -145,7 +148,7 @@ func (p *PDP) tenant(name string) *tenantPDP {
 	defer p.mu.Unlock()
 	of := p.tenants[name]
 	if of == nil {
-		of = &tenantPDP{client.New(p.base(name), p.cfg.Client), p.newBreaker(name)}
+		of = &tenantPDP{client: client.New(p.base(name), p.cfg.Client), breaker: p.newBreaker(name)}
 		p.tenants[name] = of
 	}
 	return of

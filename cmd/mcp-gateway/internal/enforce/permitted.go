@@ -91,11 +91,15 @@ func (k *Checker) judge(call *Call, q *Question, a *Answer) ([]int, *Refusal) {
 		return nil, refusal
 	}
 	refusal := k.denial(q, a.EvaluationID)
-	final := slices.IndexFunc(denials, func(i int) bool { return !isRequestable(&a.Decisions[i]) })
+	final := slices.IndexFunc(denials, func(i int) bool { return !isRequestable(&a.Decisions[i]) && !needsCapability(&a.Decisions[i]) })
+	lacking := slices.IndexFunc(denials, func(i int) bool { return needsCapability(&a.Decisions[i]) })
 	decisive := &a.Decisions[denials[max(final, 0)]]
 	refusal.Message, refusal.Why = reason(decisive), operatorReason(decisive)
-	if final >= 0 {
+	switch {
+	case final >= 0:
 		return nil, refusal
+	case lacking >= 0: // a person's approval would not suffice
+		return nil, k.capability(call, refusal, &a.Decisions[denials[lacking]])
 	}
 	if unmet := k.unknownObligation(call, q, a); unmet != nil {
 		return nil, unmet

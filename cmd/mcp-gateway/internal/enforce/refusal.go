@@ -36,6 +36,7 @@ const (
 	ReasonLogin          = "upstream_login"           // the person behind the caller has to log in at the server first
 	ReasonWithheld       = "answer_withheld"          // the server carried out the call, and the gateway withholds its answer
 	ReasonCaller         = "unknown_caller"           // the credential is not valid any more
+	ReasonCapability     = "capability_required"      // a capability would lift the denial
 	ReasonInvalidMessage = "invalid_message"
 )
 
@@ -51,7 +52,10 @@ type Data struct {
 	Comment      string        `json:"comment,omitzero"`       // of the person who denied it
 	Digest       string        `json:"call_digest,omitzero"`   // of the arguments that wait
 	Elicitations []Elicitation `json:"elicitations,omitempty"` // pages that have to be visited first
-	Versions     `json:",inline"`
+	// Of a call for want of a capability.
+	Suggestion        string             `json:"suggestion,omitzero"`
+	CapabilityRequest *CapabilityRequest `json:"capability_request,omitempty"`
+	Versions          `json:",inline"`
 }
 
 // An Elicitation leads a person to a page (MCP 2025-11-25, "URL Mode Elicitation").
@@ -80,6 +84,11 @@ type Refusal struct {
 	Data    Data
 	Why     string // for the operator, who has Message where this is ""
 	Advice  string // for the model that made the call, after Message
+
+	// ForModel: a model called a tool of the gateway, and reads why that failed.
+	ForModel bool
+
+	capability capabilityFault // "" if it is not about a capability
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Data.Reason, r.Message) }
@@ -89,11 +98,19 @@ func NoSuchTool() *Refusal {
 	return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the tool is not known", Data: Data{Reason: ReasonUnknownTool}, Advice: "List the tools, and call one of them."}
 }
 
+// UnknownTools refuses a call because the tools of its server cannot be listed.
+func UnknownTools(err error) *Refusal {
+	return &Refusal{Code: wire.CodeInternal, Status: statusOK, Message: "the tools of the server are not known", Data: Data{Reason: ReasonUnavailable}, Why: err.Error()}
+}
+
 // concealed returns the refusal that does not reveal that the tool of a call exists.
 // A fault of the arguments would reveal it.
 func (r *Refusal) concealed(call *Call) *Refusal {
 	if call.Message.Method != wire.MethodToolsCall {
 		return r
+	}
+	if r.capability == capabilityInvalid {
+		return NoSuchTool()
 	}
 	switch r.Data.Reason {
 	case ReasonDenied, ReasonQuarantined, ReasonArguments, ReasonMapping, ReasonInvalidMessage:

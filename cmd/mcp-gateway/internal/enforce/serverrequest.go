@@ -57,7 +57,7 @@ func (g *Gate) askServerRequest(ctx context.Context, of, request *Call) (*Answer
 	if err != nil {
 		return nil, g.unmapped(request, err)
 	}
-	if question, err = g.declare(request, question, ""); err != nil {
+	if question, err = g.declare(ctx, request, question, "", false); err != nil {
 		return nil, err
 	}
 	answer, err := g.cfg.PDP.Ask(ctx, request.Caller.Tenant, question)

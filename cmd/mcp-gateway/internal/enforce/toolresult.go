@@ -35,6 +35,9 @@ func (r *Refusal) isForModel(c *Call) bool {
 	if !c.Message.IsRequest() || c.Message.Method != wire.MethodToolsCall || c.Params.Task != nil {
 		return false
 	}
+	if r.ForModel {
+		return true
+	}
 	switch r.Data.Reason {
 	case ReasonArguments, ReasonUnknownTool, ReasonTooOften:
 		return true

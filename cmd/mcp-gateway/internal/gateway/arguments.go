@@ -35,6 +35,8 @@ type argumentPolicy struct {
 	Mode argumentMode `yaml:"arguments"`
 	// Coerce makes numbers and booleans of texts where the schema wants those.
 	Coerce bool `yaml:"coerce_arguments"`
+	// Send has the PDP get them as context.arguments.
+	Send bool `yaml:"send_arguments"`
 }
 
 // check returns what the mode must be, and is not, or "".

@@ -69,6 +69,8 @@ type pdpConfig struct {
 	Timeout        duration `yaml:"timeout"`
 	Failures       uint32   `yaml:"failures"`
 	Pause          duration `yaml:"pause"`
+	// Capabilities says whether the PDP knows capabilities; nil finds it out.
+	Capabilities *bool `yaml:"capabilities"`
 }
 
 type approvalConfig struct {
@@ -101,6 +103,8 @@ type denialConfig struct {
 	OlderCode  int           `yaml:"older_code" number:"signed"` // 0 is -32401
 	HTTPStatus int           `yaml:"http_status"`
 	Conceal    bool          `yaml:"conceal"`
+	// CapabilityCode is that of a call for want of a capability; 0 is that of Codes.
+	CapabilityCode int `yaml:"capability_code" number:"signed"`
 }
 
 type identityConfig struct {
@@ -136,6 +140,9 @@ type serverConfig struct {
 	coaz.Upstream `yaml:",inline"`
 	RequestPolicy requestPolicy  `yaml:",inline"`
 	Arguments     argumentPolicy `yaml:",inline"`
+	// AccessTools offers the gateway's own tools, with which models ask for
+	// capabilities.
+	AccessTools bool `yaml:"access_tools"`
 }
 
 // A duration is in the syntax of yamldoc.ParseDuration.

@@ -16,6 +16,8 @@ type endpointConfig struct {
 	Servers   []string `yaml:"servers" list:"some"` // by name
 	PublicURL string   `yaml:"public_url"`          // "" is below the gateway's
 	Wait      duration `yaml:"wait"`                // of lists for a server; 0 is union's
+	// AccessTools is that of [serverConfig].
+	AccessTools bool `yaml:"access_tools"`
 }
 
 // checkEndpoints reports what is wrong with the endpoints over several servers.
@@ -58,7 +60,7 @@ func isPath(text string) bool {
 
 // newUnion returns an endpoint over several servers.
 func (g *gateway) newUnion(e *endpointConfig, members []*proxy.Handler, callers endpoint.Callers, address string) *union.Handler {
-	of := make([]union.Server, len(e.Servers))
+	of, path := make([]union.Server, len(e.Servers)), e.Path
 	for n, name := range e.Servers {
 		of[n] = union.Server{Name: name, Endpoint: members[n]}
 	}
@@ -67,6 +69,7 @@ func (g *gateway) newUnion(e *endpointConfig, members []*proxy.Handler, callers 
 		Front: &endpoint.Front{
 			Name: e.Path, Callers: callers, Hosts: hosts(g.cfg.Hosts, address), Origins: g.cfg.Origins, MaxBody: g.cfg.MaxBody, Log: g.log,
 		},
+		Access: g.access, OffersAccess: func() bool { return g.rules.offersAccess(path) },
 		Refuse: g.gate.Refuse, Conceal: g.cfg.Denial.Conceal, ToolNames: g.tools.names,
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/access"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
@@ -55,6 +56,7 @@ type gateway struct {
 	approvals *approval.Service
 	owners    *tasks.Owners
 	gate      *enforce.Gate
+	access    *access.Service
 	pdp       *enforce.PDP
 	health    *health
 	observed  atomic.Pointer[observation.Summary] // nil before the first server in observe mode
@@ -105,7 +107,7 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	}
 	decides := enforce.NewPDP(enforce.PDPConfig{
 		URL: cfg.PDP.URL, Client: client.Config{Timeout: time.Duration(cfg.PDP.Timeout), Header: pdpKey, ServiceHeader: serviceKey},
-		Failures: cfg.PDP.Failures, Pause: time.Duration(cfg.PDP.Pause),
+		Failures: cfg.PDP.Failures, Capabilities: cfg.PDP.capabilities(), Pause: time.Duration(cfg.PDP.Pause),
 		OnBreak: func(tenant, state, most string) {
 			log.Warn("circuit breaker of the PDP", "state", state, "tenant", tenant)
 			g.telemetry.breakerChanged(most)
@@ -181,7 +183,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		return err
 	}
 	handlers := cfg.Obligations.handlers()
-	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal}
+	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal, CapabilityCode: cfg.Denial.CapabilityCode}
 	g.approvals, err = approval.Open(approval.Config{
 		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept, &g.rules}, Log: g.log,
 		Definition: g.tools.digest,
@@ -191,13 +193,19 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if err != nil {
 		return err
 	}
+	g.access = access.New(access.Config{
+		PDP: pdp, Holder: g.rules.holder, Servers: g.rules.serverNames, OffersTools: g.rules.offersAccess, HasTool: g.tools.has, Log: g.log,
+	})
+	g.tools.access = g.access
 	g.gate = enforce.New(enforce.Config{
+		Access: g.access, SendsArguments: g.rules.sendsArguments,
 		PDP: pdp, Map: g.rules.Question, MapServerRequest: g.rules.ServerRequest, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g}, Trail: kept, Log: g.log,
 		Obligations: handlers, Limits: &g.rules, Labels: labels,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},
 		PassingMeta: cfg.Approval.PassingMeta,
 		Denial:      denial, Tells: g.rules.tells, Observes: g.rules.observes, Tracer: g.telemetry.tracer,
 	})
+	g.warnTaken()
 	return g.telemetry.observe(g)
 }
 

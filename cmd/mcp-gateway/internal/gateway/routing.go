@@ -156,7 +156,7 @@ func (r *routing) place(s *served, path, url string) error {
 func (s *serverConfig) ofEndpoint() serverConfig {
 	fixed := *s
 	fixed.Mode, fixed.Upstream, fixed.RequestPolicy, fixed.Arguments = "", coaz.Upstream{}, requestPolicy{}, argumentPolicy{}
-	fixed.Path, fixed.PublicURL = "", ""
+	fixed.Path, fixed.PublicURL, fixed.AccessTools = "", "", false
 	return fixed
 }
 
@@ -186,7 +186,7 @@ type unionSettings struct {
 // serveUnion adds an endpoint over several servers.
 func (g *gateway) serveUnion(r *routing, e *endpointConfig, before *routing) error {
 	settings := unionSettings{endpointConfig: *e}
-	settings.PublicURL = ""
+	settings.PublicURL, settings.AccessTools = "", false
 	for _, name := range e.Servers {
 		settings.members = append(settings.members, r.servers[name].server)
 	}

@@ -27,19 +27,22 @@ type rules struct {
 	arguments map[string]argumentPolicy // by server
 	tells     map[string]bool           // by server, or path of an endpoint
 	observes  map[string]bool           // by server
+	access    map[string]bool           // by server, or path of an endpoint: it offers the gateway's tools
 	limits    *callLimits
 }
 
 func newRules(ctx context.Context, cfg *Config, trail *audit.Trail, log *slog.Logger) (r *rules, err error) {
-	r = &rules{cfg: cfg, requests: make(map[string]*requestPolicy), arguments: cfg.argumentPolicies(), tells: make(map[string]bool), observes: cfg.observes()}
+	r = &rules{cfg: cfg, requests: make(map[string]*requestPolicy), arguments: cfg.argumentPolicies(), tells: make(map[string]bool), observes: cfg.observes(), access: make(map[string]bool)}
 	for i, s := range cfg.Servers {
 		r.requests[s.Name] = &cfg.Servers[i].RequestPolicy
+		r.access[s.Name] = s.AccessTools
 	}
 	for server, policy := range r.arguments {
 		r.tells[server] = policy.Mode != argumentsEnforce
 	}
 	for _, e := range cfg.Endpoints {
 		r.tells[e.Path] = cfg.Catalog.Arguments != argumentsEnforce
+		r.access[e.Path] = e.AccessTools
 	}
 	if r.mapper, err = newMapper(cfg, log); err != nil {
 		return nil, err
@@ -77,6 +80,10 @@ func (c *currentRules) Take(call *enforce.Call) (release func(), err error) {
 
 func (c *currentRules) tells(server string) bool    { return c.Load().tells[server] }
 func (c *currentRules) observes(server string) bool { return c.Load().observes[server] }
+
+func (c *currentRules) serverNames() []string             { return c.Load().cfg.ServerNames() }
+func (c *currentRules) offersAccess(server string) bool   { return c.Load().access[server] }
+func (c *currentRules) sendsArguments(server string) bool { return c.Load().arguments[server].Send }
 
 // A Reload says how a running gateway reads its configuration again.
 type Reload struct {

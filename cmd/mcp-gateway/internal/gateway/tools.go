@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/access"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
@@ -25,6 +26,7 @@ type tools struct {
 	log   *slog.Logger
 	// declareTasks adds the gateway's tasks to the capabilities of servers.
 	declareTasks bool
+	access       *access.Service
 	health       *health
 
 	once      singleflight.Group // by server
@@ -277,22 +279,34 @@ func (t *tools) CheckOutput(server, tool string, structured jsontext.Value) erro
 // FilterList implements [enforce.Tools].
 func (t *tools) FilterList(ctx context.Context, c *enforce.Call, result jsontext.Value, ask enforce.Ask) (jsontext.Value, error) {
 	if wire.IsIntroduction(c.Message.Method) {
-		return t.introduce(c, result)
+		return t.introduce(ctx, c, result)
 	}
-	return t.Filter(ctx, catalog.List{
+	filtered, err := t.Filter(ctx, catalog.List{
 		Server: c.Server, Method: c.Message.Method, Result: result, TTL: t.rules.Load().cfg.Catalog.TTL, Ask: ask, ShowAll: t.rules.observes(c.Server),
 		Question: func(name string, item jsontext.Value) (*authzen.EvaluationRequest, error) {
 			return t.rules.Load().mapper.item(c, name, item)
 		},
 	})
+	if err != nil {
+		return nil, err
+	}
+	return t.addAccessTools(ctx, c, filtered)
 }
 
 // introduce returns the result of initialize or server/discover without
-// instructions that the operator has to accept, and with the tasks of the gateway.
-func (t *tools) introduce(c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
+// instructions that the operator has to accept, and with the extensions of the gateway.
+func (t *tools) introduce(ctx context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
 	result, err := t.Instructions(c.Server, result)
-	if err != nil || !t.declareTasks || c.Message.Method != wire.MethodDiscover {
-		return result, err
+	if err != nil {
+		return nil, err
 	}
-	return declareTasks(result)
+	if t.declareTasks && c.Message.Method == wire.MethodDiscover {
+		if result, err = declareExtension(result, wire.ExtensionTasks); err != nil {
+			return nil, err
+		}
+	}
+	if t.access.Ways(ctx, c) == (enforce.Ways{}) {
+		return result, nil
+	}
+	return declareExtension(result, wire.ExtensionAccess)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
@@ -31,6 +30,11 @@ type Config struct {
 	// Conceal: a tool of a server that its caller may not use is answered like one
 	// that there is not.
 	Conceal bool
+	// Access answers what callers ask about their capabilities. Nil answers nothing.
+	Access Access
+	// OffersAccess reports whether the endpoint has the gateway's own tools. Nil
+	// reports false.
+	OffersAccess func() bool
 	// Wait is how long lists and the beginning of a session wait for a server. 0 is
 	// 3 seconds.
 	Wait time.Duration
@@ -75,6 +79,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if caller == nil {
 		return
 	}
+	r = h.withAccess(r)
 	c := &call{caller: caller, request: r, out: &endpoint.Reply{
 		W: w, Streams: endpoint.Accepts(r, endpoint.TypeEvents), InSession: r.Header.Get(endpoint.HeaderSession) != "",
 	}}
@@ -113,6 +118,7 @@ func (h *Handler) answer(c *call) {
 	switch method := c.Message.Method; {
 	case c.Stateless && wire.IsRemoved(method):
 		h.refuse(c, unknownMethod(c))
+	case h.answerAccess(c):
 	case method == wire.MethodInitialize:
 		h.initialize(c)
 	case method == wire.MethodDiscover:
@@ -368,10 +374,7 @@ func unknownMethod(c *call) *enforce.Refusal {
 
 // refuse answers a request that no server gets.
 func (h *Handler) refuse(c *call, refusal *enforce.Refusal) {
-	v := h.cfg.Refuse(c.request.Context(), &enforce.Call{
-		Server: h.cfg.Name, Caller: c.caller, Message: c.Message, Params: c.Params, Stateless: c.Stateless, RequestID: uuid.NewString(),
-		TraceParent: enforce.TraceParent(c.Params.Meta.TraceParent, c.request.Header.Get("Traceparent")),
-	}, refusal)
+	v := h.cfg.Refuse(c.request.Context(), h.asCall(c), refusal)
 	_ = c.out.Message(v.Status, v.Answer)
 }
 

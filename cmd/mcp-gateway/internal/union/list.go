@@ -78,7 +78,8 @@ func (h *Handler) list(c *call) {
 			return nil
 		})
 	})
-	result, err := h.merge(c, parts)
+	own := c.Message.Method == wire.MethodToolsList && after.Next == nil && h.ways(c).Tool != ""
+	result, err := h.merge(c, parts, own)
 	if err != nil {
 		h.fail(c, err)
 		return
@@ -171,8 +172,8 @@ func firstError(parts []part) error {
 // in milliseconds.
 const absentTTL = 1000
 
-// merge makes one result of those of the servers.
-func (h *Handler) merge(c *call, parts []part) (jsontext.Value, error) {
+// merge makes one result of those of the servers, and of the gateway's own tools.
+func (h *Handler) merge(c *call, parts []part, own bool) (jsontext.Value, error) {
 	if err := firstError(parts); err != nil {
 		return nil, err
 	}
@@ -198,6 +199,9 @@ func (h *Handler) merge(c *call, parts []part) (jsontext.Value, error) {
 		if page.ttl >= 0 && (ttl < 0 || page.ttl < ttl) {
 			ttl = page.ttl
 		}
+	}
+	if own {
+		items = append(items, h.cfg.Access.Definitions()...)
 	}
 	return h.listResult(c, of, items, next, ttl)
 }

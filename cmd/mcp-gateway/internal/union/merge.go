@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/endpoint"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/schemas/jsonobject"
@@ -127,6 +128,9 @@ func (h *Handler) greet(c *call, parts []part, result map[string]any, said func(
 			c.session.miss(p.server)
 		}
 	}
+	if h.ways(c) != (enforce.Ways{}) {
+		declareAccess(all)
+	}
 	result["capabilities"], result["instructions"] = all, strings.Join(instructions, "\n")
 	if c.Stateless {
 		result["_meta"] = map[string]any{metaServer: serverInfo}
@@ -196,6 +200,18 @@ func addCapabilities(all jsonobject.Object, of jsontext.Value) {
 		if text, err := (jsonobject.Object{tasksExtension: extensions[tasksExtension]}).Encode(); err == nil {
 			all.Put("extensions", text)
 		}
+	}
+}
+
+// declareAccess adds the extension of the gateway.
+func declareAccess(all jsonobject.Object) {
+	extensions, err := jsonobject.Parse(all["extensions"])
+	if err != nil {
+		return
+	}
+	extensions.Put(wire.ExtensionAccess, jsontext.Value("{}"))
+	if text, err := extensions.Encode(); err == nil {
+		all.Put("extensions", text)
 	}
 }
 

@@ -101,7 +101,7 @@ func IsPageError(v jsontext.Value) bool {
 }
 
 // params has the members of a client's params by method (MCP 2025-03-26 to 2026-07-28,
-// SEP-2663), without _meta, which all have.
+// SEP-2663, [ExtensionAccess]), without _meta, which all have.
 var params = map[string][]string{
 	MethodInitialize:                   {"protocolVersion", "capabilities", "clientInfo"},
 	MethodDiscover:                     nil,
@@ -123,6 +123,9 @@ var params = map[string][]string{
 	"tasks/cancel":                     {"taskId"},
 	"tasks/update":                     {"taskId", "inputResponses"},
 	"tasks/list":                       {"cursor"},
+	MethodCapabilitiesRequest:          {"tools", "duration", "reason", "constraints", "bind"},
+	MethodCapabilitiesList:             nil,
+	MethodCapabilitiesRevoke:           {"id", "reason"},
 	MethodInitialized:                  nil,
 	MethodCancelled:                    {"requestId", "reason"},
 	MethodProgress:                     {"progressToken", "progress", "total", "message"},

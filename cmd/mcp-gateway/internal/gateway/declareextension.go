@@ -3,12 +3,11 @@ package gateway
 import (
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
-// declareTasks adds to the capabilities of a server that it may answer with a task.
-func declareTasks(result jsontext.Value) (jsontext.Value, error) {
+// declareExtension adds an extension of the gateway to the capabilities of a server.
+func declareExtension(result jsontext.Value, extension string) (jsontext.Value, error) {
 	within := func(object jsontext.Value, name string, change func(jsontext.Value) (jsontext.Value, error)) (jsontext.Value, error) {
 		members, err := jsonobject.Parse(object)
 		if err != nil {
@@ -21,7 +20,7 @@ func declareTasks(result jsontext.Value) (jsontext.Value, error) {
 	}
 	return within(result, "capabilities", func(all jsontext.Value) (jsontext.Value, error) {
 		return within(all, "extensions", func(extensions jsontext.Value) (jsontext.Value, error) {
-			return within(extensions, wire.ExtensionTasks, func(jsontext.Value) (jsontext.Value, error) { return jsontext.Value("{}"), nil })
+			return within(extensions, extension, func(jsontext.Value) (jsontext.Value, error) { return jsontext.Value("{}"), nil })
 		})
 	})
 }
