@@ -141,8 +141,11 @@ func (k *Checker) capability(call *Call, refusal *Refusal, d *authzen.Decision) 
 	refusal.Data.Text = cmp.Or(d.Context.ReasonUser["en"], fmt.Sprintf("No valid capability for tool '%s' on '%s'", tool, call.Server))
 	refusal.Data.Reason, refusal.Message, refusal.capability = ReasonCapability, messageCapability, capabilityMissing
 	if denied := d.Context.CapabilityDenied; denied != "" {
-		refusal.Data.Reason, refusal.capability = string(denied), capabilityInvalid
-		refusal.Why = cmp.Or(refusal.Why, "the capability that the call presents does not cover it: "+string(denied))
+		refusal.Data.Reason = string(denied)
+		refusal.Why = cmp.Or(refusal.Why, "the capability does not cover the call: "+string(denied))
+	}
+	if call.Presented != "" && d.Context.CapabilityDenied != "" {
+		refusal.capability = capabilityInvalid
 	}
 	return refusal
 }
