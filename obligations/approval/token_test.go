@@ -87,7 +87,7 @@ func TestBindingToken(t *testing.T) {
 // A denial is bound to these members of the context, and its token names them, even if there are
 // none (AR-26, AR-27, AR-159 in conformance/testdata/rows.txt).
 func TestBoundMembers(t *testing.T) {
-	const protocol = `"access_request":{},"evaluation_id":"e","evaluated_at":"t","reason":"r","approval":{"id":"a"},"supported_obligations":[],"justification":"j","time":"t"`
+	const protocol = `"access_request":{},"evaluation_id":"e","evaluated_at":"t","reason":"r","approval":{"id":"a"},"capability":{"use":true},"supported_obligations":[],"justification":"j","time":"t"`
 	for _, test := range []struct {
 		context string
 		named   []string

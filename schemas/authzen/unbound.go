@@ -4,5 +4,5 @@ package authzen
 // is the protocol's, what only the service can say, and the time.
 var UnboundContext = []string{
 	"access_request", "evaluation_id", "evaluated_at", "reason",
-	"approval", "justification", "supported_obligations", "time",
+	"approval", "capability", "justification", "supported_obligations", "time",
 }
