@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -191,23 +192,28 @@ func (h *capabilitiesHandler) revoke(c echo.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := h.issuer.withdraw(ctx, callerOf(c, tenant), found, why); err != nil {
-			return err
-		}
 		ended, err := h.issuer.store.Revoke(ctx, found.ID, capability.Actor{Caller: pep.ID, RequestID: pep.RequestID}, why.Comment)
 		if err != nil {
+			return err
+		}
+		if err := h.issuer.withdraw(ctx, callerOf(c, tenant), ended, why); err != nil {
 			return err
 		}
 		return writeCapability(c, http.StatusOK, &issued{Capability: ended})
 	})
 }
 
-// withdraw cancels the Access Request of a pending capability.
-func (i *capabilityIssuer) withdraw(ctx context.Context, by approval.Caller, c *capability.Capability, why authzen.Cancellation) error {
-	if c.State != capability.Pending || c.Task == "" {
+// withdraw cancels the Access Request of a capability that ended before it was issued. The capability
+// ends first: nobody refuses it again for its cancelled request.
+func (i *capabilityIssuer) withdraw(ctx context.Context, by approval.Caller, ended *capability.Capability, why authzen.Cancellation) error {
+	if !ended.Issued.IsZero() || ended.Task == "" {
 		return nil
 	}
-	if _, err := i.approvals.Cancel(ctx, by, c.Task, why); err != nil {
+	_, err := i.approvals.Cancel(ctx, by, ended.Task, why)
+	if errors.Is(err, approval.ErrTaskState) || errors.Is(err, approval.ErrUnknownTask) || errors.Is(err, approval.ErrTaskExpired) {
+		return nil // people have decided meanwhile, which changes nothing
+	}
+	if err != nil {
 		return fmt.Errorf("withdraw access request: %w", err)
 	}
 	return nil

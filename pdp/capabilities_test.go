@@ -62,7 +62,7 @@ func (u capabilityUser) ask(body string) (status int, made authzen.CapabilityRes
 // show returns the state of a capability that is no longer pending.
 func (u capabilityUser) show(id string) (made authzen.CapabilityResponse) {
 	u.t.Helper()
-	for range 200 {
+	for range 1000 {
 		if status := askAs(u.t, u.key, "GET", u.main+authzen.PathCapabilities+"/"+id, "", &made); status != 200 {
 			u.t.Fatalf("show: %d", status)
 		}

@@ -231,19 +231,17 @@ func (i *capabilityIssuer) end(ctx context.Context, call evaluation.Call, by app
 	if err := i.may(ctx, call, authzen.ActionCapabilityRevoke, by, c); err != nil {
 		return nil, err
 	}
-	if err := i.withdrawFor(ctx, c, why); err != nil {
+	ended, err := i.store.Revoke(ctx, c.ID, capability.Actor{Subject: by.Subject, Caller: by.Caller, RequestID: call.RequestID}, why)
+	if err != nil {
 		return nil, err
 	}
-	return i.store.Revoke(ctx, c.ID, capability.Actor{Subject: by.Subject, Caller: by.Caller, RequestID: call.RequestID}, why)
+	return ended, i.withdrawFor(ctx, ended, why)
 }
 
-// withdrawFor cancels the Access Request of a pending capability in the stead of the PEP that asked.
-func (i *capabilityIssuer) withdrawFor(ctx context.Context, c *capability.Capability, why string) error {
-	err := i.withdraw(ctx, approval.Caller{Tenant: c.Tenant, ID: c.Caller}, c, authzen.Cancellation{Comment: why})
-	if errors.Is(err, approval.ErrTaskState) || errors.Is(err, approval.ErrUnknownTask) || errors.Is(err, approval.ErrTaskExpired) {
-		return nil // it is decided, and the capability ends now
-	}
-	return err
+// withdrawFor cancels the Access Request of a capability that ended before it was issued, in the stead
+// of the PEP that asked.
+func (i *capabilityIssuer) withdrawFor(ctx context.Context, ended *capability.Capability, why string) error {
+	return i.withdraw(ctx, approval.Caller{Tenant: ended.Tenant, ID: ended.Caller}, ended, authzen.Cancellation{Comment: why})
 }
 
 // endAll revokes all capabilities of a holder at once, if policies let this person end each of them.
@@ -261,11 +259,7 @@ func (i *capabilityIssuer) endAll(ctx context.Context, call evaluation.Call, by 
 	}
 	ended, err := i.store.RevokeHolder(ctx, call.Tenant, holder, capability.Actor{Subject: by.Subject, Caller: by.Caller, RequestID: call.RequestID}, why)
 	for _, one := range ended {
-		if one.Issued.IsZero() {
-			one.State = capability.Pending // it was, so its Access Request is open
-			err = errors.Join(err, i.withdrawFor(ctx, one, why))
-			one.State = capability.Refused
-		}
+		err = errors.Join(err, i.withdrawFor(ctx, one, why))
 	}
 	return ended, err
 }
