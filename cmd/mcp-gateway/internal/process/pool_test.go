@@ -160,11 +160,11 @@ func TestCallerWithAllProcessesInUse(t *testing.T) {
 // A process of a caller that starts while the one before ends is used again, and ends
 // with the pool.
 func TestProcessStartsWhileAnotherEnds(t *testing.T) {
-	p := newPool(t, process.Config{Idle: 100 * time.Millisecond, Max: 4})
+	p := newPool(t, process.Config{Idle: 500 * time.Millisecond, Max: 4})
 	if session, answer := p.begin("alice", ""); session == "" {
 		t.Fatal(answer)
 	}
-	time.Sleep(300 * time.Millisecond) // the process has no input now, and is about to end
+	time.Sleep(700 * time.Millisecond) // the process has no input now, and is about to end
 	session, answer := p.begin("alice", "")
 	if session == "" {
 		t.Fatal(answer)
