@@ -302,3 +302,16 @@ func TestToolOfRequest(t *testing.T) {
 		}
 	}
 }
+
+// Before policies are loaded there is no revision.
+func TestRevisionOfTenant(t *testing.T) {
+	e := evaluation.NewEngine(openLog(t, t.TempDir(), decisionlog.Config{}), evaluation.Config{})
+	if got := e.Revision(""); got != "" {
+		t.Errorf("without policies: %q", got)
+	}
+	load(t, e, needsCapability)
+	s, err := e.Snapshots().For("")
+	if got := e.Revision(""); err != nil || got != s.Revision() {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -115,6 +115,15 @@ func (e *Engine) HasTenant(name string) bool {
 	return err == nil || errors.Is(err, snapshot.ErrNoSnapshot)
 }
 
+// Revision returns the revision of the policies that decide for a tenant, or "" if none are loaded.
+func (e *Engine) Revision(tenant string) string {
+	s, _, err := e.begin(tenant)
+	if err != nil {
+		return ""
+	}
+	return s.Revision()
+}
+
 // begin returns the snapshot and the time for a request.
 func (e *Engine) begin(tenant string) (*snapshot.Snapshot, time.Time, error) {
 	all := e.current.Load()

@@ -162,6 +162,7 @@ func TestCapabilityThatPoliciesDecide(t *testing.T) {
 		until(`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":1800,"constraints":{"validUntil":%q}}`, -time.Minute): 400,
 		until(`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"constraints":{"validUntil":%q}}`, 90*time.Minute):               400, // max_duration
 		`{"subject":{"type":"agent"},"tools":["files:read"],"duration":60}`:                                                                 400,
+		`{"subject":{"type":"agent","id":"a"},"tools":["files:read","files:read"],"duration":60}`:                                           400,
 		`{"subject":{"type":"agent","id":"a"},"tools":[],"duration":60}`:                                                                    400,
 	} {
 		if status, made := u.ask(body); status != want {

@@ -221,7 +221,7 @@ func (i *capabilityIssuer) grant(ctx context.Context, call evaluation.Call, by a
 		return nil, err
 	}
 	return i.store.Issue(ctx, who, key, terms, capability.Grant{
-		Issuer: &by.Subject, Approvers: []authzen.Subject{by.Subject}, EvaluationIDs: []string{call.ID}, Revision: i.revision(call.Tenant),
+		Issuer: &by.Subject, Approvers: []authzen.Subject{by.Subject}, EvaluationIDs: []string{call.ID}, Revision: i.engine.Revision(call.Tenant),
 	})
 }
 

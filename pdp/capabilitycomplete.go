@@ -65,7 +65,7 @@ func (i *capabilityIssuer) complete(ctx context.Context, c *capability.Capabilit
 // activate issues a capability that people have approved.
 func (i *capabilityIssuer) activate(ctx context.Context, c *capability.Capability, r *approval.Request) error {
 	call := evaluation.Call{ID: evaluation.NewDecisionID(), Tenant: c.Tenant, Caller: c.Caller}
-	approvals, grant := map[string]string{}, capability.Grant{Revision: i.revision(c.Tenant)}
+	approvals, grant := map[string]string{}, capability.Grant{Revision: i.engine.Revision(c.Tenant)}
 	for _, item := range r.Items {
 		approvals[item.Resource.ID] = item.Approval.ID
 		if ends := item.Approval.Until; ends.Before(item.Approval.At.Add(item.Terms.TTL.Duration)) && (grant.Until.IsZero() || ends.Before(grant.Until)) {

@@ -71,7 +71,7 @@ func (i *capabilityIssuer) request(ctx context.Context, call evaluation.Call, by
 		return nil, err
 	}
 	if len(answers.waiting()) == 0 {
-		made, err := i.store.Issue(ctx, who, key, terms, capability.Grant{EvaluationIDs: answers.ids(), Revision: i.revision(call.Tenant)})
+		made, err := i.store.Issue(ctx, who, key, terms, capability.Grant{EvaluationIDs: answers.ids(), Revision: i.engine.Revision(call.Tenant)})
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (i *capabilityIssuer) askPeople(ctx context.Context, call evaluation.Call, 
 		return nil, err
 	}
 	made, err := i.store.Request(ctx, who, key, terms, capability.Proposal{
-		Task: r.ID, Template: r.Items[0].Template, DecideBy: r.DecideBy, EvaluationIDs: answers.ids(), Revision: i.revision(call.Tenant),
+		Task: r.ID, Template: r.Items[0].Template, DecideBy: r.DecideBy, EvaluationIDs: answers.ids(), Revision: i.engine.Revision(call.Tenant),
 	})
 	if err != nil {
 		return nil, err
@@ -150,14 +150,6 @@ func (i *capabilityIssuer) checkDuration(tenant string, terms *capability.Terms,
 	return nil
 }
 
-func (i *capabilityIssuer) revision(tenant string) string {
-	s, err := i.engine.Snapshots().For(tenant)
-	if err != nil {
-		return ""
-	}
-	return s.Revision()
-}
-
 // A toolAnswer is the decision on one tool.
 type toolAnswer struct {
 	tool         string
@@ -201,8 +193,8 @@ func (all toolAnswers) ids() (ids []string) {
 	return ids
 }
 
-// ask asks policies about each tool. context is that of [encodeTerms], and approvals are ids by tool. The error is errCapabilityDenied if a
-// tool is neither permitted nor can be approved by people.
+// ask asks policies about each tool. context is that of [encodeTerms], and approvals are ids by tool.
+// The error is errCapabilityDenied if a tool is neither permitted nor can be approved by people.
 func (i *capabilityIssuer) ask(ctx context.Context, call evaluation.Call, terms *capability.Terms, context jsontext.Value, approvals map[string]string) (toolAnswers, error) {
 	question, err := questions(terms, context, approvals)
 	if err != nil {

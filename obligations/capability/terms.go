@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -39,6 +40,9 @@ func (t *Terms) check(c Caller, now time.Time) error {
 	for i, tool := range t.Tools {
 		if err := checkTool(tool, c.AnyTool); err != "" {
 			return authzen.Invalid(fmt.Sprintf("/tools/%d", i), "%s", err)
+		}
+		if slices.Contains(t.Tools[:i], tool) {
+			return authzen.Invalid(fmt.Sprintf("/tools/%d", i), "is named twice")
 		}
 	}
 	if len(t.Reason) > maxReason || !utf8.ValidString(t.Reason) {
