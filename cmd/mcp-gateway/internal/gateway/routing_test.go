@@ -57,7 +57,11 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case strings.Contains(string(body), "file:///slow"):
 		u.begun <- true
-		<-u.finish
+		select {
+		case <-u.finish:
+		case <-r.Context().Done():
+			return
+		}
 	}
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"contents":[{"uri":"file:///a","text":%q}]}}`, m.ID, u.name)
 }
@@ -65,7 +69,11 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (u *upstream) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_ = http.NewResponseController(w).Flush()
-	u.streams <- u.name
+	select {
+	case u.streams <- u.name:
+	case <-r.Context().Done():
+		return
+	}
 	for {
 		select {
 		case text := <-u.events:
