@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
@@ -266,7 +265,7 @@ func (i *capabilityIssuer) endAll(ctx context.Context, call evaluation.Call, by 
 
 // may returns errMayNot unless policies permit a person an action on a capability.
 func (i *capabilityIssuer) may(ctx context.Context, call evaluation.Call, action string, by approval.Approver, c *capability.Capability) error {
-	about, err := described(&c.Terms, time.Now())
+	about, err := described(&c.Terms, i.now())
 	if err != nil {
 		return err
 	}

@@ -259,7 +259,7 @@ func (s *server) openEngine() error {
 		Capabilities:       capabilities,
 		CapabilityEndpoint: s.capabilityEndpoint,
 	})
-	s.capabilities = &capabilityIssuer{engine: s.engine, approvals: s.approvals, store: capabilities, log: c.Log}
+	s.capabilities = &capabilityIssuer{engine: s.engine, approvals: s.approvals, store: capabilities, now: time.Now, log: c.Log}
 	return nil
 }
 
