@@ -35,8 +35,9 @@ var walls = []wall{
 	{"obligations/result", 2, nil, "a policy store and a PEP read the same obligation the same way"},
 	{"obligations/plain", 2, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"obligations/outbox", 2, nil, "a transition and its log entry are committed in one way, whatever changes"},
-	{"obligations/approval", 2, []string{"obligations/outbox", "schemas/jsonobject", "schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
-	{"obligations/capability", 2, []string{"obligations/outbox", "schemas/jsonobject", "schemas/authzen"}, "a capability is a fact that policies ask for; the store must not be able to ask a policy"},
+	{"obligations/recordfile", 2, nil, "files of records are opened and listed in one way, whatever they keep"},
+	{"obligations/approval", 2, []string{"obligations/outbox", "obligations/recordfile", "schemas/jsonobject", "schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
+	{"obligations/capability", 2, []string{"obligations/outbox", "obligations/recordfile", "schemas/jsonobject", "schemas/authzen"}, "a capability is a fact that policies ask for; the store must not be able to ask a policy"},
 
 	{"evaluation/decisionlog", 3, []string{"evaluation/durable", "schemas/authzen", "schemas/yamldoc", "obligations/plain"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
 	{"evaluation/faults", 1, []string{"schemas/yamldoc"}, "what is wrong in a store is said the same way by every room"},
@@ -122,7 +123,7 @@ type tenancy struct {
 var tenancies = []tenancy{
 	{"github.com/cedar-policy/cedar-go", []string{"evaluation/cedarsyntax", "evaluation/snapshot", "evaluation/explain", "evaluation/lint", "conformance/benchmark"}, "a request changes form once; nobody else knows Cedar, but what the service is measured beside"},
 	{"go.etcd.io/bbolt", []string{
-		"evaluation/decisionlog", "obligations/outbox", "obligations/approval", "obligations/capability", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/catalog",
+		"evaluation/decisionlog", "obligations/outbox", "obligations/recordfile", "obligations/approval", "obligations/capability", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/catalog",
 		"cmd/mcp-gateway/internal/tasks", "cmd/mcp-gateway/internal/boltfile", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/labels", "cmd/mcp-gateway/internal/observation",
 	}, "what is kept on disk is kept by few packages"},
 	{"golang.org/x/mod/sumdb", []string{"evaluation/decisionlog"}, "proofs about the log come from the log"},

@@ -1,19 +1,17 @@
 package approval
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/go-json-experiment/json"
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/obligations/outbox"
+	"github.com/policy-service/policy-service/obligations/recordfile"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -31,49 +29,31 @@ type Listed struct {
 }
 
 // ErrPage means that Query.After is not a position in a list.
-var ErrPage = errors.New("the token is not one of a page")
-
-// listBatch is the number of positions that one transaction reads.
-const listBatch = 100
+var ErrPage = recordfile.ErrPage
 
 // List yields the requests that q selects: first escalated ones, then the oldest. It reads one at a
 // time without holding a lock, so it delays no vote and no submission. A request that changes
 // meanwhile may be missing, or appear in its new state.
 func (s *Service) List(ctx context.Context, q Query) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		after, err := base64.RawURLEncoding.DecodeString(q.After)
-		if err != nil || len(after) > 0 && len(after) <= placeSize {
-			yield(Listed{}, ErrPage)
-			return
-		}
-		for {
-			places, err := s.places(ctx, q, after)
-			if err != nil {
-				yield(Listed{}, err)
+		index := recordfile.Index{DB: s.db, Bucket: bucketListed, Position: placeSize}
+		for place, err := range index.List(ctx, q.prefixes(), q.After) {
+			var r *Request
+			if err == nil {
+				r, err = s.recordedRequest(ctx, place.ID)
+			}
+			if errors.Is(err, ErrUnknownTask) || err == nil && q.Status != "" && r.Status() != q.Status {
+				continue // changed since
+			}
+			if !yield(Listed{r, place.Token}, err) || err != nil {
 				return
 			}
-			for _, place := range places {
-				r, err := s.recordedRequest(ctx, string(place[placeSize:]))
-				if errors.Is(err, ErrUnknownTask) || err == nil && q.Status != "" && r.Status() != q.Status {
-					continue // changed since
-				}
-				if !yield(Listed{r, base64.RawURLEncoding.EncodeToString(place)}, err) || err != nil {
-					return
-				}
-			}
-			if len(places) < listBatch {
-				return
-			}
-			after = places[len(places)-1]
 		}
 	}
 }
 
-// places returns the next positions that q selects.
-func (s *Service) places(ctx context.Context, q Query, after []byte) (next [][]byte, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
-	}
+// prefixes returns the prefixes of positions that q selects.
+func (q *Query) prefixes() (all [][]byte) {
 	tenants, statuses := q.Tenants, []authzen.TaskStatus{q.Status}
 	if tenants == nil {
 		tenants = []string{everyTenant}
@@ -81,29 +61,12 @@ func (s *Service) places(ctx context.Context, q Query, after []byte) (next [][]b
 	if q.Status == "" {
 		statuses = TaskStatuses
 	}
-	err = s.db.View(func(tx *bolt.Tx) error {
-		for _, tenant := range tenants {
-			for _, status := range statuses {
-				next = append(next, txn{tx}.places(listPrefix(tenant, status), after)...)
-			}
-		}
-		return nil
-	})
-	slices.SortFunc(next, bytes.Compare)
-	next = slices.CompactFunc(next, bytes.Equal) // the query may name a tenant twice
-	return next[:min(len(next), listBatch)], err
-}
-
-// places returns the positions with a prefix, after one of them.
-func (t txn) places(prefix, after []byte) (next [][]byte) {
-	c := t.Bucket(bucketListed).Cursor()
-	key, _ := c.Seek(slices.Concat(prefix, after))
-	for ; bytes.HasPrefix(key, prefix) && len(next) < listBatch; key, _ = c.Next() {
-		if place := key[len(prefix):]; !bytes.Equal(place, after) {
-			next = append(next, slices.Clone(place))
+	for _, tenant := range tenants {
+		for _, status := range statuses {
+			all = append(all, listPrefix(tenant, status))
 		}
 	}
-	return next
+	return all
 }
 
 // recordedRequest returns a request whose records are all in the log. It waits only if a record of this

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/obligations/outbox"
+	"github.com/policy-service/policy-service/obligations/recordfile"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -34,28 +34,16 @@ var (
 
 // openStore opens the file and creates missing buckets.
 func openStore(path string) (*bolt.DB, error) {
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
-	if err != nil {
-		return nil, err
-	}
-	err = update(db, func(tx txn) error {
-		ours := tx.isOurs()
-		for _, name := range [][]byte{
-			bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketLast,
-		} {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+	return recordfile.Open(path, func(db *bolt.DB) error {
+		return update(db, func(tx txn) error {
+			ours := tx.isOurs()
+			err := recordfile.CreateBuckets(tx.Tx, bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketLast)
+			if err != nil || ours {
 				return err
 			}
-		}
-		if ours {
-			return nil
-		}
-		return tx.derive()
+			return tx.derive()
+		})
 	})
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
 }
 
 // A txn is a transaction on the buckets.

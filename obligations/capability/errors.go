@@ -1,6 +1,10 @@
 package capability
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/policy-service/policy-service/obligations/recordfile"
+)
 
 var (
 	// ErrUnknown means that there is no such capability, or not for this caller.
@@ -15,5 +19,5 @@ var (
 	// last day count.
 	ErrTooManyStored = errors.New("too many capabilities are stored; one is deleted a day after it has ended")
 	// ErrPage means that Query.After is not a position in a list.
-	ErrPage = errors.New("the token is not one of a page")
+	ErrPage = recordfile.ErrPage
 )

@@ -1,14 +1,10 @@
 package capability
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"iter"
-	"slices"
 
-	bolt "go.etcd.io/bbolt"
-
+	"github.com/policy-service/policy-service/obligations/recordfile"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -28,38 +24,24 @@ type Listed struct {
 	Token string // token of its position
 }
 
-// listBatch is the number of positions that one transaction reads.
-const listBatch = 100
-
 // List yields the capabilities that q selects, the oldest first. It holds no lock, so it delays no
 // transition. A capability that changes meanwhile may be missing, or appear in its new state.
 func (s *Service) List(ctx context.Context, q Query) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		after, err := base64.RawURLEncoding.DecodeString(q.After)
-		if err != nil || len(after) > 0 && len(after) <= placeSize {
-			yield(Listed{}, ErrPage)
-			return
-		}
 		if err := s.outbox.Settle(ctx); err != nil {
 			yield(Listed{}, err)
 			return
 		}
-		for {
-			places, err := s.places(ctx, q, after)
+		index := recordfile.Index{DB: s.db, Bucket: bucketListed, Position: placeSize}
+		for place, err := range index.List(ctx, q.prefixes(), q.After) {
 			if err != nil {
 				yield(Listed{}, err)
 				return
 			}
-			for _, place := range places {
-				e := s.index.get(string(place[placeSize:]))
-				if e != nil && q.selects(e.Capability) && !yield(Listed{e.answer(), base64.RawURLEncoding.EncodeToString(place)}, nil) {
-					return
-				}
-			}
-			if len(places) < listBatch {
+			e := s.index.get(place.ID)
+			if e != nil && q.selects(e.Capability) && !yield(Listed{e.answer(), place.Token}, nil) {
 				return
 			}
-			after = places[len(places)-1]
 		}
 	}
 }
@@ -85,36 +67,16 @@ func (q *Query) scopes() []string {
 	return scopes
 }
 
-// places returns the next positions that q selects.
-func (s *Service) places(ctx context.Context, q Query, after []byte) (next [][]byte, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
-	}
+// prefixes returns the prefixes of positions that q selects.
+func (q *Query) prefixes() (all [][]byte) {
 	states := []State{q.State}
 	if q.State == "" {
 		states = States
 	}
-	err = s.db.View(func(tx *bolt.Tx) error {
-		for _, scope := range q.scopes() {
-			for _, state := range states {
-				next = append(next, places(tx, listPrefix(scope, state), after)...)
-			}
-		}
-		return nil
-	})
-	slices.SortFunc(next, bytes.Compare)
-	next = slices.CompactFunc(next, bytes.Equal) // the query may name a tenant twice
-	return next[:min(len(next), listBatch)], err
-}
-
-// places returns the positions with a prefix, after one of them.
-func places(tx *bolt.Tx, prefix, after []byte) (next [][]byte) {
-	c := tx.Bucket(bucketListed).Cursor()
-	key, _ := c.Seek(slices.Concat(prefix, after))
-	for ; bytes.HasPrefix(key, prefix) && len(next) < listBatch; key, _ = c.Next() {
-		if place := key[len(prefix):]; !bytes.Equal(place, after) {
-			next = append(next, slices.Clone(place))
+	for _, scope := range q.scopes() {
+		for _, state := range states {
+			all = append(all, listPrefix(scope, state))
 		}
 	}
-	return next
+	return all
 }

@@ -14,6 +14,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/obligations/outbox"
+	"github.com/policy-service/policy-service/obligations/recordfile"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -28,22 +29,11 @@ var (
 
 // openStore opens the file and creates missing buckets.
 func openStore(path string) (*bolt.DB, error) {
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
-	if err != nil {
-		return nil, err
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{bucketCapabilities, bucketListed, bucketDue, bucketUses, bucketLog, outbox.Bucket} {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
-		}
-		return nil
+	return recordfile.Open(path, func(db *bolt.DB) error {
+		return db.Update(func(tx *bolt.Tx) error {
+			return recordfile.CreateBuckets(tx, bucketCapabilities, bucketListed, bucketDue, bucketUses, bucketLog, outbox.Bucket)
+		})
 	})
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
 }
 
 // loadIndex reads all capabilities.
