@@ -1,6 +1,9 @@
 package evaluation_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // typed is a store whose schema has every kind of type, and no policies.
 const typed = `
@@ -172,6 +175,26 @@ action read appliesTo { principal: [user], resource: [doc], context: { n?: Long 
 	s.refuses("/resource/properties/size/width must be an integer", `user alice`, `read`, `doc 1 {"x":1,"size":{"width":"1"}}`)
 	s.refuses("/context/n must be an integer", `user alice`, `read`, `doc 1`, `{"x":1,"n":"1"}`)
 	s.refuses("/context/__extn is a reserved name", `user alice`, `read`, `doc 1`, `{"__extn":1}`)
+}
+
+// The arguments of calls differ from tool to tool. A schema that declares them as {} has policies that
+// read none, and nothing else is dropped with them.
+func TestUndeclaredArgumentsDropped(t *testing.T) {
+	const store = `
+@id("all") permit (principal, action, resource);
+-- schema.cedarschema --
+entity user;
+entity tool;
+action call appliesTo { principal: [user], resource: [tool], context: { arguments?: ARGUMENTS, gateway?: { server: String } } };
+`
+	s := compile(t, strings.Replace(store, "ARGUMENTS", "{}", 1))
+	s.allows(`user alice`, `call`, `tool 1`, `{"arguments":{"path":"x","deep":[{"a":1.5}]},"gateway":{"server":"files"}}`)
+	s.refuses("/context/arguments must be an object", `user alice`, `call`, `tool 1`, `{"arguments":1}`)
+	s.refuses("/context/gateway/tool is not declared by the schema", `user alice`, `call`, `tool 1`, `{"arguments":{"path":"x"},"gateway":{"server":"files","tool":"x"}}`)
+
+	s = compile(t, strings.Replace(store, "ARGUMENTS", "{ path?: String }", 1))
+	s.allows(`user alice`, `call`, `tool 1`, `{"arguments":{"path":"x"}}`)
+	s.refuses("/context/arguments/force is not declared by the schema", `user alice`, `call`, `tool 1`, `{"arguments":{"path":"x","force":true}}`)
 }
 
 func TestSchemaOfContext(t *testing.T) {

@@ -7,6 +7,8 @@
 //	gateways        the AuthZEN interop scenario of API gateways
 //	search          the AuthZEN interop scenarios of search and of the IdP
 //	todo            the AuthZEN interop scenario of the todo application
+//	tool-access     participants of MCP servers: levels say who may call,
+//	                capabilities which tools, approvals whether this call
 //	tool-owners     tools whose owners say how calls are authorized: always,
 //	                after a prompt, selectively, or by a delegate
 //

@@ -24,7 +24,7 @@ func TestEverySetIsAPolicyStore(t *testing.T) {
 
 func TestEmbeddedStoresAreListed(t *testing.T) {
 	names := policies.Names()
-	for _, name := range []string{"certification", "gateways", "search", "todo", "tool-owners"} {
+	for _, name := range []string{"certification", "gateways", "search", "todo", "tool-access", "tool-owners"} {
 		if !slices.Contains(names, name) {
 			t.Errorf("%q is not among %q", name, names)
 		}

@@ -21,7 +21,7 @@ import (
 
 type initCmd struct {
 	Dir string `arg:"" help:"Directory to create. An existing directory must be empty."`
-	Set string `help:"Embedded policy store to copy: ${enum}." enum:"agent-tools,certification,todo,gateways,search" default:"agent-tools"`
+	Set string `help:"Embedded policy store to copy: ${enum}." enum:"agent-tools,certification,todo,gateways,search,tool-access,tool-owners" default:"agent-tools"`
 }
 
 func (c *initCmd) Run() error {

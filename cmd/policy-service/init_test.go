@@ -14,7 +14,7 @@ import (
 // TestInitForEditors holds every YAML file that init writes against the schema
 // that it refers to.
 func TestInitForEditors(t *testing.T) {
-	for _, set := range []string{"agent-tools", "certification", "todo", "gateways", "search"} {
+	for _, set := range []string{"agent-tools", "certification", "todo", "gateways", "search", "tool-access", "tool-owners"} {
 		dir := filepath.Join(t.TempDir(), set)
 		if out, err := exec.Command("policy-service", "init", "--set", set, dir).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)

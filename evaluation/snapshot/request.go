@@ -275,6 +275,11 @@ func (s *Snapshot) readContext(q *Query, shape *shape, raw jsontext.Value, into 
 			return r.justification(shape, into)
 		case ContextAction:
 			return r.invalid("is where policies find the action's properties: send those")
+		case ContextArguments:
+			if declared, ok := shape.member(name); ok && declared.isEmpty() {
+				defer func(before bool) { r.drop = before }(r.drop)
+				r.drop = true
+			}
 		}
 		if name == s.Settings.Clock && name != "" {
 			return r.invalid("is set by the service")

@@ -18,6 +18,10 @@ const (
 	ContextJustification = "justification" // the value "approved" is a claim as well
 )
 
+// ContextArguments is the context member with the arguments of a tool call. They differ from tool to
+// tool. A schema that declares it as {} says that no policy reads them.
+const ContextArguments = "arguments"
+
 // actionType is the type of the actions without a namespace.
 const actionType = "Action"
 

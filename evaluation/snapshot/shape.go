@@ -79,6 +79,11 @@ func (s *shape) member(name string) (*shape, bool) {
 	return m.shape, ok || !s.declared
 }
 
+// isEmpty reports whether the shape is a record that declares no member.
+func (s *shape) isEmpty() bool {
+	return s != nil && s.Kind == kindRecord && s.declared && len(s.Members) == 0
+}
+
 // keep makes the record and its nested records never drop a member with one of the names. Nothing
 // inside such a member is dropped either, because a forbid may compare it as a whole.
 func (s *shape) keep(names map[string]string) {
