@@ -98,7 +98,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/calllimit", 5, nil, "what is counted does not depend on what counts it"},
 	{"cmd/mcp-gateway/internal/number", 5, nil, "which numbers are the same for everybody is said once"},
 	{"cmd/mcp-gateway/internal/coaz", 5, []string{"schemas/jsonobject", "schemas/authzen", "schemas/yamldoc", "cmd/mcp-gateway/internal/number", "obligations/plain"}, "a call becomes questions, and nobody is asked"},
-	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "schemas/yamldoc", "pdp/callers", "pdp/jwks"}, "who calls is told by credentials alone, before anything is known of the call"},
+	{"cmd/mcp-gateway/internal/identity", 5, []string{"schemas/authzen", "schemas/yamldoc", "pdp/callers", "pdp/jwks", "cmd/mcp-gateway/internal/seal"}, "who calls is told by credentials alone, before anything is known of the call"},
 	{"cmd/mcp-gateway/internal/lines", 5, []string{"cmd/mcp-gateway/internal/wire"}, "messages on standard input and output are read in one way, whoever runs the server"},
 	{"cmd/mcp-gateway/internal/child", 5, nil, "a program is ended without knowing what it says"},
 	{"cmd/mcp-gateway/internal/process", 5, []string{"cmd/mcp-gateway/internal/child", "schemas/jsonobject", "obligations/plain", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/lines", "cmd/mcp-gateway/internal/wire"}, "a server is run without knowing what is decided on its calls"},
@@ -139,7 +139,7 @@ var tenancies = []tenancy{
 		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/consent", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/process", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/union", "conformance", "conformance/benchmark", "conformance/collector",
 	}, "below the top two floors nothing knows of HTTP"},
-	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval", "cmd/mcp-gateway/internal/credential"}, "signatures are made and verified by few packages"},
+	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/identity"}, "signatures are made and verified by few packages"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 }

@@ -112,7 +112,7 @@ func (c Claims) time(name string) (*time.Time, error) {
 
 // check refuses a token that is not valid now. It also refuses a token bound to a key that the
 // caller has not proved to hold (RFC 9449, section 7.1; RFC 8705, section 3).
-func (c Claims) check(now time.Time, thumbprint string) error {
+func (c Claims) check(now time.Time, held Held) error {
 	until, errUntil := c.time("exp")
 	since, errSince := c.time("nbf")
 	_, errIssued := c.time("iat")
@@ -131,7 +131,7 @@ func (c Claims) check(now time.Time, thumbprint string) error {
 		return nil
 	}
 	methods, ok := confirmation.(map[string]any)
-	if of, certificate := methods["x5t#S256"].(string); !ok || len(methods) != 1 || !certificate || thumbprint == "" || of != thumbprint {
+	if !ok || !held.confirms(methods) {
 		return errors.New("the token is bound to a key that the caller has not proved to hold")
 	}
 	return nil

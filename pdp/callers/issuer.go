@@ -116,7 +116,7 @@ func (b *bearers) check(r *http.Request) (Caller, bool, error) {
 	if len(b.issuers) == 0 || strings.Count(token, ".") != 2 {
 		return Caller{}, false, nil
 	}
-	n, claims, err := b.tokens.Verify(r.Context(), token, Thumbprint(r))
+	n, claims, err := b.tokens.Verify(r.Context(), token, Held{Certificate: Thumbprint(r)})
 	if err != nil {
 		return Caller{}, false, err
 	}

@@ -111,21 +111,20 @@ func (t *Tokens) WithAudiences(audiences []string) *Tokens {
 	return other
 }
 
-// Verify returns the claims of a token and the index of its issuer. thumbprint is that of the
-// client certificate, or "". The error is ErrUnauthenticated, or jwks.ErrUnavailable if the
-// issuer's keys cannot be fetched.
+// Verify returns the claims of a token and the index of its issuer. The error
+// is ErrUnauthenticated, or jwks.ErrUnavailable if the issuer's keys cannot be fetched.
 //
 // Verify fetches keys only of the issuer that the token names, and only if all other checks pass.
 // So a slow or unavailable issuer affects no other.
-func (t *Tokens) Verify(ctx context.Context, token, thumbprint string) (int, Claims, error) {
-	n, claims, err := t.verify(ctx, token, thumbprint)
+func (t *Tokens) Verify(ctx context.Context, token string, held Held) (int, Claims, error) {
+	n, claims, err := t.verify(ctx, token, held)
 	if err != nil && !errors.Is(err, jwks.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
 	return n, claims, err
 }
 
-func (t *Tokens) verify(ctx context.Context, token, thumbprint string) (int, Claims, error) {
+func (t *Tokens) verify(ctx context.Context, token string, held Held) (int, Claims, error) {
 	payload, err := parse(token)
 	if err != nil {
 		return 0, nil, err
@@ -138,7 +137,7 @@ func (t *Tokens) verify(ctx context.Context, token, thumbprint string) (int, Cla
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := claims.check(t.now(), thumbprint); err != nil {
+	if err := claims.check(t.now(), held); err != nil {
 		return 0, nil, err
 	}
 	signed, err := jose.ParseSignedCompact(token, t.issuers[n].algorithms)
@@ -199,6 +198,23 @@ func (t *Tokens) issuerOf(claims Claims) (int, error) {
 		return 0, errors.New("the token is for another audience")
 	}
 	return 0, errors.New("the issuer of the token is unknown")
+}
+
+// Held are the thumbprints of the keys that a caller has proved to hold.
+type Held struct {
+	Certificate string // of the client certificate (RFC 8705, section 3.1), or ""
+	Key         string // of the key of a DPoP proof (RFC 7638; RFC 9449, section 6.1), or ""
+}
+
+// confirms reports whether the caller holds each key that a token is bound to.
+func (h Held) confirms(methods map[string]any) bool {
+	held := map[string]string{"x5t#S256": h.Certificate, "jkt": h.Key}
+	for method, thumbprint := range methods {
+		if held[method] == "" || thumbprint != held[method] {
+			return false
+		}
+	}
+	return len(methods) > 0
 }
 
 // Thumbprint returns the thumbprint of a request's client certificate (RFC 8705, section 3.1), or

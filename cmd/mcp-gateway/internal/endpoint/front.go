@@ -90,7 +90,7 @@ func (f *Front) allowOrigin(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.Header().Set("Access-Control-Allow-Origin", origin)
 	w.Header().Add("Vary", "Origin")
-	w.Header().Set("Access-Control-Expose-Headers", HeaderSession+", WWW-Authenticate")
+	w.Header().Set("Access-Control-Expose-Headers", HeaderSession+", WWW-Authenticate, DPoP-Nonce")
 	if r.Method != http.MethodOptions {
 		return false
 	}

@@ -17,6 +17,9 @@ type Caller struct {
 	Claims  map[string]any // of the caller's token; never nil
 	Tenant  string         // whose policies decide; "" for the only store
 	Token   Token          // of the caller
+	// JKT is the thumbprint (RFC 7638) of the key that the caller has proved to hold, or
+	// "".
+	JKT string
 }
 
 // A Token is the verified token of a caller, or the zero value for a caller without

@@ -16,7 +16,9 @@ type callers struct {
 	local              *enforce.Caller // of who has none, or nil
 }
 
-func newCallers(cfg *identityConfig) (*callers, error) {
+// newCallers returns the callers of a configuration. Proofs are those that were used
+// before, also under former configurations; nil is none.
+func newCallers(cfg *identityConfig, proofs *identity.Proofs) (*callers, error) {
 	c := new(callers)
 	if local := cfg.Local; local != nil {
 		known, err := identity.New(identity.Config{Process: local})
@@ -32,8 +34,10 @@ func newCallers(cfg *identityConfig) (*callers, error) {
 			return c, nil
 		}
 	}
+	of := cfg.Config
+	of.Proofs = proofs
 	var err error
-	c.Verifier, err = identity.New(cfg.Config)
+	c.Verifier, err = identity.New(of)
 	return c, err
 }
 
@@ -77,5 +81,5 @@ func (c *callers) environment(ctx context.Context) (*enforce.Caller, error) {
 }
 
 func callerOf(c *identity.Caller) *enforce.Caller {
-	return &enforce.Caller{Subject: c.Subject, Claims: c.Claims, Tenant: c.Tenant, Token: enforce.NewToken(c.Token)}
+	return &enforce.Caller{Subject: c.Subject, Claims: c.Claims, Tenant: c.Tenant, Token: enforce.NewToken(c.Token), JKT: c.JKT}
 }

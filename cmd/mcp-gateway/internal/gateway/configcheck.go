@@ -124,7 +124,7 @@ func (c *Config) checkIdentity(f *faults) {
 	f.must(local == nil || local.ID != "", "identity.local.id", "", "the id of who calls from this host")
 	f.needs(c.Identity.MTLS == nil || c.TLSCA != "", "tls_client_ca", "identity.mtls", "the file of the authorities of clients' certificates")
 	if local == nil || local.ID != "" {
-		_, err := newCallers(&c.Identity)
+		_, err := newCallers(&c.Identity, nil)
 		f.add(yamldoc.Below(err, "identity"))
 	}
 }
@@ -175,7 +175,7 @@ func (c *Config) checkServers(f *faults) {
 
 // checkPublicURLs reports what is wrong with the URLs of endpoints.
 func (c *Config) checkPublicURLs(f *faults) {
-	callers, err := newCallers(&c.Identity)
+	callers, err := newCallers(&c.Identity, nil)
 	if err != nil {
 		return // checkIdentity reports it
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/catalog"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/identity"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/observation"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/process"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
@@ -50,6 +51,7 @@ type gateway struct {
 	rules     currentRules
 	reloaded  atomic.Pointer[configRead]
 	callers   *callers
+	proofs    *identity.Proofs
 	tools     *tools
 	trail     *audit.Trail
 	telemetry *telemetry
@@ -69,7 +71,7 @@ type gateway struct {
 // process, see [ownState]. The caller closes the gateway.
 func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	log := cfg.Log
-	g = &gateway{cfg: cfg, log: log, own: own, health: newHealth(), pools: make(map[*process.Pool]bool)}
+	g = &gateway{cfg: cfg, log: log, own: own, health: newHealth(), pools: make(map[*process.Pool]bool), proofs: identity.NewProofs()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.close())
@@ -83,7 +85,7 @@ func join(cfg *Config, own *ownState) (g *gateway, err error) {
 	if err != nil {
 		return g, err
 	}
-	if g.callers, err = newCallers(&cfg.Identity); err != nil {
+	if g.callers, err = newCallers(&cfg.Identity, g.proofs); err != nil {
 		return g, err
 	}
 	if err := os.MkdirAll(cfg.State, 0o700); err != nil {

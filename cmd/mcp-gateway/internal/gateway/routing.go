@@ -97,7 +97,7 @@ func (g *gateway) newRouting(cfg *Config, address string, before *routing) (*rou
 		before, r.callers = &routing{}, g.callers
 	} else if r.callers = before.callers; !reflect.DeepEqual(before.cfg.Identity, cfg.Identity) {
 		var err error
-		if r.callers, err = newCallers(&cfg.Identity); err != nil {
+		if r.callers, err = newCallers(&cfg.Identity, g.proofs); err != nil {
 			return nil, fmt.Errorf("identity: %w", err)
 		}
 	}

@@ -101,7 +101,10 @@ func newFront(t *testing.T, config string) *front {
 	}))
 	t.Cleanup(decides.Close)
 	address := docpage.FreeAddress(t)
-	common := fmt.Sprintf("listen: %s\nstate: %s\npdp: {url: %q, timeout: 10s}\nidentity: {local: {type: user, id: alice}}\n", address, t.TempDir(), decides.URL)
+	common := fmt.Sprintf("listen: %s\nstate: %s\npdp: {url: %q, timeout: 10s}\n", address, t.TempDir(), decides.URL)
+	if !strings.Contains(config, "identity:") {
+		common += "identity: {local: {type: user, id: alice}}\n"
+	}
 	f := &front{t: t, base: "http://" + address, config: config, reload: make(chan os.Signal)}
 	read := func() (*gateway.Config, error) {
 		return gateway.Parse("gateway.yaml", []byte(common+f.config), "", true)

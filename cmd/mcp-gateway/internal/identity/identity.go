@@ -34,8 +34,13 @@ type Config struct {
 	MTLS     *MTLS    `yaml:"mtls"`
 	Process  *Process `yaml:"process"`
 	Scopes   []string `yaml:"scopes"` // to advertise; the PDP decides what a caller may do
+	DPoP     DPoP     `yaml:"dpop"`   // "" is DPoPOff
+	// DPoPNonce has proofs carry a nonce of this process, so that no proof from before
+	// its start is valid.
+	DPoPNonce bool `yaml:"dpop_nonce"`
 
-	Now func() time.Time `yaml:"-"` // nil is time.Now
+	Proofs *Proofs          `yaml:"-"` // those that were used before; nil is none
+	Now    func() time.Time `yaml:"-"` // nil is time.Now
 }
 
 // MTLS authenticates callers by certificates that the listener has verified. Callers
@@ -67,6 +72,9 @@ type Caller struct {
 	Claims map[string]any
 	Tenant string // of the PDP, or ""
 	Token  string // the verified token; "" for a certificate or a process
+	// JKT is the thumbprint (RFC 7638) of the key that the caller has proved to hold
+	// and that the token is bound to, or "".
+	JKT string
 }
 
 // subjectType is the default type of subjects.
@@ -89,6 +97,9 @@ type Verifier struct {
 func New(c Config) (*Verifier, error) {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Proofs == nil {
+		c.Proofs = NewProofs()
 	}
 	v := &Verifier{Config: c}
 	if len(c.Issuers) == 0 && c.MTLS == nil && c.Process == nil {
@@ -130,7 +141,7 @@ func (v *Verifier) At(resource string) (*Verifier, error) {
 }
 
 func (c Config) validate() error {
-	var errs []error
+	errs := []error{c.validateDPoP()}
 	if c.MTLS != nil {
 		if len(c.MTLS.Callers) == 0 {
 			errs = append(errs, settingError("is required: callers by the names of their certificates", "mtls", "callers"))
@@ -164,17 +175,23 @@ func checkTenant(name string) error {
 	return nil
 }
 
-// Verify returns the sender of a request. The error is [ErrNone], [ErrInvalid] or
-// [ErrUnavailable]. A token has precedence over a certificate.
+// Verify returns the sender of a request. The error is [ErrNone], [ErrInvalid],
+// [ErrProof], [ErrNonce], [ErrTooManyProofs] or [ErrUnavailable]. A token has precedence over a certificate.
 func (v *Verifier) Verify(r *http.Request) (*Caller, error) {
 	headers := r.Header.Values("Authorization")
 	switch {
 	case len(headers) == 1:
 		scheme, token, _ := strings.Cut(headers[0], " ")
-		if !strings.EqualFold(scheme, "Bearer") {
+		token = strings.TrimSpace(token)
+		switch {
+		case v.DPoP.isOn() && strings.EqualFold(scheme, schemeDPoP):
+			return v.proved(r, token)
+		case !strings.EqualFold(scheme, "Bearer"):
 			return nil, fmt.Errorf("%w: the scheme is %q, not Bearer", ErrInvalid, scheme)
+		case v.DPoP == DPoPRequired:
+			return nil, fmt.Errorf("%w: a bearer token, and identity.dpop is required", ErrInvalid)
 		}
-		return v.token(r.Context(), strings.TrimSpace(token), callers.Thumbprint(r))
+		return v.token(r.Context(), token, callers.Held{Certificate: callers.Thumbprint(r)})
 	case len(headers) > 1:
 		return nil, fmt.Errorf("%w: there are %d Authorization headers", ErrInvalid, len(headers))
 	case v.MTLS != nil:
@@ -187,7 +204,10 @@ func (v *Verifier) Verify(r *http.Request) (*Caller, error) {
 // bearer of the token in [TokenVariable] or, without one, the configured process.
 func (v *Verifier) Environment(ctx context.Context, getenv func(string) string) (*Caller, error) {
 	if token := getenv(TokenVariable); token != "" {
-		return v.token(ctx, token, "")
+		if v.DPoP == DPoPRequired {
+			return nil, fmt.Errorf("%w: a token of the environment comes without a proof, and identity.dpop is required", ErrInvalid)
+		}
+		return v.token(ctx, token, callers.Held{})
 	}
 	if v.Process == nil {
 		return nil, ErrNone

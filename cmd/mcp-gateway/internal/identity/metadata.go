@@ -35,7 +35,12 @@ func newMetadata(c Config) (metadata, error) {
 		Servers  []string `json:"authorization_servers,omitempty"`
 		Methods  []string `json:"bearer_methods_supported"`
 		Scopes   []string `json:"scopes_supported,omitempty"`
-	}{Resource: c.Resource, Methods: []string{"header"}, Scopes: c.Scopes}
+		DPoP     []string `json:"dpop_signing_alg_values_supported,omitempty"`
+		Bound    bool     `json:"dpop_bound_access_tokens_required,omitzero"`
+	}{Resource: c.Resource, Methods: []string{"header"}, Scopes: c.Scopes, Bound: c.DPoP == DPoPRequired}
+	if c.DPoP.isOn() {
+		document.DPoP = proofAlgorithmNames()
+	}
 	for _, i := range c.Issuers {
 		document.Servers = append(document.Servers, i.Issuer)
 	}
@@ -61,24 +66,46 @@ func (v *Verifier) ServeMetadata(w http.ResponseWriter, r *http.Request) {
 }
 
 // Refuse answers a request without a valid credential with the URL of the metadata
-// (RFC 6750 3, RFC 9728 5.1). It does not say what is wrong with the credential.
+// (RFC 6750 3, RFC 9449 7.1, RFC 9728 5.1). It does not say what is wrong with the
+// credential.
 func (v *Verifier) Refuse(w http.ResponseWriter, err error) {
-	if errors.Is(err, ErrUnavailable) {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrTooManyProofs) {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	challenge := "Bearer"
-	parameters := []string{}
-	if v.metadata.url != "" {
-		parameters = append(parameters, fmt.Sprintf("resource_metadata=%q", v.metadata.url))
+	if v.DPoP != DPoPRequired {
+		w.Header().Add("WWW-Authenticate", v.challenge("Bearer", "", err))
 	}
-	if !errors.Is(err, ErrNone) {
-		parameters = append(parameters, `error="invalid_token"`)
+	if v.DPoP.isOn() {
+		w.Header().Add("WWW-Authenticate", v.challenge(schemeDPoP, strings.Join(proofAlgorithmNames(), " "), err))
 	}
-	if len(parameters) > 0 {
-		challenge += " " + strings.Join(parameters, ", ")
+	if v.DPoPNonce {
+		w.Header().Set("DPoP-Nonce", v.Proofs.nonce(v.Now()))
 	}
-	w.Header().Set("WWW-Authenticate", challenge)
 	w.WriteHeader(http.StatusUnauthorized)
+}
+
+// challenge returns the challenge of a scheme after an error. Faults of proofs belong
+// to the scheme of proofs.
+func (v *Verifier) challenge(scheme, algorithms string, err error) string {
+	var parameters []string
+	add := func(name, value string) { parameters = append(parameters, fmt.Sprintf("%s=%q", name, value)) }
+	if algorithms != "" {
+		add("algs", algorithms)
+	}
+	if v.metadata.url != "" {
+		add("resource_metadata", v.metadata.url)
+	}
+	ofProof := errors.Is(err, ErrProof) || errors.Is(err, ErrNonce)
+	switch {
+	case errors.Is(err, ErrNone), ofProof && algorithms == "":
+	case errors.Is(err, ErrNonce):
+		add("error", "use_dpop_nonce")
+	case ofProof:
+		add("error", "invalid_dpop_proof")
+	default:
+		add("error", "invalid_token")
+	}
+	return strings.TrimSpace(scheme + " " + strings.Join(parameters, ", "))
 }

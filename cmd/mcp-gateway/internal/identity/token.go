@@ -69,12 +69,12 @@ func newIssuers(c Config) ([]Issuer, *callers.Tokens, error) {
 // Token returns the bearer of a token that did not come with a request, such as an ID
 // token. The errors are those of [Verifier.Verify].
 func (v *Verifier) Token(ctx context.Context, token string) (*Caller, error) {
-	return v.token(ctx, token, "")
+	return v.token(ctx, token, callers.Held{})
 }
 
 // token returns the bearer of a token.
-func (v *Verifier) token(ctx context.Context, token, thumbprint string) (*Caller, error) {
-	n, claims, err := v.tokens.Verify(ctx, token, thumbprint)
+func (v *Verifier) token(ctx context.Context, token string, held callers.Held) (*Caller, error) {
+	n, claims, err := v.tokens.Verify(ctx, token, held)
 	switch {
 	case errors.Is(err, jwks.ErrUnavailable):
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
