@@ -109,6 +109,7 @@ var walls = []wall{
 	{"conformance/external", 5, nil, "a test of any package may need a program of others"},
 	{"conformance/collector", 5, nil, "a test of any package may collect telemetry"},
 	{"conformance/docpage", 5, nil, "a test of any package may write the part of a page that its package knows"},
+	{"docs/examples/mcpx-room", 5, []string{"schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "pdp/client"}, "it shows how a PEP is built on the client alone"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
 	{"conformance/benchmark", 5, nil, "servers are measured from outside, ours like all others"},
 }
@@ -125,6 +126,7 @@ var tenancies = []tenancy{
 	{"go.etcd.io/bbolt", []string{
 		"evaluation/decisionlog", "obligations/outbox", "obligations/recordfile", "obligations/approval", "obligations/capability", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/catalog",
 		"cmd/mcp-gateway/internal/tasks", "cmd/mcp-gateway/internal/boltfile", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/labels", "cmd/mcp-gateway/internal/observation",
+		"docs/examples/mcpx-room",
 	}, "what is kept on disk is kept by few packages"},
 	{"golang.org/x/mod/sumdb", []string{"evaluation/decisionlog"}, "proofs about the log come from the log"},
 	{"github.com/fsnotify/fsnotify", []string{"evaluation/policystore"}, "only the policy store watches a directory"},
@@ -132,12 +134,13 @@ var tenancies = []tenancy{
 	{"github.com/labstack/echo", []string{"pdp", "conformance/benchmark"}, "the router is a matter of the server, and of what it is measured beside"},
 	{"github.com/parquet-go/parquet-go", []string{"cmd/log-parquet"}, "a service that answers does not carry what writes tables"},
 	{"cel.dev/cel-go", []string{"cmd/mcp-gateway/internal/coaz"}, "a stranger's expressions are run in one place, within bounds"},
+	{"github.com/coder/websocket", []string{"docs/examples/mcpx-room"}, "neither program speaks WebSocket"},
 	{"github.com/tailscale/hujson", []string{"cmd/mcp-gateway/internal/clientconfig"}, "only files of others have comments in JSON"},
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"golang.org/x/oauth2", []string{"cmd/mcp-gateway/internal/credential"}, "tokens are requested in one place"},
 	{"net/http", []string{
 		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/consent", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
-		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/process", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/union", "conformance", "conformance/benchmark", "conformance/collector",
+		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/process", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/union", "conformance", "conformance/benchmark", "conformance/collector", "docs/examples/mcpx-room",
 	}, "below the top two floors nothing knows of HTTP"},
 	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/identity"}, "signatures are made and verified by few packages"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},

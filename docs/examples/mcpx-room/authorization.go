@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// An authorizationRequest is what people decide on (ADR-001).
+type authorizationRequest struct {
+	ID        string         `json:"id"`
+	Tool      string         `json:"tool"`
+	Arguments jsontext.Value `json:"arguments"`
+	Requester string         `json:"requester"`
+	Reason    string         `json:"reason"`
+	ExpiresAt string         `json:"expiresAt,omitzero"`
+}
+
+func (c *call) request() authorizationRequest {
+	return authorizationRequest{ID: c.Task.Task.ID, Tool: c.Tool, Arguments: arguments(c.Arguments), Requester: c.Requester, Reason: c.Why}
+}
+
+// announce tells the caller and those who may decide that a call waits.
+func (r *Room) announce(ctx context.Context, c *call) {
+	r.mu.Lock()
+	var all []*member
+	for _, m := range r.members[c.Topic] {
+		all = append(all, m)
+	}
+	r.mu.Unlock()
+	if !r.cfg.Topics[c.Topic].Elicit && c.Method == methodCall {
+		request := c.request()
+		request.ExpiresAt = c.Until.UTC().Format(time.RFC3339)
+		refusal := &Refusal{Code: codeAuthorization, Message: "Authorization required", Data: map[string]any{"authorizationRequest": request}}
+		r.tell(c.Topic, newEnvelope(c.Owner, []string{c.Requester}, kindMCP, &Message{JSONRPC: "2.0", ID: c.ID, Error: encode(refusal)}))
+	}
+	for _, m := range all {
+		r.announceTo(ctx, m, c)
+	}
+}
+
+// announceAll tells a member what waits for it.
+func (r *Room) announceAll(ctx context.Context, m *member) {
+	r.mu.Lock()
+	var all []*call
+	for _, c := range r.calls {
+		if c.Topic == m.topic && c.State == waiting {
+			all = append(all, c)
+		}
+	}
+	r.mu.Unlock()
+	for _, c := range all {
+		r.announceTo(ctx, m, c)
+	}
+}
+
+// announceTo tells a member of a waiting call if it may decide on it or carry it out. Policies say who
+// may; when somebody does, they are asked again.
+func (r *Room) announceTo(ctx context.Context, m *member, c *call) {
+	if m.ID == c.Requester {
+		return
+	}
+	decisions, err := r.gate.permits(ctx, []*authzen.EvaluationRequest{c.mayDecide(m), c.mayFulfil(m)})
+	if err != nil {
+		return
+	}
+	to := []string{m.ID}
+	if decisions[0].Decision {
+		r.tell(c.Topic, newEnvelope(c.Owner, to, kindMCP, &Message{JSONRPC: "2.0", Method: methodAuthorization, Params: encode(c.request())}))
+		if r.cfg.Topics[c.Topic].Elicit {
+			r.tell(c.Topic, newEnvelope(c.Owner, to, kindMCP, r.form(c)))
+		}
+	}
+	if decisions[1].Decision && c.Method != methodCapability {
+		r.tell(c.Topic, newEnvelope(gateway, to, kindSystem, requestPending{"tool_request_pending", c.Requester, c.Owner, c.Tool, arguments(c.Arguments), c.ID}))
+	}
+}
+
+// mayDecide asks whether a member may approve a waiting call, as the PDP asks when it does.
+func (c *call) mayDecide(m *member) *authzen.EvaluationRequest {
+	action := c.Method
+	resource := authzen.Resource{Type: "tool", ID: c.Owner + ":" + c.Tool}
+	if c.Method == methodCapability {
+		action = authzen.ActionCapabilityRequest
+	}
+	properties := map[string]any{
+		"template": c.Template, "action": action, "resource_type": resource.Type, "resource_id": resource.ID, "resource": resource,
+	}
+	return question(m.subject(), "approval.approve", authzen.Resource{Type: "access_request", ID: c.Task.Task.ID, Properties: encode(properties)}, nil)
+}
+
+// elicitID is the id of the form about a task.
+func elicitID(task string) string { return "elicit-" + task }
+
+// form is the request of ADR-002 that asks a person to decide.
+func (r *Room) form(c *call) *Message {
+	type property struct {
+		Type        string `json:"type"`
+		Title       string `json:"title"`
+		Description string `json:"description"`
+	}
+	params := map[string]any{
+		"message": fmt.Sprintf("%s requests permission to execute '%s'", r.cfg.name(c.Requester), c.Tool),
+		"requestedSchema": map[string]any{
+			"type": "object",
+			"properties": map[string]property{
+				"approve": {"boolean", "Approve this tool call?", fmt.Sprintf("Tool: %s\nCaller: %s\nArguments: %s", c.Tool, c.Requester, arguments(c.Arguments))},
+				"reason":  {"string", "Reason (optional)", "Provide a reason for your decision"},
+			},
+			"required": []string{"approve"},
+		},
+		"metadata": map[string]any{
+			"elicitationType": "tool_approval",
+			"originalRequest": map[string]any{"from": c.Requester, "tool": c.Tool, "arguments": arguments(c.Arguments), "requestId": c.ID},
+		},
+	}
+	return &Message{JSONRPC: "2.0", ID: encode(elicitID(c.Task.Task.ID)), Method: methodElicit, Params: encode(params)}
+}
+
+// waitingFor returns the waiting call of a task, or nil.
+func (r *Room) waitingFor(topic, task string) *call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.calls {
+		if c.Topic == topic && c.State == waiting && c.Task.Task.ID == task {
+			return c
+		}
+	}
+	return nil
+}
+
+// elicited returns the call whose form a response answers, or nil.
+func (r *Room) elicited(in *received) *call {
+	var id string
+	if json.Unmarshal(in.msg.ID, &id) != nil || !strings.HasPrefix(id, elicitID("")) {
+		return nil
+	}
+	return r.waitingFor(in.topic, strings.TrimPrefix(id, elicitID("")))
+}
+
+// An answer is that to a form.
+type answer struct {
+	Action  string `json:"action"` // accept, decline or cancel
+	Content struct {
+		Approve *bool  `json:"approve"`
+		Reason  string `json:"reason"`
+	} `json:"content"`
+}
+
+// decideByForm records what a person has answered in a form. Only true is an approval, and cancel
+// decides nothing.
+func (r *Room) decideByForm(ctx context.Context, in *received, c *call) error {
+	var a answer
+	if in.msg.Result == nil || decode(in.msg.Result, &a) != nil {
+		return invalid("the answer is not as the form asks")
+	}
+	vote := &client.Vote{Decision: client.Deny, Comment: a.Content.Reason}
+	switch {
+	case a.Action == "cancel":
+		return nil
+	case a.Action == "decline":
+	case a.Action != "accept" || a.Content.Approve == nil:
+		return invalid("the answer needs an action, and approve with accept")
+	case *a.Content.Approve:
+		vote.Decision = client.Approve
+	}
+	return r.vote(ctx, in, c, vote)
+}
+
+// respondParams are the params of authorization/respond.
+type respondParams struct {
+	AuthorizationID string    `json:"authorizationId"`
+	Decision        string    `json:"decision"`
+	Reason          string    `json:"reason"`
+	ValidUntil      time.Time `json:"validUntil"`
+}
+
+// decideOn records what a person says of a waiting call. What an owner asks itself goes to the owner.
+func (r *Room) decideOn(ctx context.Context, in *received) error {
+	var p respondParams
+	if err := decode(in.msg.Params, &p); err != nil {
+		return err
+	}
+	if p.Decision != client.Approve && p.Decision != client.Deny {
+		return invalid("decision must be approve or deny")
+	}
+	c := r.waitingFor(in.topic, p.AuthorizationID)
+	switch {
+	case c != nil:
+		return r.vote(ctx, in, c, &client.Vote{Decision: p.Decision, Comment: p.Reason, ApprovedUntil: p.ValidUntil})
+	case r.ownersCall(in, p.AuthorizationID) != nil:
+		return r.relay(ctx, in)
+	}
+	return invalid("nothing waits for the authorization %q", p.AuthorizationID)
+}
+
+// vote records a person's decision at the PDP. Policies say whether it counts, and the call goes on when
+// enough do.
+func (r *Room) vote(ctx context.Context, in *received, c *call, v *client.Vote) error {
+	approver := in.subject()
+	v.Approver = &approver
+	_, err := r.gate.desk.Decide(ctx, c.Task.Task.ID, v)
+	var status *client.StatusError
+	switch {
+	case errors.As(err, &status) && status.Status == http.StatusForbidden:
+		return &Refusal{Code: codeDenied, Message: status.Message}
+	case errors.As(err, &status) && status.Status < 500:
+		return invalid("%s", status.Message)
+	case err != nil:
+		return r.gate.undecided(err)
+	}
+	r.log.Info("vote", "task", c.Task.Task.ID, "approver", in.ID, "decision", v.Decision)
+	return nil
+}

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// A callKey identifies a request: ids are unique for each requester.
+type callKey struct{ topic, requester, id string }
+
+// A state of a call.
+type state string
+
+const (
+	waiting  state = "waiting"  // for people
+	sent     state = "sent"     // to the owner, once
+	answered state = "answered" // and the answer is not delivered yet
+)
+
+// A call is one of a tool, or a request for a capability, until its answer is delivered. It is on disk.
+type call struct {
+	Topic     string         `json:"topic"`
+	Requester string         `json:"requester"`
+	ID        jsontext.Value `json:"id"`
+	Owner     string         `json:"owner"`
+	Method    string         `json:"method"`
+	Tool      string         `json:"tool"` // the first, of a request for a capability
+	Arguments jsontext.Value `json:"arguments,omitzero"`
+	Reason    string         `json:"reason,omitzero"` // of the requester
+
+	State    state     `json:"state"`
+	Until    time.Time `json:"until"`    // the end of this state
+	Envelope *Envelope `json:"envelope"` // for the owner
+
+	RequestID  string                     `json:"request_id"` // at the PDP
+	Question   *authzen.EvaluationRequest `json:"question,omitempty"`
+	Why        string                     `json:"why,omitzero"` // people are asked
+	Template   string                     `json:"template,omitzero"`
+	Task       *authzen.TaskResponse      `json:"task,omitempty"`
+	Capability string                     `json:"capability,omitzero"`
+
+	OwnersID string `json:"owners_id,omitzero"` // of the authorization that the owner itself asks for
+
+	Fulfils *callKeyText `json:"fulfils,omitempty"` // the request that this call carries out
+
+	Answer      *Envelope `json:"answer,omitempty"`
+	Undelivered []string  `json:"undelivered,omitempty"` // who has to get it
+}
+
+// A callKeyText names a request of another participant.
+type callKeyText struct {
+	Requester string         `json:"requester"`
+	ID        jsontext.Value `json:"id"`
+}
+
+func (c *call) key() callKey { return callKey{c.Topic, c.Requester, string(c.ID)} }
+
+// Bounds of calls.
+const (
+	maxCalls      = 20 // of a requester
+	maxAllCalls   = 1000
+	sentFor       = 10 * time.Minute // the owner answers
+	deliverWithin = time.Hour
+	lookFor       = 20 * time.Second // one question how a task stands
+	lookAgain     = time.Second      // after a failure
+)
+
+// add notes a call. The room is locked.
+func (r *Room) add(c *call) error {
+	own := 0
+	for k := range r.calls {
+		if k.requester == c.Requester {
+			own++
+		}
+	}
+	switch {
+	case r.calls[c.key()] != nil || r.asks[c.key()] != nil:
+		return invalid("the id is that of a request that has no response yet")
+	case own >= maxCalls || len(r.calls) >= maxAllCalls:
+		return &Refusal{Code: codeInternal, Message: "too many calls wait"}
+	}
+	return r.save(c)
+}
+
+// save keeps a call on disk and in memory. The room is locked.
+func (r *Room) save(c *call) error {
+	if err := r.store.put(c); err != nil {
+		r.log.Error("store", "error", err)
+		return &Refusal{Code: codeInternal, Message: "the room cannot keep the call"}
+	}
+	r.calls[c.key()] = c
+	return nil
+}
+
+// send sends a call to its owner: never without having noted that first, and so never twice.
+func (r *Room) send(c *call) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sendLocked(c)
+}
+
+func (r *Room) sendLocked(c *call) error {
+	owner := r.members[c.Topic][c.Owner]
+	if owner == nil {
+		return away(c.Owner)
+	}
+	if known := r.calls[c.key()]; known != nil && (known != c || c.State != waiting) {
+		return invalid("the call has ended")
+	}
+	next := *c
+	next.State, next.Until, next.Task = sent, time.Now().Add(sentFor), nil
+	keep := r.save
+	if r.calls[c.key()] == nil {
+		keep = r.add
+	}
+	if err := keep(&next); err != nil {
+		return err
+	}
+	return owner.send(c.Envelope, nil)
+}
+
+// wait keeps a call while people decide.
+func (r *Room) wait(c *call) error {
+	c.State = waiting
+	r.mu.Lock()
+	err := r.add(c)
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	go r.await(c)
+	return nil
+}
+
+// await carries a waiting call on when people have decided.
+func (r *Room) await(c *call) {
+	ctx := withRequestID(r.ctx, c.RequestID)
+	ctx, cancel := context.WithDeadline(ctx, c.Until)
+	defer cancel()
+	var err error
+	if c.Method == methodCapability {
+		err = r.awaitCapability(ctx, c)
+	} else {
+		err = r.awaitApproval(ctx, c)
+	}
+	if r.ctx.Err() != nil {
+		return // the room is closed: the call goes on when it is open again
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = denied("nobody has decided in time")
+	}
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		r.end(c, encode(&Message{JSONRPC: "2.0", ID: c.ID, Error: encode(refusal)}))
+	}
+}
+
+// awaitApproval sends a call to its owner if people approve it, and the PDP then permits it.
+func (r *Room) awaitApproval(ctx context.Context, c *call) error {
+	task := *c.Task
+	for {
+		approval, err := r.approval(ctx, c, &task)
+		if err != nil {
+			return err
+		}
+		if err := r.present(ctx, c); err != nil {
+			return err
+		}
+		d, err := r.gate.pdp.Reevaluate(ctx, c.Question, approval)
+		if d, err = r.gate.discharged(ctx, d, err); err != nil {
+			return err
+		}
+		if d.Decision {
+			return r.send(c)
+		}
+		if !canBeApproved(d) {
+			return c.refused(d)
+		}
+		again, err := r.gate.submit(ctx, c, d)
+		if err != nil {
+			return err
+		}
+		if !r.asksAgain(c, d, again) {
+			return nil
+		}
+		task = *again
+	}
+}
+
+// asksAgain notes that people have to decide on another question about a call. It reports false if the
+// call has ended.
+func (r *Room) asksAgain(c *call, d *authzen.Decision, task *authzen.TaskResponse) bool {
+	r.mu.Lock()
+	known := r.calls[c.key()] == c && c.State == waiting
+	if known {
+		c.Task, c.Template, c.Why = task, d.Context.AccessRequest.Template, why(d, c.Why)
+		known = r.save(c) == nil
+	}
+	r.mu.Unlock()
+	if known {
+		r.announce(r.ctx, c)
+	}
+	return known
+}
+
+// approval waits until people have approved a task.
+func (r *Room) approval(ctx context.Context, c *call, task *authzen.TaskResponse) (*authzen.Approval, error) {
+	for {
+		approval, err := r.gate.pdp.LookWithin(ctx, task, lookFor)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, client.ErrNotApproved):
+			if comment := client.Comment(task); comment != "" {
+				return nil, denied(comment)
+			}
+			return nil, denied("The call was not approved: it is " + string(task.Task.Status))
+		case err != nil:
+			r.log.Warn("no answer about a task", "task", task.Task.ID, "error", err)
+			if err := pause(ctx); err != nil {
+				return nil, err
+			}
+		case approval != nil:
+			return approval, nil
+		}
+	}
+}
+
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(lookAgain):
+		return nil
+	}
+}
+
+// present waits until the owner of a call is in the topic: an approval is used when the call is sent.
+func (r *Room) present(ctx context.Context, c *call) error {
+	for {
+		r.mu.Lock()
+		is, joined := r.members[c.Topic][c.Owner] != nil, r.joined
+		r.mu.Unlock()
+		if is {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-joined:
+		}
+	}
+}
+
+// callOf returns the call that a response of its owner answers, or nil.
+func (r *Room) callOf(in *received) *call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, c := range r.calls {
+		if key.topic == in.topic && key.id == string(in.msg.ID) && c.Owner == in.ID && c.State != answered && in.mayBeFor(c.Requester) {
+			return c
+		}
+	}
+	return nil
+}
+
+// end answers a call in the owner's stead.
+func (r *Room) end(c *call, payload jsontext.Value) {
+	r.finish(c, newEnvelope(c.Owner, []string{c.Requester}, kindMCP, payload))
+}
+
+// finish keeps the answer of a call until it is delivered.
+func (r *Room) finish(c *call, answer *Envelope) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.calls[c.key()]
+	if known == nil || known.State == answered {
+		return
+	}
+	next := *known
+	next.State, next.Until, next.Answer, next.Undelivered = answered, time.Now().Add(deliverWithin), answer, slices.Clone(answer.To)
+	if r.save(&next) != nil {
+		return
+	}
+	for _, name := range answer.To {
+		if m := r.members[c.Topic][name]; m != nil {
+			r.deliver(&next, m)
+		}
+	}
+}
+
+// deliverTo sends a member the answers that it has missed. The room is locked.
+func (r *Room) deliverTo(m *member) {
+	for _, c := range r.calls {
+		if c.Topic == m.topic && slices.Contains(c.Undelivered, m.ID) {
+			r.deliver(c, m)
+		}
+	}
+}
+
+// deliver sends an answer. The room is locked.
+func (r *Room) deliver(c *call, m *member) {
+	err := m.send(c.Answer, func() { r.delivered(c.key(), m.ID) })
+	if err != nil {
+		r.log.Warn("not delivered", "participant", m.ID, "error", err)
+	}
+}
+
+// delivered forgets a call whose answer everybody has.
+func (r *Room) delivered(key callKey, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.calls[key]
+	if c == nil || c.State != answered {
+		return
+	}
+	next := *c
+	next.Undelivered = slices.DeleteFunc(slices.Clone(c.Undelivered), func(n string) bool { return n == name })
+	if len(next.Undelivered) > 0 {
+		r.save(&next)
+		return
+	}
+	r.forget(c)
+}
+
+// forget removes a call. The room is locked.
+func (r *Room) forget(c *call) {
+	if err := r.store.remove(c); err != nil {
+		r.log.Error("store", "error", err)
+		return
+	}
+	delete(r.calls, c.key())
+}
+
+// expire ends requests that nobody has answered in time.
+func (r *Room) expire(now time.Time) {
+	var late []*call
+	r.mu.Lock()
+	for key, a := range r.asks {
+		if now.After(a.until) {
+			delete(r.asks, key)
+		}
+	}
+	for _, c := range r.calls {
+		switch {
+		case !now.After(c.Until):
+		case c.State == sent:
+			late = append(late, c)
+		case c.State == answered:
+			r.forget(c)
+		}
+	}
+	r.mu.Unlock()
+	for _, c := range late {
+		r.end(c, encode(&Message{JSONRPC: "2.0", ID: c.ID, Error: encode(&Refusal{Code: codeInternal, Message: c.Owner + " has not answered in time"})}))
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
+)
+
+// ownersAnswer carries an owner's response to a call. While people decide it is the owner's own vote.
+func (r *Room) ownersAnswer(ctx context.Context, in *received, c *call) error {
+	if c.State == waiting {
+		return r.ownersVote(ctx, in, c)
+	}
+	if asked := authorizationAsked(in.msg); asked != nil {
+		return r.ownersQuestion(in, c, asked)
+	}
+	to, payload := []string{c.Requester}, in.env.Payload
+	if c.Fulfils != nil {
+		var err error
+		if payload, err = c.forBoth(in.msg); err != nil {
+			return err
+		}
+		to = append(to, c.Fulfils.Requester)
+	}
+	e := in.to(to...)
+	e.Payload = payload
+	r.finish(c, e)
+	return nil
+}
+
+// ownersVote takes the owner's response to a request that waits as its decision: a grant approves, an
+// error denies. An owner has no result of a call that it has not seen.
+func (r *Room) ownersVote(ctx context.Context, in *received, c *call) error {
+	if in.msg.Error != nil {
+		var refused struct {
+			Data struct {
+				Reason string `json:"reason"`
+			} `json:"data"`
+		}
+		_ = json.Unmarshal(in.msg.Error, &refused) // a reason is optional
+		return r.vote(ctx, in, c, &client.Vote{Decision: client.Deny, Comment: refused.Data.Reason})
+	}
+	if c.Method != methodCapability {
+		return invalid("the call waits for a decision, and has no result")
+	}
+	return r.vote(ctx, in, c, &client.Vote{Decision: client.Approve})
+}
+
+// authorizationAsked returns the authorization that an owner's error asks for, or nil.
+func authorizationAsked(m *Message) *authorizationRequest {
+	var refused struct {
+		Code int `json:"code"`
+		Data struct {
+			Request *authorizationRequest `json:"authorizationRequest"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(m.Error, &refused) != nil || refused.Code != codeAuthorization {
+		return nil
+	}
+	return refused.Data.Request
+}
+
+// ownersQuestion notes that an owner itself has people asked about a call. Its response comes later.
+func (r *Room) ownersQuestion(in *received, c *call, asked *authorizationRequest) error {
+	if asked.ID == "" || asked.Tool != c.Tool || asked.Requester != c.Requester || !jsonobject.Equal(arguments(asked.Arguments), arguments(c.Arguments)) {
+		return invalid("the authorizationRequest is not about the call")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := *c
+	next.OwnersID = asked.ID
+	if err := r.save(&next); err != nil {
+		return err
+	}
+	r.say(in.to(c.Requester), in.topic)
+	return nil
+}
+
+// ownAuthorization sends an owner's question on, if it is about a call that the owner has.
+func (r *Room) ownAuthorization(ctx context.Context, in *received) error {
+	var p authorizationRequest
+	if err := decode(in.msg.Params, &p); err != nil {
+		return err
+	}
+	c := r.ownersCall(in, p.ID)
+	if c == nil || c.Owner != in.ID || p.Tool != c.Tool || p.Requester != c.Requester || !jsonobject.Equal(arguments(p.Arguments), arguments(c.Arguments)) {
+		return invalid("no call of yours waits for the authorization %q", p.ID)
+	}
+	return r.relay(ctx, in)
+}
+
+// ownersCall returns the call for which its owner has asked for an authorization, or nil. A participant
+// names the owner in to.
+func (r *Room) ownersCall(in *received, id string) *call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.calls {
+		if c.Topic == in.topic && c.State == sent && id != "" && c.OwnersID == id && (c.Owner == in.ID || slices.Equal(in.env.To, []string{c.Owner})) {
+			return c
+		}
+	}
+	return nil
+}
+
+// forBoth returns the response for the one who carried out a request and the one who made it.
+func (c *call) forBoth(m *Message) (jsontext.Value, error) {
+	out := *m
+	if m.Result != nil {
+		result, err := jsonobject.Parse(m.Result)
+		if err != nil {
+			return nil, invalid("the result must be an object")
+		}
+		result.Put("fulfilledBy", encode(c.Requester))
+		result.Put("originalRequester", encode(c.Fulfils.Requester))
+		out.Result = encode(result)
+	}
+	return encode(&out), nil
+}

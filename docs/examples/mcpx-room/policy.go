@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/time/rate"
+)
+
+// An accessPolicy is what an owner declares about its tools (ADR-003). It narrows what policies of the
+// PDP permit, and never widens it.
+type accessPolicy struct {
+	Topic   string       `json:"topic,omitzero"`
+	Owner   string       `json:"owner,omitzero"`
+	Mode    string       `json:"mode"`    // open, allowlist or denylist
+	Default string       `json:"default"` // allow or deny, for agents that no rule names; by default as the mode says
+	Rules   []accessRule `json:"rules"`
+}
+
+type accessRule struct {
+	Agent            string         `json:"agent"`
+	Tools            jsontext.Value `json:"tools"` // names, or "*"
+	Expires          time.Time      `json:"expires,omitzero"`
+	RequiresApproval bool           `json:"requires_approval,omitzero"`
+}
+
+type policyKey struct{ topic, owner string }
+
+func (p *accessPolicy) key() policyKey { return policyKey{p.Topic, p.Owner} }
+
+// An access is what an owner has declared about a call; "" if nothing.
+type access string
+
+const (
+	accessAllow    access = "allow"
+	accessDeny     access = "deny"
+	accessApproval access = "approval" // of each call
+)
+
+// Modes of an access policy.
+const (
+	modeOpen      = "open"
+	modeAllowlist = "allowlist"
+	modeDenylist  = "denylist"
+)
+
+// maxRules bounds an access policy.
+const maxRules = 100
+
+// declare keeps the access policy of a member, and tells everybody else.
+func (r *Room) declare(in *received) error {
+	var payload struct {
+		Type   string        `json:"type"`
+		Policy *accessPolicy `json:"policy"`
+	}
+	if err := json.Unmarshal(in.env.Payload, &payload, json.RejectUnknownMembers(true)); err != nil {
+		return invalid("the payload is no tool_access_policy: %v", err)
+	}
+	p := payload.Policy
+	if payload.Type != "tool_access_policy" || p == nil {
+		return invalid("a participant's only system message is tool_access_policy")
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	p.Topic, p.Owner = in.topic, in.ID
+	r.mu.Lock()
+	err := r.store.putPolicy(p)
+	if err == nil {
+		r.policies[p.key()] = p
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("keep the policy: %w", err)
+	}
+	r.forward(in.member, in.env)
+	return nil
+}
+
+func (p *accessPolicy) check() error {
+	switch {
+	case p.Topic != "" || p.Owner != "":
+		return invalid("a policy has mode, default and rules")
+	case !slices.Contains([]string{modeOpen, modeAllowlist, modeDenylist}, p.Mode):
+		return invalid("mode must be open, allowlist or denylist")
+	case !slices.Contains([]string{"", string(accessAllow), string(accessDeny)}, p.Default):
+		return invalid("default must be allow or deny")
+	case p.Mode == modeAllowlist && p.Default == string(accessAllow), p.Mode != modeAllowlist && p.Default == string(accessDeny):
+		return invalid("default must be what the mode is without rules")
+	case len(p.Rules) > maxRules:
+		return invalid("there are more than %d rules", maxRules)
+	}
+	for i, rule := range p.Rules {
+		if _, err := rule.tools(); err != nil || rule.Agent == "" {
+			return invalid("rules/%d needs an agent, and tools: names or \"*\"", i)
+		}
+	}
+	return nil
+}
+
+// tools returns the names of a rule; none means all.
+func (a *accessRule) tools() (names []string, err error) {
+	if string(a.Tools) == `"*"` {
+		return nil, nil
+	}
+	if err := json.Unmarshal(a.Tools, &names); err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("there are no tools")
+	}
+	return names, nil
+}
+
+func (a *accessRule) covers(agent, tool string, now time.Time) bool {
+	names, err := a.tools()
+	return err == nil && a.Agent == agent && (names == nil || slices.Contains(names, tool)) && (a.Expires.IsZero() || now.Before(a.Expires))
+}
+
+// of returns what the policy says of a call.
+func (p *accessPolicy) of(agent, tool string, now time.Time) access {
+	i := slices.IndexFunc(p.Rules, func(rule accessRule) bool { return rule.covers(agent, tool, now) })
+	switch {
+	case i >= 0 && p.Mode == modeDenylist, i < 0 && p.Mode == modeAllowlist:
+		return accessDeny
+	case i >= 0 && p.Rules[i].RequiresApproval:
+		return accessApproval
+	}
+	return accessAllow
+}
+
+// access returns what the owner of a call has declared about it.
+func (r *Room) access(c *call) access {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.policies[policyKey{c.Topic, c.Owner}]
+	if p == nil {
+		return ""
+	}
+	return p.of(c.Requester, c.Tool, time.Now())
+}
+
+// limit returns the limit of requests for access of a participant. The room is locked.
+func (r *Room) limit(name string) *rate.Limiter {
+	if r.limits[name] == nil {
+		r.limits[name] = rate.NewLimiter(rate.Every(time.Minute/10), 10)
+	}
+	return r.limits[name]
+}
