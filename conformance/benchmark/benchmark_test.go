@@ -132,6 +132,28 @@ func TestParseSample(t *testing.T) {
 	}
 }
 
+// A sample that is worth nothing is measured again, three times in all; any other
+// error is final.
+func TestWorthlessSampleIsMeasuredAgain(t *testing.T) {
+	other := errors.New("no such program")
+	for _, test := range []struct {
+		errs  []error
+		calls int
+		want  error
+	}{
+		{[]error{nil}, 1, nil},
+		{[]error{errWorthless, nil}, 2, nil},
+		{[]error{errWorthless, errWorthless, errWorthless, nil}, 3, errWorthless},
+		{[]error{other, nil}, 1, other},
+	} {
+		calls := 0
+		err := again(func() error { calls++; return test.errs[calls-1] })
+		if calls != test.calls || err != test.want {
+			t.Errorf("%v: %d calls, %v", test.errs, calls, err)
+		}
+	}
+}
+
 // usual has a row for every bound, with figures that are within all of them.
 func usual() []result {
 	processor := map[string]float64{baseline: 20, "durability": 35, "cedar-go": 170, "opa": 100, "strict, batch of 50": 1400}

@@ -26,6 +26,9 @@ const mostNotOK = 0.2
 //go:embed wrk.lua
 var wrkScript string
 
+// errWorthless is wrapped by the error of a load that broke.
+var errWorthless = errors.New("the sample is worth nothing")
+
 // errNoWrk says how to get the load generator.
 var errNoWrk = errors.New("wrk is not installed: apt-get install -y wrk (Debian package wrk)")
 
@@ -63,7 +66,7 @@ func (s sample) answered() float64 { return float64(s.Requests - s.NotOK) }
 
 // run sends the bodies of a file to a URL for a whole number of seconds. A
 // connection that breaks, a timeout, or too many answers other than 2xx make the
-// sample worthless and are an error.
+// sample worthless and are errWorthless.
 func (g *generator) run(ctx context.Context, url, path, bodies string, clients int, slice time.Duration) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, slice+30*time.Second)
 	defer cancel()
@@ -83,7 +86,7 @@ func parseSample(out []byte) (s sample, err error) {
 		return sample{}, fmt.Errorf("wrk did not print its figures: %w\n%s", err, out)
 	}
 	if s.Broken > 0 || s.Timeouts > 0 || float64(s.NotOK) > mostNotOK*float64(s.Requests) || s.Requests == 0 {
-		return sample{}, fmt.Errorf("wrk had %d answers, %d of them other than 2xx, %d broken connections, %d timeouts", s.Requests, s.NotOK, s.Broken, s.Timeouts)
+		return sample{}, fmt.Errorf("%w: wrk had %d answers, %d of them other than 2xx, %d broken connections, %d timeouts", errWorthless, s.Requests, s.NotOK, s.Broken, s.Timeouts)
 	}
 	return s, nil
 }
