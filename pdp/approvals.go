@@ -20,22 +20,15 @@ type AccessRequest struct {
 	Status  authzen.TaskStatus `json:"status"`
 	Summary string             `json:"summary,omitzero"` // action, resource and arguments in one line of limited length
 	approval.Request
+
+	// Capability was issued beside the approval, in the answer to the decision.
+	Capability *authzen.Capability `json:"capability,omitempty"`
 }
 
 // AccessRequests is a page of a list of Access Requests, without their contexts.
 type AccessRequests struct {
 	Requests []AccessRequest `json:"requests"`
 	Page     *authzen.Page   `json:"page,omitzero"` // token of the next page; nil on the last page
-}
-
-// maskedRequest returns a request as operators and approvers see it: values that look like secrets
-// are masked as in the log.
-func (d *approvalsHandler) maskedRequest(r *approval.Request) (jsontext.Value, error) {
-	summary, err := d.summary(r)
-	if err != nil {
-		return nil, err
-	}
-	return d.encode(summary, AccessRequest{Status: r.Status(), Request: *r})
 }
 
 // shownInList returns a request without contexts. Each context may be as long as a body.
@@ -72,8 +65,13 @@ func (d *approvalsHandler) encode(summary string, out AccessRequest) (jsontext.V
 }
 
 // answer writes a request.
-func (d *approvalsHandler) answer(c echo.Context, r *approval.Request) error {
-	text, err := d.maskedRequest(r)
+func (d *approvalsHandler) answer(c echo.Context, out AccessRequest) error {
+	summary, err := d.summary(&out.Request)
+	if err != nil {
+		return err
+	}
+	out.Status = out.Request.Status()
+	text, err := d.encode(summary, out)
 	if err != nil {
 		return err
 	}
@@ -91,6 +89,13 @@ type Approver struct {
 type Vote struct {
 	Approver *Approver `json:"approver,omitzero"`
 	approval.Decision
+	Capability *VoteCapability `json:"capability,omitempty"` // issued beside the approval
+}
+
+// A VoteCapability is what an approver grants beside an approval: the same tool, for a time.
+type VoteCapability struct {
+	Duration int64 `json:"duration"`         // seconds from the decision
+	MaxUses  int   `json:"maxUses,omitzero"` // 0 means unlimited
 }
 
 // A Revocation is an approver's request to revoke an approval.
@@ -105,6 +110,7 @@ var errOtherApprover = errors.New("the credential is not the approver's")
 // An approvalsHandler serves approvers.
 type approvalsHandler struct {
 	approvals    *approval.Service
+	issuer       *capabilityIssuer
 	approverType string // entity type of authenticated approvers
 	mask         func(jsontext.Value) (jsontext.Value, error)
 }
@@ -143,7 +149,7 @@ func (d *approvalsHandler) showRequest(c echo.Context) error {
 	if err := own(c, r, err); err != nil {
 		return err
 	}
-	return d.answer(c, r)
+	return d.answer(c, AccessRequest{Request: *r})
 }
 
 // decide records an approver's vote.
@@ -155,26 +161,39 @@ func (d *approvalsHandler) decide(c echo.Context) error {
 	if body.Items != nil && len(body.Items) == 0 {
 		return authzen.Invalid("/items", "names no item: leave it out for all")
 	}
-	return d.change(c, body.Approver, d.approvals.Request, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
-		return d.approvals.Decide(ctx, id, by, body.Decision)
+	return d.change(c, body.Approver, d.approvals.Request, func(ctx context.Context, id string, by approval.Approver) (out AccessRequest, err error) {
+		if body.Capability != nil {
+			return d.issuer.decideWith(ctx, id, by, &body)
+		}
+		r, err := d.approvals.Decide(ctx, id, by, body.Decision)
+		if err != nil {
+			return out, err
+		}
+		return AccessRequest{Request: *r}, nil
 	})
 }
 
-// revoke revokes an approval.
+// revoke revokes an approval, and the capability that was issued with it.
 func (d *approvalsHandler) revoke(c echo.Context) error {
 	var body Revocation
 	if err := decodeKnown(c, &body); err != nil {
 		return err
 	}
-	return d.change(c, body.Approver, d.approvals.Approved, func(ctx context.Context, id string, by approval.Approver) (*approval.Request, error) {
-		return d.approvals.Revoke(ctx, id, by, body.Reason)
+	return d.change(c, body.Approver, d.approvals.Approved, func(ctx context.Context, id string, by approval.Approver) (out AccessRequest, err error) {
+		r, err := d.approvals.RevokeAfter(ctx, id, by, body.Reason, func(ctx context.Context) error {
+			return d.issuer.endApproved(ctx, id, by, body.Reason)
+		})
+		if err != nil {
+			return out, err
+		}
+		return AccessRequest{Request: *r}, nil
 	})
 }
 
 // change applies an approver's change to the request that find returns, and writes the result. The
 // request must belong to one of the caller's tenants.
 func (d *approvalsHandler) change(c echo.Context, named *Approver, find func(context.Context, string) (*approval.Request, error),
-	apply func(context.Context, string, approval.Approver) (*approval.Request, error)) error {
+	apply func(context.Context, string, approval.Approver) (AccessRequest, error)) error {
 	by, err := d.approver(c, named)
 	if err != nil {
 		return err
@@ -185,8 +204,9 @@ func (d *approvalsHandler) change(c echo.Context, named *Approver, find func(con
 	if err := own(c, r, err); err != nil {
 		return err
 	}
-	if r, err = apply(ctx, id, by); err != nil {
+	out, err := apply(ctx, id, by)
+	if err != nil {
 		return err
 	}
-	return d.answer(c, r)
+	return d.answer(c, out)
 }

@@ -82,6 +82,7 @@ func adminCapability(c *capability.Capability) authzen.Capability {
 	out := shownCapability(c)
 	out.Tenant, out.Reason = c.Tenant, cmp.Or(c.EndReason, c.Reason)
 	out.Approvers, out.Template, out.Task, out.EndedBy = c.Approvers, c.Template, c.Task, c.EndedBy
+	out.ApprovalIDs = c.ApprovalIDs
 	return out
 }
 
@@ -209,19 +210,25 @@ func (i *capabilityIssuer) grant(ctx context.Context, call evaluation.Call, by a
 	if err != nil || known != nil {
 		return known, err
 	}
-	if err := i.store.Check(who, terms); err != nil {
+	if err := i.store.CheckIssue(who, terms); err != nil {
 		return nil, err
 	}
-	if by.IsCalled(terms.Holder.ID) {
-		return nil, fmt.Errorf("%w: it would be the person's own", errMayNot)
-	}
-	draft := capability.Capability{ID: newCapability, Terms: terms, Bound: boundOf(&terms)}
-	if err := i.may(ctx, call, authzen.ActionCapabilityIssue, by, &draft); err != nil {
+	if err := i.mayGrant(ctx, call, by, &terms, ""); err != nil {
 		return nil, err
 	}
 	return i.store.Issue(ctx, who, key, terms, capability.Grant{
 		Issuer: &by.Subject, Approvers: []authzen.Subject{by.Subject}, EvaluationIDs: []string{call.ID}, Revision: i.engine.Revision(call.Tenant),
 	})
+}
+
+// mayGrant returns errMayNot unless policies let this person issue a capability with these terms and
+// this template, if any. It is never the person's own.
+func (i *capabilityIssuer) mayGrant(ctx context.Context, call evaluation.Call, by approval.Approver, terms *capability.Terms, template string) error {
+	if by.IsCalled(terms.Holder.ID) {
+		return fmt.Errorf("%w: it would be the person's own", errMayNot)
+	}
+	draft := capability.Capability{ID: newCapability, Terms: *terms, Template: template, Bound: boundOf(terms)}
+	return i.may(ctx, call, authzen.ActionCapabilityIssue, by, &draft)
 }
 
 // end revokes a capability, if policies let this person. The Access Request of a pending one is

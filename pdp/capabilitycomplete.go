@@ -68,6 +68,7 @@ func (i *capabilityIssuer) activate(ctx context.Context, c *capability.Capabilit
 	approvals, grant := map[string]string{}, capability.Grant{Revision: i.engine.Revision(c.Tenant)}
 	for _, item := range r.Items {
 		approvals[item.Resource.ID] = item.Approval.ID
+		grant.ApprovalIDs = append(grant.ApprovalIDs, item.Approval.ID)
 		if ends := item.Approval.Until; ends.Before(item.Approval.At.Add(item.Terms.TTL.Duration)) && (grant.Until.IsZero() || ends.Before(grant.Until)) {
 			grant.Until = ends // people wanted an earlier end than the template has
 		}

@@ -132,6 +132,11 @@ func (i *capabilityIssuer) withTask(ctx context.Context, by approval.Caller, out
 // maxDuration is the longest duration of a capability whose templates set none.
 const maxDuration = 8 * time.Hour
 
+// longest returns the longest duration of a capability that a template allows.
+func longest(t *authzen.ApprovalTemplate) time.Duration {
+	return cmp.Or(t.MaxDuration.Duration, maxDuration)
+}
+
 // checkDuration refuses a capability that would last longer than the templates allow.
 func (i *capabilityIssuer) checkDuration(tenant string, terms *capability.Terms, answers toolAnswers) error {
 	most := maxDuration
@@ -140,7 +145,7 @@ func (i *capabilityIssuer) checkDuration(tenant string, terms *capability.Terms,
 		if err != nil {
 			return err
 		}
-		allowed := cmp.Or(template.MaxDuration.Duration, maxDuration)
+		allowed := longest(&template)
 		if n == 0 {
 			most = allowed
 		}

@@ -95,11 +95,13 @@ func onlyServer(tools []string) (server string) {
 	return server
 }
 
+// maxSeconds is the longest duration that can be computed with.
+const maxSeconds = math.MaxInt64 / int64(time.Second)
+
 // termsOf returns the terms of a submission.
 func termsOf(sub *authzen.CapabilitySubmission) (terms capability.Terms, err error) {
-	const most = math.MaxInt64 / int64(time.Second)
-	if sub.Duration < 0 || sub.Duration > most {
-		return terms, authzen.Invalid("/duration", "must be 1 to %d", most)
+	if sub.Duration < 0 || sub.Duration > maxSeconds {
+		return terms, authzen.Invalid("/duration", "must be 1 to %d", maxSeconds)
 	}
 	terms = capability.Terms{
 		Holder: authzen.Subject{Type: sub.Subject.Type, ID: sub.Subject.ID}, Tools: sub.Tools, Duration: authzen.Duration{Duration: time.Duration(sub.Duration) * time.Second},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -26,9 +27,9 @@ import (
 type approvalsCmd struct {
 	List    approvalsListCmd    `cmd:"" help:"List pending access requests, or those of another status."`
 	Show    approvalsShowCmd    `cmd:"" help:"Show an access request. The approval of one with the action capability.request issues a capability."`
-	Approve approvalsApproveCmd `cmd:"" help:"Approve an access request. If its action is capability.request, that issues a capability: see capabilities list."`
+	Approve approvalsApproveCmd `cmd:"" help:"Approve an access request, and with --capability-for also further calls of the tool. If its action is capability.request, the approval itself issues a capability: see capabilities list."`
 	Deny    approvalsDenyCmd    `cmd:"" help:"Deny an access request."`
-	Revoke  approvalsRevokeCmd  `cmd:"" help:"Revoke an approval."`
+	Revoke  approvalsRevokeCmd  `cmd:"" help:"Revoke an approval, and the capability that was issued with it."`
 	Watch   approvalsWatchCmd   `cmd:"" help:"Print pending access requests, and new ones as they arrive."`
 }
 
@@ -146,10 +147,32 @@ type approvalsApproveCmd struct {
 	Comment string   `help:"Reason."`
 	Item    []int    `help:"Item of a request with several items, from 0. Default: all items." placeholder:"N"`
 	Until   deadline `help:"End of the approval, if sooner than the template says: RFC 3339, a date, or a time from now (12h)." placeholder:"TIME"`
+
+	CapabilityFor capabilityDuration `help:"Issue the requester a capability for the same tool that lasts so long, such as 1h. Policies must permit the action capability.issue." placeholder:"DURATION"`
+	MaxUses       *int               `help:"Number of calls that the capability covers. Default: no limit." placeholder:"N"`
 }
 
 func (c *approvalsApproveCmd) Run(ctx context.Context) error {
-	return c.decide(ctx, c.ID, c.As, approval.Decision{Decision: "approve", Comment: c.Comment, Items: c.Item, Until: c.Until.Time})
+	beside, err := c.capability()
+	if err != nil {
+		return err
+	}
+	return c.decide(ctx, c.ID, pdp.Vote{
+		Approver: c.As.approver(), Capability: beside,
+		Decision: approval.Decision{Decision: "approve", Comment: c.Comment, Items: c.Item, Until: c.Until.Time},
+	})
+}
+
+// capability returns the capability that is issued beside the approval, or nil for none.
+func (c *approvalsApproveCmd) capability() (*pdp.VoteCapability, error) {
+	switch {
+	case c.CapabilityFor == 0 && c.MaxUses != nil:
+		return nil, errors.New("--max-uses is for --capability-for")
+	case c.CapabilityFor == 0:
+		return nil, nil
+	}
+	uses, err := usesOf(c.MaxUses)
+	return &pdp.VoteCapability{Duration: int64(time.Duration(c.CapabilityFor).Seconds()), MaxUses: uses}, err
 }
 
 type approvalsDenyCmd struct {
@@ -161,7 +184,7 @@ type approvalsDenyCmd struct {
 }
 
 func (c *approvalsDenyCmd) Run(ctx context.Context) error {
-	return c.decide(ctx, c.ID, c.As, approval.Decision{Decision: "deny", Comment: c.Comment, Items: c.Item})
+	return c.decide(ctx, c.ID, pdp.Vote{Approver: c.As.approver(), Decision: approval.Decision{Decision: "deny", Comment: c.Comment, Items: c.Item}})
 }
 
 type approvalsRevokeCmd struct {
@@ -223,8 +246,8 @@ func (c *approvalsDesk) printRow(r *pdp.AccessRequest) error {
 	return err
 }
 
-func (c *approvalsDesk) decide(ctx context.Context, id string, by entityID, d approval.Decision) error {
-	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", pdp.Vote{Approver: by.approver(), Decision: d}))
+func (c *approvalsDesk) decide(ctx context.Context, id string, vote pdp.Vote) error {
+	return c.print(c.request(ctx, http.MethodPost, pdp.PathRequests+"/"+url.PathEscape(id)+"/decision", vote))
 }
 
 // print prints a request, or returns the error in its place.
@@ -236,6 +259,9 @@ func (c *approvalsDesk) print(r *pdp.AccessRequest, err error) error {
 		return printJSON(r)
 	}
 	_, err = fmt.Print(describeRequest(r))
+	if err == nil && r.Capability != nil {
+		_, err = fmt.Print(describeCapability(r.Capability))
+	}
 	return err
 }
 

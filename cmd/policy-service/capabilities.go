@@ -202,12 +202,11 @@ func (c *capabilitiesIssueCmd) constraints() (*authzen.CapabilityConstraints, er
 	if c.MaxUses == nil && len(c.Argument) == 0 {
 		return nil, nil
 	}
-	limits := new(authzen.CapabilityConstraints)
-	if c.MaxUses != nil {
-		if limits.MaxUses = *c.MaxUses; limits.MaxUses == 0 {
-			return nil, errors.New("--max-uses: must be more than 0; without the flag, uses have no limit")
-		}
+	uses, err := usesOf(c.MaxUses)
+	if err != nil {
+		return nil, err
 	}
+	limits := &authzen.CapabilityConstraints{MaxUses: uses}
 	values := make(map[string]jsontext.Value)
 	for _, a := range c.Argument {
 		if _, again := values[a.name]; again {
@@ -218,9 +217,19 @@ func (c *capabilitiesIssueCmd) constraints() (*authzen.CapabilityConstraints, er
 	if len(values) == 0 {
 		return limits, nil
 	}
-	var err error
 	limits.Arguments, err = json.Marshal(values, json.Deterministic(true))
 	return limits, err
+}
+
+// usesOf returns the value of --max-uses, or 0 for no limit.
+func usesOf(flag *int) (int, error) {
+	switch {
+	case flag == nil:
+		return 0, nil
+	case *flag == 0:
+		return 0, errors.New("--max-uses: must be more than 0; without the flag, uses have no limit")
+	}
+	return *flag, nil
 }
 
 // subject returns the entity as the subject of a request.
@@ -355,6 +364,9 @@ func describeCapability(c *authzen.Capability) string {
 	}
 	line("template", plain.Text(c.Template))
 	line("request", plain.Text(c.Task))
+	for _, id := range c.ApprovalIDs {
+		line("approval", plain.Text(id))
+	}
 	line("reason", plain.Text(c.Reason))
 	entity("ended by", c.EndedBy)
 	if words := plain.Mixed(out.String()); len(words) > 0 {

@@ -50,8 +50,18 @@ const (
 	channelPolicy = "policy" // at submission, by the template's auto approver
 )
 
+// A Condition refuses a vote with an error, although it could count. It gets the request as the vote
+// would leave it, and the indexes of the items that the vote concerns.
+type Condition func(ctx context.Context, outcome *Request, items []int) error
+
 // Decide applies an approver's decision to a pending request, if policies allow this approver.
 func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision) (*Request, error) {
+	return s.DecideIf(ctx, id, by, d, nil)
+}
+
+// DecideIf is [Service.Decide] with a condition, which is checked before policies are asked about the
+// vote and before anything is recorded. If it is nil, the vote has none.
+func (s *Service) DecideIf(ctx context.Context, id string, by Approver, d Decision, condition Condition) (*Request, error) {
 	if d.Decision != "approve" && d.Decision != "deny" {
 		return nil, authzen.Invalid("/decision", "must be approve or deny")
 	}
@@ -67,7 +77,7 @@ func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision
 	}
 	vote := by.vote()
 	vote.Approve, vote.Comment = d.Decision == "approve", d.Comment
-	return s.vote(ctx, r, by, event{kind: eventVote, caller: by.Caller, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()})
+	return s.vote(ctx, r, by, event{kind: eventVote, caller: by.Caller, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()}, condition)
 }
 
 // askAtOnce submits votes for the auto approvers of the templates. The same policies apply to them
@@ -80,7 +90,7 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 		}
 		vote := Vote{Approver: *item.Terms.AutoApprover, Approve: true, Channel: channelPolicy}
 		by := Approver{Subject: *item.Terms.AutoApprover, Caller: r.Caller}
-		_, err := s.vote(ctx, r, by, event{kind: eventVote, caller: r.Caller, items: []int{i}, vote: vote})
+		_, err := s.vote(ctx, r, by, event{kind: eventVote, caller: r.Caller, items: []int{i}, vote: vote}, nil)
 		if err != nil && !errors.Is(err, ErrIneligible) && !errors.Is(err, ErrTaskState) && !errors.Is(err, ErrUndecidable) {
 			return err
 		}
@@ -90,7 +100,7 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 
 // vote applies a vote to all its items or to none. It checks that the vote can count before it asks
 // policies: their permit in the log would look like an approval.
-func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event) (*Request, error) {
+func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event, condition Condition) (*Request, error) {
 	action := actionDeny
 	if e.vote.Approve {
 		action = actionApprove
@@ -105,11 +115,17 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event) (*
 		}
 	}
 	e.newID = func() string { return "apr_" + s.config.NewID() }
-	if _, err := next(*r, e, s.now()); err != nil {
+	outcome, err := next(*r, e, s.now())
+	if err != nil {
 		return nil, err
 	}
 	if r.involves(slices.Concat(e.vote.names(), e.clients)) {
 		return nil, s.refuse(ctx, r, e, "it is the requester's own")
+	}
+	if condition != nil {
+		if err := condition(ctx, &outcome, concerned); err != nil {
+			return nil, err
+		}
 	}
 	for _, i := range concerned {
 		if err := s.may(ctx, action, by, r, &r.Items[i]); err != nil {
@@ -189,6 +205,12 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 
 // Revoke revokes an approval with immediate effect.
 func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, reason string) (*Request, error) {
+	return s.RevokeAfter(ctx, approvalID, by, reason, func(context.Context) error { return nil })
+}
+
+// RevokeAfter is [Service.Revoke] after first, which ends what exists because of the approval. first is
+// called when policies have permitted the revocation. If it fails, the approval stays.
+func (s *Service) RevokeAfter(ctx context.Context, approvalID string, by Approver, reason string, first func(context.Context) error) (*Request, error) {
 	if err := checkComment("/reason", reason); err != nil {
 		return nil, err
 	}
@@ -196,10 +218,17 @@ func (s *Service) Revoke(ctx context.Context, approvalID string, by Approver, re
 	if err != nil {
 		return nil, err
 	}
+	e := event{kind: eventRevoke, caller: by.Caller, items: []int{i}, vote: by.vote(), reason: reason}
+	if _, err := next(*r, e, s.now()); err != nil {
+		return nil, err
+	}
 	if err := s.may(ctx, actionRevoke, by, r, &r.Items[i]); err != nil {
 		return nil, err
 	}
-	return s.apply(ctx, r.ID, event{kind: eventRevoke, caller: by.Caller, items: []int{i}, vote: by.vote(), reason: reason})
+	if err := first(ctx); err != nil {
+		return nil, err
+	}
+	return s.apply(ctx, r.ID, e)
 }
 
 // Cancel cancels the pending items of a request, for the caller that submitted it.

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -107,6 +108,17 @@ func (r *Request) pending() []int {
 		}
 	}
 	return found
+}
+
+// Denied returns the evaluation request that an item asks to lift, with the bound members of its
+// context only.
+func (r *Request) Denied(i int) (*authzen.EvaluationRequest, error) {
+	item := &r.Items[i]
+	context, err := item.Bound.of(r.Context)
+	if err != nil {
+		return nil, fmt.Errorf("read context: %w", err)
+	}
+	return &authzen.EvaluationRequest{Subject: r.Subject, Action: item.Action, Resource: item.Resource, Context: context}, nil
 }
 
 // due returns the time at which a sweep must process the request.

@@ -18,10 +18,11 @@ type Capability struct {
 	Terms
 	Bound         string            `json:"bound"` // BoundIdentity or BoundSession
 	State         State             `json:"state"`
-	Issuer        *authzen.Subject  `json:"issuer,omitempty"`    // who granted it; nil for the service
-	Approvers     []authzen.Subject `json:"approvers,omitempty"` // people who approved the task
-	Template      string            `json:"template,omitzero"`   // of the policies that asked for approval
-	Task          string            `json:"task,omitzero"`       // the Access Request that decides on it
+	Issuer        *authzen.Subject  `json:"issuer,omitempty"`       // who granted it; nil for the service
+	Approvers     []authzen.Subject `json:"approvers,omitempty"`    // people who approved the task
+	Template      string            `json:"template,omitzero"`      // of the policies that asked for approval
+	Task          string            `json:"task,omitzero"`          // the Access Request that decides on it
+	ApprovalIDs   []string          `json:"approval_ids,omitempty"` // approvals that it was issued with
 	EvaluationIDs []string          `json:"evaluation_ids,omitempty"`
 	Revision      string            `json:"revision,omitzero"` // of the policies that decided last
 	Created       time.Time         `json:"created"`
@@ -139,7 +140,9 @@ type Proposal struct {
 type Grant struct {
 	Issuer        *authzen.Subject // who granted it; nil for the service
 	Approvers     []authzen.Subject
+	Task          string    // "" leaves that of the proposal
 	Template      string    // "" leaves that of the proposal
+	ApprovalIDs   []string  // approvals that it is issued with
 	Until         time.Time // ends it earlier than its terms do, if set
 	EvaluationIDs []string  // in addition to those of the proposal
 	Revision      string    // of the policies

@@ -45,7 +45,8 @@ type index struct {
 	mu       sync.RWMutex
 	all      map[string]*entry   // by id
 	held     map[holder][]*entry // usable ones: earliest end first, then lowest id
-	tasks    map[string]string   // task → id
+	tasks    map[string]string   // task → id of the one that waits, or waited, for it
+	approved map[string]string   // approval → id of the one that was issued with it
 	keys     map[string]string   // Idempotency-Key → id
 	counts   map[holder]map[State]int
 	live     map[string]int // by tenant
@@ -55,7 +56,7 @@ type index struct {
 
 func newIndex() *index {
 	return &index{
-		all: map[string]*entry{}, held: map[holder][]*entry{}, tasks: map[string]string{}, keys: map[string]string{},
+		all: map[string]*entry{}, held: map[holder][]*entry{}, tasks: map[string]string{}, approved: map[string]string{}, keys: map[string]string{},
 		counts: map[holder]map[State]int{}, live: map[string]int{}, stored: map[string]int64{},
 	}
 }
@@ -86,6 +87,13 @@ func (x *index) byTask(task string) *entry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.all[x.tasks[task]]
+}
+
+// byApproval returns the entry that was issued with an approval, or nil.
+func (x *index) byApproval(id string) *entry {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.all[x.approved[id]]
 }
 
 // byKey returns the entry of an idempotency key, or nil.
@@ -149,8 +157,11 @@ func (x *index) put(id string, is *entry) {
 func (x *index) add(e *entry) {
 	h := holderOf(e.Tenant, e.Holder)
 	x.all[e.ID] = e
-	if e.Task != "" {
+	if e.Task != "" && !e.DecideBy.IsZero() {
 		x.tasks[e.Task] = e.ID
+	}
+	for _, id := range e.ApprovalIDs {
+		x.approved[id] = e.ID
 	}
 	if e.Idempotency != nil {
 		x.keys[string(e.Idempotency)] = e.ID
@@ -170,7 +181,12 @@ func (x *index) add(e *entry) {
 
 func (x *index) remove(e *entry) {
 	delete(x.all, e.ID)
-	delete(x.tasks, e.Task)
+	if x.tasks[e.Task] == e.ID {
+		delete(x.tasks, e.Task)
+	}
+	for _, id := range e.ApprovalIDs {
+		delete(x.approved, id)
+	}
 	delete(x.keys, string(e.Idempotency))
 	x.release(e)
 	x.count(e, -1)

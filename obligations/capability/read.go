@@ -50,6 +50,18 @@ func (s *Service) ByTask(ctx context.Context, task string) (*Capability, error) 
 	return e.answer(), nil
 }
 
+// ByApproval returns the capability that was issued with an approval.
+func (s *Service) ByApproval(ctx context.Context, approval string) (*Capability, error) {
+	if err := s.outbox.Settle(ctx); err != nil {
+		return nil, err
+	}
+	e := s.index.byApproval(approval)
+	if e == nil || approval == "" {
+		return nil, ErrUnknown
+	}
+	return e.answer(), nil
+}
+
 // Wait returns a capability of a caller when it is no longer pending. It returns the current state
 // after most, at the end of ctx, or when the service stops.
 func (s *Service) Wait(ctx context.Context, c Caller, id string, most time.Duration) (*Capability, error) {

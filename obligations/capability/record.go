@@ -29,6 +29,7 @@ type change struct {
 	Approvers     []authzen.Subject `json:"approvers,omitempty"`
 	Template      string            `json:"template,omitzero"`
 	Task          string            `json:"task,omitzero"`
+	ApprovalIDs   []string          `json:"approval_ids,omitempty"`
 	EvaluationIDs []string          `json:"evaluation_ids,omitempty"`
 	Revision      string            `json:"revision,omitzero"` // of the policies that decided last
 	By            *authzen.Subject  `json:"by,omitempty"`
@@ -46,7 +47,7 @@ func transition(c *Capability, e event, at time.Time) Record {
 		body.Tools, body.Constraints, body.Bound = c.Tools, &c.Constraints, c.Bound
 		body.Duration, body.Reason = int64(c.Duration.Seconds()), c.Reason
 		body.Issuer, body.Approvers, body.Template = c.Issuer, c.Approvers, c.Template
-		body.EvaluationIDs, body.Revision = c.EvaluationIDs, c.Revision
+		body.ApprovalIDs, body.EvaluationIDs, body.Revision = c.ApprovalIDs, c.EvaluationIDs, c.Revision
 	}
 	return Record{Kind: RecordKind, Time: at, Tenant: c.Tenant, Caller: e.by.Caller, RequestID: e.by.RequestID}.WithBody(body)
 }

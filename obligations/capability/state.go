@@ -82,6 +82,10 @@ func (c Capability) issued(g Grant, now time.Time) (Capability, error) {
 	c.Constraints.ValidFrom, c.Constraints.ValidUntil = from, until
 	c.Issuer, c.Approvers = g.issuer(), g.approvers()
 	c.EvaluationIDs = slices.Concat(c.EvaluationIDs, g.EvaluationIDs)
+	c.ApprovalIDs = slices.Clone(g.ApprovalIDs)
+	if g.Task != "" {
+		c.Task = g.Task
+	}
 	if g.Template != "" {
 		c.Template = g.Template
 	}

@@ -210,3 +210,12 @@ func (s *Service) apply(ctx context.Context, id string, e event) (*Capability, e
 
 // Check refuses terms that Request and Issue would refuse.
 func (s *Service) Check(c Caller, t Terms) error { return t.check(c, s.now()) }
+
+// CheckIssue refuses what Issue would refuse now: terms, and one capability more than the holder or
+// the tenant may have.
+func (s *Service) CheckIssue(c Caller, t Terms) error {
+	if err := s.Check(c, t); err != nil {
+		return err
+	}
+	return s.admit(&Capability{Tenant: c.Tenant, Terms: Terms{Holder: t.Holder}, State: Active})
+}

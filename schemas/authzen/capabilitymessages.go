@@ -77,11 +77,12 @@ type Capability struct {
 	Reason      string                 `json:"reason,omitzero"`     // why it was refused or revoked
 
 	// For operators. To them, Reason of a live capability is that of the request.
-	Tenant    string    `json:"tenant,omitzero"`
-	Approvers []Subject `json:"approvers,omitempty"`
-	Template  string    `json:"template,omitzero"`
-	Task      string    `json:"task,omitzero"`
-	EndedBy   *Subject  `json:"ended_by,omitempty"`
+	Tenant      string    `json:"tenant,omitzero"`
+	Approvers   []Subject `json:"approvers,omitempty"`
+	ApprovalIDs []string  `json:"approval_ids,omitempty"` // approvals that it was issued with
+	Template    string    `json:"template,omitzero"`
+	Task        string    `json:"task,omitzero"`
+	EndedBy     *Subject  `json:"ended_by,omitempty"`
 }
 
 // A CapabilityList is a page of capabilities.
