@@ -13,6 +13,7 @@ import (
 
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // An authorizationRequest is what people decide on (ADR-001).
@@ -74,7 +75,11 @@ func (r *Room) announceTo(ctx context.Context, m *member, c *call) {
 		return
 	}
 	to := []string{m.ID}
-	if decisions[0].Decision {
+	switch {
+	case !decisions[0].Decision:
+	case m.ID == c.Owner && c.Method == methodCapability:
+		r.tell(c.Topic, c.Envelope) // it grants by its response
+	default:
 		r.tell(c.Topic, newEnvelope(c.Owner, to, kindMCP, &Message{JSONRPC: "2.0", Method: methodAuthorization, Params: encode(c.request())}))
 		if r.cfg.Topics[c.Topic].Elicit {
 			r.tell(c.Topic, newEnvelope(c.Owner, to, kindMCP, r.form(c)))
@@ -108,18 +113,23 @@ func (r *Room) form(c *call) *Message {
 		Title       string `json:"title"`
 		Description string `json:"description"`
 	}
+	shown, err := jsonobject.Canonical(arguments(c.Arguments))
+	if err != nil {
+		shown = c.Arguments // cannot be: arguments are an object
+	}
 	params := map[string]any{
 		"message": fmt.Sprintf("%s requests permission to execute '%s'", r.cfg.name(c.Requester), c.Tool),
 		"requestedSchema": map[string]any{
 			"type": "object",
 			"properties": map[string]property{
-				"approve": {"boolean", "Approve this tool call?", fmt.Sprintf("Tool: %s\nCaller: %s\nArguments: %s", c.Tool, c.Requester, arguments(c.Arguments))},
+				"approve": {"boolean", "Approve this tool call?", fmt.Sprintf("Tool: %s\nCaller: %s\nArguments: %s", c.Tool, c.Requester, shown)},
 				"reason":  {"string", "Reason (optional)", "Provide a reason for your decision"},
 			},
 			"required": []string{"approve"},
 		},
 		"metadata": map[string]any{
 			"elicitationType": "tool_approval",
+			"timeout":         int(time.Until(c.Until).Seconds()),
 			"originalRequest": map[string]any{"from": c.Requester, "tool": c.Tool, "arguments": arguments(c.Arguments), "requestId": c.ID},
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -147,7 +148,7 @@ func (c *call) refused(d *authzen.Decision) *Refusal {
 		Suggestion: "Request capability first using " + methodCapability,
 	}
 	if denied := d.Context.CapabilityDenied; denied != "" {
-		b.Reason = fmt.Sprintf("The capability for tool '%s' on agent '%s' does not hold: %s", c.Tool, c.Owner, denied)
+		b.Reason = "Token " + strings.ReplaceAll(string(denied), "_", " ")
 	}
 	return &Refusal{Code: codeCapability, Message: "Invalid or missing capability token", Data: b, blocked: b}
 }

@@ -94,6 +94,32 @@ func (r *Room) ownAuthorization(ctx context.Context, in *received) error {
 	return r.relay(ctx, in)
 }
 
+// ownForm sends an owner's form on. If it is about a call, the owner must have that call.
+func (r *Room) ownForm(ctx context.Context, in *received) error {
+	var p struct {
+		Metadata struct {
+			Original *struct {
+				From      string         `json:"from"`
+				Tool      string         `json:"tool"`
+				Arguments jsontext.Value `json:"arguments"`
+				RequestID jsontext.Value `json:"requestId"`
+			} `json:"originalRequest"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(arguments(in.msg.Params), &p); err != nil {
+		return invalid("the params are not as they must be: %v", err)
+	}
+	if o := p.Metadata.Original; o != nil {
+		r.mu.Lock()
+		c := r.calls[callKey{in.topic, o.From, string(o.RequestID)}]
+		r.mu.Unlock()
+		if c == nil || c.Owner != in.ID || c.State != sent || c.Tool != o.Tool || !jsonobject.Equal(arguments(c.Arguments), arguments(o.Arguments)) {
+			return invalid("the originalRequest is no call that you have")
+		}
+	}
+	return r.relay(ctx, in)
+}
+
 // ownersCall returns the call for which its owner has asked for an authorization, or nil. A participant
 // names the owner in to.
 func (r *Room) ownersCall(in *received, id string) *call {

@@ -188,6 +188,8 @@ func (r *Room) method(name string) func(context.Context, *received) error {
 		return r.decideOn
 	case methodAuthorization:
 		return r.ownAuthorization
+	case methodElicit:
+		return r.ownForm
 	}
 	return r.relay
 }

@@ -149,8 +149,8 @@ func hashOf(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// newHouse starts a PDP with the example's policies, and a room.
-func newHouse(t *testing.T) *house {
+// newHouse starts a PDP with the example's policies, and a room. Files replace those of the example.
+func newHouse(t *testing.T, files map[string]string) *house {
 	t.Helper()
 	h := &house{T: t, dir: t.TempDir(), guests: make(map[string]*guest), values: make(map[string]string)}
 	if err := os.CopyFS(filepath.Join(h.dir, "store"), os.DirFS("store")); err != nil {
@@ -160,6 +160,9 @@ func newHouse(t *testing.T) *house {
 	config := fmt.Sprintf("listen: %s\npdp: %s\ndesk: %s\nstate: room.db\ntopics:\n  ops: {}\n  forms: {elicit: true}\nparticipants:", h.roomAddress, h.pdpURL, h.desk) +
 		fmt.Sprintf(participants, hashOf("agent-a"), hashOf("agent-b"), hashOf("agent-m"), hashOf("newcomer"), hashOf("user-1"), hashOf("user-2"))
 	h.write("room.yaml", config)
+	for name, text := range files {
+		h.write(name, text)
+	}
 	h.startPDP()
 	h.startRoom()
 	return h

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -83,7 +84,7 @@ func (r *Room) decided(ctx context.Context, c *call, d *authzen.Decision) error 
 		return err
 	}
 	c.Task, c.Template, c.Until = task, d.Context.AccessRequest.Template, task.Task.ExpiresAt
-	c.Why = why(d, "A person has to approve the call")
+	c.Why = why(d, cmp.Or(c.Reason, "A person has to approve the call"))
 	if err := r.wait(c); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/policy-service/policy-service/pdp/client"
 )
 
 // Each file of testdata is a conversation over WebSockets. The name of a block says what happens:
@@ -18,11 +21,14 @@ import (
 //	agent-a joins TOPIC      its welcome is the block
 //	agent-a sends            the block
 //	agent-a receives         the block, as its next message
-//	FILE                     of the house, such as store/entities.json: before the programs start
-//	the room is killed       and started again; everybody joins again and is welcomed
-//	the PDP stops, starts
+//	agent-a receives nothing
+//	store/entities.json      a file of the store: as it is from the start, or as it is now
+//	policy-service ARGS      a command of an operator
+//	the capability $ID ends
+//	the room is killed       and is started again
+//	the PDP is killed        and is started again with the next block
 //
-// A value "$NAME" in a received block takes what is there, and stands for it in later blocks. "$_" takes
+// Lines that begin with # are comments. A value "$NAME" in a received block takes what is there, and stands for it in later blocks. "$_" takes
 // anything. Members id and ts that a block does not have are the room's. $IN_1H is a time.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -36,7 +42,7 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			newConversation(t).follow(archive)
+			newConversation(t, archive).follow(archive)
 		})
 	}
 }
@@ -44,11 +50,18 @@ func TestTranscripts(t *testing.T) {
 // A conversation follows a transcript.
 type conversation struct {
 	*house
-	topic string
+	at string // the block that is followed
 }
 
-func newConversation(t *testing.T) *conversation {
-	c := &conversation{house: newHouse(t)}
+func newConversation(t *testing.T, archive *txtar.Archive) *conversation {
+	files := make(map[string]string)
+	for _, f := range archive.Files {
+		if !isFile(f.Name) {
+			break
+		}
+		files[f.Name] = string(f.Data)
+	}
+	c := &conversation{house: newHouse(t, files)}
 	for name, ahead := range map[string]time.Duration{"$IN_5M": 5 * time.Minute, "$IN_1H": time.Hour, "$AGO_1H": -time.Hour} {
 		c.values[name] = time.Now().UTC().Add(ahead).Format(time.RFC3339)
 	}
@@ -57,10 +70,19 @@ func newConversation(t *testing.T) *conversation {
 
 func (c *conversation) follow(archive *txtar.Archive) {
 	c.Helper()
-	for i, block := range archive.Files {
-		c.step(block.Name, string(block.Data))
+	c.Cleanup(func() {
 		if c.Failed() {
-			c.Fatalf("at block %d: %s", i, block.Name)
+			c.Logf("at %s", c.at)
+		}
+	})
+	begun := false
+	for i, block := range archive.Files {
+		if begun = begun || !isFile(block.Name); !begun {
+			continue // is there from the start
+		}
+		c.at = fmt.Sprintf("block %d: %s", i, block.Name)
+		if c.step(block.Name, comment.ReplaceAllString(string(block.Data), "")); c.Failed() {
+			return
 		}
 	}
 	for _, g := range c.guests {
@@ -72,9 +94,17 @@ func (c *conversation) step(name, text string) {
 	c.Helper()
 	who, what, _ := strings.Cut(name, " ")
 	switch {
+	case isFile(name):
+		c.write(name, text)
+	case who == "policy-service":
+		c.operate(strings.Fields(c.filled(what))...)
+	case name == "the room is killed":
+		c.room.kill()
+		c.startRoom()
+	case strings.HasPrefix(name, "the capability "):
+		c.ends(strings.Fields(c.filled(name))[2])
 	case strings.HasPrefix(what, "joins "):
-		c.topic = strings.TrimPrefix(what, "joins ")
-		c.guests[who] = c.join(c.topic, who)
+		c.guests[who] = c.join(strings.TrimPrefix(what, "joins "), who)
 		c.matches(who, text)
 	case what == "sends":
 		c.guests[who].send(c.filled(text))
@@ -85,6 +115,37 @@ func (c *conversation) step(name, text string) {
 	default:
 		c.Fatalf("unknown step %q", name)
 	}
+}
+
+// comment matches a line that explains what follows.
+var comment = regexp.MustCompile(`(?m)^# .*\n`)
+
+// isFile reports whether a block is a file of the store.
+func isFile(name string) bool { return strings.HasPrefix(name, "store/") }
+
+// operate carries out a command of an operator.
+func (c *conversation) operate(args ...string) {
+	c.Helper()
+	bin, err := programs()
+	if err != nil {
+		c.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(bin, "policy-service"), append(args, "--admin", c.desk)...).CombinedOutput()
+	if err != nil {
+		c.Fatalf("policy-service %s: %v\n%s", args, err, out)
+	}
+}
+
+// ends waits until a capability has ended by itself.
+func (c *conversation) ends(id string) {
+	c.Helper()
+	pdp := client.New(c.pdpURL, client.Config{})
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if now, err := pdp.Capability(c.Context(), id, 0); err == nil && now.Capability.Status == "expired" {
+			return
+		}
+	}
+	c.Fatalf("the capability %s does not end", id)
 }
 
 // value matches the name of a captured value.
