@@ -25,8 +25,9 @@ import (
 //	store/entities.json      a file of the store: as it is from the start, or as it is now
 //	policy-service ARGS      a command of an operator
 //	the capability $ID ends
-//	the room is killed       and is started again
-//	the PDP is killed        and is started again with the next block
+//	the room is killed       and is started again, with nobody in it
+//	the PDP is killed
+//	the PDP is started
 //
 // Lines that begin with # are comments. A value "$NAME" in a received block takes what is there, and stands for it in later blocks. "$_" takes
 // anything. Members id and ts that a block does not have are the room's. $IN_1H is a time.
@@ -100,7 +101,12 @@ func (c *conversation) step(name, text string) {
 		c.operate(strings.Fields(c.filled(what))...)
 	case name == "the room is killed":
 		c.room.kill()
+		clear(c.guests)
 		c.startRoom()
+	case name == "the PDP is killed":
+		c.pdp.kill()
+	case name == "the PDP is started":
+		c.startPDP()
 	case strings.HasPrefix(name, "the capability "):
 		c.ends(strings.Fields(c.filled(name))[2])
 	case strings.HasPrefix(what, "joins "):
