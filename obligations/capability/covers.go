@@ -100,7 +100,7 @@ func (e *entry) covers(q *question) authzen.CapabilityReason {
 	if reason := e.valid(q.now); reason != "" {
 		return reason
 	}
-	if !q.hasTool || !slices.ContainsFunc(e.Tools, func(pattern string) bool { return matches(pattern, q.tool) }) {
+	if !e.names(q) {
 		return authzen.CapabilityToolNotCovered
 	}
 	if reason := e.arguments.violated(q); reason != "" {
@@ -110,6 +110,11 @@ func (e *entry) covers(q *question) authzen.CapabilityReason {
 		return authzen.CapabilityWrongSession
 	}
 	return ""
+}
+
+// names reports whether the question is about one of the tools.
+func (e *entry) names(q *question) bool {
+	return q.hasTool && slices.ContainsFunc(e.Tools, func(pattern string) bool { return matches(pattern, q.tool) })
 }
 
 // valid returns why a capability does not count at a time, or "". An exhausted one counts, because the

@@ -93,6 +93,29 @@ func TestCovers(t *testing.T) {
 	}
 }
 
+// Of the capabilities that a holder has, the reason is that of one for the tool, and
+// before all others that arguments are missing, because a PEP can send them.
+func TestReasonIsOfTheTool(t *testing.T) {
+	s := open(t)
+	for _, step := range []struct {
+		name  string
+		terms capability.Terms
+		want  authzen.CapabilityReason
+	}{
+		{"another tool, later", terms(func(t *capability.Terms) { t.Constraints.ValidFrom = morning.Add(time.Hour / 2) }, "files:list"), ""},
+		{"the tool, later", terms(func(t *capability.Terms) { t.Constraints.ValidFrom = morning.Add(time.Hour / 2) }, "files:write"), "not_yet_valid"},
+		{"the tool, with arguments", terms(func(t *capability.Terms) {
+			t.Constraints.Arguments = jsonobject.Object{"a": jsontext.Value("1")}
+		}, "files:write"), "arguments_missing"},
+		{"the tool, in a session", terms(func(t *capability.Terms) { t.Session = "s-1" }, "files:write"), "arguments_missing"},
+	} {
+		s.issue(t, step.terms)
+		if got := s.find(t, s.call("files:write", "", claim("", true))); got.Missing != step.want || got.Capability != nil {
+			t.Errorf("%s: %+v, want %q", step.name, got, step.want)
+		}
+	}
+}
+
 // The reasons have an order: state and time, tool, arguments, session, uses.
 func TestTheFirstReasonIsTold(t *testing.T) {
 	s := open(t)

@@ -25,6 +25,9 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 	question := newQuestion(q, now)
 	var missing authzen.CapabilityReason
 	for _, e := range held {
+		if !e.names(question) {
+			continue
+		}
 		reason := e.covers(question)
 		if reason == "" {
 			status := s.status(e, question)
@@ -33,7 +36,7 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 			}
 			reason = status.Missing
 		}
-		if missing == "" && reason != authzen.CapabilityToolNotCovered {
+		if missing == "" || reason == authzen.CapabilityArgumentsMissing { // the PEP can mend that
 			missing = reason
 		}
 	}

@@ -59,6 +59,9 @@ type Call struct {
 	// Presented is the id of the capability that the call presents, or "". The gate
 	// sets it.
 	Presented string
+	// SendsArguments: the question for the PDP has the arguments of the call, because a
+	// capability of the caller limits them. The gate sets it.
+	SendsArguments bool
 	// Results are the obligations on the response. The gate sets those of its permit;
 	// [Tasks] those of the call whose task this call is about.
 	Results results.Rules

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -98,10 +99,48 @@ func (g *Gate) claim(ctx context.Context, call *Call, presented bool) (*authzen.
 	return &authzen.CapabilityClaim{ID: id, Session: call.SessionID(), Use: &use}, nil
 }
 
+// Arguments are the calls whose arguments the PDP gets, beside those that present a
+// capability.
+type Arguments string
+
+const (
+	ArgumentsNeeded Arguments = ""       // a capability of the caller limits them
+	ArgumentsAlways Arguments = "always" // all
+	ArgumentsNever  Arguments = "never"  // no others
+)
+
+func (g *Gate) arguments(server string) Arguments {
+	if g.cfg.Arguments == nil {
+		return ArgumentsNeeded
+	}
+	return g.cfg.Arguments(server)
+}
+
+// needsArguments reports whether the PDP denied a call only because it did not have
+// the arguments, which a capability of the caller limits.
+func (g *Gate) needsArguments(call *Call, answer *Answer) bool {
+	return g.decisionArguments(call) == nil && call.Message.Method == wire.MethodToolsCall && g.arguments(call.Server) == ArgumentsNeeded &&
+		slices.ContainsFunc(answer.Decisions, func(d authzen.Decision) bool {
+			return d.Context != nil && d.Context.CapabilityDenied == authzen.CapabilityArgumentsMissing
+		})
+}
+
+// askWithArguments asks about a call a second time, with its arguments.
+func (g *Gate) askWithArguments(ctx context.Context, call *Call, mapped *Question, a *asked) (err error) {
+	call.SendsArguments = true
+	if a.question, err = g.declare(ctx, call, mapped, a.digest, false); err != nil {
+		return err
+	}
+	if a.answer, err = g.cfg.PDP.Ask(ctx, call.Caller.Tenant, a.question); err != nil {
+		return Undecided(err)
+	}
+	return nil
+}
+
 // decisionArguments returns the arguments of a call if policies or capabilities may
 // depend on them, or nil.
 func (g *Gate) decisionArguments(call *Call) jsontext.Value {
-	if call.Message.Method != wire.MethodToolsCall || call.Presented == "" && (g.cfg.SendsArguments == nil || !g.cfg.SendsArguments(call.Server)) {
+	if call.Message.Method != wire.MethodToolsCall || call.Presented == "" && !call.SendsArguments && g.arguments(call.Server) != ArgumentsAlways {
 		return nil
 	}
 	if call.Params.Arguments == nil {

@@ -42,9 +42,9 @@ type Config struct {
 	Tools Tools
 	// Access answers what callers ask about their capabilities. Nil answers nothing.
 	Access Access
-	// SendsArguments reports whether the PDP gets the arguments of all calls to a
-	// server. Nil reports false.
-	SendsArguments func(server string) bool
+	// Arguments returns which calls to a server have their arguments in the question
+	// for the PDP. Nil returns [ArgumentsNeeded].
+	Arguments func(server string) Arguments
 	// Tasks knows the tasks of the gateway and of the servers. Nil knows none.
 	Tasks Tasks
 	// Obligations are the obligations that the gateway carries out.
@@ -328,6 +328,9 @@ func (g *Gate) ask(ctx context.Context, call *Call) (a asked, err error) {
 	a.release = release
 	if a.answer, err = g.cfg.PDP.Ask(ctx, call.Caller.Tenant, presenting); err != nil {
 		return a, Undecided(err)
+	}
+	if g.needsArguments(call, a.answer) {
+		return a, g.askWithArguments(ctx, call, mapped, &a)
 	}
 	return a, nil
 }

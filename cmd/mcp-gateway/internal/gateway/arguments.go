@@ -35,8 +35,9 @@ type argumentPolicy struct {
 	Mode argumentMode `yaml:"arguments"`
 	// Coerce makes numbers and booleans of texts where the schema wants those.
 	Coerce bool `yaml:"coerce_arguments"`
-	// Send has the PDP get them as context.arguments.
-	Send bool `yaml:"send_arguments"`
+	// Send has the PDP get them as context.arguments: of all calls, or of none that
+	// presents no capability. Without it, the PDP gets those that a capability limits.
+	Send *bool `yaml:"send_arguments"`
 }
 
 // check returns what the mode must be, and is not, or "".
@@ -45,6 +46,17 @@ func (m argumentMode) check() string {
 		return ""
 	}
 	return fmt.Sprintf("must be %s, %s or %s, not %q", argumentsTell, argumentsEnforce, argumentsPass, m)
+}
+
+// sent returns the calls whose arguments the PDP gets.
+func (p argumentPolicy) sent() enforce.Arguments {
+	switch {
+	case p.Send == nil:
+		return enforce.ArgumentsNeeded
+	case *p.Send:
+		return enforce.ArgumentsAlways
+	}
+	return enforce.ArgumentsNever
 }
 
 // argumentPolicies returns the policy of each server, by name.

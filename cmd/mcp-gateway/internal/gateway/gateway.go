@@ -200,7 +200,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	})
 	g.tools.access = g.access
 	g.gate = enforce.New(enforce.Config{
-		Access: g.access, SendsArguments: g.rules.sendsArguments,
+		Access: g.access, Arguments: g.rules.sentArguments,
 		PDP: pdp, Map: g.rules.Question, MapServerRequest: g.rules.ServerRequest, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g}, Trail: kept, Log: g.log,
 		Obligations: handlers, Limits: &g.rules, Labels: labels,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},

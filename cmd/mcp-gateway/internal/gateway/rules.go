@@ -81,9 +81,12 @@ func (c *currentRules) Take(call *enforce.Call) (release func(), err error) {
 func (c *currentRules) tells(server string) bool    { return c.Load().tells[server] }
 func (c *currentRules) observes(server string) bool { return c.Load().observes[server] }
 
-func (c *currentRules) serverNames() []string             { return c.Load().cfg.ServerNames() }
-func (c *currentRules) offersAccess(server string) bool   { return c.Load().access[server] }
-func (c *currentRules) sendsArguments(server string) bool { return c.Load().arguments[server].Send }
+func (c *currentRules) serverNames() []string           { return c.Load().cfg.ServerNames() }
+func (c *currentRules) offersAccess(server string) bool { return c.Load().access[server] }
+
+func (c *currentRules) sentArguments(server string) enforce.Arguments {
+	return c.Load().arguments[server].sent()
+}
 
 // A Reload says how a running gateway reads its configuration again.
 type Reload struct {
