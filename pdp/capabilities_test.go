@@ -2,6 +2,7 @@ package pdp_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -265,5 +266,58 @@ func TestCapabilitiesOfAHolderEnd(t *testing.T) {
 		if got := askAs(t, u.key, "GET", s.main+authzen.PathCapabilities+"?holder="+holder, "", nil); got != want {
 			t.Errorf("holder %q: %d, want %d", holder, got, want)
 		}
+	}
+}
+
+// A server looks a capability up by its id. It learns nothing about one that cannot be used, is unknown
+// or is another tenant's, and it takes no use.
+func TestCapabilityIsLookedUp(t *testing.T) {
+	s := start(t, pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys()})
+	u := capabilityUser{s, t, "k-gateway"}
+	look := func(key, body string) (status int, got authzen.Introspection) {
+		t.Helper()
+		status = askAs(t, key, "POST", s.main+authzen.PathIntrospect, body, &got)
+		return status, got
+	}
+	_, asked := u.ask(twoTools)
+	id := fmt.Sprintf(`{"id":%q}`, asked.Capability.ID)
+	if status, got := look(u.key, id); status != 200 || !reflect.DeepEqual(got, authzen.Introspection{}) {
+		t.Errorf("a pending one: %d %+v", status, got)
+	}
+	u.decide(asked.Task.ID, "approve")
+	issued := u.show(asked.Capability.ID).Capability
+	for range 3 {
+		status, got := look("k-gateway-2", id)
+		if status != 200 || !got.Active || got.Holder.ID != "a" || len(got.Tools) != 2 || got.Expires != issued.Expires.Unix() || *got.UsesLeft != 2 || got.Issuer.ID != "olga" {
+			t.Errorf("an active one: %d %+v", status, got)
+		}
+	}
+	for name, test := range map[string]struct {
+		key, body string
+		want      int
+	}{
+		"another tenant's":  {"k-gateway-globex", id, 200},
+		"unknown":           {u.key, `{"id":"cap_1"}`, 200},
+		"no id":             {u.key, `{}`, 400},
+		"an unknown member": {u.key, `{"id":"cap_1","use":true}`, 400},
+		"another case":      {u.key, `{"ID":"cap_1"}`, 400},
+		"another scope":     {"k-olga", id, 403},
+	} {
+		if status, got := look(test.key, test.body); status != test.want || !reflect.DeepEqual(got, authzen.Introspection{}) {
+			t.Errorf("%s: %d %+v, want %d", name, status, got, test.want)
+		}
+	}
+	claim := fmt.Sprintf(`{"id":%q,"use":true}`, issued.ID)
+	for _, tool := range []string{"files:read", "files:list"} {
+		if !u.call("a", tool, tool, claim).Decision {
+			t.Errorf("%s is denied", tool)
+		}
+	}
+	if _, got := look(u.key, id); got.Active {
+		t.Errorf("without a use left: %+v", got)
+	}
+	_, ahead := u.ask(until(`{"subject":{"type":"user","id":"u"},"tools":["files:read"],"duration":60,"constraints":{"validFrom":%q}}`, time.Minute))
+	if _, got := look(u.key, fmt.Sprintf(`{"id":%q}`, ahead.Capability.ID)); ahead.Capability.Status != "active" || got.Active {
+		t.Errorf("before it begins: %+v", got)
 	}
 }

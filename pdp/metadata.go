@@ -41,6 +41,8 @@ func metadataFor(base string) authzen.Metadata {
 		SearchResourceEndpoint:    base + authzen.PathSearchResource,
 		SearchActionEndpoint:      base + authzen.PathSearchAction,
 		AccessRequestEndpoint:     base + authzen.PathRequests,
+		CapabilityEndpoint:        base + authzen.PathCapabilities,
+		IntrospectionEndpoint:     base + authzen.PathIntrospect,
 		JWKSURI:                   base + authzen.PathJWKS,
 		Capabilities:              []string{authzen.CapabilityAccessRequest},
 		SupportedObligations:      authzen.ObligationTypes(),

@@ -37,6 +37,8 @@ var goTypes = map[string]struct {
 	"CapabilityRequest":     {authzen.CapabilityRequest{}, response},
 	"CapabilityResponse":    {authzen.CapabilityResponse{}, response},
 	"CapabilitySubmission":  {authzen.CapabilitySubmission{}, response},
+	"Introspection":         {authzen.Introspection{}, response},
+	"IntrospectionRequest":  {authzen.IntrospectionRequest{}, response},
 	"Action":                {authzen.Action{}, request},
 	"ActionSearchRequest":   {authzen.ActionSearchRequest{}, request},
 	"ActionSearchResponse":  {authzen.ActionSearchResponse{}, response},

@@ -38,6 +38,21 @@ func (s *Service) Own(ctx context.Context, c Caller, id string) (*Capability, er
 	return found, nil
 }
 
+// Usable returns a capability of a tenant that its holder can use now, without a use. For any other
+// capability it returns ErrUnknown.
+func (s *Service) Usable(ctx context.Context, tenant, id string) (*Capability, error) {
+	found, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	now := s.moment()
+	if found.Tenant != tenant || found.State != Active || now.Before(found.Constraints.ValidFrom) || !now.Before(found.Constraints.ValidUntil) ||
+		found.limited() && found.Used >= found.Constraints.MaxUses {
+		return nil, ErrUnknown
+	}
+	return found, nil
+}
+
 // ByTask returns the capability that waits, or waited, for a task.
 func (s *Service) ByTask(ctx context.Context, task string) (*Capability, error) {
 	if err := s.outbox.Settle(ctx); err != nil {

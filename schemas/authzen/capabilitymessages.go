@@ -10,6 +10,9 @@ import (
 // PathCapabilities is the path of capabilities, below the base URL of a tenant.
 const PathCapabilities = "/access/v1/capabilities"
 
+// PathIntrospect is the path at which servers look up capabilities, below [PathCapabilities].
+const PathIntrospect = PathCapabilities + "/introspect"
+
 // ProblemCapabilityDenied is the problem type of a capability that policies deny.
 const ProblemCapabilityDenied = "urn:policy-service:capability:denied"
 
@@ -83,6 +86,38 @@ type Capability struct {
 	Template    string    `json:"template,omitzero"`
 	Task        string    `json:"task,omitzero"`
 	EndedBy     *Subject  `json:"ended_by,omitempty"`
+}
+
+// An IntrospectionRequest names a capability. Unknown members are invalid.
+type IntrospectionRequest struct {
+	ID string `json:"id"`
+}
+
+// UnmarshalJSONFrom reads a request. Unknown members are invalid.
+func (r *IntrospectionRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	type plain IntrospectionRequest
+	if err := json.UnmarshalDecode(dec, (*plain)(r), json.RejectUnknownMembers(true)); err != nil {
+		return err
+	}
+	if r.ID == "" {
+		return Invalid("/id", "is required")
+	}
+	return nil
+}
+
+// An Introspection says whether a capability can be used now, in the manner of RFC 7662. Of one that
+// cannot be used it says nothing else.
+type Introspection struct {
+	Active      bool                   `json:"active"`
+	ID          string                 `json:"id,omitzero"`
+	Holder      *Subject               `json:"holder,omitempty"`
+	Tools       []string               `json:"tools,omitempty"` // SERVER:TOOL, SERVER:* or *
+	NotBefore   int64                  `json:"nbf,omitzero"`    // seconds since 1970
+	Expires     int64                  `json:"exp,omitzero"`    // seconds since 1970
+	UsesLeft    *int                   `json:"uses_left,omitempty"`
+	Constraints *CapabilityConstraints `json:"constraints,omitempty"`
+	Bound       string                 `json:"bound,omitzero"` // identity or session
+	Issuer      *Subject               `json:"issuer,omitempty"`
 }
 
 // A CapabilityList is a page of capabilities.

@@ -11,7 +11,9 @@ type Metadata struct {
 	SearchResourceEndpoint    string   `json:"search_resource_endpoint,omitzero"`
 	SearchActionEndpoint      string   `json:"search_action_endpoint,omitzero"`
 	AccessRequestEndpoint     string   `json:"access_request_endpoint,omitzero"` // Access Request Profile, "Discovery"
-	JWKSURI                   string   `json:"jwks_uri,omitzero"`                // keys of binding tokens and approvals
+	CapabilityEndpoint        string   `json:"capability_endpoint,omitzero"`
+	IntrospectionEndpoint     string   `json:"capability_introspection_endpoint,omitzero"`
+	JWKSURI                   string   `json:"jwks_uri,omitzero"` // keys of binding tokens and approvals
 	Capabilities              []string `json:"capabilities,omitempty"`
 	SupportedObligations      []string `json:"supported_obligations,omitempty"` // Obligations Profile, "Discovery"
 }
