@@ -65,7 +65,7 @@ func (c *call) key() callKey { return callKey{c.Topic, c.Requester, string(c.ID)
 // Bounds of calls.
 const (
 	maxCalls      = 20 // of a requester
-	maxAllCalls   = 1000
+	maxAllCalls   = 500
 	sentFor       = 10 * time.Minute // the owner answers
 	deliverWithin = time.Hour
 	lookFor       = 20 * time.Second // one question how a task stands
@@ -259,16 +259,20 @@ func (r *Room) present(ctx context.Context, c *call) error {
 	}
 }
 
-// callOf returns the call that a response of its owner answers, or nil.
+// callOf returns the call that a response of its owner answers, or nil if that is not one call.
 func (r *Room) callOf(in *received) *call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var found []*call
 	for key, c := range r.calls {
 		if key.topic == in.topic && key.id == string(in.msg.ID) && c.Owner == in.ID && c.State != answered && in.mayBeFor(c.Requester) {
-			return c
+			found = append(found, c)
 		}
 	}
-	return nil
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
 }
 
 // end answers a call in the owner's stead.

@@ -68,11 +68,12 @@ func (c *Config) check() (faults []error) {
 	}
 	host, _, err := net.SplitHostPort(c.Listen)
 	fault(err != nil || !net.ParseIP(host).IsLoopback(), "must be an address on loopback, because tokens are sent in clear", "listen")
+	empty := sha256.Sum256(nil)
 	fault(len(c.Topics) == 0, "must name a topic", "topics")
 	for name := range c.Topics {
 		fault(!validName.MatchString(name), "must be a name of letters, digits, dots, dashes and underscores", "topics", name)
 	}
-	seen := map[string]bool{gateway: true}
+	seen := map[string]bool{gateway: true, hex.EncodeToString(empty[:]): true}
 	for i, p := range c.Participants {
 		path := func(key string) []string { return []string{"participants", strconv.Itoa(i), key} }
 		fault(!validName.MatchString(p.ID) || seen[p.ID], "must be a name of letters, digits, dots, dashes and underscores that no other has", path("id")...)

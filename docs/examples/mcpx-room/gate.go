@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ func withRequestID(ctx context.Context, id string) context.Context {
 }
 
 func newGate(cfg *Config, log *slog.Logger) *Gate {
-	settings := client.Config{Timeout: pdpTimeout, RequestID: func(ctx context.Context) string {
+	settings := client.Config{Timeout: pdpTimeout, Bearer: os.Getenv("MCPX_ROOM_API_KEY"), RequestID: func(ctx context.Context) string {
 		id, _ := ctx.Value(requestIDKey{}).(string)
 		return id
 	}}

@@ -30,6 +30,7 @@ type member struct {
 	level string // full or restricted, as it was told
 	conn  *websocket.Conn
 	out   chan outgoing
+	drop  context.CancelFunc // ends the connection at once
 }
 
 // An outgoing message, and what follows when it is written.
@@ -91,6 +92,7 @@ func topicQuestion(p *Participant, action, topic string) *authzen.EvaluationRequ
 func (r *Room) serve(m *member) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
+	m.drop = cancel
 	go func() {
 		defer cancel()
 		m.write(ctx)
@@ -152,7 +154,7 @@ func (m *member) send(e *Envelope, written func()) error {
 	case m.out <- outgoing{text, written}:
 		return nil
 	default:
-		go m.conn.Close(websocket.StatusPolicyViolation, errSlow.Error())
+		m.drop()
 		return errSlow
 	}
 }

@@ -313,20 +313,30 @@ func (r *Room) respond(ctx context.Context, in *received) error {
 	if c := r.callOf(in); c != nil {
 		return r.ownersAnswer(ctx, in, c)
 	}
+	return r.respondToAsk(in)
+}
+
+func (r *Room) respondToAsk(in *received) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var answered []callKey
 	for key, a := range r.asks {
 		if key.topic == in.topic && key.id == string(in.msg.ID) && a.of == in.ID && in.mayBeFor(key.requester) {
-			delete(r.asks, key)
-			if a.method == methodList {
-				go r.list(in, key.requester)
-				return nil
-			}
-			r.say(in.to(key.requester), in.topic)
-			return nil
+			answered = append(answered, key)
 		}
 	}
-	return invalid("the response answers no request")
+	if len(answered) != 1 {
+		return invalid("the response answers no request, or more than one")
+	}
+	key := answered[0]
+	method := r.asks[key].method
+	delete(r.asks, key)
+	if method == methodList {
+		go r.list(in, key.requester)
+		return nil
+	}
+	r.say(in.to(key.requester), in.topic)
+	return nil
 }
 
 // mayBeFor reports whether a response may be for a participant. It need not say for whom it is.

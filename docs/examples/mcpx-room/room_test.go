@@ -209,6 +209,7 @@ func (h *house) join(topic, name string) *guest {
 		h.Fatalf("%s: %v", name, err)
 	}
 	h.Cleanup(func() { conn.CloseNow() })
+	conn.SetReadLimit(-1)
 	return &guest{h, name, conn}
 }
 

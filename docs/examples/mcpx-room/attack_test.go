@@ -1,0 +1,404 @@
+package main_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+)
+
+// message returns an envelope of a guest, with a payload.
+func (g *guest) message(to, payload string) string {
+	return fmt.Sprintf(`{"protocol":"mcp-x/v0","id":"m","ts":"2024-01-01T12:00:00Z","from":%q,"to":[%q],"kind":"mcp","payload":%s}`, g.name, to, payload)
+}
+
+// call returns a call of a tool.
+func (g *guest) call(to string, id int, tool, arguments string) string {
+	return g.message(to, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, arguments))
+}
+
+// A said is what tests read of a message.
+type said struct {
+	From    string `json:"from"`
+	Payload struct {
+		ID      any    `json:"id"`
+		Method  string `json:"method"`
+		Type    string `json:"type"`
+		Message string `json:"message"`
+		Error   struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+		Result any `json:"result"`
+	} `json:"payload"`
+}
+
+// hears returns the next message.
+func (g *guest) hears() (s said) {
+	g.Helper()
+	text := g.next()
+	if err := json.Unmarshal(text, &s); err != nil {
+		g.Fatalf("%s: %v", text, err)
+	}
+	return s
+}
+
+func (h *house) welcomed(topic, name string) *guest {
+	h.Helper()
+	g := h.join(topic, name)
+	if s := g.hears(); s.Payload.Type != "welcome" {
+		h.Fatalf("%s is not welcomed: %+v", name, s)
+	}
+	return g
+}
+
+// Only participants come in, into topics that exist, if policies say so.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, map[string]string{"store/room.cedar": `@id("all") permit (principal, action, resource) unless { principal == agent::"agent-m" };`})
+	for _, test := range []struct {
+		topic, token string
+		status       int
+	}{
+		{"ops", tokenOf("agent-a"), http.StatusSwitchingProtocols},
+		{"ops", "", http.StatusUnauthorized},
+		{"ops", "token of nobody", http.StatusUnauthorized},
+		{"ops", hashOf("agent-a"), http.StatusUnauthorized},
+		{"nowhere", tokenOf("agent-a"), http.StatusNotFound},
+		{"ops", tokenOf("agent-m"), http.StatusForbidden},
+	} {
+		if conn, response, _ := h.dial(test.topic, test.token); response == nil || response.StatusCode != test.status {
+			t.Errorf("%+v: %v", test, response)
+		} else if conn != nil {
+			conn.CloseNow()
+		}
+	}
+	h.pdp.kill()
+	if _, response, _ := h.dial("ops", tokenOf("agent-a")); response == nil || response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("without a PDP: %v", response)
+	}
+}
+
+// What is no envelope of its sender reaches nobody.
+func TestEnvelopes(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	a, b := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b")
+	good := a.call("agent-b", 1, "read", "{}")
+	for old, faulty := range map[string]string{
+		`"mcp-x/v0"`:            `"mcp-x/v1"`,
+		`"from":"agent-a"`:      `"from":"gateway"`,
+		`"agent-a","to"`:        `"Agent-A","to"`,
+		`"kind":"mcp"`:          `"kind":"chat"`,
+		`["agent-b"]`:           `[]`,
+		`"agent-b"`:             `"agent-a"`,
+		`"to"`:                  `"bcc":["agent-m"],"to"`,
+		`"from"`:                `"from":"agent-m","from"`,
+		`"ts":"2024`:            `"ts":"soon 2024`,
+		`"id":"m"`:              `"id":"` + strings.Repeat("m", 129) + `"`,
+		`"jsonrpc":"2.0"`:       `"jsonrpc":"1.0"`,
+		`"id":1`:                `"id":{}`,
+		`"method":`:             `"result":{},"method":`,
+		`"method":"tools/call"`: `"Method":"tools/call"`,
+		`"name":"read"`:         `"name":"read","onBehalfof":"user-1"`,
+		`"name":"read",`:        `"name":"","name2":"read",`,
+		`{}`:                    `[]`,
+		`}}}`:                   `}}`,
+	} {
+		text := strings.Replace(good, old, faulty, 1)
+		if text == good {
+			t.Fatalf("%s is not in %s", old, good)
+		}
+		a.send(text)
+		if s := a.hears(); s.Payload.Type != "error" && s.Payload.Error.Code == 0 {
+			t.Errorf("%s: %+v", text, s)
+		}
+	}
+	b.idle()
+	a.idle()
+	a.send(good)
+	if s := b.hears(); s.From != "agent-a" || s.Payload.Method != "tools/call" {
+		t.Errorf("the good one: %+v", s)
+	}
+}
+
+// A response that answers nothing of its recipient goes nowhere, and no more does a response of another
+// than was asked.
+func TestForeignResponses(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	a, b, m := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b"), h.welcomed("ops", "agent-m")
+	a.send(a.call("agent-b", 1, "read", "{}"))
+	b.hears()
+	answer := func(g *guest, to string, id int) {
+		t.Helper()
+		g.send(g.message(to, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}`, id)))
+		if s := g.hears(); s.Payload.Type != "error" {
+			t.Errorf("%s: %+v", g.name, s)
+		}
+	}
+	answer(m, "agent-a", 1)
+	answer(b, "agent-m", 1)
+	answer(b, "agent-a", 2)
+	a.idle()
+	m.idle()
+	b.send(b.message("agent-a", `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`))
+	if s := a.hears(); s.Payload.Result == nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A message that is too long ends the connection.
+func TestLongMessages(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	a, b := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b")
+	a.send(a.call("agent-b", 1, "read", `{"text":"`+strings.Repeat("x", 64<<10)+`"}`))
+	if code := a.closed(); code != websocket.StatusMessageTooBig {
+		t.Errorf("closed with %v", code)
+	}
+	b.idle()
+}
+
+// closed returns the code with which a connection ends.
+func (g *guest) closed() websocket.StatusCode {
+	g.Helper()
+	ctx, cancel := context.WithTimeout(g.Context(), patience)
+	defer cancel()
+	for {
+		if _, _, err := g.conn.Read(ctx); err != nil {
+			return websocket.CloseStatus(err)
+		}
+	}
+}
+
+// A participant that does not read is dropped, and others do not wait for it.
+func TestSlowReaders(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, map[string]string{"store/room.cedar": `@id("all") permit (principal, action, resource);`})
+	a, b := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b")
+	slow := h.welcomed("ops", "agent-m")
+	policy := fmt.Sprintf(`{"protocol":"mcp-x/v0","from":"agent-a","kind":"system","payload":{"type":"tool_access_policy","policy":{"mode":"open","rules":[{"agent":%q,"tools":"*"}]}}}`, strings.Repeat("x", 60<<10))
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		for b.said("leave") != "agent-m" {
+		}
+	}()
+	for {
+		select {
+		case <-left:
+			a.idle()
+			if code := slow.closed(); code != websocket.StatusPolicyViolation && code != -1 {
+				t.Errorf("closed with %v", code)
+			}
+			return
+		default:
+			a.send(policy)
+		}
+	}
+}
+
+// said returns of whom the next message tells this event of presence, or "".
+func (g *guest) said(event string) string {
+	_, text, err := g.conn.Read(g.Context())
+	var told struct {
+		Payload struct {
+			Event       string `json:"event"`
+			Participant string `json:"participantId"`
+		} `json:"payload"`
+	}
+	if err != nil || json.Unmarshal(text, &told) != nil || told.Payload.Event != event {
+		return ""
+	}
+	return told.Payload.Participant
+}
+
+// Calls that wait, and requests for access, are bounded.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	a, _ := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b")
+	for id := range 20 {
+		a.send(a.call("agent-b", id, "deploy", `{"target":"production"}`))
+		if s := a.hears(); s.Payload.Error.Code != -32001 {
+			t.Fatalf("%d: %+v", id, s)
+		}
+	}
+	a.send(a.call("agent-b", 20, "deploy", `{"target":"production"}`))
+	if s := a.hears(); s.Payload.Error.Code != -32603 || s.Payload.Error.Message != "too many calls wait" {
+		t.Errorf("%+v", s)
+	}
+	m := h.welcomed("ops", "agent-m")
+	for id := range 11 {
+		m.send(m.message("agent-b", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"capabilities/request","params":{"tools":["read"],"duration":60}}`, id)))
+		s := m.hears()
+		if refused := s.Payload.Error.Code == -32603; refused != (id == 10) {
+			t.Errorf("%d: %+v", id, s)
+		}
+	}
+	// Another connection replaces the first, and changes nothing of the bounds.
+	again := h.welcomed("ops", "agent-m")
+	if code := m.closed(); code != websocket.StatusNormalClosure {
+		t.Errorf("closed with %v", code)
+	}
+	again.send(again.message("agent-b", `{"jsonrpc":"2.0","id":1,"method":"capabilities/request","params":{"tools":["read"],"duration":60}}`))
+	if s := again.hears(); s.Payload.Error.Code != -32603 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Kills at any moment: a call reaches its owner once at most, and who is answered is answered by the
+// owner.
+func TestKills(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	rounds := 30
+	if testing.Short() {
+		rounds = 8
+	}
+	runs := 0
+	for round := range rounds {
+		a, b, person := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b"), h.welcomed("ops", "user-1")
+		a.send(a.call("agent-b", round, "deploy", `{"target":"production"}`))
+		if s := a.hearsOf(round); s.Payload.Error.Code != -32001 {
+			t.Fatalf("%+v", s)
+		}
+		vote := person.message("agent-b", fmt.Sprintf(`{"jsonrpc":"2.0","method":"authorization/respond","params":{"authorizationId":%q,"decision":"approve"}}`, person.asked()))
+		person.send(vote)
+		seen := make(chan int, 1)
+		go func() { seen <- b.calls(round) }()
+		time.Sleep(time.Duration(round) * time.Millisecond) // each round is killed at another moment
+		h.room.kill()
+		before, state := <-seen, h.state(round)
+		if before > 1 || before == 1 && state != "sent" {
+			t.Fatalf("round %d: the owner saw the call %d times, and it is %s", round, before, state)
+		}
+		h.startRoom()
+		a, b, person = h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b"), h.welcomed("ops", "user-1")
+		if state == "waiting" {
+			person.send(vote)
+			if s := b.hears(); s.Payload.ID != float64(round) {
+				t.Fatalf("%+v", s)
+			}
+		}
+		if b.idle(); state == "waiting" || before == 1 {
+			runs++
+		}
+		b.send(b.message("agent-a", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}`, round)))
+		if s := a.hearsOf(round); s.Payload.Result == nil {
+			t.Fatalf("%+v", s)
+		}
+		for _, g := range []*guest{a, b, person} {
+			g.conn.CloseNow()
+		}
+	}
+	t.Logf("%d of %d calls ran", runs, rounds)
+}
+
+// hearsOf returns the next message about a call. An answer comes again if the connection ended before the
+// room noted that it was delivered.
+func (g *guest) hearsOf(id int) said {
+	g.Helper()
+	for {
+		if s := g.hears(); s.Payload.ID == float64(id) {
+			return s
+		}
+	}
+}
+
+// state returns the state of a call of a room that does not run.
+func (h *house) state(id int) (state string) {
+	h.Helper()
+	db, err := bbolt.Open(filepath.Join(h.dir, "room.db"), 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("calls")).ForEach(func(_, text []byte) error {
+			var c struct {
+				ID    int    `json:"id"`
+				State string `json:"state"`
+			}
+			err := json.Unmarshal(text, &c)
+			if c.ID == id {
+				state = c.State
+			}
+			return err
+		})
+	})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return state
+}
+
+// asked returns the authorization that a person is asked for.
+func (g *guest) asked() string {
+	g.Helper()
+	var asked struct {
+		Payload struct {
+			Params struct {
+				ID string `json:"id"`
+			} `json:"params"`
+		} `json:"payload"`
+	}
+	if text := g.next(); json.Unmarshal(text, &asked) != nil || asked.Payload.Params.ID == "" {
+		g.Fatalf("%s is not asked: %s", g.name, text)
+	}
+	return asked.Payload.Params.ID
+}
+
+// calls counts the calls with an id that come until the connection ends.
+func (g *guest) calls(id int) (n int) {
+	for {
+		_, text, err := g.conn.Read(g.Context())
+		if err != nil {
+			return n
+		}
+		var s said
+		if json.Unmarshal(text, &s) == nil && s.Payload.Method == "tools/call" && s.Payload.ID == float64(id) {
+			n++
+		}
+	}
+}
+
+// A configuration with faults is refused, with all of them and their places.
+func TestConfigFaults(t *testing.T) {
+	t.Parallel()
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "room.yaml")
+	text := "listen: 0.0.0.0:80\ntopic: {}\nparticipants:\n  - {id: gateway, type: agent, sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(bin, "mcpx-room"), "--config", file).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("%v", err)
+	}
+	want := `mcpx-room: room.yaml: topics: must name a topic
+room.yaml:1:1: listen: must be an address on loopback, because tokens are sent in clear
+room.yaml:2:1: unknown field "topic" (did you mean "topics"?)
+room.yaml:4:6: participants.0.id: must be a name of letters, digits, dots, dashes and underscores that no other has
+room.yaml:4:32: participants.0.sha256: must be the SHA-256 of a token that no other has, as 64 hexadecimal digits
+`
+	if diff := cmp.Diff(want, strings.ReplaceAll(string(out), file, "room.yaml")); diff != "" {
+		t.Error(diff)
+	}
+}
