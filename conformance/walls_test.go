@@ -27,6 +27,7 @@ var walls = []wall{
 	{"schemas/jsonobject", 1, nil, "members of an object are changed in one way, whoever changes them"},
 	{"schemas/yamldoc", 1, nil, "what people write in YAML is read in one way, whichever program reads it"},
 	{"schemas/schematest", 1, []string{"schemas"}, "tests of any package may hold an answer against its schema"},
+	{"schemas/prooftest", 1, []string{"schemas/authzen"}, "tests of any package may have a holder with a key"},
 	{"policies", 1, nil, "policies are data; what they mean is the engine's to say"},
 
 	{"evaluation/durable", 1, nil, "what is on disk is put there in one way, whoever keeps it"},
@@ -142,7 +143,7 @@ var tenancies = []tenancy{
 		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/consent", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/process", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/union", "conformance", "conformance/benchmark", "conformance/collector", "docs/examples/mcpx-room",
 	}, "below the top two floors nothing knows of HTTP"},
-	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/identity"}, "signatures are made and verified by few packages"},
+	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval", "obligations/capability", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/identity"}, "signatures are made and verified by few packages"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/policy-service", "cmd/internal/telemetry"}, "where telemetry goes is the operator's choice; the rest uses the API"},
 }

@@ -25,9 +25,9 @@ func (e *Engine) Evaluations(ctx context.Context, call Call, req *authzen.Evalua
 	}
 	call = call.identified()
 	shadow := e.shadow.Load()
-	soFar := new(offersInBatch)
+	soFar, proven := new(offersInBatch), map[string]bool{}
 	b := batch{most: e.config.MaxAnswer, describe: e.config.ItemError, one: func(n int, r *authzen.EvaluationRequest) (decided, error) {
-		return e.decide(ctx, evaluationInput{snapshot: s, shadow: shadow, time: start, call: call.item(n), item: snapshot.ItemPrefix(n), offered: soFar, request: r})
+		return e.decide(ctx, evaluationInput{snapshot: s, shadow: shadow, time: start, call: call.item(n), item: snapshot.ItemPrefix(n), offered: soFar, proven: proven, request: r})
 	}}
 	if err := e.decideBatch(ctx, call.Tenant, &b, req); err != nil {
 		return nil, err

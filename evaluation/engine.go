@@ -145,8 +145,9 @@ type evaluationInput struct {
 	shadow   *snapshot.Snapshots // also decides, without effect on the answer; nil for none
 	time     time.Time
 	call     Call
-	item     string         // prefix of obligation ids, in a batch
-	offered  *offersInBatch // offers in the answer to the batch so far; nil for a single request
+	item     string          // prefix of obligation ids, in a batch
+	offered  *offersInBatch  // offers in the answer to the batch so far; nil for a single request
+	proven   map[string]bool // proofs that the batch has taken so far; nil for a single request
 	request  *authzen.EvaluationRequest
 }
 

@@ -63,7 +63,7 @@ func decideWith(ctx context.Context, a evaluationInput, f *facts) (*snapshot.Out
 		f.approval = authzen.ApprovalStatus{Reason: authzen.ReasonApprovalExpired, Explanation: toldTaken}
 	case errors.Is(err, authzen.ErrCapabilityEnded):
 		f.capability = authzen.CapabilityStatus{Missing: authzen.CapabilityExhausted}
-		if f.claimed != nil && f.claimed.ID != "" {
+		if f.claimed.Presents() {
 			f.capability.Denied = authzen.CapabilityExhausted
 		}
 	default:
@@ -124,7 +124,7 @@ func (e *Engine) approvalClaim(context jsontext.Value) jsontext.Value {
 // capabilityStatus returns the status of the capability that covers a request. Where no policy depends
 // on it and the request presents none, nobody looks for one.
 func (e *Engine) capabilityStatus(ctx context.Context, a evaluationInput, claim *authzen.CapabilityClaim) (authzen.CapabilityStatus, error) {
-	presented := claim != nil && claim.ID != ""
+	presented := claim.Presents()
 	switch {
 	case !presented && !a.readsCapability():
 		return authzen.CapabilityStatus{}, nil
@@ -134,7 +134,7 @@ func (e *Engine) capabilityStatus(ctx context.Context, a evaluationInput, claim 
 		return authzen.CapabilityStatus{}, nil
 	}
 	status, err := e.config.Capabilities.Find(ctx, &authzen.CapabilityQuestion{
-		EvaluationID: a.call.ID, Tenant: a.call.Tenant, RequestID: a.call.RequestID, Time: a.time, Claim: claim, Request: a.request,
+		EvaluationID: a.call.ID, Tenant: a.call.Tenant, RequestID: a.call.RequestID, Time: a.time, Claim: claim, Request: a.request, Proven: a.proven,
 	})
 	if err != nil {
 		return status, fmt.Errorf("find capability: %w", err)

@@ -78,6 +78,9 @@ func shownCapability(c *capability.Capability) authzen.Capability {
 		ID: c.ID, Status: string(c.State), Holder: c.Holder, Tools: c.Tools, Bound: c.Bound, Issuer: c.Issuer,
 		Created: c.Created, Duration: int64(c.Duration.Seconds()), Reason: c.EndReason,
 	}
+	if c.Key != nil {
+		out.JKT = c.Key.JKT
+	}
 	if !c.Issued.IsZero() {
 		out.Expires = c.Constraints.ValidUntil
 	}

@@ -227,7 +227,7 @@ func (i *capabilityIssuer) mayGrant(ctx context.Context, call evaluation.Call, b
 	if by.IsCalled(terms.Holder.ID) {
 		return fmt.Errorf("%w: it would be the person's own", errMayNot)
 	}
-	draft := capability.Capability{ID: newCapability, Terms: *terms, Template: template, Bound: boundOf(terms)}
+	draft := capability.Capability{ID: newCapability, Terms: *terms, Template: template, Bound: terms.BoundTo()}
 	return i.may(ctx, call, authzen.ActionCapabilityIssue, by, &draft)
 }
 

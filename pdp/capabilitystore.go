@@ -11,7 +11,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// openCapabilities opens the store of capabilities, whose uses are in the decision log.
+// openCapabilities opens the store of capabilities, whose uses and proofs are in the decision log.
 func (s *server) openCapabilities() (*capability.Service, error) {
 	last, err := lastTime(context.Background(), s.log)
 	if err != nil {
@@ -29,13 +29,13 @@ func (s *server) openCapabilities() (*capability.Service, error) {
 	})
 }
 
-// usesSince yields the uses of capabilities in the log, from an index on.
+// usesSince yields the uses and proofs of capabilities in the log, from an index on.
 func usesSince(ctx context.Context, log *decisionlog.Log, from uint64, yield func(capability.Use) error) error {
 	for line, err := range log.Select(ctx, decisionlog.Filter{From: int64(from)}) {
 		if err != nil {
 			return err
 		}
-		if !bytes.Contains(line, []byte(`"used":true`)) {
+		if !bytes.Contains(line, []byte(`"used":true`)) && !bytes.Contains(line, []byte(`"proof":"`)) {
 			continue
 		}
 		entry, err := replay.ReadEntry(line)
@@ -48,10 +48,14 @@ func usesSince(ctx context.Context, log *decisionlog.Log, from uint64, yield fun
 			results = append(results, *entry.Result)
 		}
 		for _, r := range results {
-			if r.Capability == nil || !r.Capability.Used {
+			used := r.Capability
+			if used == nil || !used.Used && used.Proof == "" {
 				continue
 			}
-			if err := yield(capability.Use{Index: uint64(index), Tenant: entry.Tenant, ID: r.Capability.ID, Call: r.Capability.Call, Time: entry.Time}); err != nil {
+			err := yield(capability.Use{
+				Index: uint64(index), Tenant: entry.Tenant, ID: used.ID, Call: used.Call, Proof: used.Proof, Unused: !used.Used, Time: entry.Time,
+			})
+			if err != nil {
 				return err
 			}
 		}

@@ -34,7 +34,7 @@ func lasting(terms *capability.Terms, now time.Time) time.Duration {
 // Constraints of arguments are JSON text, because a schema has no type for any value.
 func described(terms *capability.Terms, now time.Time) (map[string]any, error) {
 	limits := terms.Constraints
-	all := map[string]any{"duration": int64(lasting(terms, now).Seconds()), "bound": boundOf(terms)}
+	all := map[string]any{"duration": int64(lasting(terms, now).Seconds()), "bound": terms.BoundTo()}
 	if limits.MaxUses > 0 {
 		all["max_uses"] = limits.MaxUses
 	}
@@ -76,13 +76,6 @@ func encodeTerms(terms *capability.Terms, now time.Time) (jsontext.Value, error)
 	return text, nil
 }
 
-func boundOf(terms *capability.Terms) string {
-	if terms.Session != "" {
-		return capability.BoundSession
-	}
-	return capability.BoundIdentity
-}
-
 // onlyServer returns the server of the tools, or "" if they have several.
 func onlyServer(tools []string) (server string) {
 	for n, tool := range tools {
@@ -106,6 +99,11 @@ func termsOf(sub *authzen.CapabilitySubmission) (terms capability.Terms, err err
 	terms = capability.Terms{
 		Holder: authzen.Subject{Type: sub.Subject.Type, ID: sub.Subject.ID}, Tools: sub.Tools, Duration: authzen.Duration{Duration: time.Duration(sub.Duration) * time.Second},
 		Session: sub.Session, Reason: sub.Reason,
+	}
+	if sub.HolderKey != nil {
+		if terms.Key, err = capability.ParseKey(sub.HolderKey); err != nil {
+			return terms, err
+		}
 	}
 	c := sub.Constraints
 	if c == nil {

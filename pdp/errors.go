@@ -121,6 +121,7 @@ var publicErrors = []struct {
 	{capability.ErrDuplicate, http.StatusConflict, true},
 	{capability.ErrPage, http.StatusBadRequest, true},
 	{capability.ErrTooMany, http.StatusTooManyRequests, true},
+	{capability.ErrTooManyProofs, http.StatusServiceUnavailable, true},
 	{capability.ErrTooManyStored, http.StatusTooManyRequests, true},
 }
 

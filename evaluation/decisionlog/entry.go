@@ -97,12 +97,14 @@ type Result struct {
 	Shadow *Shadow `json:"shadow,omitzero"`
 }
 
-// takesUse reports whether a decision of the entry spent a use of a capability.
+// takesUse reports whether a decision of the entry spent a use of a capability, or took a proof.
 func (e *Entry) takesUse() bool {
 	return e.Result != nil && e.Result.takesUse() || slices.ContainsFunc(e.Evaluations, Result.takesUse)
 }
 
-func (r Result) takesUse() bool { return r.Capability != nil && r.Capability.Used }
+func (r Result) takesUse() bool {
+	return r.Capability != nil && (r.Capability.Used || r.Capability.Proof != "")
+}
 
 // DecisionString returns "allow" or "deny".
 func DecisionString(decision bool) string {

@@ -225,7 +225,8 @@ func openLast(dir string, cfg Config) (*segment, *Reader, error) {
 }
 
 // Append records e. It returns when the entry is on disk ([Strict]) or queued ([Batched]). It waits in
-// any case for an entry that takes a use of a capability, whose only record the log is. After an error the caller must not answer.
+// any case for an entry that takes a use or a proof of a capability, whose only record the log is. After an error
+// the caller must not answer.
 //
 //   - [ErrUnavailable]: the entry is not in the log; a later one may succeed. If ctx
 //

@@ -68,7 +68,7 @@ func (m *masker) suspects(request jsontext.Value) bool {
 		if end < 0 {
 			return true
 		}
-		if m.secret(rest[:end]) && !isCount(rest[:end], rest[end+1:]) {
+		if m.secret(rest[:end]) && !isCount(rest[:end], rest[end+1:]) || string(rest[:end]) == proofName {
 			return true
 		}
 		rest = rest[end+1:]
@@ -234,7 +234,7 @@ func (s *maskState) name(m *masker, raw jsontext.Value) error {
 		return nil
 	}
 	isCount := s.dec.PeekKind() == '0' && endsPlainly(s.text, countName)
-	if m.secret(s.text) && !isCount || s.isPaired() {
+	if m.secret(s.text) && !isCount || s.isPaired() || s.isProof() {
 		value, err := s.dec.ReadValue()
 		if err != nil {
 			return err
@@ -242,6 +242,19 @@ func (s *maskState) name(m *masker, raw jsontext.Value) error {
 		return s.replace(m, value)
 	}
 	return nil
+}
+
+// proofName is the name of the proof in the claim of a capability.
+const proofName = "proof"
+
+// isProof reports whether the member name read last is that of a nonce or a signature in the claim of a
+// capability.
+func (s *maskState) isProof() bool {
+	if string(s.text) != "nonce" && string(s.text) != "signature" {
+		return false
+	}
+	object, _ := cutPointer(s.dec.StackPointer())
+	return strings.HasSuffix(string(object), "/context/capability/"+proofName)
 }
 
 // Names of the two members of an object that hold a name and its value.

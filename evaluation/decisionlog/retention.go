@@ -20,7 +20,7 @@ import (
 // removes nothing.
 type Retention struct {
 	Age   time.Duration // minimum age since a segment was sealed; 0 means any age
-	Bytes int64         // maximum size of all segments; 0 means any size
+	Bytes int64         // maximum size of all segments but those of the last five minutes; 0 means any size
 	Hold  []Period      // segments with entries of these times are kept
 }
 
@@ -75,12 +75,16 @@ const (
 	tooMuch = "size"
 )
 
+// leastAge is the age of a segment below which nothing removes it: a start reads the proofs of
+// capabilities from the last four minutes.
+const leastAge = 5 * time.Minute
+
 // reason returns why a segment, written to between created and sealed, is removed from a log of
 // total bytes. It returns "" if the segment is kept.
 func (r Retention) reason(created, sealed, now time.Time, total int64) string {
 	held := slices.ContainsFunc(r.Hold, func(p Period) bool { return p.overlaps(created, sealed) })
 	switch {
-	case held:
+	case held, now.Sub(sealed) < leastAge:
 		return ""
 	case r.Age > 0 && now.Sub(sealed) >= r.Age:
 		return tooOld

@@ -94,6 +94,29 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+// Whatever the limit on bytes, segments of the last five minutes stay: a start reads them for proofs.
+func TestNewSegmentsAreNotPruned(t *testing.T) {
+	dir, _ := aged(t)
+	for _, tt := range []struct {
+		after time.Duration
+		want  []int64
+	}{{4 * time.Minute, []int64{1024, 1280}}, {5 * time.Minute, []int64{1280}}} {
+		cfg := agedConfig(5)
+		day := cfg.Now()
+		cfg.Now = func() time.Time { return day.Add(tt.after) }
+		l := openLog(t, dir, cfg)
+		if _, err := l.Prune(t.Context(), decisionlog.Retention{Bytes: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, firsts(t, dir)); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", tt.after, diff)
+		}
+	}
+}
+
 func firsts(t testing.TB, dir string) []int64 {
 	t.Helper()
 	var all []int64

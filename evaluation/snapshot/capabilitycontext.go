@@ -101,7 +101,10 @@ func CapabilityClaim(context jsontext.Value) (*authzen.CapabilityClaim, error) {
 func readCapabilityClaim(raw jsontext.Value) (*authzen.CapabilityClaim, error) {
 	var claim authzen.CapabilityClaim
 	if err := json.Unmarshal(raw, &claim, json.RejectUnknownMembers(true)); err != nil {
-		return nil, authzen.Invalid(below("/context", ContextCapability), "must be an object of id, session and use: only the service can say more")
+		return nil, authzen.Invalid(below("/context", ContextCapability), "must be an object of id, proof, jkt, arguments_digest, session and use: only the service can say more")
+	}
+	if claim.Proof != nil && !claim.Presents() {
+		return nil, authzen.Invalid(below("/context", ContextCapability), "has a proof, and no id of the capability that it is for")
 	}
 	return &claim, nil
 }

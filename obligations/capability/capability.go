@@ -16,7 +16,7 @@ type Capability struct {
 	Tenant string `json:"tenant,omitzero"`
 	Caller string `json:"caller,omitzero"` // PEP that asked for it
 	Terms
-	Bound         string            `json:"bound"` // BoundIdentity or BoundSession
+	Bound         string            `json:"bound"` // BoundIdentity, BoundKey or BoundSession
 	State         State             `json:"state"`
 	Issuer        *authzen.Subject  `json:"issuer,omitempty"`       // who granted it; nil for the service
 	Approvers     []authzen.Subject `json:"approvers,omitempty"`    // people who approved the task
@@ -44,6 +44,7 @@ type Terms struct {
 	Tools       []string         `json:"tools"`                // SERVER:TOOL, SERVER:* or *
 	Duration    authzen.Duration `json:"duration,omitzero"`    // from the issue; 0 means until ValidUntil
 	Constraints Constraints      `json:"constraints,omitzero"` // an issued one has ValidFrom and ValidUntil
+	Key         *Key             `json:"key,omitempty"`        // of the holder; each use has to be proved with it
 	Session     string           `json:"session,omitzero"`     // bound to it, if set; a stored one has its digest
 	Reason      string           `json:"reason,omitzero"`
 }
@@ -60,8 +61,20 @@ type Constraints struct {
 // To what a capability is bound.
 const (
 	BoundIdentity = "identity" // the holder
+	BoundKey      = "key"      // the holder, and a key of it
 	BoundSession  = "session"  // the holder, in one session
 )
+
+// BoundTo returns to what a capability with these terms is bound. One with a key may have a session, too.
+func (t *Terms) BoundTo() string {
+	switch {
+	case t.Key != nil:
+		return BoundKey
+	case t.Session != "":
+		return BoundSession
+	}
+	return BoundIdentity
+}
 
 // A State of a capability.
 type State string

@@ -11,6 +11,9 @@
 // which is the subject of a request, and to a session if it names one. To everybody else it does not
 // exist. The holder need not present it: [Service.Find] finds the one that covers a request.
 //
+// A capability with a key is never found. Its holder presents it, and proves the possession of the key
+// for exactly this call (see "Proofs").
+//
 // A transition is committed together with its record. Nobody learns of the transition before the
 // record is in the decision log ([Config.Record]).
 //
@@ -37,6 +40,15 @@
 //
 // A repetition of a call takes no second use: the same request id, tool and arguments within a minute.
 //
+// # Proofs
+//
+// A proof is a signature with the holder's key over tool, digest of the arguments, capability, time and
+// nonce. It holds for a minute before and after its timestamp, and once. The proofs that were taken are
+// in memory, in two generations of two minutes each. Their durable record is the log, as for uses: the
+// entry of the decision has the first 16 bytes of SHA-256(jkt ‖ nonce), whether it permits or denies.
+// Snapshots keep the size of the log at their times. A start reads the log from the latest such mark
+// that is older than any proof that can still be presented.
+//
 // The time never runs backwards. It is at least that of the last log entry at the start, and that of
 // every earlier request.
 //
@@ -49,6 +61,7 @@
 //	              a scope is a tenant, or * for all, and may be followed by : and a digest of the holder
 //	due           seconds, 8 bytes big-endian ‖ capability id → nothing
 //	uses          capability id → uses in the log before an index, as JSON
-//	log           next → that index, 8 bytes big-endian, and time → the time of its snapshot
+//	log           next → that index, 8 bytes big-endian; time → the time of its snapshot;
+//	              marks → sizes of the log at the times of recent snapshots, as JSON
 //	outbox        see package outbox
 package capability

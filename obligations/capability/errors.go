@@ -18,6 +18,9 @@ var (
 	// ErrTooManyStored means that the stored capabilities exceed the quota. Those that ended in the
 	// last day count.
 	ErrTooManyStored = errors.New("too many capabilities are stored; one is deleted a day after it has ended")
+	// ErrTooManyProofs means that there is no room for another proof until earlier ones are too old to be
+	// presented again.
+	ErrTooManyProofs = errors.New("too many proofs of capabilities within four minutes")
 	// ErrPage means that Query.After is not a position in a list.
 	ErrPage = recordfile.ErrPage
 )

@@ -15,8 +15,8 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 		return authzen.CapabilityStatus{}, err
 	}
 	now := s.clock.observe(q.Time)
-	if q.Claim != nil && q.Claim.ID != "" {
-		return s.named(newQuestion(q, now)), nil
+	if q.Claim.Presents() {
+		return s.presented(newQuestion(q, now))
 	}
 	held := s.index.heldBy(holderOf(q.Tenant, q.Request.Subject))
 	if len(held) == 0 {
@@ -29,6 +29,9 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 			continue
 		}
 		reason := e.covers(question)
+		if reason == "" && e.Key != nil {
+			reason = authzen.CapabilityProofMissing
+		}
 		if reason == "" {
 			status := s.status(e, question)
 			if status.Capability != nil {
@@ -43,17 +46,55 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 	return authzen.CapabilityStatus{Missing: missing}, nil
 }
 
-// named returns the status of the capability that the claim names. It is unknown to everybody but its
-// holder.
-func (s *Service) named(q *question) authzen.CapabilityStatus {
+// presented returns the status of the capability that the claim presents. It is unknown to everybody
+// but its holder.
+func (s *Service) presented(q *question) (authzen.CapabilityStatus, error) {
 	e := s.index.get(q.Claim.ID)
 	if e == nil || holderOf(e.Tenant, e.Holder) != holderOf(q.Tenant, q.Request.Subject) {
-		return authzen.CapabilityStatus{Denied: authzen.CapabilityUnknown}
+		return denied(authzen.CapabilityUnknown), nil
 	}
 	if reason := e.covers(q); reason != "" {
-		return authzen.CapabilityStatus{Denied: reason}
+		return denied(reason), nil
 	}
-	return s.status(e, q)
+	switch claim := q.claim(); {
+	case claim.Proof != nil && e.Key == nil:
+		return denied(authzen.CapabilityProofInvalid), nil
+	case claim.Proof != nil:
+		return s.proved(e, q)
+	case e.Key != nil && claim.JKT != e.Key.JKT:
+		return denied(authzen.CapabilityProofMissing), nil
+	}
+	return s.status(e, q), nil
+}
+
+// proved returns the status of a capability whose claim has a proof, and takes the proof. The proof of
+// a call for which there is no use left is not taken.
+func (s *Service) proved(e *entry, q *question) (authzen.CapabilityStatus, error) {
+	timestamp, reason := e.prove(q)
+	if reason != "" {
+		return denied(reason), nil
+	}
+	status := s.status(e, q)
+	if status.Capability == nil {
+		return status, nil
+	}
+	id := proofIDOf(e.Key.JKT, q.claim().Proof.Nonce)
+	status.Capability.Proof = id.String()
+	if q.Proven[status.Capability.Proof] {
+		return status, nil
+	}
+	reason, err := s.proofs.take(id, holderOf(e.Tenant, e.Holder), timestamp, s.clock.last)
+	if reason != "" || err != nil {
+		return denied(reason), err
+	}
+	if q.Proven != nil {
+		q.Proven[status.Capability.Proof] = true
+	}
+	return status, nil
+}
+
+func denied(reason authzen.CapabilityReason) authzen.CapabilityStatus {
+	return authzen.CapabilityStatus{Denied: reason}
 }
 
 // status returns the status of a capability that covers the question, if it has a use for it.
@@ -83,7 +124,7 @@ func (s *Service) status(e *entry, q *question) authzen.CapabilityStatus {
 
 // without returns the status of a question that a capability does not cover.
 func (q *question) without(reason authzen.CapabilityReason) authzen.CapabilityStatus {
-	if q.claim().ID == "" {
+	if !q.Claim.Presents() {
 		return authzen.CapabilityStatus{Missing: reason}
 	}
 	return authzen.CapabilityStatus{Denied: reason}
@@ -99,6 +140,9 @@ func (s *Service) take(e *entry, call string, at time.Time) (bool, error) {
 	}
 	return taken, err
 }
+
+// last returns the latest time that any call has had.
+func (c *clock) last() time.Time { return c.observe(time.Time{}) }
 
 // A clock never runs backwards. The zero one is at the beginning of time.
 type clock struct{ latest atomic.Int64 }

@@ -268,7 +268,9 @@ func (s *store) decide(t testing.TB, q *authzen.CapabilityQuestion) bool {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		s.append(capability.Use{Tenant: q.Tenant, ID: status.Capability.ID, Call: status.Capability.Call, Time: q.Time})
+	}
+	if used := status.Capability; status.Consume != nil || used.Proof != "" {
+		s.append(capability.Use{Tenant: q.Tenant, ID: used.ID, Call: used.Call, Proof: used.Proof, Unused: status.Consume == nil, Time: q.Time})
 	}
 	return true
 }

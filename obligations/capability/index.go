@@ -2,6 +2,7 @@ package capability
 
 import (
 	"cmp"
+	"crypto"
 	"slices"
 	"sync"
 	"time"
@@ -17,14 +18,18 @@ func holderOf(tenant string, s authzen.Subject) holder { return holder{tenant, s
 // An entry is a capability in memory. An entry never changes, except its uses.
 type entry struct {
 	*Capability
-	arguments *argumentRule // nil for any
-	uses      *counter      // nil if uses are not counted
-	size      int64         // bytes it counts for
+	arguments *argumentRule    // nil for any
+	public    crypto.PublicKey // of the holder; nil unless it is bound to a key
+	uses      *counter         // nil if uses are not counted
+	size      int64            // bytes it counts for
 }
 
 // newEntry returns the entry of a capability. If it continues an earlier one, it has that one's uses.
 func newEntry(c *Capability, size int64, earlier *entry) *entry {
 	e := &entry{Capability: c, size: size, arguments: newArgumentRule(&c.Constraints)}
+	if c.Key != nil {
+		e.public, _ = publicKey(c.Key.JWK)
+	}
 	switch {
 	case !c.limited():
 	case earlier != nil:
@@ -128,6 +133,18 @@ func (x *index) bytesOf(tenant string) (of, all int64) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.stored[tenant], x.storedIn
+}
+
+// hasKeys reports whether there is an entry that is bound to a key.
+func (x *index) hasKeys() bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, e := range x.all {
+		if e.Key != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // limited returns the entries whose uses are counted.

@@ -26,9 +26,9 @@ type Config struct {
 	// Recorded reports whether the log has a record whose outcome was unknown. If it is nil, such a
 	// record is recorded again with the same id.
 	Recorded func(ctx context.Context, id string) (bool, error)
-	// UsesSince yields the decisions in the log that spent or repeated a use, from an index on, in the
-	// order of the log. Open calls it before any other function of the Config. If it is nil, a start
-	// forgets all uses.
+	// UsesSince yields the decisions in the log that spent or repeated a use, or took a proof, from an
+	// index on, in the order of the log. Open calls it before any other function of the Config. If it is
+	// nil, a start forgets all uses and proofs.
 	UsesSince func(ctx context.Context, from uint64, yield func(Use) error) error
 	// LogSize returns the number of entries in the log: the index of the next one. With it, no entry is
 	// read twice. It may be nil.
@@ -41,6 +41,8 @@ type Config struct {
 
 	Now          func() time.Time // nil means time.Now
 	NewID        func() string    // nil means crypto/rand.Text
+	MaxProofs    int              // proofs that can no longer be taken; 0 means 1,000,000
+	MaxProofsOf  int              // the same of one holder; 0 means 5,000
 	MaxActive    int              // active capabilities of a holder; 0 means 100
 	MaxPending   int              // pending capabilities of a holder; 0 means 20
 	MaxTenant    int              // active and pending capabilities of a tenant; 0 means 10,000
@@ -58,6 +60,7 @@ type Service struct {
 	clock  clock
 
 	log     logReader
+	proofs  takenProofs
 	started bool // Open has read the uses in the log
 
 	spentMu sync.Mutex
@@ -77,6 +80,8 @@ func Open(dir string, c Config) (*Service, error) {
 	if c.NewID == nil {
 		c.NewID = rand.Text
 	}
+	c.MaxProofs = cmp.Or(c.MaxProofs, 1_000_000)
+	c.MaxProofsOf = cmp.Or(c.MaxProofsOf, 5_000)
 	c.MaxActive = cmp.Or(c.MaxActive, 100)
 	c.MaxPending = cmp.Or(c.MaxPending, 20)
 	c.MaxTenant = cmp.Or(c.MaxTenant, 10_000)
@@ -88,7 +93,8 @@ func Open(dir string, c Config) (*Service, error) {
 	}
 	s := &Service{
 		config: c, db: db, index: newIndex(), spent: map[string]bool{}, stopped: make(chan struct{}),
-		log: logReader{counts: map[string]*uses{}, changed: map[string]bool{}},
+		log:    logReader{counts: map[string]*uses{}, changed: map[string]bool{}},
+		proofs: takenProofs{maxAll: c.MaxProofs, maxHolder: c.MaxProofsOf},
 	}
 	s.outbox = outbox.New(db, outbox.Config{Record: c.Record, Recorded: c.Recorded, Logged: s.logged})
 	if err := s.load(); err != nil {
@@ -97,9 +103,10 @@ func Open(dir string, c Config) (*Service, error) {
 	return s, nil
 }
 
-// load reads the capabilities and their uses.
+// load reads the capabilities, their uses and their proofs.
 func (s *Service) load() error {
 	s.clock.observe(s.config.NotBefore)
+	s.moment()
 	err := s.db.View(func(tx *bolt.Tx) error {
 		at, err := s.log.load(tx)
 		if err != nil {

@@ -45,6 +45,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}
 	now := s.moment()
 	s.index.releaseRepeated(now)
+	s.proofs.forget(now)
 	if !s.log.due(now) {
 		return nil
 	}

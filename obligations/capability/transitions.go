@@ -82,11 +82,8 @@ func (s *Service) create(ctx context.Context, c Caller, key string, t Terms, kin
 		}
 		at := s.moment()
 		fresh := Capability{
-			ID: "cap_" + s.config.NewID(), Tenant: c.Tenant, Caller: c.ID, Terms: t.stored(), Bound: BoundIdentity, State: Pending,
+			ID: "cap_" + s.config.NewID(), Tenant: c.Tenant, Caller: c.ID, Terms: t.stored(), Bound: t.BoundTo(), State: Pending,
 			Created: at.Truncate(time.Second), Idempotency: idempotency, Submission: submission,
-		}
-		if fresh.Session != "" {
-			fresh.Bound = BoundSession
 		}
 		if fresh, err = complete(fresh, at.Truncate(time.Second)); err != nil {
 			return err

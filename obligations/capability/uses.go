@@ -18,12 +18,14 @@ import (
 // retries of PEPs and of proxies.
 const repetitionWindow = time.Minute
 
-// A Use is a decision in the log that spent a use, or repeated one.
+// A Use is a decision in the log that spent or repeated a use, or took a proof.
 type Use struct {
 	Index  uint64 // of the log entry
 	Tenant string
 	ID     string // of the capability
 	Call   string // digest of the call; "" matches no repetition
+	Proof  string // id of the proof that it took; "" for none
+	Unused bool   // it took a proof and no use
 	Time   time.Time
 }
 
@@ -127,14 +129,42 @@ func (c *counter) set(u *uses) {
 	}
 }
 
-// A logReader counts the uses in the log. It reads each entry once.
+// A logReader counts the uses in the log. It reads each entry once. A start also reads the entries whose
+// proofs may still be presented.
 type logReader struct {
 	mu      sync.Mutex
+	marks   []mark           // of recent snapshots, the oldest first
 	next    uint64           // index of the first entry that was not read
 	counts  map[string]*uses // by capability
 	changed map[string]bool  // counts that are not stored
 	stored  uint64           // next, as stored
 	again   time.Time        // when the counts are stored again
+}
+
+// A mark is the size of the log at a time: the proofs of all entries before it were taken before.
+type mark struct {
+	Next uint64    `json:"next"`
+	Time time.Time `json:"time"`
+}
+
+// addMark adds the mark of a snapshot, and deletes those that a start after it does not need.
+func (l *logReader) addMark(now time.Time) {
+	l.marks = append(l.marks, mark{l.next, now})
+	for len(l.marks) > 1 && now.Sub(l.marks[1].Time) > generation {
+		l.marks = l.marks[1:]
+	}
+}
+
+// proofsFrom returns the index from which the log may have proofs that can still be presented. A file
+// without marks is of a version that took none.
+func (l *logReader) proofsFrom(now time.Time) uint64 {
+	from := l.next
+	for _, m := range slices.Backward(l.marks) {
+		if from = min(from, m.Next); now.Sub(m.Time) > generation {
+			break
+		}
+	}
+	return from
 }
 
 // due reports whether the last snapshot is old, and begins the time of the next one.
@@ -161,9 +191,13 @@ func (s *Service) readUses(ctx context.Context) error {
 		s.log.next = *end
 		return nil
 	}
+	from := s.log.next
+	if !s.started && s.index.hasKeys() {
+		from = s.log.proofsFrom(s.clock.last())
+	}
 	var read []Use
-	err := s.config.UsesSince(ctx, s.log.next, func(u Use) error {
-		if u.Index >= s.log.next && (end == nil || u.Index < *end) {
+	err := s.config.UsesSince(ctx, from, func(u Use) error {
+		if u.Index >= from && (end == nil || u.Index < *end) {
 			read = append(read, u)
 		}
 		return nil
@@ -172,8 +206,11 @@ func (s *Service) readUses(ctx context.Context) error {
 		return fmt.Errorf("read uses of capabilities: %w", err)
 	}
 	for _, u := range read {
-		s.log.next = max(s.log.next, u.Index+1)
-		s.countUse(u)
+		s.restoreProof(u)
+		if u.Index >= s.log.next {
+			s.log.next = u.Index + 1
+			s.countUse(u)
+		}
 	}
 	if end != nil {
 		s.log.next = *end
@@ -194,16 +231,26 @@ func (s *Service) logSize() *uint64 {
 // entry is in the log, so there are none if as many were read as were taken. At a start nothing is
 // known of them.
 func (s *Service) usesUnread() bool {
-	return slices.ContainsFunc(s.index.limited(), func(e *entry) bool {
+	return !s.started && s.index.hasKeys() || slices.ContainsFunc(s.index.limited(), func(e *entry) bool {
 		return !s.started || e.uses.used() != s.log.of(e.ID).Used
 	})
+}
+
+// restoreProof takes the proof that an entry of the log took, at a start.
+func (s *Service) restoreProof(u Use) {
+	id, ok := parseProofID(u.Proof)
+	e := s.index.get(u.ID)
+	if !ok || s.started || e == nil || e.Tenant != u.Tenant {
+		return
+	}
+	s.proofs.restore(id, holderOf(e.Tenant, e.Holder), s.clock.last())
 }
 
 // countUse counts a use that the log has.
 func (s *Service) countUse(u Use) {
 	s.clock.observe(u.Time)
 	e := s.index.get(u.ID)
-	if e == nil || e.uses == nil || e.Tenant != u.Tenant {
+	if e == nil || e.uses == nil || e.Tenant != u.Tenant || u.Unused {
 		return
 	}
 	if s.log.of(u.ID).add(u.Call, u.Time) {
@@ -241,6 +288,7 @@ func (s *Service) snapshot(ctx context.Context) error {
 // storeUses stores the uses that were read. The caller holds s.log.mu.
 func (s *Service) storeUses() error {
 	now := s.moment()
+	s.log.addMark(now)
 	if err := s.db.Update(func(tx *bolt.Tx) error { return s.log.store(tx, now) }); err != nil {
 		return fmt.Errorf("store uses of capabilities: %w", err)
 	}
@@ -250,8 +298,9 @@ func (s *Service) storeUses() error {
 
 // Keys of the bucket log.
 var (
-	keyNext = []byte("next")
-	keyTime = []byte("time")
+	keyNext  = []byte("next")
+	keyTime  = []byte("time")
+	keyMarks = []byte("marks")
 )
 
 // store writes the index, the time and the counts that have changed.
@@ -265,6 +314,13 @@ func (l *logReader) store(tx *bolt.Tx, now time.Time) error {
 		if err := tx.Bucket(bucketUses).Put([]byte(id), value); err != nil {
 			return err
 		}
+	}
+	marks, err := json.Marshal(l.marks)
+	if err != nil {
+		return err
+	}
+	if err := tx.Bucket(bucketLog).Put(keyMarks, marks); err != nil {
+		return err
 	}
 	if err := tx.Bucket(bucketLog).Put(keyTime, now.AppendFormat(nil, time.RFC3339Nano)); err != nil {
 		return err
@@ -283,6 +339,11 @@ func (l *logReader) load(tx *bolt.Tx) (at time.Time, err error) {
 	}
 	l.next = binary.BigEndian.Uint64(next)
 	l.stored = l.next
+	if marks := tx.Bucket(bucketLog).Get(keyMarks); marks != nil {
+		if err := json.Unmarshal(marks, &l.marks); err != nil {
+			return at, fmt.Errorf("read marks of the log: %w", err)
+		}
+	}
 	return at, tx.Bucket(bucketUses).ForEach(func(id, value []byte) error {
 		u := &uses{}
 		if err := json.Unmarshal(value, u); err != nil {

@@ -21,12 +21,29 @@ var ErrCapabilityEnded = errors.New("the capability has ended")
 type CapabilityClaim struct {
 	// ID names one capability. It is no secret: only its holder can use it.
 	ID string `json:"id,omitzero"`
+	// Proof proves the possession of the key to which the capability is bound.
+	Proof *CapabilityProof `json:"proof,omitempty"`
+	// JKT is the thumbprint (RFC 7638) of the key whose possession the PEP has verified.
+	JKT string `json:"jkt,omitzero"`
+	// ArgumentsDigest is the digest of the arguments of the call, for a proof without context.arguments.
+	ArgumentsDigest string `json:"arguments_digest,omitzero"`
 	// Session is the session that the PEP has verified.
 	Session string `json:"session,omitzero"`
 	// Use is true for a call, which spends a use, and false for a question without
 	// a call, for example to filter a list. Without it, only capabilities with
 	// unlimited uses count.
 	Use *bool `json:"use,omitempty"`
+}
+
+// Presents reports whether the claim presents a capability. A nil claim presents none.
+func (c *CapabilityClaim) Presents() bool { return c != nil && c.ID != "" }
+
+// A CapabilityProof is a signature of the holder over one call. Its timestamp is a time (RFC 3339), its
+// nonce has 16 to 64 visible ASCII characters, and its signature is base64url without padding.
+type CapabilityProof struct {
+	Timestamp string `json:"timestamp"`
+	Nonce     string `json:"nonce"`
+	Signature string `json:"signature"`
 }
 
 // A CapabilityQuestion asks for the capability that covers a request.
@@ -37,6 +54,9 @@ type CapabilityQuestion struct {
 	Time         time.Time
 	Claim        *CapabilityClaim // nil for none
 	Request      *EvaluationRequest
+	// Proven has the ids of the proofs that the request of the PEP has taken: every evaluation of a batch
+	// may carry the same one. Nil for a single evaluation.
+	Proven map[string]bool
 }
 
 // A CapabilityStatus is the answer to a [CapabilityQuestion].
@@ -70,6 +90,7 @@ type VerifiedCapability struct {
 	Depth     int       `json:"depth,omitzero"`     // how many times it was handed on
 	Used      bool      `json:"used,omitzero"`      // the decision spent a use, or repeated a call that did
 	Call      string    `json:"call,omitzero"`      // digest of request id, tool and arguments, to recognize a repetition
+	Proof     string    `json:"proof,omitzero"`     // id of the proof that the decision took, to recognize a replay
 }
 
 // A CapabilityReason tells a program why a capability does not cover a request.
@@ -87,6 +108,16 @@ const (
 	CapabilityArgumentsViolate CapabilityReason = "arguments_violate"
 	CapabilityArgumentsMissing CapabilityReason = "arguments_missing"
 	CapabilityWrongSession     CapabilityReason = "wrong_session"
+	// CapabilityProofMissing means that the capability is bound to a key, and that nothing proves its
+	// possession.
+	CapabilityProofMissing CapabilityReason = "proof_missing"
+	// CapabilityProofInvalid means that the proof is malformed, or that the key of the capability did not
+	// sign exactly this call.
+	CapabilityProofInvalid CapabilityReason = "proof_invalid"
+	// CapabilityProofStale means that the timestamp of the proof is more than a minute from the present.
+	CapabilityProofStale CapabilityReason = "proof_stale"
+	// CapabilityReplayed means that the proof was presented before.
+	CapabilityReplayed CapabilityReason = "replayed"
 	// CapabilityUseMissing means that uses are counted, and the claim does not say whether the
 	// request is one.
 	CapabilityUseMissing CapabilityReason = "use_missing"

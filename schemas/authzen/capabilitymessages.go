@@ -31,7 +31,8 @@ type CapabilitySubmission struct {
 	Duration    int64                  `json:"duration,omitzero"` // seconds from the issue; 0 means until validUntil
 	Reason      string                 `json:"reason,omitzero"`   // for those who decide
 	Constraints *CapabilityConstraints `json:"constraints,omitempty"`
-	Session     string                 `json:"session,omitzero"` // session that it is bound to, if any
+	Session     string                 `json:"session,omitzero"`    // session that it is bound to, if any
+	HolderKey   jsontext.Value         `json:"holder_key,omitzero"` // JWK of the public key that it is bound to, if any
 }
 
 // CapabilityTerms is a submission as a part of another body.
@@ -74,7 +75,8 @@ type Capability struct {
 	Duration    int64                  `json:"duration,omitzero"` // seconds, as asked for
 	Expires     time.Time              `json:"expires,omitzero"`  // of an issued one
 	Constraints *CapabilityConstraints `json:"constraints,omitempty"`
-	Bound       string                 `json:"bound"` // identity or session
+	Bound       string                 `json:"bound"`        // identity, key or session
+	JKT         string                 `json:"jkt,omitzero"` // thumbprint (RFC 7638) of the key that it is bound to
 	Issuer      *Subject               `json:"issuer,omitempty"`
 	UsesLeft    *int                   `json:"uses_left,omitempty"` // if uses are counted
 	Reason      string                 `json:"reason,omitzero"`     // why it was refused or revoked
