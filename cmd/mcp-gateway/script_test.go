@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 		"people":      func() { desk(addLookup) },
 		"cell":        notebook,
 		"call":        call,
+		"issuer":      issuer,
 		"visit":       visit,
 		"post":        postFile,
 		"converse":    converse,
@@ -90,7 +91,8 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	poll N TEXT exec …    run a program, up to N times, until it prints the text
 //	capture NAME REGEXP   set NAME to the submatch in stdout
 //	exec call URL FILE    send the message in FILE, with $NAME filled in, as a client
-//	                      of its version does, and print status and messages
+//	                      of its version does, and print status and messages; CALLER
+//	                      is whose token of issuer it has
 //	exec visit URL        get a page, and print status and body
 //	exec post URL FILE    post JSON, and print status and body
 //	exec configure FILE   fill in $NAME in FILE
@@ -359,6 +361,7 @@ func call() {
 		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2026-07-28"},
 		"Mcp-Method": {field(body, "method")},
 	}
+	authenticate(request)
 	switch field(body, "method") {
 	case "tools/call", "prompts/get":
 		request.Header.Set("Mcp-Name", field(body, "name"))

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -28,7 +29,17 @@ type Config struct {
 	// HasTool reports whether a server has a tool of that name itself. Nil reports
 	// false.
 	HasTool func(ctx context.Context, c *enforce.Call, name string) (bool, error)
-	Log     *slog.Logger
+	// Requests keeps the calls that wait.
+	Requests Requests
+	// MayFulfil reports which requests the caller of a call may fulfil.
+	MayFulfil func(ctx context.Context, c *enforce.Call, all []*enforce.Request) ([]bool, error)
+	// Welcome tells callers their level, which Level returns for a server.
+	Welcome bool
+	Level   func(ctx context.Context, c *enforce.Call, server string) (enforce.Level, error)
+	// PerMinute bounds how often a caller asks for capabilities and requests calls. 0 is
+	// 10.
+	PerMinute int
+	Log       *slog.Logger
 }
 
 // A Service answers. It is safe for concurrent use.
@@ -37,12 +48,23 @@ type Service struct {
 	limit *calllimit.Limiter
 }
 
-// requestsPerMinute bounds how often a caller asks for capabilities.
-const requestsPerMinute = 10
+// DefaultPerMinute is that of [Config.PerMinute].
+const DefaultPerMinute = 10
 
 // New returns a Service.
 func New(cfg Config) *Service {
-	return &Service{cfg: cfg, limit: calllimit.New([]calllimit.Limit{{Calls: requestsPerMinute, Per: time.Minute}}, nil)}
+	return &Service{cfg: cfg, limit: calllimit.New([]calllimit.Limit{{Calls: cmp.Or(cfg.PerMinute, DefaultPerMinute), Per: time.Minute}}, nil)}
+}
+
+// Count implements [enforce.Access].
+func (s *Service) Count(c *enforce.Call) error {
+	subject := c.Caller.Subject
+	_, err := s.limit.Take(calllimit.Call{Caller: calllimit.Caller{Tenant: c.Caller.Tenant, Type: subject.Type, ID: subject.ID}})
+	var exceeded *calllimit.ExceededError
+	if errors.As(err, &exceeded) {
+		return enforce.TooOften("requests: "+exceeded.Error(), exceeded.After)
+	}
+	return err
 }
 
 // Ways implements [enforce.Access].
@@ -76,13 +98,12 @@ func (s *Service) AnswerAt(ctx context.Context, c *enforce.Call, names enforce.T
 			return nil, err
 		}
 	}
-	if !s.cfg.PDP.HasCapabilities(ctx, c.Caller.Tenant) {
+	if q.isAboutCapabilities() && !s.cfg.PDP.HasCapabilities(ctx, c.Caller.Tenant) {
 		return nil, nil
 	}
 	result, err := run(ctx)
-	var refusal *enforce.Refusal
-	if errors.As(err, &refusal) && isTool {
-		refusal.ForModel = true
+	if isTool {
+		err = forModel(err)
 	}
 	if err != nil {
 		return nil, err
@@ -93,6 +114,15 @@ func (s *Service) AnswerAt(ctx context.Context, c *enforce.Call, names enforce.T
 		}
 	}
 	return answer(c, result)
+}
+
+// forModel makes a refusal one that the model reads that called a tool of the gateway.
+func forModel(err error) error {
+	var refusal *enforce.Refusal
+	if errors.As(err, &refusal) {
+		refusal.ForModel = true
+	}
+	return err
 }
 
 // answer returns the disposition with a result.

@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/calllimit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/pdp/client"
@@ -66,10 +65,25 @@ func (q *query) method() func(context.Context) (any, error) {
 		return q.list
 	case wire.MethodCapabilitiesRevoke:
 		return q.revoke
+	case wire.MethodToolsRequests:
+		return q.requests
+	case wire.MethodToolsWithdraw:
+		return q.withdraw
 	case wire.MethodToolsCall:
 		return q.tool()
 	}
 	return nil
+}
+
+// isAboutCapabilities reports whether the call is for a PDP that knows capabilities.
+func (q *query) isAboutCapabilities() bool {
+	switch q.call.Message.Method {
+	case wire.MethodToolsRequests, wire.MethodToolsWithdraw:
+		return false
+	case wire.MethodToolsCall:
+		return q.call.Params.Name != ToolPending
+	}
+	return true
 }
 
 // A proposal is what a caller asks for.
@@ -123,7 +137,7 @@ func invalid(format string, args ...any) *enforce.Refusal {
 
 // propose asks the PDP for a capability, unless the caller has that one or waits for it.
 func (q *query) propose(ctx context.Context, asked *proposal) (any, error) {
-	if err := q.count(); err != nil {
+	if err := q.Count(q.call); err != nil {
 		return nil, err
 	}
 	terms, err := q.terms(asked)
@@ -149,17 +163,6 @@ func (q *query) propose(ctx context.Context, asked *proposal) (any, error) {
 	q.cfg.Log.InfoContext(ctx, "capability", "server", q.call.Server, "subject", terms.Subject.Type+"::"+terms.Subject.ID,
 		"capability", made.Capability.ID, "status", made.Capability.Status, "request_id", q.call.RequestID)
 	return q.shown(&made.Capability, made.Task), nil
-}
-
-// count counts a request for the limit of its caller.
-func (q *query) count() error {
-	subject := q.call.Caller.Subject
-	_, err := q.limit.Take(calllimit.Call{Caller: calllimit.Caller{Tenant: q.call.Caller.Tenant, Type: subject.Type, ID: subject.ID}})
-	var exceeded *calllimit.ExceededError
-	if errors.As(err, &exceeded) {
-		return enforce.TooOften("capabilities: "+exceeded.Error(), exceeded.After)
-	}
-	return err
 }
 
 // terms returns what the PDP is asked for.

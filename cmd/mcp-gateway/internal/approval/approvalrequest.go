@@ -47,12 +47,20 @@ func newApprovalRequests(d *enforce.DeniedCall) ([]approvalRequest, error) {
 		if err != nil {
 			return nil, err
 		}
-		if submission.Context, err = approvalContext(submission.Context, &d.Binding); err != nil {
+		if submission.Context, err = approvalContext(submission.Context, &d.Binding, d.Reason); err != nil {
 			return nil, err
 		}
 		all = append(all, approvalRequest{Item: n, Submission: submission, Endpoint: decision.Context.AccessRequest.Endpoint})
 	}
 	return all, nil
+}
+
+// templateOf returns the template of the first approval that is asked for.
+func templateOf(asks []approvalRequest) string {
+	if len(asks) == 0 || asks[0].Submission.Denial == nil {
+		return ""
+	}
+	return asks[0].Submission.Denial.Template
 }
 
 // asks returns a copy of all that is asked for.
@@ -139,13 +147,13 @@ func (s *Service) requestApprovals(ctx context.Context, r *record) error {
 
 // cancel says that nobody waits any more for what is asked. Of what is decided
 // the PDP says that it is.
-func (s *Service) cancel(ctx context.Context, r *record) {
+func (s *Service) cancel(ctx context.Context, r *record, reason string) {
 	ctx = context.WithoutCancel(ctx)
 	for _, a := range r.asks() {
 		if a.Task == nil {
 			continue
 		}
-		err := s.cfg.PDP.Do(r.Tenant, func(c *client.Client) error { return c.Cancel(ctx, a.Task, "no_longer_needed") })
+		err := s.cfg.PDP.Do(r.Tenant, func(c *client.Client) error { return c.Cancel(ctx, a.Task, reason) })
 		if err != nil && !isRefused(err) { // it expires there; here it is over
 			s.cfg.Log.WarnContext(ctx, "the request could not be cancelled", "task", a.Task.Task.ID, "error", err)
 		}

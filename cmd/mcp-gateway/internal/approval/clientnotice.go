@@ -49,7 +49,9 @@ func (s *Service) noticeFor(d *enforce.DeniedCall, r *record, state *resumeState
 			return s.comeBack(d, r, state.Quiet+1)
 		}}
 	case d.Client != nil && (s.canPrompt(d.Capabilities) || d.Params.Meta.ProgressToken != nil):
-		return clientNotice{func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.waitOnStream(ctx, d, r) }, s.pendingError}
+		return clientNotice{func(ctx context.Context, r *record) (enforce.Approvals, error) { return s.waitOnStream(ctx, d, r) }, s.pending(d)}
+	case d.Requested:
+		return clientNotice{s.pollOnce, s.pendingRequest}
 	}
 	return clientNotice{s.hold, s.pendingError}
 }
@@ -187,6 +189,14 @@ func (s *Service) round(d *enforce.DeniedCall, r *record, quiet int, requests ma
 		return nil, err
 	}
 	return &enforce.Disposition{Answer: &wire.Message{ID: d.Message.ID, Result: result}, Status: 200}, nil
+}
+
+// pending returns how a client is told that its call waits after all.
+func (s *Service) pending(d *enforce.DeniedCall) func(*enforce.DeniedCall, *record) (*enforce.Disposition, error) {
+	if d.Requested {
+		return s.pendingRequest
+	}
+	return s.pendingError
 }
 
 // pendingError tells a client that has no better way which task waits.

@@ -34,7 +34,14 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.DeniedCall) (*enforce.
 	}
 	notice := s.noticeFor(d, r, state)
 	approvals, err := notice.wait(ctx, r)
+	if approvals == nil {
+		if err := s.heed(r); err != nil {
+			return nil, err
+		}
+	}
 	switch {
+	case r.FulfilledBy != nil:
+		return s.tellFulfilled(ctx, d, r, notice)
 	case r.State == refused:
 		return nil, ended(d.Refusal, r)
 	case errors.Is(err, client.ErrNotApproved):
@@ -58,7 +65,7 @@ func (s *Service) find(ctx context.Context, d *enforce.DeniedCall, state *resume
 	if err != nil {
 		return nil, err
 	}
-	if r == nil || !r.waits() && r.State != refused {
+	if r == nil || !r.waits() && !r.untold() && r.State != refused {
 		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval that the call waited for has been used, or does not exist any more")
 	}
 	return r, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/jsonobject"
@@ -201,7 +202,7 @@ const (
 // attachWaiting returns the record of the call that waits, and makes one where none
 // does.
 func (s *Service) attachWaiting(ctx context.Context, d *enforce.DeniedCall) (*record, error) {
-	key := keyOf(d.Caller, d.Digest)
+	key := keyOf(d.Caller, d.Digest, d.Requested)
 	found, err, _ := s.once.Do(key, func() (any, error) {
 		r, err := s.store.current(key)
 		if err != nil {
@@ -218,7 +219,7 @@ func (s *Service) attachWaiting(ctx context.Context, d *enforce.DeniedCall) (*re
 			s.discard(ctx, r) // the PDP does not want it any more
 			r, was = nil, ""
 		}
-		if r != nil && (r.waits() || r.State == refused && r.Reason == enforce.ReasonNotApproved && s.cfg.Now().Sub(r.Changed) < s.settings.Load().Refused) {
+		if r != nil && (r.waits() || r.untold() || r.State == refused && r.Reason == enforce.ReasonNotApproved && s.cfg.Now().Sub(r.Changed) < s.settings.Load().Refused) {
 			return r, nil
 		}
 		r, err = s.submit(context.WithoutCancel(ctx), d, was)
@@ -249,7 +250,12 @@ func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall, was string)
 	if err != nil {
 		return nil, err
 	}
+	actors, err := d.Caller.Actors()
+	if err != nil {
+		return nil, err
+	}
 	r := &record{
+		Requested: d.Requested, Why: d.Reason, Actors: actors, Template: templateOf(asks),
 		Handle: handlePrefix + rand.Text(), Tenant: d.Caller.Tenant, Subject: authzen.Subject{Type: d.Caller.Subject.Type, ID: d.Caller.Subject.ID},
 		Server: d.Server, Session: d.Session, Method: d.Message.Method, Name: d.Binding.Name, Definition: d.Binding.Definition, Digest: d.Digest,
 		Params: params, Request: d.Question.Evaluation, Batch: d.Question.Evaluations, approvalRequest: asks[0], More: asks[1:],
@@ -286,7 +292,7 @@ func isRefused(err error) bool {
 
 // discard deletes a call for which the PDP accepts no access request.
 func (s *Service) discard(ctx context.Context, r *record) {
-	s.cancel(ctx, r)
+	s.cancel(ctx, r, noLongerNeeded)
 	if err := s.store.forget([]string{r.Handle}); err != nil {
 		s.cfg.Log.ErrorContext(ctx, "approvals", "error", err)
 	}
@@ -294,8 +300,9 @@ func (s *Service) discard(ctx context.Context, r *record) {
 
 // approvalContext adds the arguments, and what else of the params is bound, to the context of a
 // submission, for the person who decides: what they see is what the digest is
-// of. Where a mapping has others there, nobody is asked.
-func approvalContext(context jsontext.Value, b *wire.Binding) (jsontext.Value, error) {
+// of. Where a mapping has others there, nobody is asked. Reason is what a requester
+// said, or "".
+func approvalContext(context jsontext.Value, b *wire.Binding, reason string) (jsontext.Value, error) {
 	members, err := jsonobject.Parse(context)
 	if err != nil {
 		return nil, err
@@ -312,6 +319,11 @@ func approvalContext(context jsontext.Value, b *wire.Binding) (jsontext.Value, e
 			}
 		} else if !taken && bound != nil {
 			members[name] = bound
+		}
+	}
+	if _, taken := members["reason"]; reason != "" && !taken {
+		if err := members.Set("reason", plain.Text(reason)); err != nil {
+			return nil, err
 		}
 	}
 	return members.Encode()
@@ -427,8 +439,16 @@ func (s *Service) deny(ctx context.Context, r *record, because error) {
 // refuse ends a call that waits.
 func (s *Service) refuse(ctx context.Context, r *record, reason string) { s.finish(ctx, r, reason, "") }
 
+// noLongerNeeded is the reason with which the PDP is told that nobody waits any more.
+const noLongerNeeded = "no_longer_needed"
+
 // finish ends a call that waits. Where it no longer does, nothing happens.
 func (s *Service) finish(ctx context.Context, r *record, reason, comment string) {
+	s.finishAs(ctx, r, reason, comment, noLongerNeeded)
+}
+
+// finishAs is finish with the reason for the PDP.
+func (s *Service) finishAs(ctx context.Context, r *record, reason, comment, cancelled string) {
 	ended, err := s.store.move(r, refused, func(r *record) { r.Reason, r.Comment = reason, comment })
 	if errors.Is(err, errMoved) {
 		return
@@ -440,7 +460,7 @@ func (s *Service) finish(ctx context.Context, r *record, reason, comment string)
 	*r = *ended
 	s.cfg.Trail.Refuse(r.entry(nil), reason)
 	if reason == enforce.ReasonWithdrawn || len(r.More) > 0 { // a single one has ended
-		s.cancel(ctx, r)
+		s.cancel(ctx, r, cancelled)
 	}
 }
 

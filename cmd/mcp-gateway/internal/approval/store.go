@@ -17,6 +17,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/results"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -68,6 +69,16 @@ type record struct {
 	Version         string                      `json:"version,omitzero"`  // of the protocol, where nobody waits for the response
 	Response        jsontext.Value              `json:"response,omitzero"` // of the server, where nobody waited
 	Results         results.Rules               `json:"results,omitzero"`  // obligations on Response, which are carried out
+
+	// Requested: the caller sent tools/request, and Why. Actors act for it.
+	Requested bool     `json:"requested,omitzero"`
+	Why       string   `json:"why,omitzero"`
+	Actors    []string `json:"actors,omitempty"`
+	Template  string   `json:"template,omitzero"` // of the approval that it waits for
+	// FulfilledBy is another participant who has carried the call out, or nil; Told: the
+	// caller knows what came of it.
+	FulfilledBy *authzen.Subject `json:"fulfilled_by,omitempty"`
+	Told        bool             `json:"told,omitzero"`
 }
 
 // question is what was asked about the call when it was denied.
@@ -87,14 +98,17 @@ func (r *record) waits() bool { return r.State == waiting && r.Rounds == 0 }
 // ended reports whether nothing will become of the call any more.
 func (r *record) ended() bool { return r.State == done || r.State == unknown || r.State == refused }
 
-// keyOf names what a caller calls.
-func keyOf(c *enforce.Caller, digest string) string {
+// keyOf names what a caller calls, or requests.
+func keyOf(c *enforce.Caller, digest string, requested bool) string {
+	if requested {
+		digest = wire.MethodToolsRequest + " " + digest
+	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", c.Tenant, c.Subject.Type, c.Subject.ID, digest))
 	return hex.EncodeToString(sum[:])
 }
 
 func (r *record) key() string {
-	return keyOf(&enforce.Caller{Tenant: r.Tenant, Subject: r.Subject}, r.Digest)
+	return keyOf(&enforce.Caller{Tenant: r.Tenant, Subject: r.Subject}, r.Digest, r.Requested)
 }
 
 // owner is the caller, as a key of counts.
@@ -219,6 +233,18 @@ func (s *store) move(was *record, to state, change func(*record)) (r *record, er
 		return s.write(tx, r)
 	})
 	return r, err
+}
+
+// tell notes that the caller knows what came of a call.
+func (s *store) tell(handle string) error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		r, err := s.read(tx, []byte(handle))
+		if err != nil || r == nil || r.Told {
+			return err
+		}
+		r.Told = true
+		return s.write(tx, r)
+	})
 }
 
 // show notes that a client shows a call to its user, and reports whether none did

@@ -3,7 +3,6 @@ package approval
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -177,18 +176,7 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 	}
 	call.Message = m
 	end(enforce.End(call, response))
-	if response != nil && s.cfg.Results != nil {
-		response = s.cfg.Results.Deliver(ctx, call, response)
-	}
-	if response != nil && len(response.Result) > maxResponse {
-		message := fmt.Sprintf("the server carried out the call, but its answer is larger than a task may have: %d bytes", maxResponse)
-		response = wire.Refuse(response.ID, wire.CodeInternal, message, enforce.Data{Reason: enforce.ReasonWithheld})
-	}
-	s.recordOutcome(ctx, taken, response, func(r *record) {
-		if response != nil {
-			r.Response, r.Results = response.Encode(), call.Results
-		}
-	})
+	s.keepOutcome(ctx, taken, call, response)
 }
 
 // unattended returns the params of a call that the gateway makes itself: it can

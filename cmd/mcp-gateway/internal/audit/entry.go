@@ -49,6 +49,8 @@ type Call struct {
 	Definition string // digest of the tool's definition
 	Task       string // of the access request; several are separated by spaces
 	Approval   string // that permitted the call; several are separated by spaces
+	OnBehalfOf string // requester of the request that the call fulfils, TYPE::ID
+	Fulfils    string // id of that request
 }
 
 // An Entry is the request of an entry of the log. The first three members are
@@ -68,6 +70,8 @@ type Entry struct {
 	Definition string   `json:"definition,omitzero"`
 	Task       string   `json:"task,omitzero"`
 	Approval   string   `json:"approval,omitzero"`
+	OnBehalfOf string   `json:"on_behalf_of,omitzero"`
+	Fulfils    string   `json:"fulfils,omitzero"`
 	// Of a server in observe mode.
 	Observed      bool     `json:"observed,omitzero"`
 	Why           string   `json:"why,omitzero"`              // of Reason, for the operator
@@ -84,7 +88,7 @@ func (c Call) entry(event string) Entry {
 	return Entry{
 		Subject: &c.Subject, Action: &Action{c.Method}, Resource: c.resource(), Event: event,
 		Server: c.Server, Tool: c.Tool, Agent: c.Agent, Decisions: c.Decisions,
-		ArgsDigest: c.ArgsDigest, Definition: c.Definition, Task: c.Task, Approval: c.Approval,
+		ArgsDigest: c.ArgsDigest, Definition: c.Definition, Task: c.Task, Approval: c.Approval, OnBehalfOf: c.OnBehalfOf, Fulfils: c.Fulfils,
 		Observed: c.Observed, Reason: c.Reason, Why: c.Why, NotCarriedOut: c.NotCarriedOut,
 	}
 }
@@ -109,7 +113,7 @@ const maxText = 512
 // bounded returns the call with texts that are valid UTF-8 and not too long.
 func (c Call) bounded() Call {
 	for _, text := range []*string{
-		&c.Server, &c.Method, &c.Tool, &c.Subject.Type, &c.Subject.ID, &c.Agent, &c.Tenant, &c.RequestID, &c.TraceID, &c.ArgsDigest, &c.Definition, &c.Task, &c.Approval, &c.Why,
+		&c.Server, &c.Method, &c.Tool, &c.Subject.Type, &c.Subject.ID, &c.Agent, &c.Tenant, &c.RequestID, &c.TraceID, &c.ArgsDigest, &c.Definition, &c.Task, &c.Approval, &c.OnBehalfOf, &c.Fulfils, &c.Why,
 	} {
 		if len(*text) > maxText {
 			*text = (*text)[:maxText] + "…"

@@ -125,7 +125,7 @@ func (a *mappingRun) setServerResource(parts members) error {
 
 // reserved are members of a context that a PDP believes if a gateway sends them. A
 // server must not set them.
-var reserved = []string{"approval", "justification", "supported_obligations", "session", "capability"}
+var reserved = []string{"approval", "justification", "supported_obligations", "session", "capability", "fulfils"}
 
 const (
 	contextAgent      = "agent"

@@ -18,12 +18,8 @@ var uses = map[string]struct{ method, name string }{
 // Holder returns the subject that calls of tools of a server have by default: the holder
 // of the capabilities of their caller.
 func (m *Mapper) Holder(call Call) (authzen.Subject, error) {
-	u, ok := m.upstreams[call.Server]
-	if !ok {
-		return authzen.Subject{}, unmapped("there is no server of that name")
-	}
-	a := &mappingRun{Mapper: m, upstream: u, call: call, dialect: Default}
-	if err := a.read(); err != nil {
+	a, err := m.run(call)
+	if err != nil {
 		return authzen.Subject{}, err
 	}
 	id, err := a.subject()
@@ -40,17 +36,13 @@ func (m *Mapper) Listed(call Call, name string) (*authzen.EvaluationRequest, err
 	if !ok {
 		return nil, ErrUnknownMethod
 	}
-	u, ok := m.upstreams[call.Server]
-	if !ok {
-		return nil, unmapped("there is no server of that name")
-	}
 	params, err := json.Marshal(map[string]string{use.name: name})
 	if err != nil {
 		return nil, &MappingError{"the name cannot be written", err}
 	}
 	call.Method, call.Params, call.Notification = use.method, params, false
-	a := &mappingRun{Mapper: m, upstream: u, call: call, dialect: Default}
-	if err := a.read(); err != nil {
+	a, err := m.run(call)
+	if err != nil {
 		return nil, err
 	}
 	if call.Method != toolsCall {

@@ -113,11 +113,16 @@ func (a *mappingRun) both(name string, m *mapping) (Questions, error) {
 	if err != nil {
 		return Questions{}, err
 	}
+	return a.beside(standard.Evaluation, m)
+}
+
+// beside returns a question together with those of a declared mapping.
+func (a *mappingRun) beside(standard *authzen.EvaluationRequest, m *mapping) (Questions, error) {
 	declared, err := a.ask(m)
 	if err != nil {
 		return Questions{}, err
 	}
-	all := []*authzen.EvaluationRequest{standard.Evaluation}
+	all := []*authzen.EvaluationRequest{standard}
 	if declared.Evaluation != nil {
 		return together(append(all, declared.Evaluation))
 	}

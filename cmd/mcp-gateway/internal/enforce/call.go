@@ -62,6 +62,16 @@ type Call struct {
 	// SendsArguments: the question for the PDP has the arguments of the call, because a
 	// capability of the caller limits them. The gate sets it.
 	SendsArguments bool
+	// Requested: the call is to be carried out by somebody else, because its caller sent
+	// tools/request, with this Reason. The gate sets both.
+	Requested bool
+	Reason    string
+	// Fulfils says which request of another caller the call fulfils, or is nil. The gate
+	// sets it.
+	Fulfils   *wire.Fulfilment
+	requester authzen.Subject // of the request that it fulfils
+	byTool    bool            // a model called a tool of the gateway that makes this call
+	byMethod  bool            // a program sent tools/request
 	// Results are the obligations on the response. The gate sets those of its permit;
 	// [Tasks] those of the call whose task this call is about.
 	Results results.Rules

@@ -27,6 +27,12 @@ type Access interface {
 	Answer(context.Context, *Call) (*Disposition, error)
 	// Ways returns how the caller of a call asks for a capability.
 	Ways(context.Context, *Call) Ways
+	// Rewrite returns the tools/call that a call of a tool of the gateway stands for, or
+	// nil for all others.
+	Rewrite(context.Context, *Call) (*wire.Message, error)
+	// Count counts a request for the limit of its caller. Its error is a [Refusal] if
+	// the request exceeds the limit.
+	Count(*Call) error
 }
 
 // Ways are how callers ask for a capability.

@@ -28,6 +28,9 @@ func (g *Gate) declare(ctx context.Context, call *Call, q *Question, digest stri
 	if claim != nil {
 		own["capability"] = claim
 	}
+	if call.Fulfils != nil {
+		own["fulfils"] = call.fulfilled(digest)
+	}
 	if arguments := g.decisionArguments(call); arguments != nil {
 		own[contextArguments] = arguments
 	}

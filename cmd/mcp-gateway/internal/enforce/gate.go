@@ -52,6 +52,16 @@ type Config struct {
 	// PassingMeta names members of _meta that belong to one message and not to the
 	// call, in addition to those of the protocol. An approval does not bind them.
 	PassingMeta []string
+	// Requests keeps the calls that wait, so that others can carry them out. MapRequest
+	// returns the question about a tools/request, whose call is one of tools/call by
+	// then, and MapFulfil whether the caller of a call may fulfil a request. Without
+	// Requests the gateway does not know tools/request.
+	Requests   Requests
+	MapRequest func(*Call) (*Question, error)
+	MapFulfil  func(*Call, *Request) (*authzen.EvaluationRequest, error)
+	// MapLevel returns the questions by which the level of a caller shows: may it call
+	// the tools of a server, and may it request calls?
+	MapLevel func(call *Call, server string) (calls, requests *authzen.EvaluationRequest, err error)
 	// Labels keeps the labels of callers. Nil sends the PDP none, and withholds a
 	// result that is to have one.
 	Labels Labels
@@ -244,6 +254,9 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 			return own, err
 		}
 	}
+	if err := g.takeRequest(ctx, call); err != nil {
+		return nil, err
+	}
 	if g.cfg.Tasks != nil {
 		if own, err := g.cfg.Tasks.Answer(ctx, call); own != nil || err != nil {
 			return own, err
@@ -258,9 +271,22 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 	if err := g.resolveTool(ctx, call); err != nil {
 		return nil, err
 	}
+	if call.Fulfils != nil {
+		return g.fulfil(ctx, call)
+	}
 	if g.cfg.Observes(call.Server) {
 		return g.observe(ctx, call)
 	}
+	if call.Requested {
+		if v, err := g.request(ctx, call); v != nil || err != nil {
+			return v, err
+		}
+	}
+	return g.call(ctx, call)
+}
+
+// call asks the PDP about a call, and forwards it if it is permitted.
+func (g *Gate) call(ctx context.Context, call *Call) (*Disposition, error) {
 	evaluated := call.Message.Encode()
 	asked, err := g.ask(ctx, call)
 	defer func() { asked.release() }()
@@ -278,6 +304,11 @@ func (g *Gate) judge(ctx context.Context, call *Call) (*Disposition, error) {
 		asked.release = keep
 		return g.forward(&Entry{Call: call, Decisions: Decisions(asked.answer.EvaluationID), Digest: asked.digest})
 	}
+	return g.suspend(ctx, call, asked, denials, err)
+}
+
+// suspend has a call wait whose denial people may lift. Any other is refused.
+func (g *Gate) suspend(ctx context.Context, call *Call, asked asked, denials []int, err error) (*Disposition, error) {
 	var refusal *Refusal
 	if denials == nil || g.cfg.Approvals == nil || !call.Message.IsRequest() || !errors.As(err, &refusal) {
 		return nil, err
@@ -308,10 +339,15 @@ func (g *Gate) ask(ctx context.Context, call *Call) (a asked, err error) {
 	if a.question.Pass {
 		return a, nil
 	}
+	return g.askMapped(ctx, call, a.question, g.take)
+}
+
+// askMapped asks the PDP the question about a call, after take has counted the call.
+func (g *Gate) askMapped(ctx context.Context, call *Call, mapped *Question, take func(*Call) (func(), error)) (a asked, err error) {
+	a.release = keep
 	if a.binding, a.digest, err = g.bind(call); err != nil {
 		return a, err
 	}
-	mapped := a.question
 	if a.question, err = g.declare(ctx, call, mapped, a.digest, false); err != nil {
 		return a, err
 	}
@@ -321,7 +357,7 @@ func (g *Gate) ask(ctx context.Context, call *Call) (a asked, err error) {
 			return a, err
 		}
 	}
-	release, err := g.take(call)
+	release, err := take(call)
 	if err != nil {
 		return a, err
 	}

@@ -37,6 +37,7 @@ const (
 	ReasonWithheld       = "answer_withheld"          // the server carried out the call, and the gateway withholds its answer
 	ReasonCaller         = "unknown_caller"           // the credential is not valid any more
 	ReasonCapability     = "capability_required"      // a capability would lift the denial
+	ReasonRequest        = "invalid_request"          // there is no such request, or the call does not fulfil it
 	ReasonInvalidMessage = "invalid_message"
 )
 

@@ -32,10 +32,10 @@ func (c *Call) replace(m *wire.Message) error {
 // arguments, or how often it calls. The client of a call that is to become a task
 // expects a task or an error.
 func (r *Refusal) isForModel(c *Call) bool {
-	if !c.Message.IsRequest() || c.Message.Method != wire.MethodToolsCall || c.Params.Task != nil {
+	if !c.Message.IsRequest() || c.Message.Method != wire.MethodToolsCall || c.byMethod || c.Params.Task != nil {
 		return false
 	}
-	if r.ForModel {
+	if r.ForModel || c.byTool {
 		return true
 	}
 	switch r.Data.Reason {

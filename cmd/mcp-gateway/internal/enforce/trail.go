@@ -7,6 +7,9 @@ type Entry struct {
 	Digest    string   // of the call
 	Task      string   // access requests, separated by spaces
 	Approval  string   // approvals that permit the call, separated by spaces
+	// OnBehalfOf is the requester of the request that the call fulfils, TYPE::ID, and
+	// Fulfils the request; "" for any other call.
+	OnBehalfOf, Fulfils string
 	// Observed is the decision on a call that is forwarded whatever it is; nil for a
 	// call whose decision is enforced.
 	Observed *Observation

@@ -64,7 +64,11 @@ func (t *tools) isListed(server string) bool {
 // addAccessTools adds the gateway's own tools to the first page of a server's tools. A
 // tool of the server that has the same name is not replaced.
 func (t *tools) addAccessTools(ctx context.Context, c *enforce.Call, result jsontext.Value) (jsontext.Value, error) {
-	if c.Message.Method != wire.MethodToolsList || !t.rules.offersAccess(c.Server) || enforce.HasAccessTools(ctx) || isLaterPage(c.Message) || t.access.Ways(ctx, c) == (enforce.Ways{}) {
+	if c.Message.Method != wire.MethodToolsList || !t.rules.offersAccess(c.Server) || enforce.HasAccessTools(ctx) || isLaterPage(c.Message) {
+		return result, nil
+	}
+	offered := t.access.Offered(ctx, c, []string{c.Server})
+	if len(offered) == 0 {
 		return result, nil
 	}
 	members, err := jsonobject.Parse(result)
@@ -75,7 +79,7 @@ func (t *tools) addAccessTools(ctx context.Context, c *enforce.Call, result json
 	if err := json.Unmarshal(members["tools"], &items); err != nil {
 		return nil, err
 	}
-	for _, name := range access.ToolNames {
+	for _, name := range offered {
 		if _, err := t.Tool(c.Server, name); errors.Is(err, catalog.ErrUnknown) {
 			items = append(items, access.Definition(name))
 		}

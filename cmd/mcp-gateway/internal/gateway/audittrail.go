@@ -32,11 +32,11 @@ func (t *trail) Begin(e *enforce.Entry) (string, func(how string), error) {
 	return id, func(how string) { t.end(e, id, audit.Outcome(how)) }, nil
 }
 
-// end records the outcome of a call. The client of a call that people approved has its
-// answer only once the outcome is on disk, so that no crash makes it unknown to them.
+// end records the outcome of a call. The client of a call that people approved or
+// that fulfils a request has its answer only once the outcome is on disk, so that no crash makes it unknown to them.
 func (t *trail) end(e *enforce.Entry, id string, how audit.Outcome) {
 	failed := func(err error) { t.log.Error("audit", "request_id", e.Call.RequestID, "error", err) }
-	if e.Approval == "" {
+	if e.Approval == "" && e.Fulfils == "" {
 		t.Trail.DoneLater(id, how, "", failed)
 	} else if err := t.Trail.Done(id, how, ""); err != nil {
 		failed(err)
@@ -80,6 +80,7 @@ func auditCall(e *enforce.Entry) audit.Call {
 		Server: e.Call.Server, Method: e.Call.Message.Method, Tool: withoutPassword(target),
 		Subject: audit.Entity{Type: e.Call.Caller.Subject.Type, ID: e.Call.Caller.Subject.ID}, Agent: agent, Tenant: e.Call.Caller.Tenant,
 		Decisions: e.Decisions, RequestID: e.Call.RequestID, TraceID: e.Call.TraceID(), ArgsDigest: e.Digest, Task: e.Task, Approval: e.Approval,
+		OnBehalfOf: e.OnBehalfOf, Fulfils: e.Fulfils,
 	}
 	if e.Call.Tool != nil {
 		c.Definition = e.Call.Tool.Digest

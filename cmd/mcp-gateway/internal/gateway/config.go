@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/access"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/calllimit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
@@ -52,6 +53,8 @@ type Config struct {
 	// Endpoints are those over several servers, beside that of each server.
 	Endpoints []endpointConfig  `yaml:"endpoints"`
 	Limits    []calllimit.Limit `yaml:"limits"`
+	// Access is about callers that ask for capabilities, or request calls.
+	Access accessConfig `yaml:"access"`
 
 	// Log is the program's own log.
 	Log *slog.Logger `yaml:"-"`
@@ -83,6 +86,14 @@ type approvalConfig struct {
 	Pending   int      `yaml:"pending"`
 	// PassingMeta names members of _meta that differ from message to message.
 	PassingMeta []string `yaml:"passing_meta"`
+}
+
+// An accessConfig says how callers get what policies do not let them do themselves.
+type accessConfig struct {
+	// PerMinute bounds the capabilities and calls that a caller requests.
+	PerMinute int `yaml:"requests_per_minute"`
+	// Welcome tells callers their level when they connect.
+	Welcome bool `yaml:"welcome"`
 }
 
 // settings returns what of the approvals a running gateway follows.
@@ -154,6 +165,7 @@ func NewConfig() *Config {
 		Listen: "127.0.0.1:8090", Log: slog.New(slog.DiscardHandler),
 		PDP:     pdpConfig{Timeout: duration(500 * time.Millisecond), Failures: 5, Pause: duration(time.Second)},
 		Denial:  denialConfig{HTTPStatus: 200},
+		Access:  accessConfig{PerMinute: access.DefaultPerMinute},
 		Labels:  labelsConfig{TTL: 24 * time.Hour, Scope: scopeCaller},
 		Catalog: catalogConfig{Refresh: duration(time.Minute), TTL: duration(10 * time.Second)},
 		Approval: approvalConfig{

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/calllimit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/coaz"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/pdp/filereload"
@@ -97,6 +98,9 @@ func (c *Config) Check(listenKey string) error {
 	c.checkLogin(f)
 	c.checkServers(f)
 	c.checkLimits(f)
+	if n := c.Access.PerMinute; n < 1 || n > calllimit.MaxCalls {
+		f.fault("access.requests_per_minute", "must be a whole number from 1 to %d, not %d", calllimit.MaxCalls, n)
+	}
 	c.checkPublicURLs(f)
 	c.checkMappings(f)
 	return errors.Join(f.errs...)

@@ -197,9 +197,18 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	}
 	g.access = access.New(access.Config{
 		PDP: pdp, Holder: g.rules.holder, Servers: g.rules.serverNames, OffersTools: g.rules.offersAccess, HasTool: g.tools.has, Log: g.log,
+		Requests: g.approvals, PerMinute: cfg.Access.PerMinute,
+		MayFulfil: func(ctx context.Context, c *enforce.Call, all []*enforce.Request) ([]bool, error) {
+			return g.gate.MayFulfil(ctx, c, all)
+		},
+		Welcome: cfg.Access.Welcome,
+		Level: func(ctx context.Context, c *enforce.Call, server string) (enforce.Level, error) {
+			return g.gate.Level(ctx, c, server)
+		},
 	})
 	g.tools.access = g.access
 	g.gate = enforce.New(enforce.Config{
+		Requests: g.approvals, MapRequest: g.rules.Request, MapFulfil: g.rules.Fulfil, MapLevel: g.rules.Level,
 		Access: g.access, Arguments: g.rules.sentArguments,
 		PDP: pdp, Map: g.rules.Question, MapServerRequest: g.rules.ServerRequest, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g}, Trail: kept, Log: g.log,
 		Obligations: handlers, Limits: &g.rules, Labels: labels,

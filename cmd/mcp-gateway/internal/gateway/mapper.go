@@ -34,19 +34,51 @@ func newMapper(cfg *Config, log *slog.Logger) (*mapper, error) {
 
 // coazCall converts a call to the input of the mapping.
 func coazCall(c *enforce.Call) coaz.Call {
-	return coaz.Call{
+	call := coaz.Call{
 		Method: c.Message.Method, Params: c.Message.Params, Notification: !c.Message.IsRequest(),
 		Subject: c.Caller.Subject, Claims: c.Caller.Claims, Server: c.Server,
 	}
+	if c.Tool != nil {
+		call.Tool = c.Tool.Definition
+	}
+	return call
 }
 
 // question implements [enforce.Config.Map].
 func (m *mapper) question(c *enforce.Call) (*enforce.Question, error) {
+	q, err := m.Map(coazCall(c))
+	return m.asQuestion(c, q, err)
+}
+
+// request implements [enforce.Config.MapRequest].
+func (m *mapper) request(c *enforce.Call) (*enforce.Question, error) {
+	q, err := m.MapRequest(coazCall(c))
+	return m.asQuestion(c, q, err)
+}
+
+// fulfil implements [enforce.Config.MapFulfil].
+func (m *mapper) fulfil(c *enforce.Call, r *enforce.Request) (*authzen.EvaluationRequest, error) {
 	asked := coazCall(c)
-	if c.Tool != nil {
-		asked.Tool = c.Tool.Definition
+	asked.Server = r.Server
+	evaluation, err := m.MapFulfil(asked, coaz.ToolRequest{ID: r.ID, Requester: r.Requester, Tool: r.Tool, Digest: r.Digest, Template: r.Template})
+	if err != nil {
+		return nil, mappingError(err)
 	}
-	q, err := m.Map(asked)
+	return evaluation, nil
+}
+
+// level implements [enforce.Config.MapLevel].
+func (m *mapper) level(c *enforce.Call, server string) (calls, requests *authzen.EvaluationRequest, err error) {
+	asked := coazCall(c)
+	asked.Server = server
+	if calls, requests, err = m.MapLevel(asked); err != nil {
+		return nil, nil, mappingError(err)
+	}
+	return calls, requests, nil
+}
+
+// asQuestion returns the result of a mapping as the gate expects it.
+func (m *mapper) asQuestion(c *enforce.Call, q coaz.Questions, err error) (*enforce.Question, error) {
 	for _, warning := range q.Warnings {
 		m.log.Warn("mapping: "+warning, "server", c.Server, "tool", c.Params.Name, "request_id", c.RequestID)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // rules are the settings that a running gateway replaces. They apply to calls that
@@ -66,6 +67,21 @@ type currentRules struct{ atomic.Pointer[rules] }
 // Question implements [enforce.Config.Map].
 func (c *currentRules) Question(call *enforce.Call) (*enforce.Question, error) {
 	return c.Load().mapper.question(call)
+}
+
+// Request implements [enforce.Config.MapRequest].
+func (c *currentRules) Request(call *enforce.Call) (*enforce.Question, error) {
+	return c.Load().mapper.request(call)
+}
+
+// Fulfil implements [enforce.Config.MapFulfil].
+func (c *currentRules) Fulfil(call *enforce.Call, r *enforce.Request) (*authzen.EvaluationRequest, error) {
+	return c.Load().mapper.fulfil(call, r)
+}
+
+// Level implements [enforce.Config.MapLevel].
+func (c *currentRules) Level(call *enforce.Call, server string) (calls, requests *authzen.EvaluationRequest, err error) {
+	return c.Load().mapper.level(call, server)
 }
 
 // ServerRequest implements [enforce.Config.MapServerRequest].

@@ -300,6 +300,9 @@ func (t *tools) introduce(ctx context.Context, c *enforce.Call, result jsontext.
 	if err != nil {
 		return nil, err
 	}
+	if result, err = wire.WithWelcome(result, t.access.Welcome(ctx, c, []string{c.Server})); err != nil {
+		return nil, err
+	}
 	if t.declareTasks && c.Message.Method == wire.MethodDiscover {
 		if result, err = declareExtension(result, wire.ExtensionTasks); err != nil {
 			return nil, err

@@ -115,6 +115,10 @@ func (h *Handler) post(w http.ResponseWriter, c *call) {
 
 // answer answers a request.
 func (h *Handler) answer(c *call) {
+	if err := h.rewrite(c); err != nil {
+		h.fail(c, err)
+		return
+	}
 	switch method := c.Message.Method; {
 	case c.Stateless && wire.IsRemoved(method):
 		h.refuse(c, unknownMethod(c))
@@ -142,7 +146,7 @@ func (h *Handler) answer(c *call) {
 // their server.
 func isAbout(method string) bool {
 	switch method {
-	case wire.MethodToolsCall, wire.MethodPromptsGet, wire.MethodResourceRead, "resources/subscribe", "resources/unsubscribe",
+	case wire.MethodToolsCall, wire.MethodToolsRequest, wire.MethodPromptsGet, wire.MethodResourceRead, "resources/subscribe", "resources/unsubscribe",
 		"completion/complete", "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
 		return true
 	}
@@ -352,7 +356,7 @@ func (c *call) header(m *wire.Message, inner *innerSession) http.Header {
 // unknown refuses a call about what no server of the endpoint has.
 func unknown(method string) *enforce.Refusal {
 	switch {
-	case method == wire.MethodToolsCall:
+	case method == wire.MethodToolsCall, method == wire.MethodToolsRequest:
 		return enforce.NoSuchTool()
 	case strings.HasPrefix(method, "tasks/"):
 		return enforce.NoSuchTask()

@@ -21,7 +21,7 @@ func (h *Handler) find(m *wire.Message, p *wire.Params) (target, bool) {
 	var server, name string
 	var ok bool
 	switch m.Method {
-	case wire.MethodToolsCall, wire.MethodPromptsGet:
+	case wire.MethodToolsCall, wire.MethodToolsRequest, wire.MethodPromptsGet:
 		server, name, ok = split(p.Name)
 	case wire.MethodResourceRead, "resources/subscribe", "resources/unsubscribe":
 		server, name, ok = splitURI(p.URI)
@@ -36,7 +36,7 @@ func (h *Handler) find(m *wire.Message, p *wire.Params) (target, bool) {
 	if s == nil || !ok {
 		return target{}, false
 	}
-	if m.Method == wire.MethodToolsCall && len(p.Name) == MaxName {
+	if (m.Method == wire.MethodToolsCall || m.Method == wire.MethodToolsRequest) && len(p.Name) == MaxName {
 		name = h.wholeName(s, p.Name, name)
 	}
 	return target{s, name}, true
@@ -168,7 +168,7 @@ func setInner(members jsonobject.Object, name, server string) error {
 func rename(m *wire.Message, p *wire.Params, name string) func(jsonobject.Object) error {
 	return func(members jsonobject.Object) error {
 		switch m.Method {
-		case wire.MethodToolsCall, wire.MethodPromptsGet:
+		case wire.MethodToolsCall, wire.MethodToolsRequest, wire.MethodPromptsGet:
 			return members.Set("name", name)
 		case wire.MethodResourceRead, "resources/subscribe", "resources/unsubscribe":
 			return members.Set("uri", name)

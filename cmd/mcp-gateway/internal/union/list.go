@@ -78,7 +78,7 @@ func (h *Handler) list(c *call) {
 			return nil
 		})
 	})
-	own := c.Message.Method == wire.MethodToolsList && after.Next == nil && h.ways(c).Tool != ""
+	own := c.Message.Method == wire.MethodToolsList && after.Next == nil && h.offersAccess()
 	result, err := h.merge(c, parts, own)
 	if err != nil {
 		h.fail(c, err)
@@ -201,7 +201,7 @@ func (h *Handler) merge(c *call, parts []part, own bool) (jsontext.Value, error)
 		}
 	}
 	if own {
-		items = append(items, h.cfg.Access.Definitions()...)
+		items = append(items, h.definitions(c)...)
 	}
 	return h.listResult(c, of, items, next, ttl)
 }

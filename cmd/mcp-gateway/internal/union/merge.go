@@ -138,6 +138,9 @@ func (h *Handler) greet(c *call, parts []part, result map[string]any, said func(
 		result["serverInfo"] = serverInfo
 	}
 	text, err := json.Marshal(result, json.Deterministic(true))
+	if err == nil {
+		text, err = wire.WithWelcome(text, h.welcome(c))
+	}
 	if err != nil {
 		h.fail(c, err)
 		return

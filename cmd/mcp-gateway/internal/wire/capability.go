@@ -25,6 +25,7 @@ const ExtensionAccess = ownPrefix + "access"
 const (
 	ownPrefix      = "io.github.policy-service/"
 	MetaCapability = ownPrefix + "capability"
+	MetaWelcome    = ownPrefix + "welcome" // of the result of initialize and server/discover
 )
 
 var (
@@ -82,6 +83,30 @@ func (m *Message) TakeCapability() (id string, without *Message, err error) {
 		return params.Set("_meta", meta)
 	})
 	return id, without, err
+}
+
+// WithWelcome returns the result by which a server introduces itself with what the
+// gateway says to the caller, or nil for nothing. The server says none of it.
+func WithWelcome(result, welcome jsontext.Value) (jsontext.Value, error) {
+	if welcome == nil && !bytes.Contains(result, []byte(ownPrefix)) {
+		return result, nil
+	}
+	members, err := jsonobject.Parse(result)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := jsonobject.Parse(members["_meta"])
+	if err != nil {
+		return nil, err
+	}
+	removeOwn(meta)
+	meta.Put(MetaWelcome, welcome)
+	text, err := meta.EncodeMembers()
+	if err != nil {
+		return nil, err
+	}
+	members.Put("_meta", text)
+	return members.Encode()
 }
 
 // removeOwn removes the members of _meta that are for the gateway, and returns them;
