@@ -43,7 +43,8 @@ var walls = []wall{
 	{"evaluation/decisionlog", 3, []string{"evaluation/durable", "schemas/authzen", "schemas/yamldoc", "obligations/plain"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},
 	{"evaluation/faults", 1, []string{"schemas/yamldoc"}, "what is wrong in a store is said the same way by every room"},
 	{"evaluation/cedarsyntax", 2, []string{"evaluation/faults"}, "the text and the syntax of Cedar, without entities or settings"},
-	{"evaluation/snapshot", 3, []string{"schemas/authzen", "schemas/yamldoc", "obligations", "evaluation/decisionlog", "evaluation/faults", "evaluation/cedarsyntax"}, "the pure function: it reads no clock, no file and no network"},
+	{"evaluation/accesspolicy", 2, []string{"obligations/plain", "evaluation/faults"}, "an access document becomes Cedar without entities or settings; what it names comes in as a function"},
+	{"evaluation/snapshot", 3, []string{"schemas/authzen", "schemas/yamldoc", "obligations", "evaluation/accesspolicy", "evaluation/decisionlog", "evaluation/faults", "evaluation/cedarsyntax"}, "the pure function: it reads no clock, no file and no network"},
 	{"evaluation/explain", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/faults", "evaluation/cedarsyntax", "evaluation/snapshot"}, "it says how a snapshot decides, and changes nothing"},
 	{"evaluation/lint", 3, []string{"schemas/authzen", "schemas/yamldoc", "evaluation/faults", "evaluation/cedarsyntax", "evaluation/snapshot"}, "it warns of what a snapshot permits to be written"},
 	{"evaluation/replay", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/explain", "evaluation/snapshot"}, "it decides again what the log has"},
@@ -63,7 +64,7 @@ var walls = []wall{
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
-		"cmd/internal/environment", "cmd/internal/telemetry", "cmd/internal/tuning", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
+		"cmd/internal/environment", "cmd/internal/telemetry", "cmd/internal/tuning", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain", "evaluation", "evaluation/accesspolicy", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
 	}, "a command may use all there is"},
 	{"cmd/internal/environment", 5, []string{"schemas/yamldoc"}, "both programs refuse variables that name nothing, in one way"},
 	{"cmd/internal/tuning", 5, nil, "both programs serve with the same runtime"},
@@ -123,7 +124,7 @@ type tenancy struct {
 }
 
 var tenancies = []tenancy{
-	{"github.com/cedar-policy/cedar-go", []string{"evaluation/cedarsyntax", "evaluation/snapshot", "evaluation/explain", "evaluation/lint", "conformance/benchmark"}, "a request changes form once; nobody else knows Cedar, but what the service is measured beside"},
+	{"github.com/cedar-policy/cedar-go", []string{"evaluation/accesspolicy", "evaluation/cedarsyntax", "evaluation/snapshot", "evaluation/explain", "evaluation/lint", "conformance/benchmark"}, "a request changes form once; nobody else knows Cedar, but what the service is measured beside"},
 	{"go.etcd.io/bbolt", []string{
 		"evaluation/decisionlog", "obligations/outbox", "obligations/recordfile", "obligations/approval", "obligations/capability", "cmd/mcp-gateway/internal/approval", "cmd/mcp-gateway/internal/catalog",
 		"cmd/mcp-gateway/internal/tasks", "cmd/mcp-gateway/internal/boltfile", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/labels", "cmd/mcp-gateway/internal/observation",

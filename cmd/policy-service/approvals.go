@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -39,12 +38,6 @@ type approvalsDesk struct{ adminFlags }
 // An entityID is an entity, written TYPE:ID, TYPE::ID or TYPE::"ID".
 type entityID pdp.Approver
 
-// The forms of an entity in a flag. The type may be in a namespace: A::B:id.
-var (
-	typeAndID   = regexp.MustCompile(`^([^:"]+(?:::[^:"]+)*):([^:].*)$`)
-	cedarEntity = regexp.MustCompile(`^([^:"]+(?:::[^:"]+)*)::(".*"|[^"].*)$`)
-)
-
 // approver returns the entity, or nil if none was named.
 func (a entityID) approver() *pdp.Approver {
 	if a.ID == "" {
@@ -56,20 +49,14 @@ func (a entityID) approver() *pdp.Approver {
 
 // UnmarshalText reads an entity.
 func (a *entityID) UnmarshalText(text []byte) error {
-	parts := cedarEntity.FindStringSubmatch(string(text))
-	if parts == nil || typeAndID.Match(text) {
-		parts = typeAndID.FindStringSubmatch(string(text))
+	named, ok := authzen.ParseEntityName(string(text))
+	if !ok && strings.Contains(string(text), `"`) {
+		return fmt.Errorf("%s is not TYPE::%q: the id has a quote or a backslash that is not escaped", text, "ID")
 	}
-	if parts == nil {
+	if !ok {
 		return fmt.Errorf("%q is not TYPE:ID", text)
 	}
-	a.Type, a.ID = parts[1], parts[2]
-	if strings.HasPrefix(a.ID, `"`) {
-		var err error
-		if a.ID, err = strconv.Unquote(a.ID); err != nil || a.ID == "" {
-			return fmt.Errorf("%s is not TYPE::%q: the id has a quote or a backslash that is not escaped", text, "ID")
-		}
-	}
+	a.Type, a.ID = named.Type, named.ID
 	return nil
 }
 

@@ -43,6 +43,7 @@ type cli struct {
 	Log          logCmd          `cmd:"" help:"Read, export and verify the decision log."`
 	Approvals    approvalsCmd    `cmd:"" help:"List and decide access requests."`
 	Capabilities capabilitiesCmd `cmd:"" help:"List, issue and revoke capabilities."`
+	Access       accessCmd       `cmd:"" help:"Show access documents."`
 	Config       configCmd       `cmd:"" help:"Show the settings of the server."`
 	Keys         keysCmd         `cmd:"" help:"Create API keys."`
 	Healthcheck  healthcheckCmd  `cmd:"" help:"Check that a running server is ready."`

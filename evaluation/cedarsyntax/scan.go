@@ -25,10 +25,15 @@ const (
 type Statement struct {
 	Text         []byte
 	Line, Column int // from 1; the column counts characters
+	// Compiled means that the file does not have the text, but what the text was compiled from.
+	Compiled bool
 }
 
 // Position converts a line and column of the statement to those of the file.
 func (s Statement) Position(line, column int) (int, int) {
+	if s.Compiled {
+		return s.Line, s.Column
+	}
 	if line == 1 {
 		return s.Line, s.Column + column - 1
 	}

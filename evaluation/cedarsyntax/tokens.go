@@ -8,9 +8,10 @@ import (
 
 // Tokens is a part of a statement's text, split into tokens without comments.
 type Tokens struct {
-	Src    []byte
-	line   int // line of the file where src begins
-	Tokens []token
+	Src      []byte
+	line     int  // line of the file where src begins
+	compiled bool // the file does not have the text: its only line is line
+	Tokens   []token
 }
 
 type token struct{ Start, end int }
@@ -18,7 +19,7 @@ type token struct{ Start, end int }
 // Text returns the text of token i.
 func (p Tokens) Text(i int) string { return string(p.Src[p.Tokens[i].Start:p.Tokens[i].end]) }
 
-func (p Tokens) slice(i, j int) Tokens { return Tokens{p.Src, p.line, p.Tokens[i:j]} }
+func (p Tokens) slice(i, j int) Tokens { return Tokens{p.Src, p.line, p.compiled, p.Tokens[i:j]} }
 
 // OneLine returns the text on one line.
 func (p Tokens) OneLine() string {
@@ -53,7 +54,7 @@ func (p Tokens) Find(words ...string) int {
 
 // firstLine returns the line of the file where the text begins.
 func (p Tokens) firstLine() int {
-	if len(p.Tokens) == 0 {
+	if len(p.Tokens) == 0 || p.compiled {
 		return p.line
 	}
 	return p.line + bytes.Count(p.Src[:p.Tokens[0].Start], []byte{'\n'})
@@ -61,7 +62,7 @@ func (p Tokens) firstLine() int {
 
 // Tokenize splits the text of a statement into tokens.
 func Tokenize(st Statement) Tokens {
-	p := Tokens{Src: st.Text, line: st.Line}
+	p := Tokens{Src: st.Text, line: st.Line, compiled: st.Compiled}
 	for at := 0; at < len(p.Src); {
 		length, blank := nextToken(p.Src[at:])
 		if !blank {

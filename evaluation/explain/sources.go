@@ -37,7 +37,11 @@ func Sources(s *snapshot.Snapshot) []Source {
 	}
 	out := make([]Source, len(s.Policies.Ordered))
 	for i, p := range s.Policies.Ordered {
-		out[i] = writtenAs(p, statements[place{p.File, p.Line, p.Column}]).Source
+		st, found := statements[place{p.File, p.Line, p.Column}]
+		if !found {
+			st = s.Statement(p)
+		}
+		out[i] = writtenAs(p, st).Source
 	}
 	return out
 }
@@ -59,7 +63,7 @@ type writing struct {
 
 // writtenIn parses a policy again.
 func writtenIn(s *snapshot.Snapshot, p *snapshot.Policy) writing {
-	return writtenAs(p, cedarsyntax.StatementAt(p.File, s.Archive()[p.File], p.Line, p.Column))
+	return writtenAs(p, s.Statement(p))
 }
 
 // writtenAs parses the policy from its statement.

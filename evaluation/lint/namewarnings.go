@@ -74,6 +74,10 @@ func (n *namer) learn(tests []*authzen.EvaluationRequest) {
 	}
 	for uid := range known {
 		n.entities[uid.Type] = append(n.entities[uid.Type], string(uid.ID))
+		about := authzen.EvaluationRequest{Resource: authzen.Resource{Type: string(uid.Type), ID: string(uid.ID)}}
+		if tool, ok := about.Tool(); ok {
+			n.learnValues(snapshot.ContextCalledTool, types.String(tool))
+		}
 	}
 	for _, test := range tests {
 		n.learnJSON(test)
@@ -188,10 +192,10 @@ func (n *namer) warnWord(p *snapshot.Policy, written, hint, format string, args 
 	}
 	n.reported[written] = true
 	n.warn(p, hint, format, args...)
-	st := cedarsyntax.StatementAt(p.File, n.snapshot.Archive()[p.File], p.Line, p.Column)
+	st := n.snapshot.Statement(p)
 	if at := cedarsyntax.Tokenize(st).Find(cedarsyntax.Tokenize(cedarsyntax.Statement{Text: []byte(written)}).Texts()...); at >= 0 {
 		last := &n.warnings[len(n.warnings)-1]
-		last.Line, last.Column = st.Position(snapshot.LineAndColumn(st.Text, int64(at)))
+		last.Line, last.Column = st.Position(faults.LineAndColumn(st.Text, int64(at)))
 	}
 }
 

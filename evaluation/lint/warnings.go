@@ -51,7 +51,7 @@ func (l *linter) warn(p *snapshot.Policy, hint, format string, args ...any) {
 func (l *linter) warnAt(p *snapshot.Policy, key, hint, format string, args ...any) {
 	l.warn(p, hint, format, args...)
 	last := &l.warnings[len(l.warnings)-1]
-	last.Line, last.Column = p.AnnotationPlace(cedarsyntax.StatementAt(p.File, l.snapshot.Archive()[p.File], p.Line, p.Column), key)
+	last.Line, last.Column = p.AnnotationPlace(l.snapshot.Statement(p), key)
 }
 
 func (l *linter) policy(p *snapshot.Policy) {
@@ -203,7 +203,7 @@ func schemaPlace(s *snapshot.Snapshot, name string) faults.Fault {
 		text := cedarsyntax.Tokenize(cedarsyntax.Statement{Text: s.Archive()[file]})
 		for _, word := range []string{name, strconv.Quote(name)} {
 			if at := text.Find(word); at >= 0 {
-				line, column := snapshot.LineAndColumn(s.Archive()[file], int64(at))
+				line, column := faults.LineAndColumn(s.Archive()[file], int64(at))
 				return faults.Fault{File: file, Line: line, Column: column}
 			}
 		}
@@ -299,7 +299,7 @@ func placeOf(s *snapshot.Snapshot, base, text string) faults.Fault {
 	file := base
 	for _, file = range s.Archive().Files(base) {
 		if at := bytes.Index(s.Archive()[file], []byte(text)); at >= 0 {
-			line, column := snapshot.LineAndColumn(s.Archive()[file], int64(at))
+			line, column := faults.LineAndColumn(s.Archive()[file], int64(at))
 			return faults.Fault{File: file, Line: line, Column: column}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 const (
 	testsDir     = "tests"
+	accessDir    = "access"
 	policySuffix = ".cedar"
 )
 
@@ -55,6 +56,8 @@ func misplacedFolder(name string) *faults.Fault {
 		return nil
 	case fold == "tenant" || fold == tenantsDir:
 		return misplaced(name, "a folder of this name would be the root's, not tenants'", "the folder of tenants is tenants/ in the root of the store")
+	case len(l.parts) > 1 && l.parts[0] == accessDir:
+		return misplaced(name, "is not read", "access documents are in "+accessDir+"/ itself")
 	case l.top() && (fold == "test" || fold == testsDir):
 		return misplaced(name, "is not read", "tests are in "+path.Join(parent, testsDir)+"/")
 	}
@@ -77,6 +80,9 @@ func misplacedFile(name string) *faults.Fault {
 	if looksLikePolicy(fold) {
 		return misplacedPolicy(name, l)
 	}
+	if len(l.parts) > 1 && l.parts[0] == accessDir {
+		return misplacedDocument(name, l)
+	}
 	known := meantFile(fold, l.top())
 	switch {
 	case known != "" && l.top():
@@ -97,6 +103,25 @@ func misplacedPolicy(name string, l location) *faults.Fault {
 	}
 	return misplaced(name, "policies are not read in "+path.Dir(name)+"/", "move it to the root of the store, or to a folder of another name")
 }
+
+// misplacedDocument returns why a file in a folder of access documents is not read, or nil for a file that
+// clearly is none.
+func misplacedDocument(name string, l location) *faults.Fault {
+	extension := path.Ext(l.base())
+	switch {
+	case slices.Contains(besideDocuments, strings.ToLower(extension)), strings.HasSuffix(extension, "~"), strings.EqualFold(l.base(), "README"):
+		return nil
+	case extension != ".json":
+		stem, _, _ := strings.Cut(l.base(), ".")
+		return misplaced(name, "is not read: the names of access documents end with .json", "did you mean "+stem+".json?")
+	case slices.Contains(snapshot.KeptFiles(), l.base()):
+		return misplaced(name, "is not read as an access document", "move it to the root of the store, or choose another name and state the server in it")
+	}
+	return misplaced(name, "cannot be the name of an access document", `use letters, digits, ".", - and _, and state the server in it`)
+}
+
+// besideDocuments are the extensions of files beside access documents: texts, and what editors leave.
+var besideDocuments = []string{".md", ".txt", ".bak", ".orig", ".old", ".rej", ".swp", ".tmp"}
 
 // looksRead reports whether a lowercase name resembles one that is read.
 func looksRead(fold string) bool { return looksLikePolicy(fold) || meantFile(fold, true) != "" }

@@ -27,6 +27,14 @@ func TestFoldersAreRead(t *testing.T) {
 	loads(t, dir, want)
 }
 
+// Access documents are read from access/ of the root and of tenants, and nowhere else.
+func TestAccessDocuments(t *testing.T) {
+	want := texts{"a.cedar": policy(1), "access/files.json": "{}", "access/crm-2.json": "{}", "tenants/acme/access/files.json": "{}"}
+	dir := newStore(t, want)
+	fill(t, dir, texts{"access/README.md": "x", "access/files.json~": "x", "access/.files.json.swp": "x", "access/files.json.bak": "x", "hr/access/files.json": "x"})
+	loads(t, dir, want)
+}
+
 // What looks as if it were read, and is not, is a fault with a hint.
 func TestMisplaced(t *testing.T) {
 	for name, want := range map[string]string{
@@ -53,6 +61,14 @@ func TestMisplaced(t *testing.T) {
 		"sub/config.yaml":              "is not read in a folder of policies (move it to config.yaml)",
 		"tenants/acme/sub/config.yaml": "is not read in a folder of policies (move it to tenants/acme/config.yaml)",
 		"tenants/acme/config.yml":      "is not read (did you mean config.yaml?)",
+		"access/files.jsn":             "is not read: the names of access documents end with .json (did you mean files.json?)",
+		"access/files.JSON":            "is not read: the names of access documents end with .json (did you mean files.json?)",
+		"access/files.yaml":            "is not read: the names of access documents end with .json (did you mean files.json?)",
+		"access/files":                 "is not read: the names of access documents end with .json (did you mean files.json?)",
+		"access/entities.json":         "is not read as an access document (move it to the root of the store, or choose another name and state the server in it)",
+		"access/my files.json":         `cannot be the name of an access document (use letters, digits, ".", - and _, and state the server in it)`,
+		"access/f\u0456les.json":       `cannot be the name of an access document (use letters, digits, ".", - and _, and state the server in it)`,
+		"tenants/acme/access/a.jsonc":  "is not read: the names of access documents end with .json (did you mean a.json?)",
 		"tenants/guard.cedar":          "is not in the directory of a tenant (move it to the folder of one, as in tenants/NAME/guard.cedar)",
 	} {
 		isMisplaced(t, name, name, want)
@@ -65,6 +81,9 @@ func TestMisplaced(t *testing.T) {
 	} {
 		isMisplaced(t, name, folder, "a folder of this name would be the root's, not tenants' (the folder of tenants is tenants/ in the root of the store)")
 	}
+	isMisplaced(t, "access/deep/files.json", "access/deep", "is not read (access documents are in access/ itself)")
+	isMisplaced(t, "acess/files.json", "acess", "is nearly the name of a folder with a meaning (did you mean access/?)")
+	isMisplaced(t, "tenants/acme/Access/a.json", "tenants/acme/Access", "is nearly the name of a folder with a meaning (did you mean tenants/acme/access/?)")
 	isMisplaced(t, "tenants/Acme/a.cedar", "tenants/Acme", `"Acme" cannot be the name of a tenant (use lower-case letters, digits, - and _)`)
 	isMisplaced(t, "test/a.yaml", "test", "is not read (tests are in tests/)")
 	isMisplaced(t, "Tests/a.yaml", "Tests", "is not read (tests are in tests/)")

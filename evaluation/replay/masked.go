@@ -109,7 +109,9 @@ func spotOf(s *snapshot.Snapshot, pointer string) (p maskedPath, counts int) {
 // Each name of the attribute path may lead to an entity, whose attributes are the remaining names.
 func (p maskedPath) readBy(c snapshot.AttributePath) bool {
 	if p.inContext {
-		return c.InContext && c.Matches(0, p.names)
+		// The service states the tool that a request is about by what the gateway says of it.
+		called := p.names[0] == "gateway" && c.InContext && len(c.Names) > 0 && c.Names[0] == snapshot.ContextCalledTool
+		return called || c.InContext && c.Matches(0, p.names)
 	}
 	for i := range c.Names {
 		if c.Matches(i, p.names) {

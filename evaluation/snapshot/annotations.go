@@ -162,7 +162,7 @@ func (c *compiler) checkTemplates(s *Snapshot) {
 	for _, p := range s.Policies.Ordered {
 		key, name := p.Template()
 		if problem := s.TemplateProblem(name); problem.Fault {
-			line, column := p.AnnotationPlace(cedarsyntax.StatementAt(p.File, c.archive[p.File], p.Line, p.Column), key)
+			line, column := p.AnnotationPlace(statementOf(c.archive, p), key)
 			c.fault(p.File, line, column, fmt.Sprintf("policy %s: @%s names the template %q, which approval_templates of %s does not have", p.ID, key, name, FileConfig), problem.hint)
 		}
 	}

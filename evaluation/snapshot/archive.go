@@ -23,9 +23,11 @@ const (
 	FileEntities    = "entities.json"
 	FileConfig      = "config.yaml"
 	policySuffix    = ".cedar"
+	accessSuffix    = ".json"
 
 	tenantsFolder = "tenants"
 	testsFolder   = "tests"
+	accessFolder  = "access" // of access documents
 )
 
 // KeptFiles lists the names of the relevant files that hold no policies.
@@ -48,14 +50,38 @@ func Counts(name string) bool {
 	if len(parts) == 1 && slices.Contains(KeptFiles(), file) {
 		return true
 	}
-	return path.Ext(file) == policySuffix && !outsidePolicies(parts[:len(parts)-1])
+	return accessName(parts) != "" || path.Ext(file) == policySuffix && !outsidePolicies(parts[:len(parts)-1])
 }
+
+// accessName returns the name of the access document at a path from the root or from a tenant's folder,
+// or "".
+func accessName(parts []string) string {
+	if len(parts) != 2 || parts[0] != accessFolder || slices.Contains(KeptFiles(), parts[1]) {
+		return ""
+	}
+	name, found := strings.CutSuffix(parts[1], accessSuffix)
+	if !found || len(name) > 128 || strings.HasPrefix(name, ".") || strings.Trim(name, accessCharacters) != "" {
+		return ""
+	}
+	return name
+}
+
+// accessCharacters are the characters in the names of access documents, which are parts of policies' ids.
+const accessCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+// IsAccess reports whether a file of an archive is an access document.
+func IsAccess(name string) bool {
+	return Counts(name) && path.Ext(name) == accessSuffix && path.Base(path.Dir(name)) == accessFolder
+}
+
+// AccessFiles lists the archive's access documents, the root's first.
+func (a Archive) AccessFiles() []string { return a.filesWhere(IsAccess) }
 
 // outsidePolicies reports whether the folders of a file, from the root or a tenant's folder on,
 // exclude it from the policies. These are folders of tests, folders of other data, and folders that
 // could be mistaken for tenants'.
 func outsidePolicies(folders []string) bool {
-	if len(folders) > 0 && (folders[0] == "access" || folders[0] == "entities") {
+	if len(folders) > 0 && (folders[0] == accessFolder || folders[0] == "entities") {
 		return true
 	}
 	return slices.ContainsFunc(folders, func(name string) bool {

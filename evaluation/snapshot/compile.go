@@ -70,7 +70,7 @@ func (c *compiler) compile() *Snapshot {
 	c.partial = c.schema == nil && len(c.archive.Files(FileCedarSchema))+len(c.archive.Files(FileJSONSchema)) > 0 || len(c.faults) > 0
 	s.Shapes = c.readShapes(s.Settings)
 	s.Entities = c.readEntities()
-	s.Policies = c.readPolicies()
+	s.Policies = c.readPolicies(c.readAccess(s))
 	s.entityIndexes = newEntityIndexes(s.Entities, s.Schema, s.Policies.Ordered)
 	s.Actions = newActionIndex(actionsOf(s), s.hasAction)
 	s.SubjectTypes = c.readSubjectTypes(s.Settings)
@@ -158,8 +158,8 @@ func (c *compiler) readTemplates(set Settings) map[string]authzen.ApprovalTempla
 	return out
 }
 
-// readPolicies reads every policy file.
-func (c *compiler) readPolicies() policies {
+// readPolicies reads every policy file, and the policies of access documents.
+func (c *compiler) readPolicies(access []accessStatement) policies {
 	var out []*Policy
 	for _, file := range c.archive.PolicyFiles() {
 		statements, found := cedarsyntax.Scan(file, c.archive[file])
@@ -171,6 +171,15 @@ func (c *compiler) readPolicies() policies {
 			} else {
 				c.partial = true
 			}
+		}
+	}
+	for _, st := range access {
+		c.inTime()
+		if p := c.readPolicy(st.file, st.Statement); p != nil {
+			p.compiled = st.Text
+			out = append(out, p)
+		} else {
+			c.partial = true
 		}
 	}
 	c.checkUnique(out)
@@ -209,7 +218,7 @@ func (c *compiler) isTemplate(file string, st cedarsyntax.Statement) bool {
 	text := cedarsyntax.Tokenize(st)
 	for _, slot := range []string{"principal", "resource"} {
 		if at := text.Find("?", slot); at >= 0 {
-			line, column := st.Position(LineAndColumn(st.Text, int64(at)))
+			line, column := st.Position(faults.LineAndColumn(st.Text, int64(at)))
 			c.fault(file, line, column, "policy templates (?principal, ?resource) are not supported", "write a policy for each entity, or for a group of them")
 			return true
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
 // readEntities reads entities.json, a tenant's together with the root's, and adds the schema's actions
@@ -31,7 +32,7 @@ func (c *compiler) readEntities() *entityStore {
 				err = fmt.Errorf("%s is there twice", e.UID)
 			}
 			if err != nil {
-				c.entityFault(place{file, offset + jsonOffset(err)}, jsonMessage(err))
+				c.entityFault(place{file, offset + faults.JSONOffset(err)}, faults.JSONMessage(err))
 				return
 			}
 			places[e.UID] = place{file, offset}
@@ -39,7 +40,7 @@ func (c *compiler) readEntities() *entityStore {
 			s.ByUID[e.UID] = entity{Entity: e}
 		})
 		if err != nil {
-			c.entityFault(place{file, jsonOffset(err)}, jsonMessage(err))
+			c.entityFault(place{file, faults.JSONOffset(err)}, faults.JSONMessage(err))
 		}
 	}
 	s.Stored = len(s.ByUID)
@@ -70,7 +71,7 @@ func (c *compiler) keepEntity(e cedar.Entity, at place) {
 
 func (c *compiler) entityFault(at place, message string) {
 	c.partial = true
-	line, column := LineAndColumn(c.archive[at.file], at.offset)
+	line, column := faults.LineAndColumn(c.archive[at.file], at.offset)
 	c.fault(at.file, line, column, message, "")
 }
 

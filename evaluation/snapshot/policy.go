@@ -5,6 +5,7 @@ import (
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/obligations"
 )
 
@@ -18,6 +19,7 @@ type Policy struct {
 	Terms        *obligations.Terms
 	File         string
 	Line, Column int
+	compiled     []byte // the text, if the policy was compiled from an access document
 }
 
 // Permits reports whether the policy is a permit.
@@ -29,5 +31,13 @@ func (p *Policy) AnnotationPlace(st cedarsyntax.Statement, key string) (line, co
 	if offset < 0 {
 		return p.Line, p.Column
 	}
-	return st.Position(LineAndColumn(st.Text, int64(offset)))
+	return st.Position(faults.LineAndColumn(st.Text, int64(offset)))
+}
+
+// statementOf returns the text of a policy in an archive.
+func statementOf(a Archive, p *Policy) cedarsyntax.Statement {
+	if p.compiled != nil {
+		return cedarsyntax.Statement{Text: p.compiled, Line: p.Line, Column: p.Column, Compiled: true}
+	}
+	return cedarsyntax.StatementAt(p.File, a[p.File], p.Line, p.Column)
 }

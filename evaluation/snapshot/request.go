@@ -11,6 +11,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/policy-service/policy-service/evaluation/accesspolicy"
 	"github.com/policy-service/policy-service/obligations"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -246,6 +247,7 @@ func (s *Snapshot) context(q *Query, req *authzen.EvaluationRequest, env Environ
 	if s.Settings.Clock != "" {
 		values[cedar.String(s.Settings.Clock)] = types.NewDatetime(env.Time)
 	}
+	s.calledTool(shape, req, values)
 	s.approve(q, shape, env.Approval, values)
 	s.addCapability(shape, env.Capability, values)
 	q.Request.Context = cedar.NewRecord(values)
@@ -281,7 +283,7 @@ func (s *Snapshot) readContext(q *Query, shape *shape, raw jsontext.Value, into 
 				r.drop = true
 			}
 		}
-		if name == s.Settings.Clock && name != "" {
+		if name == s.Settings.Clock && name != "" || name == accesspolicy.CalledTool && s.statesCalledTool() {
 			return r.invalid("is set by the service")
 		}
 		value, err := r.member(shape, name)

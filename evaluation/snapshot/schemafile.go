@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
 // readSchema reads the schema in either of its two forms and adds a tenant's to the root's. The schema
@@ -63,9 +64,9 @@ func (c *compiler) readSchema() *resolved.Schema {
 
 // schemaFault reports a parser's error in a schema file.
 func (c *compiler) schemaFault(file string, err error) {
-	if offset := jsonOffset(err); offset > 0 {
-		line, column := LineAndColumn(c.archive[file], offset)
-		c.fault(file, line, column, jsonMessage(err), "")
+	if offset := faults.JSONOffset(err); offset > 0 {
+		line, column := faults.LineAndColumn(c.archive[file], offset)
+		c.fault(file, line, column, faults.JSONMessage(err), "")
 		return
 	}
 	c.parseFault(file, cedarsyntax.Statement{Text: c.archive[file], Line: 1, Column: 1}, err)
@@ -85,7 +86,7 @@ func (c *compiler) unresolved(files []string, err error) {
 				at = text.Find(strconv.Quote(m[1]))
 			}
 			if at >= 0 {
-				line, column := LineAndColumn(c.archive[file], int64(at))
+				line, column := faults.LineAndColumn(c.archive[file], int64(at))
 				c.fault(file, line, column, err.Error(), "")
 				return
 			}
@@ -137,7 +138,7 @@ func strictLists(text []byte) error {
 
 // faultAt returns an error at a token of a schema, in the format of the parser's errors.
 func faultAt(p cedarsyntax.Tokens, i int, message string) error {
-	line, column := LineAndColumn(p.Src, int64(p.Tokens[i].Start))
+	line, column := faults.LineAndColumn(p.Src, int64(p.Tokens[i].Start))
 	return fmt.Errorf(`<input>:%d:%d: %q: %s`, line, column, p.Text(i), message)
 }
 

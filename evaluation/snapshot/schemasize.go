@@ -8,6 +8,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go/x/exp/schema/ast"
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
 // maxSchemaTypes limits the types in a schema after expansion. Expansion replaces each name of a common
@@ -139,7 +140,7 @@ func (c *compiler) declaration(files []string, keyword, name string) (file strin
 		for _, form := range []string{keyword + " " + name, fmt.Sprintf("%s %q", keyword, name), fmt.Sprintf("%q", name)} {
 			words := cedarsyntax.Tokenize(cedarsyntax.Statement{Text: []byte(form)}).Texts()
 			if at := cedarsyntax.Tokenize(cedarsyntax.Statement{Text: c.archive[file]}).Find(words...); at >= 0 {
-				line, column := LineAndColumn(c.archive[file], int64(at))
+				line, column := faults.LineAndColumn(c.archive[file], int64(at))
 				return file, line, column
 			}
 		}

@@ -88,12 +88,20 @@ func (s *Snapshot) entityCandidates(q *SearchQuery, env Environment) (*Candidate
 	if population == nil || s.refuseEntity(other) != "" {
 		return &Candidates{}, nil
 	}
+	perTool := s.contextDependsOn(q)
+	positions := population.all()
+	if !perTool {
+		positions = s.prefiltered(q, open, population, other)
+	}
 	return &Candidates{
-		Positions: s.prefiltered(q, open, population, other),
+		Positions: positions,
 		name:      func(i int32) string { return string(population.uids[i].ID) },
 		query: func(i int32) (*Query, error) {
 			uid := population.uids[i]
 			about := q.about(string(uid.ID))
+			if perTool {
+				return s.NewQuery(about, env)
+			}
 			if uid == other {
 				return s.NewQuery(about, env)
 			}

@@ -54,8 +54,42 @@ type Settings struct {
 	// TenantEntities lists what tenants' entities may have although the root's policies read it. Only the
 	// root may set it.
 	TenantEntities *tenantEntities `yaml:"tenant_entities"`
+	// Access gives the agents of access documents a type where they are written without one.
+	Access agentTypes `yaml:"access"`
 	// Limits limits what a request may send.
 	Limits limits `yaml:"limits"`
+}
+
+// agentTypes gives ids without a type an entity type.
+type agentTypes struct {
+	// Agents maps ids, or prefixes that end with *, to types: user-*: user. The longest one counts.
+	Agents map[string]string `yaml:"agents"`
+	// Default is the type of all others.
+	Default string `yaml:"default"`
+}
+
+// typeOf returns the type of an id, or "".
+func (a agentTypes) typeOf(id string) string {
+	if of, found := a.Agents[id]; found {
+		return of
+	}
+	longest, of := -1, a.Default
+	for pattern, t := range a.Agents {
+		prefix, isPrefix := strings.CutSuffix(pattern, "*")
+		if isPrefix && strings.HasPrefix(id, prefix) && len(prefix) > longest {
+			longest, of = len(prefix), t
+		}
+	}
+	return of
+}
+
+// types lists the types in the setting.
+func (a agentTypes) types() []string {
+	all := slices.Collect(maps.Values(a.Agents))
+	if a.Default != "" {
+		all = append(all, a.Default)
+	}
+	return all
 }
 
 // tenantEntities lists what the root allows in tenants' entities although its policies read it.
@@ -125,6 +159,7 @@ func (s *Settings) add(own Settings, tenant bool) error {
 	s.SelfTest = append(s.SelfTest, own.SelfTest...)
 	s.UndeclaredAttributes = cmp.Or(own.UndeclaredAttributes, s.UndeclaredAttributes)
 	s.Clock = cmp.Or(own.Clock, s.Clock)
+	s.Access = agentTypes{joined(s.Access.Agents, own.Access.Agents), cmp.Or(own.Access.Default, s.Access.Default)}
 	s.NotificationTo = cmp.Or(own.NotificationTo, s.NotificationTo)
 	s.Limits.ArrayElements = cmp.Or(own.Limits.ArrayElements, s.Limits.ArrayElements)
 	s.Limits.NestedArrayElements = cmp.Or(own.Limits.NestedArrayElements, s.Limits.NestedArrayElements)
@@ -199,6 +234,15 @@ func (s *Settings) check(d *yamldoc.Document) faults.List {
 	}
 	for _, property := range slices.Sorted(maps.Keys(s.Parents)) {
 		typeName(s.Parents[property], "parents", property)
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Access.Agents)) {
+		typeName(s.Access.Agents[id], "access", "agents", id)
+		if strings.Contains(strings.TrimSuffix(id, "*"), "*") {
+			fault("access.agents: "+id+" has a * that is not at its end", "", "access", "agents", id)
+		}
+	}
+	if s.Access.Default != "" {
+		typeName(s.Access.Default, "access", "default")
 	}
 	for i, name := range s.PEPAuthoritative {
 		entityType, _, _ := strings.Cut(name, ".")

@@ -59,6 +59,12 @@ func (c *settingsChecker) types() {
 	for _, property := range slices.Sorted(maps.Keys(c.own.Parents)) {
 		c.entityType(c.own.Parents[property], "parents", property)
 	}
+	for _, id := range slices.Sorted(maps.Keys(c.own.Access.Agents)) {
+		c.entityType(c.own.Access.Agents[id], "access", "agents", id)
+	}
+	if c.own.Access.Default != "" {
+		c.entityType(c.own.Access.Default, "access", "default")
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.own.ApprovalTemplates)) {
 		if a := c.own.ApprovalTemplates[name].AutoApprover; a != nil {
 			c.entityType(a.Type, "approval_templates", name, "auto_approver", "type")

@@ -6,6 +6,8 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 
+	"github.com/policy-service/policy-service/evaluation/accesspolicy"
+	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -32,6 +34,9 @@ type Snapshot struct {
 	// ReadsCapability is whether a decision may depend on the capability that covers the request. Without
 	// such a policy nobody needs to look for one.
 	ReadsCapability bool
+	// Access has a row for each rule of the access documents.
+	Access          []accesspolicy.Row
+	accessDocuments bool // there are any
 }
 
 // Revision returns "sha256:" and the hash of the snapshot's files.
@@ -57,3 +62,6 @@ func (s *Snapshot) Count(tenant string) (policies, forbids int) {
 	}
 	return policies, forbids
 }
+
+// Statement returns the text of a policy and its position.
+func (s *Snapshot) Statement(p *Policy) cedarsyntax.Statement { return statementOf(s.archive, p) }

@@ -12,6 +12,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 
+	"github.com/policy-service/policy-service/evaluation/accesspolicy"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
@@ -42,6 +43,7 @@ func (c *compiler) checkTenancy(s *Snapshot) {
 		}
 	}
 	t.checkSchema(s.Schema)
+	t.checkAccess()
 	t.keepForbidden(s)
 }
 
@@ -362,4 +364,20 @@ func isPlain(t resolved.IsType) bool {
 		return true
 	}
 	return false
+}
+
+// checkAccess reports documents of a tenant for which the service would set a member of the context
+// that policies of the root read from requests.
+func (t *tenantChecker) checkAccess() {
+	files := t.archive.AccessFiles()
+	if len(files) == 0 || TenantOf(files[0]) == "" { // the root's are first
+		return
+	}
+	where := t.read[accesspolicy.CalledTool]
+	if where == "" {
+		where = t.whole
+	}
+	if where != "" {
+		t.compiler.fault(files[0], 1, 1, "access documents set context."+accesspolicy.CalledTool+", which the root's policies read from requests: "+where, "have an access document in the root")
+	}
 }

@@ -24,7 +24,7 @@ func (c *compiler) typeFaults(p *Policy, st cedarsyntax.Statement, err error) {
 		fault := typeError{text, cedarsyntax.Tokenize(st)}
 		line, column := p.Line, p.Column
 		if offset := fault.offset(); offset >= 0 {
-			line, column = st.Position(LineAndColumn(st.Text, int64(offset)))
+			line, column = st.Position(faults.LineAndColumn(st.Text, int64(offset)))
 		}
 		c.fault(p.File, line, column, "policy "+string(p.ID)+": "+text, fault.hint(c.schema))
 	}
