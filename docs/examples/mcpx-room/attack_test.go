@@ -321,7 +321,7 @@ func (g *guest) hearsOf(id int) said {
 // state returns the state of a call of a room that does not run.
 func (h *house) state(id int) (state string) {
 	h.Helper()
-	db, err := bbolt.Open(filepath.Join(h.dir, "room.db"), 0o600, &bbolt.Options{ReadOnly: true})
+	db, err := bbolt.Open(filepath.Join(h.dir, "mcpx-room.db"), 0o600, &bbolt.Options{ReadOnly: true})
 	if err != nil {
 		h.Fatal(err)
 	}

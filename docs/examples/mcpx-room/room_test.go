@@ -132,17 +132,8 @@ type house struct {
 	values       map[string]string // what a transcript has captured
 }
 
-const participants = `
-  - {id: agent-a, type: agent, name: Agent A, sha256: %s}
-  - {id: agent-b, type: agent, name: Agent B, sha256: %s}
-  - {id: agent-m, type: agent, sha256: %s}
-  - {id: newcomer, type: agent, sha256: %s}
-  - {id: user-1, type: user, sha256: %s}
-  - {id: user-2, type: user, sha256: %s}
-`
-
 // tokenOf is the token of a participant.
-func tokenOf(name string) string { return "token of " + name }
+func tokenOf(name string) string { return name + "-token" }
 
 func hashOf(name string) string {
 	sum := sha256.Sum256([]byte(tokenOf(name)))
@@ -157,9 +148,12 @@ func newHouse(t *testing.T, files map[string]string) *house {
 		t.Fatal(err)
 	}
 	h.pdpURL, h.desk, h.roomAddress = "http://"+docpage.FreeAddress(t), "http://"+docpage.FreeAddress(t), docpage.FreeAddress(t)
-	config := fmt.Sprintf("listen: %s\npdp: %s\ndesk: %s\nstate: room.db\ntopics:\n  ops: {}\n  forms: {elicit: true}\nparticipants:", h.roomAddress, h.pdpURL, h.desk) +
-		fmt.Sprintf(participants, hashOf("agent-a"), hashOf("agent-b"), hashOf("agent-m"), hashOf("newcomer"), hashOf("user-1"), hashOf("user-2"))
-	h.write("room.yaml", config)
+	config, err := os.ReadFile("room.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := strings.NewReplacer("http://127.0.0.1:8080", h.pdpURL, "http://127.0.0.1:8081", h.desk, "127.0.0.1:8090", h.roomAddress)
+	h.write("room.yaml", here.Replace(string(config)))
 	for name, text := range files {
 		h.write(name, text)
 	}

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -111,6 +112,9 @@ func (c *conversation) step(name, text string) {
 		c.ends(strings.Fields(c.filled(name))[2])
 	case strings.HasPrefix(what, "joins "):
 		c.guests[who] = c.join(strings.TrimPrefix(what, "joins "), who)
+		if strings.TrimSpace(text) == "" {
+			text = `{"protocol":"mcp-x/v0","from":"gateway","to":["` + who + `"],"kind":"system","payload":{"type":"welcome","tokenType":"$_","participantId":"` + who + `"}}`
+		}
 		c.matches(who, text)
 	case what == "sends":
 		c.guests[who].send(c.filled(text))
@@ -125,6 +129,29 @@ func (c *conversation) step(name, text string) {
 
 // comment matches a line that explains what follows.
 var comment = regexp.MustCompile(`(?m)^# .*\n`)
+
+// The conversation of the README is one that happens. Each line has who does what, and the message.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```text\n")
+	block, _, _ = strings.Cut(block, "```")
+	archive := new(txtar.Archive)
+	for line := range strings.Lines(block) {
+		if words := strings.Fields(line); len(words) > 1 && words[1] == "joins" {
+			archive.Files = append(archive.Files, txtar.File{Name: strings.Join(words, " ")})
+		} else if len(words) > 2 && !strings.HasPrefix(line, " ") {
+			archive.Files = append(archive.Files, txtar.File{Name: words[0] + " " + words[1], Data: []byte(strings.Replace(strings.Join(words[2:], " "), "{", `{"protocol":"mcp-x/v0",`, 1))})
+		} else {
+			last := &archive.Files[len(archive.Files)-1]
+			last.Data = append(last.Data, line...)
+		}
+	}
+	newConversation(t, archive).follow(archive)
+}
 
 // isFile reports whether a block is a file of the store.
 func isFile(name string) bool { return strings.HasPrefix(name, "store/") }
