@@ -115,7 +115,7 @@ func (r *Room) sendLocked(c *call) error {
 		return invalid("the call has ended")
 	}
 	next := *c
-	next.State, next.Until, next.Task = sent, time.Now().Add(sentFor), nil
+	next.State, next.Until, next.Task, next.Question = sent, time.Now().Add(sentFor), nil, nil
 	keep := r.save
 	if r.calls[c.key()] == nil {
 		keep = r.add

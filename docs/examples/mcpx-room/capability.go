@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/pdp/client"
@@ -17,6 +18,7 @@ type capabilityParams struct {
 	Duration    int64                          `json:"duration,omitzero"` // seconds
 	Reason      string                         `json:"reason,omitzero"`
 	Constraints *authzen.CapabilityConstraints `json:"constraints,omitempty"`
+	HolderKey   jsontext.Value                 `json:"holder_key,omitzero"` // JWK; each call then needs a proof
 }
 
 // A grant is the result of capabilities/request.
@@ -53,7 +55,7 @@ func (r *Room) requestCapability(ctx context.Context, in *received) error {
 }
 
 func (r *Room) granted(ctx context.Context, in *received, c *call, p *capabilityParams) error {
-	terms := &authzen.CapabilitySubmission{Subject: in.subject(), Duration: p.Duration, Reason: p.Reason, Constraints: p.Constraints}
+	terms := &authzen.CapabilitySubmission{Subject: in.subject(), Duration: p.Duration, Reason: p.Reason, Constraints: p.Constraints, HolderKey: p.HolderKey}
 	for _, tool := range p.Tools {
 		terms.Tools = append(terms.Tools, c.Owner+":"+tool)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,9 +41,11 @@ var programs = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	builds = dir
-	out, err := exec.Command("go", "build", "-o", dir+"/", ".", "../../../cmd/policy-service").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
+	for program, flags := range map[string][]string{".": buildFlags, "../../../cmd/policy-service": nil} {
+		out, err := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-o", dir + "/", program})...).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("build: %w\n%s", err, out)
+		}
 	}
 	return dir, nil
 })
@@ -85,6 +88,9 @@ func start(t *testing.T, dir, name string, args ...string) *program {
 	go p.output.read(stderr)
 	t.Cleanup(func() {
 		p.kill()
+		if strings.Contains(p.output.String(), "DATA RACE") {
+			t.Error("there is a data race")
+		}
 		if t.Failed() {
 			t.Logf("%s:\n%s", name, p.output)
 		}

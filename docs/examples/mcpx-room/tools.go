@@ -31,6 +31,9 @@ type toolParams struct {
 	Arguments  jsontext.Value `json:"arguments,omitzero"`
 	Reason     string         `json:"reason,omitzero"`     // of tools/request
 	Capability string         `json:"capability,omitzero"` // its id
+
+	Proof *authzen.CapabilityProof `json:"proof,omitempty"` // of a capability with a key
+
 	OnBehalfOf string         `json:"onBehalfOf,omitzero"` // requester of the request that the call carries out
 	RequestID  jsontext.Value `json:"requestId,omitzero"`  // and the id of that
 }
@@ -64,21 +67,32 @@ func (r *Room) callTool(ctx context.Context, in *received) error {
 	if err != nil {
 		return err
 	}
-	return r.decided(ctx, c, d)
+	if waits, err := r.decided(c, d); !waits {
+		return err
+	}
+	if err := r.proved(ctx, in, c, &p); err != nil {
+		return err
+	}
+	return r.suspend(ctx, c, d)
 }
 
-// decided does what follows from a decision on a call.
-func (r *Room) decided(ctx context.Context, c *call, d *authzen.Decision) error {
+// decided sends a call or refuses it, or reports that it waits for people.
+func (r *Room) decided(c *call, d *authzen.Decision) (waits bool, err error) {
 	switch narrowed := r.access(c); {
 	case narrowed == accessDeny:
-		return denied(fmt.Sprintf("%s does not give %s access to tool '%s'", c.Owner, c.Requester, c.Tool))
+		return false, denied(fmt.Sprintf("%s does not give %s access to tool '%s'", c.Owner, c.Requester, c.Tool))
 	case d.Decision && narrowed == accessApproval:
-		return denied(fmt.Sprintf("%s asks for an approval of each call, and policies have nobody asked", c.Owner))
+		return false, denied(fmt.Sprintf("%s asks for an approval of each call, and policies have nobody asked", c.Owner))
 	case d.Decision:
-		return r.send(c)
+		return false, r.send(c)
 	case needsCapability(d) || !canBeApproved(d):
-		return c.refused(d)
+		return false, c.refused(d)
 	}
+	return true, nil
+}
+
+// suspend has people decide on a call.
+func (r *Room) suspend(ctx context.Context, c *call, d *authzen.Decision) error {
 	task, err := r.gate.submit(ctx, c, d)
 	if err != nil {
 		return err
@@ -106,8 +120,25 @@ func (r *Room) newCall(in *received, owner *Participant, p *toolParams) (*call, 
 		return nil, invalid("arguments must be an object")
 	}
 	use := true
-	c.Question = r.toolQuestion(in.Participant, in.msg.Method, c, &authzen.CapabilityClaim{ID: p.Capability, Use: &use})
+	claim := &authzen.CapabilityClaim{ID: p.Capability, Proof: p.Proof, Use: &use}
+	c.Question, c.Capability = r.toolQuestion(in.Participant, in.msg.Method, c, claim), p.Capability
 	return c, nil
+}
+
+// proved replaces the proof of a call that waits. The PDP has verified it with the first question, and
+// takes it once; the questions that follow say which key it was.
+func (r *Room) proved(ctx context.Context, in *received, c *call, p *toolParams) error {
+	if p.Proof == nil {
+		return nil
+	}
+	held, err := r.gate.pdp.Capability(ctx, c.Capability, 0)
+	if err != nil {
+		return r.gate.undecided(err)
+	}
+	use := true
+	claim := &authzen.CapabilityClaim{ID: c.Capability, JKT: held.Capability.JKT, Use: &use}
+	c.Question = r.toolQuestion(in.Participant, in.msg.Method, c, claim)
+	return nil
 }
 
 // toolQuestion asks whether a participant may do an action with the tool of a call.

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/policy-service/policy-service/pdp/client"
+	"github.com/policy-service/policy-service/schemas/prooftest"
 )
 
 // Each file of testdata is a conversation over WebSockets. The name of a block says what happens:
@@ -26,6 +28,7 @@ import (
 //	store/entities.json      a file of the store: as it is from the start, or as it is now
 //	policy-service ARGS      a command of an operator
 //	the capability $ID ends
+//	a proof for OWNER:TOOL   over $TOKEN and the block, which are arguments: $TIMESTAMP, $NONCE, $SIGNATURE
 //	the room is killed       and is started again, with nobody in it
 //	the PDP is killed
 //	the PDP is started
@@ -52,7 +55,8 @@ func TestTranscripts(t *testing.T) {
 // A conversation follows a transcript.
 type conversation struct {
 	*house
-	at string // the block that is followed
+	key prooftest.Key // of a holder: $KEY_X
+	at  string        // the block that is followed
 }
 
 func newConversation(t *testing.T, archive *txtar.Archive) *conversation {
@@ -64,6 +68,14 @@ func newConversation(t *testing.T, archive *txtar.Archive) *conversation {
 		files[f.Name] = string(f.Data)
 	}
 	c := &conversation{house: newHouse(t, files)}
+	c.key = prooftest.Ed25519()
+	var jwk struct {
+		X string `json:"x"`
+	}
+	if err := json.Unmarshal(c.key.JWK(), &jwk); err != nil {
+		t.Fatal(err)
+	}
+	c.values["$KEY_X"] = jwk.X
 	for name, ahead := range map[string]time.Duration{"$IN_5M": 5 * time.Minute, "$IN_1H": time.Hour, "$AGO_1H": -time.Hour} {
 		c.values[name] = time.Now().UTC().Add(ahead).Format(time.RFC3339)
 	}
@@ -90,6 +102,34 @@ func (c *conversation) follow(archive *txtar.Archive) {
 	for _, g := range c.guests {
 		g.idle()
 	}
+	for _, name := range []string{"$NONCE", "$SIGNATURE"} {
+		c.nowhere(c.values[name])
+	}
+}
+
+// nowhere fails the test if a secret is in clear in any file or log of the programs.
+func (c *conversation) nowhere(secret string) {
+	c.Helper()
+	if secret == "" {
+		return
+	}
+	texts := map[string]string{"log of the room": c.room.output.String(), "log of the PDP": c.pdp.output.String()}
+	err := filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		texts[path] = string(text)
+		return err
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	for where, text := range texts {
+		if strings.Contains(text, secret) {
+			c.Errorf("%q is in clear in %s", secret, where)
+		}
+	}
 }
 
 func (c *conversation) step(name, text string) {
@@ -108,6 +148,8 @@ func (c *conversation) step(name, text string) {
 		c.pdp.kill()
 	case name == "the PDP is started":
 		c.startPDP()
+	case strings.HasPrefix(name, "a proof for "):
+		c.prove(strings.TrimPrefix(name, "a proof for "), strings.TrimSpace(text))
 	case strings.HasPrefix(name, "the capability "):
 		c.ends(strings.Fields(c.filled(name))[2])
 	case strings.HasPrefix(what, "joins "):
@@ -167,6 +209,12 @@ func (c *conversation) operate(args ...string) {
 	if err != nil {
 		c.Fatalf("policy-service %s: %v\n%s", args, err, out)
 	}
+}
+
+// prove makes a proof of a call.
+func (c *conversation) prove(tool, arguments string) {
+	proof := c.key.Proof(prooftest.Call{Arguments: arguments, Capability: c.values["$TOKEN"], Tool: tool})
+	c.values["$TIMESTAMP"], c.values["$NONCE"], c.values["$SIGNATURE"] = proof.Timestamp, proof.Nonce, proof.Signature
 }
 
 // ends waits until a capability has ended by itself.
