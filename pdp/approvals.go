@@ -161,6 +161,9 @@ func (d *approvalsHandler) decide(c echo.Context) error {
 	if body.Items != nil && len(body.Items) == 0 {
 		return authzen.Invalid("/items", "names no item: leave it out for all")
 	}
+	if to := body.To; to != nil && callerFrom(c.Request().Context()).ID != "" && to.Type != d.approverType {
+		return authzen.Invalid("/to/type", "must be %s, the type of approvers here", d.approverType)
+	}
 	return d.change(c, body.Approver, d.approvals.Request, func(ctx context.Context, id string, by approval.Approver) (out AccessRequest, err error) {
 		if body.Capability != nil {
 			return d.issuer.decideWith(ctx, id, by, &body)

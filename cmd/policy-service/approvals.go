@@ -24,12 +24,13 @@ import (
 )
 
 type approvalsCmd struct {
-	List    approvalsListCmd    `cmd:"" help:"List pending access requests, or those of another status."`
-	Show    approvalsShowCmd    `cmd:"" help:"Show an access request. The approval of one with the action capability.request issues a capability."`
-	Approve approvalsApproveCmd `cmd:"" help:"Approve an access request, and with --capability-for also further calls of the tool. If its action is capability.request, the approval itself issues a capability: see capabilities list."`
-	Deny    approvalsDenyCmd    `cmd:"" help:"Deny an access request."`
-	Revoke  approvalsRevokeCmd  `cmd:"" help:"Revoke an approval, and the capability that was issued with it."`
-	Watch   approvalsWatchCmd   `cmd:"" help:"Print pending access requests, and new ones as they arrive."`
+	List     approvalsListCmd     `cmd:"" help:"List pending access requests, or those of another status."`
+	Show     approvalsShowCmd     `cmd:"" help:"Show an access request. The approval of one with the action capability.request issues a capability."`
+	Approve  approvalsApproveCmd  `cmd:"" help:"Approve an access request, and with --capability-for also further calls of the tool. If its action is capability.request, the approval itself issues a capability: see capabilities list."`
+	Deny     approvalsDenyCmd     `cmd:"" help:"Deny an access request."`
+	Delegate approvalsDelegateCmd `cmd:"" help:"Hand the decision on an access request to another person, who then decides alone. Policies must permit the action approval.delegate."`
+	Revoke   approvalsRevokeCmd   `cmd:"" help:"Revoke an approval, and the capability that was issued with it."`
+	Watch    approvalsWatchCmd    `cmd:"" help:"Print pending access requests, and new ones as they arrive."`
 }
 
 // approvalsDesk is the server of the approvals, and the format of the output.
@@ -100,13 +101,24 @@ func (c *approvalsListCmd) Run(ctx context.Context) error {
 // requestRow returns the cells of a request's line.
 func requestRow(r *pdp.AccessRequest) []string {
 	mark := ""
-	if r.Escalated {
-		mark = " (escalated)"
+	if marks := marksOf(r); len(marks) > 0 {
+		mark = " (" + strings.Join(marks, ", ") + ")"
 	}
 	return []string{
 		plain.Text(r.ID), plain.Text(string(r.Status)) + mark, r.Submitted.Format(time.RFC3339), cmp.Or(plain.Text(r.Tenant), "-"),
 		plain.Text(r.Items[0].Template), named(r.Subject), singleLine(r.Summary),
 	}
+}
+
+// marksOf lists what moves a request up or down in a list.
+func marksOf(r *pdp.AccessRequest) (marks []string) {
+	if r.Escalated {
+		marks = append(marks, "escalated")
+	}
+	if r.Priority != "" && r.Priority != approval.PriorityNormal {
+		marks = append(marks, plain.Text(r.Priority))
+	}
+	return marks
 }
 
 // singleLine returns readable text unchanged.
@@ -172,6 +184,22 @@ type approvalsDenyCmd struct {
 
 func (c *approvalsDenyCmd) Run(ctx context.Context) error {
 	return c.decide(ctx, c.ID, pdp.Vote{Approver: c.As.approver(), Decision: approval.Decision{Decision: "deny", Comment: c.Comment, Items: c.Item}})
+}
+
+type approvalsDelegateCmd struct {
+	approvalsDesk
+	ID      string   `arg:"" help:"Task of the access request."`
+	To      entityID `required:"" help:"Person who decides from now on. It is not the requester, and nobody who has had the request before." placeholder:"TYPE:ID"`
+	As      entityID `help:"Approver, as policies know them. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
+	Comment string   `help:"Reason."`
+	Item    []int    `help:"Item of a request with several items, from 0. Default: all items." placeholder:"N"`
+}
+
+func (c *approvalsDelegateCmd) Run(ctx context.Context) error {
+	return c.decide(ctx, c.ID, pdp.Vote{
+		Approver: c.As.approver(),
+		Decision: approval.Decision{Decision: "delegate", Comment: c.Comment, Items: c.Item, To: &approval.Person{Type: c.To.Type, ID: c.To.ID}},
+	})
 }
 
 type approvalsRevokeCmd struct {
@@ -281,6 +309,9 @@ func describeRequest(r *pdp.AccessRequest) string {
 	for _, a := range r.Actors {
 		line("actor", strings.TrimSpace(plain.Text(a.ID)+" "+plain.Text(a.Issuer)))
 	}
+	if r.Priority != "" {
+		line("priority", plain.Text(r.Priority))
+	}
 	line("decide by", r.DecideBy.Format(time.RFC3339))
 	raw("context", r.Context)
 	raw("asks for", r.Access)
@@ -293,6 +324,9 @@ func describeRequest(r *pdp.AccessRequest) string {
 		raw("  asks for", item.Access)
 		line("  template", fmt.Sprintf("%s (%d of %d)", plain.Text(item.Template), approvedBy(item.Votes), max(item.Terms.Quorum, 1)))
 		line("  denied", plain.Text(item.EvaluationID))
+		for _, d := range item.Delegations {
+			line("  delegated", strings.TrimSpace(named(d.From)+" to "+named(d.To)+" "+plain.Text(d.Comment)))
+		}
 		for _, v := range item.Votes {
 			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+plain.Text(v.Comment)))
 		}

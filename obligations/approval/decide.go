@@ -20,17 +20,55 @@ const (
 	actionDeny    = "approval.deny"
 	actionRevoke  = "approval.revoke"
 
+	actionDelegate = "approval.delegate"
+
 	// typeRequest is the entity type of an Access Request as resource of such an action.
 	typeRequest = "access_request"
 )
 
 // A Decision is an approver's decision on a request.
 type Decision struct {
-	Decision string    `json:"decision"` // approve or deny
+	Decision string    `json:"decision"` // approve, deny or delegate
 	Comment  string    `json:"comment,omitzero"`
 	Items    []int     `json:"items,omitempty"`         // indexes of the items of a bulk request; empty means all
 	Until    time.Time `json:"approved_until,omitzero"` // ends the approval earlier than the template does
+	To       *Person   `json:"to,omitempty"`            // of a delegation
 }
+
+// check refuses a decision that is malformed.
+func (d *Decision) check(now time.Time) error {
+	switch {
+	case !slices.Contains([]string{decisionApprove, decisionDeny, decisionDelegate}, d.Decision):
+		return authzen.Invalid("/decision", "must be approve, deny or delegate")
+	case (d.To != nil) != (d.Decision == decisionDelegate):
+		return authzen.Invalid("/to", "is for the decision delegate, and only for it")
+	case d.To != nil && (d.To.Type == "" || d.To.ID == ""):
+		return authzen.Invalid("/to", "needs a type and an id")
+	case !d.Until.IsZero() && d.Decision == decisionDelegate:
+		return authzen.Invalid("/approved_until", "is for the decision approve")
+	case !d.Until.IsZero() && !d.Until.After(now):
+		return authzen.Invalid("/approved_until", "has passed")
+	}
+	return checkComment("/comment", d.Comment)
+}
+
+// event returns what a decision does to a request.
+func (d *Decision) event(by Approver) event {
+	vote := by.vote()
+	vote.Approve, vote.Comment = d.Decision == decisionApprove, d.Comment
+	e := event{kind: eventVote, caller: by.Caller, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()}
+	if d.To != nil {
+		e.kind, e.to = eventDelegate, authzen.Subject{Type: d.To.Type, ID: d.To.ID}
+	}
+	return e
+}
+
+// Values of Decision.Decision.
+const (
+	decisionApprove  = "approve"
+	decisionDeny     = "deny"
+	decisionDelegate = "delegate"
+)
 
 // maxComment is the maximum length of a comment or reason in bytes. The service stores and records
 // it, and may send it to the requester.
@@ -62,22 +100,14 @@ func (s *Service) Decide(ctx context.Context, id string, by Approver, d Decision
 // DecideIf is [Service.Decide] with a condition, which is checked before policies are asked about the
 // vote and before anything is recorded. If it is nil, the vote has none.
 func (s *Service) DecideIf(ctx context.Context, id string, by Approver, d Decision, condition Condition) (*Request, error) {
-	if d.Decision != "approve" && d.Decision != "deny" {
-		return nil, authzen.Invalid("/decision", "must be approve or deny")
-	}
-	if err := checkComment("/comment", d.Comment); err != nil {
+	if err := d.check(s.now()); err != nil {
 		return nil, err
-	}
-	if !d.Until.IsZero() && !d.Until.After(s.now()) {
-		return nil, authzen.Invalid("/approved_until", "has passed")
 	}
 	r, err := s.Request(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	vote := by.vote()
-	vote.Approve, vote.Comment = d.Decision == "approve", d.Comment
-	return s.vote(ctx, r, by, event{kind: eventVote, caller: by.Caller, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()}, condition)
+	return s.vote(ctx, r, by, d.event(by), condition)
 }
 
 // askAtOnce submits votes for the auto approvers of the templates. The same policies apply to them
@@ -101,10 +131,6 @@ func (s *Service) askAtOnce(ctx context.Context, r *Request) error {
 // vote applies a vote to all its items or to none. It checks that the vote can count before it asks
 // policies: their permit in the log would look like an approval.
 func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event, condition Condition) (*Request, error) {
-	action := actionDeny
-	if e.vote.Approve {
-		action = actionApprove
-	}
 	concerned := e.items
 	if concerned == nil {
 		concerned = r.pending()
@@ -116,11 +142,19 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event, co
 	}
 	e.newID = func() string { return "apr_" + s.config.NewID() }
 	outcome, err := next(*r, e, s.now())
+	if errors.Is(err, ErrIneligible) {
+		return nil, s.refuse(ctx, r, e, strings.TrimPrefix(err.Error(), ErrIneligible.Error()+": "))
+	}
 	if err != nil {
 		return nil, err
 	}
 	if r.involves(slices.Concat(e.vote.names(), e.clients)) {
 		return nil, s.refuse(ctx, r, e, "it is the requester's own")
+	}
+	if e.kind == eventDelegate {
+		if err := r.checkDelegate(by, e.to, concerned); err != nil {
+			return nil, err
+		}
 	}
 	if condition != nil {
 		if err := condition(ctx, &outcome, concerned); err != nil {
@@ -128,11 +162,22 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event, co
 		}
 	}
 	for _, i := range concerned {
-		if err := s.may(ctx, action, by, r, &r.Items[i]); err != nil {
+		if err := s.may(ctx, e.action(), by, r, &outcome.Items[i]); err != nil {
 			return nil, err
 		}
 	}
 	return s.apply(ctx, r.ID, e)
+}
+
+// action returns the action that policies decide on before the event.
+func (e *event) action() string {
+	switch {
+	case e.kind == eventDelegate:
+		return actionDelegate
+	case e.vote.Approve:
+		return actionApprove
+	}
+	return actionDeny
 }
 
 // refuse records that a vote was refused before policies were asked: their permit in the log would
@@ -148,7 +193,7 @@ func (s *Service) refuse(ctx context.Context, r *Request, e event, why string) e
 
 // may returns ErrIneligible unless policies allow the approver this action on the item.
 func (s *Service) may(ctx context.Context, action string, by Approver, r *Request, i *Item) error {
-	question, err := r.question(action, authzen.Subject{Type: by.Type, ID: by.ID}, i)
+	question, err := r.question(action, by, i)
 	if err != nil {
 		return err
 	}
@@ -174,7 +219,7 @@ func undecidable(e *authzen.ValidationError) error {
 }
 
 // question returns the evaluation that asks policies whether an approver may do action to an item.
-func (r *Request) question(action string, approver authzen.Subject, i *Item) (*authzen.EvaluationRequest, error) {
+func (r *Request) question(action string, by Approver, i *Item) (*authzen.EvaluationRequest, error) {
 	type id struct {
 		Type string `json:"type"`
 		ID   string `json:"id"`
@@ -187,17 +232,24 @@ func (r *Request) question(action string, approver authzen.Subject, i *Item) (*a
 	if len(r.Actors) > 0 {
 		actor = r.Actors[0].ID
 	}
-	properties, err := json.Marshal(map[string]any{
+	attributes := map[string]any{
 		"template": i.Template, "requester": id{r.Subject.Type, r.Subject.ID}, "actor": actor,
 		"action": i.Action.Name, "resource_type": i.Resource.Type, "resource_id": i.Resource.ID,
 		"resource": id{i.Resource.Type, i.Resource.ID},
 		"context":  context,
-	}, json.Deterministic(true))
+	}
+	if to := i.delegate(); to != nil {
+		attributes["delegate"] = id{to.Type, to.ID}
+		if vote := by.vote(); vote.isOf(to) {
+			attributes["delegate"] = id{by.Type, by.ID} // as the principal, whatever name the delegation had
+		}
+	}
+	properties, err := json.Marshal(attributes, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("encode question: %w", err)
 	}
 	return &authzen.EvaluationRequest{
-		Subject:  authzen.Subject{Type: approver.Type, ID: approver.ID},
+		Subject:  authzen.Subject{Type: by.Type, ID: by.ID},
 		Action:   authzen.Action{Name: action},
 		Resource: authzen.Resource{Type: typeRequest, ID: r.ID, Properties: properties},
 	}, nil

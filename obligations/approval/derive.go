@@ -13,7 +13,9 @@ import (
 // therefore stores its number. If the number of the last transaction is missing, another version
 // wrote the file, and these buckets are rebuilt.
 
-var keyLast = []byte("transaction")
+// keyLast names the form of the buckets. Versions without priorities, which list requests in another
+// order, store their transactions as "transaction".
+var keyLast = []byte("transaction.2")
 
 // update runs a transaction and stores its number.
 func update(db *bolt.DB, f func(txn) error) error {

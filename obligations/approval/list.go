@@ -31,7 +31,7 @@ type Listed struct {
 // ErrPage means that Query.After is not a position in a list.
 var ErrPage = recordfile.ErrPage
 
-// List yields the requests that q selects: first escalated ones, then the oldest. It reads one at a
+// List yields the requests that q selects: first escalated ones, then by priority, then the oldest. It reads one at a
 // time without holding a lock, so it delays no vote and no submission. A request that changes
 // meanwhile may be missing, or appear in its new state.
 func (s *Service) List(ctx context.Context, q Query) iter.Seq2[Listed, error] {
@@ -120,13 +120,9 @@ func listPrefix(tenant string, status authzen.TaskStatus) []byte {
 // placeSize is the length of a position before the task id, in bytes.
 const placeSize = 9
 
-// place returns the position of a request in a list: first escalated ones, then the oldest.
+// place returns the position of a request in a list.
 func (r *Request) place() []byte {
-	late := byte(1)
-	if r.Escalated {
-		late = 0
-	}
-	return append(binary.BigEndian.AppendUint64([]byte{late}, uint64(r.Submitted.UnixNano())), r.ID...)
+	return append(binary.BigEndian.AppendUint64([]byte{r.rank()}, uint64(r.Submitted.UnixNano())), r.ID...)
 }
 
 // listed returns the index entries for lists.

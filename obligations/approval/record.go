@@ -27,6 +27,7 @@ type change struct {
 	Items    []changedItem    `json:"items"`
 	Approver *authzen.Subject `json:"approver,omitempty"`
 	Names    []string         `json:"approver_names,omitempty"` // all verified names of the approver
+	Delegate *authzen.Subject `json:"delegate,omitempty"`       // of a delegation: who decides from then on
 	Channel  string           `json:"channel,omitzero"`
 	Comment  string           `json:"comment,omitzero"`
 	Reason   string           `json:"reason,omitzero"`
@@ -57,8 +58,8 @@ func submitted(r *Request, c Caller, at time.Time) Record {
 }
 
 // ofApprovals lists the events in records of kind approval. Every vote is one, including denials
-// and votes that need a quorum: all decisions of people have the same kind.
-var ofApprovals = []eventKind{eventVote, eventUse, eventRevoke, eventSupersede}
+// and votes that need a quorum, and every delegation: all decisions of people have the same kind.
+var ofApprovals = []eventKind{eventVote, eventDelegate, eventUse, eventRevoke, eventSupersede}
 
 // transition returns the record of an event.
 func transition(r *Request, e event, at time.Time) Record {
@@ -68,6 +69,9 @@ func transition(r *Request, e event, at time.Time) Record {
 	}
 	if e.vote.Approver.ID != "" {
 		body.Approver, body.Names = &e.vote.Approver, e.vote.Names
+	}
+	if e.kind == eventDelegate {
+		body.Delegate = &e.to
 	}
 	if e.kind == eventVote {
 		body.Event = "deny"

@@ -26,7 +26,8 @@ type Request struct {
 	DecideBy    time.Time         `json:"decide_by"`
 	EscalateAt  time.Time         `json:"escalate_at,omitzero"`
 	Escalated   bool              `json:"escalated,omitzero"`
-	ExpiresAt   time.Time         `json:"expires_at"` // when the task is deleted
+	Priority    string            `json:"priority,omitzero"` // high, normal or low; "" means normal
+	ExpiresAt   time.Time         `json:"expires_at"`        // when the task is deleted
 	Bulk        bool              `json:"bulk,omitzero"`
 	Items       []Item            `json:"items"`
 	Idempotency []byte            `json:"idempotency,omitzero"` // key in the bucket keys
@@ -55,6 +56,7 @@ type Item struct {
 	Bound        contextBinding           `json:"bound"`
 	Status       authzen.TaskStatus       `json:"status"`
 	Votes        []Vote                   `json:"votes,omitempty"`
+	Delegations  []Delegation             `json:"delegations,omitempty"` // the first one first
 	Approval     *Approval                `json:"approval,omitempty"`
 }
 

@@ -11,21 +11,23 @@ import (
 // An event is something that happens to a request.
 type event struct {
 	kind    eventKind
-	caller  string        // the credential that caused it; "" if none or unknown
-	items   []int         // affected items; nil means all pending ones
-	vote    Vote          // of a vote
-	clients []string      // of a vote: names of the client that the approver uses
-	until   time.Time     // of a vote: the approver's limit on the approval, or zero
-	newID   func() string // of a vote
-	use     Use           // of a use
-	usedBy  string        // of a use: Decision-ID of the evaluation
-	reason  string        // of a revocation or supersession
+	caller  string          // the credential that caused it; "" if none or unknown
+	items   []int           // affected items; nil means all pending ones
+	vote    Vote            // of a vote
+	clients []string        // of a vote: names of the client that the approver uses
+	until   time.Time       // of a vote: the approver's limit on the approval, or zero
+	to      authzen.Subject // of a delegation; the vote has who delegates
+	newID   func() string   // of a vote
+	use     Use             // of a use
+	usedBy  string          // of a use: Decision-ID of the evaluation
+	reason  string          // of a revocation or supersession
 }
 
 type eventKind string
 
 const (
 	eventVote      eventKind = "vote"
+	eventDelegate  eventKind = "delegate"
 	eventCancel    eventKind = "cancel"
 	eventExpire    eventKind = "expire"
 	eventEscalate  eventKind = "escalate"
@@ -110,9 +112,18 @@ func (i Item) next(r *Request, e event, now time.Time) (Item, error) {
 	if i.Status != authzen.TaskPending || overdue != (e.kind == eventExpire) {
 		return i, fmt.Errorf("%w: it is %s", ErrTaskState, i.Status)
 	}
+	names := e.vote.names()
+	if slices.ContainsFunc(i.Votes, func(v Vote) bool { return e.vote.Approver.ID != "" && v.by(names) }) {
+		return i, fmt.Errorf("%w: this approver has decided already", ErrTaskState)
+	}
+	if to := i.delegate(); to != nil && e.vote.Approver.ID != "" && !e.vote.isOf(to) {
+		return i, fmt.Errorf("%w: it is delegated to %s::%q", ErrIneligible, to.Type, to.ID)
+	}
 	switch e.kind {
 	case eventVote:
 		return i.voted(r, e, now)
+	case eventDelegate:
+		return i.delegated(e, now)
 	case eventCancel:
 		i.Status = authzen.TaskCancelled
 	case eventExpire:
@@ -124,12 +135,6 @@ func (i Item) next(r *Request, e event, now time.Time) (Item, error) {
 // voted counts a vote. One denial denies the item. A quorum of approvals by different people
 // approves it.
 func (i Item) voted(r *Request, e event, now time.Time) (Item, error) {
-	names := e.vote.names()
-	for _, v := range i.Votes {
-		if v.by(names) {
-			return i, fmt.Errorf("%w: this approver has decided already", ErrTaskState)
-		}
-	}
 	e.vote.Time = now
 	i.Votes = append(slices.Clone(i.Votes), e.vote)
 	switch {

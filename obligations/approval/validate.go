@@ -107,6 +107,11 @@ func (s *Service) bind(r *Request, i *Item, p *proof) error {
 	if i.Until, err = requestedUntil(access, r.Submitted); err != nil {
 		return err
 	}
+	priority, err := requestedPriority(access)
+	if err != nil {
+		return err
+	}
+	r.prioritize(priority)
 	if terms.CheckAccess != nil {
 		if err := terms.CheckAccess(access); err != nil {
 			return err
