@@ -175,6 +175,8 @@ func (r *Room) decideByForm(ctx context.Context, in *received, c *call) error {
 	}
 	vote := &client.Vote{Decision: client.Deny, Comment: a.Content.Reason}
 	switch {
+	case c.Owner != in.stead():
+		return invalid("the form is of %s: answer it there", c.Owner)
 	case a.Action == "cancel":
 		return nil
 	case a.Action == "decline":
@@ -205,7 +207,7 @@ func (r *Room) decideOn(ctx context.Context, in *received) error {
 	}
 	c := r.waitingFor(in.topic, p.AuthorizationID)
 	switch {
-	case c != nil:
+	case c != nil && c.Owner == in.stead():
 		return r.vote(ctx, in, c, &client.Vote{Decision: p.Decision, Comment: p.Reason, ApprovedUntil: p.ValidUntil})
 	case r.ownersCall(in, p.AuthorizationID) != nil:
 		return r.relay(ctx, in)

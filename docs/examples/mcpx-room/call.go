@@ -74,6 +74,14 @@ const (
 
 // add notes a call. The room is locked.
 func (r *Room) add(c *call) error {
+	if err := r.admit(c); err != nil {
+		return err
+	}
+	return r.save(c)
+}
+
+// admit refuses a call beyond the bounds, and one whose id is in use. The room is locked.
+func (r *Room) admit(c *call) error {
 	own := 0
 	for k := range r.calls {
 		if k.requester == c.Requester {
@@ -86,7 +94,7 @@ func (r *Room) add(c *call) error {
 	case own >= maxCalls || len(r.calls) >= maxAllCalls:
 		return &Refusal{Code: codeInternal, Message: "too many calls wait"}
 	}
-	return r.save(c)
+	return nil
 }
 
 // save keeps a call on disk and in memory. The room is locked.

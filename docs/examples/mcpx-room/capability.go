@@ -43,7 +43,7 @@ func (r *Room) requestCapability(ctx context.Context, in *received) error {
 		return invalid("%s needs an id", methodCapability)
 	case len(p.Tools) == 0:
 		return invalid("tools is required: the names of tools of %s", owner.ID)
-	case !r.mayAsk(in.ID):
+	case !r.may("request", in.ID, requestsPerMinute):
 		return &Refusal{Code: codeInternal, Message: "too many requests: try again in a minute"}
 	}
 	c := &call{

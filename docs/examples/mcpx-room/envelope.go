@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
+
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 const protocol = "mcp-x/v0"
@@ -115,7 +117,15 @@ func readMessage(payload jsontext.Value) (*Message, error) {
 	case m.Method != "" && outcomes != 0, m.Method == "" && (outcomes != 1 || m.ID == nil || m.Params != nil):
 		return m, errors.New("a message is a request, a notification, or a response with either result or error")
 	}
-	return m, nil
+	return m, m.canonical()
+}
+
+// canonical gives the id one spelling: a response may spell it in another way than its request.
+func (m *Message) canonical() (err error) {
+	if m.ID != nil {
+		m.ID, err = jsonobject.Canonical(m.ID)
+	}
+	return err
 }
 
 // Error codes of JSON-RPC and of the protocol.

@@ -55,7 +55,7 @@ func (r *Room) fulfil(ctx context.Context, in *received, owner *Participant, p *
 func (r *Room) fulfilled(in *received, owner *Participant, p *toolParams) *call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.calls[callKey{in.topic, p.OnBehalfOf, string(p.RequestID)}]
+	c := r.calls[callKey{in.topic, p.OnBehalfOf, canonical(p.RequestID)}]
 	if c == nil || c.State != waiting || c.Method == methodCapability || c.Requester == in.ID ||
 		c.Owner != owner.ID || c.Tool != p.Name || !jsonobject.Equal(arguments(c.Arguments), arguments(p.Arguments)) {
 		return nil
@@ -69,6 +69,12 @@ func (r *Room) sendFor(ctx context.Context, c, asked *call) error {
 	if r.calls[asked.key()] != asked || asked.State != waiting {
 		r.mu.Unlock()
 		return invalid("no such request of %q waits", asked.Requester)
+	}
+	// Both get the result under the id of the call: it must be no other request of the requester.
+	id := callKey{asked.Topic, asked.Requester, string(c.ID)}
+	if id != asked.key() && (r.calls[id] != nil || r.asks[id] != nil) {
+		r.mu.Unlock()
+		return invalid("the id is that of another request of %q", asked.Requester)
 	}
 	err := r.sendLocked(c)
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // A Gate asks the PDP. It keeps nothing: policies, approvals and capabilities are there.
@@ -184,4 +185,13 @@ func decode(params jsontext.Value, into any) error {
 		return invalid("the params are not as they must be: %v", err)
 	}
 	return nil
+}
+
+// canonical returns the spelling of an id that calls are known by.
+func canonical(id jsontext.Value) string {
+	v, err := jsonobject.Canonical(id)
+	if err != nil {
+		return ""
+	}
+	return string(v)
 }

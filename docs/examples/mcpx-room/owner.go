@@ -70,6 +70,9 @@ func (r *Room) ownersQuestion(in *received, c *call, asked *authorizationRequest
 	if asked.ID == "" || asked.Tool != c.Tool || asked.Requester != c.Requester || !jsonobject.Equal(arguments(asked.Arguments), arguments(c.Arguments)) {
 		return invalid("the authorizationRequest is not about the call")
 	}
+	if r.waitingFor(in.topic, asked.ID) != nil {
+		return invalid("the authorizationRequest has an id of the room")
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := *c
@@ -94,7 +97,8 @@ func (r *Room) ownAuthorization(ctx context.Context, in *received) error {
 	return r.relay(ctx, in)
 }
 
-// ownForm sends an owner's form on. If it is about a call, the owner must have that call.
+// ownForm sends an owner's form on. If it is about a call, the owner must have that call. Nobody sends
+// a form in the place of the room's: its answer would be a vote.
 func (r *Room) ownForm(ctx context.Context, in *received) error {
 	var p struct {
 		Metadata struct {
@@ -109,9 +113,12 @@ func (r *Room) ownForm(ctx context.Context, in *received) error {
 	if err := json.Unmarshal(arguments(in.msg.Params), &p); err != nil {
 		return invalid("the params are not as they must be: %v", err)
 	}
+	if r.elicited(in) != nil {
+		return invalid("the id is that of a form of the room")
+	}
 	if o := p.Metadata.Original; o != nil {
 		r.mu.Lock()
-		c := r.calls[callKey{in.topic, o.From, string(o.RequestID)}]
+		c := r.calls[callKey{in.topic, o.From, canonical(o.RequestID)}]
 		r.mu.Unlock()
 		if c == nil || c.Owner != in.ID || c.State != sent || c.Tool != o.Tool || !jsonobject.Equal(arguments(c.Arguments), arguments(o.Arguments)) {
 			return invalid("the originalRequest is no call that you have")

@@ -21,6 +21,9 @@ const (
 	writeTimeout = 10 * time.Second
 	pingInterval = 30 * time.Second
 	perSecond    = 50 // messages of a participant; more wait
+
+	joinsPerMinute    = 60
+	requestsPerMinute = 10 // for access
 )
 
 // A member is a participant in a topic.
@@ -54,9 +57,9 @@ func level(d authzen.Decision) string {
 
 // ServeHTTP lets a participant into the topic of the path.
 func (r *Room) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	token, _ := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 	participant := r.cfg.participant(token)
-	if participant == nil {
+	if participant == nil || !strings.EqualFold(scheme, "Bearer") {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "the token is not known", http.StatusUnauthorized)
 		return
@@ -64,6 +67,10 @@ func (r *Room) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	name := req.PathValue("topic")
 	if _, ok := r.cfg.Topics[name]; !ok {
 		http.Error(w, "there is no such topic", http.StatusNotFound)
+		return
+	}
+	if !r.may("join", participant.ID, joinsPerMinute) {
+		http.Error(w, "you join too often", http.StatusTooManyRequests)
 		return
 	}
 	decisions, err := r.gate.permits(req.Context(), []*authzen.EvaluationRequest{topicQuestion(participant, "topic.join", name), topicQuestion(participant, methodCall, name)})

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/time/rate"
 )
 
 // An accessPolicy is what an owner declares about its tools (ADR-003). It narrows what policies of the
@@ -141,12 +140,4 @@ func (r *Room) access(c *call) access {
 		return ""
 	}
 	return p.of(c.Requester, c.Tool, time.Now())
-}
-
-// limit returns the limit of requests for access of a participant. The room is locked.
-func (r *Room) limit(name string) *rate.Limiter {
-	if r.limits[name] == nil {
-		r.limits[name] = rate.NewLimiter(rate.Every(time.Minute/10), 10)
-	}
-	return r.limits[name]
 }

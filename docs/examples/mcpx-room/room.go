@@ -28,7 +28,7 @@ type Room struct {
 	calls    map[callKey]*call
 	asks     map[callKey]*ask
 	policies map[policyKey]*accessPolicy
-	limits   map[string]*rate.Limiter // of requests for access, by participant
+	limits   map[string]*rate.Limiter // by what is limited and participant
 }
 
 func newRoom(ctx context.Context, cfg *Config, gate *Gate, store *Store, log *slog.Logger) (*Room, error) {
@@ -50,6 +50,17 @@ func newRoom(ctx context.Context, cfg *Config, gate *Gate, store *Store, log *sl
 	}
 	go r.keep()
 	return r, nil
+}
+
+// may counts what a participant does, and reports whether it may do it this minute.
+func (r *Room) may(what, name string, perMinute int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := what + " " + name
+	if r.limits[key] == nil {
+		r.limits[key] = rate.NewLimiter(rate.Every(time.Minute/time.Duration(perMinute)), perMinute)
+	}
+	return r.limits[key].Allow()
 }
 
 // join adds a member. An earlier connection of the participant ends.

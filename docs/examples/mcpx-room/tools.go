@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -55,7 +54,7 @@ func (r *Room) callTool(ctx context.Context, in *received) error {
 		return invalid("name is required: that of a tool")
 	case p.OnBehalfOf != "" || p.RequestID != nil:
 		return r.fulfil(ctx, in, owner, &p)
-	case in.msg.Method == methodRequest && !r.mayAsk(in.ID):
+	case in.msg.Method == methodRequest && !r.may("request", in.ID, requestsPerMinute):
 		return &Refusal{Code: codeInternal, Message: "too many requests: try again in a minute"}
 	}
 	c, err := r.newCall(in, owner, &p)
@@ -119,6 +118,12 @@ func (r *Room) newCall(in *received, owner *Participant, p *toolParams) (*call, 
 	if _, err := jsonobject.Parse(p.Arguments); err != nil {
 		return nil, invalid("arguments must be an object")
 	}
+	r.mu.Lock()
+	err := r.admit(c) // before a decision takes a use or a proof
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	use := true
 	claim := &authzen.CapabilityClaim{ID: p.Capability, Proof: p.Proof, Use: &use}
 	c.Question, c.Capability = r.toolQuestion(in.Participant, in.msg.Method, c, claim), p.Capability
@@ -150,13 +155,6 @@ func (r *Room) toolQuestion(p *Participant, action string, c *call, claim *authz
 		"declared":   string(r.access(c)),
 		"capability": claim,
 	})
-}
-
-// mayAsk counts a request for access of a participant.
-func (r *Room) mayAsk(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.limit(name).AllowN(time.Now(), 1)
 }
 
 // filter returns a list of tools without those that a requester can never call.
