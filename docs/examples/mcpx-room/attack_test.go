@@ -35,6 +35,7 @@ type said struct {
 		ID      any    `json:"id"`
 		Method  string `json:"method"`
 		Type    string `json:"type"`
+		Code    int    `json:"code"`
 		Message string `json:"message"`
 		Error   struct {
 			Code    int    `json:"code"`
@@ -196,6 +197,67 @@ func TestIDs(t *testing.T) {
 	if s := b.hears(); s.From != "user-1" || s.Payload.ID != 3.0 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// An owner's declaration narrows what policies permit, in each mode. One that is not understood is refused,
+// and the one before it stays.
+func TestDeclarations(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, map[string]string{"store/room.cedar": `@id("all") permit (principal, action, resource) unless { resource == tool::"agent-b:never" || resource is access_request || resource is tool_request };
+@id("asked") @requestable("person") forbid (principal, action == Action::"tools/call", resource is tool)
+when { context has declared && context.declared == "approval" } unless { context has approval };`})
+	a, b := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b")
+	const ran, refused, waits, faulty = 0, -32002, -32001, -32602
+	in, ago := time.Now().Add(time.Hour).UTC().Format(time.RFC3339), time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	for id, test := range []struct {
+		policy, tool string
+		want         int
+	}{
+		{`{"mode":"open"}`, "read", ran},
+		{`{"mode":"open"}`, "never", refused},
+		{`{"mode":"allowlist","default":"deny","rules":[{"agent":"agent-a","tools":["read"],"expires":"` + in + `"}]}`, "read", ran},
+		{`{"mode":"allowlist","rules":[{"agent":"agent-a","tools":["read"],"expires":"` + ago + `"}]}`, "read", refused},
+		{`{"mode":"allowlist","rules":[{"agent":"agent-a","tools":["read"]}]}`, "write", refused},
+		{`{"mode":"allowlist","rules":[{"agent":"agent-m","tools":"*"}]}`, "read", refused},
+		{`{"mode":"allowlist","rules":[{"agent":"agent-a","tools":"*"}]}`, "never", refused},
+		{`{"mode":"allowlist","rules":[{"agent":"agent-a","tools":"*","requires_approval":true}]}`, "read", waits},
+		{`{"mode":"allowlist","rules":[{"agent":"agent-a","tools":"*","requires_approval":true},{"agent":"agent-a","tools":["read"]}]}`, "read", ran},
+		{`{"mode":"denylist","default":"allow","rules":[{"agent":"agent-a","tools":["write"]}]}`, "write", refused},
+		{`{"mode":"denylist","rules":[{"agent":"agent-a","tools":["write"]}]}`, "read", ran},
+		{`{"mode":"hybrid","default":"allow","rules":[{"agent":"agent-a","tools":["write"],"effect":"deny"},{"agent":"agent-a","tools":"*"}]}`, "write", refused},
+		{`{"mode":"hybrid","default":"deny","rules":[{"agent":"agent-a","tools":["write"]}]}`, "write", ran},
+		{`{"mode":"hybrid","default":"deny"}`, "read", refused},
+		{`{"mode":"closed"}`, "read", faulty},
+		{`{"mode":"hybrid"}`, "read", faulty},
+		{`{"mode":"allowlist","default":"allow"}`, "read", faulty},
+		{`{"mode":"denylist","rules":[{"agent":"agent-a","tools":"*","requires_approval":true}]}`, "read", faulty},
+		{`{"mode":"allowlist","rules":[{"agent":"agent-a","tools":"read"}]}`, "read", faulty},
+		{`{"mode":"allowlist","rules":[{"agent":"agent-a","tools":["read"],"expire":"` + in + `"}]}`, "read", faulty},
+		{`{"mode":"open","owner":"agent-m"}`, "read", faulty},
+	} {
+		b.send(`{"protocol":"mcp-x/v0","from":"agent-b","kind":"system","payload":{"type":"tool_access_policy","policy":` + test.policy + `}}`)
+		if test.want == faulty {
+			if s := b.hears(); s.Payload.Code != faulty {
+				t.Errorf("%s: %+v", test.policy, s)
+			}
+			a.idle()
+			continue
+		}
+		a.hears()
+		a.send(a.call("agent-b", id, test.tool, "{}"))
+		if test.want == ran {
+			b.hears()
+			b.send(b.message("agent-a", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id)))
+		}
+		s := a.hears()
+		if s.Payload.Type == "tool_call_blocked" {
+			s = a.hears()
+		}
+		if s.Payload.Error.Code != test.want {
+			t.Errorf("%s, %s: %+v, want %d", test.policy, test.tool, s, test.want)
+		}
+	}
+	b.idle()
 }
 
 // A person who decides on what one participant asks does not decide on another's call: an id of the room

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,8 +15,8 @@ import (
 type accessPolicy struct {
 	Topic   string       `json:"topic,omitzero"`
 	Owner   string       `json:"owner,omitzero"`
-	Mode    string       `json:"mode"`    // open, allowlist or denylist
-	Default string       `json:"default"` // allow or deny, for agents that no rule names; by default as the mode says
+	Mode    string       `json:"mode"`             // open, allowlist, denylist or hybrid
+	Default access       `json:"default,omitzero"` // of hybrid; the others need not say it
 	Rules   []accessRule `json:"rules"`
 }
 
@@ -24,6 +25,7 @@ type accessRule struct {
 	Tools            jsontext.Value `json:"tools"` // names, or "*"
 	Expires          time.Time      `json:"expires,omitzero"`
 	RequiresApproval bool           `json:"requires_approval,omitzero"`
+	Effect           access         `json:"effect,omitzero"` // of hybrid: allow, which is the default, or deny
 }
 
 type policyKey struct{ topic, owner string }
@@ -44,6 +46,7 @@ const (
 	modeOpen      = "open"
 	modeAllowlist = "allowlist"
 	modeDenylist  = "denylist"
+	modeHybrid    = "hybrid"
 )
 
 // maxRules bounds an access policy.
@@ -83,19 +86,32 @@ func (p *accessPolicy) check() error {
 	switch {
 	case p.Topic != "" || p.Owner != "":
 		return invalid("a policy has mode, default and rules")
-	case !slices.Contains([]string{modeOpen, modeAllowlist, modeDenylist}, p.Mode):
-		return invalid("mode must be open, allowlist or denylist")
-	case !slices.Contains([]string{"", string(accessAllow), string(accessDeny)}, p.Default):
+	case !slices.Contains([]string{modeOpen, modeAllowlist, modeDenylist, modeHybrid}, p.Mode):
+		return invalid("mode must be open, allowlist, denylist or hybrid")
+	case p.Mode == modeHybrid && p.Default != accessAllow && p.Default != accessDeny:
 		return invalid("default must be allow or deny")
-	case p.Mode == modeAllowlist && p.Default == string(accessAllow), p.Mode != modeAllowlist && p.Default == string(accessDeny):
-		return invalid("default must be what the mode is without rules")
+	case p.Mode != modeHybrid && p.Default != "" && p.Default != p.otherwise():
+		return invalid("default must be %s in this mode", p.otherwise())
 	case len(p.Rules) > maxRules:
 		return invalid("there are more than %d rules", maxRules)
 	}
 	for i, rule := range p.Rules {
-		if _, err := rule.tools(); err != nil || rule.Agent == "" {
-			return invalid("rules/%d needs an agent, and tools: names or \"*\"", i)
+		if err := p.checkRule(&rule); err != nil {
+			return invalid("rules/%d %v", i, err)
 		}
+	}
+	return nil
+}
+
+func (p *accessPolicy) checkRule(rule *accessRule) error {
+	_, err := rule.tools()
+	switch {
+	case err != nil || rule.Agent == "":
+		return errors.New("needs an agent, and tools: names or \"*\"")
+	case rule.Effect != "" && (p.Mode != modeHybrid || rule.Effect != accessAllow && rule.Effect != accessDeny):
+		return errors.New("has an effect that is not allow or deny in mode hybrid")
+	case rule.RequiresApproval && (p.Mode == modeDenylist || rule.Effect == accessDeny):
+		return errors.New("denies, and wants an approval")
 	}
 	return nil
 }
@@ -119,14 +135,32 @@ func (a *accessRule) covers(agent, tool string, now time.Time) bool {
 	return err == nil && a.Agent == agent && (names == nil || slices.Contains(names, tool)) && (a.Expires.IsZero() || now.Before(a.Expires))
 }
 
-// of returns what the policy says of a call.
-func (p *accessPolicy) of(agent, tool string, now time.Time) access {
-	i := slices.IndexFunc(p.Rules, func(rule accessRule) bool { return rule.covers(agent, tool, now) })
-	switch {
-	case i >= 0 && p.Mode == modeDenylist, i < 0 && p.Mode == modeAllowlist:
+// of returns what the policy says of a call. A rule that denies wins; of the others, one without approval.
+func (p *accessPolicy) of(agent, tool string, now time.Time) (found access) {
+	for _, rule := range p.Rules {
+		switch {
+		case !rule.covers(agent, tool, now):
+		case p.Mode == modeDenylist || rule.Effect == accessDeny:
+			return accessDeny
+		case !rule.RequiresApproval:
+			found = accessAllow
+		case found == "":
+			found = accessApproval
+		}
+	}
+	if found == "" {
+		return p.otherwise()
+	}
+	return found
+}
+
+// otherwise is what the policy says of calls that no rule covers.
+func (p *accessPolicy) otherwise() access {
+	switch p.Mode {
+	case modeAllowlist:
 		return accessDeny
-	case i >= 0 && p.Rules[i].RequiresApproval:
-		return accessApproval
+	case modeHybrid:
+		return p.Default
 	}
 	return accessAllow
 }
