@@ -20,8 +20,9 @@ const pathDesk = "/admin/v1/requests/"
 
 // Decisions of a [Vote].
 const (
-	Approve = "approve"
-	Deny    = "deny"
+	Approve  = "approve"
+	Deny     = "deny"
+	Delegate = "delegate" // to another person, who then decides alone
 )
 
 // A Vote is a person's decision on an Access Request.
@@ -29,13 +30,14 @@ type Vote struct {
 	// Approver is who decides. A listener that authenticates callers knows that by the credential,
 	// and refuses another name.
 	Approver      *authzen.Subject `json:"approver,omitempty"`
-	Decision      string           `json:"decision"` // Approve or Deny
+	Decision      string           `json:"decision"` // Approve, Deny or Delegate
 	Comment       string           `json:"comment,omitzero"`
 	ApprovedUntil time.Time        `json:"approved_until,omitzero"` // ends the approval earlier than its template does
+	To            *authzen.Subject `json:"to,omitempty"`            // who decides from now on, of a delegation
 }
 
 // Decide records a person's vote on the task of an Access Request. The Client's base URL is that of
-// the admin listener. The status may still be pending: a template may need several votes. If policies
+// the admin listener. The status may still be pending: a template may need several votes, and a delegation decides nothing. If policies
 // do not let the person decide, the error is a [StatusError] with status 403.
 func (c *Client) Decide(ctx context.Context, task string, v *Vote) (authzen.TaskStatus, error) {
 	endpoint := strings.TrimSuffix(c.base, "/") + pathDesk + url.PathEscape(task) + "/decision"

@@ -32,6 +32,12 @@ func TestDecide(t *testing.T) {
 	if diff := cmp.Diff(want, sent); diff != "" {
 		t.Error(diff)
 	}
+	if _, err := client.New(url, client.Config{}).Decide(t.Context(), "arq_1", &client.Vote{Decision: client.Delegate, To: &authzen.Subject{Type: "user", ID: "dave"}}); err != nil {
+		t.Error(err)
+	}
+	if want := `POST /admin/v1/requests/arq_1/decision {"decision":"delegate","to":{"type":"user","id":"dave"}}`; sent != want {
+		t.Errorf("%s, want %s", sent, want)
+	}
 }
 
 // Only a complete answer says that a vote is recorded.

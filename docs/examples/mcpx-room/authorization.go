@@ -70,70 +70,85 @@ func (r *Room) announceTo(ctx context.Context, m *member, c *call) {
 	if m.ID == c.Requester {
 		return
 	}
-	decisions, err := r.gate.permits(ctx, []*authzen.EvaluationRequest{c.mayDecide(m), c.mayFulfil(m)})
+	decisions, err := r.gate.permits(ctx, []*authzen.EvaluationRequest{r.mayDecide(m, c, "approval.approve"), r.mayDecide(m, c, "approval.delegate"), c.mayFulfil(m)})
 	if err != nil {
 		return
 	}
 	to := []string{m.ID}
 	switch {
-	case !decisions[0].Decision:
+	case !decisions[0].Decision || c.Delegate != "" && c.Delegate != m.ID:
 	case m.ID == c.Owner && c.Method == methodCapability:
 		r.tell(c.Topic, c.Envelope) // it grants by its response
 	default:
 		r.tell(c.Topic, newEnvelope(c.Owner, to, kindMCP, &Message{JSONRPC: "2.0", Method: methodAuthorization, Params: encode(c.request())}))
 		if r.cfg.Topics[c.Topic].Elicit {
-			r.tell(c.Topic, newEnvelope(c.Owner, to, kindMCP, r.form(c)))
+			r.tell(c.Topic, newEnvelope(c.Owner, to, kindMCP, r.form(c, decisions[1].Decision)))
 		}
 	}
-	if decisions[1].Decision && c.Method != methodCapability {
+	if decisions[2].Decision && c.Method != methodCapability {
 		r.tell(c.Topic, newEnvelope(gateway, to, kindSystem, requestPending{"tool_request_pending", c.Requester, c.Owner, c.Tool, arguments(c.Arguments), c.ID}))
 	}
 }
 
 // mayDecide asks whether a member may approve a waiting call, as the PDP asks when it does.
-func (c *call) mayDecide(m *member) *authzen.EvaluationRequest {
-	action := c.Method
+func (r *Room) mayDecide(m *member, c *call, action string) *authzen.EvaluationRequest {
+	about := c.Method
 	resource := authzen.Resource{Type: "tool", ID: c.Owner + ":" + c.Tool}
 	if c.Method == methodCapability {
-		action = authzen.ActionCapabilityRequest
+		about = authzen.ActionCapabilityRequest
 	}
 	properties := map[string]any{
-		"template": c.Template, "action": action, "resource_type": resource.Type, "resource_id": resource.ID, "resource": resource,
+		"template": c.Template, "action": about, "resource_type": resource.Type, "resource_id": resource.ID, "resource": resource,
 	}
-	return question(m.subject(), "approval.approve", authzen.Resource{Type: "access_request", ID: c.Task.Task.ID, Properties: encode(properties)}, nil)
+	if delegate := r.cfg.named(c.Delegate); delegate != nil {
+		properties["delegate"] = delegate.subject()
+	}
+	return question(m.subject(), action, authzen.Resource{Type: "access_request", ID: c.Task.Task.ID, Properties: encode(properties)}, nil)
 }
 
 // elicitID is the id of the form about a task.
 func elicitID(task string) string { return "elicit-" + task }
 
-// form is the request of ADR-002 that asks a person to decide.
-func (r *Room) form(c *call) *Message {
-	type property struct {
-		Type        string `json:"type"`
-		Title       string `json:"title"`
-		Description string `json:"description"`
-	}
+// A property is a member of a form.
+type property struct {
+	Type        string   `json:"type"`
+	Title       string   `json:"title,omitzero"`
+	Description string   `json:"description,omitzero"`
+	Enum        []string `json:"enum,omitempty"`
+	EnumNames   []string `json:"enumNames,omitempty"`
+}
+
+// form is the request of ADR-002 that asks a person to decide, or to say who does.
+func (r *Room) form(c *call, mayDelegate bool) *Message {
 	shown, err := jsonobject.Canonical(arguments(c.Arguments))
 	if err != nil {
 		shown = c.Arguments // cannot be: arguments are an object
 	}
-	params := map[string]any{
-		"message": fmt.Sprintf("%s requests permission to execute '%s'", r.cfg.name(c.Requester), c.Tool),
-		"requestedSchema": map[string]any{
-			"type": "object",
-			"properties": map[string]property{
-				"approve": {"boolean", "Approve this tool call?", fmt.Sprintf("Tool: %s\nCaller: %s\nArguments: %s", c.Tool, c.Requester, shown)},
-				"reason":  {"string", "Reason (optional)", "Provide a reason for your decision"},
-			},
-			"required": []string{"approve"},
-		},
+	properties := map[string]property{
+		"approve": {Type: "boolean", Title: "Approve this tool call?", Description: fmt.Sprintf("Tool: %s\nCaller: %s\nArguments: %s", c.Tool, c.Requester, shown)},
+		"reason":  {Type: "string", Title: "Reason (optional)", Description: "Provide a reason for your decision"},
+	}
+	required := []string{"approve"}
+	if mayDelegate {
+		required = nil
+		properties["action"] = property{Type: "string", Enum: []string{client.Approve, client.Deny, client.Delegate}, EnumNames: []string{"Approve", "Deny", "Delegate to another user"}}
+		properties["delegateTo"] = property{Type: "string", Title: "Delegate to (participant ID)", Description: "Only required if action is 'delegate'"}
+	}
+	return &Message{JSONRPC: "2.0", ID: encode(elicitID(c.Task.Task.ID)), Method: methodElicit, Params: encode(map[string]any{
+		"message":         fmt.Sprintf("%s requests permission to execute '%s'", r.cfg.name(c.Requester), c.Tool),
+		"requestedSchema": requestedSchema{"object", properties, required},
 		"metadata": map[string]any{
 			"elicitationType": "tool_approval",
 			"timeout":         int(time.Until(c.Until).Seconds()),
 			"originalRequest": map[string]any{"from": c.Requester, "tool": c.Tool, "arguments": arguments(c.Arguments), "requestId": c.ID},
 		},
-	}
-	return &Message{JSONRPC: "2.0", ID: encode(elicitID(c.Task.Task.ID)), Method: methodElicit, Params: encode(params)}
+	})}
+}
+
+type requestedSchema struct {
+	Type       string              `json:"type"`
+	Properties map[string]property `json:"properties"`
+	Required   []string            `json:"required,omitempty"`
 }
 
 // waitingFor returns the waiting call of a task, or nil.
@@ -159,11 +174,15 @@ func (r *Room) elicited(in *received) *call {
 
 // An answer is that to a form.
 type answer struct {
-	Action  string `json:"action"` // accept, decline or cancel
-	Content struct {
-		Approve *bool  `json:"approve"`
-		Reason  string `json:"reason"`
-	} `json:"content"`
+	Action  string  `json:"action"` // accept, decline or cancel
+	Content content `json:"content"`
+}
+
+type content struct {
+	Approve    *bool  `json:"approve"`
+	Reason     string `json:"reason"`
+	Action     string `json:"action"`     // approve, deny, delegate, or nothing
+	DelegateTo string `json:"delegateTo"` // a participant
 }
 
 // decideByForm records what a person has answered in a form. Only true is an approval, and cancel
@@ -173,19 +192,44 @@ func (r *Room) decideByForm(ctx context.Context, in *received, c *call) error {
 	if in.msg.Result == nil || decode(in.msg.Result, &a) != nil {
 		return invalid("the answer is not as the form asks")
 	}
-	vote := &client.Vote{Decision: client.Deny, Comment: a.Content.Reason}
-	switch {
-	case c.Owner != in.stead():
+	if c.Owner != in.stead() {
 		return invalid("the form is of %s: answer it there", c.Owner)
-	case a.Action == "cancel":
-		return nil
-	case a.Action == "decline":
-	case a.Action != "accept" || a.Content.Approve == nil:
-		return invalid("the answer needs an action, and approve with accept")
-	case *a.Content.Approve:
-		vote.Decision = client.Approve
 	}
-	return r.vote(ctx, in, c, vote)
+	switch a.Action {
+	case "cancel":
+		return nil
+	case "decline":
+		return r.vote(ctx, in, c, &client.Vote{Decision: client.Deny})
+	case "accept":
+		vote, err := r.accepted(&a.Content)
+		if err != nil {
+			return err
+		}
+		return r.vote(ctx, in, c, vote)
+	}
+	return invalid("the action must be accept, decline or cancel")
+}
+
+// accepted returns the vote in a form. Members that disagree are none.
+func (r *Room) accepted(c *content) (*client.Vote, error) {
+	vote := &client.Vote{Decision: c.Action, Comment: c.Reason}
+	approves, denies := c.Approve != nil && *c.Approve, c.Approve != nil && !*c.Approve
+	switch {
+	case approves && (c.Action == "" || c.Action == client.Approve):
+		vote.Decision = client.Approve
+	case !approves && c.Action == client.Deny, denies && c.Action == "":
+		vote.Decision = client.Deny
+	case c.Approve == nil && c.Action == client.Delegate:
+		to := r.cfg.named(c.DelegateTo)
+		if to == nil {
+			return nil, invalid("there is no participant %q to delegate to", c.DelegateTo)
+		}
+		subject := to.subject()
+		vote.To = &subject
+	default:
+		return nil, invalid("the answer needs approve, and an action that agrees with it")
+	}
+	return vote, nil
 }
 
 // respondParams are the params of authorization/respond.
@@ -231,5 +275,20 @@ func (r *Room) vote(ctx context.Context, in *received, c *call, v *client.Vote) 
 		return r.gate.undecided(err)
 	}
 	r.log.Info("vote", "task", c.Task.Task.ID, "approver", in.ID, "decision", v.Decision)
+	if v.To != nil {
+		return r.delegated(ctx, c, v.To.ID)
+	}
+	return nil
+}
+
+// delegated tells a participant that it alone decides now.
+func (r *Room) delegated(ctx context.Context, c *call, to string) error {
+	next := r.asksAgain(c, func(next *call) { next.Delegate = to })
+	r.mu.Lock()
+	m := r.members[c.Topic][to]
+	r.mu.Unlock()
+	if next != nil && m != nil {
+		r.announceTo(ctx, m, next)
+	}
 	return nil
 }

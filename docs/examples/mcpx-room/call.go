@@ -24,7 +24,8 @@ const (
 	answered state = "answered" // and the answer is not delivered yet
 )
 
-// A call is one of a tool, or a request for a capability, until its answer is delivered. It is on disk.
+// A call is one of a tool, or a request for a capability, until its answer is delivered. It is on disk. A call that the
+// room knows never changes: another takes its place.
 type call struct {
 	Topic     string         `json:"topic"`
 	Requester string         `json:"requester"`
@@ -45,6 +46,7 @@ type call struct {
 	Template   string                     `json:"template,omitzero"`
 	Task       *authzen.TaskResponse      `json:"task,omitempty"`
 	Capability string                     `json:"capability,omitzero"`
+	Delegate   string                     `json:"delegate,omitzero"` // who alone decides
 
 	OwnersID string `json:"owners_id,omitzero"` // of the authorization that the owner itself asks for
 
@@ -89,12 +91,18 @@ func (r *Room) admit(c *call) error {
 		}
 	}
 	switch {
-	case r.calls[c.key()] != nil || r.asks[c.key()] != nil:
+	case r.inUse(c.key()):
 		return invalid("the id is that of a request that has no response yet")
 	case own >= maxCalls || len(r.calls) >= maxAllCalls:
 		return &Refusal{Code: codeInternal, Message: "too many calls wait"}
 	}
 	return nil
+}
+
+// inUse reports whether an id is that of a request without an answer. The room is locked.
+func (r *Room) inUse(key callKey) bool {
+	c := r.calls[key]
+	return r.asks[key] != nil || c != nil && c.State != answered
 }
 
 // save keeps a call on disk and in memory. The room is locked.
@@ -119,13 +127,14 @@ func (r *Room) sendLocked(c *call) error {
 	if owner == nil {
 		return away(c.Owner)
 	}
-	if known := r.calls[c.key()]; known != nil && (known != c || c.State != waiting) {
+	known := r.current(c)
+	if c.State == waiting && known == nil {
 		return invalid("the call has ended")
 	}
 	next := *c
 	next.State, next.Until, next.Task, next.Question = sent, time.Now().Add(sentFor), nil, nil
 	keep := r.save
-	if r.calls[c.key()] == nil {
+	if known == nil {
 		keep = r.add
 	}
 	if err := keep(&next); err != nil {
@@ -195,25 +204,38 @@ func (r *Room) awaitApproval(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-		if !r.asksAgain(c, d, again) {
+		c = r.asksAgain(c, func(next *call) {
+			next.Task, next.Template, next.Why, next.Delegate = again, d.Context.AccessRequest.Template, why(d, c.Why), ""
+		})
+		if c == nil {
 			return nil
 		}
+		r.announce(ctx, c)
 		task = *again
 	}
 }
 
-// asksAgain notes that people have to decide on another question about a call. It reports false if the
-// call has ended.
-func (r *Room) asksAgain(c *call, d *authzen.Decision, task *authzen.TaskResponse) bool {
+// asksAgain changes how people decide on a waiting call, and returns the call, or nil if it has ended.
+func (r *Room) asksAgain(c *call, change func(*call)) *call {
 	r.mu.Lock()
-	known := r.calls[c.key()] == c && c.State == waiting
-	if known {
-		c.Task, c.Template, c.Why = task, d.Context.AccessRequest.Template, why(d, c.Why)
-		known = r.save(c) == nil
+	defer r.mu.Unlock()
+	known := r.current(c)
+	if known == nil {
+		return nil
 	}
-	r.mu.Unlock()
-	if known {
-		r.announce(r.ctx, c)
+	next := *known
+	change(&next)
+	if r.save(&next) != nil {
+		return nil
+	}
+	return &next
+}
+
+// current returns a call as it waits now, or nil if it has ended. The room is locked.
+func (r *Room) current(c *call) *call {
+	known := r.calls[c.key()]
+	if known == nil || known.RequestID != c.RequestID || known.State != waiting {
+		return nil
 	}
 	return known
 }
@@ -293,7 +315,7 @@ func (r *Room) finish(c *call, answer *Envelope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.calls[c.key()]
-	if known == nil || known.State == answered {
+	if known == nil || known.RequestID != c.RequestID || known.State == answered {
 		return
 	}
 	next := *known
@@ -319,19 +341,19 @@ func (r *Room) deliverTo(m *member) {
 
 // deliver sends an answer. The room is locked.
 func (r *Room) deliver(c *call, m *member) {
-	err := m.send(c.Answer, func() { r.delivered(c.key(), m.ID) })
+	err := m.send(c.Answer, func() { r.delivered(c, m.ID) })
 	if err != nil {
 		r.log.Warn("not delivered", "participant", m.ID, "error", err)
 	}
 }
 
 // delivered forgets a call whose answer everybody has.
-func (r *Room) delivered(key callKey, name string) {
+func (r *Room) delivered(of *call, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.calls[key]
-	if c == nil || c.State != answered {
-		return
+	c := r.calls[of.key()]
+	if c == nil || c.RequestID != of.RequestID || c.State != answered {
+		return // the requester uses the id again
 	}
 	next := *c
 	next.Undelivered = slices.DeleteFunc(slices.Clone(c.Undelivered), func(n string) bool { return n == name })

@@ -66,13 +66,13 @@ func (r *Room) fulfilled(in *received, owner *Participant, p *toolParams) *call 
 // sendFor sends a call that carries out a request, which ends with that.
 func (r *Room) sendFor(ctx context.Context, c, asked *call) error {
 	r.mu.Lock()
-	if r.calls[asked.key()] != asked || asked.State != waiting {
+	if asked = r.current(asked); asked == nil {
 		r.mu.Unlock()
-		return invalid("no such request of %q waits", asked.Requester)
+		return invalid("no such request of %q waits", c.Fulfils.Requester)
 	}
 	// Both get the result under the id of the call: it must be no other request of the requester.
 	id := callKey{asked.Topic, asked.Requester, string(c.ID)}
-	if id != asked.key() && (r.calls[id] != nil || r.asks[id] != nil) {
+	if id != asked.key() && r.inUse(id) {
 		r.mu.Unlock()
 		return invalid("the id is that of another request of %q", asked.Requester)
 	}

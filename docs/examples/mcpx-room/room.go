@@ -303,7 +303,7 @@ func (r *Room) ask(in *received, of string) error {
 	}
 	key := callKey{in.topic, in.ID, string(in.msg.ID)}
 	switch {
-	case r.asks[key] != nil || r.calls[key] != nil:
+	case r.inUse(key):
 		return invalid("the id is that of a request that has no response yet")
 	case own >= maxAsks:
 		return &Refusal{Code: codeInternal, Message: "too many requests have no response yet"}
