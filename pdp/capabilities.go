@@ -60,16 +60,22 @@ func (h *capabilitiesHandler) request(c echo.Context) error {
 	}
 	c.Response().Header().Set(echo.HeaderLocation, h.endpoint(tenant)+"/"+made.ID)
 	if made.State == capability.Pending {
-		return writeCapability(c, http.StatusAccepted, made)
+		return h.answer(c, http.StatusAccepted, made)
 	}
-	return writeCapability(c, http.StatusCreated, made)
+	return h.answer(c, http.StatusCreated, made)
 }
 
-func writeCapability(c echo.Context, status int, made *issued) error {
+// answer writes a capability with its token.
+func (h *capabilitiesHandler) answer(c echo.Context, status int, made *issued) error {
 	if made.State == capability.Pending {
 		c.Response().Header().Set(echo.HeaderRetryAfter, pollAfter)
 	}
-	return writeJSON(c, status, authzen.CapabilityResponse{Capability: shownCapability(made.Capability), Task: made.task, EvaluationID: made.evaluationID})
+	shown := shownCapability(made.Capability)
+	var err error
+	if shown.Token, err = h.issuer.store.Token(made.Capability); err != nil {
+		return err
+	}
+	return writeJSON(c, status, authzen.CapabilityResponse{Capability: shown, Task: made.task, EvaluationID: made.evaluationID})
 }
 
 // shownCapability returns a capability as its holder sees it.
@@ -79,7 +85,7 @@ func shownCapability(c *capability.Capability) authzen.Capability {
 		Created: c.Created, Duration: int64(c.Duration.Seconds()), Reason: c.EndReason,
 	}
 	if c.Key != nil {
-		out.JKT = c.Key.JKT
+		out.HolderKey, out.JKT = c.Key.JWK, c.Key.JKT
 	}
 	if !c.Issued.IsZero() {
 		out.Expires = c.Constraints.ValidUntil
@@ -122,7 +128,7 @@ func (h *capabilitiesHandler) show(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return writeCapability(c, http.StatusOK, made)
+	return h.answer(c, http.StatusOK, made)
 }
 
 // list answers with the live capabilities of a holder that this PEP asked for.
@@ -202,7 +208,7 @@ func (h *capabilitiesHandler) revoke(c echo.Context) error {
 		if err := h.issuer.withdraw(ctx, callerOf(c, tenant), ended, why); err != nil {
 			return err
 		}
-		return writeCapability(c, http.StatusOK, &issued{Capability: ended})
+		return h.answer(c, http.StatusOK, &issued{Capability: ended})
 	})
 }
 

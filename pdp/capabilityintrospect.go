@@ -39,15 +39,26 @@ func (h *capabilitiesHandler) introspect(c echo.Context) error {
 // usable returns the capability that a request names, if its holder can use it now. Otherwise the error
 // is [capability.ErrUnknown].
 func (i *capabilityIssuer) usable(ctx context.Context, tenant string, named *authzen.IntrospectionRequest) (*capability.Capability, error) {
-	return i.store.Usable(ctx, tenant, named.ID)
+	id := named.ID
+	if named.Token != "" {
+		var err error
+		if id, err = i.store.IDOf(tenant, named.Token); err != nil || named.ID != "" && named.ID != id {
+			return nil, capability.ErrUnknown
+		}
+	}
+	return i.store.Usable(ctx, tenant, id)
 }
 
 // introspection describes a capability that can be used.
 func introspection(c *capability.Capability) authzen.Introspection {
 	shown := shownCapability(c)
-	return authzen.Introspection{
+	out := authzen.Introspection{
 		Active: true, ID: c.ID, Holder: &c.Holder, Tools: c.Tools,
 		NotBefore: c.Constraints.ValidFrom.Unix(), Expires: c.Constraints.ValidUntil.Unix(),
 		UsesLeft: shown.UsesLeft, Constraints: shown.Constraints, Bound: c.Bound, Issuer: c.Issuer,
 	}
+	if c.Key != nil {
+		out.Key = &authzen.Confirmation{JKT: c.Key.JKT}
+	}
+	return out
 }

@@ -2,14 +2,20 @@ package pdp_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/elliptic"
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp"
@@ -159,6 +165,164 @@ func TestHolderKeysThatAreRefused(t *testing.T) {
 		body := fmt.Sprintf(`{"subject":{"type":"agent","id":"a"},"action":{"name":"tools/call"},"resource":{"type":"tool","id":"files:read"},"context":{"capability":%s}}`, claim)
 		if got := askAs(t, u.key, "POST", s.main+authzen.PathEvaluation, body, nil); got != 400 {
 			t.Errorf("%s: %d", claim, got)
+		}
+	}
+}
+
+// approved returns an active capability of agent a for files:read and files:list that the PEP asked for,
+// with its token.
+func (u capabilityUser) approved(members string) authzen.Capability {
+	u.t.Helper()
+	status, asked := u.ask(`{"subject":{"type":"agent","id":"a"},"tools":["files:read","files:list"],"duration":3600` + members + `}`)
+	if status != 202 || asked.Capability.Token != "" {
+		u.t.Fatalf("%d %+v", status, asked)
+	}
+	if got := u.decide(asked.Task.ID, "approve"); got != 200 {
+		u.t.Fatalf("approve: %d", got)
+	}
+	return u.show(asked.Capability.ID).Capability
+}
+
+// keys returns the public keys of the service.
+func (s *service) keys(t testing.TB) (keys jose.JSONWebKeySet) {
+	t.Helper()
+	_, body := get(t, s.main+authzen.PathJWKS)
+	if err := json.Unmarshal([]byte(body), &keys); err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// A token says what the capability is, and verifies with the keys of the service. It is good for what
+// the id is good for, until the capability ends.
+func TestCapabilityToken(t *testing.T) {
+	s := start(t, pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys()})
+	u := capabilityUser{s, t, "k-gateway"}
+	k := prooftest.Ed25519()
+	made := u.approved(`,"constraints":{"maxUses":3},"holder_key":` + string(k.JWK()))
+	keys := s.keys(t)
+	signed, err := jwt.ParseSigned(made.Token, []jose.SignatureAlgorithm{jose.EdDSA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims map[string]any
+	if err := signed.Claims(keys.Keys[0].Key, &claims); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"iss": s.main, "aud": s.main + "/tenants/acme", "sub": "agent:a", "jti": made.ID, "act_issuer": "user:olga",
+		"iat": claims["iat"], "nbf": claims["nbf"], "exp": float64(made.Expires.Unix()), "cnf": map[string]any{"jkt": made.JKT},
+		"authorization_details": []any{map[string]any{
+			"type": "urn:policy-service:capability", "tools": []any{"files:read", "files:list"}, "constraints": map[string]any{"maxUses": 3.0},
+		}},
+	}
+	if diff := cmp.Diff(want, claims); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
+	if typ := signed.Headers[0].ExtraHeaders["typ"]; typ != "capability+jwt" {
+		t.Errorf("typ %v", typ)
+	}
+	claim := func(members string) string {
+		proof, err := json.Marshal(k.Proof(prooftest.Call{Arguments: `{}`, Capability: made.ID, Tool: "files:read"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return `{` + members + `,"proof":` + string(proof) + `,"arguments_digest":"` + prooftest.Digest(`{}`) + `","use":true}`
+	}
+	if d := u.call("a", "files:read", "by token", claim(`"token":"`+made.Token+`"`)); !d.Decision {
+		t.Errorf("by token: %+v", d.Context)
+	}
+	if d := u.call("a", "files:read", "by both", claim(`"id":"`+made.ID+`","token":"`+made.Token+`"`)); !d.Decision {
+		t.Errorf("by both: %+v", d.Context)
+	}
+	for name, members := range map[string]string{
+		"another id":      `"id":"cap_OTHER","token":"` + made.Token + `"`,
+		"a cut signature": `"token":"` + made.Token[:len(made.Token)-2] + `"`,
+		"a large one":     `"token":"` + strings.Repeat("a.", 5000) + `"`,
+	} {
+		if d := u.call("a", "files:read", name, claim(members)); d.Decision || d.Context.CapabilityDenied != "unknown" {
+			t.Errorf("%s: %+v", name, d.Context)
+		}
+	}
+	globex := capabilityUser{s, t, "k-gateway-globex"}
+	if d := globex.call("a", "files:read", "another tenant", claim(`"token":"`+made.Token+`"`)); d.Decision || d.Context.CapabilityDenied != "unknown" {
+		t.Errorf("another tenant: %+v", d.Context)
+	}
+	introspect := func(want bool) {
+		t.Helper()
+		var out authzen.Introspection
+		if got := askAs(t, u.key, "POST", s.main+authzen.PathCapabilities+"/introspect", `{"token":"`+made.Token+`"}`, &out); got != 200 || out.Active != want {
+			t.Errorf("introspection: %d %+v", got, out)
+		}
+		if want && (out.Key == nil || out.Key.JKT != made.JKT || *out.UsesLeft != 1) {
+			t.Errorf("introspection: %+v", out)
+		}
+	}
+	introspect(true)
+	askAs(t, "k-olga", "POST", s.admin+pdp.PathCapabilities+"/"+made.ID+"/revoke", `{}`, nil)
+	introspect(false)
+	if d := u.call("a", "files:read", "revoked", claim(`"token":"`+made.Token+`"`)); d.Decision || d.Context.CapabilityDenied != "revoked" {
+		t.Errorf("revoked: %+v", d.Context)
+	}
+}
+
+// A token that another algorithm or key has signed is none, and neither is another kind of token of the
+// service. Nor is a capability an approval.
+func TestForeignTokens(t *testing.T) {
+	s := start(t, pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys()})
+	u := capabilityUser{s, t, "k-gateway"}
+	made := u.approved("")
+	keys := s.keys(t)
+	parts := strings.Split(made.Token, ".")
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(algorithm jose.SignatureAlgorithm, key any, typ string, embed bool) string {
+		t.Helper()
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: key, KeyID: keys.Keys[0].KeyID}}, (&jose.SignerOptions{EmbedJWK: embed}).WithType(jose.ContentType(typ)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, err := signer.Sign(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := signed.CompactSerialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	var asked authzen.Decision
+	body := `{"subject":{"type":"agent","id":"a"},"action":{"name":"capability.request"},"resource":{"type":"tool","id":"files:read"},"context":{"duration":60}}`
+	if got := askAs(t, u.key, "POST", s.main+authzen.PathEvaluation, body, &asked); got != 200 || asked.Context == nil || asked.Context.AccessRequest == nil {
+		t.Fatalf("%d %+v", got, asked)
+	}
+	for name, token := range map[string]string{
+		"none":                      base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"capability+jwt"}`)) + "." + parts[1] + ".",
+		"HS256 with the public key": sign(jose.HS256, []byte(keys.Keys[0].Key.(ed25519.PublicKey)), "capability+jwt", false),
+		"another key of that name":  sign(jose.EdDSA, private, "capability+jwt", false),
+		"a key in the header":       sign(jose.EdDSA, private, "capability+jwt", true),
+		"a proof of denial":         asked.Context.AccessRequest.BindingToken,
+		"no token":                  "a.b.c",
+	} {
+		if d := u.call("a", "files:read", name, `{"token":"`+token+`","use":true}`); d.Decision || d.Context.CapabilityDenied != "unknown" {
+			t.Errorf("%s: %+v", name, d.Context)
+		}
+	}
+	if d := u.call("a", "files:read", "as it is", `{"token":"`+made.Token+`","use":true}`); !d.Decision {
+		t.Errorf("the token as it is: %+v", d.Context)
+	}
+	for _, approval := range []string{`{"state":"` + made.Token + `"}`, `{"id":"` + made.ID + `"}`, `{"id":"` + made.Token + `"}`} {
+		body := `{"subject":{"type":"agent","id":"a"},"action":{"name":"capability.request"},"resource":{"type":"tool","id":"files:read"},"context":{"duration":60,"approval":` + approval + `}}`
+		var d authzen.Decision
+		if got := askAs(t, u.key, "POST", s.main+authzen.PathEvaluation, body, &d); got == 200 && d.Decision {
+			t.Errorf("approval %s: %d %+v", approval, got, d)
 		}
 	}
 }

@@ -25,7 +25,8 @@ func (s *server) openCapabilities() (*capability.Service, error) {
 		},
 		LogSize:   func() uint64 { return uint64(s.log.Head().Size) },
 		NotBefore: last,
-		OnError:   func(err error) { s.config.Log.Error("capabilities", "error", err) },
+		SignToken: s.approvals.SignToken, VerifyToken: s.approvals.VerifyToken, BaseURL: s.tenantURL,
+		OnError: func(err error) { s.config.Log.Error("capabilities", "error", err) },
 	})
 }
 
@@ -80,8 +81,13 @@ func lastTime(ctx context.Context, log *decisionlog.Log) (last time.Time, err er
 
 // capabilityEndpoint returns the URL at which PEPs of a tenant ask for capabilities.
 func (s *server) capabilityEndpoint(tenant string) string {
+	return s.tenantURL(tenant) + authzen.PathCapabilities
+}
+
+// tenantURL returns the base URL of a tenant, or of the service for "".
+func (s *server) tenantURL(tenant string) string {
 	if tenant == "" {
-		return s.publicURL + authzen.PathCapabilities
+		return s.publicURL
 	}
-	return s.publicURL + "/tenants/" + tenant + authzen.PathCapabilities
+	return s.publicURL + "/tenants/" + tenant
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/policy-service/policy-service/conformance/docpage"
+	"github.com/policy-service/policy-service/schemas/prooftest"
 )
 
 var update = flag.Bool("update", false, "write the wanted output of testdata/script/*.txtar")
@@ -45,6 +46,7 @@ func TestMain(m *testing.M) {
 		"converse":    converse,
 		"launch":      launch,
 		"configure":   configure,
+		"prove":       prove,
 
 		"field-client": fieldClient,
 		"field-server": fieldServer,
@@ -96,6 +98,9 @@ var policyService = sync.OnceValues(func() (string, error) {
 //	exec visit URL        get a page, and print status and body
 //	exec post URL FILE    post JSON, and print status and body
 //	exec configure FILE   fill in $NAME in FILE
+//	exec prove KEY        print the public key of that name, a JWK
+//	exec prove KEY TOOL FILE PROVED
+//	                      fill in $NAME in FILE, and add the proof of its call
 //	exec converse FILE program …
 //	                      play the client in FILE to the program
 //
@@ -386,6 +391,24 @@ func configure() {
 	text, err := os.ReadFile(os.Args[1])
 	check(err)
 	check(os.WriteFile(os.Args[1], []byte(os.ExpandEnv(string(text))), 0o600))
+}
+
+// prove is a program that proves the call of a tool in a file with a key. The file has
+// its arguments in canonical form.
+func prove() {
+	key := prooftest.Named(os.Args[1])
+	if len(os.Args) == 2 {
+		fmt.Println(string(key.JWK()))
+		return
+	}
+	text, err := os.ReadFile(os.Args[3])
+	check(err)
+	body := os.ExpandEnv(string(text))
+	arguments := regexp.MustCompile(`"arguments":({[^}]*})`).FindStringSubmatch(body)
+	proof, err := json.Marshal(key.Proof(prooftest.Call{Arguments: arguments[1], Capability: os.Getenv("CAP"), Tool: os.Args[2]}))
+	check(err)
+	body = strings.Replace(body, `"capability"`, `"proof":`+string(proof)+`,"capability"`, 1)
+	check(os.WriteFile(os.Args[4], []byte(body), 0o600))
 }
 
 // capabilities are what the client can do, of the third argument.

@@ -23,6 +23,12 @@
 // expires, is exhausted or is revoked. Then it never changes, and a day later it is deleted. One pure
 // function of record, event and time implements all transitions: [next] in state.go.
 //
+// # Tokens
+//
+// [Service.Token] returns the signed form of an active capability: a JWT of the type capability+jwt,
+// with the thumbprint of the key and authorization details (RFC 9396). Servers that verify themselves
+// read it. To the service it is another name of the capability: the record decides.
+//
 // # Coverage
 //
 // A request is about a tool SERVER:TOOL (see authzen.EvaluationRequest.Tool). A capability names

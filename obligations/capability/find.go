@@ -29,7 +29,7 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 			continue
 		}
 		reason := e.covers(question)
-		if reason == "" && e.Key != nil {
+		if reason == "" && e.Key != nil && question.claim().JKT != e.Key.JKT {
 			reason = authzen.CapabilityProofMissing
 		}
 		if reason == "" {
@@ -49,9 +49,13 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 // presented returns the status of the capability that the claim presents. It is unknown to everybody
 // but its holder.
 func (s *Service) presented(q *question) (authzen.CapabilityStatus, error) {
-	e := s.index.get(q.Claim.ID)
-	if e == nil || holderOf(e.Tenant, e.Holder) != holderOf(q.Tenant, q.Request.Subject) {
+	id, expires, ok := s.named(q.Tenant, q.Claim)
+	e := s.index.get(id)
+	if !ok || e == nil || holderOf(e.Tenant, e.Holder) != holderOf(q.Tenant, q.Request.Subject) {
 		return denied(authzen.CapabilityUnknown), nil
+	}
+	if !expires.IsZero() && !q.now.Before(expires) {
+		return denied(authzen.CapabilityExpired), nil
 	}
 	if reason := e.covers(q); reason != "" {
 		return denied(reason), nil

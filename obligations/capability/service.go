@@ -36,6 +36,13 @@ type Config struct {
 	// NotBefore is the time of the last log entry. The service takes no earlier one for the present.
 	NotBefore time.Time
 
+	// SignToken signs claims as a token of a type, and VerifyToken decodes those of a token of that type
+	// that it has signed. Without them there are no tokens.
+	SignToken   func(typ string, claims any) (string, error)
+	VerifyToken func(typ, token string, claims any) error
+	// BaseURL returns the base URL of a tenant, or of the service for "". Tokens need it.
+	BaseURL func(tenant string) string
+
 	// OnError receives the error of a sweep, which is retried. It may be nil.
 	OnError func(error)
 

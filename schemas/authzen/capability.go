@@ -21,6 +21,8 @@ var ErrCapabilityEnded = errors.New("the capability has ended")
 type CapabilityClaim struct {
 	// ID names one capability. It is no secret: only its holder can use it.
 	ID string `json:"id,omitzero"`
+	// Token names one, too: its signed form. It is only good for what its id is good for.
+	Token string `json:"token,omitzero"`
 	// Proof proves the possession of the key to which the capability is bound.
 	Proof *CapabilityProof `json:"proof,omitempty"`
 	// JKT is the thumbprint (RFC 7638) of the key whose possession the PEP has verified.
@@ -36,7 +38,7 @@ type CapabilityClaim struct {
 }
 
 // Presents reports whether the claim presents a capability. A nil claim presents none.
-func (c *CapabilityClaim) Presents() bool { return c != nil && c.ID != "" }
+func (c *CapabilityClaim) Presents() bool { return c != nil && (c.ID != "" || c.Token != "") }
 
 // A CapabilityProof is a signature of the holder over one call. Its timestamp is a time (RFC 3339), its
 // nonce has 16 to 64 visible ASCII characters, and its signature is base64url without padding.

@@ -75,8 +75,10 @@ type Capability struct {
 	Duration    int64                  `json:"duration,omitzero"` // seconds, as asked for
 	Expires     time.Time              `json:"expires,omitzero"`  // of an issued one
 	Constraints *CapabilityConstraints `json:"constraints,omitempty"`
-	Bound       string                 `json:"bound"`        // identity, key or session
-	JKT         string                 `json:"jkt,omitzero"` // thumbprint (RFC 7638) of the key that it is bound to
+	Token       string                 `json:"token,omitzero"`      // signed form of an active one, a JWT; no secret either
+	Bound       string                 `json:"bound"`               // identity, key or session
+	HolderKey   jsontext.Value         `json:"holder_key,omitzero"` // JWK of the key that it is bound to
+	JKT         string                 `json:"jkt,omitzero"`        // thumbprint (RFC 7638) of the key that it is bound to
 	Issuer      *Subject               `json:"issuer,omitempty"`
 	UsesLeft    *int                   `json:"uses_left,omitempty"` // if uses are counted
 	Reason      string                 `json:"reason,omitzero"`     // why it was refused or revoked
@@ -90,9 +92,10 @@ type Capability struct {
 	EndedBy     *Subject  `json:"ended_by,omitempty"`
 }
 
-// An IntrospectionRequest names a capability. Unknown members are invalid.
+// An IntrospectionRequest names a capability, by id or token. Unknown members are invalid.
 type IntrospectionRequest struct {
-	ID string `json:"id"`
+	ID    string `json:"id,omitzero"`
+	Token string `json:"token,omitzero"`
 }
 
 // UnmarshalJSONFrom reads a request. Unknown members are invalid.
@@ -101,8 +104,8 @@ func (r *IntrospectionRequest) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if err := json.UnmarshalDecode(dec, (*plain)(r), json.RejectUnknownMembers(true)); err != nil {
 		return err
 	}
-	if r.ID == "" {
-		return Invalid("/id", "is required")
+	if r.ID == "" && r.Token == "" {
+		return Invalid("/id", "is required, or token")
 	}
 	return nil
 }
@@ -118,8 +121,14 @@ type Introspection struct {
 	Expires     int64                  `json:"exp,omitzero"`    // seconds since 1970
 	UsesLeft    *int                   `json:"uses_left,omitempty"`
 	Constraints *CapabilityConstraints `json:"constraints,omitempty"`
-	Bound       string                 `json:"bound,omitzero"` // identity or session
+	Bound       string                 `json:"bound,omitzero"` // identity, key or session
 	Issuer      *Subject               `json:"issuer,omitempty"`
+	Key         *Confirmation          `json:"cnf,omitempty"` // of one that is bound to a key
+}
+
+// A Confirmation names a key (RFC 7800).
+type Confirmation struct {
+	JKT string `json:"jkt"` // thumbprint (RFC 7638)
 }
 
 // A CapabilityList is a page of capabilities.

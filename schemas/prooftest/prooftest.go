@@ -28,6 +28,12 @@ func Ed25519() Key {
 	return Key{private}
 }
 
+// Named returns the Ed25519 key of a name.
+func Named(name string) Key {
+	seed := sha256.Sum256([]byte(name))
+	return Key{ed25519.NewKeyFromSeed(seed[:])}
+}
+
 // ECDSA returns a new key with a curve of 256 bits or more.
 func ECDSA(curve elliptic.Curve) Key {
 	private, err := ecdsa.GenerateKey(curve, rand.Reader)

@@ -21,13 +21,16 @@ import (
 
 // A granted is a capability as its caller sees it.
 type granted struct {
+	Token       string                         `json:"token,omitzero"` // of an active one that was just asked for
 	Tools       []string                       `json:"tools"`
 	Expires     time.Time                      `json:"expires,omitzero"`
+	Signature   string                         `json:"signature,omitzero"` // last part of the token
 	ID          string                         `json:"id"`
 	Status      string                         `json:"status"` // pending, active or revoked
 	Constraints *authzen.CapabilityConstraints `json:"constraints,omitempty"`
 	UsesLeft    *int                           `json:"uses_left,omitempty"`
 	Bound       string                         `json:"bound,omitzero"`
+	JKT         string                         `json:"jkt,omitzero"`         // thumbprint (RFC 7638) of the key that it is bound to
 	Task        string                         `json:"task,omitzero"`        // access request that people decide on
 	RetryAfter  int                            `json:"retry_after,omitzero"` // seconds
 	Message     string                         `json:"message,omitzero"`     // for a model
@@ -92,7 +95,8 @@ type proposal struct {
 	Duration    int64                          `json:"duration"` // seconds
 	Reason      string                         `json:"reason"`
 	Constraints *authzen.CapabilityConstraints `json:"constraints"`
-	Bind        string                         `json:"bind"` // identity, which is the default, or session
+	Bind        string                         `json:"bind"`       // identity, which is the default, or session
+	HolderKey   jsontext.Value                 `json:"holder_key"` // JWK of the caller's public key; nil for none
 }
 
 // bindSession binds a capability to the session of the request.
@@ -170,7 +174,7 @@ func (q *query) terms(asked *proposal) (*authzen.CapabilitySubmission, error) {
 	if len(asked.Tools) == 0 {
 		return nil, invalid("/tools is required: the names of tools")
 	}
-	out := &authzen.CapabilitySubmission{Duration: asked.Duration, Reason: asked.Reason, Constraints: asked.Constraints}
+	out := &authzen.CapabilitySubmission{Duration: asked.Duration, Reason: asked.Reason, Constraints: asked.Constraints, HolderKey: asked.HolderKey}
 	for n, name := range asked.Tools {
 		tool, ok := q.names.Inner(name)
 		server, _, _ := strings.Cut(tool, ":")
@@ -204,7 +208,7 @@ func (q *query) terms(asked *proposal) (*authzen.CapabilitySubmission, error) {
 func sameTerms(known []authzen.Capability, terms *authzen.CapabilitySubmission) *authzen.Capability {
 	for i := range known {
 		c := &known[i]
-		if c.UsesLeft != nil && *c.UsesLeft == 0 || c.Bound == bindSession || terms.Session != "" || !sameTools(c.Tools, terms.Tools) || !sameConstraints(c.Constraints, terms.Constraints) {
+		if c.UsesLeft != nil && *c.UsesLeft == 0 || c.Bound == bindSession || terms.Session != "" || !sameKey(c.HolderKey, terms.HolderKey) || !sameTools(c.Tools, terms.Tools) || !sameConstraints(c.Constraints, terms.Constraints) {
 			continue
 		}
 		if c.Status == statusPending || c.Status == statusActive && time.Until(c.Expires) >= time.Duration(terms.Duration)*time.Second/2 {
@@ -212,6 +216,17 @@ func sameTerms(known []authzen.Capability, terms *authzen.CapabilitySubmission) 
 		}
 	}
 	return nil
+}
+
+// sameKey reports whether a capability is bound to the key of a JWK, or both are nil.
+func sameKey(of, asked jsontext.Value) bool {
+	members, err := jsonobject.Parse(asked)
+	if err != nil {
+		return false
+	}
+	members.Remove("kid", "use", "alg", "key_ops", "ext") // the PDP keeps none of them
+	required, err := members.EncodeMembers()
+	return err == nil && jsonobject.Equal(of, required)
 }
 
 func sameSubject(a, b authzen.Subject) bool { return a.Type == b.Type && a.ID == b.ID }
@@ -314,7 +329,10 @@ func (q *query) revoke(ctx context.Context) (any, error) {
 
 // shown returns a capability with the names that tools have for the caller.
 func (q *query) shown(c *authzen.Capability, task *authzen.Task) *granted {
-	out := &granted{ID: c.ID, Status: c.Status, Expires: c.Expires, Constraints: c.Constraints, UsesLeft: c.UsesLeft, Bound: c.Bound, Tools: []string{}}
+	out := &granted{
+		ID: c.ID, Status: c.Status, Expires: c.Expires, Constraints: c.Constraints, UsesLeft: c.UsesLeft, Bound: c.Bound, JKT: c.JKT, Tools: []string{},
+		Token: c.Token, Signature: c.Token[strings.LastIndexByte(c.Token, '.')+1:],
+	}
 	for _, tool := range c.Tools {
 		name, ok := q.asked[tool]
 		if !ok {

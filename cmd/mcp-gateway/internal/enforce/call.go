@@ -56,9 +56,8 @@ type Call struct {
 	Tool *Tool
 	// Session is the server's id of the sealed session in which the call came, or "".
 	Session string
-	// Presented is the id of the capability that the call presents, or "". The gate
-	// sets it.
-	Presented string
+	// Presented is the capability that the call presents. The gate sets it.
+	Presented wire.Presented
 	// SendsArguments: the question for the PDP has the arguments of the call, because a
 	// capability of the caller limits them. The gate sets it.
 	SendsArguments bool

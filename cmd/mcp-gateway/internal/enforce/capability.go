@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/sony/gobreaker/v2"
 
@@ -64,15 +66,33 @@ func HasAccessTools(ctx context.Context) bool { return ctx.Value(accessToolsKey{
 // takeCapability takes the capability that a call presents out of its message: neither
 // the server nor a file of the gateway gets it.
 func (c *Call) takeCapability() error {
-	id, m, err := c.Message.TakeCapability()
+	presented, m, err := c.Message.TakeCapability()
 	if err != nil {
 		return &Refusal{Code: wire.CodeParams, Status: statusOK, Message: err.Error(), Data: Data{Reason: ReasonInvalidMessage}}
 	}
 	if m == c.Message {
 		return nil
 	}
-	c.Presented = id
+	c.Presented = presented
 	return c.replace(m)
+}
+
+// claimOf returns the claim of a presented capability: an id has no dot, and a token
+// has two.
+func claimOf(p wire.Presented) (*authzen.CapabilityClaim, error) {
+	claim := &authzen.CapabilityClaim{}
+	if strings.Contains(p.Capability, ".") {
+		claim.Token = p.Capability
+	} else {
+		claim.ID = p.Capability
+	}
+	if p.Proof == nil {
+		return claim, nil
+	}
+	if err := json.Unmarshal(p.Proof, &claim.Proof, json.RejectUnknownMembers(true)); err != nil {
+		return nil, &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the proof of a capability must be an object of timestamp, nonce and signature", Data: Data{Reason: ReasonInvalidMessage}}
+	}
+	return claim, nil
 }
 
 // SessionID is the session of a call, as a capability is bound to it, or "". The
@@ -92,17 +112,21 @@ func (g *Gate) claim(ctx context.Context, call *Call, presented bool) (*authzen.
 	if !use && call.Message.Method != wire.MethodToolsList {
 		return nil, nil
 	}
-	id := ""
+	claim := &authzen.CapabilityClaim{}
 	if presented {
-		id = call.Presented
+		var err error
+		if claim, err = claimOf(call.Presented); err != nil {
+			return nil, err
+		}
 	}
 	if !g.cfg.PDP.HasCapabilities(ctx, call.Caller.Tenant) {
-		if id == "" {
+		if !claim.Presents() {
 			return nil, nil
 		}
 		return nil, &Refusal{Code: wire.CodeParams, Status: statusOK, Message: "the policy decision point does not know capabilities", Data: Data{Reason: ReasonInvalidMessage}}
 	}
-	return &authzen.CapabilityClaim{ID: id, Session: call.SessionID(), Use: &use}, nil
+	claim.Session, claim.JKT, claim.Use = call.SessionID(), call.Caller.JKT, &use
+	return claim, nil
 }
 
 // Arguments are the calls whose arguments the PDP gets, beside those that present a
@@ -146,7 +170,7 @@ func (g *Gate) askWithArguments(ctx context.Context, call *Call, mapped *Questio
 // decisionArguments returns the arguments of a call if policies or capabilities may
 // depend on them, or nil.
 func (g *Gate) decisionArguments(call *Call) jsontext.Value {
-	if call.Message.Method != wire.MethodToolsCall || call.Presented == "" && !call.SendsArguments && g.arguments(call.Server) != ArgumentsAlways {
+	if call.Message.Method != wire.MethodToolsCall || call.Presented.Capability == "" && !call.SendsArguments && g.arguments(call.Server) != ArgumentsAlways {
 		return nil
 	}
 	if call.Params.Arguments == nil {
@@ -189,7 +213,7 @@ func (k *Checker) capability(call *Call, refusal *Refusal, d *authzen.Decision) 
 		refusal.Data.Reason = string(denied)
 		refusal.Why = cmp.Or(refusal.Why, "the capability does not cover the call: "+string(denied))
 	}
-	if call.Presented != "" && d.Context.CapabilityDenied != "" {
+	if call.Presented.Capability != "" && d.Context.CapabilityDenied != "" {
 		refusal.capability = capabilityInvalid
 	}
 	return refusal

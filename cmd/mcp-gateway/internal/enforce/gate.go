@@ -352,7 +352,7 @@ func (g *Gate) askMapped(ctx context.Context, call *Call, mapped *Question, take
 		return a, err
 	}
 	presenting := a.question
-	if call.Presented != "" {
+	if call.Presented.Capability != "" {
 		if presenting, err = g.declare(ctx, call, mapped, a.digest, true); err != nil {
 			return a, err
 		}

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -29,49 +30,57 @@ const (
 )
 
 var (
-	errCapability     = errors.New("params/capability and " + MetaCapability + " in _meta must be the id of a capability")
-	errCapabilityTwo  = errors.New("params/capability and " + MetaCapability + " in _meta name different capabilities")
-	errCapabilityCall = errors.New("only tools/call presents a capability")
+	errCapability      = errors.New("params/capability and " + MetaCapability + " in _meta must be the id or the token of a capability")
+	errCapabilityProof = errors.New("the proof of a capability must be an object of timestamp, nonce and signature")
+	errCapabilityTwo   = errors.New("params and " + MetaCapability + " in _meta present different capabilities or proofs")
+	errCapabilityCall  = errors.New("only tools/call presents a capability")
+	errProofAlone      = errors.New("params/proof needs params/capability")
 )
 
-// maxCapability bounds the id of a capability, in bytes.
-const maxCapability = 256
+// maxCapability bounds the id or the token of a capability, in bytes.
+const maxCapability = 8 << 10
 
-// TakeCapability returns the id of the capability that a message presents, and the
-// message without it and without everything else in _meta that is for the gateway. It
-// returns the message itself if there is nothing to take.
-func (m *Message) TakeCapability() (id string, without *Message, err error) {
+// A Presented capability is what a call presents. The zero one is none.
+type Presented struct {
+	Capability string         // id or token
+	Proof      jsontext.Value // in canonical form; nil for none
+}
+
+// TakeCapability returns the capability that a message presents, and the message
+// without it and without everything else in _meta that is for the gateway. It returns
+// the message itself if there is nothing to take.
+func (m *Message) TakeCapability() (p Presented, without *Message, err error) {
 	// A message that was read writes each name in one way.
-	if !bytes.Contains(m.Params, []byte(`"capability"`)) && !bytes.Contains(m.Params, []byte(ownPrefix)) {
-		return "", m, nil
+	if !bytes.Contains(m.Params, []byte(`"`+paramCapability+`"`)) && !bytes.Contains(m.Params, []byte(ownPrefix)) {
+		return p, m, nil
 	}
 	params, err := jsonobject.Parse(m.Params)
 	if err != nil {
-		return "", nil, err
+		return p, nil, err
 	}
 	var meta jsonobject.Object
 	if params["_meta"].Kind() == '{' {
 		if meta, err = jsonobject.Parse(params["_meta"]); err != nil {
-			return "", nil, err
+			return p, nil, err
 		}
 	}
 	own := removeOwn(meta)
-	inParams := params["capability"]
-	if m.Method != MethodToolsCall {
-		inParams = nil // it is not defined there
+	var inParams jsonobject.Object
+	if m.Method == MethodToolsCall { // elsewhere the members are not defined
+		inParams = jsonobject.Object{paramCapability: params[paramCapability], paramProof: params[paramProof]}
 	}
-	if own == nil && inParams == nil {
-		return "", m, nil
+	if own == nil && inParams[paramCapability] == nil {
+		return p, m, nil
 	}
 	if m.Method != MethodToolsCall && own[MetaCapability] != nil {
-		return "", nil, errCapabilityCall
+		return p, nil, errCapabilityCall
 	}
-	if id, err = oneCapability(inParams, own[MetaCapability]); err != nil {
-		return "", nil, err
+	if p, err = onePresented(inParams, own[MetaCapability]); err != nil {
+		return p, nil, err
 	}
 	without, err = m.withParams(func(params jsonobject.Object) error {
 		if inParams != nil {
-			params.Remove("capability")
+			params.Remove(paramCapability, paramProof)
 		}
 		if own == nil {
 			return nil
@@ -82,7 +91,7 @@ func (m *Message) TakeCapability() (id string, without *Message, err error) {
 		}
 		return params.Set("_meta", meta)
 	})
-	return id, without, err
+	return p, without, err
 }
 
 // WithWelcome returns the result by which a server introduces itself with what the
@@ -109,6 +118,12 @@ func WithWelcome(result, welcome jsontext.Value) (jsontext.Value, error) {
 	return members.Encode()
 }
 
+// Members of the params of a call, and of the object in _meta.
+const (
+	paramCapability = "capability"
+	paramProof      = "proof"
+)
+
 // removeOwn removes the members of _meta that are for the gateway, and returns them;
 // nil if there are none.
 func removeOwn(meta jsonobject.Object) (own jsonobject.Object) {
@@ -125,25 +140,62 @@ func removeOwn(meta jsonobject.Object) (own jsonobject.Object) {
 	return own
 }
 
-// oneCapability returns the id that two values have, of which either may be nil.
-func oneCapability(a, b jsontext.Value) (string, error) {
-	first, err := capabilityID(a)
-	if err != nil || b == nil {
+// onePresented returns what params and _meta present, of which either may be nothing.
+// In _meta that is an id or a token alone, or an object of capability and proof.
+func onePresented(params jsonobject.Object, inMeta jsontext.Value) (Presented, error) {
+	first, err := presented(params)
+	if err != nil || inMeta == nil {
 		return first, err
 	}
-	second, err := capabilityID(b)
-	if err == nil && a != nil && first != second {
-		err = errCapabilityTwo
+	members := jsonobject.Object{paramCapability: inMeta}
+	if inMeta.Kind() == '{' {
+		if members, err = jsonobject.Parse(inMeta); err != nil || !hasOnly(members, paramCapability, paramProof) {
+			return first, errCapability
+		}
 	}
-	return second, err
+	second, err := presented(members)
+	if err != nil || first.Capability == "" {
+		return second, err
+	}
+	if second.Proof == nil {
+		second.Proof = first.Proof
+	}
+	if first.Proof == nil {
+		first.Proof = second.Proof
+	}
+	if first.Capability != second.Capability || !bytes.Equal(first.Proof, second.Proof) {
+		return first, errCapabilityTwo
+	}
+	return first, nil
 }
 
-func capabilityID(v jsontext.Value) (id string, err error) {
-	if v == nil {
-		return "", nil
+// hasOnly reports whether an object has no other members than these.
+func hasOnly(object jsonobject.Object, names ...string) bool {
+	for name := range object {
+		if !slices.Contains(names, name) {
+			return false
+		}
 	}
-	if v.Kind() != '"' || json.Unmarshal(v, &id) != nil || id == "" || len(id) > maxCapability {
-		return "", errCapability
+	return true
+}
+
+// presented reads a capability and its proof from the members of an object.
+func presented(members jsonobject.Object) (p Presented, err error) {
+	capability, proof := members[paramCapability], members[paramProof]
+	switch {
+	case capability == nil && proof == nil:
+		return p, nil
+	case capability == nil:
+		return p, errProofAlone
+	case capability.Kind() != '"' || json.Unmarshal(capability, &p.Capability) != nil || p.Capability == "" || len(p.Capability) > maxCapability:
+		return p, errCapability
+	case proof == nil:
+		return p, nil
+	case proof.Kind() != '{' || len(proof) > maxCapability:
+		return p, errCapabilityProof
 	}
-	return id, nil
+	if p.Proof, err = jsonobject.Canonical(proof); err != nil {
+		return p, errCapabilityProof
+	}
+	return p, nil
 }

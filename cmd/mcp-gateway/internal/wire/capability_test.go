@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
@@ -22,9 +23,9 @@ func TestTakeCapability(t *testing.T) {
 		{"notifications/initialized", `{"_meta":{"io.github.policy-service/other":1}}`, "", `{}`},
 		{"prompts/get", `{"name":"a","capability":"cap_1"}`, "", `{"name":"a","capability":"cap_1"}`}, // it is not defined there
 	} {
-		id, without, err := read(t, c.method, c.params).TakeCapability()
-		if err != nil || id != c.id {
-			t.Errorf("%s %s: %q %v", c.method, c.params, id, err)
+		presented, without, err := read(t, c.method, c.params).TakeCapability()
+		if err != nil || presented.Capability != c.id || presented.Proof != nil {
+			t.Errorf("%s %s: %+v %v", c.method, c.params, presented, err)
 			continue
 		}
 		if want := read(t, c.method, c.rest); string(without.Encode()) != string(want.Encode()) {
@@ -37,11 +38,45 @@ func TestTakeCapability(t *testing.T) {
 		{"tools/call", `{"capability":null}`},
 		{"tools/call", `{"capability":{"id":"cap_1"}}`},
 		{"tools/call", `{"_meta":{` + key + `:1}}`},
+		{"tools/call", `{"_meta":{` + key + `:{"capability":"cap_1","other":1}}}`},
+		{"tools/call", `{"_meta":{` + key + `:{"proof":` + proof + `}}}`},
+		{"tools/call", `{"capability":"cap_1","proof":"x"}`},
+		{"tools/call", `{"capability":"cap_1","proof":null}`},
+		{"tools/call", `{"capability":"cap_1","proof":` + proof + `,"_meta":{` + key + `:{"capability":"cap_1","proof":` + otherProof + `}}}`},
+		{"tools/call", `{"capability":"` + strings.Repeat("c", 8193) + `"}`},
 		{"tools/list", `{"_meta":{` + key + `:"cap_1"}}`},
 	} {
-		if id, _, err := read(t, c.method, c.params).TakeCapability(); err == nil {
-			t.Errorf("%s %s: %q", c.method, c.params, id)
+		if presented, _, err := read(t, c.method, c.params).TakeCapability(); err == nil {
+			t.Errorf("%s %s: %+v", c.method, c.params, presented)
 		}
+	}
+}
+
+const (
+	proof      = `{"timestamp":"t","nonce":"n","signature":"s"}`
+	otherProof = `{"timestamp":"t","nonce":"m","signature":"s"}`
+)
+
+// A proof goes no further either, wherever it is.
+func TestTakeProof(t *testing.T) {
+	const key = `"io.github.policy-service/capability"`
+	for _, params := range []string{
+		`{"name":"a","capability":"cap_1","proof":` + proof + `}`,
+		`{"name":"a","_meta":{` + key + `:{"capability":"cap_1","proof":` + proof + `}}}`,
+		`{"name":"a","capability":"cap_1","_meta":{` + key + `:{"capability":"cap_1","proof":` + proof + `}}}`,
+		`{"name":"a","capability":"cap_1","proof":` + proof + `,"_meta":{` + key + `:"cap_1"}}`,
+	} {
+		presented, without, err := read(t, "tools/call", params).TakeCapability()
+		if err != nil || presented.Capability != "cap_1" || string(presented.Proof) != `{"nonce":"n","signature":"s","timestamp":"t"}` {
+			t.Errorf("%s: %+v %v", params, presented, err)
+			continue
+		}
+		if want := read(t, "tools/call", `{"name":"a"}`); string(without.Encode()) != string(want.Encode()) {
+			t.Errorf("%s: %s", params, without.Encode())
+		}
+	}
+	if _, m, err := read(t, "tools/call", `{"name":"a","proof":`+proof+`}`).TakeCapability(); err != nil || m.UndefinedParam() != "proof" {
+		t.Errorf("a proof alone: %v", err)
 	}
 }
 
