@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -91,7 +90,7 @@ func newDesks(t *testing.T) *desks {
 		}
 	}
 	keys = append(keys, pdp.APIKey{ID: "gateway", SHA256: digest("k-gateway")})
-	d.service = start(t, pdp.Config{Policies: withCapabilities(t), Auth: pdp.Auth{APIKeys: keys}, Telemetry: pdp.Telemetry{Page: page, PublicPage: page}})
+	d.service = start(t, pdp.Config{Policies: policySet(t, "agent-tools"), Auth: pdp.Auth{APIKeys: keys}, Telemetry: pdp.Telemetry{Page: page, PublicPage: page}})
 	for _, tenant := range []string{"acme", "globex"} {
 		d.submit(tenant)
 		d.grant(tenant)
@@ -170,32 +169,6 @@ func (d *desks) revoke() (path, body string) {
 		d.t.Fatalf("%s: %v", answer, err)
 	}
 	return pdp.PathApprovals + "/" + approved.Items[0].Approval.ID + "/revoke", `{"reason":"a mistake"}`
-}
-
-// withCapabilities returns the policies of agent-tools, and some under which carol grants and revokes
-// capabilities.
-func withCapabilities(t *testing.T) fs.FS {
-	t.Helper()
-	store, all := policySet(t, "agent-tools"), fstest.MapFS{}
-	err := fs.WalkDir(store, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := fs.ReadFile(store, name)
-		all[name] = &fstest.MapFile{Data: text}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all["schema.cedarschema"].Data = append(all["schema.cedarschema"].Data, `
-entity capability;
-action "capability.issue", "capability.revoke" appliesTo { principal: user, resource: capability };
-`...)
-	all["capabilities.cedar"] = &fstest.MapFile{Data: []byte(`
-@id("capabilities") permit (principal == user::"carol", action in [Action::"capability.issue", Action::"capability.revoke"], resource is capability);
-`)}
-	return all
 }
 
 // grant grants a capability in a tenant and returns its id.

@@ -1,7 +1,9 @@
 package policytest_test
 
 import (
+	"bytes"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -13,6 +15,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/policytest"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/policies"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 func TestEmbeddedSets(t *testing.T) {
@@ -37,6 +40,61 @@ func TestEmbeddedSets(t *testing.T) {
 				t.Error(result)
 			}
 		})
+	}
+}
+
+// The capabilities of agent-tools are one more way to a permit. Without one, every request is decided as by
+// the policies without them, and with one, nothing is denied that they permit.
+func TestCapabilitiesOnlyAdd(t *testing.T) {
+	set, err := policies.Set("agent-tools")
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := policystore.Read(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := policytest.Load(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := compile(t, archive)
+	before := maps.Clone(archive)
+	delete(before, "capabilities.cedar")
+	delete(before, "config.yaml")
+	before["config.yaml"] = bytes.Split(archive["config.yaml"], []byte("  # What approves a capability"))[0]
+	without := compile(t, before)
+	freed := 0
+	for _, test := range tests {
+		if strings.HasPrefix(test.Request.Action.Name, "capability.") || strings.Contains(string(test.Request.Resource.Properties), "tool-grant") {
+			continue // which only the new policies are about
+		}
+		env := snapshot.Environment{Time: test.Time, Approval: test.Approval}
+		old, err := without.Decide(test.Request, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same, err := with.Decide(test.Request, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(old, same); diff != "" {
+			t.Errorf("%s: decided otherwise (-before +after):\n%s", test.Name, diff)
+		}
+		env.Capability = &authzen.VerifiedCapability{ID: "cap_1", Bound: "identity"}
+		held, err := with.Decide(test.Request, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old.Decision && !held.Decision || len(held.Obligations) > len(old.Obligations) {
+			t.Errorf("%s: a capability takes something away", test.Name)
+		}
+		if len(held.Obligations) < len(old.Obligations) {
+			freed++
+		}
+	}
+	if freed == 0 {
+		t.Error("a capability gives nothing")
 	}
 }
 
