@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -140,6 +141,35 @@ func TestRequesterSeesTheComment(t *testing.T) {
 		_, task := get(t, s.main+authzen.PathRequests+"/"+id)
 		if !strings.Contains(task, `"status":"denied"`) || strings.Contains(task, `"display":{"comment":"not in the window"}`) != want || strings.Contains(task, "carol") {
 			t.Errorf("%s: the task is %s", templates, task)
+		}
+	}
+}
+
+// With tell_approvers, the requester sees who approved. The claim of the approval holds
+// with that and without.
+func TestRequesterSeesTheApprovers(t *testing.T) {
+	for templates, want := range map[string]string{`{tell_approvers: true}`: `"display":{"approvers":[{"type":"approver","id":"carol"}]}`, `{tell_approvers: false}`: "", `{}`: ""} {
+		s := start(t, pdp.Config{Policies: docs(templates)})
+		id := s.submitted(t, readDoc("a", "")).Task.ID
+		if _, pending := get(t, s.main+authzen.PathRequests+"/"+id); strings.Contains(pending, "carol") || !strings.Contains(pending, `"display":{"decide_by":"`) {
+			t.Errorf("%s: pending: %s", templates, pending)
+		}
+		post(t, http.DefaultClient, s.admin+pdp.PathRequests+"/"+id+"/decision", `{"decision":"approve","approver":{"type":"approver","id":"carol"}}`)
+		_, text := get(t, s.main+authzen.PathRequests+"/"+id)
+		if strings.Contains(text, "carol") != (want != "") || !strings.Contains(text, want) || strings.Contains(text, "decide_by") {
+			t.Errorf("%s: approved: %s", templates, text)
+		}
+		var task struct {
+			Result struct {
+				Approval jsontext.Value `json:"approval"`
+			} `json:"result"`
+		}
+		if err := json.Unmarshal([]byte(text), &task); err != nil {
+			t.Fatal(err)
+		}
+		_, permitted := post(t, http.DefaultClient, s.main+authzen.PathEvaluation, readDoc("a", `"approval":`+string(task.Result.Approval)))
+		if !strings.HasPrefix(permitted, `{"decision":true`) || strings.Contains(permitted, "carol") {
+			t.Errorf("%s: claimed: %s", templates, permitted)
 		}
 	}
 }

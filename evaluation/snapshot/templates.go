@@ -41,6 +41,8 @@ type ApprovalTemplate struct {
 	MaxDuration time.Duration `yaml:"max_duration" duration:"some"`
 	// TellComment shows the requester the comment of the approver who denied.
 	TellComment bool `yaml:"tell_comment"`
+	// TellApprovers shows the requester who approved.
+	TellApprovers bool `yaml:"tell_approvers"`
 	// Display is shown to the requester.
 	Display map[string]any `yaml:"display"`
 	// RequestSchema is the JSON Schema of requested_access.
@@ -64,7 +66,9 @@ func (t ApprovalTemplate) Compile() (authzen.ApprovalTemplate, error) {
 		Context:      t.Context,
 		PinRevision:  t.PinRevision,
 		TellComment:  t.TellComment,
-		MaxDuration:  authzen.Duration{Duration: t.MaxDuration},
+
+		TellApprovers: t.TellApprovers,
+		MaxDuration:   authzen.Duration{Duration: t.MaxDuration},
 	}
 	if t.Uses != nil {
 		terms.Uses = *t.Uses

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	bolt "go.etcd.io/bbolt"
@@ -135,30 +134,60 @@ func (s *Service) result(r *Request, i *Item) (*authzen.TaskResult, error) {
 	}}, nil
 }
 
-// memberComment is the member of a task's display with comments on its denial.
-const memberComment = "comment"
+// Members that the service adds to a task's display.
+const (
+	memberComment   = "comment"   // comments on a denial
+	memberApprovers = "approvers" // of an approval
+	memberDecideBy  = "decide_by" // end of a pending one
+)
 
-// display returns what the requester sees: the template's display, and comments on a denial if the
-// template discloses them.
+// display returns what the requester sees: the template's display, the end of a pending task, and
+// comments and approvers if the template discloses them.
 func (r *Request) display() jsontext.Value {
+	added := map[string]any{}
+	if r.Status() == authzen.TaskPending {
+		added[memberDecideBy] = r.DecideBy
+	}
+	if comments := r.ToldComments(); comments != "" {
+		added[memberComment] = comments
+	}
+	if approvers := r.toldApprovers(); approvers != nil {
+		added[memberApprovers] = approvers
+	}
 	shown := r.Items[0].Terms.Display
-	comments := r.ToldComments()
-	if comments == "" {
+	if len(added) == 0 {
 		return shown
 	}
 	members, err := jsonobject.Parse(shown)
 	if err != nil { // a compiled template has an object
 		return shown
 	}
-	members[memberComment], err = jsontext.AppendQuote(nil, comments)
-	if err != nil { // it was parsed from JSON
-		return shown
+	for name, value := range added {
+		if err := members.Set(name, value); err != nil {
+			return shown
+		}
 	}
-	with, err := json.Marshal(members, json.Deterministic(true))
+	with, err := members.Encode()
 	if err != nil {
 		return shown
 	}
 	return with
+}
+
+// toldApprovers returns the disclosed approvers of an approved request, without duplicates.
+func (r *Request) toldApprovers() (all []authzen.Subject) {
+	for _, i := range r.Items {
+		if !i.Terms.TellApprovers || i.Approval == nil {
+			continue
+		}
+		for _, v := range i.Votes {
+			approver := authzen.Subject{Type: v.Approver.Type, ID: v.Approver.ID}
+			if v.Approve && !slices.ContainsFunc(all, func(a authzen.Subject) bool { return a.Type == approver.Type && a.ID == approver.ID }) {
+				all = append(all, approver)
+			}
+		}
+	}
+	return all
 }
 
 // ToldComments joins the distinct comments of disclosed denials.

@@ -169,6 +169,28 @@ func Comment(task *authzen.TaskResponse) string {
 	return display.Comment
 }
 
+// Approvers returns who approved a task, nil if the service does not say.
+func Approvers(task *authzen.TaskResponse) []authzen.Subject {
+	var display struct {
+		Approvers []authzen.Subject `json:"approvers"`
+	}
+	if task.Task.Status != authzen.TaskApproved || json.Unmarshal(task.Task.Display, &display) != nil {
+		return nil
+	}
+	return display.Approvers
+}
+
+// DecideBy returns when a pending task expires without a decision: at the latest when its handle does.
+func DecideBy(task *authzen.TaskResponse) time.Time {
+	var display struct {
+		DecideBy time.Time `json:"decide_by"`
+	}
+	if task.Task.Status != authzen.TaskPending || json.Unmarshal(task.Task.Display, &display) != nil || display.DecideBy.IsZero() || display.DecideBy.After(task.Task.ExpiresAt) {
+		return task.Task.ExpiresAt
+	}
+	return display.DecideBy
+}
+
 // Cancel cancels a task. Without a cancel link it does nothing, and the task expires.
 func (c *Client) Cancel(ctx context.Context, task *authzen.TaskResponse, reason string) error {
 	if task.Task.Links == nil || task.Task.Links.Cancel == "" {

@@ -29,13 +29,15 @@ type ApprovalTemplate struct {
 	Scope        ApprovalScope `json:"scope"`
 	// Context names the members of the context that the approval is bound to.
 	// Nil is all of them but those that are not the request's.
-	Context      []string       `json:"context,omitzero"`
-	PinRevision  bool           `json:"pin_revision"`           // an approval ends when the policies change
-	AutoApprover *Subject       `json:"auto_approver,omitzero"` // asked at once, by the same policies as people; nil for none
-	TellComment  bool           `json:"tell_comment,omitzero"`  // the PEP is told the comment of a denial
-	MaxDuration  Duration       `json:"max_duration,omitzero"`  // of a capability that it approves; 0 is the service's
-	Display      jsontext.Value `json:"display,omitzero"`       // for the person who asks; a JSON object or nil
-	Schema       jsontext.Value `json:"schema,omitzero"`        // JSON Schema of requested_access; nil for any
+	Context      []string `json:"context,omitzero"`
+	PinRevision  bool     `json:"pin_revision"`           // an approval ends when the policies change
+	AutoApprover *Subject `json:"auto_approver,omitzero"` // asked at once, by the same policies as people; nil for none
+	TellComment  bool     `json:"tell_comment,omitzero"`  // the PEP is told the comment of a denial
+	// TellApprovers: the PEP is told who approved.
+	TellApprovers bool           `json:"tell_approvers,omitzero"`
+	MaxDuration   Duration       `json:"max_duration,omitzero"` // of a capability that it approves; 0 is the service's
+	Display       jsontext.Value `json:"display,omitzero"`      // for the person who asks; a JSON object or nil
+	Schema        jsontext.Value `json:"schema,omitzero"`       // JSON Schema of requested_access; nil for any
 	// CheckAccess holds a requested_access, nil for none, against Schema. Nil accepts any.
 	CheckAccess func(access jsontext.Value) error `json:"-"`
 }

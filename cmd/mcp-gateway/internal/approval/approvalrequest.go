@@ -101,9 +101,13 @@ func (r *record) named() string {
 	return "tasks " + strings.Join(r.tasks(), ", ")
 }
 
-// expires is when the PDP forgets the first of the tasks.
+// expires is when the PDP forgets the first of the tasks, or when the time ends in
+// which the tool wants somebody to agree.
 func (r *record) expires() time.Time {
 	first := r.Task.Task.ExpiresAt
+	if until := r.Authorization.Until(r.Created); !until.IsZero() && until.Before(first) {
+		first = until
+	}
 	for _, a := range r.More {
 		if at := a.Task.Task.ExpiresAt; at.Before(first) {
 			first = at

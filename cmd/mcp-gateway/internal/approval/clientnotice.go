@@ -204,5 +204,6 @@ func (s *Service) pendingError(d *enforce.DeniedCall, r *record) (*enforce.Dispo
 	waits := refusal(d.Refusal, enforce.ReasonPending, "a person has to approve the call first: send it again later")
 	waits.Data.Page, waits.Data.RetryAfter, waits.Data.Digest = s.page(r), 5, r.Digest
 	r.name(&waits.Data)
+	waits.Data.AuthorizationRequest = s.authorizationRequest(d, r)
 	return nil, waits
 }

@@ -29,6 +29,9 @@ func (s *Service) Fulfil(ctx context.Context, f *enforce.FulfillingCall) (*enfor
 	if err != nil {
 		return nil, err
 	}
+	if r != nil && s.isLate(r) {
+		s.expire(ctx, r)
+	}
 	if err := fulfillable(r, f.Digest); err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ var policies = fstest.MapFS{
 		unless { context has approval };
 		@id("sealed") forbid (principal, action == Action::"open", resource == drawer::"sealed");
 		@id("askers, too") permit (principal == user::"alice", action, resource is access_request);`)},
-	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}, telling: {tell_comment: true}, once: {uses: 1}, form: {request_schema: {required: [ticket]}}}\n")},
+	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}, telling: {tell_comment: true, tell_approvers: true}, once: {uses: 1}, form: {request_schema: {required: [ticket]}}}\n")},
 }
 
 // A house is a PDP, and a gateway that has calls wait.
@@ -84,6 +84,7 @@ type house struct {
 	executed atomic.Int32 // for nobody who waits
 	answer   []byte       // of the server to such a call; nil is an empty result
 	current  atomic.Pointer[string]
+	declared atomic.Pointer[enforce.Authorization] // by every tool
 }
 
 // build starts the PDP and opens the service as cfg changes it.
@@ -177,7 +178,7 @@ func (h *house) open() {
 		PDP: decides, Log: log, Obligations: obligations,
 		Map: h.question,
 		Tools: enforcetest.Tools{Find: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
-			return &enforce.Tool{Digest: h.digest()}, nil
+			return &enforce.Tool{Digest: h.digest(), Authorization: h.declared.Load()}, nil
 		}},
 		Tasks:       enforcetest.Tasks{Own: h.service.Own},
 		PassingMeta: []string{"trace/id"},

@@ -32,6 +32,9 @@ func (s *Service) Suspend(ctx context.Context, d *enforce.DeniedCall) (*enforce.
 	if r.State == waiting && withdraws(d.Params) {
 		s.refuse(ctx, r, enforce.ReasonWithdrawn)
 	}
+	if s.isLate(r) {
+		s.expire(ctx, r)
+	}
 	notice := s.noticeFor(d, r, state)
 	approvals, err := notice.wait(ctx, r)
 	if approvals == nil {
@@ -114,7 +117,10 @@ func (s *Service) pollOnce(ctx context.Context, r *record) (enforce.Approvals, e
 	if !r.waits() {
 		return nil, nil
 	}
-	return s.poll(ctx, r.Tenant, r.asks(), 0)
+	asks := r.asks()
+	approvals, err := s.poll(ctx, r.Tenant, asks, 0)
+	r.hear(asks)
+	return approvals, err
 }
 
 // await waits for the approvals of a call, so long at most. Neither approvals
@@ -128,11 +134,15 @@ func (s *Service) await(ctx context.Context, r *record, long time.Duration) (enf
 	}
 	ctx, cancel := context.WithTimeout(ctx, long+lastLook)
 	defer cancel()
+	if at := r.Authorization.Until(r.Created); !at.IsZero() {
+		long = min(long, at.Sub(s.cfg.Now()))
+	}
 	until := time.Now().Add(long)
 	asks := r.asks()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		begun := time.Now()
 		approvals, err := s.poll(ctx, r.Tenant, asks, min(time.Until(until), longPoll))
+		r.hear(asks)
 		left := time.Until(until)
 		switch {
 		case approvals != nil || errors.Is(err, client.ErrNotApproved):
@@ -170,6 +180,7 @@ func (s *Service) resume(ctx context.Context, d *enforce.DeniedCall, r *record, 
 		if again := s.again(ctx, taken, response); again != nil {
 			return again
 		}
+		response = r.tellApproval(response, approvals)
 		s.recordOutcome(ctx, taken, response, nil)
 		return response
 	}}, nil
@@ -183,6 +194,10 @@ func (s *Service) permitted(ctx context.Context, c *enforce.Call, r *record, q *
 	if s.cfg.Definition != nil && r.Method == wire.MethodToolsCall && s.cfg.Definition(r.Server, r.Name) != r.Definition {
 		s.refuse(ctx, r, enforce.ReasonSuperseded)
 		return ended(&enforce.Refusal{Code: wire.CodeParams, Status: 200}, r)
+	}
+	if s.isLate(r) {
+		s.expire(ctx, r)
+		return ended(&enforce.Refusal{Code: r.Code}, r)
 	}
 	if s.cfg.Results != nil {
 		labelled, err := s.cfg.Results.Labelled(c, q)

@@ -126,7 +126,9 @@ func (s *Service) continueRound(ctx context.Context, d *enforce.DeniedCall, t *r
 	if r == nil || r.State != waiting || r.Rounds != t.Round {
 		return nil, refusal(d.Refusal, enforce.ReasonSettled, "the approval has been used")
 	}
-	approvals, err := s.poll(ctx, r.Tenant, r.asks(), 0)
+	asks := r.asks()
+	approvals, err := s.poll(ctx, r.Tenant, asks, 0)
+	r.hear(asks)
 	if approvals == nil {
 		return nil, explain(d, errors.Join(errNoApproval, err))
 	}

@@ -46,6 +46,8 @@ type Config struct {
 	// PassingMeta is [enforce.Config.PassingMeta].
 	PassingMeta []string
 	Settings
+	// Mask masks what looks like secrets in a JSON value for people. Nil masks nothing.
+	Mask  func(jsontext.Value) (jsontext.Value, error)
 	Trail enforce.Trail    // nil is enforce.NopTrail
 	Now   func() time.Time // nil is time.Now
 	Log   *slog.Logger
@@ -167,7 +169,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		return fmt.Errorf("sweep: %w", err)
 	}
 	for i := range late {
-		s.refuse(ctx, &late[i], enforce.ReasonNotApproved)
+		s.expire(ctx, &late[i])
 	}
 	return s.store.forget(gone)
 }
@@ -259,7 +261,7 @@ func (s *Service) submit(ctx context.Context, d *enforce.DeniedCall, was string)
 		Handle: handlePrefix + rand.Text(), Tenant: d.Caller.Tenant, Subject: authzen.Subject{Type: d.Caller.Subject.Type, ID: d.Caller.Subject.ID},
 		Server: d.Server, Session: d.Session, Method: d.Message.Method, Name: d.Binding.Name, Definition: d.Binding.Definition, Digest: d.Digest,
 		Params: params, Request: d.Question.Evaluation, Batch: d.Question.Evaluations, approvalRequest: asks[0], More: asks[1:],
-		Denial: d.Refusal.Data.EvaluationID, Code: d.Refusal.Code, Version: d.Params.Meta.ProtocolVersion,
+		Denial: d.Refusal.Data.EvaluationID, Code: d.Refusal.Code, Version: d.Params.Meta.ProtocolVersion, Authorization: d.Call.Authorization(),
 	}
 	if whole, err := json.Marshal(r); err != nil {
 		return nil, err

@@ -64,6 +64,7 @@ type record struct {
 	Shown           bool                        `json:"shown,omitzero"`  // to the user of a client, once
 	Rounds          int                         `json:"rounds,omitzero"` // times that the server wanted to be called again
 	Created         time.Time                   `json:"created"`
+	Authorization   *enforce.Authorization      `json:"authorization,omitempty"` // that the tool declares
 	Changed         time.Time                   `json:"changed"`
 	Holder          string                      `json:"holder,omitzero"`   // that claimed it
 	Version         string                      `json:"version,omitzero"`  // of the protocol, where nobody waits for the response
@@ -79,6 +80,8 @@ type record struct {
 	// caller knows what came of it.
 	FulfilledBy *authzen.Subject `json:"fulfilled_by,omitempty"`
 	Told        bool             `json:"told,omitzero"`
+
+	approvers []authzen.Subject // who approved it, if the PDP tells; not kept
 }
 
 // question is what was asked about the call when it was denied.

@@ -153,6 +153,7 @@ const maxResponse = 1 << 20
 func (s *Service) executeDetached(ctx context.Context, r record, approvals enforce.Approvals, execute Execute) {
 	m := &wire.Message{ID: jsontext.Value(`"` + r.Handle + `"`), Method: r.Method}
 	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, Params: &wire.Params{Name: r.Name}, Session: r.Session, RequestID: r.Handle}
+	call.Tool = &enforce.Tool{Digest: r.Definition, Authorization: r.Authorization}
 	if err := s.permitted(ctx, call, &r, r.question(), approvals); err != nil {
 		return // it is recorded, or can be tried again
 	}
@@ -174,7 +175,7 @@ func (s *Service) executeDetached(ctx context.Context, r record, approvals enfor
 		s.cfg.Log.WarnContext(ctx, "the server did not answer", "server", r.Server, "task", r.Task.Task.ID, "error", err)
 		response = nil
 	}
-	call.Message = m
+	call.Message, response = m, r.tellApproval(enforce.WithoutForged(response), approvals)
 	end(enforce.End(call, response))
 	s.keepOutcome(ctx, taken, call, response)
 }

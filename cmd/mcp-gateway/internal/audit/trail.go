@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -74,6 +75,9 @@ func Open(dir string, cfg Config) (*Trail, error) {
 	}
 	return t, nil
 }
+
+// Mask returns a JSON value with what looks like secrets masked as in the trail.
+func (t *Trail) Mask(v jsontext.Value) (jsontext.Value, error) { return t.log.Mask(v) }
 
 // Unknown lists the calls that were pending when the trail was opened: nobody can
 // say how they ended.

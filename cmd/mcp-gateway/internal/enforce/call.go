@@ -120,6 +120,9 @@ func (c *Call) TraceID() string {
 type Tool struct {
 	Definition jsontext.Value
 	Digest     string // of Definition
+	// Authorization is what the definition declares; nil if it declares nothing, or if
+	// the operator ignores it.
+	Authorization *Authorization
 	// Coerced are the arguments of the call after coercion to the input schema; nil
 	// if the call keeps its own.
 	Coerced jsontext.Value

@@ -15,11 +15,16 @@ import (
 // declare says in every context of a question what the gateway can carry out
 // (Obligations Profile, "Negotiation"), the labels of the caller, and at
 // gateway.call_digest which call it is about, so that an approval is of these
-// arguments and no others. Presented adds the capability that the call presents.
+// arguments and no others, and at gateway.authorization what the tool declares.
+// Presented adds the capability that the call presents.
 func (g *Gate) declare(ctx context.Context, call *Call, q *Question, digest string, presented bool) (*Question, error) {
 	own := map[string]any{"supported_obligations": g.supported}
 	if digest != "" {
-		own["gateway"] = map[string]any{"call_digest": digest}
+		about := map[string]any{"call_digest": digest}
+		if declared := call.Authorization(); declared != nil {
+			about["authorization"] = declared
+		}
+		own["gateway"] = about
 	}
 	claim, err := g.claim(ctx, call, presented)
 	if err != nil {

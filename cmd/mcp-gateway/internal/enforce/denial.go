@@ -1,6 +1,10 @@
 package enforce
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/policy-service/policy-service/obligations/plain"
+)
 
 // A Denial says how clients are told no.
 type Denial struct {
@@ -14,6 +18,9 @@ type Denial struct {
 	// Conceal: a call of a tool that its caller may not use is answered like one of a
 	// tool that there is not.
 	Conceal bool
+	// TellReason: the reason of a refusal is what the person wrote who refused the call,
+	// where the PDP tells.
+	TellReason bool
 }
 
 // Codes say which JSON-RPC error codes denials have.
@@ -47,6 +54,9 @@ const (
 	messageMCPXDenied   = "Authorization denied"
 )
 
+// maxComment bounds the reason that a person gave, in characters.
+const maxComment = 512
+
 // withDefaults returns the Denial with what it does not say.
 func (d Denial) withDefaults() Denial {
 	d.Codes = cmp.Or(d.Codes, CodesApplication)
@@ -60,12 +70,14 @@ func (d Denial) withDefaults() Denial {
 func (d Denial) present(r *Refusal) *Refusal {
 	shown := *r
 	shown.Code, shown.Status = cmp.Or(r.Code, d.Code), cmp.Or(r.Status, d.Status)
-	if d.Codes != CodesMCPX || shown.Code != d.Code {
-		return &shown
+	if d.Codes == CodesMCPX && shown.Code == d.Code {
+		shown.Data.Text, shown.Message = r.Message, messageMCPXDenied
+		if r.Data.Reason == ReasonPending || r.Data.Reason == ReasonAuthorization {
+			shown.Code, shown.Message = codeMCPXRequired, messageMCPXRequired
+		}
 	}
-	shown.Data.Text, shown.Message = r.Message, messageMCPXDenied
-	if r.Data.Reason == ReasonPending {
-		shown.Code, shown.Message = codeMCPXRequired, messageMCPXRequired
+	if d.TellReason && r.Data.Comment != "" {
+		shown.Data.Text = plain.Cut(r.Data.Comment, maxComment)
 	}
 	return &shown
 }

@@ -215,7 +215,7 @@ func (g *Gate) filterResponse(call *Call, v *Disposition) *Disposition {
 	}
 	settle := v.Finish
 	v.Finish = func(ctx context.Context, response *wire.Message) *wire.Message {
-		m := settle(ctx, response)
+		m := settle(ctx, WithoutForged(response))
 		if m == nil {
 			return nil
 		}
@@ -230,6 +230,20 @@ func (g *Gate) filterResponse(call *Call, v *Disposition) *Disposition {
 		return answer
 	}
 	return v
+}
+
+// WithoutForged returns the response of a server without what only the gateway says in
+// _meta of a result. A response that cannot be read as it is to be is not the server's
+// to extend either: it loses its result.
+func WithoutForged(response *wire.Message) *wire.Message {
+	if response == nil || response.Result == nil {
+		return response
+	}
+	without, err := response.WithoutOwnMeta()
+	if err != nil {
+		return wire.Refuse(response.ID, wire.CodeInternal, "the gateway withholds the answer of the server", Data{Reason: ReasonWithheld})
+	}
+	return without
 }
 
 // try calls judge, and returns a panic as an error.

@@ -10,7 +10,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-const accessDenied = "access denied"
+// AccessDenied is the message of a denial of which the policies say nothing.
+const AccessDenied = "access denied"
 
 // A Checker turns answers of the PDP into permits and refusals. It is safe for
 // concurrent use.
@@ -33,7 +34,7 @@ func (k *Checker) denial(q *Question, evaluationID string) *Refusal {
 	if q.OlderDialect {
 		code = k.refused.OlderCode
 	}
-	return &Refusal{Code: code, Status: k.refused.Status, Message: accessDenied, Data: Data{Reason: ReasonDenied, EvaluationID: evaluationID}}
+	return &Refusal{Code: code, Status: k.refused.Status, Message: AccessDenied, Data: Data{Reason: ReasonDenied, EvaluationID: evaluationID}}
 }
 
 // Permitted carries out the obligations of an answer that has nothing but
@@ -48,6 +49,9 @@ func (k *Checker) Permitted(ctx context.Context, call *Call, q *Question, a *Ans
 	if no != nil || len(a.Decisions) == 0 {
 		denials, refusal := k.judge(call, q, a)
 		return denials, refusal
+	}
+	if refusal := k.unauthorized(call, q, a); refusal != nil {
+		return nil, refusal
 	}
 	for i := range a.Decisions {
 		if granted, err := k.obligations.Discharge(ctx, &a.Decisions[i]); !granted {
@@ -84,6 +88,9 @@ func (k *Checker) judge(call *Call, q *Question, a *Answer) ([]int, *Refusal) {
 	case len(a.Decisions) == 0:
 		return nil, k.denial(q, a.EvaluationID)
 	case denials == nil:
+		if refusal := k.unauthorized(call, q, a); refusal != nil {
+			return nil, refusal
+		}
 		return nil, k.unknownObligation(call, q, a)
 	}
 	if refusal := unaskableItem(a.Decisions); refusal != nil {
@@ -133,9 +140,9 @@ func isRequestable(d *authzen.Decision) bool {
 // reason is what the policies say of a denial to the caller.
 func reason(d *authzen.Decision) string {
 	if d.Context == nil {
-		return accessDenied
+		return AccessDenied
 	}
-	return cmp.Or(d.Context.ReasonUser["en"], accessDenied)
+	return cmp.Or(d.Context.ReasonUser["en"], AccessDenied)
 }
 
 // unknown reports an obligation of a type that the gateway does not carry out.

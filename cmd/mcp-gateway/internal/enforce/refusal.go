@@ -24,6 +24,7 @@ const (
 	ReasonPDP            = "pdp_unavailable"          // the PDP gave no decision
 	ReasonObligation     = "obligation_unmet"         // an obligation could not be carried out
 	ReasonPending        = "approval_pending"         // the call waits for a person
+	ReasonAuthorization  = "authorization_required"   // the tool requires a person, and no policy asks one
 	ReasonNotApproved    = "approval_refused"         // a person denied the call, or nobody decided in time
 	ReasonWithdrawn      = "approval_withdrawn"       // the caller withdrew the call
 	ReasonState          = "approval_state"           // the requestState is not valid
@@ -53,10 +54,22 @@ type Data struct {
 	Comment      string        `json:"comment,omitzero"`       // of the person who denied it
 	Digest       string        `json:"call_digest,omitzero"`   // of the arguments that wait
 	Elicitations []Elicitation `json:"elicitations,omitempty"` // pages that have to be visited first
+	// Of a call that waits for a person.
+	AuthorizationRequest *AuthorizationRequest `json:"authorizationRequest,omitempty"`
 	// Of a call for want of a capability.
 	Suggestion        string             `json:"suggestion,omitzero"`
 	CapabilityRequest *CapabilityRequest `json:"capability_request,omitempty"`
 	Versions          `json:",inline"`
+}
+
+// An AuthorizationRequest is what a person is asked about a call, in the form of MCPx.
+type AuthorizationRequest struct {
+	ID        string         `json:"id"` // of the task
+	Tool      string         `json:"tool,omitzero"`
+	Arguments jsontext.Value `json:"arguments,omitzero"`
+	Requester string         `json:"requester"`
+	Reason    string         `json:"reason,omitzero"`
+	ExpiresAt time.Time      `json:"expiresAt,omitzero"`
 }
 
 // An Elicitation leads a person to a page (MCP 2025-11-25, "URL Mode Elicitation").

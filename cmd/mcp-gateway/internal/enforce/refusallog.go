@@ -92,7 +92,7 @@ func (g *Gate) logHidden(ctx context.Context, call *Call, a *Answer) {
 	for i := range a.Decisions {
 		if d := &a.Decisions[i]; !d.Decision && !isRequestable(d) {
 			hidden++
-			if reason := cmp.Or(operatorReason(d), accessDenied); len(reasons) < maxReasons && !slices.Contains(reasons, reason) {
+			if reason := cmp.Or(operatorReason(d), AccessDenied); len(reasons) < maxReasons && !slices.Contains(reasons, reason) {
 				reasons = append(reasons, reason)
 			}
 		}

@@ -30,7 +30,8 @@ const (
 	argumentsPass argumentMode = "pass"
 )
 
-// An argumentPolicy is how the gateway treats the arguments of calls to a server.
+// An argumentPolicy is how the gateway treats the arguments of calls to a server, and
+// what its tools declare.
 type argumentPolicy struct {
 	Mode argumentMode `yaml:"arguments"`
 	// Coerce makes numbers and booleans of texts where the schema wants those.
@@ -38,6 +39,27 @@ type argumentPolicy struct {
 	// Send has the PDP get them as context.arguments: of all calls, or of none that
 	// presents no capability. Without it, the PDP gets those that a capability limits.
 	Send *bool `yaml:"send_arguments"`
+	// Authorization says what becomes of what tools declare of their authorization.
+	Authorization authorizationMode `yaml:"tool_authorization"`
+}
+
+// An authorizationMode says what becomes of what tools declare of their authorization.
+type authorizationMode string
+
+const (
+	// authorizationEnforce refuses a call to which nobody has agreed whom the tool
+	// wants to. It is the default.
+	authorizationEnforce authorizationMode = "enforce"
+	// authorizationIgnore is as if tools declared nothing.
+	authorizationIgnore authorizationMode = "ignore"
+)
+
+// check returns what the mode must be, and is not, or "".
+func (m authorizationMode) check() string {
+	if slices.Contains([]authorizationMode{"", authorizationEnforce, authorizationIgnore}, m) {
+		return ""
+	}
+	return fmt.Sprintf("must be %s or %s, not %q", authorizationEnforce, authorizationIgnore, m)
 }
 
 // check returns what the mode must be, and is not, or "".

@@ -37,6 +37,8 @@ type Config struct {
 
 	// Mode is that of servers which say nothing about it.
 	Mode mode `yaml:"mode"`
+	// ToolAuthorization is that of servers which say nothing about it.
+	ToolAuthorization authorizationMode `yaml:"tool_authorization"`
 
 	PDP      pdpConfig      `yaml:"pdp"`
 	Denial   denialConfig   `yaml:"denial"`
@@ -114,6 +116,7 @@ type denialConfig struct {
 	OlderCode  int           `yaml:"older_code" number:"signed"` // 0 is -32401
 	HTTPStatus int           `yaml:"http_status"`
 	Conceal    bool          `yaml:"conceal"`
+	TellReason bool          `yaml:"tell_reason"`
 	// CapabilityCode is that of a call for want of a capability; 0 is that of Codes.
 	CapabilityCode int `yaml:"capability_code" number:"signed"`
 }

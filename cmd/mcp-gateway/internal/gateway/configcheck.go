@@ -74,6 +74,9 @@ func (c *Config) Check(listenKey string) error {
 	if fault := c.Mode.check(); fault != "" {
 		f.fault("mode", "%s", fault)
 	}
+	if fault := c.ToolAuthorization.check(); fault != "" {
+		f.fault("tool_authorization", "%s", fault)
+	}
 	if age := c.Trail.RetentionAge; age != 0 && age < time.Hour {
 		f.fault("trail.retention_age", "must be at least 1h, not %s", age)
 	}
@@ -146,6 +149,9 @@ func (c *Config) checkServers(f *faults) {
 		f.must(s.Path == "" || isPath(s.Path), at+".path", s.Path, "a path, such as /files/mcp")
 		if fault := s.Arguments.Mode.check(); fault != "" {
 			f.fault(at+".arguments", "%s", fault)
+		}
+		if fault := s.Arguments.Authorization.check(); fault != "" {
+			f.fault(at+".tool_authorization", "%s", fault)
 		}
 		if fault := s.Mode.check(); fault != "" {
 			f.fault(at+".mode", "%s", fault)

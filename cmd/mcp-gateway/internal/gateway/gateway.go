@@ -185,12 +185,12 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		return err
 	}
 	handlers := cfg.Obligations.handlers()
-	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal, CapabilityCode: cfg.Denial.CapabilityCode}
+	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal, TellReason: cfg.Denial.TellReason, CapabilityCode: cfg.Denial.CapabilityCode}
 	g.approvals, err = approval.Open(approval.Config{
 		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept, &g.rules}, Log: g.log,
-		Definition: g.tools.digest,
-		Results:    lateResults{g},
-		Settings:   cfg.Approval.settings(), PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
+		Definition: g.tools.digest, Mask: g.trail.Mask,
+		Results:  lateResults{g},
+		Settings: cfg.Approval.settings(), PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,14 +30,16 @@ type rules struct {
 	tells     map[string]bool           // by server, or path of an endpoint
 	observes  map[string]bool           // by server
 	access    map[string]bool           // by server, or path of an endpoint: it offers the gateway's tools
+	ignores   map[string]bool           // by server: what tools declare of their authorization
 	limits    *callLimits
 }
 
 func newRules(ctx context.Context, cfg *Config, trail *audit.Trail, log *slog.Logger) (r *rules, err error) {
-	r = &rules{cfg: cfg, requests: make(map[string]*requestPolicy), arguments: cfg.argumentPolicies(), tells: make(map[string]bool), observes: cfg.observes(), access: make(map[string]bool)}
+	r = &rules{cfg: cfg, requests: make(map[string]*requestPolicy), arguments: cfg.argumentPolicies(), tells: make(map[string]bool), observes: cfg.observes(), access: make(map[string]bool), ignores: make(map[string]bool)}
 	for i, s := range cfg.Servers {
 		r.requests[s.Name] = &cfg.Servers[i].RequestPolicy
 		r.access[s.Name] = s.AccessTools
+		r.ignores[s.Name] = cmp.Or(s.Arguments.Authorization, cfg.ToolAuthorization) == authorizationIgnore
 	}
 	for server, policy := range r.arguments {
 		r.tells[server] = policy.Mode != argumentsEnforce
@@ -103,6 +106,8 @@ func (c *currentRules) offersAccess(server string) bool { return c.Load().access
 func (c *currentRules) sentArguments(server string) enforce.Arguments {
 	return c.Load().arguments[server].sent()
 }
+
+func (c *currentRules) ignoresAuthorization(server string) bool { return c.Load().ignores[server] }
 
 // A Reload says how a running gateway reads its configuration again.
 type Reload struct {
@@ -189,7 +194,7 @@ func (c *Config) needRestart(other *Config) (keys []string) {
 // follows.
 func (c *Config) fixed() Config {
 	fixed := *c
-	fixed.Mode, fixed.Limits = "", nil
+	fixed.Mode, fixed.ToolAuthorization, fixed.Limits = "", "", nil
 	fixed.Catalog.Refresh, fixed.Catalog.TTL, fixed.Catalog.Arguments = 0, 0, ""
 	fixed.Endpoints, fixed.Identity = nil, identityConfig{}
 	fixed.Approval = approvalConfig{Tasks: c.Approval.Tasks, PassingMeta: c.Approval.PassingMeta}

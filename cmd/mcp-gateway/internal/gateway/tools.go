@@ -82,7 +82,11 @@ func (t *tools) FindTool(ctx context.Context, c *enforce.Call) (*enforce.Tool, e
 	if err != nil {
 		return nil, invalidArguments(err)
 	}
-	return &enforce.Tool{Definition: found.Definition, Digest: found.Digest, Coerced: coerced}, nil
+	tool := &enforce.Tool{Definition: found.Definition, Digest: found.Digest, Coerced: coerced}
+	if !t.rules.ignoresAuthorization(c.Server) {
+		tool.Authorization = enforce.ReadAuthorization(found.Definition)
+	}
+	return tool, nil
 }
 
 // quarantined returns the refusal of a call for a definition that the operator has to

@@ -191,9 +191,10 @@ func (o outward) inputRequests(members jsonobject.Object) error {
 	return members.Set("inputRequests", requests)
 }
 
-// fault names what an error has: pages to which it leads people.
+// fault names what an error has: pages to which it leads people, and the tool of a call
+// that waits for a person.
 func (o outward) fault(fault jsontext.Value) (jsontext.Value, error) {
-	if !wire.IsPageError(fault) {
+	if !wire.IsPageError(fault) && !bytes.Contains(fault, []byte(`"authorizationRequest"`)) {
 		return fault, nil
 	}
 	members, err := jsonobject.Parse(fault)
@@ -201,6 +202,13 @@ func (o outward) fault(fault jsontext.Value) (jsontext.Value, error) {
 		return nil, err
 	}
 	err = o.each(members, "data", func(data jsonobject.Object) error {
+		err := o.each(data, "authorizationRequest", func(asked jsonobject.Object) error {
+			o.text(asked, "tool", outerTool)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 		return o.each(data, "elicitations", func(e jsonobject.Object) error {
 			o.elicitation(e)
 			o.text(e, "elicitationId", outerName)

@@ -27,6 +27,7 @@ const (
 	ownPrefix      = "io.github.policy-service/"
 	MetaCapability = ownPrefix + "capability"
 	MetaWelcome    = ownPrefix + "welcome" // of the result of initialize and server/discover
+	MetaApproval   = ownPrefix + "approval"
 )
 
 var (
