@@ -12,6 +12,7 @@
 # make pod      attacks on memory and processors of a pod with 512 MiB, during decisions
 # make soak DURATION=…  half the capacity, for long
 # make soak-union DURATION=…  100 sessions of the MCP gateway over ten servers, with kills
+# make room     the example docs/examples/mcpx-room, killed 1,000 times while calls wait
 # make week     a log of a million decisions: written, verified, exported, replayed
 # make bench    cost of an answer, compared with floors, cedar-go and OPA (needs wrk; 12 minutes): ROUNDS=10 SLICE=3s
 # make bench BEFORE=FILE  the same, compared with another build of policy-service: no worse than 2 % (8 minutes)
@@ -43,7 +44,7 @@ OPA         = github.com/open-policy-agent/opa@v1.22.0
 OPA_DIR     = bin/$(subst @,-,$(notdir $(OPA)))
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy slow pod soak soak-union crash mcp reproducible sbom fuzz bench bench-short bench-go clean
+.PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy slow pod soak soak-union crash mcp room reproducible sbom fuzz bench bench-short bench-go clean
 
 build:
 	$(SHARED) go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -115,6 +116,9 @@ crash:
 
 mcp:
 	go test ./cmd/mcp-gateway -count=1 -v -timeout 30m -run 'TestConformance|TestInspector|TestCallWaitsForApproval|TestAddedLatency|TestParsers|TestField' -mcp
+
+room:
+	go test ./docs/examples/mcpx-room -count=1 -v -timeout 1h -room.kills 1000
 
 # Another directory, with nothing compiled before, makes the same bytes.
 reproducible: build

@@ -78,6 +78,23 @@ func (c *Client) RevokeCapability(ctx context.Context, id, reason string) (*auth
 	return &answer.Capability, nil
 }
 
+// Introspect says whether a capability, named by its id or its token, can be used now. It takes no use,
+// and says nothing about one that cannot be used.
+func (c *Client) Introspect(ctx context.Context, named authzen.IntrospectionRequest) (*authzen.Introspection, error) {
+	r, err := c.request(ctx, http.MethodPost, c.capabilityURL("/introspect"), named)
+	if err != nil {
+		return nil, fmt.Errorf("introspect: %w", err)
+	}
+	var answer introspection
+	if _, err := c.do(r, &answer, http.StatusOK); err != nil {
+		return nil, fmt.Errorf("introspect: %w", err)
+	}
+	if id := answer.ID; named.ID != "" && id != "" && id != named.ID {
+		return nil, fmt.Errorf("introspect: the answer is about capability %q, not %q", id, named.ID)
+	}
+	return &answer.Introspection, nil
+}
+
 func (c *Client) capabilityURL(path string) string {
 	return strings.TrimSuffix(c.base, "/") + authzen.PathCapabilities + path
 }
@@ -95,6 +112,7 @@ func capabilityError(err error) error {
 var (
 	errNoCapability   = errors.New("there is no capability with an id and a status")
 	errNoCapabilities = errors.New("there are no capabilities")
+	errNotActive      = errors.New("an active capability has an id, and active is required")
 )
 
 // capability is an authzen.CapabilityResponse about the capability with that id; "" is any.
@@ -125,6 +143,26 @@ func (a *capabilities) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	if a.CapabilityList.Capabilities == nil {
 		return errNoCapabilities
+	}
+	return nil
+}
+
+// introspection is an authzen.Introspection with a required member active, and with an id if it is true.
+type introspection struct{ authzen.Introspection }
+
+func (a *introspection) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	text, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	var required struct {
+		Active *bool `json:"active"`
+	}
+	if err := errors.Join(json.Unmarshal(text, &required), json.Unmarshal(text, &a.Introspection)); err != nil {
+		return err
+	}
+	if required.Active == nil || *required.Active != (a.ID != "") {
+		return errNotActive
 	}
 	return nil
 }

@@ -68,6 +68,28 @@ func TestCapabilityAnswers(t *testing.T) {
 	}
 }
 
+func TestIntrospect(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"active":true,"id":"cap_1","bound":"key","cnf":{"jkt":"x"}}`: true,
+		`{"active":false}`: true,
+		`{}`:               false, `{"active":true}`: false, `{"active":true,"id":"cap_2"}`: false, `{"active":false,"id":"cap_1"}`: false, `{"active":1}`: false, `[]`: false,
+	} {
+		var sent string
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			text, _ := io.ReadAll(r.Body)
+			sent = r.Method + " " + r.URL.Path + " " + string(text)
+			says(body)(w, r)
+		})
+		got, err := client.New(url, client.Config{}).Introspect(t.Context(), authzen.IntrospectionRequest{ID: "cap_1"})
+		if (err == nil) != want || want && got.Active != (got.ID == "cap_1") {
+			t.Errorf("%s: %+v %v", body, got, err)
+		}
+		if want := `POST /access/v1/capabilities/introspect {"id":"cap_1"}`; sent != want {
+			t.Errorf("%s, want %s", sent, want)
+		}
+	}
+}
+
 func TestCapabilityDenied(t *testing.T) {
 	problem, err := json.Marshal(authzen.Problem{Type: authzen.ProblemCapabilityDenied, Title: "Forbidden", Status: 403, Detail: "no"})
 	if err != nil {

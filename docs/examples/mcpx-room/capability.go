@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,9 +24,10 @@ type capabilityParams struct {
 
 // A grant is the result of capabilities/request.
 type grant struct {
-	Token   string    `json:"token"`
-	Tools   []string  `json:"tools"`
-	Expires time.Time `json:"expires"`
+	Token     string    `json:"token"`
+	Tools     []string  `json:"tools"`
+	Expires   time.Time `json:"expires"`
+	Signature string    `json:"signature"` // of the token
 }
 
 // requestCapability asks the PDP for a capability, in the owner's stead.
@@ -84,7 +86,7 @@ func (r *Room) granted(ctx context.Context, in *received, c *call, p *capability
 
 // granted returns the message with a capability.
 func (c *call) granted(made *authzen.Capability, p *capabilityParams) *Message {
-	return &Message{JSONRPC: "2.0", ID: c.ID, Result: encode(grant{Token: made.ID, Tools: p.Tools, Expires: made.Expires})}
+	return &Message{JSONRPC: "2.0", ID: c.ID, Result: encode(grant{made.Token, p.Tools, made.Expires, made.Token[strings.LastIndexByte(made.Token, '.')+1:]})}
 }
 
 // awaitCapability answers a request for a capability when people have decided.

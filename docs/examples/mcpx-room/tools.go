@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,7 +30,7 @@ type toolParams struct {
 	Name       string         `json:"name"`
 	Arguments  jsontext.Value `json:"arguments,omitzero"`
 	Reason     string         `json:"reason,omitzero"`     // of tools/request
-	Capability string         `json:"capability,omitzero"` // its id
+	Capability string         `json:"capability,omitzero"` // its id or token
 
 	Proof *authzen.CapabilityProof `json:"proof,omitempty"` // of a capability with a key
 
@@ -69,7 +70,7 @@ func (r *Room) callTool(ctx context.Context, in *received) error {
 	if waits, err := r.decided(c, d); !waits {
 		return err
 	}
-	if err := r.proved(ctx, in, c, &p); err != nil {
+	if err := r.verified(ctx, in, c, p.claim()); err != nil {
 		return err
 	}
 	return r.suspend(ctx, c, d)
@@ -124,25 +125,34 @@ func (r *Room) newCall(in *received, owner *Participant, p *toolParams) (*call, 
 	if err != nil {
 		return nil, err
 	}
-	use := true
-	claim := &authzen.CapabilityClaim{ID: p.Capability, Proof: p.Proof, Use: &use}
-	c.Question, c.Capability = r.toolQuestion(in.Participant, in.msg.Method, c, claim), p.Capability
+	c.Question = r.toolQuestion(in.Participant, in.msg.Method, c, p.claim())
 	return c, nil
 }
 
-// proved replaces the proof of a call that waits. The PDP has verified it with the first question, and
-// takes it once; the questions that follow say which key it was.
-func (r *Room) proved(ctx context.Context, in *received, c *call, p *toolParams) error {
-	if p.Proof == nil {
+// claim returns what a call presents. A token has dots, and an id has none.
+func (p *toolParams) claim() *authzen.CapabilityClaim {
+	use := true
+	if strings.Contains(p.Capability, ".") {
+		return &authzen.CapabilityClaim{Token: p.Capability, Proof: p.Proof, Use: &use}
+	}
+	return &authzen.CapabilityClaim{ID: p.Capability, Proof: p.Proof, Use: &use}
+}
+
+// verified replaces what a call that waits presents. The PDP has verified token and proof with the first
+// question, and takes a proof once; the questions that follow name the capability and its key.
+func (r *Room) verified(ctx context.Context, in *received, c *call, claim *authzen.CapabilityClaim) error {
+	if !claim.Presents() {
 		return nil
 	}
-	held, err := r.gate.pdp.Capability(ctx, c.Capability, 0)
+	found, err := r.gate.pdp.Introspect(ctx, authzen.IntrospectionRequest{ID: claim.ID, Token: claim.Token})
 	if err != nil {
 		return r.gate.undecided(err)
 	}
-	use := true
-	claim := &authzen.CapabilityClaim{ID: c.Capability, JKT: held.Capability.JKT, Use: &use}
-	c.Question = r.toolQuestion(in.Participant, in.msg.Method, c, claim)
+	again := &authzen.CapabilityClaim{ID: found.ID, Use: claim.Use}
+	if found.Key != nil && claim.Proof != nil {
+		again.JKT = found.Key.JKT
+	}
+	c.Question = r.toolQuestion(in.Participant, in.msg.Method, c, again)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"os"
@@ -27,12 +28,13 @@ import (
 //	agent-a receives nothing
 //	store/entities.json      a file of the store: as it is from the start, or as it is now
 //	policy-service ARGS      a command of an operator
-//	the capability $ID ends
-//	a proof for OWNER:TOOL   over $TOKEN and the block, which are arguments: $TIMESTAMP, $NONCE, $SIGNATURE
+//	the capability ID ends
+//	a proof for OWNER:TOOL   over $TOKEN_ID and the block, which are arguments: $TIMESTAMP, $NONCE, $SIGNATURE
 //	the room is killed       and is started again, with nobody in it
 //	the PDP is killed
 //	the PDP is started
 //
+// $NAME_ID is the id in a token $NAME.
 // Lines that begin with # are comments. A value "$NAME" in a received block takes what is there, and stands for it in later blocks. "$_" takes
 // anything. Members id and ts that a block does not have are the room's. $IN_1H is a time.
 func TestTranscripts(t *testing.T) {
@@ -213,7 +215,7 @@ func (c *conversation) operate(args ...string) {
 
 // prove makes a proof of a call.
 func (c *conversation) prove(tool, arguments string) {
-	proof := c.key.Proof(prooftest.Call{Arguments: arguments, Capability: c.values["$TOKEN"], Tool: tool})
+	proof := c.key.Proof(prooftest.Call{Arguments: arguments, Capability: c.values["$TOKEN_ID"], Tool: tool})
 	c.values["$TIMESTAMP"], c.values["$NONCE"], c.values["$SIGNATURE"] = proof.Timestamp, proof.Nonce, proof.Signature
 }
 
@@ -264,6 +266,22 @@ func (c *conversation) matches(who, block string) {
 	}
 }
 
+// capabilityOf returns the id of the capability that a token is about, or "".
+func capabilityOf(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(text, &claims) != nil {
+		return ""
+	}
+	return claims.ID
+}
+
 // captured returns what is wanted, with the values that are captured now.
 func (c *conversation) captured(want, got any) any {
 	switch want := want.(type) {
@@ -283,6 +301,7 @@ func (c *conversation) captured(want, got any) any {
 		if value.FindString(want) == want && want != "" {
 			if want != "$_" {
 				c.values[want] = fmt.Sprint(got)
+				c.values[want+"_ID"] = capabilityOf(fmt.Sprint(got))
 			}
 			return got
 		}
