@@ -11,8 +11,10 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/explain"
 	"github.com/policy-service/policy-service/evaluation/lint"
+	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/policies"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -99,6 +101,21 @@ func TestAccessUnderEveryMapping(t *testing.T) {
 	// Without documents, the name is anybody's.
 	s = compile(t, `@id("p") permit (principal, action, resource) when { context.called_tool == "mine" };`)
 	s.allows("agent agent-a", "tools/call", "tool files:write", `{"called_tool":"mine"}`)
+}
+
+// A type that has an alias is no way around a rule that denies.
+func TestAccessUnderAliases(t *testing.T) {
+	s := compile(t, `@id("all") permit (principal, action, resource is tool);
+@id("all, too") permit (principal, action, resource is MCP::tool);
+-- config.yaml --
+type_aliases: {mcp_tool: tool, tool: "MCP::tool"}
+-- access/files.json --
+{"mode": "hybrid", "default": "deny", "rules": [{"agent": "*", "tools": ["wipe"], "effect": "deny"}]}
+`)
+	for _, of := range []string{"mcp_tool", "tool"} {
+		s.allows("agent a", "tools/call", of+" files:read")
+		s.denies("agent a", "tools/call", of+" files:wipe")
+	}
 }
 
 // TestAccessModes shows each mode with each kind of rule.
@@ -371,6 +388,8 @@ func TestAccessWarnings(t *testing.T) {
 	all, err := snapshot.CompileStore(archive(accessConfig + `-- access/files.json --
 {"mode": "allowlist", "rules": [
   {"agent": "agent-aa", "tools": ["raed"]}]}
+-- access/Files.json --
+{"server": "filse", "policy": {"mode": "open"}}
 -- entities.json --
 [{"uid": {"type": "tool", "id": "files:read"}, "attrs": {}, "parents": []},
  {"uid": {"type": "agent", "id": "agent-a"}, "attrs": {}, "parents": []}]
@@ -379,7 +398,8 @@ func TestAccessWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := lines(lint.Warnings(all))
-	want := `access/files.json:2:3: policy access/files#0 names agent::"agent-aa", which no entity, test or setting has (did you mean "agent-a"?)
+	want := `access/Files.json:1:1: the document is about the server filse, of which no entity or test has a tool (did you mean "files"?)
+access/files.json:2:3: policy access/files#0 names agent::"agent-aa", which no entity, test or setting has (did you mean "agent-a"?)
 access/files.json:2:3: policy access/files#0 compares called_tool with "files:raed", which no entity or test has (did you mean "files:read"?)
 `
 	if got != want {
@@ -406,4 +426,38 @@ func TestAccessIsOfTheRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	compiledStore{again, t}.allows("agent a", "tools/call", "tool files:read")
+}
+
+// Nothing that a request states makes a participant of tool-access full, or a tool unprotected.
+func TestToolAccessClaims(t *testing.T) {
+	set, err := policies.Set("tool-access")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := policystore.Read(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := snapshot.Compile(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := compiledStore{own, t}
+	for _, claim := range []string{
+		``, ` {"level":"full"}`, ` {"levels":["full"]}`, ` {"parents":["full"]}`, ` {"Level":"full"}`, ` {"roles":["full","tool_owner"]}`,
+		` {"parents":[{"type":"Level","id":"full"}]}`, ` {"protected":false}`, ` {"tool_group":"unprotected"}`,
+	} {
+		for _, asked := range []string{
+			question("agent agent-c"+claim, "tools/call", "tool clock:now"),
+			question("agent stranger"+claim, "tools/call", "tool clock:now"),
+			question("agent agent-a", "tools/call", "tool files:read_text_file"+claim),
+			question("Level full"+claim, "tools/call", "tool clock:now"),
+			question("agent agent-c", "tools/call"+claim, "tool clock:now", `{"gateway":{"server":"clock","tool":"now","dialect":"default"}}`),
+		} {
+			if out, err := s.Decide(request(t, asked), environment); err == nil && out.Decision {
+				t.Errorf("%s\nis permitted by %q", asked, out.Policies)
+			}
+		}
+	}
+	s.allows("agent agent-a", "tools/call", "tool clock:now")
 }

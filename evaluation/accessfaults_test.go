@@ -159,7 +159,11 @@ action "read" appliesTo { principal: [agent], resource: [doc] };
 		},
 		"two documents for a server": {
 			document + `{"mode": "allowlist", "rules": []}` + "\n-- access/z.json --\n" + `{"server": "files", "policy": {"mode": "open"}}`,
-			`access/z.json:1:1: access/files.json is about the server files already (a server has one document)`,
+			`access/z.json:1:1: access/files.json is about the server files already (a server has one document, and names of servers differ in more than case)`,
+		},
+		"two documents for servers that differ in case": {
+			document + `{"mode": "allowlist", "rules": []}` + "\n-- access/FILES.json --\n" + `{"mode": "open"}`,
+			`access/files.json:1:1: access/FILES.json is about the server files already (a server has one document, and names of servers differ in more than case)`,
 		},
 		"the id of another policy": {
 			`@id("access/files#0") permit (principal, action, resource);` + allow(""),

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -46,6 +47,7 @@ func nameWarnings(s *snapshot.Snapshot, tests []*authzen.EvaluationRequest) faul
 		n.checkStrings(p)
 		n.requestedTypes(p)
 	}
+	n.servers()
 	n.parents()
 	n.unusedTemplates()
 	n.approvers()
@@ -81,6 +83,9 @@ func (n *namer) learn(tests []*authzen.EvaluationRequest) {
 	}
 	for _, test := range tests {
 		n.learnJSON(test)
+		if tool, ok := test.Tool(); ok {
+			n.learnValues(snapshot.ContextCalledTool, types.String(tool))
+		}
 	}
 	n.learnJSON(n.snapshot.Settings.SelfTest)
 	for name, template := range n.snapshot.Settings.ApprovalTemplates {
@@ -284,6 +289,27 @@ func stringsIn(n xast.IsNode) []string {
 		}
 	}
 	return all
+}
+
+// servers warns about an access document whose server no entity or test has, if the name resembles one
+// that they have.
+func (n *namer) servers() {
+	known := map[string]bool{}
+	for tool := range n.values[snapshot.ContextCalledTool] {
+		server, _, _ := strings.Cut(tool, ":")
+		known[strings.ToLower(server)] = true
+	}
+	names, reported := slices.Sorted(maps.Keys(known)), map[string]bool{}
+	for _, row := range n.snapshot.Access {
+		server := strings.ToLower(row.Server)
+		hint := faults.SpellingHint(server, names)
+		if reported[row.File] || hint == "" || known[row.Server] {
+			continue
+		}
+		reported[row.File] = true
+		n.warnings = append(n.warnings, faults.Fault{File: row.File, Line: 1, Column: 1, Hint: hint,
+			Message: fmt.Sprintf("the document is about the server %s, of which no entity or test has a tool", row.Server)})
+	}
 }
 
 // parents warns about parents of entities that are not stored and that no policy names. It does so

@@ -63,15 +63,15 @@ func (c *compiler) readAccess(s *Snapshot) (all []accessStatement) {
 	return all
 }
 
-// checkServers reports a second document for the same server. Its rules would add to those of the
-// first, and an allowlist would no longer list all.
+// checkServers reports a second document for the same server, or for one whose name differs only in its
+// case. Its rules would add to those of the first, and an allowlist would no longer list all.
 func (c *compiler) checkServers(documents []*accesspolicy.Document) {
 	type key struct{ tenant, server string }
 	first := map[key]string{}
 	for _, d := range documents {
-		k := key{TenantOf(d.File), d.Server}
+		k := key{TenantOf(d.File), strings.ToLower(d.Server)}
 		if other, taken := first[k]; taken {
-			c.fault(d.File, 1, 1, fmt.Sprintf("%s is about the server %s already", other, d.Server), "a server has one document")
+			c.fault(d.File, 1, 1, fmt.Sprintf("%s is about the server %s already", other, d.Server), "a server has one document, and names of servers differ in more than case")
 			continue
 		}
 		first[k] = d.File

@@ -16,9 +16,20 @@ func (s *Snapshot) calledTool(shape *shape, request *authzen.EvaluationRequest, 
 	if _, declared := shape.member(accesspolicy.CalledTool); !declared || !s.statesCalledTool() {
 		return
 	}
-	if tool, ok := request.Tool(); ok {
+	if tool, ok := s.toolOf(request); ok {
 		values[accesspolicy.CalledTool] = cedar.String(tool)
 	}
+}
+
+// toolOf returns the tool that a request is about. A resource that becomes a tool by an alias of its type
+// is one, so that the alias is no way around a rule that denies.
+func (s *Snapshot) toolOf(request *authzen.EvaluationRequest) (tool string, ok bool) {
+	if tool, ok := request.Tool(); ok || s.Settings.TypeAliases[request.Resource.Type] == "" {
+		return tool, ok
+	}
+	resolved := *request
+	resolved.Resource.Type = s.Settings.TypeAliases[request.Resource.Type]
+	return resolved.Tool()
 }
 
 // contextDependsOn reports whether the context of a search depends on the resource that it looks for,
@@ -27,8 +38,8 @@ func (s *Snapshot) contextDependsOn(q *SearchQuery) bool {
 	if q.For != ForResource || !s.statesCalledTool() {
 		return false
 	}
-	of, _ := q.about("server:tool").Tool()
-	other, _ := q.about("server:other").Tool()
+	of, _ := s.toolOf(q.about("server:tool"))
+	other, _ := s.toolOf(q.about("server:other"))
 	return of != other
 }
 
