@@ -63,6 +63,16 @@ var policies = fstest.MapFS{
 		@id("green") @requestable("form") forbid (principal, action == Action::"open", resource == drawer::"green")
 		unless { context has approval };
 		@id("sealed") forbid (principal, action == Action::"open", resource == drawer::"sealed");
+		@id("restricted") @requestable("desk")
+		forbid (principal, action == Action::"tools/call", resource == tool::"paper")
+		unless { [user::"bob", user::"dan", user::"mallory", user::"erin"].contains(principal) || context has approval && context.approval.template == "desk" };
+		@id("own approval") @requestable("desk")
+		forbid (principal == user::"erin", action == Action::"tools/call", resource == tool::"paper") unless { context has approval };
+		@id("requests") @approval("desk") permit (principal, action == Action::"tools/request", resource == tool::"paper");
+		@id("free requests") permit (principal, action == Action::"tools/request", resource == tool::"free");
+		@id("no calls") forbid (principal == user::"frank", action == Action::"tools/call", resource);
+		@id("fulfilment") permit (principal, action == Action::"tools/fulfil", resource is tool_request)
+		unless { principal == user::"mallory" };
 		@id("askers, too") permit (principal == user::"alice", action, resource is access_request);`)},
 	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}, telling: {tell_comment: true, tell_approvers: true}, once: {uses: 1}, form: {request_schema: {required: [ticket]}}}\n")},
 }
@@ -183,6 +193,7 @@ func (h *house) open() {
 		Tasks:       enforcetest.Tasks{Own: h.service.Own},
 		PassingMeta: []string{"trace/id"},
 		Approvals:   h.service,
+		Requests:    h.service, MapRequest: h.requested, MapFulfil: fulfilment,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -264,6 +275,23 @@ func (h *house) question(c *enforce.Call) (*enforce.Question, error) {
 	return &enforce.Question{Evaluations: batch}, nil
 }
 
+// requested asks about the tool of a request.
+func (h *house) requested(c *enforce.Call) (*enforce.Question, error) {
+	question, err := h.question(c)
+	if err != nil {
+		return nil, err
+	}
+	question.Evaluation.Action.Name = "tools/request"
+	return question, nil
+}
+
+// fulfilment asks whether a caller may fulfil a request.
+func fulfilment(c *enforce.Call, r *enforce.Request) (*authzen.EvaluationRequest, error) {
+	return &authzen.EvaluationRequest{
+		Subject: c.Caller.Subject, Action: authzen.Action{Name: "tools/fulfil"}, Resource: authzen.Resource{Type: "tool_request", ID: r.ID},
+	}, nil
+}
+
 func (h *house) digest() string {
 	if d := h.current.Load(); d != nil {
 		return *d
@@ -285,11 +313,15 @@ type said struct {
 	disposition *enforce.Disposition
 	enforce.Data
 	Result struct {
-		Type   string `json:"resultType"`
-		State  string `json:"requestState"`
-		Task   string `json:"taskId"`
-		Status string `json:"status"`
-		Inputs map[string]struct {
+		Request     string `json:"requestId"`
+		FulfilledBy string `json:"fulfilledBy"`
+		Requester   string `json:"originalRequester"`
+		Content     string `json:"content"`
+		Type        string `json:"resultType"`
+		State       string `json:"requestState"`
+		Task        string `json:"taskId"`
+		Status      string `json:"status"`
+		Inputs      map[string]struct {
 			Method string `json:"method"`
 			Params struct {
 				Mode    string `json:"mode"`
@@ -315,6 +347,9 @@ type sent struct {
 	rest                 string // further members of params, each after a comma
 	meta                 string // further members of _meta, each after a comma
 	method               string
+	tenant               string
+	server               string         // "" is desk
+	claims               map[string]any // of the token
 	client               enforce.Client
 	ctx                  context.Context
 }
@@ -353,7 +388,7 @@ func (h *house) send(c sent) *said {
 		caps = "{}"
 	}
 	rest := c.rest
-	if c.method == "tools/call" {
+	if c.method == "tools/call" || c.method == "tools/request" {
 		rest = fmt.Sprintf(`,"name":%q,"arguments":%s`, c.tool, c.args) + rest
 	}
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s%s}%s}}`, c.method, caps, c.meta, rest)
@@ -368,7 +403,7 @@ func (h *house) send(c sent) *said {
 		return nil
 	}
 	call := &enforce.Call{
-		Server: "desk", Caller: &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: c.as}}, Message: m, Params: params, RequestID: "r",
+		Server: cmp.Or(c.server, "desk"), Caller: &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: c.as}, Tenant: c.tenant, Claims: c.claims}, Message: m, Params: params, RequestID: "r",
 		Stateless: c.client == nil, Capabilities: params.Meta.Capabilities, Client: c.client,
 	}
 	out := &said{disposition: h.gate.Judge(c.ctx, call)}
