@@ -68,16 +68,7 @@ type ToolRequest struct {
 // MapFulfil returns the question whether the caller of a call may fulfil a request at the
 // call's server.
 func (m *Mapper) MapFulfil(call Call, of ToolRequest) (*authzen.EvaluationRequest, error) {
-	params, err := json.Marshal(map[string]string{"name": of.Tool})
-	if err != nil {
-		return nil, &MappingError{"the name cannot be written", err}
-	}
-	call.Method, call.Params, call.Notification = toolsCall, params, false
-	a, err := m.run(call)
-	if err != nil {
-		return nil, err
-	}
-	q, err := a.standard(of.Tool)
+	q, err := m.standardOf(call, of.Tool)
 	if err != nil {
 		return nil, err
 	}
@@ -106,19 +97,29 @@ func (r *ToolRequest) properties(server, tool string) (jsontext.Value, error) {
 	return text, nil
 }
 
-// MapLevel returns the questions by which the level of a caller shows: may it call a
-// tool of the server, and may it request one? The tool is *, which is none.
-func (m *Mapper) MapLevel(call Call) (calls, requests *authzen.EvaluationRequest, err error) {
-	call.Method, call.Params, call.Notification = toolsCall, jsontext.Value(`{"name":"*"}`), false
-	a, err := m.run(call)
-	if err != nil {
-		return nil, nil, err
-	}
-	q, err := a.standard("*")
+// MapLevel returns the questions by which the level of a caller shows: may it call a tool
+// of the server, and may it request the call? They are those of the profile.
+func (m *Mapper) MapLevel(call Call, tool string) (calls, requests *authzen.EvaluationRequest, err error) {
+	q, err := m.standardOf(call, tool)
 	if err != nil {
 		return nil, nil, err
 	}
 	requesting := *q.Evaluation
 	requesting.Action = authzen.Action{Name: toolsRequest}
 	return q.Evaluation, &requesting, nil
+}
+
+// standardOf returns the profile's question about a call of a tool without arguments, by
+// the caller of another call.
+func (m *Mapper) standardOf(call Call, tool string) (Questions, error) {
+	params, err := json.Marshal(map[string]string{"name": tool})
+	if err != nil {
+		return Questions{}, &MappingError{"the name cannot be written", err}
+	}
+	call.Method, call.Params, call.Notification = toolsCall, params, false
+	a, err := m.run(call)
+	if err != nil {
+		return Questions{}, err
+	}
+	return a.standard(tool)
 }

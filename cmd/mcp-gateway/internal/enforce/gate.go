@@ -59,9 +59,9 @@ type Config struct {
 	Requests   Requests
 	MapRequest func(*Call) (*Question, error)
 	MapFulfil  func(*Call, *Request) (*authzen.EvaluationRequest, error)
-	// MapLevel returns the questions by which the level of a caller shows: may it call
-	// the tools of a server, and may it request calls?
-	MapLevel func(call *Call, server string) (calls, requests *authzen.EvaluationRequest, err error)
+	// MapLevel returns the questions by which the level of a caller shows: may it call a
+	// tool of a server, and may it request the call?
+	MapLevel func(call *Call, server, tool string) (calls, requests *authzen.EvaluationRequest, err error)
 	// Labels keeps the labels of callers. Nil sends the PDP none, and withholds a
 	// result that is to have one.
 	Labels Labels

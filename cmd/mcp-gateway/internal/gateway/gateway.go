@@ -203,7 +203,8 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 		},
 		Welcome: cfg.Access.Welcome,
 		Level: func(ctx context.Context, c *enforce.Call, server string) (enforce.Level, error) {
-			return g.gate.Level(ctx, c, server)
+			names := g.tools.names(server)
+			return g.gate.Level(ctx, c, server, names[:min(len(names), maxLevelTools)])
 		},
 	})
 	g.tools.access = g.access
@@ -219,6 +220,9 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	g.warnTaken()
 	return g.telemetry.observe(g)
 }
+
+// maxLevelTools is the number of tools in which the level of a caller shows.
+const maxLevelTools = 20
 
 // close closes what join has opened.
 func (g *gateway) close() error {

@@ -68,10 +68,10 @@ func (m *mapper) fulfil(c *enforce.Call, r *enforce.Request) (*authzen.Evaluatio
 }
 
 // level implements [enforce.Config.MapLevel].
-func (m *mapper) level(c *enforce.Call, server string) (calls, requests *authzen.EvaluationRequest, err error) {
+func (m *mapper) level(c *enforce.Call, server, tool string) (calls, requests *authzen.EvaluationRequest, err error) {
 	asked := coazCall(c)
 	asked.Server = server
-	if calls, requests, err = m.MapLevel(asked); err != nil {
+	if calls, requests, err = m.MapLevel(asked, tool); err != nil {
 		return nil, nil, mappingError(err)
 	}
 	return calls, requests, nil

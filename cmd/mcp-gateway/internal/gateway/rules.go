@@ -83,8 +83,8 @@ func (c *currentRules) Fulfil(call *enforce.Call, r *enforce.Request) (*authzen.
 }
 
 // Level implements [enforce.Config.MapLevel].
-func (c *currentRules) Level(call *enforce.Call, server string) (calls, requests *authzen.EvaluationRequest, err error) {
-	return c.Load().mapper.level(call, server)
+func (c *currentRules) Level(call *enforce.Call, server, tool string) (calls, requests *authzen.EvaluationRequest, err error) {
+	return c.Load().mapper.level(call, server, tool)
 }
 
 // ServerRequest implements [enforce.Config.MapServerRequest].

@@ -116,6 +116,9 @@ func WithWelcome(result, welcome jsontext.Value) (jsontext.Value, error) {
 		return nil, err
 	}
 	members.Put("_meta", text)
+	if welcome != nil && members["cacheScope"] != nil { // others hear something else
+		members.Put("cacheScope", jsontext.Value(`"private"`))
+	}
 	return members.Encode()
 }
 
