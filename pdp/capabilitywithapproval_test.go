@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/obligations/capability"
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -237,5 +239,60 @@ func TestNoGrantBesideARequestForACapability(t *testing.T) {
 	text, err := json.Marshal(r)
 	if err != nil || strings.Contains(string(text), `"capability":{`) {
 		t.Errorf("%s %v", text, err)
+	}
+}
+
+// An approver changes an argument that the template names. The approval is for the call with the new
+// arguments only, and policies decide on it anew.
+func TestApproveWithOtherArguments(t *testing.T) {
+	store := askingStore()
+	store["config.yaml"].Data = []byte("approval_templates: {owner: {edit: [target]}}\n")
+	store["policies.cedar"].Data = append(store["policies.cedar"].Data, []byte(`
+@id("never") forbid (principal, action == Action::"tools/call", resource) when { context has arguments && context.arguments has target && context.arguments.target == "moon" };
+`)...)
+	s := start(t, pdp.Config{Policies: store})
+	const call = `{"subject":{"type":"agent","id":"a"},"action":{"name":"tools/call"},"resource":{"type":"tool","id":"ci:deploy"},"context":{"gateway":{"server":"ci","tool":"deploy","call_digest":"sha256:%d"},"arguments":{"target":%q}%s}}`
+	ask := func(target string) string { return s.submitted(t, fmt.Sprintf(call, 1, target, "")).Task.ID }
+	body := func(values string) string {
+		return `{"decision":"approve","approver":{"type":"user","id":"olga"},"arguments":` + values + `}`
+	}
+	task := ask("production")
+	for _, refused := range []string{`{"force":true}`, `{"Target":"staging"}`, `["staging"]`, `null`} {
+		if got, _ := s.vote(t, task, body(refused)); got != http.StatusBadRequest {
+			t.Errorf("%s: %d", refused, got)
+		}
+	}
+	got, r := s.vote(t, task, body(`{"target":"staging"}`))
+	if got != http.StatusOK || r.Items[0].Edit == nil || !strings.Contains(r.Summary, "staging") {
+		t.Fatalf("%d %+v", got, r)
+	}
+	var answer authzen.TaskResponse
+	if askAs(t, "", "GET", s.main+authzen.PathRequests+"/"+task, "", &answer); string(answer.Result.Arguments) != `{"target":"staging"}` {
+		t.Fatalf("the PEP gets %s", answer.Result.Arguments)
+	}
+	claim := func(a *authzen.Approval, arguments string) string {
+		said, err := client.WithArguments(a, jsontext.Value(arguments))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return `,"approval":` + string(text)
+	}
+	if s.permits(t, fmt.Sprintf(call, 1, "production", claim(&answer.Result.Approval, `{"target":"production"}`))) {
+		t.Error("the requested call is permitted")
+	}
+	if !s.permits(t, fmt.Sprintf(call, 2, "staging", claim(&answer.Result.Approval, `{"target":"staging"}`))) {
+		t.Error("the edited call is denied")
+	}
+	moon := ask("production")
+	if got, _ := s.vote(t, moon, body(`{"target":"moon"}`)); got != http.StatusOK {
+		t.Fatalf("%d", got)
+	}
+	askAs(t, "", "GET", s.main+authzen.PathRequests+"/"+moon, "", &answer)
+	if s.permits(t, fmt.Sprintf(call, 3, "moon", claim(&answer.Result.Approval, `{"target":"moon"}`))) {
+		t.Error("policies do not decide on the new arguments")
 	}
 }

@@ -62,6 +62,9 @@ func named(name string) string { return plain.Text(plain.Cut(name, maxSummaryNam
 // the properties of the action.
 func argumentsOf(r *approval.Request) (arguments jsontext.Value, text string) {
 	item := &r.Items[0]
+	if item.Edit != nil {
+		return short(item.Edit.Arguments)
+	}
 	for _, place := range []jsontext.Value{item.Action.Properties, item.Resource.Properties, r.Context} {
 		var has struct {
 			Arguments jsontext.Value `json:"arguments"`

@@ -24,6 +24,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/lint"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/obligations/capability"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
@@ -235,6 +236,7 @@ func (s *server) openEngine() error {
 		},
 		OnError: func(err error) { c.Log.Error("access requests", "error", err) },
 
+		CheckArguments:  capability.CheckArguments,
 		CallbackAllowed: c.Callbacks,
 		SendCallback:    callbacks.call,
 	})

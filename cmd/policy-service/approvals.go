@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mattn/go-isatty"
 
@@ -147,6 +148,8 @@ type approvalsApproveCmd struct {
 	Item    []int    `help:"Item of a request with several items, from 0. Default: all items." placeholder:"N"`
 	Until   deadline `help:"End of the approval, if sooner than the template says: RFC 3339, a date, or a time from now (12h)." placeholder:"TIME"`
 
+	Set []argumentValue `sep:"none" help:"Change an argument of the call that the template lets approvers change. A string is quoted: 'target=\"staging\"'. Repeat the flag for each argument." placeholder:"NAME=JSON"`
+
 	CapabilityFor capabilityDuration `help:"Issue the requester a capability for the same tool that lasts so long, such as 1h. Policies must permit the action capability.issue." placeholder:"DURATION"`
 	MaxUses       *int               `help:"Number of calls that the capability covers. Default: no limit." placeholder:"N"`
 }
@@ -156,9 +159,13 @@ func (c *approvalsApproveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	arguments, err := objectOf("--set", c.Set)
+	if err != nil {
+		return err
+	}
 	return c.decide(ctx, c.ID, pdp.Vote{
 		Approver: c.As.approver(), Capability: beside,
-		Decision: approval.Decision{Decision: "approve", Comment: c.Comment, Items: c.Item, Until: c.Until.Time},
+		Decision: approval.Decision{Decision: "approve", Comment: c.Comment, Items: c.Item, Until: c.Until.Time, Arguments: arguments},
 	})
 }
 
@@ -324,6 +331,14 @@ func describeRequest(r *pdp.AccessRequest) string {
 		raw("  asks for", item.Access)
 		line("  template", fmt.Sprintf("%s (%d of %d)", plain.Text(item.Template), approvedBy(item.Votes), max(item.Terms.Quorum, 1)))
 		line("  denied", plain.Text(item.EvaluationID))
+		if item.Status == authzen.TaskPending {
+			for _, name := range item.Terms.Edit {
+				line("  editable", strings.TrimSpace(plain.Text(name)+" "+inputSchema(r, name)))
+			}
+		}
+		if e := item.Edit; e != nil {
+			line("  changed", plain.Text(strings.Join(e.Changed, ", "))+" in "+plainJSON(e.Arguments))
+		}
 		for _, d := range item.Delegations {
 			line("  delegated", strings.TrimSpace(named(d.From)+" to "+named(d.To)+" "+plain.Text(d.Comment)))
 		}
@@ -338,6 +353,19 @@ func describeRequest(r *pdp.AccessRequest) string {
 		line("warning", "words with look-alike letters of two alphabets: "+strings.Join(words, ", "))
 	}
 	return out.String()
+}
+
+// inputSchema returns the JSON Schema of an argument of the call, or "".
+func inputSchema(r *pdp.AccessRequest, name string) string {
+	var context struct {
+		Schema struct {
+			Properties map[string]jsontext.Value `json:"properties"`
+		} `json:"input_schema"`
+	}
+	if r.Context == nil || json.Unmarshal(r.Context, &context) != nil || context.Schema.Properties[name] == nil {
+		return ""
+	}
+	return plainJSON(context.Schema.Properties[name])
 }
 
 // approvedBy counts the votes that approve.

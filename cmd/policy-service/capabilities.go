@@ -207,18 +207,23 @@ func (c *capabilitiesIssueCmd) constraints() (*authzen.CapabilityConstraints, er
 		return nil, err
 	}
 	limits := &authzen.CapabilityConstraints{MaxUses: uses}
-	values := make(map[string]jsontext.Value)
-	for _, a := range c.Argument {
-		if _, again := values[a.name]; again {
-			return nil, fmt.Errorf("--argument: %q is named twice", a.name)
-		}
-		values[a.name] = a.value
-	}
-	if len(values) == 0 {
-		return limits, nil
-	}
-	limits.Arguments, err = json.Marshal(values, json.Deterministic(true))
+	limits.Arguments, err = objectOf("--argument", c.Argument)
 	return limits, err
+}
+
+// objectOf returns the values of a flag as a JSON object, or nil for none.
+func objectOf(flag string, values []argumentValue) (jsontext.Value, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	object := make(map[string]jsontext.Value)
+	for _, a := range values {
+		if _, again := object[a.name]; again {
+			return nil, fmt.Errorf("%s: %q is named twice", flag, a.name)
+		}
+		object[a.name] = a.value
+	}
+	return json.Marshal(object, json.Deterministic(true))
 }
 
 // usesOf returns the value of --max-uses, or 0 for no limit.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -39,6 +40,9 @@ type ApprovalTemplate struct {
 	AutoApprover *approver `yaml:"auto_approver"`
 	// MaxDuration is the longest duration of a capability that the template approves. The default is 8h.
 	MaxDuration time.Duration `yaml:"max_duration" duration:"some"`
+	// Edit names arguments of the call that an approver may change. It needs the scope call and a quorum
+	// of 1.
+	Edit []string `yaml:"edit"`
 	// TellComment shows the requester the comment of the approver who denied.
 	TellComment bool `yaml:"tell_comment"`
 	// TellApprovers shows the requester who approved.
@@ -69,6 +73,7 @@ func (t ApprovalTemplate) Compile() (authzen.ApprovalTemplate, error) {
 
 		TellApprovers: t.TellApprovers,
 		MaxDuration:   authzen.Duration{Duration: t.MaxDuration},
+		Edit:          t.Edit,
 	}
 	if t.Uses != nil {
 		terms.Uses = *t.Uses
@@ -114,6 +119,12 @@ func (t ApprovalTemplate) check(terms authzen.ApprovalTemplate) error {
 	}
 	if terms.Scope != authzen.ScopeCall && terms.Scope != authzen.ScopeResourceType {
 		errs = append(errs, fmt.Errorf("scope: %s is not one of %s, %s", terms.Scope, authzen.ScopeCall, authzen.ScopeResourceType))
+	}
+	if len(t.Edit) > 0 && (terms.Quorum > 1 || terms.Scope != authzen.ScopeCall) {
+		errs = append(errs, fmt.Errorf("edit needs a quorum of 1 and the scope %s: what one person changes, nobody else has approved", authzen.ScopeCall))
+	}
+	if slices.Contains(t.Edit, "") {
+		errs = append(errs, errors.New("edit must name arguments"))
 	}
 	if a := t.AutoApprover; a != nil {
 		if _, err := types.NewEntityType(a.Type); err != nil || a.ID == "" {

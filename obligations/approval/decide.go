@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/obligations/outbox"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -33,6 +34,9 @@ type Decision struct {
 	Items    []int     `json:"items,omitempty"`         // indexes of the items of a bulk request; empty means all
 	Until    time.Time `json:"approved_until,omitzero"` // ends the approval earlier than the template does
 	To       *Person   `json:"to,omitempty"`            // of a delegation
+
+	// Arguments are values for arguments of the call that the template lets approvers change.
+	Arguments jsontext.Value `json:"arguments,omitzero"`
 }
 
 // check refuses a decision that is malformed.
@@ -107,7 +111,11 @@ func (s *Service) DecideIf(ctx context.Context, id string, by Approver, d Decisi
 	if err != nil {
 		return nil, err
 	}
-	return s.vote(ctx, r, by, d.event(by), condition)
+	e := d.event(by)
+	if e.edit, err = s.edited(r, &d); err != nil {
+		return nil, err
+	}
+	return s.vote(ctx, r, by, e, condition)
 }
 
 // askAtOnce submits votes for the auto approvers of the templates. The same policies apply to them
@@ -224,7 +232,7 @@ func (r *Request) question(action string, by Approver, i *Item) (*authzen.Evalua
 		Type string `json:"type"`
 		ID   string `json:"id"`
 	}
-	context, err := i.Bound.of(r.Context)
+	context, err := i.shown(r.Context)
 	if err != nil {
 		return nil, fmt.Errorf("encode question: %w", err)
 	}

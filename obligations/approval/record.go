@@ -44,6 +44,9 @@ type changedItem struct {
 	Status       authzen.TaskStatus `json:"status"`
 	Approval     string             `json:"approval,omitzero"`
 	Until        time.Time          `json:"approved_until,omitzero"`
+	Changed      []string           `json:"changed_arguments,omitempty"` // names
+	Was          string             `json:"arguments_digest,omitzero"`   // of the arguments as requested
+	Digest       string             `json:"changed_arguments_digest,omitzero"`
 	Resource     *authzen.Resource  `json:"resource,omitempty"`
 	Action       *authzen.Action    `json:"action,omitempty"`
 }
@@ -99,6 +102,9 @@ func (i *Item) changed() changedItem {
 	}
 	if i.Approval != nil {
 		c.Approval, c.Until = i.Approval.ID, i.Approval.Until
+	}
+	if i.Edit != nil {
+		c.Changed, c.Was, c.Digest = i.Edit.Changed, i.Edit.Was, i.Edit.Digest
 	}
 	return c
 }

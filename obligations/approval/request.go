@@ -57,6 +57,7 @@ type Item struct {
 	Status       authzen.TaskStatus       `json:"status"`
 	Votes        []Vote                   `json:"votes,omitempty"`
 	Delegations  []Delegation             `json:"delegations,omitempty"` // the first one first
+	Edit         *Edit                    `json:"edit,omitempty"`        // arguments that the approver changed
 	Approval     *Approval                `json:"approval,omitempty"`
 }
 

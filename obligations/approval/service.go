@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json/jsontext"
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/policy-service/policy-service/obligations/outbox"
@@ -36,6 +37,9 @@ type Config struct {
 	// FindDenial resolves a denial that a submission names by its Decision-ID only. If it is nil,
 	// such a submission is refused.
 	FindDenial Denials
+	// CheckArguments checks arguments that an approver has changed against a JSON Schema. The path, a
+	// JSON Pointer, says where the fault is. If it is nil, arguments with a schema cannot be changed.
+	CheckArguments func(schema, arguments jsontext.Value) (path string, err error)
 	// CallbackAllowed lists prefixes of allowed callback URLs. If it is empty, no callback is
 	// accepted.
 	CallbackAllowed []string

@@ -17,6 +17,7 @@ type event struct {
 	clients []string        // of a vote: names of the client that the approver uses
 	until   time.Time       // of a vote: the approver's limit on the approval, or zero
 	to      authzen.Subject // of a delegation; the vote has who delegates
+	edit    *Edit           // of a vote: the arguments that the approver changed
 	newID   func() string   // of a vote
 	use     Use             // of a use
 	usedBy  string          // of a use: Decision-ID of the evaluation
@@ -135,13 +136,16 @@ func (i Item) next(r *Request, e event, now time.Time) (Item, error) {
 // voted counts a vote. One denial denies the item. A quorum of approvals by different people
 // approves it.
 func (i Item) voted(r *Request, e event, now time.Time) (Item, error) {
+	if e.edit != nil && i.Terms.Quorum > 1 {
+		return i, fmt.Errorf("%w: several people approve, and one cannot change the arguments for the others", ErrTaskState)
+	}
 	e.vote.Time = now
 	i.Votes = append(slices.Clone(i.Votes), e.vote)
 	switch {
 	case !e.vote.Approve:
 		i.Status = authzen.TaskDenied
 	case len(i.Votes) >= max(i.Terms.Quorum, 1):
-		i.Status = authzen.TaskApproved
+		i.Status, i.Edit = authzen.TaskApproved, e.edit
 		i.Approval = &Approval{ID: e.newID(), At: now, Until: earliest(now.Add(i.Terms.TTL.Duration), i.Until, e.until)}
 	}
 	return i, nil

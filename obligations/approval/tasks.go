@@ -129,9 +129,13 @@ func (s *Service) result(r *Request, i *Item) (*authzen.TaskResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &authzen.TaskResult{Mode: authzen.ModeReevaluate, Approval: authzen.Approval{
+	result := &authzen.TaskResult{Mode: authzen.ModeReevaluate, Approval: authzen.Approval{
 		ID: i.Approval.ID, ApprovedUntil: i.Approval.Until, ApprovedAt: i.Approval.At, State: signed,
-	}}, nil
+	}}
+	if i.Edit != nil {
+		result.Arguments = i.Edit.Arguments
+	}
+	return result, nil
 }
 
 // Members that the service adds to a task's display.

@@ -15,7 +15,7 @@ import (
 // service and covers the request. An invalid claim is never an error: it yields a
 // status with the reason of the rejection.
 func (s *Service) Verify(ctx context.Context, v *authzen.Reevaluation) (authzen.ApprovalStatus, error) {
-	id, ok := s.claimed(v)
+	id, digest, ok := s.claimed(v)
 	if !ok {
 		return authzen.ApprovalStatus{Reason: authzen.ReasonApprovalUnverifiable}, nil
 	}
@@ -27,7 +27,7 @@ func (s *Service) Verify(ctx context.Context, v *authzen.Reevaluation) (authzen.
 		return authzen.ApprovalStatus{}, err
 	}
 	use := useOf(v)
-	if refused := r.checkUse(i, v, use); refused.Reason != "" {
+	if refused := r.checkUse(i, v, use, digest); refused.Reason != "" {
 		return refused, nil
 	}
 	if item := r.Items[i]; item.Terms.PinRevision && item.Revision != v.Revision {
@@ -49,26 +49,28 @@ func ended(told string) authzen.ApprovalStatus {
 	return authzen.ApprovalStatus{Reason: authzen.ReasonApprovalExpired, Explanation: told}
 }
 
-// claimed returns the id of the claimed approval. It reports false if the claim
-// has a state that this service did not sign for that approval.
-func (s *Service) claimed(v *authzen.Reevaluation) (string, bool) {
+// claimed returns the id of the claimed approval, and the digest of the call's
+// arguments if the PEP says it. It reports false if the claim has a state that this
+// service did not sign for that approval.
+func (s *Service) claimed(v *authzen.Reevaluation) (id, digest string, ok bool) {
 	var claim struct {
-		ID    string         `json:"id"`
-		State jsontext.Value `json:"state"`
+		ID     string         `json:"id"`
+		State  jsontext.Value `json:"state"`
+		Digest string         `json:"arguments_digest"`
 	}
 	if err := json.Unmarshal(v.Claim, &claim); err != nil || claim.ID == "" {
-		return "", false
+		return "", "", false
 	}
 	if claim.State == nil {
-		return claim.ID, true
+		return claim.ID, claim.Digest, true
 	}
 	var token string
 	var said state
 	if json.Unmarshal(claim.State, &token) != nil || s.ring().verify(typeApproval, token, &said) != nil {
-		return "", false
+		return "", "", false
 	}
 	base := s.base(v.Tenant)
-	return claim.ID, said.ID == claim.ID && said.Issuer == base && said.Audience == base
+	return claim.ID, claim.Digest, said.ID == claim.ID && said.Issuer == base && said.Audience == base
 }
 
 // unknown returns the reason why an id that names no approval is rejected. A PEP
@@ -88,13 +90,13 @@ func (s *Service) unknown(ctx context.Context, v *authzen.Reevaluation, id strin
 // checkUse returns the reason why the approval of an item is not valid for a
 // request. The reason is empty if the approval is valid. To other tenants the
 // approval does not exist.
-func (r *Request) checkUse(i int, v *authzen.Reevaluation, use Use) authzen.ApprovalStatus {
+func (r *Request) checkUse(i int, v *authzen.Reevaluation, use Use, digest string) authzen.ApprovalStatus {
 	item := &r.Items[i]
 	left, counted := item.Approval.left(item.Terms.Uses, use)
 	switch {
 	case r.Tenant != v.Tenant:
 		return authzen.ApprovalStatus{Reason: authzen.ReasonApprovalUnverifiable}
-	case r.Caller != v.Caller, !r.covers(item, v.Request):
+	case r.Caller != v.Caller, !r.covers(item, v.Request, digest):
 		return authzen.ApprovalStatus{Reason: authzen.ReasonOutOfScope}
 	case item.Approval.Ended == endRevoked:
 		return ended(toldRevoked)
@@ -110,11 +112,14 @@ func (r *Request) checkUse(i int, v *authzen.Reevaluation, use Use) authzen.Appr
 
 // covers reports whether a request is in the scope of an item. In the scope of a
 // resource type the context may differ, except for the members that the template
-// names.
-func (r *Request) covers(i *Item, of *authzen.EvaluationRequest) bool {
+// names. digest is that of the arguments, as the PEP says it.
+func (r *Request) covers(i *Item, of *authzen.EvaluationRequest, digest string) bool {
 	actors, err := actorsOf(of.Subject)
 	if err != nil || !slices.Equal(actors, r.Actors) {
 		return false
+	}
+	if i.Edit != nil {
+		return r.coversEdited(i, of, digest)
 	}
 	if i.Terms.Scope == authzen.ScopeResourceType {
 		return sameSubject(r.Subject, of.Subject) && i.Resource.Type == of.Resource.Type && i.Action.Name == of.Action.Name &&

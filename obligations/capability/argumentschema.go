@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 
 	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
@@ -54,6 +56,36 @@ func compileSchema(text jsontext.Value) (s *schema, err error) {
 	s.compiled, err = c.Compile(name)
 	return s, err
 }
+
+// CheckArguments returns an error unless arguments satisfy a JSON Schema, which may have any author. The
+// path, a JSON Pointer, says where the first fault is.
+func CheckArguments(schema, arguments jsontext.Value) (path string, err error) {
+	if len(schema) > maxInputSchema {
+		return "", fmt.Errorf("the schema is larger than %d bytes", maxInputSchema)
+	}
+	compiled, err := compileSchema(schema)
+	if err != nil {
+		return "", fmt.Errorf("compile schema: %w", err)
+	}
+	canonical, err := jsonobject.Canonical(arguments)
+	if err != nil {
+		return "", err
+	}
+	var invalid *jsonschema.ValidationError
+	if err := compiled.check(canonical); !errors.As(err, &invalid) {
+		return "", err
+	}
+	for len(invalid.Causes) > 0 {
+		invalid = invalid.Causes[0]
+	}
+	for _, name := range invalid.InstanceLocation {
+		path = string(jsontext.Pointer(path).AppendToken(name))
+	}
+	return path, errors.New(invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English)))
+}
+
+// maxInputSchema is the size in bytes of the largest schema that CheckArguments compiles.
+const maxInputSchema = 64 << 10
 
 // A step is part of every schema object and counts its evaluations.
 type step struct{ *schema }

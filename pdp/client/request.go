@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/jsonobject"
@@ -235,6 +236,19 @@ func outcome(task *authzen.TaskResponse) (approval *authzen.Approval, ended bool
 		return nil, true, fmt.Errorf("%w: it is %s", ErrNotApproved, task.Task.Status)
 	}
 	return nil, false, nil
+}
+
+// WithArguments returns an approval for a call with these arguments. A PEP that carries out the
+// arguments of a result ([authzen.TaskResult]), which the approver has changed, evaluates the new call
+// with it.
+func WithArguments(approval *authzen.Approval, arguments jsontext.Value) (*authzen.Approval, error) {
+	digest, err := jsonobject.Digest(arguments)
+	if err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	said := *approval
+	said.ArgumentsDigest = digest
+	return &said, nil
 }
 
 // Approved returns the request with an approval, for a new evaluation. Only that evaluation decides

@@ -152,18 +152,24 @@ type TaskItem struct {
 type TaskResult struct {
 	Mode     string   `json:"mode"` // ModeReevaluate
 	Approval Approval `json:"approval"`
+	// Arguments are those of the call if the approver has changed them. The approval is for a call with
+	// them, and for no other.
+	Arguments jsontext.Value `json:"arguments,omitzero"`
 }
 
 // ModeReevaluate is the only completion mode of the profile.
 const ModeReevaluate = "reevaluate"
 
-// An Approval is what a PEP puts, unchanged, at context.approval. It is never
-// access by itself.
+// An Approval is what a PEP puts at context.approval. It is never access by
+// itself.
 type Approval struct {
 	ID            string    `json:"id"`
 	ApprovedUntil time.Time `json:"approved_until"`
 	ApprovedAt    time.Time `json:"approved_at,omitzero"`
 	State         string    `json:"state,omitzero"` // a compact JWS
+	// ArgumentsDigest is the PEP's: the digest of the arguments that the call will have. An approval with
+	// changed arguments counts only with their digest.
+	ArgumentsDigest string `json:"arguments_digest,omitzero"`
 }
 
 // A Problem is the body of an error of the Access Request API (RFC 9457).

@@ -38,6 +38,7 @@ type ApprovalTemplate struct {
 	MaxDuration   Duration       `json:"max_duration,omitzero"` // of a capability that it approves; 0 is the service's
 	Display       jsontext.Value `json:"display,omitzero"`      // for the person who asks; a JSON object or nil
 	Schema        jsontext.Value `json:"schema,omitzero"`       // JSON Schema of requested_access; nil for any
+	Edit          []string       `json:"edit,omitempty"`        // names of arguments that approvers may change
 	// CheckAccess holds a requested_access, nil for none, against Schema. Nil accepts any.
 	CheckAccess func(access jsontext.Value) error `json:"-"`
 }

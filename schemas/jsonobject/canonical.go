@@ -2,6 +2,8 @@ package jsonobject
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -12,6 +14,16 @@ func Canonical(v jsontext.Value) (jsontext.Value, error) {
 	c := v.Clone()
 	err := c.Canonicalize(jsontext.CanonicalizeRawInts(false))
 	return c, err
+}
+
+// Digest returns the SHA-256 of the canonical form of a JSON value, as in sha256:2c26….
+func Digest(v jsontext.Value) (string, error) {
+	canonical, err := Canonical(v)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(canonical)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
 // Equal reports whether the canonical forms of two JSON values are equal. An absent value, which is
