@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		"people":      func() { desk(addLookup) },
 		"cell":        notebook,
 		"call":        call,
+		"declaring":   declaring,
 		"issuer":      issuer,
 		"visit":       visit,
 		"post":        postFile,

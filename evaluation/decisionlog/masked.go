@@ -234,7 +234,7 @@ func (s *maskState) name(m *masker, raw jsontext.Value) error {
 		return nil
 	}
 	isCount := s.dec.PeekKind() == '0' && endsPlainly(s.text, countName)
-	if m.secret(s.text) && !isCount || s.isPaired() || s.isProof() {
+	if m.secret(s.text) && !isCount && !s.isDeclaration() || s.isPaired() || s.isProof() {
 		value, err := s.dec.ReadValue()
 		if err != nil {
 			return err
@@ -255,6 +255,16 @@ func (s *maskState) isProof() bool {
 	}
 	object, _ := cutPointer(s.dec.StackPointer())
 	return strings.HasSuffix(string(object), "/context/capability/"+proofName)
+}
+
+// isDeclaration reports whether the member name read last is that of what a tool declares of who has
+// to agree to its calls: people who approve read it, and it has no secret of its own.
+func (s *maskState) isDeclaration() bool {
+	if string(s.text) != "authorization" || s.dec.PeekKind() != '{' {
+		return false
+	}
+	object, _ := cutPointer(s.dec.StackPointer())
+	return strings.HasSuffix(string(object), "/context/gateway")
 }
 
 // Names of the two members of an object that hold a name and its value.
