@@ -18,7 +18,7 @@
 # make bench BEFORE=FILE  the same, compared with another build of policy-service: no worse than 2 % (8 minutes)
 # make bench-short  one round of make bench without OPA, in a minute
 # make bench-go  benchmarks of single packages: time and allocations
-# make crash    kill the program many times, with decisions and approvals in flight
+# make crash    kill the program many times, with decisions, approvals and proofs in flight
 # make mcp      the MCP gateway with the official MCP programs (needs npm)
 # make size     check that the service has at most 40 MB
 # make reproducible  build twice, in two directories, and compare
@@ -112,7 +112,7 @@ week:
 	go test ./conformance -count=1 -v -timeout 2h -run TestWeek -entries 1000000
 
 crash:
-	go test ./conformance -count=1 -v -timeout 30m -run 'Crash' -crash.duration 60s -crash.approvals 50
+	go test ./conformance -count=1 -v -timeout 2h -run 'Crash' -crash.duration 60s -crash.approvals 50 -crash.capabilities 1000
 
 mcp:
 	go test ./cmd/mcp-gateway -count=1 -v -timeout 30m -run 'TestConformance|TestInspector|TestCallWaitsForApproval|TestAddedLatency|TestParsers|TestField' -mcp

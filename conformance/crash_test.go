@@ -119,6 +119,12 @@ func serveToKillDir(t *testing.T, dir, state string, args ...string) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveProgramToKill(t, path, dir, state, args...)
+}
+
+// serveProgramToKill is serveToKillDir for a program.
+func serveProgramToKill(t *testing.T, path, dir, state string, args ...string) *server {
+	t.Helper()
 	s := &server{ready: make(chan string, 1), done: make(chan struct{})}
 	s.process = exec.Command(path, append([]string{
 		"serve", "--policies", dir, "--state", state,
