@@ -127,7 +127,7 @@ func (h *capabilityAdmin) issue(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	terms, err := termsOf((*authzen.CapabilitySubmission)(&body.CapabilityTerms))
+	terms, err := termsOf(&body.CapabilityTerms)
 	if err != nil {
 		return err
 	}

@@ -47,9 +47,13 @@ func (r *capabilityRequest) pep() capability.Caller {
 // request asks policies for a capability: one question for each tool. If they permit all, it is issued.
 // If people can approve the rest, it waits for them. Otherwise nobody is asked.
 func (i *capabilityIssuer) request(ctx context.Context, call evaluation.Call, by approval.Caller, key string, sub *authzen.CapabilitySubmission) (*issued, error) {
-	terms, err := termsOf(sub)
+	terms, err := termsOf(&sub.CapabilityTerms)
 	if err != nil {
 		return nil, err
+	}
+	terms.Parent = sub.Parent
+	if sub.Holder != nil {
+		terms.Holder = authzen.Subject{Type: sub.Holder.Type, ID: sub.Holder.ID}
 	}
 	a := &capabilityRequest{call: call, by: by, key: key, terms: terms}
 	known, err := i.store.Known(ctx, a.pep(), key, terms)
@@ -62,24 +66,45 @@ func (i *capabilityIssuer) request(ctx context.Context, call evaluation.Call, by
 	if err := i.store.Check(a.pep(), terms); err != nil {
 		return nil, err
 	}
-	if a.context, err = encodeTerms(&terms, i.now()); err != nil {
-		return nil, err
-	}
-	answers, err := i.ask(ctx, call, &terms, a.context, nil)
+	depth, err := i.handOn(a, sub)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.checkDuration(call.Tenant, &terms, answers); err != nil {
+	if a.context, err = encodeTerms(&a.terms, depth, i.now()); err != nil {
+		return nil, err
+	}
+	answers, err := i.ask(ctx, call, &a.terms, a.context, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.checkDuration(call.Tenant, &a.terms, answers); err != nil {
 		return nil, err
 	}
 	if len(answers.waiting()) > 0 {
 		return i.askPeople(ctx, a, answers)
 	}
-	made, err := i.store.Issue(ctx, a.pep(), key, terms, capability.Grant{EvaluationIDs: answers.ids(), Revision: i.engine.Revision(call.Tenant)})
+	made, err := i.store.Issue(ctx, a.pep(), key, a.terms, capability.Grant{EvaluationIDs: answers.ids(), Revision: i.engine.Revision(call.Tenant)})
 	if err != nil {
 		return nil, err
 	}
 	return &issued{Capability: made, evaluationID: call.ID}, nil
+}
+
+// handOn narrows the terms to those of the capability that is handed on, if there is one, and returns the
+// depth of the new one.
+func (i *capabilityIssuer) handOn(a *capabilityRequest, sub *authzen.CapabilitySubmission) (depth int, err error) {
+	switch {
+	case sub.Parent == "" && (sub.Holder != nil || sub.Proof != nil):
+		return 0, authzen.Invalid("/parent", "is required with holder or proof")
+	case sub.Parent == "":
+		return 0, nil
+	}
+	digest, err := submissionDigest(sub.Text)
+	if err != nil {
+		return 0, err
+	}
+	a.terms, depth, err = i.store.HandOn(a.pep(), a.terms, capability.Handover{By: sub.Subject, Proof: sub.Proof, Digest: digest})
+	return depth, err
 }
 
 // askPeople submits an Access Request with an item for each tool that people have to approve.

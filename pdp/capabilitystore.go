@@ -5,6 +5,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/obligations/capability"
@@ -44,6 +46,11 @@ func usesSince(ctx context.Context, log *decisionlog.Log, from uint64, yield fun
 			return err
 		}
 		index, _ := decisionlog.Index(line)
+		if entry.Kind == decisionlog.KindCapability {
+			if err := yieldHandover(entry, uint64(index), yield); err != nil {
+				return err
+			}
+		}
 		results := entry.Evaluations
 		if entry.Result != nil {
 			results = append(results, *entry.Result)
@@ -62,6 +69,18 @@ func usesSince(ctx context.Context, log *decisionlog.Log, from uint64, yield fun
 		}
 	}
 	return nil
+}
+
+// yieldHandover yields the proof of a capability that was handed on.
+func yieldHandover(entry *decisionlog.Entry, index uint64, yield func(capability.Use) error) error {
+	var change struct {
+		Parent string `json:"parent"`
+		Proof  string `json:"proof"`
+	}
+	if err := json.Unmarshal(entry.Request, &change); err != nil || change.Proof == "" {
+		return err
+	}
+	return yield(capability.Use{Index: index, Tenant: entry.Tenant, ID: change.Parent, Proof: change.Proof, Unused: true, Time: entry.Time})
 }
 
 // lastTime returns the time of the last entry of the log, or zero.

@@ -1,6 +1,8 @@
 package pdp
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"strings"
@@ -60,12 +62,12 @@ func described(terms *capability.Terms, now time.Time) (map[string]any, error) {
 }
 
 // encodeTerms returns the context of the questions about a request.
-func encodeTerms(terms *capability.Terms, now time.Time) (jsontext.Value, error) {
+func encodeTerms(terms *capability.Terms, depth int, now time.Time) (jsontext.Value, error) {
 	context, err := described(terms, now)
 	if err != nil {
 		return nil, err
 	}
-	context["depth"] = 0
+	context["depth"] = depth
 	if server := onlyServer(terms.Tools); server != "" {
 		context["gateway"] = map[string]string{"server": server}
 	}
@@ -92,7 +94,7 @@ func onlyServer(tools []string) (server string) {
 const maxSeconds = math.MaxInt64 / int64(time.Second)
 
 // termsOf returns the terms of a submission.
-func termsOf(sub *authzen.CapabilitySubmission) (terms capability.Terms, err error) {
+func termsOf(sub *authzen.CapabilityTerms) (terms capability.Terms, err error) {
 	if sub.Duration < 0 || sub.Duration > maxSeconds {
 		return terms, authzen.Invalid("/duration", "must be 1 to %d", maxSeconds)
 	}
@@ -116,4 +118,19 @@ func termsOf(sub *authzen.CapabilitySubmission) (terms capability.Terms, err err
 		}
 	}
 	return terms, nil
+}
+
+// submissionDigest returns the digest that a proof for a submission signs.
+func submissionDigest(text jsontext.Value) (string, error) {
+	members, err := jsonobject.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	members.Remove("subject", "session", "proof")
+	rest, err := members.Encode()
+	if err == nil {
+		rest, err = jsonobject.Canonical(rest)
+	}
+	sum := sha256.Sum256(rest)
+	return "sha256:" + hex.EncodeToString(sum[:]), err
 }

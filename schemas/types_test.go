@@ -166,6 +166,10 @@ func fieldsOf(typ reflect.Type) map[string]field {
 	fields := make(map[string]field)
 	for i := range typ.NumField() {
 		f := typ.Field(i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			maps.Copy(fields, fieldsOf(f.Type))
+			continue
+		}
 		if f.Anonymous {
 			for name, promoted := range fieldsOf(f.Type.Elem()) {
 				fields[name] = field{promoted.typ, true}

@@ -25,6 +25,7 @@ type Capability struct {
 	ApprovalIDs   []string          `json:"approval_ids,omitempty"` // approvals that it was issued with
 	EvaluationIDs []string          `json:"evaluation_ids,omitempty"`
 	Revision      string            `json:"revision,omitzero"` // of the policies that decided last
+	Depth         int               `json:"depth,omitzero"`    // how many times it was handed on
 	Created       time.Time         `json:"created"`
 	DecideBy      time.Time         `json:"decide_by,omitzero"` // end of a pending one
 	Issued        time.Time         `json:"issued,omitzero"`
@@ -47,6 +48,10 @@ type Terms struct {
 	Key         *Key             `json:"key,omitempty"`        // of the holder; each use has to be proved with it
 	Session     string           `json:"session,omitzero"`     // bound to it, if set; a stored one has its digest
 	Reason      string           `json:"reason,omitzero"`
+	Parent      string           `json:"parent,omitzero"` // the capability that is handed on; see [Service.HandOn]
+
+	asked []byte // fingerprint of the terms before those of the parent were added; nil for the same
+	proof string // id of the proof that the request has taken, or ""
 }
 
 // Constraints narrow a capability. Their names are those of the protocol.
@@ -121,7 +126,7 @@ func (c *Capability) hasServer(server string) bool {
 func (c *Capability) verified() *authzen.VerifiedCapability {
 	return &authzen.VerifiedCapability{
 		ID: c.ID, Issuer: c.Issuer, Template: c.Template, Approvers: c.Approvers,
-		Until: c.Constraints.ValidUntil, Bound: c.Bound,
+		Until: c.Constraints.ValidUntil, Bound: c.Bound, Depth: c.Depth,
 	}
 }
 

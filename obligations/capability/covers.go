@@ -89,27 +89,36 @@ func (q *question) call() string {
 	if err != nil { // the request id is not valid UTF-8
 		return ""
 	}
-	sum := sha256.Sum256(text)
-	*q.digest = base64.RawURLEncoding.EncodeToString(sum[:16])
+	*q.digest = shortDigest(string(text))
 	return *q.digest
+}
+
+func shortDigest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
 // covers returns why a capability does not cover a question, or "". It does not look at the holder and
 // at uses.
 func (e *entry) covers(q *question) authzen.CapabilityReason {
-	if reason := e.valid(q.now); reason != "" {
-		return reason
-	}
-	if !e.names(q) {
-		return authzen.CapabilityToolNotCovered
-	}
-	if reason := e.arguments.violated(q); reason != "" {
+	if reason := e.permits(q); reason != "" {
 		return reason
 	}
 	if e.Session != "" && sessionDigest(q.claim().Session) != e.Session {
 		return authzen.CapabilityWrongSession
 	}
 	return ""
+}
+
+// permits is covers for any session.
+func (e *entry) permits(q *question) authzen.CapabilityReason {
+	if reason := e.valid(q.now); reason != "" {
+		return reason
+	}
+	if !e.names(q) {
+		return authzen.CapabilityToolNotCovered
+	}
+	return e.arguments.violated(q)
 }
 
 // names reports whether the question is about one of the tools.

@@ -37,6 +37,12 @@
 // does not cover the request. Values are equal if their canonical forms (RFC 8785) are, and integers
 // are compared digit by digit.
 //
+// # Chains
+//
+// The holder of a capability may hand it on, four times at most ([Service.HandOn]). What was handed on
+// is a record of its own that names its parent. It covers a request only if each capability before it
+// does, now, so that it is never larger and ends with them. A use of it is a use of each.
+//
 // # Uses
 //
 // A use is taken in memory. Its durable record is the log entry of the decision that used it, because

@@ -28,7 +28,7 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 		if !e.names(question) {
 			continue
 		}
-		reason := e.covers(question)
+		reason := s.reason(e, question)
 		if reason == "" && e.Key != nil && question.claim().JKT != e.Key.JKT {
 			reason = authzen.CapabilityProofMissing
 		}
@@ -57,7 +57,7 @@ func (s *Service) presented(q *question) (authzen.CapabilityStatus, error) {
 	if !expires.IsZero() && !q.now.Before(expires) {
 		return denied(authzen.CapabilityExpired), nil
 	}
-	if reason := e.covers(q); reason != "" {
+	if reason := s.reason(e, q); reason != "" {
 		return denied(reason), nil
 	}
 	switch claim := q.claim(); {
@@ -104,7 +104,8 @@ func denied(reason authzen.CapabilityReason) authzen.CapabilityStatus {
 // status returns the status of a capability that covers the question, if it has a use for it.
 func (s *Service) status(e *entry, q *question) authzen.CapabilityStatus {
 	verified := e.verified()
-	if e.uses == nil {
+	counted := s.counted(e)
+	if len(counted) == 0 {
 		return authzen.CapabilityStatus{Capability: verified}
 	}
 	use := q.claim().Use
@@ -113,15 +114,15 @@ func (s *Service) status(e *entry, q *question) authzen.CapabilityStatus {
 	}
 	call := ""
 	if *use {
-		call = q.call()
+		call = e.callOf(q)
 	}
-	if verified.UsesLeft = e.uses.left(call, q.now); verified.UsesLeft == 0 {
+	if verified.UsesLeft = counted.left(call, q.now); verified.UsesLeft == 0 {
 		return q.without(authzen.CapabilityExhausted)
 	}
 	status := authzen.CapabilityStatus{Capability: verified}
 	if *use {
 		verified.Call = call
-		status.Consume = func() (bool, error) { return s.take(e, call, q.now) }
+		status.Consume = func() (bool, error) { return s.take(counted, call, q.now) }
 	}
 	return status
 }
@@ -134,22 +135,24 @@ func (q *question) without(reason authzen.CapabilityReason) authzen.CapabilitySt
 	return authzen.CapabilityStatus{Denied: reason}
 }
 
-// take takes a use. After the last one, a sweep ends the capability.
-func (s *Service) take(e *entry, call string, at time.Time) (bool, error) {
-	taken, err := e.uses.take(call, at)
-	if taken && e.uses.used() >= e.Constraints.MaxUses {
-		s.spentMu.Lock()
-		s.spent[e.ID] = true
-		s.spentMu.Unlock()
+// take takes a use of each capability of a chain. After the last one, a sweep ends the capability.
+func (s *Service) take(all counted, call string, at time.Time) (bool, error) {
+	taken, err := all.take(call, at)
+	for _, e := range all {
+		if taken && e.uses.used() >= e.Constraints.MaxUses {
+			s.spentMu.Lock()
+			s.spent[e.ID] = true
+			s.spentMu.Unlock()
+		}
 	}
 	return taken, err
 }
 
-// last returns the latest time that any call has had.
-func (c *clock) last() time.Time { return c.observe(time.Time{}) }
-
 // A clock never runs backwards. The zero one is at the beginning of time.
 type clock struct{ latest atomic.Int64 }
+
+// last returns the latest time that any call has had.
+func (c *clock) last() time.Time { return c.observe(time.Time{}) }
 
 // observe returns the latest time that any call has had. The zero time is none.
 func (c *clock) observe(now time.Time) time.Time {

@@ -73,19 +73,24 @@ func parseProofID(text string) (id proofID, ok bool) {
 // prove verifies that the claim of a question proves the possession of the key for exactly this call.
 // It returns why it does not, or "". It does not know which proofs were taken.
 func (e *entry) prove(q *question) (timestamp time.Time, reason authzen.CapabilityReason) {
-	proof := q.claim().Proof
-	timestamp, ok := parseTimestamp(proof)
-	if !ok {
-		return timestamp, authzen.CapabilityProofInvalid
-	}
-	if isStale(timestamp, q.now) {
-		return timestamp, authzen.CapabilityProofStale
-	}
 	digest, reason := q.argumentsDigest()
 	if reason != "" {
 		return timestamp, reason
 	}
-	call := provenCall{digest, e.ID, methodCall, proof.Nonce, proof.Timestamp, q.tool}
+	return e.isProven(q.claim().Proof, &provenCall{ArgumentsDigest: digest, Capability: e.ID, Method: methodCall, Tool: q.tool}, q.now)
+}
+
+// isProven verifies a proof of a call, to which it adds the members of the proof. It returns the
+// timestamp, and why the proof is none, or "".
+func (e *entry) isProven(proof *authzen.CapabilityProof, call *provenCall, now time.Time) (timestamp time.Time, reason authzen.CapabilityReason) {
+	timestamp, ok := parseTimestamp(proof)
+	if !ok {
+		return timestamp, authzen.CapabilityProofInvalid
+	}
+	if isStale(timestamp, now) {
+		return timestamp, authzen.CapabilityProofStale
+	}
+	call.Nonce, call.Timestamp = proof.Nonce, proof.Timestamp
 	text, err := call.signed()
 	if err != nil || !e.isSigned(text, proof.Signature) {
 		return timestamp, authzen.CapabilityProofInvalid

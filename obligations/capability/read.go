@@ -46,6 +46,9 @@ func (s *Service) Usable(ctx context.Context, tenant, id string) (*Capability, e
 		return nil, err
 	}
 	now := s.moment()
+	if e := s.index.get(id); e == nil || s.checkChain(e, now) != "" {
+		return nil, ErrUnknown
+	}
 	if found.Tenant != tenant || found.State != Active || now.Before(found.Constraints.ValidFrom) || !now.Before(found.Constraints.ValidUntil) ||
 		found.limited() && found.Used >= found.Constraints.MaxUses {
 		return nil, ErrUnknown

@@ -158,6 +158,9 @@ func sessionDigest(session string) string {
 
 // fingerprint returns a digest of the canonical form of the terms.
 func (t *Terms) fingerprint() ([]byte, error) {
+	if t.asked != nil {
+		return t.asked, nil
+	}
 	text, err := json.Marshal(t)
 	if err == nil {
 		text, err = jsonobject.Canonical(text)

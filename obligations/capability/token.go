@@ -32,6 +32,7 @@ type tokenClaims struct {
 	Granter   string        `json:"act_issuer,omitzero"` // TYPE:ID of the person who granted it
 	Key       *confirmation `json:"cnf,omitempty"`
 	Session   string        `json:"sid,omitzero"` // digest of the session
+	Parent    string        `json:"par,omitzero"` // from which it was handed on
 	Details   []details     `json:"authorization_details"`
 }
 
@@ -58,7 +59,7 @@ func (s *Service) Token(c *Capability) (string, error) {
 	limits := c.Constraints
 	limits.ValidFrom, limits.ValidUntil = time.Time{}, time.Time{} // claims of their own
 	claims := tokenClaims{
-		Issuer: s.config.BaseURL(""), Audience: base, Subject: nameOf(c.Holder), ID: c.ID, Session: c.Session,
+		Issuer: s.config.BaseURL(""), Audience: base, Subject: nameOf(c.Holder), ID: c.ID, Session: c.Session, Parent: c.Parent,
 		IssuedAt: now.Unix(), NotBefore: c.Constraints.ValidFrom.Unix(), Expires: earliest(now.Add(tokenLifetime), c.Constraints.ValidUntil).Unix(),
 		Details: []details{{Type: DetailsType, Tools: c.Tools}},
 	}

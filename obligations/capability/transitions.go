@@ -85,6 +85,9 @@ func (s *Service) create(ctx context.Context, c Caller, key string, t Terms, kin
 			ID: "cap_" + s.config.NewID(), Tenant: c.Tenant, Caller: c.ID, Terms: t.stored(), Bound: t.BoundTo(), State: Pending,
 			Created: at.Truncate(time.Second), Idempotency: idempotency, Submission: submission,
 		}
+		if fresh.Depth, err = s.depthBelow(c.Tenant, t.Parent, at); err != nil {
+			return err
+		}
 		if fresh, err = complete(fresh, at.Truncate(time.Second)); err != nil {
 			return err
 		}
@@ -98,6 +101,18 @@ func (s *Service) create(ctx context.Context, c Caller, key string, t Terms, kin
 		return nil, err
 	}
 	return made, nil
+}
+
+// depthBelow returns the depth of a capability with a parent, which must still be active. "" is no parent.
+func (s *Service) depthBelow(tenant, parent string, now time.Time) (int, error) {
+	if parent == "" {
+		return 0, nil
+	}
+	e := s.index.get(parent)
+	if e == nil || e.Tenant != tenant {
+		return 0, authzen.Invalid(pathParent, "is no capability of the subject")
+	}
+	return e.Depth + 1, s.checkParent(e, now)
 }
 
 // admit returns ErrTooMany if the holder or the tenant has no room for a new capability.

@@ -10,8 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	bolt "go.etcd.io/bbolt"
-
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // repetitionWindow is how long after a use the same call counts as its repetition. It covers the
@@ -89,19 +87,9 @@ func (c *counter) left(call string, at time.Time) int {
 	return left
 }
 
-// take takes a use. It reports false for the repetition of a call.
-func (c *counter) take(call string, at time.Time) (taken bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.ended:
-		return false, authzen.ErrCapabilityEnded
-	case c.counts.repeats(call, at):
-		return false, nil
-	case c.counts.Used >= c.most:
-		return false, authzen.ErrCapabilityEnded
-	}
-	return c.counts.add(call, at), nil
+// hasLeft reports whether there is a use for a call, or it repeats one. The caller holds c.mu.
+func (c *counter) hasLeft(call string, at time.Time) bool {
+	return !c.ended && (c.counts.Used < c.most || c.counts.repeats(call, at))
 }
 
 func (c *counter) used() int {
@@ -250,11 +238,13 @@ func (s *Service) restoreProof(u Use) {
 func (s *Service) countUse(u Use) {
 	s.clock.observe(u.Time)
 	e := s.index.get(u.ID)
-	if e == nil || e.uses == nil || e.Tenant != u.Tenant || u.Unused {
+	if e == nil || e.Tenant != u.Tenant || u.Unused {
 		return
 	}
-	if s.log.of(u.ID).add(u.Call, u.Time) {
-		s.log.changed[u.ID] = true
+	for _, of := range s.counted(e) {
+		if s.log.of(of.ID).add(u.Call, u.Time) {
+			s.log.changed[of.ID] = true
+		}
 	}
 }
 

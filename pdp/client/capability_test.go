@@ -14,7 +14,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-var submission = &authzen.CapabilitySubmission{Subject: authzen.Subject{Type: "agent", ID: "a"}, Tools: []string{"files:read"}, Duration: 60}
+var submission = &authzen.CapabilitySubmission{CapabilityTerms: authzen.CapabilityTerms{Subject: authzen.Subject{Type: "agent", ID: "a"}, Tools: []string{"files:read"}, Duration: 60}}
 
 func TestCapabilities(t *testing.T) {
 	var sent []string

@@ -120,6 +120,8 @@ const (
 	CapabilityProofStale CapabilityReason = "proof_stale"
 	// CapabilityReplayed means that the proof was presented before.
 	CapabilityReplayed CapabilityReason = "replayed"
+	// CapabilityDepth means that the capability was handed on too often.
+	CapabilityDepth CapabilityReason = "depth"
 	// CapabilityUseMissing means that uses are counted, and the claim does not say whether the
 	// request is one.
 	CapabilityUseMissing CapabilityReason = "use_missing"

@@ -26,6 +26,18 @@ const (
 // A CapabilitySubmission asks for a capability. Every member is known: what the
 // service does not understand would be a limit that it ignores.
 type CapabilitySubmission struct {
+	CapabilityTerms
+	// Holder is the holder, if Subject hands on its capability Parent.
+	Holder *Subject `json:"holder,omitempty"`
+	Parent string   `json:"parent,omitzero"`
+	// Proof proves that Subject has the key of Parent, for a request with the same other members, except
+	// subject and session.
+	Proof *CapabilityProof `json:"proof,omitempty"`
+	Text  jsontext.Value   `json:"-"` // the submission as it was received
+}
+
+// CapabilityTerms are what is asked for.
+type CapabilityTerms struct {
 	Subject     Subject                `json:"subject"`           // the holder
 	Tools       []string               `json:"tools"`             // SERVER:TOOL or SERVER:*
 	Duration    int64                  `json:"duration,omitzero"` // seconds from the issue; 0 means until validUntil
@@ -34,9 +46,6 @@ type CapabilitySubmission struct {
 	Session     string                 `json:"session,omitzero"`    // session that it is bound to, if any
 	HolderKey   jsontext.Value         `json:"holder_key,omitzero"` // JWK of the public key that it is bound to, if any
 }
-
-// CapabilityTerms is a submission as a part of another body.
-type CapabilityTerms CapabilitySubmission
 
 // CapabilityConstraints narrow a capability.
 type CapabilityConstraints struct {
@@ -49,9 +58,15 @@ type CapabilityConstraints struct {
 
 // UnmarshalJSONFrom reads a submission. Unknown members are invalid.
 func (s *CapabilitySubmission) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	if err := json.UnmarshalDecode(dec, (*CapabilityTerms)(s), json.RejectUnknownMembers(true)); err != nil {
+	text, err := dec.ReadValue()
+	if err != nil {
 		return err
 	}
+	type plain CapabilitySubmission
+	if err := json.Unmarshal(text, (*plain)(s), json.RejectUnknownMembers(true)); err != nil {
+		return err
+	}
+	s.Text = text.Clone()
 	if s.Subject.Type == "" || s.Subject.ID == "" {
 		return Invalid("/subject", "is required: the holder, with a type and an id")
 	}
@@ -79,6 +94,8 @@ type Capability struct {
 	Bound       string                 `json:"bound"`               // identity, key or session
 	HolderKey   jsontext.Value         `json:"holder_key,omitzero"` // JWK of the key that it is bound to
 	JKT         string                 `json:"jkt,omitzero"`        // thumbprint (RFC 7638) of the key that it is bound to
+	Parent      string                 `json:"parent,omitzero"`     // from which it was handed on
+	Depth       int                    `json:"depth,omitzero"`      // how many times it was handed on
 	Issuer      *Subject               `json:"issuer,omitempty"`
 	UsesLeft    *int                   `json:"uses_left,omitempty"` // if uses are counted
 	Reason      string                 `json:"reason,omitzero"`     // why it was refused or revoked

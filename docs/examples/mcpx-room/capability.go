@@ -57,7 +57,9 @@ func (r *Room) requestCapability(ctx context.Context, in *received) error {
 }
 
 func (r *Room) granted(ctx context.Context, in *received, c *call, p *capabilityParams) error {
-	terms := &authzen.CapabilitySubmission{Subject: in.subject(), Duration: p.Duration, Reason: p.Reason, Constraints: p.Constraints, HolderKey: p.HolderKey}
+	terms := &authzen.CapabilitySubmission{CapabilityTerms: authzen.CapabilityTerms{
+		Subject: in.subject(), Duration: p.Duration, Reason: p.Reason, Constraints: p.Constraints, HolderKey: p.HolderKey,
+	}}
 	for _, tool := range p.Tools {
 		terms.Tools = append(terms.Tools, c.Owner+":"+tool)
 	}

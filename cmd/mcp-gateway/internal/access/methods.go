@@ -96,7 +96,11 @@ type proposal struct {
 	Reason      string                         `json:"reason"`
 	Constraints *authzen.CapabilityConstraints `json:"constraints"`
 	Bind        string                         `json:"bind"`       // identity, which is the default, or session
-	HolderKey   jsontext.Value                 `json:"holder_key"` // JWK of the caller's public key; nil for none
+	HolderKey   jsontext.Value                 `json:"holder_key"` // JWK of the holder's public key; nil for none
+
+	Parent string                   `json:"parent"` // capability of the caller to hand on, or ""
+	Holder *authzen.Subject         `json:"holder"` // to whom; nil for the caller
+	Proof  *authzen.CapabilityProof `json:"proof"`  // of the parent's key
 }
 
 // bindSession binds a capability to the session of the request.
@@ -174,7 +178,10 @@ func (q *query) terms(asked *proposal) (*authzen.CapabilitySubmission, error) {
 	if len(asked.Tools) == 0 {
 		return nil, invalid("/tools is required: the names of tools")
 	}
-	out := &authzen.CapabilitySubmission{Duration: asked.Duration, Reason: asked.Reason, Constraints: asked.Constraints, HolderKey: asked.HolderKey}
+	out := &authzen.CapabilitySubmission{
+		CapabilityTerms: authzen.CapabilityTerms{Duration: asked.Duration, Reason: asked.Reason, Constraints: asked.Constraints, HolderKey: asked.HolderKey},
+		Parent:          asked.Parent, Holder: asked.Holder, Proof: asked.Proof,
+	}
 	for n, name := range asked.Tools {
 		tool, ok := q.names.Inner(name)
 		server, _, _ := strings.Cut(tool, ":")
@@ -208,7 +215,7 @@ func (q *query) terms(asked *proposal) (*authzen.CapabilitySubmission, error) {
 func sameTerms(known []authzen.Capability, terms *authzen.CapabilitySubmission) *authzen.Capability {
 	for i := range known {
 		c := &known[i]
-		if c.UsesLeft != nil && *c.UsesLeft == 0 || c.Bound == bindSession || terms.Session != "" || !sameKey(c.HolderKey, terms.HolderKey) || !sameTools(c.Tools, terms.Tools) || !sameConstraints(c.Constraints, terms.Constraints) {
+		if c.UsesLeft != nil && *c.UsesLeft == 0 || c.Bound == bindSession || terms.Session != "" || terms.Parent != c.Parent || !sameKey(c.HolderKey, terms.HolderKey) || !sameTools(c.Tools, terms.Tools) || !sameConstraints(c.Constraints, terms.Constraints) {
 			continue
 		}
 		if c.Status == statusPending || c.Status == statusActive && time.Until(c.Expires) >= time.Duration(terms.Duration)*time.Second/2 {
