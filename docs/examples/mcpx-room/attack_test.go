@@ -41,6 +41,11 @@ type said struct {
 		Error   struct {
 			Code    int    `json:"code"`
 			Message string `json:"message"`
+			Data    struct {
+				Request struct {
+					ExpiresAt time.Time `json:"expiresAt"`
+				} `json:"authorizationRequest"`
+			} `json:"data"`
 		} `json:"error"`
 		Result any `json:"result"`
 	} `json:"payload"`
@@ -385,8 +390,9 @@ func TestBounds(t *testing.T) {
 	a, _ := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b")
 	for id := range 20 {
 		a.send(a.call("agent-b", id, "deploy", `{"target":"production"}`))
-		if s := a.hears(); s.Payload.Error.Code != -32001 {
-			t.Fatalf("%d: %+v", id, s)
+		s := a.hears()
+		if left := time.Until(s.Payload.Error.Data.Request.ExpiresAt); s.Payload.Error.Code != -32001 || left > 5*time.Minute || left < 4*time.Minute {
+			t.Fatalf("%d: %+v, and %s are left", id, s, left)
 		}
 	}
 	a.send(a.call("agent-b", 20, "deploy", `{"target":"production"}`))

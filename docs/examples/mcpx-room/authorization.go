@@ -40,7 +40,7 @@ func (r *Room) announce(ctx context.Context, c *call) {
 	r.mu.Unlock()
 	if !r.cfg.Topics[c.Topic].Elicit && c.Method == methodCall {
 		request := c.request()
-		request.ExpiresAt = c.Until.UTC().Format(time.RFC3339)
+		request.ExpiresAt = client.DecideBy(c.Task).UTC().Format(time.RFC3339)
 		refusal := &Refusal{Code: codeAuthorization, Message: "Authorization required", Data: map[string]any{"authorizationRequest": request}}
 		r.tell(c.Topic, newEnvelope(c.Owner, []string{c.Requester}, kindMCP, &Message{JSONRPC: "2.0", ID: c.ID, Error: encode(refusal)}))
 	}
@@ -139,7 +139,7 @@ func (r *Room) form(c *call, mayDelegate bool) *Message {
 		"requestedSchema": requestedSchema{"object", properties, required},
 		"metadata": map[string]any{
 			"elicitationType": "tool_approval",
-			"timeout":         int(time.Until(c.Until).Seconds()),
+			"timeout":         int(time.Until(client.DecideBy(c.Task)).Seconds()),
 			"originalRequest": map[string]any{"from": c.Requester, "tool": c.Tool, "arguments": arguments(c.Arguments), "requestId": c.ID},
 		},
 	})}
