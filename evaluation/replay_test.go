@@ -144,6 +144,8 @@ func TestReplay(t *testing.T) {
 			[]string{"2 obligation_lost notified user::alice", "2 obligation_lost notified user::bob"}, true},
 		{"a notification to others", `\"ops\"`, `\"all\"`,
 			[]string{"2 obligation_lost notified user::alice", "2 obligation_lost notified user::bob"}, true},
+		{"a notification with another member", `\"body\":\"b\"`, `\"body\":\"b\",\"severity\":\"low\"`,
+			[]string{"2 obligation_lost notified user::alice", "2 obligation_lost notified user::bob"}, true},
 		{"a notification in the form of today", `\"ops\"`, `[\"ops\"]`, nil, false},
 		{"the time", `2026-11-20T12:00:00Z`, `2026-11-20T18:00:00Z`, []string{"1 deny_to_allow in-the-morning user::bob"}, true},
 		{"an error", `resource.closed }`, `resource.closed && resource.really }`, []string{"2 new_error closed user::alice"}, false},

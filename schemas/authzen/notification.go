@@ -16,7 +16,7 @@ type NotificationObligation struct {
 	Body            string         `json:"body"`
 	Topic           string         `json:"topic,omitzero"`
 	DecisionSubject jsontext.Value `json:"decision_subject,omitzero"` // the entity that the decision is about
-	More            jsontext.Value `json:",inline"`
+	More            jsontext.Value `json:",embed"`                    // other members
 }
 
 // Recipients are who is notified: at least one. They are read as a list or as
