@@ -173,10 +173,14 @@ func (r *Room) await(c *call) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = denied("nobody has decided in time")
 	}
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
-		r.end(c, encode(&Message{JSONRPC: "2.0", ID: c.ID, Error: encode(refusal)}))
+	if err == nil {
+		return
 	}
+	refusal := errUndecided
+	if !errors.As(err, &refusal) {
+		r.log.Error("a call cannot go on", "task", c.Task.Task.ID, "error", err)
+	}
+	r.end(c, encode(&Message{JSONRPC: "2.0", ID: c.ID, Error: encode(refusal)}))
 }
 
 // awaitApproval sends a call to its owner if people approve it, and the PDP then permits it.
@@ -190,8 +194,8 @@ func (r *Room) awaitApproval(ctx context.Context, c *call) error {
 		if err := r.present(ctx, c); err != nil {
 			return err
 		}
-		d, err := r.gate.pdp.Reevaluate(ctx, c.Question, approval)
-		if d, err = r.gate.discharged(ctx, d, err); err != nil {
+		d, err := r.reevaluate(ctx, c, approval)
+		if err != nil {
 			return err
 		}
 		if d.Decision {
@@ -212,6 +216,23 @@ func (r *Room) awaitApproval(ctx context.Context, c *call) error {
 		}
 		r.announce(ctx, c)
 		task = *again
+	}
+}
+
+// reevaluate asks about a call with an approval. While the PDP is away it asks again.
+func (r *Room) reevaluate(ctx context.Context, c *call, approval *authzen.Approval) (*authzen.Decision, error) {
+	for {
+		d, err := r.gate.pdp.Reevaluate(ctx, c.Question, approval)
+		d, err = r.gate.discharged(ctx, d, err)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if !errors.Is(err, errUndecided) {
+			return d, err
+		}
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
 	}
 }
 
