@@ -231,13 +231,31 @@ type CapabilityParams struct {
 	Tools []string `json:"tools"`
 }
 
-// suggest adds to a refusal for want of a capability how to ask for one.
+// remedies say what makes a capability cover a call that its holder could prove, or make in
+// another session. To such a caller another capability is of no use, or a weaker one.
+var remedies = map[string]string{
+	string(authzen.CapabilityReplayed):     "Sign a new proof for this call: a proof is good for one call",
+	string(authzen.CapabilityProofMissing): "Send params.capability and params.proof: the capability is bound to a key, and each call needs a proof",
+	string(authzen.CapabilityProofStale):   "Sign a new proof for this call: a proof is good for a minute",
+	string(authzen.CapabilityProofInvalid): "Sign a new proof for exactly this call, with the key of the capability",
+	string(authzen.CapabilityWrongSession): "Make the call in the session in which the capability was requested",
+}
+
+// suggest adds to a refusal for want of a capability how to ask for one, or what to do with the
+// one that the caller has.
 func (g *Gate) suggest(ctx context.Context, call *Call, refusal *Refusal) *Refusal {
 	if g.cfg.Access == nil || refusal.capability == "" {
 		return refusal
 	}
-	ways := g.cfg.Access.Ways(ctx, call)
 	suggested := *refusal
+	if remedy := remedies[refusal.Data.Reason]; remedy != "" {
+		suggested.Data.Suggestion = remedy
+		if g.check.refused.Codes != CodesMCPX { // models read the message alone
+			suggested.Message += ": " + remedy
+		}
+		return &suggested
+	}
+	ways := g.cfg.Access.Ways(ctx, call)
 	tool := call.Server + ":" + call.Params.Name
 	if ways != (Ways{}) {
 		suggested.Data.CapabilityRequest = &CapabilityRequest{ways.Method, CapabilityParams{[]string{tool}}, ways.Tool}
