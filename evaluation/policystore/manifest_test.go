@@ -28,7 +28,7 @@ func newKey(t testing.TB) (ed25519.PublicKey, ed25519.PrivateKey) {
 }
 
 func TestManifest(t *testing.T) {
-	files := texts{"a.cedar": policy(1), "entities.json": "[]", "tenants/acme/b.cedar": policy(2)}
+	files := texts{"a.cedar": policy(1), "entities.json": "[]", "access/files.json": "{}", "tenants/acme/b.cedar": policy(2)}
 	dir := newStore(t, files)
 	put(t, filepath.Join(dir, "manifest.json"), manifestOf(t, 7, files))
 
@@ -37,7 +37,7 @@ func TestManifest(t *testing.T) {
 	if diff := cmp.Diff(files, textsOf(state.Archive)); diff != "" {
 		t.Errorf("archive (-want +got):\n%s", diff)
 	}
-	if state.Manifest.Version != 7 || state.Manifest.AllowShrink || len(state.Manifest.Files) != 3 {
+	if state.Manifest.Version != 7 || state.Manifest.AllowShrink || len(state.Manifest.Files) != 4 {
 		t.Errorf("manifest %+v", state.Manifest)
 	}
 }
@@ -47,6 +47,8 @@ func TestManifestRefuses(t *testing.T) {
 	other := texts{"a.cedar": policy(1), "b.cedar": policy(9), "README.md": "", "tenants/acme/d.cedar": policy(4)}
 	good := manifestOf(t, 1, files)
 	for _, test := range []struct{ name, manifest, want string }{
+		{"an access document", manifestOf(t, 1, texts{"a.cedar": policy(1), "b.cedar": policy(2), "c.cedar": policy(3), "access/files.json": "{}"}),
+			"access/files.json is missing"},
 		{"other files", manifestOf(t, 1, other),
 			"README.md is listed and does not count, b.cedar differs, c.cedar is not listed, tenants/acme/d.cedar is missing"},
 		{"upper-case sums", strings.ToUpper(good), "unknown"},
