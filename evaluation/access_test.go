@@ -1,6 +1,7 @@
 package evaluation_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/policy-service/policy-service/evaluation/explain"
 	"github.com/policy-service/policy-service/evaluation/lint"
@@ -15,6 +17,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/policies"
+	"github.com/policy-service/policy-service/schemas"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -167,6 +170,7 @@ func TestAccessModes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			fitsAccessSchema(t, test.document)
 			s := compile(t, accessConfig+entities+"-- access/files.json --\n"+test.document)
 			for _, call := range test.allowed {
 				agent, tool, _ := strings.Cut(call, " ")
@@ -178,6 +182,30 @@ func TestAccessModes(t *testing.T) {
 			}
 			s.denies("agent agent-a", "tools/call", "tool crm:read")
 		})
+	}
+}
+
+// fitsAccessSchema checks that the JSON Schema for editors accepts a document that loads.
+func fitsAccessSchema(t *testing.T, document string) {
+	t.Helper()
+	text, err := schemas.StoreSchema("access")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("access.json", schema); err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.MustCompile("access.json").Validate(value); err != nil {
+		t.Errorf("%s: %v", document, err)
 	}
 }
 

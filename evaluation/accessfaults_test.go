@@ -37,6 +37,8 @@ func TestAccessFaults(t *testing.T) {
 		{`{"policy": []}`, `1:12: the policy must be an object`},
 		{`{"type": "tool_acess_policy", "policy": {"mode": "open"}}`, `1:10: type must be "tool_access_policy"`},
 		{`{"kind": "system", "policy": {"mode": "open"}}`, `1:2: the document has no member "kind"; known are server, type, policy`},
+		{`{"$schema": 1, "policy": {"mode": "open"}}`, `1:13: $schema must be a string`},
+		{`{"schema": "x", "policy": {"mode": "open"}}`, `1:2: the document has no member "schema"; known are server, type, policy (did you mean "$schema"?)`},
 		{`{"server": 1, "policy": {"mode": "open"}}`, `1:12: server must be a string`},
 		{`{"server": "", "policy": {"mode": "open"}}`, `1:12: "" cannot be the name of a server: it must have 1 to 256 bytes`},
 		{`{"server": "a:b", "policy": {"mode": "open"}}`, `1:12: "a:b" cannot be the name of a server`},

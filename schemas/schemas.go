@@ -40,7 +40,7 @@ func OpenAPI() []byte {
 	return []byte(openAPI)
 }
 
-// StoreSchema returns the schema of the YAML files of a policy store: "config" of
+// StoreSchema returns the schema of files of a policy store: "access" of access/*.json, "config" of
 // config.yaml, "tests" of tests/*.yaml.
 func StoreSchema(name string) ([]byte, error) {
 	schema, err := store.ReadFile("store/" + name + ".json")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -70,10 +71,10 @@ var errNoTests = errors.New("the set has no tests")
 var samples = map[string]string{"agent-tools": "a reader does not write"}
 
 // starter returns the files of a new store: those of the set, the JSON Schemas of its
-// YAML files for editors, and a request.
+// files for editors, and a request.
 func starter(name string, set fs.FS) (map[string][]byte, error) {
 	made := map[string][]byte{}
-	for _, name := range []string{"config", "tests"} {
+	for _, name := range []string{"access", "config", "tests"} {
 		schema, err := schemas.StoreSchema(name)
 		if err != nil {
 			return nil, err
@@ -85,7 +86,7 @@ func starter(name string, set fs.FS) (map[string][]byte, error) {
 			return err
 		}
 		text, err := fs.ReadFile(set, file)
-		made[file] = append([]byte(schemaComment(file)), text...)
+		made[file] = withSchema(file, text)
 		return err
 	})
 	if err != nil {
@@ -93,6 +94,14 @@ func starter(name string, set fs.FS) (map[string][]byte, error) {
 	}
 	made[sampleFile], err = sample(name, set)
 	return made, err
+}
+
+// withSchema returns a file of a store that tells editors its schema, if it has one.
+func withSchema(file string, text []byte) []byte {
+	if path.Dir(file) == "access" {
+		return bytes.Replace(text, []byte("{\n"), []byte("{\n  \"$schema\": \"../"+schemasFolder+"/access.json\",\n"), 1)
+	}
+	return append([]byte(schemaComment(file)), text...)
 }
 
 // schemaComment returns the comment with which editors check a YAML file of a store

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// TestInitForEditors holds every YAML file that init writes against the schema
-// that it refers to.
+// TestInitForEditors holds every YAML file and every access document that init
+// writes against the schema that it refers to.
 func TestInitForEditors(t *testing.T) {
 	for _, set := range []string{"agent-tools", "certification", "todo", "gateways", "search", "tool-access", "tool-owners"} {
 		dir := filepath.Join(t.TempDir(), set)
@@ -23,6 +24,11 @@ func TestInitForEditors(t *testing.T) {
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s has no tests (%v)", set, err)
 		}
+		documents, err := filepath.Glob(filepath.Join(dir, "access", "*.json"))
+		if err != nil || set == "tool-access" && len(documents) == 0 {
+			t.Fatalf("%s has no access documents (%v)", set, err)
+		}
+		files = append(files, documents...)
 		if _, err := os.Stat(filepath.Join(dir, "config.yaml")); err == nil {
 			files = append(files, filepath.Join(dir, "config.yaml"))
 		}
@@ -38,12 +44,12 @@ func fitsItsSchema(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	name, found := strings.CutPrefix(first, "# yaml-language-server: $schema=")
-	if !found {
-		t.Errorf("%s begins with %q", file, first)
+	refers := regexp.MustCompile(`^(?:# yaml-language-server: \$schema=(.*)|\{\n  "\$schema": "(.*)",)\n`).FindStringSubmatch(string(text))
+	if refers == nil {
+		t.Errorf("%s does not begin with its schema", file)
 		return
 	}
+	name := refers[1] + refers[2]
 	schema, err := jsonschema.NewCompiler().Compile(filepath.Join(filepath.Dir(file), filepath.FromSlash(name)))
 	if err != nil {
 		t.Fatal(err)

@@ -129,7 +129,7 @@ func (p *parser) object(n *node, what string, known ...string) bool {
 	}
 	for _, m := range n.members {
 		if !slices.Contains(known, m.name) {
-			p.fault(m.at, fmt.Sprintf("%s has no member %q; known are %s", what, m.name, strings.Join(known, ", ")), meant(m.name, known))
+			p.fault(m.at, fmt.Sprintf("%s has no member %q; known are %s", what, m.name, strings.Join(slices.DeleteFunc(slices.Clone(known), func(name string) bool { return name == schemaMember }), ", ")), meant(m.name, known))
 		}
 	}
 	return true
@@ -153,16 +153,16 @@ var policyMembers = []string{"mode", "default", "rules"}
 func (p *parser) envelope(root *node, d *Document) *node {
 	bare := root.named("policy") == nil && (root.named("mode") != nil || root.named("rules") != nil)
 	if bare {
-		if !p.object(root, "the document", append([]string{"server"}, policyMembers...)...) {
+		if !p.object(root, "the document", append([]string{"server", schemaMember}, policyMembers...)...) {
 			return nil
 		}
-		p.server(root, d)
+		p.head(root, d)
 		return root
 	}
-	if !p.object(root, "the document", "server", "type", "policy") {
+	if !p.object(root, "the document", "server", "type", "policy", schemaMember) {
 		return nil
 	}
-	p.server(root, d)
+	p.head(root, d)
 	if m := root.named("type"); m != nil && m.value.text != "tool_access_policy" {
 		p.fault(m.value.at, `type must be "tool_access_policy"`, "")
 	}
@@ -180,7 +180,14 @@ func (p *parser) envelope(root *node, d *Document) *node {
 	return m.value
 }
 
-func (p *parser) server(root *node, d *Document) {
+// schemaMember names the JSON Schema by which an editor checks the document. It says nothing else.
+const schemaMember = "$schema"
+
+// head reads the members that a document has in either form.
+func (p *parser) head(root *node, d *Document) {
+	if m := root.named(schemaMember); m != nil && m.value.kind != '"' {
+		p.fault(m.value.at, schemaMember+" must be a string", "")
+	}
 	m := root.named("server")
 	if m == nil {
 		return
