@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -19,8 +20,13 @@ var Debian = map[string]string{
 	"node":    "nodejs",
 	"npm":     "npm",
 	"python3": "python3",
-	"strace":  "strace",
-	"wrk":     "wrk",
+
+	// modules of Python
+	"cryptography": "python3-cryptography",
+	"jwt":          "python3-jwt",
+
+	"strace": "strace",
+	"wrk":    "wrk",
 }
 
 // Program returns the path of a program in [Debian].
@@ -31,6 +37,21 @@ func Program(t testing.TB, name string) string {
 		missing(t, "%s is missing: install the Debian package %s", name, Debian[name])
 	}
 	return path
+}
+
+// Python returns the path of a Python that has modules in [Debian].
+func Python(t testing.TB, modules ...string) string {
+	t.Helper()
+	imports := "import " + strings.Join(modules, ", ")
+	for _, name := range []string{"python3", "/usr/bin/python3"} { // Debian's may not be the first one
+		if path, err := exec.LookPath(name); err == nil && exec.Command(path, "-c", imports).Run() == nil {
+			return path
+		}
+	}
+	for _, module := range modules {
+		missing(t, "the module %s of Python may be missing: install the Debian package %s", module, Debian[module])
+	}
+	return ""
 }
 
 // Packages installs the npm packages that the package-lock.json in a directory
