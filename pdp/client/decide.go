@@ -34,6 +34,7 @@ type Vote struct {
 	Comment       string           `json:"comment,omitzero"`
 	ApprovedUntil time.Time        `json:"approved_until,omitzero"` // ends the approval earlier than its template does
 	To            *authzen.Subject `json:"to,omitempty"`            // who decides from now on, of a delegation
+	Arguments     jsontext.Value   `json:"arguments,omitzero"`      // object of arguments of the call that the approver changes
 }
 
 // Decide records a person's vote on the task of an Access Request. The Client's base URL is that of

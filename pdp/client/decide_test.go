@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/pdp/client"
@@ -22,13 +23,13 @@ func TestDecide(t *testing.T) {
 	})
 	vote := &client.Vote{
 		Approver: &authzen.Subject{Type: "user", ID: "olga"}, Decision: client.Approve, Comment: "go on",
-		ApprovedUntil: time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC),
+		ApprovedUntil: time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC), Arguments: jsontext.Value(`{"target":"staging"}`),
 	}
 	status, err := client.New(url, client.Config{}).Decide(t.Context(), "arq_1", vote)
 	if err != nil || status != authzen.TaskApproved {
 		t.Errorf("%q %v", status, err)
 	}
-	want := `POST /admin/v1/requests/arq_1/decision {"approver":{"type":"user","id":"olga"},"decision":"approve","comment":"go on","approved_until":"2026-11-21T13:00:00Z"}`
+	want := `POST /admin/v1/requests/arq_1/decision {"approver":{"type":"user","id":"olga"},"decision":"approve","comment":"go on","approved_until":"2026-11-21T13:00:00Z","arguments":{"target":"staging"}}`
 	if diff := cmp.Diff(want, sent); diff != "" {
 		t.Error(diff)
 	}

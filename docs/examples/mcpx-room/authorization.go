@@ -3,17 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/pdp/client"
 	"github.com/policy-service/policy-service/schemas/authzen"
-	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // An authorizationRequest is what people decide on (ADR-001).
@@ -106,51 +102,6 @@ func (r *Room) mayDecide(m *member, c *call, action string) *authzen.EvaluationR
 	return question(m.subject(), action, authzen.Resource{Type: "access_request", ID: c.Task.Task.ID, Properties: encode(properties)}, nil)
 }
 
-// elicitID is the id of the form about a task.
-func elicitID(task string) string { return "elicit-" + task }
-
-// A property is a member of a form.
-type property struct {
-	Type        string   `json:"type"`
-	Title       string   `json:"title,omitzero"`
-	Description string   `json:"description,omitzero"`
-	Enum        []string `json:"enum,omitempty"`
-	EnumNames   []string `json:"enumNames,omitempty"`
-}
-
-// form is the request of ADR-002 that asks a person to decide, or to say who does.
-func (r *Room) form(c *call, mayDelegate bool) *Message {
-	shown, err := jsonobject.Canonical(arguments(c.Arguments))
-	if err != nil {
-		shown = c.Arguments // cannot be: arguments are an object
-	}
-	properties := map[string]property{
-		"approve": {Type: "boolean", Title: "Approve this tool call?", Description: fmt.Sprintf("Tool: %s\nCaller: %s\nArguments: %s", c.Tool, c.Requester, shown)},
-		"reason":  {Type: "string", Title: "Reason (optional)", Description: "Provide a reason for your decision"},
-	}
-	required := []string{"approve"}
-	if mayDelegate {
-		required = nil
-		properties["action"] = property{Type: "string", Enum: []string{client.Approve, client.Deny, client.Delegate}, EnumNames: []string{"Approve", "Deny", "Delegate to another user"}}
-		properties["delegateTo"] = property{Type: "string", Title: "Delegate to (participant ID)", Description: "Only required if action is 'delegate'"}
-	}
-	return &Message{JSONRPC: "2.0", ID: encode(elicitID(c.Task.Task.ID)), Method: methodElicit, Params: encode(map[string]any{
-		"message":         fmt.Sprintf("%s requests permission to execute '%s'", r.cfg.name(c.Requester), c.Tool),
-		"requestedSchema": requestedSchema{"object", properties, required},
-		"metadata": map[string]any{
-			"elicitationType": "tool_approval",
-			"timeout":         int(time.Until(client.DecideBy(c.Task)).Seconds()),
-			"originalRequest": map[string]any{"from": c.Requester, "tool": c.Tool, "arguments": arguments(c.Arguments), "requestId": c.ID},
-		},
-	})}
-}
-
-type requestedSchema struct {
-	Type       string              `json:"type"`
-	Properties map[string]property `json:"properties"`
-	Required   []string            `json:"required,omitempty"`
-}
-
 // waitingFor returns the waiting call of a task, or nil.
 func (r *Room) waitingFor(topic, task string) *call {
 	r.mu.Lock()
@@ -161,75 +112,6 @@ func (r *Room) waitingFor(topic, task string) *call {
 		}
 	}
 	return nil
-}
-
-// elicited returns the call whose form a response answers, or nil.
-func (r *Room) elicited(in *received) *call {
-	var id string
-	if json.Unmarshal(in.msg.ID, &id) != nil || !strings.HasPrefix(id, elicitID("")) {
-		return nil
-	}
-	return r.waitingFor(in.topic, strings.TrimPrefix(id, elicitID("")))
-}
-
-// An answer is that to a form.
-type answer struct {
-	Action  string  `json:"action"` // accept, decline or cancel
-	Content content `json:"content"`
-}
-
-type content struct {
-	Approve    *bool  `json:"approve"`
-	Reason     string `json:"reason"`
-	Action     string `json:"action"`     // approve, deny, delegate, or nothing
-	DelegateTo string `json:"delegateTo"` // a participant
-}
-
-// decideByForm records what a person has answered in a form. Only true is an approval, and cancel
-// decides nothing.
-func (r *Room) decideByForm(ctx context.Context, in *received, c *call) error {
-	var a answer
-	if in.msg.Result == nil || decode(in.msg.Result, &a) != nil {
-		return invalid("the answer is not as the form asks")
-	}
-	if c.Owner != in.stead() {
-		return invalid("the form is of %s: answer it there", c.Owner)
-	}
-	switch a.Action {
-	case "cancel":
-		return nil
-	case "decline":
-		return r.vote(ctx, in, c, &client.Vote{Decision: client.Deny})
-	case "accept":
-		vote, err := r.accepted(&a.Content)
-		if err != nil {
-			return err
-		}
-		return r.vote(ctx, in, c, vote)
-	}
-	return invalid("the action must be accept, decline or cancel")
-}
-
-// accepted returns the vote in a form. Members that disagree are none.
-func (r *Room) accepted(c *content) (*client.Vote, error) {
-	vote := &client.Vote{Decision: c.Action, Comment: c.Reason}
-	approves, denies := c.Approve != nil && *c.Approve, c.Approve != nil && !*c.Approve
-	switch {
-	case approves && (c.Action == "" || c.Action == client.Approve):
-		vote.Decision = client.Approve
-	case !approves && c.Action == client.Deny, denies && c.Action == "":
-		vote.Decision = client.Deny
-	case c.Approve == nil && c.Action == client.Delegate:
-		to := r.cfg.named(c.DelegateTo)
-		if to == nil {
-			return nil, invalid("there is no participant %q to delegate to", c.DelegateTo)
-		}
-		subject := to.subject()
-		vote.To = &subject
-	default:
-		return nil, invalid("the answer needs approve, and an action that agrees with it")
-	}
-	return vote, nil
 }
 
 // respondParams are the params of authorization/respond.

@@ -34,7 +34,8 @@ type call struct {
 	Method    string         `json:"method"`
 	Tool      string         `json:"tool"` // the first, of a request for a capability
 	Arguments jsontext.Value `json:"arguments,omitzero"`
-	Reason    string         `json:"reason,omitzero"` // of the requester
+	Changed   bool           `json:"changed,omitzero"` // by who approved it
+	Reason    string         `json:"reason,omitzero"`  // of the requester
 
 	State    state     `json:"state"`
 	Until    time.Time `json:"until"`    // the end of this state
@@ -191,6 +192,11 @@ func (r *Room) awaitApproval(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
+		if task.Result.Arguments != nil {
+			if c, approval, err = c.changed(approval, task.Result.Arguments); err != nil {
+				return err
+			}
+		}
 		if err := r.present(ctx, c); err != nil {
 			return err
 		}
@@ -209,6 +215,7 @@ func (r *Room) awaitApproval(ctx context.Context, c *call) error {
 			return err
 		}
 		c = r.asksAgain(c, func(next *call) {
+			next.Arguments, next.Question, next.Envelope, next.Changed = c.Arguments, c.Question, c.Envelope, c.Changed
 			next.Task, next.Template, next.Why, next.Delegate = again, d.Context.AccessRequest.Template, why(d, c.Why), ""
 		})
 		if c == nil {

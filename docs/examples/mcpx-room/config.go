@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -29,6 +30,8 @@ type Topic struct {
 	// Elicit holds a call and sends a form (ADR-002). Otherwise the caller is told at once that a person
 	// has to decide, and gets the result later under the same id (ADR-001).
 	Elicit bool `yaml:"elicit"`
+	// Edit names arguments that a form lets people change. The template of the approval says so, too.
+	Edit []string `yaml:"edit"`
 }
 
 // A Participant is known by a token, of which the room knows the SHA-256.
@@ -70,7 +73,8 @@ func (c *Config) check() (faults []error) {
 	fault(err != nil || !net.ParseIP(host).IsLoopback(), "must be an address on loopback, because tokens are sent in clear", "listen")
 	empty := sha256.Sum256(nil)
 	fault(len(c.Topics) == 0, "must name a topic", "topics")
-	for name := range c.Topics {
+	for name, topic := range c.Topics {
+		fault(slices.ContainsFunc(topic.Edit, func(name string) bool { return slices.Contains(formMembers, name) }), "must not be one of the form's own members", "topics", name, "edit")
 		fault(!validName.MatchString(name), "must be a name of letters, digits, dots, dashes and underscores", "topics", name)
 	}
 	seen := map[string]bool{gateway: true, hex.EncodeToString(empty[:]): true}

@@ -19,16 +19,15 @@ func (r *Room) ownersAnswer(ctx context.Context, in *received, c *call) error {
 	if asked := authorizationAsked(in.msg); asked != nil {
 		return r.ownersQuestion(in, c, asked)
 	}
-	to, payload := []string{c.Requester}, in.env.Payload
+	to := []string{c.Requester}
 	if c.Fulfils != nil {
-		var err error
-		if payload, err = c.forBoth(in.msg); err != nil {
-			return err
-		}
 		to = append(to, c.Fulfils.Requester)
 	}
 	e := in.to(to...)
-	e.Payload = payload
+	var err error
+	if e.Payload, err = c.answered(in); err != nil {
+		return err
+	}
 	r.finish(c, e)
 	return nil
 }
@@ -140,17 +139,32 @@ func (r *Room) ownersCall(in *received, id string) *call {
 	return nil
 }
 
-// forBoth returns the response for the one who carried out a request and the one who made it.
-func (c *call) forBoth(m *Message) (jsontext.Value, error) {
-	out := *m
-	if m.Result != nil {
-		result, err := jsonobject.Parse(m.Result)
-		if err != nil {
-			return nil, invalid("the result must be an object")
-		}
+// metaArguments is the member of a result's _meta with the arguments that a person has approved instead.
+const metaArguments = "io.github.policy-service/arguments"
+
+// answered returns an owner's response as its recipients get it: unchanged, unless somebody else carried
+// out the request or a person has changed the call.
+func (c *call) answered(in *received) (jsontext.Value, error) {
+	if in.msg.Result == nil || c.Fulfils == nil && !c.Changed {
+		return in.env.Payload, nil
+	}
+	result, err := jsonobject.Parse(in.msg.Result)
+	if err != nil {
+		return nil, invalid("the result must be an object")
+	}
+	if c.Fulfils != nil {
 		result.Put("fulfilledBy", encode(c.Requester))
 		result.Put("originalRequester", encode(c.Fulfils.Requester))
-		out.Result = encode(result)
 	}
+	if c.Changed {
+		meta, err := jsonobject.Parse(result["_meta"])
+		if err != nil {
+			return nil, invalid("the _meta of the result must be an object")
+		}
+		meta.Put(metaArguments, c.Arguments)
+		result.Put("_meta", encode(meta))
+	}
+	out := *in.msg
+	out.Result = encode(result)
 	return encode(&out), nil
 }
