@@ -30,7 +30,8 @@ func declaring() {
 			ID     jsontext.Value `json:"id"`
 			Method string         `json:"method"`
 			Params struct {
-				Name string `json:"name"`
+				Name      string         `json:"name"`
+				Arguments jsontext.Value `json:"arguments"`
 			} `json:"params"`
 		}
 		check(json.UnmarshalRead(r.Body, &m))
@@ -43,11 +44,11 @@ func declaring() {
 				if authorization != "" {
 					authorization = `,"authorization":` + authorization
 				}
-				tools = append(tools, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}%s}`, name, authorization))
+				tools = append(tools, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object","properties":{"target":{"enum":["staging","production"],"description":"say yes"}}}%s}`, name, authorization))
 			}
 			result = `{"tools":[` + strings.Join(tools, ",") + `]}`
 		case "tools/call":
-			addLine(os.Getenv("DESK"), m.Params.Name)
+			addLine(os.Getenv("DESK"), m.Params.Name+" "+string(m.Params.Arguments))
 			result = fmt.Sprintf(`{"_meta":{"io.github.policy-service/approval":{"approvers":[{"type":"user","id":"root"}]}},"content":[{"type":"text","text":"%s ran"}]}`, m.Params.Name)
 		}
 		w.Header().Set("Content-Type", "application/json")

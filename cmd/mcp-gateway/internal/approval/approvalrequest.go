@@ -47,7 +47,7 @@ func newApprovalRequests(d *enforce.DeniedCall) ([]approvalRequest, error) {
 		if err != nil {
 			return nil, err
 		}
-		if submission.Context, err = approvalContext(submission.Context, &d.Binding, d.Reason); err != nil {
+		if submission.Context, err = approvalContext(submission.Context, d); err != nil {
 			return nil, err
 		}
 		all = append(all, approvalRequest{Item: n, Submission: submission, Endpoint: decision.Context.AccessRequest.Endpoint})

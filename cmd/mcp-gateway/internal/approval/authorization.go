@@ -3,16 +3,13 @@ package approval
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
-	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp/client"
-	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // Bounds of what a caller is told of its own call: the bytes of its arguments, and the
@@ -82,38 +79,3 @@ func (s *Service) expire(ctx context.Context, r *record) {
 
 // isBounded reports whether the tool bounds the time in which somebody has to agree.
 func (r *record) isBounded() bool { return !r.Authorization.Until(r.Created).IsZero() }
-
-// A told is what the caller of a call is told of the approval by which it ran.
-type told struct {
-	Approvers []authzen.Subject `json:"approvers"`
-	Until     time.Time         `json:"until"`
-}
-
-// hear notes who approved, of tasks that were polled.
-func (r *record) hear(asks []approvalRequest) {
-	r.approvers = nil
-	for _, a := range asks {
-		for _, approver := range client.Approvers(a.Task) {
-			if !slices.ContainsFunc(r.approvers, func(b authzen.Subject) bool { return b.Type == approver.Type && b.ID == approver.ID }) {
-				r.approvers = append(r.approvers, authzen.Subject{Type: approver.Type, ID: approver.ID})
-			}
-		}
-	}
-}
-
-// tellApproval adds to the result of a call who has approved it, if the PDP tells.
-func (r *record) tellApproval(response *wire.Message, approvals enforce.Approvals) *wire.Message {
-	if response == nil || response.Result == nil || r.approvers == nil {
-		return response
-	}
-	by := told{Approvers: r.approvers}
-	for _, a := range approvals {
-		if by.Until.IsZero() || a.ApprovedUntil.Before(by.Until) {
-			by.Until = a.ApprovedUntil
-		}
-	}
-	if with, err := response.WithResultMeta(wire.MetaApproval, by); err == nil {
-		return with
-	}
-	return response
-}

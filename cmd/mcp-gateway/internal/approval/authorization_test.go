@@ -158,3 +158,76 @@ func TestToolWantsPerson(t *testing.T) {
 		}
 	}
 }
+
+// A call whose approver has changed its arguments runs with those, once policies have
+// decided on them: on its caller's stream and polled. The caller learns what was changed.
+func TestEditedArguments(t *testing.T) {
+	edit := func(h *house, task string) {
+		t.Helper()
+		body := []byte(`{"decision":"approve","approver":{"type":"user","id":"carol"},"arguments":{"text":"bye"}}`)
+		if status := h.post("/admin/v1/requests/"+task+"/decision", body); status != http.StatusOK {
+			t.Fatal(status)
+		}
+	}
+	build := func() *house {
+		h := build(t, nil)
+		h.answer = []byte(`{"content":[]}`)
+		return h
+	}
+	h := build()
+	task := h.send(sent{tool: "edited", args: `{"text":"hello","n":1}`}).Task
+	unfit := []byte(`{"decision":"approve","approver":{"type":"user","id":"carol"},"arguments":{"text":7}}`)
+	if status := h.post("/admin/v1/requests/"+task+"/decision", unfit); status != http.StatusBadRequest {
+		t.Errorf("arguments that do not fit the schema: %d", status)
+	}
+	edit(h, task)
+	s := h.send(sent{tool: "edited", args: `{"text":"hello","n":1}`})
+	if !s.goes() {
+		t.Fatalf("%+v", s.Data)
+	}
+	if got := string(s.disposition.Forward.Params); !strings.Contains(got, `"arguments":{"n":1,"text":"bye"}`) {
+		t.Errorf("the server gets %s", got)
+	}
+	const told = `{"_meta":{"io.github.policy-service/approval":{"changed_arguments":{"text":"bye"},"until":"UNTIL"}},"content":[]}`
+	if response := s.disposition.Finish(t.Context(), &wire.Message{ID: jsontext.Value("1"), Result: jsontext.Value(`{"content":[]}`)}); withoutChanged(response.Result) != told {
+		t.Errorf("the caller gets %s", response.Result)
+	}
+
+	h = build()
+	polled := h.send(sent{tool: "edited", caps: polls}).Result.Task
+	edit(h, h.tasks()[0])
+	result := ""
+	h.await(func() bool {
+		got := h.send(sent{method: "tasks/get", rest: `,"taskId":"` + polled + `"`})
+		result = string(got.disposition.Answer.Result)
+		return got.Result.Status != "working"
+	})
+	if ran := h.ran.Load(); ran == nil || !strings.Contains(string(ran.Params), `"arguments":{"text":"bye"}`) || !strings.Contains(result, `"changed_arguments":{"text":"bye"}`) {
+		t.Errorf("polled: %s, %+v", result, ran)
+	}
+
+	h = build() // policies do not let bye be said
+	h.banned.Store(true)
+	task = h.send(sent{tool: "edited"}).Task
+	edit(h, task)
+	if s := h.send(sent{tool: "edited"}); s.goes() || s.Reason == enforce.ReasonPending {
+		t.Errorf("where a mapping reads the argument: %+v", s.Data)
+	}
+
+	h = build()
+	h.misfit.Store(true)
+	task = h.send(sent{tool: "edited"}).Task
+	edit(h, task)
+	if s := h.send(sent{tool: "edited"}); s.goes() || s.Reason != enforce.ReasonArguments {
+		t.Errorf("arguments that do not fit: %+v", s.Data)
+	}
+}
+
+// withoutChanged is [withoutTime] in the order of names.
+func withoutChanged(result jsontext.Value) string {
+	canonical := result.Clone()
+	if err := canonical.Canonicalize(); err != nil {
+		return err.Error()
+	}
+	return withoutTime(canonical)
+}

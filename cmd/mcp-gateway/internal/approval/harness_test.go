@@ -46,6 +46,9 @@ var policies = fstest.MapFS{
 		@id("telling") @requestable("telling")
 		forbid (principal, action == Action::"tools/call", resource == tool::"told")
 		unless { context has approval && context.approval.template == "telling" };
+		@id("editing") @requestable("edited")
+		forbid (principal, action == Action::"tools/call", resource == tool::"edited")
+		unless { context has approval && context.approval.template == "edited" };
 		@id("odd") @requestable("desk")
 		forbid (principal, action == Action::"tools/call", resource == tool::"\u{202e}etirw\u{202c}\n**done**")
 		unless { context has approval && context.approval.template == "desk" };
@@ -74,7 +77,7 @@ var policies = fstest.MapFS{
 		@id("fulfilment") permit (principal, action == Action::"tools/fulfil", resource is tool_request)
 		unless { principal == user::"mallory" };
 		@id("askers, too") permit (principal == user::"alice", action, resource is access_request);`)},
-	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}, telling: {tell_comment: true, tell_approvers: true}, once: {uses: 1}, form: {request_schema: {required: [ticket]}}}\n")},
+	"config.yaml": {Data: []byte("approval_templates: {desk: {uses: 0}, telling: {tell_comment: true, tell_approvers: true}, once: {uses: 1}, edited: {edit: [text]}, form: {request_schema: {required: [ticket]}}}\n")},
 }
 
 // A house is a PDP, and a gateway that has calls wait.
@@ -95,6 +98,9 @@ type house struct {
 	answer   []byte       // of the server to such a call; nil is an empty result
 	current  atomic.Pointer[string]
 	declared atomic.Pointer[enforce.Authorization] // by every tool
+	ran      atomic.Pointer[wire.Message]          // for nobody who waits, the last one
+	banned   atomic.Bool                           // the mapping reads the arguments of edited
+	misfit   atomic.Bool                           // no tool takes bye
 }
 
 // build starts the PDP and opens the service as cfg changes it.
@@ -175,6 +181,9 @@ func (h *house) open() {
 		Definition: func(string, string) string { return h.digest() }, PassingMeta: []string{"trace/id"},
 		Tasks: true,
 	}
+	cfg.Edited = func(ctx context.Context, c *enforce.Call, arguments jsontext.Value) (*enforce.Question, string, error) {
+		return h.gate.Edited(ctx, c, arguments)
+	}
 	if h.cfg != nil {
 		h.cfg(&cfg)
 	}
@@ -188,7 +197,11 @@ func (h *house) open() {
 		PDP: decides, Log: log, Obligations: obligations,
 		Map: h.question,
 		Tools: enforcetest.Tools{Find: func(_ context.Context, c *enforce.Call) (*enforce.Tool, error) {
-			return &enforce.Tool{Digest: h.digest(), Authorization: h.declared.Load()}, nil
+			if h.misfit.Load() && bytes.Contains(c.Params.Arguments, []byte("bye")) {
+				return nil, &enforce.Refusal{Data: enforce.Data{Reason: enforce.ReasonArguments}}
+			}
+			definition := jsontext.Value(`{"inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}`)
+			return &enforce.Tool{Definition: definition, Digest: h.digest(), Authorization: h.declared.Load()}, nil
 		}},
 		Tasks:       enforcetest.Tasks{Own: h.service.Own},
 		PassingMeta: []string{"trace/id"},
@@ -198,8 +211,9 @@ func (h *house) open() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		h.service.Run(ctx, func(context.Context, *enforce.Call, *wire.Message) (*wire.Message, error) {
+		h.service.Run(ctx, func(_ context.Context, _ *enforce.Call, m *wire.Message) (*wire.Message, error) {
 			h.executed.Add(1)
+			h.ran.Store(m)
 			answer := jsontext.Value(`{"content":[]}`)
 			if h.answer != nil {
 				answer = h.answer
@@ -241,6 +255,9 @@ func (h *house) rewrite(change func(text string) string) {
 func (h *house) question(c *enforce.Call) (*enforce.Question, error) {
 	tool := &authzen.EvaluationRequest{
 		Subject: c.Caller.Subject, Action: authzen.Action{Name: c.Message.Method}, Resource: authzen.Resource{Type: "tool", ID: c.Params.Name},
+	}
+	if h.banned.Load() {
+		tool.Context = fmt.Appendf(nil, `{"read":%s}`, c.Params.Arguments)
 	}
 	if c.Params.Name != "move" {
 		return &enforce.Question{Evaluation: tool}, nil

@@ -161,7 +161,11 @@ func (s *Service) await(ctx context.Context, r *record, long time.Duration) (enf
 // resume carries out a call that is approved: the policies are asked again, and
 // if they permit it with the approval, one of those who wait claims it.
 func (s *Service) resume(ctx context.Context, d *enforce.DeniedCall, r *record, approvals enforce.Approvals, state *resumeState) (*enforce.Disposition, error) {
-	if err := s.permitted(ctx, d.Call, r, d.Question, approvals); err != nil {
+	question, approvals, err := s.edit(ctx, d.Call, r, d.Question, approvals)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.permitted(ctx, d.Call, r, question, approvals); err != nil {
 		return nil, err
 	}
 	m, err := s.assemble(r, d.Message, state)

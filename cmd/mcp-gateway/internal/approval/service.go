@@ -46,6 +46,9 @@ type Config struct {
 	// PassingMeta is [enforce.Config.PassingMeta].
 	PassingMeta []string
 	Settings
+	// Edited makes a call one with the arguments that its approver has changed
+	// ([enforce.Gate.Edited]). With nil, such a call does not run.
+	Edited func(context.Context, *enforce.Call, jsontext.Value) (*enforce.Question, string, error)
 	// Mask masks what looks like secrets in a JSON value for people. Nil masks nothing.
 	Mask  func(jsontext.Value) (jsontext.Value, error)
 	Trail enforce.Trail    // nil is enforce.NopTrail
@@ -93,6 +96,7 @@ type Service struct {
 // A detached call is approved, and no client waits for its response.
 type detached struct {
 	record    record
+	question  *enforce.Question
 	approvals enforce.Approvals
 }
 
@@ -182,7 +186,7 @@ func (s *Service) Run(ctx context.Context, execute Execute) {
 	for tick := time.NewTicker(time.Minute); ; {
 		select {
 		case d := <-s.approved:
-			executing.Go(func() { s.executeDetached(ctx, d.record, d.approvals, execute) })
+			executing.Go(func() { s.executeDetached(ctx, d, execute) })
 		case <-tick.C:
 			if err := s.Sweep(ctx); err != nil {
 				s.cfg.Log.ErrorContext(ctx, "approvals", "error", err)
@@ -302,9 +306,10 @@ func (s *Service) discard(ctx context.Context, r *record) {
 
 // approvalContext adds the arguments, and what else of the params is bound, to the context of a
 // submission, for the person who decides: what they see is what the digest is
-// of. Where a mapping has others there, nobody is asked. Reason is what a requester
-// said, or "".
-func approvalContext(context jsontext.Value, b *wire.Binding, reason string) (jsontext.Value, error) {
+// of. Where a mapping has others there, nobody is asked. It adds what a requester said,
+// and within which bounds an approver may change arguments.
+func approvalContext(context jsontext.Value, d *enforce.DeniedCall) (jsontext.Value, error) {
+	b, reason := &d.Binding, d.Reason
 	members, err := jsonobject.Parse(context)
 	if err != nil {
 		return nil, err
@@ -322,6 +327,9 @@ func approvalContext(context jsontext.Value, b *wire.Binding, reason string) (js
 		} else if !taken && bound != nil {
 			members[name] = bound
 		}
+	}
+	if schema := inputSchema(d.Tool); schema != nil && members["input_schema"] == nil {
+		members.Put("input_schema", schema)
 	}
 	if _, taken := members["reason"]; reason != "" && !taken {
 		if err := members.Set("reason", plain.Text(reason)); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/seal"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // A state of a call.
@@ -81,7 +82,11 @@ type record struct {
 	FulfilledBy *authzen.Subject `json:"fulfilled_by,omitempty"`
 	Told        bool             `json:"told,omitzero"`
 
-	approvers []authzen.Subject // who approved it, if the PDP tells; not kept
+	// Not kept: who approved it, if the PDP tells, the arguments as the approver has
+	// changed them, and which of them differ.
+	approvers []authzen.Subject
+	edited    jsontext.Value
+	changed   jsonobject.Object
 }
 
 // question is what was asked about the call when it was denied.

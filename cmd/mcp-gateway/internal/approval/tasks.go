@@ -95,7 +95,7 @@ func (s *Service) Own(ctx context.Context, c *enforce.Call) (*enforce.Dispositio
 	}
 	switch c.Message.Method {
 	case "tasks/get":
-		s.pollDetached(ctx, r)
+		s.pollDetached(ctx, c, r)
 		if err := s.label(c, r); err != nil {
 			return nil, err
 		}
@@ -131,13 +131,18 @@ func (s *Service) label(c *enforce.Call, r *record) error {
 
 // pollDetached polls the approvals of a call that no client waits for, and
 // executes the call once it is approved.
-func (s *Service) pollDetached(ctx context.Context, r *record) {
+func (s *Service) pollDetached(ctx context.Context, c *enforce.Call, r *record) {
 	switch approvals, err := s.pollOnce(ctx, r); {
 	case errors.Is(err, client.ErrNotApproved):
 		s.deny(ctx, r, err)
 	case approvals != nil:
+		question, approvals, err := s.editDetached(ctx, c, r, approvals)
+		if err != nil {
+			s.cfg.Log.WarnContext(ctx, "the arguments that an approver has changed", "task", r.Task.Task.ID, "error", err)
+			return
+		}
 		select {
-		case s.approved <- detached{*r, approvals}:
+		case s.approved <- detached{*r, question, approvals}:
 		default: // a later poll queues it
 		}
 	case err != nil:
@@ -145,16 +150,32 @@ func (s *Service) pollDetached(ctx context.Context, r *record) {
 	}
 }
 
+// editDetached is edit for a call whose client polls it with another.
+func (s *Service) editDetached(ctx context.Context, poll *enforce.Call, r *record, approvals enforce.Approvals) (*enforce.Question, enforce.Approvals, error) {
+	if r.edited == nil {
+		return r.question(), approvals, nil
+	}
+	m := &wire.Message{ID: poll.Message.ID, Method: r.Method, Params: r.Params}
+	params, err := m.Read()
+	if err != nil {
+		return nil, nil, err
+	}
+	c := *poll
+	c.Message, c.Params, c.Session = m, params, r.Session
+	return s.edit(ctx, &c, r, r.question(), approvals)
+}
+
 // maxResponse bounds a response that is kept for its client, in bytes.
 const maxResponse = 1 << 20
 
 // executeDetached executes an approved call that no client waits for, and
 // stores the response.
-func (s *Service) executeDetached(ctx context.Context, r record, approvals enforce.Approvals, execute Execute) {
+func (s *Service) executeDetached(ctx context.Context, d detached, execute Execute) {
+	r, approvals := d.record, d.approvals
 	m := &wire.Message{ID: jsontext.Value(`"` + r.Handle + `"`), Method: r.Method}
 	call := &enforce.Call{Server: r.Server, Caller: &enforce.Caller{Subject: r.Subject, Tenant: r.Tenant}, Message: m, Params: &wire.Params{Name: r.Name}, Session: r.Session, RequestID: r.Handle}
 	call.Tool = &enforce.Tool{Digest: r.Definition, Authorization: r.Authorization}
-	if err := s.permitted(ctx, call, &r, r.question(), approvals); err != nil {
+	if err := s.permitted(ctx, call, &r, d.question, approvals); err != nil {
 		return // it is recorded, or can be tried again
 	}
 	var err error

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/access"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/approval"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/audit"
@@ -188,7 +190,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	denial := enforce.Denial{Codes: cfg.Denial.Codes, Code: cfg.Denial.Code, OlderCode: cfg.Denial.OlderCode, Status: cfg.Denial.HTTPStatus, Conceal: cfg.Denial.Conceal, TellReason: cfg.Denial.TellReason, CapabilityCode: cfg.Denial.CapabilityCode}
 	g.approvals, err = approval.Open(approval.Config{
 		File: filepath.Join(cfg.State, "approvals.db"), Holder: own.name, PDP: pdp, Seal: g.seal, Checker: enforce.NewChecker(handlers, denial), Trail: resumed{kept, &g.rules}, Log: g.log,
-		Definition: g.tools.digest, Mask: g.trail.Mask,
+		Definition: g.tools.digest, Mask: g.trail.Mask, Edited: g.edited,
 		Results:  lateResults{g},
 		Settings: cfg.Approval.settings(), PassingMeta: cfg.Approval.PassingMeta, Tasks: cfg.Approval.Tasks,
 	})
@@ -223,6 +225,11 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 
 // maxLevelTools is the number of tools in which the level of a caller shows.
 const maxLevelTools = 20
+
+// edited makes a call one with arguments that its approver has changed.
+func (g *gateway) edited(ctx context.Context, c *enforce.Call, arguments jsontext.Value) (*enforce.Question, string, error) {
+	return g.gate.Edited(ctx, c, arguments)
+}
 
 // close closes what join has opened.
 func (g *gateway) close() error {
