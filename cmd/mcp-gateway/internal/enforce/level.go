@@ -52,35 +52,48 @@ func (g *Gate) Level(ctx context.Context, call *Call, server string, tools []str
 	if err != nil {
 		return LevelUnknown, err
 	}
-	return levelOf(answer.Decisions, tools[0] == AnyTool), nil
+	return levelOf(answer.Decisions), nil
 }
 
 // levelOf returns the level of a caller with these answers: for each tool one about a
-// call, and one about a request. A caller that may not call a tool that there is not need
-// not be restricted.
-func levelOf(answers []authzen.Decision, anyTool bool) Level {
+// call, and one about a request. The caller has the highest level of those.
+func levelOf(answers []authzen.Decision) Level {
 	level := LevelUnknown
 	for i := 0; i+1 < len(answers); i += 2 {
-		calls, requests := &answers[i], &answers[i+1]
-		switch {
-		case calls.Decision, !waitsAlike(calls, requests) && (needsCapability(calls) || isRequestable(calls)):
+		switch levelFor(&answers[i], &answers[i+1]) {
+		case LevelFull:
 			return LevelFull
-		case anyTool && !isRequestable(calls):
-		case requests.Decision, needsCapability(requests), isRequestable(requests):
+		case LevelRestricted:
 			level = LevelRestricted
 		}
 	}
 	return level
 }
 
-// waitsAlike reports whether a call waits for what its request waits for: the approval
-// of one template.
-func waitsAlike(calls, requests *authzen.Decision) bool {
+// levelFor returns the level that shows in the answers about one tool. A call that is
+// denied whatever people say tells nothing: the server may not be the caller's, or the
+// tool may not exist.
+func levelFor(calls, requests *authzen.Decision) Level {
 	switch {
+	case calls.Decision:
+		return LevelFull
 	case !isRequestable(calls):
-		return false
-	case isRequestable(requests):
+		if needsCapability(calls) {
+			return LevelFull
+		}
+		return LevelUnknown
+	case waitsAlike(calls, requests):
+		return LevelRestricted
+	}
+	return LevelFull
+}
+
+// waitsAlike reports whether a call that a person may permit waits for what its request
+// waits for: the approval of one template, or somebody who requests. A request for want of a
+// capability does not tell its template.
+func waitsAlike(calls, requests *authzen.Decision) bool {
+	if isRequestable(requests) {
 		return calls.Context.AccessRequest.Template == requests.Context.AccessRequest.Template
 	}
-	return needsCapability(requests)
+	return requests.Decision || needsCapability(requests)
 }
