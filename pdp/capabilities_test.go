@@ -2,10 +2,14 @@ package pdp_test
 
 import (
 	"fmt"
+	"net/http"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -319,5 +323,31 @@ func TestCapabilityIsLookedUp(t *testing.T) {
 	_, ahead := u.ask(until(`{"subject":{"type":"user","id":"u"},"tools":["files:read"],"duration":60,"constraints":{"validFrom":%q}}`, time.Minute))
 	if _, got := look(u.key, fmt.Sprintf(`{"id":%q}`, ahead.Capability.ID)); ahead.Capability.Status != "active" || got.Active {
 		t.Errorf("before it begins: %+v", got)
+	}
+}
+
+// A denial names the evaluation that denied as a member, also where the schema does not allow the
+// question.
+func TestDenialOfACapabilityNamesItsEvaluation(t *testing.T) {
+	store := capabilityStore()
+	store["schema.cedarschema"] = &fstest.MapFile{Data: []byte(`
+entity user, agent, tool, capability;
+entity access_request;
+action "tools/call" appliesTo { principal: [user, agent], resource: tool, context: { capability?: { id: String } } };
+action "capability.request" appliesTo { principal: [user, agent], resource: tool, context: { duration: Long, bound: String, depth: Long, gateway?: { server: String } } };
+action "approval.approve", "approval.deny" appliesTo { principal: user, resource: access_request };
+action "capability.issue", "capability.revoke" appliesTo { principal: user, resource: capability };
+`)}
+	store["policies.cedar"].Data = []byte(`@id("read") permit (principal is user, action == Action::"capability.request", resource == tool::"files:read");`)
+	s := start(t, pdp.Config{Policies: store})
+	for body, want := range map[string]string{
+		`{"subject":{"type":"user","id":"u"},"tools":["files:read","files:write"],"duration":60}`:                                      "files:write is denied by evaluation ",
+		`{"subject":{"type":"user","id":"u"},"tools":["files:read","files:list"],"duration":60,"constraints":{"arguments":{"a":"b"}}}`: "files:read does not fit the schema: /context/arguments is not declared",
+	} {
+		response, text := post(t, http.DefaultClient, s.main+authzen.PathCapabilities, body)
+		var p authzen.Problem
+		if err := json.Unmarshal([]byte(text), &p); err != nil || response.StatusCode != http.StatusForbidden || !strings.Contains(p.Detail, want) || p.EvaluationID == "" {
+			t.Errorf("%s: %s %s", body, response.Status, text)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -19,6 +20,16 @@ import (
 
 // errCapabilityDenied means that policies do not let the holder have a capability.
 var errCapabilityDenied = errors.New("policies do not permit this capability")
+
+// A capabilityDenial is an errCapabilityDenied with the evaluation that denied.
+type capabilityDenial struct {
+	evaluationID string
+	why          string
+}
+
+func (d *capabilityDenial) Error() string { return errCapabilityDenied.Error() + ": " + d.why }
+
+func (d *capabilityDenial) Unwrap() error { return errCapabilityDenied }
 
 // A toolAnswer is the decision on one tool.
 type toolAnswer struct {
@@ -78,10 +89,10 @@ func (i *capabilityIssuer) ask(ctx context.Context, call evaluation.Call, terms 
 	for n, tool := range terms.Tools {
 		a := toolAnswer{tool, fmt.Sprintf("%s.%d", call.ID, n), answer.Evaluations[n]}
 		if c := a.decision.Context; c != nil && c.Error != nil && c.Error.Status < 500 {
-			return nil, fmt.Errorf("%w: the question about %s does not fit the schema: %s", errCapabilityDenied, tool, c.Error.Message)
+			return nil, &capabilityDenial{a.evaluationID, fmt.Sprintf("the question about %s does not fit the schema: %s", tool, strings.TrimPrefix(c.Error.Message, fmt.Sprintf("/evaluations/%d", n)))}
 		}
 		if !a.permitted() && a.offer() == nil {
-			return nil, fmt.Errorf("%w: %s is denied by evaluation %s", errCapabilityDenied, tool, a.evaluationID)
+			return nil, &capabilityDenial{a.evaluationID, fmt.Sprintf("%s is denied by evaluation %s", tool, a.evaluationID)}
 		}
 		out = append(out, a)
 	}

@@ -150,6 +150,10 @@ func problem(err error, public *authzen.Error) authzen.Problem {
 			p.Type = t.urn
 		}
 	}
+	var denial *capabilityDenial
+	if errors.As(err, &denial) {
+		p.EvaluationID = denial.evaluationID
+	}
 	return p
 }
 

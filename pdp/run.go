@@ -120,7 +120,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := s.loadPolicies(ctx); err != nil {
 		return err
 	}
-	if err := metrics.observe(s.engine, s.log, s.limits, s.approvals, s.policies); err != nil {
+	if err := metrics.observe(s.engine, s.log, s.limits, s.approvals, s.capabilities.store, s.policies); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
 	s.credentials.Store(&c.Auth)

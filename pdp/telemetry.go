@@ -23,6 +23,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/obligations/capability"
 	"github.com/policy-service/policy-service/pdp/admission"
 )
 
@@ -191,13 +192,13 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 
 // observe registers gauges of the load and of the states of policies and log. Each is measured when a
 // reader collects the metrics.
-func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service, supplied *policyLoader) error {
+func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service, capabilities *capability.Service, supplied *policyLoader) error {
 	t.tenants.policies = engine.Snapshots
-	return errors.Join(t.observeLoad(log, limits, approvals), t.observePolicies(engine, supplied))
+	return errors.Join(t.observeLoad(log, limits, approvals, capabilities), t.observePolicies(engine, supplied))
 }
 
 // observeLoad registers what waits, and the length of the log.
-func (t *telemetry) observeLoad(log *decisionlog.Log, limits *limiter, approvals *approval.Service) error {
+func (t *telemetry) observeLoad(log *decisionlog.Log, limits *limiter, approvals *approval.Service, capabilities *capability.Service) error {
 	_, working := t.meter.Int64ObservableGauge("policy_service.in_flight",
 		metric.WithDescription("Requests in processing."),
 		measured(func() int64 { n, _ := limits.queue.Load(); return int64(n) }))
@@ -219,7 +220,10 @@ func (t *telemetry) observeLoad(log *decisionlog.Log, limits *limiter, approvals
 			}
 			return nil
 		}))
-	return errors.Join(working, waiting, queued, entries, pending)
+	_, active := t.meter.Int64ObservableGauge("policy_service.capabilities_active",
+		metric.WithDescription("Capabilities that are active."),
+		measured(func() int64 { return int64(capabilities.Active()) }))
+	return errors.Join(working, waiting, queued, entries, pending, active)
 }
 
 // observePolicies registers the states of the active and of the shadow policies.

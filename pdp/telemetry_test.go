@@ -96,6 +96,7 @@ func TestMeasurements(t *testing.T) {
 		"policy_service.waiting  0",
 		"policy_service.log_queue  0",
 		"policy_service.approvals_pending  0",
+		"policy_service.capabilities_active  0",
 		"policy_service.policies  4",
 		"policy_service.policies_stale  0",
 		"policy_service.log_entries  4",

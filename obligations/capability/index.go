@@ -128,6 +128,16 @@ func (x *index) countOf(h holder, s State) (of, tenant int) {
 	return x.counts[h][s], x.live[h.tenant]
 }
 
+// active returns how many capabilities are active.
+func (x *index) active() (n int) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, of := range x.counts {
+		n += of[Active]
+	}
+	return n
+}
+
 // bytesOf returns the bytes stored for a tenant, and for all.
 func (x *index) bytesOf(tenant string) (of, all int64) {
 	x.mu.RLock()

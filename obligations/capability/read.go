@@ -14,6 +14,9 @@ func (e *entry) answer() *Capability {
 	return &c
 }
 
+// Active returns the number of active capabilities.
+func (s *Service) Active() int { return s.index.active() }
+
 // Get returns a capability, for operators.
 func (s *Service) Get(ctx context.Context, id string) (*Capability, error) {
 	if err := s.outbox.Settle(ctx); err != nil {

@@ -178,6 +178,8 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"` // HTTP
 	Detail string `json:"detail,omitzero"`
+
+	EvaluationID string `json:"evaluation_id,omitzero"` // that denied, if one did
 }
 
 // Problem types ("Error Responses"); every other problem is about:blank.
