@@ -124,6 +124,16 @@ func (e *Engine) Revision(tenant string) string {
 	return s.Revision()
 }
 
+// CheckSubject returns an error if no request of a tenant can have that subject. path is its place in
+// the message that names it.
+func (e *Engine) CheckSubject(tenant, path string, of authzen.Subject) error {
+	s, _, err := e.begin(tenant)
+	if err != nil {
+		return err
+	}
+	return s.CheckSubject(path, of)
+}
+
 // begin returns the snapshot and the time for a request.
 func (e *Engine) begin(tenant string) (*snapshot.Snapshot, time.Time, error) {
 	all := e.current.Load()

@@ -338,7 +338,8 @@ action "capability.request" appliesTo { principal: [user, agent], resource: tool
 action "approval.approve", "approval.deny" appliesTo { principal: user, resource: access_request };
 action "capability.issue", "capability.revoke" appliesTo { principal: user, resource: capability };
 `)}
-	store["policies.cedar"].Data = []byte(`@id("read") permit (principal is user, action == Action::"capability.request", resource == tool::"files:read");`)
+	store["policies.cedar"].Data = []byte(`@id("read") permit (principal is user, action == Action::"capability.request", resource == tool::"files:read");
+@id("issue") permit (principal, action == Action::"capability.issue", resource);`)
 	s := start(t, pdp.Config{Policies: store})
 	for body, want := range map[string]string{
 		`{"subject":{"type":"user","id":"u"},"tools":["files:read","files:write"],"duration":60}`:                                      "files:write is denied by evaluation ",
@@ -348,6 +349,13 @@ action "capability.issue", "capability.revoke" appliesTo { principal: user, reso
 		var p authzen.Problem
 		if err := json.Unmarshal([]byte(text), &p); err != nil || response.StatusCode != http.StatusForbidden || !strings.Contains(p.Detail, want) || p.EvaluationID == "" {
 			t.Errorf("%s: %s %s", body, response.Status, text)
+		}
+	}
+	// A capability of a holder who can ask nothing would be worthless.
+	for holder, want := range map[string]int{"agent": http.StatusCreated, "agnet": http.StatusBadRequest, "tool": http.StatusBadRequest, "a b": http.StatusBadRequest} {
+		body := fmt.Sprintf(`{"approver":{"type":"user","id":"olga"},"subject":{"type":%q,"id":"a"},"tools":["files:read"],"duration":60}`, holder)
+		if response, text := post(t, http.DefaultClient, s.admin+pdp.PathCapabilities, body); response.StatusCode != want || want == http.StatusBadRequest && !strings.Contains(text, "/subject/type ") {
+			t.Errorf("issued to type %q: %s %s", holder, response.Status, text)
 		}
 	}
 }

@@ -213,6 +213,9 @@ func (i *capabilityIssuer) grant(ctx context.Context, call evaluation.Call, by a
 	if err := i.store.CheckIssue(who, terms); err != nil {
 		return nil, err
 	}
+	if err := i.engine.CheckSubject(call.Tenant, "/subject", terms.Holder); err != nil {
+		return nil, err
+	}
 	if err := i.mayGrant(ctx, call, by, &terms, ""); err != nil {
 		return nil, err
 	}

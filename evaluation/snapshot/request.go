@@ -87,6 +87,30 @@ func (s *Snapshot) maybeSubject(t cedar.EntityType) bool {
 	return s.Schema != nil || !s.Entities.parents[t] && !s.Settings.isParentType(t)
 }
 
+// CheckSubject returns an error if no request can have that subject. path is its place in the
+// message that names it.
+func (s *Snapshot) CheckSubject(path string, e authzen.Subject) error {
+	uid, err := s.uid(path, e)
+	if err != nil {
+		return err
+	}
+	if !s.maybeSubject(uid.Type) {
+		return authzen.Invalid(path+"/type", "is not the type of a subject: %s", uid.Type)
+	}
+	if s.Schema == nil {
+		return nil
+	}
+	for _, action := range s.Schema.Actions {
+		if Applies(action) && slices.Contains(action.AppliesTo.Principals, uid.Type) {
+			if why := s.refuseEntity(uid); why != "" {
+				return authzen.Invalid(path, "cannot be a subject: %s", why)
+			}
+			return nil
+		}
+	}
+	return authzen.Invalid(path+"/type", "is the subject of no action in the schema: %s", uid.Type)
+}
+
 // refuse returns why a request is denied because of its types, before any policy is evaluated, or "".
 func (s *Snapshot) refuse(r cedar.Request) string {
 	if !s.maybeSubject(r.Principal.Type) {
