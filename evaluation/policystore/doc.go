@@ -17,12 +17,13 @@
 // # On disk
 //
 //	DIR/**/*.cedar, schema.cedarschema, entities.json, …  the files of [evaluation.Counts]
+//	DIR/access/<server>.json                              access documents
 //	DIR/tenants/<tenant>/…                                the same files again, for one tenant
 //	DIR/manifest.json                                     optional: see [Manifest]
 //	DIR/manifest.json.sig                                 its signature: see [Config]
 //
-// Policies are read from every folder, the other files only from the root and
-// from a tenant's folder. A name that begins with a dot never counts: it is an
+// Policies are read from every folder, access documents from access/ itself, and the
+// other files only from the root and from a tenant's folder. A name that begins with a dot never counts: it is an
 // editor's lock, a version control system's directory or Kubernetes' bookkeeping.
 // Nor does anything in tests/.
 //

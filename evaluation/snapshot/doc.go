@@ -11,6 +11,9 @@
 // a store with tenants. A [Compiler] compiles them while others are active, so that one tenant's
 // fault or slow policies do not delay the others.
 //
+// Access documents compile to policies as well (access.go, package accesspolicy). For a store that has
+// any, the service states in the context which tool a request is about (calledtool.go).
+//
 // Only request.go converts requests from AuthZEN to Cedar. The policy index (policyindex.go) skips
 // policies whose scope the request does not satisfy. A search skips entities that no permit can
 // match (prefilter.go, entityindex.go). Neither changes a result.
