@@ -16,6 +16,10 @@ type Call struct {
 	Item      string // index in a batch, from 0; "" for a single request
 	Minimal   bool   // a denial's offer has no binding token
 	NoLabels  bool   // the caller must not send context.session.labels
+
+	// Capability is the id of the capability that this call completes, or "". All completions of one
+	// capability use an approval once.
+	Capability string
 }
 
 // identified returns the call with an id for its log entry.

@@ -96,7 +96,7 @@ func (e *Engine) approvalStatus(ctx context.Context, a evaluationInput, claim js
 		return authzen.ApprovalStatus{}, nil
 	}
 	standing, err := e.config.Approvals.Verify(ctx, &authzen.Reevaluation{
-		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, RequestID: a.call.RequestID, Item: a.call.Item,
+		EvaluationID: a.call.ID, Tenant: a.call.Tenant, Caller: a.call.Caller, RequestID: a.call.RequestID, Item: a.call.Item, Capability: a.call.Capability,
 		Time: a.time, Revision: a.snapshot.Revision(), Claim: claim, Request: a.request,
 	})
 	if err != nil {

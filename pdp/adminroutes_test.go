@@ -309,7 +309,7 @@ func TestAdminRoutesAreComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	_, admin, err := pdp.NewHandlers(t.TempDir(), nil, pdp.Limits{}, log, slog.New(slog.DiscardHandler))
+	_, admin, err := pdp.NewHandlers(t.Context(), t.TempDir(), nil, pdp.Limits{}, log, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

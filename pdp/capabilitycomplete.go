@@ -62,9 +62,10 @@ func (i *capabilityIssuer) complete(ctx context.Context, c *capability.Capabilit
 	return i.activate(ctx, c, r)
 }
 
-// activate issues a capability that people have approved.
+// activate issues a capability that people have approved. If the service ends between the use of an
+// approval and the issue, the next completion repeats that use.
 func (i *capabilityIssuer) activate(ctx context.Context, c *capability.Capability, r *approval.Request) error {
-	call := evaluation.Call{ID: evaluation.NewDecisionID(), Tenant: c.Tenant, Caller: c.Caller}
+	call := evaluation.Call{ID: evaluation.NewDecisionID(), Tenant: c.Tenant, Caller: c.Caller, Capability: c.ID}
 	approvals, grant := map[string]string{}, capability.Grant{Revision: i.engine.Revision(c.Tenant)}
 	for _, item := range r.Items {
 		approvals[item.Resource.ID] = item.Approval.ID

@@ -24,8 +24,9 @@ import (
 )
 
 // NewHandlers returns what the listeners serve, with a log that is the test's
-// to harm. Without a store there is no snapshot.
-func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
+// to harm. Without a store there is no snapshot. Approved capabilities are
+// issued until ctx ends.
+func NewHandlers(ctx context.Context, state string, store fs.FS, limits Limits, log *decisionlog.Log, program *slog.Logger) (main, admin http.Handler, err error) {
 	metrics, err := newTelemetry(Telemetry{})
 	if err != nil {
 		return nil, nil, err
@@ -49,6 +50,7 @@ func NewHandlers(state string, store fs.FS, limits Limits, log *decisionlog.Log,
 	m, a := newEcho(program), newEcho(program)
 	s.mainRoutes(m, metadata)
 	s.adminRoutes(a, &reloader{policies: s.policies, shadow: &policyLoader{}})
+	go s.capabilities.run(ctx)
 	return m, a, nil
 }
 

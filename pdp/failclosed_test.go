@@ -62,7 +62,7 @@ func harmWithin(t *testing.T, store fs.FS, c decisionlog.Config, limits pdp.Limi
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.log.Close() }) // may already be closed or failed
-	main, admin, err := pdp.NewHandlers(h.state, store, limits, h.log, slog.New(slog.NewTextHandler(h.program, nil)))
+	main, admin, err := pdp.NewHandlers(t.Context(), h.state, store, limits, h.log, slog.New(slog.NewTextHandler(h.program, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	defer log.Close()
 	program := slog.New(slog.NewTextHandler(t.Output(), nil))
-	handler, _, err := pdp.NewHandlers(state, policySet(t, "certification"), pdp.Limits{}, log, program)
+	handler, _, err := pdp.NewHandlers(t.Context(), state, policySet(t, "certification"), pdp.Limits{}, log, program)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func benchmarkHandler(b *testing.B, c benchCall) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { log.Close() })
-	handler, _, err := pdp.NewHandlers(dir, numbered(10), pdp.Limits{}, log, slog.New(slog.DiscardHandler))
+	handler, _, err := pdp.NewHandlers(b.Context(), dir, numbered(10), pdp.Limits{}, log, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

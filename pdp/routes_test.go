@@ -27,7 +27,7 @@ func TestOpenAPIHasTheRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	main, admin, err := pdp.NewHandlers(t.TempDir(), nil, pdp.Limits{}, log, slog.New(slog.DiscardHandler))
+	main, admin, err := pdp.NewHandlers(t.Context(), t.TempDir(), nil, pdp.Limits{}, log, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

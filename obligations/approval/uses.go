@@ -20,9 +20,10 @@ const repetitionWindow = time.Minute
 
 // A Use is a permit that consumed an approval.
 type Use struct {
-	RequestID string    `json:"request_id,omitzero"` // from the PEP; "" for none
-	Question  []byte    `json:"question,omitzero"`   // digest of the evaluation request; nil matches no repetition
-	Time      time.Time `json:"time,omitzero"`
+	RequestID  string    `json:"request_id,omitzero"` // from the PEP; "" for none
+	Capability string    `json:"capability,omitzero"` // that the permit completes; "" for none
+	Question   []byte    `json:"question,omitzero"`   // digest of the evaluation request; nil matches no repetition
+	Time       time.Time `json:"time,omitzero"`
 }
 
 // UnmarshalJSONFrom reads a use. A bare request id, as versions without digests
@@ -37,13 +38,18 @@ func (u *Use) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 
 // useOf returns the use of an approval for a request.
 func useOf(v *authzen.Reevaluation) Use {
-	return Use{RequestID: v.RequestID, Question: question(v), Time: v.Time.UTC().Truncate(time.Second)}
+	return Use{RequestID: v.RequestID, Capability: v.Capability, Question: question(v), Time: v.Time.UTC().Truncate(time.Second)}
 }
 
-// repeats reports whether u repeats an earlier use: the same request id and the
-// same question within repetitionWindow. An id with replacement characters
-// matches nothing, because it may stand for any other invalid id.
+// repeats reports whether u repeats an earlier use: the same question with the same
+// request id within repetitionWindow, or for the same capability at any time. A PEP
+// chooses request ids, and only the service names a capability. An id with
+// replacement characters matches nothing, because it may stand for any other
+// invalid id.
 func (u Use) repeats(earlier Use) bool {
+	if u.Capability != "" || earlier.Capability != "" {
+		return u.Capability == earlier.Capability && u.Question != nil && slices.Equal(u.Question, earlier.Question)
+	}
 	return u.RequestID != "" && !strings.ContainsRune(u.RequestID, '\uFFFD') && u.RequestID == earlier.RequestID &&
 		u.Question != nil && slices.Equal(u.Question, earlier.Question) && u.Time.Sub(earlier.Time).Abs() < repetitionWindow
 }

@@ -304,6 +304,48 @@ func TestRepeatedUse(t *testing.T) {
 	}
 }
 
+// The completions of one capability use an approval once, however late the second is.
+func TestUseByACapability(t *testing.T) {
+	for _, test := range []struct {
+		name, capability, id, request string
+		repeated                      bool
+	}{
+		{"the same", "cap_1", "", push, true},
+		{"another", "cap_2", "", push, false},
+		{"a PEP", "", "", push, false},
+		{"a PEP that names it", "", "cap_1", push, false},
+		{"another argument", "cap_1", "", edit(t, `"main"`, `"release"`), false},
+	} {
+		d := open(t, with(func(terms *authzen.ApprovalTemplate) { terms.Scope = authzen.ScopeResourceType }))
+		approved := d.approve(t, push)
+		status := func(capability, id, request string) authzen.ApprovalStatus {
+			t.Helper()
+			status, err := d.Verify(t.Context(), &authzen.Reevaluation{
+				Tenant: gateway.Tenant, Caller: gateway.ID, RequestID: id, Capability: capability, Time: d.time(),
+				Claim: jsontext.Value(`{"id":"` + approved.ID + `"}`), Request: evaluation(t, request),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return status
+		}
+		if err := status("cap_1", "", push).Consume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.reopen(t)
+		d.pass(10 * time.Minute)
+		again := status(test.capability, test.id, test.request)
+		if (again.Consume != nil) != test.repeated {
+			t.Errorf("%s: %+v", test.name, again)
+		}
+		if again.Consume != nil {
+			if err := again.Consume(t.Context()); err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		}
+	}
+}
+
 // Ids that are not valid UTF-8 are not repetitions of each other.
 func TestUnreadableRequestID(t *testing.T) {
 	d := open(t, plain)

@@ -85,6 +85,7 @@ type Reevaluation struct {
 	Caller       string
 	RequestID    string // the PEP's; a repetition of the same request is not a second use
 	Item         string // of a batch, its number from 0; "" for a single request
+	Capability   string // that the evaluation completes; a second completion is not a second use
 	Time         time.Time
 	Revision     string // of the policies
 	Claim        jsontext.Value
