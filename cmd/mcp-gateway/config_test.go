@@ -41,6 +41,7 @@ servers:
   - {name: d, mapping_trust: full, mapping_profile: coax, arguments: ask, annotations: true, extra_methods: [ping], tools: {t: {mapping: "{}"}}}
   - {name: e, mode: off}
 mode: watch
+access: {requests_per_minute: 0}
 `)
 	_, err := readConfig(file, "", true)
 	if err == nil {
@@ -76,7 +77,8 @@ mode: watch
 17:110: servers.5.extra_methods.0: must be one of resources/templates/list, server/discover, subscriptions/listen, tasks/update, not "ping"
 17:129: servers.5.tools.t.mapping: the mapping must have one member, evaluation or evaluations, and has 0
 18:15: servers.6.mode: must be enforce or observe, not "off"
-19:1: mode: must be enforce or observe, not "watch"`
+19:1: mode: must be enforce or observe, not "watch"
+20:10: access.requests_per_minute: must be a whole number from 1 to 10000, not 0`
 	if diff := cmp.Diff(want, strings.ReplaceAll(err.Error(), file+":", "")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -184,6 +184,9 @@ func (q *query) fulfilment(ctx context.Context) (*wire.Message, error) {
 	if err := q.read(q.call.Params.Arguments, &asked); err != nil {
 		return nil, err
 	}
+	if asked.RequestID == "" {
+		return nil, invalid("/requestId is required: the requestId of a request")
+	}
 	r, err := q.cfg.Requests.Request(q.call.Caller.Tenant, asked.RequestID)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/enforce"
+	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/results"
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/jsonobject"
@@ -32,7 +33,7 @@ func (s *Service) Fulfil(ctx context.Context, f *enforce.FulfillingCall) (*enfor
 	if r != nil && s.isLate(r) {
 		s.expire(ctx, r)
 	}
-	if err := fulfillable(r, f.Digest); err != nil {
+	if err := s.fulfillable(r, f.Digest); err != nil {
 		return nil, err
 	}
 	m, err := s.assemble(r, f.Message, nil)
@@ -57,20 +58,26 @@ func (s *Service) Fulfil(ctx context.Context, f *enforce.FulfillingCall) (*enfor
 	s.cancel(ctx, taken, reasonFulfilled)
 	return &enforce.Disposition{Forward: m, TrailID: trailID, Finish: func(ctx context.Context, response *wire.Message) *wire.Message {
 		end(enforce.End(f.Call, response))
-		response = taken.signed(response)
-		s.keepOutcome(ctx, taken, f.Call, response)
+		obligations := f.Results
+		response = s.deliver(ctx, f.Call, response)
+		if isTask(response) {
+			s.keepOutcome(ctx, taken, wire.Refuse(response.ID, wire.CodeInternal, "the server carries the call out as a task of the participant who fulfilled the request", enforce.Data{Reason: enforce.ReasonWithheld}), obligations)
+			return response
+		}
+		response, f.Results = taken.signed(response), results.Rules{} // they are carried out on what both get
+		s.keepOutcome(ctx, taken, response, obligations)
 		return response
 	}}, nil
 }
 
 // fulfillable returns why nobody can fulfil a request any more, or nil.
-func fulfillable(r *record, digest string) error {
+func (s *Service) fulfillable(r *record, digest string) error {
 	switch {
 	case r == nil || r.Digest != digest:
 		return enforce.UnknownRequest()
-	case r.waits():
+	case r.waits() && s.cfg.Now().Before(r.decideBy()):
 		return nil
-	case r.State == refused || r.State == asking:
+	case r.waits() || r.State == refused || r.State == asking:
 		return &enforce.Refusal{Code: wire.CodeParams, Status: 200, Message: "the request does not wait any more", Data: enforce.Data{Reason: enforce.ReasonRequest}}
 	}
 	return consumed()
@@ -78,6 +85,16 @@ func fulfillable(r *record, digest string) error {
 
 func consumed() *enforce.Refusal {
 	return &enforce.Refusal{Message: "the request has been fulfilled or approved already", Data: enforce.Data{Reason: enforce.ReasonSettled}}
+}
+
+// isTask reports whether a response is a task, whose result the caller of the call gets
+// (MCP 2025-11-25, "Tasks"; SEP-2663).
+func isTask(response *wire.Message) bool {
+	if response == nil || response.Result == nil {
+		return false
+	}
+	members, err := jsonobject.Parse(response.Result)
+	return err == nil && (members["task"].Kind() == '{' || string(members["resultType"]) == `"task"`)
 }
 
 // signed returns the response of the server with who has fulfilled the request, and for
@@ -103,19 +120,24 @@ func (r *record) signed(response *wire.Message) *wire.Message {
 	return &wire.Message{ID: response.ID, Result: result}
 }
 
-// keepOutcome keeps the response to a call for the client that is to get it later, with
-// the obligations of the call carried out.
-func (s *Service) keepOutcome(ctx context.Context, r *record, call *enforce.Call, response *wire.Message) {
-	if response != nil && s.cfg.Results != nil {
-		response = s.cfg.Results.Deliver(ctx, call, response)
+// deliver returns the response to a call with the obligations of the call carried out.
+func (s *Service) deliver(ctx context.Context, call *enforce.Call, response *wire.Message) *wire.Message {
+	if response == nil || s.cfg.Results == nil {
+		return response
 	}
+	return s.cfg.Results.Deliver(ctx, call, response)
+}
+
+// keepOutcome keeps the response to a call for the client that is to get it later, with
+// the obligations that were carried out on it.
+func (s *Service) keepOutcome(ctx context.Context, r *record, response *wire.Message, obligations results.Rules) {
 	if response != nil && len(response.Result) > maxResponse {
 		message := fmt.Sprintf("the server carried out the call, but its answer is larger than a task may have: %d bytes", maxResponse)
 		response = wire.Refuse(response.ID, wire.CodeInternal, message, enforce.Data{Reason: enforce.ReasonWithheld})
 	}
 	s.recordOutcome(ctx, r, response, func(r *record) {
 		if response != nil {
-			r.Response, r.Results = response.Encode(), call.Results
+			r.Response, r.Results = response.Encode(), obligations
 		}
 	})
 }

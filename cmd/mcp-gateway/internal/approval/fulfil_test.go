@@ -318,6 +318,20 @@ func TestFulfilledWithoutAnswer(t *testing.T) {
 	}
 }
 
+// A task of the server is that of the participant who fulfilled the request.
+func TestFulfilledWithTask(t *testing.T) {
+	for _, task := range []string{`{"resultType":"task","taskId":"t1"}`, `{"task":{"taskId":"t1"}}`} {
+		h := build(t, nil)
+		s := h.send(by("bob", h.requestID()))
+		if got := s.answer(t, task); !strings.Contains(got, `"t1"`) || strings.Contains(got, "fulfilledBy") {
+			t.Errorf("bob gets %s", got)
+		}
+		if s := h.send(h.request()); s.Reason != enforce.ReasonWithheld {
+			t.Errorf("alice: %+v", s.Data)
+		}
+	}
+}
+
 // A server that asks for input gets none.
 func TestFulfilledWithInput(t *testing.T) {
 	h := build(t, nil)
@@ -327,6 +341,22 @@ func TestFulfilledWithInput(t *testing.T) {
 	}
 	if s := h.send(h.request()); s.Reason != enforce.ReasonWithheld {
 		t.Errorf("alice: %+v", s.Data)
+	}
+}
+
+// A request for which the time is over is not listed, and nobody fulfils it.
+func TestFulfilledTooLate(t *testing.T) {
+	var later atomic.Int64
+	h := build(t, func(c *approval.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	})
+	id := h.requestID()
+	later.Store(int64(2 * time.Hour))
+	if all, err := h.service.Requests(""); err != nil || len(all) != 0 {
+		t.Errorf("%d requests, %v", len(all), err)
+	}
+	if s := h.send(by("bob", id)); s.goes() || s.Reason != enforce.ReasonRequest {
+		t.Errorf("%+v", s.Data)
 	}
 }
 

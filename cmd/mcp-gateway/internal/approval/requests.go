@@ -47,7 +47,7 @@ func (r *record) isRequest() bool { return r.Method == wire.MethodToolsCall && r
 // out, the oldest first.
 func (s *Service) Requests(tenant string) (all []*enforce.Request, err error) {
 	err = s.store.all(func(r *record) error {
-		if r.Tenant != tenant || !r.isRequest() || !r.waits() {
+		if r.Tenant != tenant || !r.isRequest() || !r.waits() || !s.cfg.Now().Before(r.decideBy()) {
 			return nil
 		}
 		request, err := r.asRequest()
@@ -65,7 +65,7 @@ func (r *record) asRequest() (*enforce.Request, error) {
 	}
 	return &enforce.Request{
 		ID: r.Handle, Tenant: r.Tenant, Requester: r.Subject, Actors: r.Actors, Server: r.Server, Tool: r.Name, Arguments: params.Arguments,
-		Digest: r.Digest, Template: r.Template, Reason: plain.Text(r.Why), Tasks: r.tasks(), Created: r.Created, Expires: r.expires(), Waits: r.waits(),
+		Digest: r.Digest, Template: r.Template, Reason: plain.Text(r.Why), Tasks: r.tasks(), Created: r.Created, Expires: r.decideBy(),
 	}, nil
 }
 

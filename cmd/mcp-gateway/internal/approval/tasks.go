@@ -198,7 +198,8 @@ func (s *Service) executeDetached(ctx context.Context, d detached, execute Execu
 	}
 	call.Message, response = m, r.tellApproval(enforce.WithoutForged(response), approvals)
 	end(enforce.End(call, response))
-	s.keepOutcome(ctx, taken, call, response)
+	response = s.deliver(ctx, call, response)
+	s.keepOutcome(ctx, taken, response, call.Results)
 }
 
 // unattended returns the params of a call that the gateway makes itself: it can

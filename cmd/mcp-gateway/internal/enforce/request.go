@@ -29,8 +29,7 @@ type Request struct {
 	Reason    string         // that the requester gave, as plain text
 	Tasks     []string       // access requests at the PDP
 	Created   time.Time
-	Expires   time.Time
-	Waits     bool // nobody has carried it out, and it has not ended
+	Expires   time.Time // when nobody can approve it or carry it out any more
 }
 
 // Requests keeps the calls that wait.
@@ -113,6 +112,9 @@ func (c *Call) takeRequested() error {
 	m, reason, err := c.Message.RequestedCall()
 	if err != nil {
 		return invalidMessage(err)
+	}
+	if err := undefined(c.Message); err != nil {
+		return err
 	}
 	c.Requested, c.byMethod, c.Reason, c.CheckTool = true, true, reason, nil // its headers repeat no arguments
 	return c.replace(m)

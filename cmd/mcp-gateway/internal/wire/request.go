@@ -31,7 +31,7 @@ type Fulfilment struct {
 
 var (
 	errFulfilment = errors.New("params/onBehalfOf and params/requestId must be strings, and both or neither of them must be there")
-	errReason     = errors.New("params/reason must be a string")
+	errReason     = errors.New("params/reason must be a string of at most 4096 bytes")
 	errTask       = errors.New("params/task is not defined for " + MethodToolsRequest)
 )
 
@@ -45,7 +45,7 @@ func (m *Message) RequestedCall() (call *Message, reason string, err error) {
 			return errTask
 		}
 		if text := params["reason"]; text != nil {
-			if text.Kind() != '"' || len(text) > maxReason || json.Unmarshal(text, &reason) != nil {
+			if text.Kind() != '"' || json.Unmarshal(text, &reason) != nil || len(reason) > maxReason {
 				return errReason
 			}
 		}
