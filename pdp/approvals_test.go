@@ -101,6 +101,8 @@ func TestCallersDecideForTheirTenants(t *testing.T) {
 		{"who may not", "k-alice", "POST", admin + "/decision", `{"decision":"approve"}`, 403},
 		{"in another's name", "k-alice", "POST", admin + "/decision", `{"decision":"approve","approver":{"type":"user","id":"carol"}}`, 403},
 		{"as another type", "k-carol", "POST", admin + "/decision", `{"decision":"approve","approver":{"type":"agent","id":"carol"}}`, 403},
+		{"a delegation to who is no approver", "k-carol", "POST", admin + "/decision", `{"decision":"delegate","to":{"type":"agent","id":"dave"}}`, 400},
+		{"a delegation that no policy permits", "k-carol", "POST", admin + "/decision", `{"decision":"delegate","to":{"type":"user","id":"dave"}}`, 403},
 		{"carol", "k-carol", "POST", admin + "/decision", `{"decision":"approve"}`, 200},
 		{"the task then", "k-gateway", "GET", path, "", 200},
 	} {
