@@ -142,6 +142,31 @@ func TestEnvelopes(t *testing.T) {
 	}
 }
 
+// Methods that policies do not permit or do not know reach nobody, and a list has no tools that its reader
+// can never call.
+func TestOtherMethods(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, map[string]string{"store/room.cedar": `@id("all")
+permit (principal, action in [Action::"topic.join", Action::"tools/list", Action::"tools/call"], resource) unless { resource == tool::"agent-b:never" };
+@id("asked") @requestable("person") forbid (principal, action == Action::"tools/call", resource == tool::"agent-b:asked") unless { context has approval };`})
+	a, b := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b")
+	for id, method := range []string{"initialize", "resources/read", "elicitation/create"} {
+		a.send(a.message("agent-b", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q}`, id, method)))
+		if s := a.hears(); s.Payload.Type == "tool_call_blocked" {
+			a.hears()
+		} else if s.Payload.Error.Code != -32002 {
+			t.Errorf("%s: %+v", method, s)
+		}
+	}
+	b.idle()
+	a.send(a.message("agent-b", `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`))
+	b.hears()
+	b.send(b.message("agent-a", `{"jsonrpc":"2.0","id":9,"result":{"tools":[{"name":"read"},{"name":"never"},{"name":"asked"}]}}`))
+	if s := a.hears(); !cmp.Equal(s.Payload.Result, any(map[string]any{"tools": []any{map[string]any{"name": "read"}, map[string]any{"name": "asked"}}})) {
+		t.Errorf("%+v", s)
+	}
+}
+
 // A response that answers nothing of its recipient goes nowhere, and no more does a response of another
 // than was asked.
 func TestForeignResponses(t *testing.T) {
