@@ -82,9 +82,10 @@ func (g *Gate) discharged(ctx context.Context, d *authzen.Decision, err error) (
 	if err != nil {
 		g.log.Error("obligation", "error", err)
 	}
-	out := *d
-	out.Decision = granted
-	return &out, nil
+	if !granted {
+		return &authzen.Decision{Context: d.Context}, nil
+	}
+	return d, nil
 }
 
 // permits asks many questions at once. Those without an answer are not permitted.
@@ -104,8 +105,10 @@ func (g *Gate) permits(ctx context.Context, questions []*authzen.EvaluationReque
 	if err != nil {
 		g.log.Error("obligation", "error", err)
 	}
-	for i := range answer.Evaluations {
-		answer.Evaluations[i].Decision = granted[i]
+	for i, d := range answer.Evaluations {
+		if !granted[i] {
+			answer.Evaluations[i] = authzen.Decision{Context: d.Context}
+		}
 	}
 	return answer.Evaluations, nil
 }
