@@ -292,6 +292,25 @@ when { context has declared && context.declared == "approval" } unless { context
 	b.idle()
 }
 
+// Who carries out a request needs to be permitted the call.
+func TestFulfillerIsPermittedTheCall(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, map[string]string{"store/delegation.cedar": `@id("not-people") forbid (principal is user, action == Action::"tools/call", resource == tool::"agent-b:never");`})
+	b, person, newcomer := h.welcomed("ops", "agent-b"), h.welcomed("ops", "user-1"), h.welcomed("ops", "newcomer")
+	newcomer.send(newcomer.message("agent-b", `{"jsonrpc":"2.0","id":1,"method":"tools/request","params":{"name":"never"}}`))
+	person.hears()
+	person.hears()
+	person.send(person.message("agent-b", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"never","onBehalfOf":"newcomer","requestId":1}}`))
+	if s := person.hears(); s.Payload.Type != "tool_call_blocked" {
+		t.Errorf("%+v", s)
+	}
+	if s := person.hears(); s.Payload.Error.Code != -32002 {
+		t.Errorf("%+v", s)
+	}
+	b.idle()
+	newcomer.idle()
+}
+
 // A person who decides on what one participant asks does not decide on another's call: an id of the room
 // is good for the owner of that call alone.
 func TestConfusedPerson(t *testing.T) {
