@@ -29,6 +29,9 @@ type Config struct {
 	// HasTool reports whether a server has a tool of that name itself. Nil reports
 	// false.
 	HasTool func(ctx context.Context, c *enforce.Call, name string) (bool, error)
+	// Tools returns the names of the tools of a server, which it lists again if wanted is
+	// none of them, and whether these are all. Nil returns that they are not known.
+	Tools func(ctx context.Context, c *enforce.Call, server, wanted string) (names []string, known bool)
 	// Requests keeps the calls that wait.
 	Requests Requests
 	// MayFulfil reports which requests the caller of a call may fulfil.

@@ -148,7 +148,7 @@ func (q *query) propose(ctx context.Context, asked *proposal) (any, error) {
 	if err := q.Count(q.call); err != nil {
 		return nil, err
 	}
-	terms, err := q.terms(asked)
+	terms, err := q.terms(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (q *query) propose(ctx context.Context, asked *proposal) (any, error) {
 }
 
 // terms returns what the PDP is asked for.
-func (q *query) terms(asked *proposal) (*authzen.CapabilitySubmission, error) {
+func (q *query) terms(ctx context.Context, asked *proposal) (*authzen.CapabilitySubmission, error) {
 	if len(asked.Tools) == 0 {
 		return nil, invalid("/tools is required: the names of tools")
 	}
@@ -186,7 +186,10 @@ func (q *query) terms(asked *proposal) (*authzen.CapabilitySubmission, error) {
 		tool, ok := q.names.Inner(name)
 		server, _, _ := strings.Cut(tool, ":")
 		if !ok || !slices.Contains(q.cfg.Servers(), server) {
-			return nil, invalid("/tools/%d is not the name of a tool", n)
+			return nil, q.noTool(n, name)
+		}
+		if err := q.checkTool(ctx, n, name, tool); err != nil {
+			return nil, err
 		}
 		holder, err := q.cfg.Holder(server, q.call)
 		if err != nil {

@@ -54,6 +54,20 @@ func (t *tools) has(ctx context.Context, c *enforce.Call, name string) (bool, er
 	return !errors.Is(err, catalog.ErrUnknown), nil
 }
 
+// known implements [access.Config.Tools]. Only the server of the call can be listed in its
+// session.
+func (t *tools) known(ctx context.Context, c *enforce.Call, server, wanted string) (names []string, known bool) {
+	names = t.names(server)
+	if slices.Contains(names, wanted) || c.Server != server || c.Upstream == nil || !t.isStale(server, true) {
+		return names, t.isListed(server)
+	}
+	if err := t.refreshTools(context.WithoutCancel(ctx), c); err != nil {
+		t.log.WarnContext(ctx, "the tools of a server for which a caller asks", "server", server, "request_id", c.RequestID, "error", err)
+		return names, false
+	}
+	return t.names(server), true
+}
+
 // isListed reports whether this process has listed the tools of a server.
 func (t *tools) isListed(server string) bool {
 	t.mu.Lock()

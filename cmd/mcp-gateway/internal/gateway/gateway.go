@@ -197,8 +197,13 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	if err != nil {
 		return err
 	}
+	known := g.tools.known
+	if cfg.Denial.Conceal { // that a tool does not exist is told to nobody
+		known = nil
+	}
 	g.access = access.New(access.Config{
-		PDP: pdp, Holder: g.rules.holder, Servers: g.rules.serverNames, OffersTools: g.rules.offersAccess, HasTool: g.tools.has, Log: g.log,
+		Tools: known,
+		PDP:   pdp, Holder: g.rules.holder, Servers: g.rules.serverNames, OffersTools: g.rules.offersAccess, HasTool: g.tools.has, Log: g.log,
 		Requests: g.approvals, PerMinute: cfg.Access.PerMinute,
 		MayFulfil: func(ctx context.Context, c *enforce.Call, all []*enforce.Request) ([]bool, error) {
 			return g.gate.MayFulfil(ctx, c, all)
