@@ -78,6 +78,7 @@ func (r *Rule) Fault(file, member, message, hint string) faults.Fault {
 type compiler struct {
 	*Document
 	Terms
+	who      []Principal // of the rules so far
 	policies []Policy
 	rows     []Row
 	faults   faults.List
@@ -90,6 +91,9 @@ func (d *Document) Compile(t Terms) ([]Policy, []Row, faults.List) {
 	for i := range d.Rules {
 		c.rule(&d.Rules[i], fmt.Sprintf("%s#%d", strings.TrimSuffix(d.File, ".json"), i))
 	}
+	if d.Default == Deny && len(c.faults) == 0 {
+		c.checkApprovals()
+	}
 	if d.Default == Allow {
 		c.everything()
 	}
@@ -97,6 +101,42 @@ func (d *Document) Compile(t Terms) ([]Policy, []Row, faults.List) {
 		return nil, nil, c.faults
 	}
 	return c.policies, c.rows, nil
+}
+
+// checkApprovals reports a rule that permits without an approval what another rule permits with one, for
+// the same agent or for more. Its author expects the approval to be asked for.
+func (c *compiler) checkApprovals() {
+	for i := range c.Rules {
+		for j := range c.Rules {
+			if c.lifts(i, j) {
+				c.faults = append(c.faults, c.Rules[i].Fault(c.File, "",
+					fmt.Sprintf("the rule permits without an approval what rule %d requires one for, for the same agent", j), "give the two rules different tools"))
+				break
+			}
+		}
+	}
+}
+
+// lifts reports whether rule i permits without an approval a call for which rule j requires one. A rule
+// for more agents may name tools that are free beside one for every tool.
+func (c *compiler) lifts(i, j int) bool {
+	free, strict := &c.Rules[i], &c.Rules[j]
+	if strict.Tools == nil && free.Tools != nil && c.who[i] != c.who[j] {
+		return false
+	}
+	return free.Effect == Allow && strict.Effect == Allow && !free.Approval && strict.Approval &&
+		c.who[i].includes(c.who[j]) && free.sharesTool(strict)
+}
+
+// includes reports whether p is o, or surely has o among others. It does not know the members of groups.
+func (p Principal) includes(o Principal) bool {
+	switch {
+	case p.Entity.Type != "":
+		return p == o
+	case p.Type != "":
+		return p.Type == o.Type || p.Type == o.Entity.Type && !o.Group
+	}
+	return true
 }
 
 // everything permits every call of a tool of the server.
@@ -116,6 +156,7 @@ func (c *compiler) rule(r *Rule, id string) {
 	if !r.Expires.IsZero() && c.Clock == "" {
 		c.faults = append(c.faults, r.Fault(c.File, "expires", "expires: policies do not see the time", "name the member of the context that holds it: clock: now in config.yaml"))
 	}
+	c.who = append(c.who, who)
 	if len(c.faults) > 0 {
 		return
 	}

@@ -235,9 +235,6 @@ func (p *parser) policy(n *node, d *Document) {
 	} else if d.Mode == Allowlist || d.Mode == Denylist {
 		p.fault(n.at, "mode "+d.Mode+": the policy has no rules", `without any, write "rules": []`)
 	}
-	if len(p.faults) == 0 {
-		p.conflicts(d)
-	}
 }
 
 // word reads a member that has one of some values. It returns "" for none.

@@ -159,39 +159,6 @@ func (p *parser) effect(n *node, d *Document, r *Rule) {
 	}
 }
 
-// conflicts reports a rule that permits without an approval what another rule of the same agent
-// permits with one. Its author expects one of the two to have no effect.
-func (p *parser) conflicts(d *Document) {
-	type call struct{ agent, tool string }
-	first := map[call]int{}
-	for i, r := range d.Rules {
-		if r.Effect != Allow || !r.Approval {
-			continue
-		}
-		for _, tool := range r.names() {
-			first[call{r.Agent, tool}] = i
-		}
-	}
-	for _, r := range d.Rules {
-		if r.Effect != Allow || r.Approval || d.Default == Allow {
-			continue
-		}
-		for _, tool := range r.names() {
-			other, found := first[call{r.Agent, tool}]
-			if !found {
-				other, found = first[call{r.Agent, "*"}]
-			}
-			if !found && tool == "*" {
-				other, found = anyOf(d.Rules, r.Agent)
-			}
-			if found {
-				p.faultAt(r, fmt.Sprintf("the rule permits without an approval what rule %d requires one for, for the same agent", other), "give the two rules different tools")
-				break
-			}
-		}
-	}
-}
-
 // names returns the names of the tools, or * for all.
 func (r *Rule) names() []string {
 	if r.Tools == nil {
@@ -200,12 +167,7 @@ func (r *Rule) names() []string {
 	return r.Tools
 }
 
-// anyOf returns a rule of an agent that requires an approval.
-func anyOf(rules []Rule, agent string) (index int, found bool) {
-	index = slices.IndexFunc(rules, func(r Rule) bool { return r.Agent == agent && r.Effect == Allow && r.Approval })
-	return index, index >= 0
-}
-
-func (p *parser) faultAt(r Rule, message, hint string) {
-	p.faults = append(p.faults, r.Fault(p.file, "", message, hint))
+// sharesTool reports whether two rules are about the same tool.
+func (r *Rule) sharesTool(o *Rule) bool {
+	return r.Tools == nil || o.Tools == nil || slices.ContainsFunc(r.Tools, func(name string) bool { return slices.Contains(o.Tools, name) })
 }
