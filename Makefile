@@ -17,7 +17,7 @@
 # make bench    cost of an answer, compared with floors, cedar-go and OPA (needs wrk; 12 minutes): ROUNDS=10 SLICE=3s
 # make bench BEFORE=FILE  the same, compared with another build of policy-service: no worse than 2 % (8 minutes)
 # make bench-short  one round of make bench without OPA, in a minute
-# make bench-go  benchmarks of single packages: time and allocations
+# make bench-go  benchmarks of single packages, and the cost of capabilities: time and allocations
 # make crash    kill the program many times, with decisions, approvals and proofs in flight
 # make mcp      the MCP gateway with the official MCP programs (needs npm)
 # make size     check that the service has at most 40 MB
@@ -153,6 +153,7 @@ bench-short: build
 
 bench-go:
 	go test ./pdp ./evaluation ./evaluation/decisionlog ./schemas/authzen -run '^$$' -bench 'Handler|Decide|Append|Unmarshal' -benchmem
+	go test ./conformance -count=1 -v -run TestCapabilityCost -capability.calls 4000
 
 clean:
 	rm -rf bin policy-service-state

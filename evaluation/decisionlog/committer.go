@@ -141,7 +141,7 @@ func (c *committer) enqueue(ctx context.Context, p *pending) error {
 	if n := c.put(p); n == 0 {
 		<-c.slots
 		return errClosed
-	} else if c.batched && n >= cap(c.slots)/2 {
+	} else if c.batched && (n >= cap(c.slots)/2 || p.done != nil) {
 		notify(c.flushing.urgent)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 func TestGroupCommit(t *testing.T) {
@@ -293,5 +294,21 @@ func TestWroteNothing(t *testing.T) {
 		if got := decisionlog.WroteNothing(tt.err); got != tt.want {
 			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
 		}
+	}
+}
+
+// An entry that is waited for does not wait for others: a batched log commits it at once.
+func TestBatchedCommitsWhatIsWaitedFor(t *testing.T) {
+	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
+	fastest := time.Hour
+	for n := range 20 {
+		e := entry(n)
+		e.Result = &decisionlog.Result{Decision: true, Capability: &authzen.VerifiedCapability{ID: "cap_1", Proof: "p"}}
+		begun := time.Now()
+		mustAppend(t, l, e)
+		fastest = min(fastest, time.Since(begun))
+	}
+	if fastest >= decisionlog.BatchedDelay {
+		t.Errorf("the fastest of 20 took %s", fastest)
 	}
 }

@@ -13,6 +13,9 @@ import (
 // WroteNothing tells the tests how an error of a commit is understood.
 var WroteNothing = wroteNothing
 
+// BatchedDelay is how long a batched log waits for more entries.
+const BatchedDelay = batchedDelay
+
 // OpenTransactions returns how many read transactions are open.
 func (r *Reader) OpenTransactions() int { return r.last().db.Stats().OpenTxN }
 
