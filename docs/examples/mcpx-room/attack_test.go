@@ -311,6 +311,27 @@ func TestFulfillerIsPermittedTheCall(t *testing.T) {
 	newcomer.idle()
 }
 
+// An approval is no permit: the PDP decides anew, here without the capability that the call presented.
+func TestApprovedCallIsDecidedAnew(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	a, b, person := h.welcomed("ops", "agent-a"), h.welcomed("ops", "agent-b"), h.welcomed("ops", "user-1")
+	a.send(a.message("agent-b", `{"jsonrpc":"2.0","id":1,"method":"capabilities/request","params":{"tools":["deploy"],"duration":60}}`))
+	granted, _ := a.hears().Payload.Result.(map[string]any)
+	token := fmt.Sprint(granted["token"])
+	a.send(a.message("agent-b", fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"deploy","arguments":{"target":"production"},"capability":%q}}`, token)))
+	if s := a.hears(); s.Payload.Error.Code != -32001 {
+		t.Fatalf("%+v", s)
+	}
+	task := person.asked()
+	(&conversation{house: h}).operate("capabilities", "revoke", capabilityOf(token), "--as", "user:user-1")
+	person.send(person.message("agent-b", fmt.Sprintf(`{"jsonrpc":"2.0","method":"authorization/respond","params":{"authorizationId":%q,"decision":"approve"}}`, task)))
+	if s := a.hears(); s.Payload.Error.Code != -32003 {
+		t.Errorf("%+v", s)
+	}
+	b.idle()
+}
+
 // A person who decides on what one participant asks does not decide on another's call: an id of the room
 // is good for the owner of that call alone.
 func TestConfusedPerson(t *testing.T) {
