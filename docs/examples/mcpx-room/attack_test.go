@@ -499,9 +499,13 @@ func TestKills(t *testing.T) {
 		}
 		vote := person.message("agent-b", fmt.Sprintf(`{"jsonrpc":"2.0","method":"authorization/respond","params":{"authorizationId":%q,"decision":"approve"}}`, person.asked()))
 		person.send(vote)
-		seen := make(chan int, 1)
-		go func() { seen <- b.calls(round) }()
-		time.Sleep(time.Duration(round%40) * time.Millisecond) // each round is killed at another moment
+		seen, first := make(chan int, 1), make(chan struct{})
+		go func() { seen <- b.calls(round, first) }()
+		if round%2 == 0 {
+			<-first // at the moment the owner has it
+		} else {
+			time.Sleep(time.Duration(round%40) * time.Millisecond) // each round is killed at another moment
+		}
 		h.room.kill()
 		before, state := <-seen, h.state(round)
 		if before > 1 || before == 1 && state != "sent" {
@@ -583,8 +587,8 @@ func (g *guest) asked() string {
 	return asked.Payload.Params.ID
 }
 
-// calls counts the calls with an id that come until the connection ends.
-func (g *guest) calls(id int) (n int) {
+// calls counts the calls with an id that come until the connection ends, and tells of the first.
+func (g *guest) calls(id int, first chan<- struct{}) (n int) {
 	for {
 		_, text, err := g.conn.Read(g.Context())
 		if err != nil {
@@ -592,7 +596,9 @@ func (g *guest) calls(id int) (n int) {
 		}
 		var s said
 		if json.Unmarshal(text, &s) == nil && s.Payload.Method == "tools/call" && s.Payload.ID == float64(id) {
-			n++
+			if n++; n == 1 {
+				close(first)
+			}
 		}
 	}
 }
