@@ -172,6 +172,7 @@ func (d *approvalsHandler) decide(c echo.Context) error {
 		if err != nil {
 			return out, err
 		}
+		d.issuer.awaitCompletion(ctx, r)
 		return AccessRequest{Request: *r}, nil
 	})
 }

@@ -208,6 +208,24 @@ func TestCapabilityEnds(t *testing.T) {
 	}
 }
 
+// The answer to a decision comes when the capability is issued or refused.
+func TestDecisionWaitsForTheCapability(t *testing.T) {
+	s := start(t, pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys()})
+	u := capabilityUser{s, t, "k-gateway"}
+	for n := range 10 {
+		for decision, want := range map[string]string{"approve": "active", "deny": "refused"} {
+			_, asked := u.ask(twoTools)
+			if got := u.decide(asked.Task.ID, decision); got != 200 {
+				t.Fatalf("%s: %d", decision, got)
+			}
+			var shown authzen.CapabilityResponse
+			if askAs(t, u.key, "GET", s.main+authzen.PathCapabilities+"/"+asked.Capability.ID, "", &shown); shown.Capability.Status != want {
+				t.Errorf("round %d: after %s it is %s, want %s", n, decision, shown.Capability.Status, want)
+			}
+		}
+	}
+}
+
 // until puts a time from now into a body.
 func until(body string, in time.Duration) string {
 	return fmt.Sprintf(body, time.Now().Add(in).Format(time.RFC3339))

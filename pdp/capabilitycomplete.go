@@ -33,6 +33,18 @@ func (i *capabilityIssuer) run(ctx context.Context) error {
 	}
 }
 
+// answerWithin is how long the answer to a decision waits for the capability that it completes.
+const answerWithin = 2 * time.Second
+
+// awaitCompletion returns when the capability of a decided request is issued or refused, at the latest
+// after answerWithin. Errors change nothing: the decision is recorded, and run completes the
+// capability later.
+func (i *capabilityIssuer) awaitCompletion(ctx context.Context, r *approval.Request) {
+	if r.Status() != authzen.TaskPending {
+		_, _ = i.store.WaitByTask(ctx, r.ID, answerWithin)
+	}
+}
+
 // completeAll completes the pending capabilities whose tasks are decided.
 func (i *capabilityIssuer) completeAll(ctx context.Context) error {
 	var failed []error

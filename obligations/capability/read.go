@@ -86,11 +86,20 @@ func (s *Service) ByApproval(ctx context.Context, approval string) (*Capability,
 // Wait returns a capability of a caller when it is no longer pending. It returns the current state
 // after most, at the end of ctx, or when the service stops.
 func (s *Service) Wait(ctx context.Context, c Caller, id string, most time.Duration) (*Capability, error) {
+	return s.wait(ctx, most, func() (*Capability, error) { return s.Own(ctx, c, id) })
+}
+
+// WaitByTask is [Service.Wait] for the capability of a task, for operators.
+func (s *Service) WaitByTask(ctx context.Context, task string, most time.Duration) (*Capability, error) {
+	return s.wait(ctx, most, func() (*Capability, error) { return s.ByTask(ctx, task) })
+}
+
+func (s *Service) wait(ctx context.Context, most time.Duration, find func() (*Capability, error)) (*Capability, error) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	for {
 		changed := s.outbox.Changed()
-		found, err := s.Own(ctx, c, id)
+		found, err := find()
 		if err != nil || found.State != Pending {
 			return found, err
 		}

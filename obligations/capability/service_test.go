@@ -445,6 +445,12 @@ func TestOwnAndWait(t *testing.T) {
 	if got, err := s.Wait(t.Context(), gateway, c.ID, time.Millisecond); err != nil || got.State != capability.Pending {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if got, err := s.WaitByTask(t.Context(), "task-1", time.Millisecond); err != nil || got.ID != c.ID {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := s.WaitByTask(t.Context(), "task-9", time.Minute); !errors.Is(err, capability.ErrUnknown) {
+		t.Errorf("an unknown task: %v", err)
+	}
 	answers := make(chan capability.State)
 	go func() {
 		got, err := s.Wait(context.Background(), gateway, c.ID, time.Minute)
