@@ -94,8 +94,8 @@ type Vote struct {
 
 // A VoteCapability is what an approver grants beside an approval: the same tool, for a time.
 type VoteCapability struct {
-	Duration int64 `json:"duration"`         // seconds from the decision
-	MaxUses  int   `json:"maxUses,omitzero"` // 0 means unlimited
+	Duration int64           `json:"duration"` // seconds from the decision
+	MaxUses  authzen.MaxUses `json:"maxUses,omitzero"`
 }
 
 // A Revocation is an approver's request to revoke an approval.

@@ -90,7 +90,7 @@ func shownCapability(c *capability.Capability) authzen.Capability {
 	if !c.Issued.IsZero() {
 		out.Expires = c.Constraints.ValidUntil
 	}
-	limits := authzen.CapabilityConstraints{MaxUses: c.Constraints.MaxUses, ArgumentsSchema: c.Constraints.ArgumentsSchema}
+	limits := authzen.CapabilityConstraints{MaxUses: authzen.MaxUses(c.Constraints.MaxUses), ArgumentsSchema: c.Constraints.ArgumentsSchema}
 	if c.Constraints.ValidFrom.After(c.Issued) {
 		limits.ValidFrom = c.Constraints.ValidFrom
 	}

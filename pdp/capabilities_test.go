@@ -226,6 +226,26 @@ func TestDecisionWaitsForTheCapability(t *testing.T) {
 	}
 }
 
+// No uses are not the same as no limit of uses: a request for 0 uses gets no unlimited
+// capability.
+func TestCapabilityWithoutUsesIsRefused(t *testing.T) {
+	s := start(t, pdp.Config{Policies: capabilityStore(), Auth: capabilityKeys()})
+	asking := start(t, pdp.Config{Policies: askingStore()})
+	task := asking.submitted(t, tool("tools/call", "a", "tool", "files:read")).Task.ID
+	for _, uses := range []string{"0", "-0", "null", "0.0", "-1"} {
+		terms := fmt.Sprintf(`{"subject":{"type":"agent","id":"a"},"tools":["files:read"],"duration":60,"constraints":{"maxUses":%s}}`, uses)
+		if got := askAs(t, "k-gateway", "POST", s.main+authzen.PathCapabilities, terms, nil); got != 400 {
+			t.Errorf("a request with %s uses: %d", uses, got)
+		}
+		if got := askAs(t, "k-olga", "POST", s.admin+pdp.PathCapabilities, terms, nil); got != 400 {
+			t.Errorf("an issue with %s uses: %d", uses, got)
+		}
+		if got, _ := asking.vote(t, task, fmt.Sprintf(grantAnHour, `,"maxUses":`+uses)); got != 400 {
+			t.Errorf("a decision with %s uses: %d", uses, got)
+		}
+	}
+}
+
 // until puts a time from now into a body.
 func until(body string, in time.Duration) string {
 	return fmt.Sprintf(body, time.Now().Add(in).Format(time.RFC3339))

@@ -111,7 +111,7 @@ func termsOf(sub *authzen.CapabilityTerms) (terms capability.Terms, err error) {
 	if c == nil {
 		return terms, nil
 	}
-	terms.Constraints = capability.Constraints{MaxUses: c.MaxUses, ValidFrom: c.ValidFrom, ValidUntil: c.ValidUntil.Truncate(time.Second), ArgumentsSchema: c.ArgumentsSchema}
+	terms.Constraints = capability.Constraints{MaxUses: int(c.MaxUses), ValidFrom: c.ValidFrom, ValidUntil: c.ValidUntil.Truncate(time.Second), ArgumentsSchema: c.ArgumentsSchema}
 	if c.Arguments != nil {
 		if terms.Constraints.Arguments, err = jsonobject.Parse(c.Arguments); err != nil {
 			return terms, authzen.Invalid("/constraints/arguments", "must be an object")

@@ -64,7 +64,7 @@ func (i *capabilityIssuer) capabilityWithApproval(r *approval.Request, items []i
 		return b, authzen.Invalid("/capability/duration", "must be 1 to %d", maxSeconds)
 	}
 	b.terms.Duration.Duration = time.Duration(vote.Capability.Duration) * time.Second
-	b.terms.Constraints.MaxUses = vote.Capability.MaxUses
+	b.terms.Constraints.MaxUses = int(vote.Capability.MaxUses)
 	for _, n := range items {
 		item := &r.Items[n]
 		if item.Status != authzen.TaskApproved {

@@ -227,14 +227,14 @@ func objectOf(flag string, values []argumentValue) (jsontext.Value, error) {
 }
 
 // usesOf returns the value of --max-uses, or 0 for no limit.
-func usesOf(flag *int) (int, error) {
+func usesOf(flag *int) (authzen.MaxUses, error) {
 	switch {
 	case flag == nil:
 		return 0, nil
 	case *flag == 0:
 		return 0, errors.New("--max-uses: must be more than 0; without the flag, uses have no limit")
 	}
-	return *flag, nil
+	return authzen.MaxUses(*flag), nil
 }
 
 // subject returns the entity as the subject of a request.

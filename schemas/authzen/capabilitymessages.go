@@ -49,11 +49,26 @@ type CapabilityTerms struct {
 
 // CapabilityConstraints narrow a capability.
 type CapabilityConstraints struct {
-	MaxUses         int            `json:"maxUses,omitzero"` // 0 means unlimited
+	MaxUses         MaxUses        `json:"maxUses,omitzero"`
 	ValidFrom       time.Time      `json:"validFrom,omitzero"`
 	ValidUntil      time.Time      `json:"validUntil,omitzero"`
 	Arguments       jsontext.Value `json:"arguments,omitzero"`        // object of the values that arguments of the call must have
 	ArgumentsSchema jsontext.Value `json:"arguments_schema,omitzero"` // JSON Schema of all arguments
+}
+
+// MaxUses is a number of uses. The zero value means unlimited, and JSON says so by leaving the member
+// out: a 0 may mean none to its author.
+type MaxUses int
+
+// UnmarshalJSONFrom reads a number of uses other than 0.
+func (m *MaxUses) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if err := json.UnmarshalDecode(dec, (*int)(m)); err != nil {
+		return err
+	}
+	if *m == 0 {
+		return Invalid(string(dec.StackPointer()), "must be at least 1: leave it out for no limit")
+	}
+	return nil
 }
 
 // UnmarshalJSONFrom reads a submission. Unknown members are invalid.
