@@ -201,6 +201,9 @@ func (h *capabilitiesHandler) revoke(c echo.Context) error {
 		if err != nil {
 			return err
 		}
+		if _, err := h.issuer.endApprovals(ctx, found, approval.Approver{Caller: pep.ID}, why.Comment); err != nil {
+			return err
+		}
 		ended, err := h.issuer.store.Revoke(ctx, found.ID, capability.Actor{Caller: pep.ID, RequestID: pep.RequestID}, why.Comment)
 		if err != nil {
 			return err

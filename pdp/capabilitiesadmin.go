@@ -169,11 +169,11 @@ func (h *capabilityAdmin) revoke(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ended, err := h.issuer.end(c.Request().Context(), call, by, found, body.Reason)
+	ended, approvals, err := h.issuer.end(c.Request().Context(), call, by, found, body.Reason)
 	if err != nil {
 		return err
 	}
-	return h.answer(c, http.StatusOK, authzen.CapabilityResponse{Capability: adminCapability(ended), EvaluationID: call.ID})
+	return h.answer(c, http.StatusOK, authzen.CapabilityResponse{Capability: adminCapability(ended), EvaluationID: call.ID, RevokedApprovals: approvals})
 }
 
 // revokeHolder ends all capabilities of a holder, if policies let this person end each of them.
@@ -234,17 +234,20 @@ func (i *capabilityIssuer) mayGrant(ctx context.Context, call evaluation.Call, b
 	return i.may(ctx, call, authzen.ActionCapabilityIssue, by, &draft)
 }
 
-// end revokes a capability, if policies let this person. The Access Request of a pending one is
-// withdrawn.
-func (i *capabilityIssuer) end(ctx context.Context, call evaluation.Call, by approval.Approver, c *capability.Capability, why string) (*capability.Capability, error) {
+// end revokes a capability, if policies let this person, and returns the ids of the approvals that end
+// with it. The Access Request of a pending one is withdrawn.
+func (i *capabilityIssuer) end(ctx context.Context, call evaluation.Call, by approval.Approver, c *capability.Capability, why string) (ended *capability.Capability, approvals []string, err error) {
 	if err := i.may(ctx, call, authzen.ActionCapabilityRevoke, by, c); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	ended, err := i.store.Revoke(ctx, c.ID, capability.Actor{Subject: by.Subject, Caller: by.Caller, RequestID: call.RequestID}, why)
+	if approvals, err = i.endApprovals(ctx, c, by, why); err != nil {
+		return nil, nil, err
+	}
+	ended, err = i.store.Revoke(ctx, c.ID, capability.Actor{Subject: by.Subject, Caller: by.Caller, RequestID: call.RequestID}, why)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return ended, i.withdrawFor(ctx, ended, why)
+	return ended, approvals, i.withdrawFor(ctx, ended, why)
 }
 
 // withdrawFor cancels the Access Request of a capability that ended before it was issued, in the stead
@@ -255,6 +258,7 @@ func (i *capabilityIssuer) withdrawFor(ctx context.Context, ended *capability.Ca
 
 // endAll revokes all capabilities of a holder at once, if policies let this person end each of them.
 func (i *capabilityIssuer) endAll(ctx context.Context, call evaluation.Call, by approval.Approver, holder authzen.Subject, why string) ([]*capability.Capability, error) {
+	var all []*capability.Capability
 	for _, state := range []capability.State{capability.Pending, capability.Active} {
 		for found, err := range i.store.List(ctx, capability.Query{Tenants: []string{call.Tenant}, Holder: &holder, State: state}) {
 			if err != nil {
@@ -264,6 +268,12 @@ func (i *capabilityIssuer) endAll(ctx context.Context, call evaluation.Call, by 
 			if err := i.may(ctx, call, authzen.ActionCapabilityRevoke, by, found.Capability); err != nil {
 				return nil, err
 			}
+			all = append(all, found.Capability)
+		}
+	}
+	for _, one := range all {
+		if _, err := i.endApprovals(ctx, one, by, why); err != nil {
+			return nil, err
 		}
 	}
 	ended, err := i.store.RevokeHolder(ctx, call.Tenant, holder, capability.Actor{Subject: by.Subject, Caller: by.Caller, RequestID: call.RequestID}, why)

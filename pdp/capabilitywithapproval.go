@@ -122,6 +122,25 @@ func (i *capabilityIssuer) mayGrantWith(ctx context.Context, by approval.Approve
 	return i.mayGrant(ctx, call, by, &b.terms, b.grant.Template)
 }
 
+// endApprovals revokes the approvals that an active capability was issued with, as far as they can still
+// be used, and returns their ids. They end before the capability: if the service fails between the two,
+// the capability can be revoked again.
+func (i *capabilityIssuer) endApprovals(ctx context.Context, c *capability.Capability, by approval.Approver, why string) (ids []string, err error) {
+	if c.State != capability.Active {
+		return nil, nil
+	}
+	for _, id := range c.ApprovalIDs {
+		revoked, err := i.approvals.RevokeUsable(ctx, id, by, why)
+		if err != nil {
+			return ids, err
+		}
+		if revoked {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
 // endApproved revokes the capability that was issued with an approval, if there is one.
 func (i *capabilityIssuer) endApproved(ctx context.Context, approvalID string, by approval.Approver, why string) error {
 	found, err := i.store.ByApproval(ctx, approvalID)

@@ -35,6 +35,8 @@ permit (principal, action == Action::"tools/call", resource) when { context has 
 permit (principal, action == Action::"tools/deploy", resource);
 @id("decide")
 permit (principal is user, action in [Action::"approval.approve", Action::"approval.deny", Action::"approval.revoke"], resource is access_request);
+@id("revoke")
+permit (principal == user::"olga", action == Action::"capability.revoke", resource is capability);
 @id("issue")
 permit (principal == user::"olga", action == Action::"capability.issue", resource is capability) when { resource.template == "owner" };
 `)},
@@ -104,6 +106,55 @@ func TestApproveAndGrant(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], fmt.Sprintf(`"approval_ids":[%q]`, approved)) || !strings.Contains(lines[0], task.Task.ID) || !strings.Contains(lines[1], `"event":"revoke"`) {
 		t.Errorf("the log has %s", lines)
+	}
+}
+
+// Whoever ends a capability that was granted beside an approval ends the approval as well, unless it has
+// been used: the approved call does not run again.
+func TestRevocationEndsTheApprovalBeside(t *testing.T) {
+	const olga = `{"approver":{"type":"user","id":"olga"},"reason":"enough"%s}`
+	for _, test := range []struct {
+		name, path, body string
+		used             bool
+	}{
+		{name: "by its id", path: pdp.PathCapabilities + "/%s/revoke", body: fmt.Sprintf(olga, "")},
+		{name: "by its holder", path: pdp.PathCapabilities + "/revoke", body: fmt.Sprintf(olga, `,"holder":{"type":"agent","id":"a"}`)},
+		{name: "by its PEP", path: authzen.PathCapabilities + "/%s/revoke", body: `{"comment":"done"}`},
+		{name: "after the use", path: pdp.PathCapabilities + "/%s/revoke", body: fmt.Sprintf(olga, ""), used: true},
+	} {
+		s := start(t, pdp.Config{Policies: askingStore()})
+		call := tool("tools/call", "a", "tool", "files:read")
+		task := s.submitted(t, call).Task.ID
+		_, r := s.vote(t, task, fmt.Sprintf(grantAnHour, ""))
+		approved := r.Items[0].Approval.ID
+		again := strings.Replace(call, `"context":{}`, fmt.Sprintf(`"context":{"approval":{"id":%q}}`, approved), 1)
+		first := call // runs on the capability
+		if test.used {
+			first = again
+		}
+		if !s.permits(t, first) {
+			t.Fatalf("%s: the call is denied", test.name)
+		}
+		url := s.admin
+		if strings.HasPrefix(test.path, authzen.PathCapabilities) {
+			url = s.main
+		}
+		if strings.Contains(test.path, "%s") {
+			test.path = fmt.Sprintf(test.path, r.Capability.ID)
+		}
+		var answer authzen.CapabilityResponse
+		if status := askAs(t, "", "POST", url+test.path, test.body, &answer); status != http.StatusOK {
+			t.Fatalf("%s: revoke: %d", test.name, status)
+		}
+		if s.permits(t, again) {
+			t.Errorf("%s: the approved call runs again", test.name)
+		}
+		if want := !test.used && test.name == "by its id"; (len(answer.RevokedApprovals) == 1 && answer.RevokedApprovals[0] == approved) != want {
+			t.Errorf("%s: the answer has the approvals %v", test.name, answer.RevokedApprovals)
+		}
+		if _, text := get(t, s.admin+pdp.PathLogExport+"?kind=approval"); strings.Contains(text, `"event":"revoke"`) == test.used {
+			t.Errorf("%s: the log has %s", test.name, text)
+		}
 	}
 }
 

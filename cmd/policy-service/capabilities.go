@@ -295,7 +295,15 @@ func (c *capabilitiesRevokeCmd) Run(ctx context.Context) error {
 	case c.Tenant != "":
 		return errors.New("--tenant is for --holder: the id of a capability names its tenant")
 	}
-	return c.print(c.capability(ctx, http.MethodPost, c.ID.path()+"/revoke", pdp.Revocation{Approver: c.As.approver(), Reason: c.Reason}))
+	var answer authzen.CapabilityResponse
+	err := c.ask(ctx, http.MethodPost, c.ID.path()+"/revoke", pdp.Revocation{Approver: c.As.approver(), Reason: c.Reason}, &answer)
+	if err := c.print(&answer.Capability, err); err != nil || c.JSON {
+		return err
+	}
+	for _, id := range answer.RevokedApprovals {
+		fmt.Printf("%-10s approval %s\n", "revoked", plain.Text(id))
+	}
+	return nil
 }
 
 // revokeHolder revokes all capabilities of a holder. It fails if there are none, because the name may be

@@ -291,6 +291,34 @@ func (s *Service) RevokeAfter(ctx context.Context, approvalID string, by Approve
 	return s.apply(ctx, r.ID, e)
 }
 
+// RevokeUsable revokes an approval with immediate effect if it can still be used, and reports whether it
+// did. It asks no policies: it is for whoever ends what was granted beside the approval.
+func (s *Service) RevokeUsable(ctx context.Context, approvalID string, by Approver, reason string) (revoked bool, err error) {
+	if err := checkComment("/reason", reason); err != nil {
+		return false, err
+	}
+	r, i, err := s.approved(ctx, approvalID)
+	if errors.Is(err, ErrUnknownApproval) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	item := &r.Items[i]
+	if left, counted := item.Approval.left(item.Terms.Uses, Use{}); counted && left == 0 {
+		return false, nil
+	}
+	e := event{kind: eventRevoke, caller: by.Caller, items: []int{i}, reason: reason}
+	if by.ID != "" {
+		e.vote = by.vote()
+	}
+	_, err = s.apply(ctx, r.ID, e)
+	if errors.Is(err, ErrTaskState) { // it has ended
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Cancel cancels the pending items of a request, for the caller that submitted it.
 func (s *Service) Cancel(ctx context.Context, c Caller, id string, why authzen.Cancellation) (*authzen.TaskResponse, error) {
 	if err := errors.Join(checkComment("/reason", why.Reason), checkComment("/comment", why.Comment)); err != nil {

@@ -93,6 +93,8 @@ type CapabilityResponse struct {
 	Capability   Capability `json:"capability"`
 	Task         *Task      `json:"task,omitempty"` // of a pending one: people decide on it
 	EvaluationID string     `json:"evaluation_id,omitzero"`
+
+	RevokedApprovals []string `json:"revoked_approvals,omitempty"` // that ended with it, for operators
 }
 
 // A Capability as its holder sees it. Its id is no secret.
