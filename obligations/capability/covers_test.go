@@ -116,6 +116,33 @@ func TestReasonIsOfTheTool(t *testing.T) {
 	}
 }
 
+// A capability without uses does not hide why another one does not cover the call, whichever of them
+// ends first.
+func TestExhaustedReasonIsTheLast(t *testing.T) {
+	for name, end := range map[string]time.Duration{"ends first": -time.Minute, "ends last": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			used := s.issue(t, terms(func(t *capability.Terms) {
+				t.Constraints.MaxUses, t.Constraints.ValidUntil = 1, morning.Add(time.Hour+end)
+			}, "files:write"))
+			if !s.decide(t, s.call("files:write", `{"a":1}`, claim(used.ID, true))) {
+				t.Fatal("the call is refused")
+			}
+			ask := func(want authzen.CapabilityReason) {
+				t.Helper()
+				if got := s.find(t, s.call("files:write", `{"a":2}`, claim("", true))); got.Missing != want || got.Capability != nil {
+					t.Errorf("%+v, want %q", got, want)
+				}
+			}
+			ask("exhausted")
+			s.issue(t, terms(func(t *capability.Terms) {
+				t.Constraints.Arguments = jsonobject.Object{"a": jsontext.Value("1")}
+			}, "files:write"))
+			ask("arguments_violate")
+		})
+	}
+}
+
 // The reasons have an order: state and time, tool, arguments, session, uses.
 func TestTheFirstReasonIsTold(t *testing.T) {
 	s := open(t)

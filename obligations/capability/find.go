@@ -24,6 +24,7 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 	}
 	question := newQuestion(q, now)
 	var missing authzen.CapabilityReason
+	rank := 0
 	for _, e := range held {
 		if !e.names(question) {
 			continue
@@ -39,11 +40,23 @@ func (s *Service) Find(ctx context.Context, q *authzen.CapabilityQuestion) (auth
 			}
 			reason = status.Missing
 		}
-		if missing == "" || reason == authzen.CapabilityArgumentsMissing { // the PEP can mend that
-			missing = reason
+		if of := e.rank(reason); of > rank {
+			missing, rank = reason, of
 		}
 	}
 	return authzen.CapabilityStatus{Missing: missing}, nil
+}
+
+// rank orders the reasons of several capabilities, the highest first: the PEP can send arguments, the
+// caller can heed what a capability permits that has uses left, and nobody can use one that has none.
+func (e *entry) rank(reason authzen.CapabilityReason) int {
+	switch {
+	case reason == authzen.CapabilityArgumentsMissing:
+		return 3
+	case e.uses == nil || e.uses.used() < e.Constraints.MaxUses:
+		return 2
+	}
+	return 1
 }
 
 // presented returns the status of the capability that the claim presents. It is unknown to everybody

@@ -102,7 +102,8 @@ func TestProofIsOfThisCall(t *testing.T) {
 			q.Claim.ArgumentsDigest = prooftest.Digest(`{"n":2}`)
 		},
 		"the signature": func(_ *prooftest.Call, q *authzen.CapabilityQuestion) {
-			q.Claim.Proof.Signature = "A" + q.Claim.Proof.Signature[1:]
+			other := map[bool]string{true: "B", false: "A"}[q.Claim.Proof.Signature[0] == 'A']
+			q.Claim.Proof.Signature = other + q.Claim.Proof.Signature[1:]
 		},
 	} {
 		call, q := right, s.call("files:write", `{"n":1}`, claim(c.ID, true))
