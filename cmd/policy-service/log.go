@@ -51,7 +51,7 @@ type filterFlags struct {
 	Decision string   `env:"-" help:"Decision: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
 	Policy   string   `env:"-" help:"Id of a determining policy." placeholder:"ID"`
 	ID       string   `env:"-" name:"id" help:"Decision-ID of the entry." placeholder:"ID"`
-	Kind     kindFlag `env:"-" help:"Kind of the entry: evaluation, evaluations, search, reload, request, approval, admin or pruned; of the audit trail of a gateway: gateway.call, gateway.outcome, gateway.refused or gateway.pending." placeholder:"KIND"`
+	Kind     kindFlag `env:"-" help:"Kind of the entry: evaluation, evaluations, search, reload, request, approval, capability, admin or pruned; of the audit trail of a gateway: gateway.call, gateway.outcome, gateway.refused or gateway.pending." placeholder:"KIND"`
 }
 
 // Validate is called before Run.

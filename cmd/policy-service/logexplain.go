@@ -2,13 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/explain"
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/obligations/plain"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 type logExplainCmd struct {
@@ -18,7 +23,15 @@ type logExplainCmd struct {
 }
 
 func (c *logExplainCmd) Run(ctx context.Context) error {
-	logged, err := c.find(ctx)
+	entryID, _, _ := strings.Cut(c.ID, ".")
+	entry, err := c.findEntry(ctx, entryID)
+	if err != nil {
+		return err
+	}
+	if entry.Kind == decisionlog.KindCapability && c.ID == entryID {
+		return c.printTransition(entry)
+	}
+	logged, err := c.decision(entry)
 	if err != nil {
 		return err
 	}
@@ -26,7 +39,45 @@ func (c *logExplainCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return printExplanation(explanation, c.JSON)
+	if err := printExplanation(explanation, c.JSON); err != nil || c.JSON || logged.Capability == nil {
+		return err
+	}
+	_, err = fmt.Print(describeVerified(logged.Capability))
+	return err
+}
+
+// printTransition prints what an entry of kind capability records.
+func (c *logExplainCmd) printTransition(e *decisionlog.Entry) error {
+	if c.JSON {
+		return printJSON(e.Request)
+	}
+	var transition struct {
+		Event      string           `json:"event"`
+		Capability string           `json:"capability"`
+		By         *authzen.Subject `json:"by"`
+	}
+	var after authzen.Capability
+	if err := errors.Join(json.Unmarshal(e.Request, &transition), json.Unmarshal(e.Request, &after)); err != nil {
+		return fmt.Errorf("entry %s: %w", e.ID, err)
+	}
+	if after.ID, after.Tenant = transition.Capability, e.Tenant; after.Constraints != nil {
+		after.Expires = after.Constraints.ValidUntil
+	}
+	by := ""
+	if transition.By != nil {
+		by = fmt.Sprintf("%-10s %s\n", "by", named(*transition.By))
+	}
+	_, err := fmt.Printf("%-10s %s\n%s%s", "event", plain.Text(transition.Event), by, describeCapability(&after))
+	return err
+}
+
+// describeVerified describes the capability that covered a request.
+func describeVerified(v *authzen.VerifiedCapability) string {
+	uses := ""
+	if v.UsesLeft > 0 {
+		uses = fmt.Sprintf(", %d uses left with this one", v.UsesLeft)
+	}
+	return fmt.Sprintf("capability %s, bound to the %s%s\n", plain.Text(v.ID), plain.Text(v.Bound), uses)
 }
 
 // explain repeats the decision with the policies that made it.
@@ -46,16 +97,11 @@ func (c *logExplainCmd) explain(logged *replay.Logged) (*explain.Explanation, er
 	return replay.Explain(compiled, logged)
 }
 
-// find returns the decision with the id.
-func (c *logExplainCmd) find(ctx context.Context) (*replay.Logged, error) {
-	entryID, _, _ := strings.Cut(c.ID, ".")
-	entry, err := c.findEntry(ctx, entryID)
-	if err != nil {
-		return nil, err
-	}
+// decision returns the decision with the id in its entry.
+func (c *logExplainCmd) decision(entry *decisionlog.Entry) (*replay.Logged, error) {
 	decisions, err := replay.MaskedDecisions(entry)
 	if err != nil {
-		return nil, fmt.Errorf("decision %s: %w", entryID, err)
+		return nil, fmt.Errorf("decision %s: %w", entry.ID, err)
 	}
 	for i := range decisions {
 		if decisions[i].ID == c.ID {
@@ -63,9 +109,9 @@ func (c *logExplainCmd) find(ctx context.Context) (*replay.Logged, error) {
 		}
 	}
 	if entry.Kind == decisionlog.KindEvaluations {
-		return nil, fmt.Errorf("%s is a batch of %d decisions: name one, the first is %[1]s.0", entryID, len(decisions))
+		return nil, fmt.Errorf("%s is a batch of %d decisions: name one, the first is %[1]s.0", entry.ID, len(decisions))
 	}
-	return nil, fmt.Errorf("%s is no batch", entryID)
+	return nil, fmt.Errorf("%s is no batch", entry.ID)
 }
 
 // findEntry returns the entry of a log that has the id.
