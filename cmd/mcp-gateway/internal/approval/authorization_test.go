@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -230,4 +231,30 @@ func withoutChanged(result jsontext.Value) string {
 		return err.Error()
 	}
 	return withoutTime(canonical)
+}
+
+// Approvers get what bounds the values of arguments, and no text of the server, unless
+// it is much.
+func TestBoundsOfArguments(t *testing.T) {
+	many := ""
+	for i := range 200 {
+		many += fmt.Sprintf(`,"p%d":{"type":"string"}`, i)
+	}
+	for definition, want := range map[string]string{
+		`{"inputSchema":{"properties":{"a":{"enum":["x"],"description":"say yes","title":"t","minimum":1},"b":{"description":"yes"},"c":true}}}`: `{"properties":{"a":{"enum":["x"],"minimum":1}}}`,
+		`{"inputSchema":{"properties":{"a":{"type":"string"}` + many + `}}}`:                                                                     "",
+		`{"inputSchema":true}`: "", `{}`: "", ``: "",
+	} {
+		h := build(t, nil)
+		h.definition.Store(&definition)
+		var request struct {
+			Context struct {
+				Schema jsontext.Value `json:"input_schema"`
+			} `json:"context"`
+		}
+		h.get("/admin/v1/requests/"+h.send(sent{}).Task, &request)
+		if got := string(request.Context.Schema); got != want {
+			t.Errorf("%.100s: %s", definition, got)
+		}
+	}
 }

@@ -400,3 +400,20 @@ func TestFreeRequest(t *testing.T) {
 func caller(id string) *enforce.Caller {
 	return &enforce.Caller{Subject: authzen.Subject{Type: "user", ID: id}}
 }
+
+// Nobody fulfils a request after the time that its tool allows.
+func TestFulfilledLate(t *testing.T) {
+	var ahead atomic.Int64
+	h := build(t, func(c *approval.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	h.declared.Store(&enforce.Authorization{Required: true, Mode: enforce.ModeAutomatic, Timeout: 300})
+	id := h.requestID()
+	ahead.Store(int64(301 * time.Second))
+	if s := h.send(by("bob", id)); s.goes() {
+		t.Errorf("%+v", s.Data)
+	}
+	if left := h.tasks(); len(left) > 0 {
+		t.Errorf("still asked: %s", left)
+	}
+}

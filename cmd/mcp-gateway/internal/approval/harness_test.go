@@ -82,25 +82,26 @@ var policies = fstest.MapFS{
 
 // A house is a PDP, and a gateway that has calls wait.
 type house struct {
-	t        *testing.T
-	url      string // of the PDP
-	admin    string
-	file     string
-	key      *seal.Key
-	cfg      func(*approval.Config)
-	lose     atomic.Pointer[string] // the path where the answers of the PDP are lost
-	claim    atomic.Pointer[string] // the id that is claimed in place of an approval's
-	fewer    atomic.Bool            // move is mapped to fewer evaluations
-	gate     *enforce.Gate
-	service  *approval.Service
-	close    func() error // ends the service
-	executed atomic.Int32 // for nobody who waits
-	answer   []byte       // of the server to such a call; nil is an empty result
-	current  atomic.Pointer[string]
-	declared atomic.Pointer[enforce.Authorization] // by every tool
-	ran      atomic.Pointer[wire.Message]          // for nobody who waits, the last one
-	banned   atomic.Bool                           // the mapping reads the arguments of edited
-	misfit   atomic.Bool                           // no tool takes bye
+	t          *testing.T
+	url        string // of the PDP
+	admin      string
+	file       string
+	key        *seal.Key
+	cfg        func(*approval.Config)
+	lose       atomic.Pointer[string] // the path where the answers of the PDP are lost
+	claim      atomic.Pointer[string] // the id that is claimed in place of an approval's
+	fewer      atomic.Bool            // move is mapped to fewer evaluations
+	gate       *enforce.Gate
+	service    *approval.Service
+	close      func() error // ends the service
+	executed   atomic.Int32 // for nobody who waits
+	answer     []byte       // of the server to such a call; nil is an empty result
+	current    atomic.Pointer[string]
+	declared   atomic.Pointer[enforce.Authorization] // by every tool
+	definition atomic.Pointer[string]                // of every tool; nil is one of text
+	ran        atomic.Pointer[wire.Message]          // for nobody who waits, the last one
+	banned     atomic.Bool                           // the mapping reads the arguments of edited
+	misfit     atomic.Bool                           // no tool takes bye
 }
 
 // build starts the PDP and opens the service as cfg changes it.
@@ -201,6 +202,9 @@ func (h *house) open() {
 				return nil, &enforce.Refusal{Data: enforce.Data{Reason: enforce.ReasonArguments}}
 			}
 			definition := jsontext.Value(`{"inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}`)
+			if other := h.definition.Load(); other != nil {
+				definition = jsontext.Value(*other)
+			}
 			return &enforce.Tool{Definition: definition, Digest: h.digest(), Authorization: h.declared.Load()}, nil
 		}},
 		Tasks:       enforcetest.Tasks{Own: h.service.Own},

@@ -41,3 +41,18 @@ func TestRefusalSaysWhatMendsACapability(t *testing.T) {
 		})
 	}
 }
+
+// The PDP learns which key a caller has proved to hold, and no caller says so itself.
+func TestClaimsProvedKey(t *testing.T) {
+	for thumbprint, want := range map[string]string{"": `"capability":{"id":"cap_A","use":true}`, "abc": `"capability":{"id":"cap_A","jkt":"abc","use":true}`} {
+		p := &pdp{status: 200, body: `{"decision":true}`}
+		c := call(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm","capability":"cap_A","_meta":{"io.github.policy-service/jkt":"forged"}}}`)
+		c.Caller.JKT = thumbprint
+		v := gate(p, func(c *enforce.Config) {
+			c.PDP = enforce.NewPDP(enforce.PDPConfig{URL: "https://pdp.example.com", Client: client.Config{Transport: p}, Capabilities: enforce.CapabilitiesKnown})
+		}).Judge(t.Context(), c)
+		if v.Forward == nil || !strings.Contains(p.sent, want) || strings.Contains(p.sent+string(v.Forward.Encode()), "forged") {
+			t.Errorf("%q: the PDP gets %s", thumbprint, p.sent)
+		}
+	}
+}
