@@ -19,7 +19,7 @@ func TestReloadMutant(t *testing.T) {
 	if !*reloadMutant {
 		t.Skip("skipped without -reload.mutant: it builds the program once more")
 	}
-	const decides = "return e.decide(ctx, asked{snapshot: s,"
+	const decides = "return e.decide(ctx, evaluationInput{snapshot: s,"
 	dir := published(t)
 	process := serveCommand(t, dir, t.TempDir())
 	process.Path = mutant(t, "../evaluation/batch.go", decides, "s, _, _ := e.begin(ctx)\n"+decides)

@@ -384,7 +384,7 @@ action "capability.issue", "capability.revoke" appliesTo { principal: user, reso
 		`{"subject":{"type":"user","id":"u"},"tools":["files:read","files:list"],"duration":60,"constraints":{"arguments":{"a":"b"}}}`: "files:read does not fit the schema: /context/arguments is not declared",
 	} {
 		response, text := post(t, http.DefaultClient, s.main+authzen.PathCapabilities, body)
-		var p authzen.Problem
+		var p authzen.CapabilityProblem
 		if err := json.Unmarshal([]byte(text), &p); err != nil || response.StatusCode != http.StatusForbidden || !strings.Contains(p.Detail, want) || p.EvaluationID == "" {
 			t.Errorf("%s: %s %s", body, response.Status, text)
 		}

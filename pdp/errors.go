@@ -143,7 +143,7 @@ var problemTypes = []struct {
 }
 
 // problem returns the problem document of the Access Request API for an error.
-func problem(err error, public *authzen.Error) authzen.Problem {
+func problem(err error, public *authzen.Error) any {
 	p := authzen.Problem{Type: "about:blank", Title: http.StatusText(public.Status), Status: public.Status, Detail: public.Message}
 	for _, t := range problemTypes {
 		if errors.Is(err, t.err) {
@@ -152,7 +152,7 @@ func problem(err error, public *authzen.Error) authzen.Problem {
 	}
 	var denial *capabilityDenial
 	if errors.As(err, &denial) {
-		p.EvaluationID = denial.evaluationID
+		return authzen.CapabilityProblem{Problem: p, EvaluationID: denial.evaluationID}
 	}
 	return p
 }

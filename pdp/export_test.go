@@ -89,7 +89,7 @@ var (
 )
 
 // Problem is what a PEP is told of an error by the Access Request API.
-func Problem(err error) authzen.Problem { return problem(err, describe(err)) }
+func Problem(err error) any { return problem(err, describe(err)) }
 
 // ErrOverload and NewInFlight are for more requests than the service can do.
 var ErrOverload = errOverload

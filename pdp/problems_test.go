@@ -42,7 +42,7 @@ func TestProblems(t *testing.T) {
 		{context.DeadlineExceeded, http.StatusServiceUnavailable, blank},
 		{errors.New("bolt: page 7"), http.StatusInternalServerError, blank},
 	} {
-		got := pdp.Problem(fmt.Errorf("secret cause: %w", test.err))
+		got := pdp.Problem(fmt.Errorf("secret cause: %w", test.err)).(authzen.Problem)
 		if got.Status != test.status || got.Type != test.kind || got.Title != http.StatusText(test.status) {
 			t.Errorf("%v: %+v", test.err, got)
 		}

@@ -68,6 +68,7 @@ var goTypes = map[string]struct {
 	"PartialAction":         {authzen.Action{}, partial},
 	"PartialEntity":         {authzen.Entity{}, partial},
 	"Problem":               {authzen.Problem{}, response},
+	"CapabilityProblem":     {authzen.CapabilityProblem{}, response},
 	"ResourceSearchRequest": {authzen.ResourceSearchRequest{}, request},
 	"ResponseAction":        {authzen.Action{}, response},
 	"ResponseEntity":        {authzen.Entity{}, response},

@@ -56,7 +56,7 @@ func (s *Service) claimed(v *authzen.Reevaluation) (id, digest string, ok bool) 
 	var claim struct {
 		ID     string         `json:"id"`
 		State  jsontext.Value `json:"state"`
-		Digest string         `json:"arguments_digest"`
+		Digest string         `json:"urn:policy-service:arguments_digest"`
 	}
 	if err := json.Unmarshal(v.Claim, &claim); err != nil || claim.ID == "" {
 		return "", "", false

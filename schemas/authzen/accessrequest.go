@@ -153,8 +153,8 @@ type TaskResult struct {
 	Mode     string   `json:"mode"` // ModeReevaluate
 	Approval Approval `json:"approval"`
 	// Arguments are those of the call if the approver has changed them. The approval is for a call with
-	// them, and for no other.
-	Arguments jsontext.Value `json:"arguments,omitzero"`
+	// them, and for no other. The profile wants names of extensions to be URIs.
+	Arguments jsontext.Value `json:"urn:policy-service:arguments,omitzero"`
 }
 
 // ModeReevaluate is the only completion mode of the profile.
@@ -169,7 +169,7 @@ type Approval struct {
 	State         string    `json:"state,omitzero"` // a compact JWS
 	// ArgumentsDigest is the PEP's: the digest of the arguments that the call will have. An approval with
 	// changed arguments counts only with their digest.
-	ArgumentsDigest string `json:"arguments_digest,omitzero"`
+	ArgumentsDigest string `json:"urn:policy-service:arguments_digest,omitzero"`
 }
 
 // A Problem is the body of an error of the Access Request API (RFC 9457).
@@ -178,8 +178,12 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"` // HTTP
 	Detail string `json:"detail,omitzero"`
+}
 
-	EvaluationID string `json:"evaluation_id,omitzero"` // that denied, if one did
+// A CapabilityProblem is the body of an error of the type [ProblemCapabilityDenied].
+type CapabilityProblem struct {
+	Problem
+	EvaluationID string `json:"evaluation_id"` // that denied
 }
 
 // Problem types ("Error Responses"); every other problem is about:blank.
