@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/obligations/plain"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // Limits of a summary: runes of one name or id, runes of a text, and bytes of arguments. Longer
@@ -51,7 +53,23 @@ func (d *approvalsHandler) summary(r *approval.Request) (string, error) {
 	if more := len(r.Items) - 1; more > 0 {
 		out += fmt.Sprintf(" and %d more", more)
 	}
-	return out, nil
+	return out + askedTerms(r), nil
+}
+
+// askedTerms returns for how long and how many uses a capability is requested, or "" for other requests.
+func askedTerms(r *approval.Request) string {
+	var asked struct {
+		Duration int64 `json:"duration"` // seconds
+		MaxUses  int64 `json:"max_uses"`
+	}
+	if r.Items[0].Action.Name != authzen.ActionCapabilityRequest || json.Unmarshal(r.Context, &asked) != nil {
+		return ""
+	}
+	out := fmt.Sprintf(" for %s", time.Duration(asked.Duration)*time.Second)
+	if asked.MaxUses > 0 {
+		out += fmt.Sprintf(", %d uses", asked.MaxUses)
+	}
+	return out
 }
 
 // named returns a name cut to the length limit of a summary.
