@@ -89,10 +89,12 @@ access: {requests_per_minute: 0}
 		"identity: {local: {id: a}}\nservers: [{name: a, public_url: https://x.example.com}]\n":                                                     "gateway.yaml:2:21: identity.resource: is required beside servers.0.public_url: the URL of the gateway as its clients know it",
 		"identity: {resource: https://x.example.com, process: {id: a}}\nservers: [{name: a, public_url: http://y.example.com}]\n":                   `gateway.yaml:2:21: servers.0.public_url: must be an https URL, not "http://y.example.com"`,
 		"identity: {resource: https://x.example.com, process: {id: a}}\nservers: [{name: a, public_url: https://y.example.com/b/mcp}, {name: b}]\n": `gateway.yaml:2:64: servers.1.public_url: must have another path than that of servers.0`,
-		"denial: {code: low}\n":            `gateway.yaml:1:16: denial.code: must be a whole number, not "low"`,
-		"pdp: {url: http://127.0.0.1:1}\n": "gateway.yaml: servers: is required: a list of servers, each with a name and a url",
-		"servers: [{name: a}]\n":           "gateway.yaml: pdp.url: is required: it must be the URL of a policy decision point",
-		"pdp: {timeout: 3s}\n":             "gateway.yaml:1:1: pdp.url: is required: it must be the URL of a policy decision point",
+		"pdp: {url: http://127.0.0.1:1, capabilities: false}\nservers: [{name: a, proof: true}]\n":                                                  "gateway.yaml:2:21: servers.0.proof: must be false beside pdp.capabilities: false",
+		"servers: [{name: a, proof: always}]\n": "gateway.yaml:1:28: servers.0.proof: must be true or false, not \"always\"",
+		"denial: {code: low}\n":                 `gateway.yaml:1:16: denial.code: must be a whole number, not "low"`,
+		"pdp: {url: http://127.0.0.1:1}\n":      "gateway.yaml: servers: is required: a list of servers, each with a name and a url",
+		"servers: [{name: a}]\n":                "gateway.yaml: pdp.url: is required: it must be the URL of a policy decision point",
+		"pdp: {timeout: 3s}\n":                  "gateway.yaml:1:1: pdp.url: is required: it must be the URL of a policy decision point",
 	} {
 		if _, err := configured(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

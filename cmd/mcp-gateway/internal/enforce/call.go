@@ -146,4 +146,6 @@ type Disposition struct {
 	// Finish takes the response to Forward, nil if there is none, and returns the
 	// response for the client, nil for none. It must be called once.
 	Finish func(ctx context.Context, response *wire.Message) *wire.Message
+
+	presented wire.Presented // the capability with which the PDP permits Forward
 }

@@ -77,6 +77,28 @@ func (c *Call) takeCapability() error {
 	return c.replace(m)
 }
 
+// presenting notes the capability with which the PDP has permitted a call. A call that
+// waited was permitted without it, and has another disposition.
+func (c *Call) presenting(d *Disposition, err error) (*Disposition, error) {
+	if err == nil {
+		d.presented = c.Presented
+	}
+	return d, err
+}
+
+// handOn adds the capability of a permitted call to what goes to a server that checks
+// it itself. Only the message on its way has it: everything that is kept or logged is
+// made from the call.
+func (g *Gate) handOn(call *Call, d *Disposition) *Disposition {
+	if d.presented.Capability == "" || !g.cfg.HandsOn(call.Server) {
+		return d
+	}
+	if m, err := d.Forward.WithCapability(d.presented); err == nil { // it was read before; without it, the server refuses the call
+		d.Forward = m
+	}
+	return d
+}
+
 // claimOf returns the claim of a presented capability: an id has no dot, and a token
 // has two.
 func claimOf(p wire.Presented) (*authzen.CapabilityClaim, error) {

@@ -45,6 +45,9 @@ type Config struct {
 	// Arguments returns which calls to a server have their arguments in the question
 	// for the PDP. Nil returns [ArgumentsNeeded].
 	Arguments func(server string) Arguments
+	// HandsOn reports whether a server gets the capability and the proof that a call
+	// presents, because it checks them itself. Nil reports false.
+	HandsOn func(server string) bool
 	// Tasks knows the tasks of the gateway and of the servers. Nil knows none.
 	Tasks Tasks
 	// Obligations are the obligations that the gateway carries out.
@@ -155,6 +158,9 @@ func New(cfg Config) *Gate {
 	if cfg.Observes == nil {
 		cfg.Observes = no
 	}
+	if cfg.HandsOn == nil {
+		cfg.HandsOn = no
+	}
 	supported := slices.AppendSeq([]string{}, maps.Keys(cfg.Obligations))
 	slices.Sort(supported)
 	return &Gate{cfg, NewChecker(cfg.Obligations, cfg.Denial), supported}
@@ -176,7 +182,7 @@ func (g *Gate) Judge(ctx context.Context, call *Call) *Disposition {
 	ctx, span := g.startSpan(WithRequestID(ctx, call.RequestID), call)
 	disposition, err := g.try(ctx, call)
 	if err == nil {
-		return finishWith(ctx, span, call, g.filterResponse(call, disposition))
+		return g.handOn(call, finishWith(ctx, span, call, g.filterResponse(call, disposition)))
 	}
 	return g.refuse(ctx, span, call, asRefusal(err))
 }
@@ -316,7 +322,7 @@ func (g *Gate) call(ctx context.Context, call *Call) (*Disposition, error) {
 	}
 	if err == nil {
 		asked.release = keep
-		return g.forward(&Entry{Call: call, Decisions: Decisions(asked.answer.EvaluationID), Digest: asked.digest})
+		return call.presenting(g.forward(&Entry{Call: call, Decisions: Decisions(asked.answer.EvaluationID), Digest: asked.digest}))
 	}
 	return g.suspend(ctx, call, asked, denials, err)
 }

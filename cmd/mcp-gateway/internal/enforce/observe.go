@@ -65,7 +65,10 @@ func (g *Gate) observe(ctx context.Context, call *Call) (*Disposition, error) {
 	}
 	g.logObserved(ctx, entry)
 	asked.release = keep
-	return g.forward(entry)
+	if seen.Reason != "" {
+		return g.forward(entry)
+	}
+	return call.presenting(g.forward(entry))
 }
 
 // count binds a call and counts it for the limits, if its mapping failed before that.

@@ -198,7 +198,7 @@ func (g *Gate) fulfil(ctx context.Context, call *Call) (*Disposition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.cfg.Requests.Fulfil(ctx, &FulfillingCall{Call: call, Request: request, Digest: digest, Decisions: Decisions(asked.answer.EvaluationID)})
+	return call.presenting(g.cfg.Requests.Fulfil(ctx, &FulfillingCall{Call: call, Request: request, Digest: digest, Decisions: Decisions(asked.answer.EvaluationID)}))
 }
 
 // fulfillable returns the request that a call fulfils. One that its caller may not

@@ -157,6 +157,9 @@ type serverConfig struct {
 	// AccessTools offers the gateway's own tools, with which models ask for
 	// capabilities.
 	AccessTools bool `yaml:"access_tools"`
+	// Proof hands the capability and the proof of a call to the server, which checks
+	// them itself.
+	Proof bool `yaml:"proof"`
 }
 
 // A duration is in the syntax of yamldoc.ParseDuration.

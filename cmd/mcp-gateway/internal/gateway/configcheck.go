@@ -166,6 +166,9 @@ func (c *Config) checkServers(f *faults) {
 		if len(s.Run.Command) > 0 && (s.BearerFile != "" || len(s.Header) > 0 || len(s.HeaderFiles) > 0) {
 			f.fault(at+".command", "takes no headers: give the program its secrets by env_files")
 		}
+		if s.Proof && c.PDP.capabilities() == enforce.CapabilitiesUnknown {
+			f.fault(at+".proof", "must be false beside pdp.capabilities: false, by which no call can present a capability")
+		}
 		for n, page := range s.RequestPolicy.Pages {
 			f.must(isOrigin(page), at+".pages."+strconv.Itoa(n), page, "an origin, such as https://auth.example.com")
 		}

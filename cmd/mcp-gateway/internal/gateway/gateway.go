@@ -217,7 +217,7 @@ func (g *gateway) decide(pdp *enforce.PDP) (err error) {
 	g.tools.access = g.access
 	g.gate = enforce.New(enforce.Config{
 		Requests: g.approvals, MapRequest: g.rules.Request, MapFulfil: g.rules.Fulfil, MapLevel: g.rules.Level,
-		Access: g.access, Arguments: g.rules.sentArguments,
+		Access: g.access, Arguments: g.rules.sentArguments, HandsOn: g.rules.handsOn,
 		PDP: pdp, Map: g.rules.Question, MapServerRequest: g.rules.ServerRequest, Tools: g.tools, Tasks: &taskGuard{g.approvals, g.owners, g}, Trail: kept, Log: g.log,
 		Obligations: handlers, Limits: &g.rules, Labels: labels,
 		Approvals:   &countedApprovals{g.approvals, g.telemetry},

@@ -156,7 +156,7 @@ func (r *routing) place(s *served, path, url string) error {
 func (s *serverConfig) ofEndpoint() serverConfig {
 	fixed := *s
 	fixed.Mode, fixed.Upstream, fixed.RequestPolicy, fixed.Arguments = "", coaz.Upstream{}, requestPolicy{}, argumentPolicy{}
-	fixed.Path, fixed.PublicURL, fixed.AccessTools = "", "", false
+	fixed.Path, fixed.PublicURL, fixed.AccessTools, fixed.Proof = "", "", false, false
 	return fixed
 }
 

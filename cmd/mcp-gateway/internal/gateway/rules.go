@@ -31,14 +31,15 @@ type rules struct {
 	observes  map[string]bool           // by server
 	access    map[string]bool           // by server, or path of an endpoint: it offers the gateway's tools
 	ignores   map[string]bool           // by server: what tools declare of their authorization
+	handsOn   map[string]bool           // by server: it gets the capability and the proof of a call
 	limits    *callLimits
 }
 
 func newRules(ctx context.Context, cfg *Config, trail *audit.Trail, log *slog.Logger) (r *rules, err error) {
-	r = &rules{cfg: cfg, requests: make(map[string]*requestPolicy), arguments: cfg.argumentPolicies(), tells: make(map[string]bool), observes: cfg.observes(), access: make(map[string]bool), ignores: make(map[string]bool)}
+	r = &rules{cfg: cfg, requests: make(map[string]*requestPolicy), arguments: cfg.argumentPolicies(), tells: make(map[string]bool), observes: cfg.observes(), access: make(map[string]bool), ignores: make(map[string]bool), handsOn: make(map[string]bool)}
 	for i, s := range cfg.Servers {
 		r.requests[s.Name] = &cfg.Servers[i].RequestPolicy
-		r.access[s.Name] = s.AccessTools
+		r.access[s.Name], r.handsOn[s.Name] = s.AccessTools, s.Proof
 		r.ignores[s.Name] = cmp.Or(s.Arguments.Authorization, cfg.ToolAuthorization) == authorizationIgnore
 	}
 	for server, policy := range r.arguments {
@@ -99,6 +100,7 @@ func (c *currentRules) Take(call *enforce.Call) (release func(), err error) {
 
 func (c *currentRules) tells(server string) bool    { return c.Load().tells[server] }
 func (c *currentRules) observes(server string) bool { return c.Load().observes[server] }
+func (c *currentRules) handsOn(server string) bool  { return c.Load().handsOn[server] }
 
 func (c *currentRules) serverNames() []string           { return c.Load().cfg.ServerNames() }
 func (c *currentRules) offersAccess(server string) bool { return c.Load().access[server] }

@@ -95,6 +95,29 @@ func (m *Message) TakeCapability() (p Presented, without *Message, err error) {
 	return p, without, err
 }
 
+// WithCapability returns a message that presents a capability in its _meta and nowhere
+// else, as [Message.TakeCapability] takes it. The proof is in canonical form.
+func (m *Message) WithCapability(p Presented) (*Message, error) {
+	shown := jsonobject.Object{}
+	if err := shown.Set(paramCapability, p.Capability); err != nil {
+		return nil, err
+	}
+	shown.Put(paramProof, p.Proof)
+	return m.withParams(func(params jsonobject.Object) error {
+		meta := jsonobject.Object{}
+		if params["_meta"].Kind() == '{' {
+			var err error
+			if meta, err = jsonobject.Parse(params["_meta"]); err != nil {
+				return err
+			}
+		}
+		if err := meta.Set(MetaCapability, shown); err != nil {
+			return err
+		}
+		return params.Set("_meta", meta)
+	})
+}
+
 // WithWelcome returns the result by which a server introduces itself with what the
 // gateway says to the caller, or nil for nothing. The server says none of it.
 func WithWelcome(result, welcome jsontext.Value) (jsontext.Value, error) {

@@ -1,10 +1,14 @@
 package wire_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/policy-service/policy-service/cmd/mcp-gateway/internal/wire"
+	"github.com/policy-service/policy-service/schemas/jsonobject"
 )
 
 // The capability that a call presents, and all else of _meta that is for the gateway, go
@@ -77,6 +81,28 @@ func TestTakeProof(t *testing.T) {
 	}
 	if _, m, err := read(t, "tools/call", `{"name":"a","proof":`+proof+`}`).TakeCapability(); err != nil || m.UndefinedParam() != "proof" {
 		t.Errorf("a proof alone: %v", err)
+	}
+}
+
+// A message presents in _meta what was taken out of it, wherever that was.
+func TestWithCapability(t *testing.T) {
+	const key = `"io.github.policy-service/capability"`
+	for params, want := range map[string]string{
+		`{"name":"a","capability":"cap_1","proof":` + proof + `}`: `{"_meta":{` + key + `:{"capability":"cap_1","proof":` + proof + `}},"name":"a"}`,
+		`{"name":"a","_meta":{"x":1,` + key + `:"cap_1"}}`:        `{"_meta":{"x":1,` + key + `:{"capability":"cap_1"}},"name":"a"}`,
+		`{"capability":"a.b.c","_meta":null}`:                     `{"_meta":{` + key + `:{"capability":"a.b.c"}}}`,
+	} {
+		presented, without, err := read(t, "tools/call", params).TakeCapability()
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, err := without.WithCapability(presented)
+		if err != nil || !jsonobject.Equal(with.Params, jsontext.Value(want)) {
+			t.Errorf("%s: %s %v", params, with.Encode(), err)
+		}
+		if bytes.Contains(without.Encode(), []byte(presented.Capability)) {
+			t.Errorf("%s: %s", params, without.Encode())
+		}
 	}
 }
 
