@@ -82,7 +82,7 @@ func (h *capabilitiesHandler) answer(c echo.Context, status int, made *issued) e
 func shownCapability(c *capability.Capability) authzen.Capability {
 	out := authzen.Capability{
 		ID: c.ID, Status: string(c.State), Holder: c.Holder, Tools: c.Tools, Bound: c.Bound, Issuer: c.Issuer,
-		Parent: c.Parent, Depth: c.Depth, Created: c.Created, Duration: int64(c.Duration.Seconds()), Reason: c.EndReason,
+		Parent: c.Parent, Refreshes: c.Refreshes, Depth: c.Depth, Created: c.Created, Duration: int64(c.Duration.Seconds()), Reason: c.EndReason,
 	}
 	if c.Key != nil {
 		out.HolderKey, out.JKT = c.Key.JWK, c.Key.JKT

@@ -102,8 +102,11 @@ func (i *capabilityIssuer) activate(ctx context.Context, c *capability.Capabilit
 		return err
 	}
 	grant.EvaluationIDs = answers.ids()
+	if err := i.endRefreshed(ctx, &c.Terms, c.Caller); err != nil {
+		return err
+	}
 	_, err = i.store.Activate(ctx, c.ID, capability.Actor{Caller: c.Caller}, grant)
-	if errors.Is(err, capability.ErrTooMany) {
+	if errors.Is(err, capability.ErrTooMany) || errors.Is(err, capability.ErrRefreshed) {
 		return i.refuse(ctx, c, err.Error())
 	}
 	return ended(err)

@@ -51,7 +51,7 @@ func (i *capabilityIssuer) request(ctx context.Context, call evaluation.Call, by
 	if err != nil {
 		return nil, err
 	}
-	terms.Parent = sub.Parent
+	terms.Parent, terms.Refreshes = sub.Parent, sub.Refreshes
 	if sub.Holder != nil {
 		terms.Holder = authzen.Subject{Type: sub.Holder.Type, ID: sub.Holder.ID}
 	}
@@ -83,6 +83,9 @@ func (i *capabilityIssuer) request(ctx context.Context, call evaluation.Call, by
 	if len(answers.waiting()) > 0 {
 		return i.askPeople(ctx, a, answers)
 	}
+	if err := i.endRefreshed(ctx, &a.terms, call.Caller); err != nil {
+		return nil, err
+	}
 	made, err := i.store.Issue(ctx, a.pep(), key, a.terms, capability.Grant{EvaluationIDs: answers.ids(), Revision: i.engine.Revision(call.Tenant)})
 	if err != nil {
 		return nil, err
@@ -90,20 +93,28 @@ func (i *capabilityIssuer) request(ctx context.Context, call evaluation.Call, by
 	return &issued{Capability: made, evaluationID: call.ID}, nil
 }
 
-// handOn narrows the terms to those of the capability that is handed on, if there is one, and returns the
-// depth of the new one.
+// handOn narrows the terms to those of the capability that is handed on or refreshed, if there is one, and
+// returns the depth of the new one.
 func (i *capabilityIssuer) handOn(a *capabilityRequest, sub *authzen.CapabilitySubmission) (depth int, err error) {
 	switch {
-	case sub.Parent == "" && (sub.Holder != nil || sub.Proof != nil):
-		return 0, authzen.Invalid("/parent", "is required with holder or proof")
-	case sub.Parent == "":
+	case sub.Parent != "" && sub.Refreshes != "":
+		return 0, authzen.Invalid("/refreshes", "must not be set with parent, which is for handing on alone")
+	case sub.Parent == "" && sub.Holder != nil:
+		return 0, authzen.Invalid("/parent", "is required with holder")
+	case sub.Parent == "" && sub.Refreshes == "" && sub.Proof != nil:
+		return 0, authzen.Invalid("/parent", "is required with proof, or refreshes")
+	case sub.Parent == "" && sub.Refreshes == "":
 		return 0, nil
 	}
 	digest, err := submissionDigest(sub.Text)
 	if err != nil {
 		return 0, err
 	}
-	a.terms, depth, err = i.store.HandOn(a.pep(), a.terms, capability.Handover{By: sub.Subject, Proof: sub.Proof, Digest: digest})
+	narrow := i.store.HandOn
+	if sub.Refreshes != "" {
+		narrow = i.store.Refresh
+	}
+	a.terms, depth, err = narrow(a.pep(), a.terms, capability.Handover{By: sub.Subject, Proof: sub.Proof, Digest: digest})
 	return depth, err
 }
 

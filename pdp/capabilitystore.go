@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"time"
 
@@ -71,16 +72,17 @@ func usesSince(ctx context.Context, log *decisionlog.Log, from uint64, yield fun
 	return nil
 }
 
-// yieldHandover yields the proof of a capability that was handed on.
+// yieldHandover yields the proof of a capability that was handed on or refreshed.
 func yieldHandover(entry *decisionlog.Entry, index uint64, yield func(capability.Use) error) error {
 	var change struct {
-		Parent string `json:"parent"`
-		Proof  string `json:"proof"`
+		Parent    string `json:"parent"`
+		Refreshes string `json:"refreshes"`
+		Proof     string `json:"proof"`
 	}
 	if err := json.Unmarshal(entry.Request, &change); err != nil || change.Proof == "" {
 		return err
 	}
-	return yield(capability.Use{Index: index, Tenant: entry.Tenant, ID: change.Parent, Proof: change.Proof, Unused: true, Time: entry.Time})
+	return yield(capability.Use{Index: index, Tenant: entry.Tenant, ID: cmp.Or(change.Refreshes, change.Parent), Proof: change.Proof, Unused: true, Time: entry.Time})
 }
 
 // lastTime returns the time of the last entry of the log, or zero.

@@ -141,6 +141,19 @@ func (i *capabilityIssuer) endApprovals(ctx context.Context, c *capability.Capab
 	return ids, nil
 }
 
+// endRefreshed ends the approvals of the capability that one with these terms refreshes. They end before
+// it does, as with a revocation.
+func (i *capabilityIssuer) endRefreshed(ctx context.Context, terms *capability.Terms, caller string) error {
+	if terms.Refreshes == "" {
+		return nil
+	}
+	old, err := i.store.Get(ctx, terms.Refreshes)
+	if err == nil {
+		_, err = i.endApprovals(ctx, old, approval.Approver{Caller: caller}, "its capability was refreshed")
+	}
+	return ended(err)
+}
+
 // endApproved revokes the capability that was issued with an approval, if there is one.
 func (i *capabilityIssuer) endApproved(ctx context.Context, approvalID string, by approval.Approver, why string) error {
 	found, err := i.store.ByApproval(ctx, approvalID)

@@ -48,9 +48,10 @@ type Terms struct {
 	Key         *Key             `json:"key,omitempty"`        // of the holder; each use has to be proved with it
 	Session     string           `json:"session,omitzero"`     // bound to it, if set; a stored one has its digest
 	Reason      string           `json:"reason,omitzero"`
-	Parent      string           `json:"parent,omitzero"` // the capability that is handed on; see [Service.HandOn]
+	Parent      string           `json:"parent,omitzero"`    // the capability that is handed on; see [Service.HandOn]
+	Refreshes   string           `json:"refreshes,omitzero"` // the capability that ends with the issue; see [Service.Refresh]
 
-	asked []byte // fingerprint of the terms before those of the parent were added; nil for the same
+	asked []byte // fingerprint of the terms before those of another capability were added; nil for the same
 	proof string // id of the proof that the request has taken, or ""
 }
 

@@ -101,10 +101,10 @@ func (e *entry) callOf(q *question) string {
 	return shortDigest(e.ID + " " + call)
 }
 
-// A Handover is a request by the holder of a capability to hand it on, smaller.
+// A Handover is a request by the holder of a capability to hand it on or to refresh it.
 type Handover struct {
-	By authzen.Subject // the holder of Terms.Parent
-	// Proof proves that By has the key of the parent, for the request with this digest.
+	By authzen.Subject // the holder of Terms.Parent or Terms.Refreshes
+	// Proof proves that By has the key of that capability, for the request with this digest.
 	Proof  *authzen.CapabilityProof
 	Digest string
 }
@@ -140,7 +140,8 @@ func (s *Service) HandOn(c Caller, t Terms, by Handover) (terms Terms, depth int
 
 const pathParent = "/parent"
 
-// proveHandover takes the proof of a request to hand a capability with a key on, and returns its id.
+// proveHandover takes the proof of a request to hand on or refresh a capability with a key, and returns
+// its id.
 func (s *Service) proveHandover(parent *entry, by *Handover, now time.Time) (id string, err error) {
 	reason := authzen.CapabilityProofMissing
 	if by.Proof != nil {
@@ -152,7 +153,7 @@ func (s *Service) proveHandover(parent *entry, by *Handover, now time.Time) (id 
 		}
 	}
 	if err == nil && reason != "" {
-		err = authzen.Invalid("/proof", "does not prove that the subject has the key of the parent: %s", reason)
+		err = authzen.Invalid("/proof", "does not prove that the subject has the key of %s: %s", parent.ID, reason)
 	}
 	return id, err
 }
@@ -186,10 +187,9 @@ func (s *Service) checkChain(e *entry, now time.Time) authzen.CapabilityReason {
 
 // within returns terms with the limits of a parent. It refuses terms that go beyond them.
 func (t Terms) within(parent *entry, now time.Time) (Terms, error) {
-	for i, tool := range t.Tools {
-		if !slices.ContainsFunc(parent.Tools, func(pattern string) bool { return matches(pattern, tool) }) {
-			return t, authzen.Invalid(fmt.Sprintf("/tools/%d", i), "is not a tool of the parent")
-		}
+	t, err := t.limitedBy(parent)
+	if err != nil {
+		return t, err
 	}
 	limits, outer := &t.Constraints, &parent.Constraints
 	from := now
@@ -203,8 +203,6 @@ func (t Terms) within(parent *entry, now time.Time) (Terms, error) {
 		return t, authzen.Invalid("/constraints/validUntil", "is later than the end of the parent, %s", outer.ValidUntil.Format(time.RFC3339))
 	case t.Duration.Duration > 0 && from.Truncate(time.Second).Add(t.Duration.Duration).After(outer.ValidUntil):
 		return t, authzen.Invalid("/duration", "is longer than the parent lasts, until %s", outer.ValidUntil.Format(time.RFC3339))
-	case outer.MaxUses > 0 && (limits.MaxUses == 0 || limits.MaxUses > outer.MaxUses):
-		return t, authzen.Invalid("/constraints/maxUses", "must be 1 to %d, as that of the parent", outer.MaxUses)
 	}
 	if from.After(now) {
 		limits.ValidFrom = from
@@ -212,11 +210,26 @@ func (t Terms) within(parent *entry, now time.Time) (Terms, error) {
 	if limits.ValidUntil.IsZero() && t.Duration.Duration > 0 {
 		limits.ValidUntil = outer.ValidUntil
 	}
+	return t, nil
+}
+
+// limitedBy returns terms with the limits of another capability on tools, uses and arguments. It refuses
+// terms that go beyond them.
+func (t Terms) limitedBy(outer *entry) (Terms, error) {
+	for i, tool := range t.Tools {
+		if !slices.ContainsFunc(outer.Tools, func(pattern string) bool { return matches(pattern, tool) }) {
+			return t, authzen.Invalid(fmt.Sprintf("/tools/%d", i), "is not a tool of %s", outer.ID)
+		}
+	}
+	if most := outer.Constraints.MaxUses; most > 0 && (t.Constraints.MaxUses == 0 || t.Constraints.MaxUses > most) {
+		return t, authzen.Invalid("/constraints/maxUses", "must be 1 to %d, as that of %s", most, outer.ID)
+	}
 	return t.withArguments(outer)
 }
 
-// withArguments adds the limits of a parent on arguments. The parent's schema holds in any case.
-func (t Terms) withArguments(outer *Constraints) (Terms, error) {
+// withArguments adds the limits of another capability on arguments.
+func (t Terms) withArguments(from *entry) (Terms, error) {
+	outer := &from.Constraints
 	all := jsonobject.Object{}
 	for name, value := range t.Constraints.Arguments {
 		all[name] = value
@@ -224,7 +237,7 @@ func (t Terms) withArguments(outer *Constraints) (Terms, error) {
 	for name, want := range outer.Arguments {
 		value, has := all[name]
 		if has && !jsonobject.Equal(value, want) {
-			return t, authzen.Invalid("/constraints/arguments", "has another value of %.64q than the parent", name)
+			return t, authzen.Invalid("/constraints/arguments", "has another value of %.64q than %s", name, from.ID)
 		}
 		all[name] = bytes.Clone(want)
 	}

@@ -2,6 +2,7 @@ package capability
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/policy-service/policy-service/obligations/recordfile"
 )
@@ -11,6 +12,8 @@ var (
 	ErrUnknown = errors.New("unknown capability")
 	// ErrState means that the state of the capability does not allow the event.
 	ErrState = errors.New("the capability is not in a state for that")
+	// ErrRefreshed means that the capability to refresh has been revoked, or refreshed before.
+	ErrRefreshed = fmt.Errorf("%w: the one that it refreshes has been revoked", ErrState)
 	// ErrDuplicate means that the Idempotency-Key belongs to another request.
 	ErrDuplicate = errors.New("the Idempotency-Key was used for another request")
 	// ErrTooMany means that the holder or the tenant has too many capabilities.

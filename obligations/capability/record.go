@@ -33,10 +33,11 @@ type change struct {
 	EvaluationIDs []string          `json:"evaluation_ids,omitempty"`
 	Revision      string            `json:"revision,omitzero"` // of the policies that decided last
 	By            *authzen.Subject  `json:"by,omitempty"`
-	Parent        string            `json:"parent,omitzero"` // from which it was handed on
-	Proof         string            `json:"proof,omitzero"`  // id of the proof of the parent's key
-	Reason        string            `json:"reason,omitzero"` // of the request, or of the end
-	Uses          int               `json:"uses,omitzero"`   // taken, at exhaustion
+	Parent        string            `json:"parent,omitzero"`    // from which it was handed on
+	Refreshes     string            `json:"refreshes,omitzero"` // the one whose place it takes
+	Proof         string            `json:"proof,omitzero"`     // id of the proof of the key of Refreshes or Parent
+	Reason        string            `json:"reason,omitzero"`    // of the request, or of the end
+	Uses          int               `json:"uses,omitzero"`      // taken, at exhaustion
 }
 
 // transition returns the record of an event, with the capability after it.
@@ -46,7 +47,7 @@ func transition(c *Capability, e event, at time.Time) Record {
 		body.By = named(e.by.Subject)
 	}
 	if c.live() {
-		body.Parent, body.Proof = c.Parent, c.proof
+		body.Parent, body.Refreshes, body.Proof = c.Parent, c.Refreshes, c.proof
 		body.Tools, body.Constraints, body.Bound = c.Tools, &c.Constraints, c.Bound
 		body.Duration, body.Reason = int64(c.Duration.Seconds()), c.Reason
 		body.Issuer, body.Approvers, body.Template = c.Issuer, c.Approvers, c.Template

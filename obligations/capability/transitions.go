@@ -95,7 +95,11 @@ func (s *Service) create(ctx context.Context, c Caller, key string, t Terms, kin
 			return err
 		}
 		made = &fresh
-		return tx.put(nil, made, event{kind: kind, by: Actor{Caller: c.ID, RequestID: c.RequestID}}, at)
+		by := Actor{Caller: c.ID, RequestID: c.RequestID}
+		if err := tx.put(nil, made, event{kind: kind, by: by}, at); err != nil {
+			return err
+		}
+		return tx.endRefreshed(made, by, at)
 	})
 	if err != nil {
 		return nil, err
@@ -212,7 +216,10 @@ func (s *Service) apply(ctx context.Context, id string, e event) (*Capability, e
 				return err
 			}
 		}
-		return tx.put(was, &after, e, at)
+		if err := tx.put(was, &after, e, at); err != nil {
+			return err
+		}
+		return tx.endRefreshed(&after, e.by, at)
 	})
 	if err != nil {
 		return nil, err

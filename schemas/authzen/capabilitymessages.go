@@ -30,7 +30,9 @@ type CapabilitySubmission struct {
 	// Holder is the holder, if Subject hands on its capability Parent.
 	Holder *Subject `json:"holder,omitempty"`
 	Parent string   `json:"parent,omitzero"`
-	// Proof proves that Subject has the key of Parent, for a request with the same other members, except
+	// Refreshes is a capability of Subject that ends when the new one is issued. It excludes Parent and Holder.
+	Refreshes string `json:"refreshes,omitzero"`
+	// Proof proves that Subject has the key of Parent or Refreshes, for a request with the same other members, except
 	// subject and session.
 	Proof *CapabilityProof `json:"proof,omitempty"`
 	Text  jsontext.Value   `json:"-"` // the submission as it was received
@@ -112,6 +114,7 @@ type Capability struct {
 	HolderKey   jsontext.Value         `json:"holder_key,omitzero"` // JWK of the key that it is bound to
 	JKT         string                 `json:"jkt,omitzero"`        // thumbprint (RFC 7638) of the key that it is bound to
 	Parent      string                 `json:"parent,omitzero"`     // from which it was handed on
+	Refreshes   string                 `json:"refreshes,omitzero"`  // whose place it takes
 	Depth       int                    `json:"depth,omitzero"`      // how many times it was handed on
 	Issuer      *Subject               `json:"issuer,omitempty"`
 	UsesLeft    *int                   `json:"uses_left,omitempty"` // if uses are counted

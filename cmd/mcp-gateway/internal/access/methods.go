@@ -100,7 +100,9 @@ type proposal struct {
 
 	Parent string                   `json:"parent"` // capability of the caller to hand on, or ""
 	Holder *authzen.Subject         `json:"holder"` // to whom; nil for the caller
-	Proof  *authzen.CapabilityProof `json:"proof"`  // of the parent's key
+	Proof  *authzen.CapabilityProof `json:"proof"`  // of the key of Parent or Refreshes
+
+	Refreshes string `json:"refreshes"` // capability of the caller that ends when the new one is issued, or ""
 }
 
 // bindSession binds a capability to the session of the request.
@@ -180,7 +182,7 @@ func (q *query) terms(ctx context.Context, asked *proposal) (*authzen.Capability
 	}
 	out := &authzen.CapabilitySubmission{
 		CapabilityTerms: authzen.CapabilityTerms{Duration: asked.Duration, Reason: asked.Reason, Constraints: asked.Constraints, HolderKey: asked.HolderKey},
-		Parent:          asked.Parent, Holder: asked.Holder, Proof: asked.Proof,
+		Parent:          asked.Parent, Holder: asked.Holder, Proof: asked.Proof, Refreshes: asked.Refreshes,
 	}
 	for n, name := range asked.Tools {
 		tool, ok := q.names.Inner(name)
@@ -218,7 +220,7 @@ func (q *query) terms(ctx context.Context, asked *proposal) (*authzen.Capability
 func sameTerms(known []authzen.Capability, terms *authzen.CapabilitySubmission) *authzen.Capability {
 	for i := range known {
 		c := &known[i]
-		if c.UsesLeft != nil && *c.UsesLeft == 0 || c.Bound == bindSession || terms.Session != "" || terms.Parent != c.Parent || !sameKey(c.HolderKey, terms.HolderKey) || !sameTools(c.Tools, terms.Tools) || !sameConstraints(c.Constraints, terms.Constraints) {
+		if c.UsesLeft != nil && *c.UsesLeft == 0 || c.Bound == bindSession || terms.Session != "" || terms.Refreshes != "" && terms.Refreshes != c.Refreshes || terms.Refreshes == "" && terms.Parent != c.Parent || !sameKey(c.HolderKey, terms.HolderKey) || !sameTools(c.Tools, terms.Tools) || !sameConstraints(c.Constraints, terms.Constraints) {
 			continue
 		}
 		if c.Status == statusPending || c.Status == statusActive && time.Until(c.Expires) >= time.Duration(terms.Duration)*time.Second/2 {
