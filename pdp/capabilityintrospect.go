@@ -36,6 +36,25 @@ func (h *capabilitiesHandler) introspect(c echo.Context) error {
 	})
 }
 
+// revoked answers with the signed list of the revoked capabilities of a tenant, for servers that verify
+// tokens themselves.
+func (h *capabilitiesHandler) revoked(c echo.Context) error {
+	if err := knownQuery(c); err != nil {
+		return err
+	}
+	tenant, err := tenantOf(c)
+	if err != nil {
+		return err
+	}
+	return h.limits.deadline.Run(c.Request().Context(), func(ctx context.Context) error {
+		list, err := h.issuer.store.Revocations(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		return sendBody(c, http.StatusOK, "application/jwt", []byte(list))
+	})
+}
+
 // usable returns the capability that a request names, if its holder can use it now. Otherwise the error
 // is [capability.ErrUnknown].
 func (i *capabilityIssuer) usable(ctx context.Context, tenant string, named *authzen.IntrospectionRequest) (*capability.Capability, error) {

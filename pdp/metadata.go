@@ -43,6 +43,7 @@ func metadataFor(base string) authzen.Metadata {
 		AccessRequestEndpoint:     base + authzen.PathRequests,
 		CapabilityEndpoint:        base + authzen.PathCapabilities,
 		IntrospectionEndpoint:     base + authzen.PathIntrospect,
+		RevocationsEndpoint:       base + authzen.PathRevoked,
 		JWKSURI:                   base + authzen.PathJWKS,
 		Capabilities:              []string{authzen.CapabilityAccessRequest},
 		SupportedObligations:      authzen.ObligationTypes(),

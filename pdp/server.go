@@ -45,6 +45,7 @@ func (s *server) mainRoutes(e *echo.Echo, metadata authzen.Metadata) {
 		e.GET(base+authzen.PathCapabilities+"/:"+paramID, capabilities.show, request, tenant)
 		e.POST(base+authzen.PathCapabilities+"/:"+paramID+"/revoke", capabilities.revoke, request, tenant)
 		e.POST(base+authzen.PathIntrospect, capabilities.introspect, evaluate, tenant)
+		e.GET(base+authzen.PathRevoked, capabilities.revoked, evaluate, tenant)
 		e.GET(base+authzen.PathRequestSchemas+"/:"+paramTemplate, serveRequestSchema(engine), auth.ofTenant(ScopeRequest))
 		e.GET(base+authzen.PathJWKS, serveJWKS(approvals))
 		e.GET(metadataPath(metadata)+base, serveMetadata(engine, metadata, auth))

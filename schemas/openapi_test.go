@@ -127,6 +127,8 @@ var operations = map[string]struct {
 	authzen.PathCapabilities + "/{id}/revoke":                        {"post", false, []string{"200", "default"}},
 	authzen.PathIntrospect:                                           {"post", false, []string{"200", "default"}},
 	"/tenants/{tenant}" + authzen.PathIntrospect:                     {"post", false, []string{"200", "default"}},
+	authzen.PathRevoked:                                              {"get", false, []string{"200", "default"}},
+	"/tenants/{tenant}" + authzen.PathRevoked:                        {"get", false, []string{"200", "default"}},
 	"/tenants/{tenant}" + authzen.PathCapabilities:                   {"get post", false, []string{"201", "202", "default"}},
 	"/tenants/{tenant}" + authzen.PathCapabilities + "/{id}":         {"get", false, []string{"200", "default"}},
 	"/tenants/{tenant}" + authzen.PathCapabilities + "/{id}/revoke":  {"post", false, []string{"200", "default"}},

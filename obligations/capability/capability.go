@@ -112,7 +112,12 @@ func (c *Capability) due() time.Time {
 	case Active:
 		return c.Constraints.ValidUntil
 	}
-	return c.Ended.Add(retention)
+	kept := c.Ended.Add(retention)
+	if c.State != Revoked {
+		return kept
+	}
+	// Its revocation is listed until no token of it is valid any more.
+	return latest(kept, earliest(c.Ended.Add(tokenLifetime), c.Constraints.ValidUntil))
 }
 
 // hasServer reports whether the capability covers a tool of the server.

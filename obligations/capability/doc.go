@@ -20,7 +20,7 @@
 // # States
 //
 // A capability is pending until it is issued, refused or expires. An issued one is active until it
-// expires, is exhausted or is revoked. Then it never changes, and a day later it is deleted. One pure
+// expires, is exhausted or is revoked. Then it never changes, and a day later it is deleted, a revoked one not before its time is over. One pure
 // function of record, event and time implements all transitions: [next] in state.go.
 //
 // # Tokens

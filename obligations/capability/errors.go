@@ -20,7 +20,7 @@ var (
 	ErrTooMany = errors.New("too many capabilities")
 	// ErrTooManyStored means that the stored capabilities exceed the quota. Those that ended in the
 	// last day count.
-	ErrTooManyStored = errors.New("too many capabilities are stored; one is deleted a day after it has ended")
+	ErrTooManyStored = errors.New("too many capabilities are stored; one is deleted a day after it has ended, and a revoked one not before its time is over")
 	// ErrTooManyProofs means that there is no room for another proof until earlier ones are too old to be
 	// presented again.
 	ErrTooManyProofs = errors.New("too many proofs of capabilities within four minutes")

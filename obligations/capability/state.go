@@ -28,7 +28,8 @@ const (
 	eventExpire  eventKind = "expire"
 )
 
-// retention is how long a capability is stored after its end.
+// retention is how long a capability is stored after its end. A revoked one is stored at least as long as
+// a token of it may be valid.
 const retention = 24 * time.Hour
 
 // next returns the capability after an event, and implements the complete state machine. It returns

@@ -13,6 +13,9 @@ const PathCapabilities = "/access/v1/capabilities"
 // PathIntrospect is the path at which servers look up capabilities, below [PathCapabilities].
 const PathIntrospect = PathCapabilities + "/introspect"
 
+// PathRevoked is the path of the signed list of revoked capabilities.
+const PathRevoked = PathCapabilities + "/revoked"
+
 // ProblemCapabilityDenied is the problem type of a capability that policies deny.
 const ProblemCapabilityDenied = "urn:policy-service:capability:denied"
 

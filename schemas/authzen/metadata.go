@@ -13,6 +13,7 @@ type Metadata struct {
 	AccessRequestEndpoint     string   `json:"access_request_endpoint,omitzero"` // Access Request Profile, "Discovery"
 	CapabilityEndpoint        string   `json:"capability_endpoint,omitzero"`
 	IntrospectionEndpoint     string   `json:"capability_introspection_endpoint,omitzero"`
+	RevocationsEndpoint       string   `json:"capability_revocations_endpoint,omitzero"`
 	JWKSURI                   string   `json:"jwks_uri,omitzero"` // keys of binding tokens and approvals
 	Capabilities              []string `json:"capabilities,omitempty"`
 	SupportedObligations      []string `json:"supported_obligations,omitempty"` // Obligations Profile, "Discovery"
