@@ -64,7 +64,7 @@ var walls = []wall{
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
-		"cmd/internal/environment", "cmd/internal/telemetry", "cmd/internal/tuning", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/plain", "evaluation", "evaluation/accesspolicy", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
+		"cmd/internal/environment", "cmd/internal/telemetry", "cmd/internal/tuning", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/accesspolicy", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
 	}, "a command may use all there is"},
 	{"cmd/internal/environment", 5, []string{"schemas/yamldoc"}, "both programs refuse variables that name nothing, in one way"},
 	{"cmd/internal/tuning", 5, nil, "both programs serve with the same runtime"},

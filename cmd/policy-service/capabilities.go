@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mattn/go-isatty"
 
+	"github.com/policy-service/policy-service/obligations/capability"
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -179,6 +180,7 @@ type capabilitiesIssueCmd struct {
 	MaxUses  *int               `help:"Number of calls that it covers. Default: no limit." placeholder:"N"`
 	Argument []argumentValue    `sep:"none" help:"Value that an argument of each call must have. A string is quoted: 'target=\"staging\"'. Repeat the flag for each argument." placeholder:"NAME=JSON"`
 	Session  string             `help:"Session of the holder that the capability is bound to. Default: any."`
+	Key      string             `help:"File with the public key of the holder, a JWK. Each call then needs a proof. - is standard input. Default: none." placeholder:"FILE" env:"POLICY_SERVICE_HOLDER_KEY"`
 	Reason   string             `help:"Reason."`
 	Tenant   string             `help:"Tenant of the holder."`
 }
@@ -188,13 +190,37 @@ func (c *capabilitiesIssueCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	key, err := c.holderKey()
+	if err != nil {
+		return err
+	}
 	return c.print(c.capability(ctx, http.MethodPost, pdp.PathCapabilities, pdp.CapabilityGrant{
 		Approver: c.As.approver(), Tenant: c.Tenant,
 		CapabilityTerms: authzen.CapabilityTerms{
 			Subject: c.Holder.subject(), Tools: c.Tools, Duration: int64(time.Duration(c.For).Seconds()), Constraints: limits,
-			Session: c.Session, Reason: c.Reason,
+			Session: c.Session, Reason: c.Reason, HolderKey: key,
 		},
 	}))
+}
+
+// holderKey returns the JWK of --key, or nil without the flag. A private key never leaves this machine.
+func (c *capabilitiesIssueCmd) holderKey() (jsontext.Value, error) {
+	if c.Key == "" {
+		return nil, nil
+	}
+	text, err := readInput(c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("--key: %w", err)
+	}
+	key, err := capability.ParseKey(text)
+	var invalid *authzen.ValidationError
+	if errors.As(err, &invalid) {
+		return nil, fmt.Errorf("--key: %s %s", c.Key, invalid.Reason)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--key: %w", err)
+	}
+	return key.JWK, nil
 }
 
 // constraints returns the limits of the flags, or nil for none.
@@ -371,6 +397,9 @@ func describeCapability(c *authzen.Capability) string {
 	}
 	describeConstraints(c, line)
 	line("bound", plain.Text(c.Bound))
+	line("jkt", plain.Text(c.JKT))
+	line("parent", plain.Text(c.Parent))
+	line("refreshes", plain.Text(c.Refreshes))
 	entity("issuer", c.Issuer)
 	for i := range c.Approvers {
 		entity("approver", &c.Approvers[i])
