@@ -60,10 +60,10 @@ func (r *Room) announceAll(ctx context.Context, m *member) {
 	}
 }
 
-// announceTo tells a member of a waiting call if it may decide on it or carry it out. Policies say who
-// may; when somebody does, they are asked again.
+// announceTo tells a member of a waiting call, once, if it may decide on it or carry it out. Policies say
+// who may; when somebody does, they are asked again.
 func (r *Room) announceTo(ctx context.Context, m *member, c *call) {
-	if m.ID == c.Requester {
+	if m.ID == c.Requester || !r.isNews(m, c) {
 		return
 	}
 	decisions, err := r.gate.permits(ctx, []*authzen.EvaluationRequest{r.mayDecide(m, c, "approval.approve"), r.mayDecide(m, c, "approval.delegate"), c.mayFulfil(m)})
@@ -84,6 +84,21 @@ func (r *Room) announceTo(ctx context.Context, m *member, c *call) {
 	if decisions[2].Decision && c.Method != methodCapability {
 		r.tell(c.Topic, newEnvelope(gateway, to, kindSystem, requestPending{"tool_request_pending", c.Requester, c.Owner, c.Tool, arguments(c.Arguments), c.ID}))
 	}
+}
+
+// isNews reports whether a member has not been told of a waiting call. A call that comes while the member
+// joins is announced for both reasons.
+func (r *Room) isNews(m *member, c *call) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.told[m] {
+		return false
+	}
+	if c.told == nil {
+		c.told = make(map[*member]bool)
+	}
+	c.told[m] = true
+	return true
 }
 
 // mayDecide asks whether a member may approve a waiting call, as the PDP asks when it does.
@@ -165,7 +180,7 @@ func (r *Room) vote(ctx context.Context, in *received, c *call, v *client.Vote) 
 
 // delegated tells a participant that it alone decides now.
 func (r *Room) delegated(ctx context.Context, c *call, to string) error {
-	next := r.asksAgain(c, func(next *call) { next.Delegate = to })
+	next := r.asksAgain(c, func(next *call) { next.Delegate, next.told = to, nil })
 	r.mu.Lock()
 	m := r.members[c.Topic][to]
 	r.mu.Unlock()

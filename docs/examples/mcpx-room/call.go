@@ -55,6 +55,8 @@ type call struct {
 
 	Answer      *Envelope `json:"answer,omitempty"`
 	Undelivered []string  `json:"undelivered,omitempty"` // who has to get it
+
+	told map[*member]bool // that it waits; guarded by the room's mu
 }
 
 // A callKeyText names a request of another participant.
