@@ -84,15 +84,21 @@ func TestCheckpointSinks(t *testing.T) {
 // and that its log verifies over the admin listener all the same.
 func TestPruned(t *testing.T) {
 	state := t.TempDir()
-	keep := pdp.LogConfig{SegmentBytes: 1, Retention: decisionlog.Retention{Bytes: 1}}
-	s := start(t, pdp.Config{State: state, DecisionLog: pdp.LogConfig{SegmentBytes: 1}})
-	batch := `{"evaluations":[` + strings.Repeat(aliceReads+",", 9) + aliceReads + `]}`
-	for range 300 {
-		post(t, http.DefaultClient, s.main+"/access/v1/evaluations", batch)
+	earlier := func() time.Time { return time.Now().Add(-time.Hour) } // nothing removes the segments of the last minutes
+	l, err := decisionlog.Open(state, decisionlog.Config{Durability: decisionlog.Batched, SegmentBytes: 1, Now: earlier})
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.stop(t)
+	for n := range 300 {
+		if err := l.Append(t.Context(), &decisionlog.Entry{ID: fmt.Sprint(n), Time: earlier(), Kind: decisionlog.KindAdmin}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
 
-	s = start(t, pdp.Config{State: state, DecisionLog: keep})
+	s := start(t, pdp.Config{State: state, DecisionLog: pdp.LogConfig{SegmentBytes: 1, Retention: decisionlog.Retention{Bytes: 1}}})
 	for path := filepath.Join(state, "log", "00000000000000000000.db"); ; {
 		if _, err := os.Stat(path); os.IsNotExist(err) {
 			break
