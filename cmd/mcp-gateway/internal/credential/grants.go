@@ -83,8 +83,12 @@ func (g *Grants) Token(ctx context.Context, who Subject, scopes []string) (strin
 	}
 }
 
-// fetch returns a token of a grant that is not in the cache.
+// fetch returns a token of a grant that is not in the cache, or that came there since
+// the caller looked.
 func (g *Grants) fetch(ctx context.Context, person, k key, scopes []string) (string, error) {
+	if token, ok := g.tokens.get(k); ok {
+		return token, nil
+	}
 	held, token, err := g.stored(person, k, scopes)
 	switch {
 	case err != nil || token != "":
