@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -50,6 +52,7 @@ func (d *approvalsHandler) shownInList(r *approval.Request) (jsontext.Value, err
 // masking would mistake its quoted parts for members that are secrets.
 func (d *approvalsHandler) encode(summary string, out AccessRequest) (jsontext.Value, error) {
 	out.Idempotency, out.Submission = nil, nil
+	out.Items = withoutTokens(out.Items)
 	text, err := json.Marshal(out, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
@@ -62,6 +65,19 @@ func (d *approvalsHandler) encode(summary string, out AccessRequest) (jsontext.V
 		return nil, fmt.Errorf("encode summary: %w", err)
 	}
 	return append(append(quoted, ','), text[1:]...), nil
+}
+
+// withoutTokens returns items whose votes have no token. A token is a credential, and only its digest
+// is shown.
+func withoutTokens(items []approval.Item) []approval.Item {
+	items = slices.Clone(items)
+	for i := range items {
+		items[i].Votes = slices.Clone(items[i].Votes)
+		for v := range items[i].Votes {
+			items[i].Votes[v].IDToken = ""
+		}
+	}
+	return items
 }
 
 // answer writes a request.
@@ -127,12 +143,18 @@ func (d *approvalsHandler) approver(c echo.Context, named *Approver) (approval.A
 	case who.ID == "" && (named.Type == "" || named.ID == ""):
 		return approval.Approver{}, authzen.Invalid("/approver", "needs a type and an id")
 	case who.ID == "":
-		return approval.Approver{Subject: authzen.Subject{Type: named.Type, ID: named.ID}}, nil
+		return approval.Approver{Subject: authzen.Subject{Type: named.Type, ID: named.ID}, Authn: authnOf(who)}, nil
 	case named != nil && (named.Type != d.approverType || named.ID != who.ID):
 		return approval.Approver{}, fmt.Errorf("%w: it is of %s:%s, and the approver is to be %s:%s; leave the approver out (--as), or send the credential of who decides",
 			errOtherApprover, d.approverType, who.ID, named.Type, named.ID)
 	}
-	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Caller: who.ID, Names: who.Names, Clients: who.Clients}, nil
+	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Caller: who.ID, Names: who.Names, Clients: who.Clients, Authn: authnOf(who)}, nil
+}
+
+// authnOf returns how a caller proved who it is.
+func authnOf(who callers.Caller) *approval.Authn {
+	p := who.Proof
+	return &approval.Authn{Method: cmp.Or(p.Method, approval.MethodNone), Issuer: p.Issuer, Subject: p.Subject, ACR: p.ACR, AMR: p.AMR, Time: p.Time}
 }
 
 // own reports a request of a tenant that is not the caller's as not found.

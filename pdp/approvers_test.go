@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -387,4 +388,31 @@ func readAll(t testing.TB, r io.Reader) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// A vote names the kind of the approver's credential, and what a token says about the sign-in.
+func TestVotesNameTheCredential(t *testing.T) {
+	s := hire(t, nil)
+	at := time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
+	for _, test := range []struct {
+		name, credential string
+		want             approval.Authn
+	}{
+		{"key", key("carol"), approval.Authn{Method: "api_key"}},
+		{"token", s.token("erin"), approval.Authn{Method: "jwt", Issuer: idp, Subject: "erin"}},
+		{"token with a sign-in", s.token("erin", "acr", "phr", "amr", []string{"hwk", "user"}, "auth_time", at.Unix()),
+			approval.Authn{Method: "jwt", Issuer: idp, Subject: "erin", ACR: "phr", AMR: []string{"hwk", "user"}, Time: at}},
+		{"token with claims of other types", s.token("erin", "acr", 3, "amr", map[string]any{}, "auth_time", "noon"),
+			approval.Authn{Method: "jwt", Issuer: idp, Subject: "erin"}},
+	} {
+		task := s.asked(key("gateway"), "call", "alice", "")
+		var out pdp.AccessRequest
+		if got := askAs(t, test.credential, "POST", s.admin+pdp.PathRequests+"/"+task+"/decision", `{"decision":"approve"}`, &out); got != 200 {
+			t.Errorf("%s: %d", test.name, got)
+			continue
+		}
+		if diff := gocmp.Diff(&test.want, out.Items[0].Votes[0].Authn); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
 }

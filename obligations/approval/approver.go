@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode"
@@ -20,6 +21,10 @@ type Approver struct {
 	Clients []string // names of the client that the approver uses; others may share it, so they do not identify the requester
 
 	RequestID, TraceID string // of the approver's HTTP request, if any
+
+	Channel string // by which way the decision comes: "" means [ChannelAdmin]
+	Authn   *Authn // how the approver proved who they are; nil if unknown
+	IDToken string // the token of Authn, which is kept beside the vote; "" for none
 }
 
 // A Check asks policies whether an approver may do an action to an Access Request.
@@ -33,7 +38,10 @@ type Check struct {
 
 // vote returns a vote of the approver, without a decision.
 func (a Approver) vote() Vote {
-	return Vote{Approver: authzen.Subject{Type: a.Type, ID: a.ID}, Names: otherNames(a.ID, a.Names), Channel: channelAdmin}
+	return Vote{
+		Approver: authzen.Subject{Type: a.Type, ID: a.ID}, Names: otherNames(a.ID, a.Names),
+		Channel: cmp.Or(a.Channel, ChannelAdmin), Authn: a.Authn, IDToken: a.IDToken,
+	}
 }
 
 // otherNames returns names without id.

@@ -88,8 +88,9 @@ func checkComment(path, text string) error {
 
 // Channels of a decision.
 const (
-	channelAdmin  = "admin"  // from an approver
-	channelPolicy = "policy" // at submission, by the template's auto approver
+	ChannelAdmin   = "admin"   // from an approver, by the admin API
+	ChannelConsole = "console" // from an approver, by a page of the console
+	channelPolicy  = "policy"  // at submission, by the template's auto approver
 )
 
 // A Condition refuses a vote with an error, although it could count. It gets the request as the vote

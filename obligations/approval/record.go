@@ -29,6 +29,7 @@ type change struct {
 	Names    []string         `json:"approver_names,omitempty"` // all verified names of the approver
 	Delegate *authzen.Subject `json:"delegate,omitempty"`       // of a delegation: who decides from then on
 	Channel  string           `json:"channel,omitzero"`
+	Authn    *Authn           `json:"authn,omitempty"` // how the approver proved who they are
 	Comment  string           `json:"comment,omitzero"`
 	Reason   string           `json:"reason,omitzero"`
 	UsedBy   string           `json:"used_by,omitzero"` // Decision-ID of the evaluation that used the approval
@@ -71,7 +72,7 @@ func transition(r *Request, e event, at time.Time) Record {
 		Channel: e.vote.Channel, Comment: e.vote.Comment, Reason: e.reason, UsedBy: e.usedBy,
 	}
 	if e.vote.Approver.ID != "" {
-		body.Approver, body.Names = &e.vote.Approver, e.vote.Names
+		body.Approver, body.Names, body.Authn = &e.vote.Approver, e.vote.Names, e.vote.Authn
 	}
 	if e.kind == eventDelegate {
 		body.Delegate = &e.to

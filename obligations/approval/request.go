@@ -68,6 +68,8 @@ type Vote struct {
 	Approve  bool            `json:"approve"`
 	Comment  string          `json:"comment,omitzero"`
 	Channel  string          `json:"channel,omitzero"`
+	Authn    *Authn          `json:"authn,omitempty"`
+	IDToken  string          `json:"id_token,omitzero"` // the token of Authn; no answer has it
 	Time     time.Time       `json:"time"`
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
@@ -125,7 +126,26 @@ type Caller struct {
 
 	Clients []string // names of the token's client, which many people may share; sorted
 	Unclear error    // ErrActors if the actors of the token are not known
+	Proof   Proof    // how the caller proved who it is
 	Grant
+}
+
+// Methods of a proof. The zero method is that of a caller who is not authenticated.
+const (
+	MethodAPIKey = "api_key"
+	MethodJWT    = "jwt"
+	MethodMTLS   = "mtls"
+)
+
+// A Proof says how a caller proved who it is. All but the method are claims of a token, if the
+// token has them.
+type Proof struct {
+	Method  string
+	Issuer  string
+	Subject string
+	ACR     string    // authentication context
+	AMR     []string  // authentication methods (RFC 8176)
+	Time    time.Time // when the person authenticated to the issuer
 }
 
 // May reports whether the credential has a scope.

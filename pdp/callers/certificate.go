@@ -56,14 +56,14 @@ func (m *MTLS) verify(r *http.Request) (Caller, bool, error) {
 	for _, name := range names {
 		for _, c := range m.Callers {
 			if c.Name == name {
-				return Caller{ID: name, Names: names, Grant: c.Grant}, true, nil
+				return Caller{ID: name, Names: names, Proof: Proof{Method: MethodMTLS}, Grant: c.Grant}, true, nil
 			}
 		}
 	}
 	if len(m.Callers) > 0 || len(names) == 0 {
 		return Caller{}, false, fmt.Errorf("%w: no caller has the certificate of %q", ErrUnauthenticated, names)
 	}
-	return Caller{ID: names[0], Names: names, Grant: m.Grant}, true, nil
+	return Caller{ID: names[0], Names: names, Proof: Proof{Method: MethodMTLS}, Grant: m.Grant}, true, nil
 }
 
 // CertificateNames returns the URIs of a certificate, then its DNS names. It omits a DNS name with

@@ -81,7 +81,7 @@ func (v *Verifier) Renew(auth Auth) error {
 	}
 	people, keys := newAliasIndex(auth.Aliases), apiKeys{}
 	for _, key := range auth.APIKeys {
-		keys[key.digest()] = people.of(Caller{ID: key.ID, Names: []string{key.ID}, Grant: key.Grant})
+		keys[key.digest()] = people.of(Caller{ID: key.ID, Names: []string{key.ID}, Proof: Proof{Method: MethodAPIKey}, Grant: key.Grant})
 	}
 	bearers, err := v.bearersOf(auth)
 	if err != nil {

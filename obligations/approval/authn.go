@@ -1,0 +1,26 @@
+package approval
+
+import "time"
+
+// Methods by which people prove who they are to the service.
+const (
+	MethodNone   = "none"    // callers are not authenticated: the body names the approver
+	MethodAPIKey = "api_key" // a secret in the configuration
+	MethodJWT    = "jwt"     // an access token of a trusted issuer
+	MethodMTLS   = "mtls"    // a client certificate
+	MethodLink   = "link"    // a sign-in link that an operator of the host printed
+	MethodOIDC   = "oidc"    // an ID token of the identity provider of the console
+)
+
+// An Authn says how a person proved who they are. It is in the vote and in the entry of the decision log.
+type Authn struct {
+	Method  string    `json:"method"`
+	Issuer  string    `json:"issuer,omitzero"`       // iss of the token
+	Subject string    `json:"sub,omitzero"`          // sub of the token
+	ACR     string    `json:"acr,omitzero"`          // authentication context of the token
+	AMR     []string  `json:"amr,omitempty"`         // authentication methods of the token (RFC 8176)
+	Time    time.Time `json:"auth_time,omitzero"`    // when the person authenticated to the issuer
+	Bound   bool      `json:"bound,omitzero"`        // the nonce of the token is bound to the decision
+	Token   string    `json:"token_digest,omitzero"` // of the token, as in sha256:2c26…
+	Session string    `json:"session,omitzero"`      // a short name of the session of the console, which is no secret
+}
