@@ -57,9 +57,10 @@ var walls = []wall{
 	{"pdp/jwks", 4, nil, "whoever verifies tokens reads an issuer's keys alike, a gateway without a PDP, too"},
 	{"pdp/filereload", 4, nil, "credentials that are replaced are followed in one way, by the PDP and a gateway before it"},
 	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen", "schemas/yamldoc"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
+	{"pdp/webhook", 4, []string{"pdp/jwks"}, "URLs of others are called in one way, whoever names them"},
 	{"pdp/admission", 4, nil, "what runs under overload is decided without a router, a request or a policy"},
 	{"pdp", 4, []string{
-		"pdp/admission", "pdp/filereload",
+		"pdp/admission", "pdp/filereload", "pdp/webhook",
 		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
@@ -141,7 +142,7 @@ var tenancies = []tenancy{
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"golang.org/x/oauth2", []string{"cmd/mcp-gateway/internal/credential"}, "tokens are requested in one place"},
 	{"net/http", []string{
-		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/consent", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
+		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "pdp/webhook", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/consent", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/process", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/union", "conformance", "conformance/benchmark", "conformance/collector", "docs/examples/mcpx-room",
 	}, "below the top two floors nothing knows of HTTP"},
 	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval", "obligations/capability", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/identity"}, "signatures are made and verified by few packages"},

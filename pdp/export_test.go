@@ -82,12 +82,6 @@ func NewCall(allowed []string, secret []byte) (func(ctx context.Context, endpoin
 	return c.call, nil
 }
 
-// CheckAddress and ErrPrivate are for addresses that no test can have.
-var (
-	CheckAddress = checkAddress
-	ErrPrivate   = errPrivate
-)
-
 // Problem is what a PEP is told of an error by the Access Request API.
 func Problem(err error) any { return problem(err, describe(err)) }
 
