@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -22,8 +23,8 @@ const (
 // logFilter reads the query of a request for entries, which may have a parameter
 // more, for the form of the answer. It selects no entries but those of the caller's
 // tenants.
-func logFilter(c echo.Context, form string) (decisionlog.Filter, error) {
-	f, err := decisionlog.ParseQuery(c.QueryParams(), form)
+func logFilter(c echo.Context, forms ...string) (decisionlog.Filter, error) {
+	f, err := decisionlog.ParseQuery(c.QueryParams(), forms...)
 	if err != nil {
 		return f, authzen.Invalid("", "%v", err)
 	}
@@ -65,11 +66,28 @@ const countEntries = 1 << 16
 // them. A plus sign after it means that older entries were not counted.
 const HeaderTotal = "X-Total-Count"
 
+// Headers of the answer to a query.
+const (
+	// HeaderLookedAt has the range FROM-UNTIL of indexes, without UNTIL, from which the answer has every
+	// selected entry.
+	HeaderLookedAt = "Log-Looked-At"
+	// HeaderMore is "true" if entries before that range may be selected. The query with until=FROM continues
+	// there.
+	HeaderMore = "Log-More"
+)
+
+const (
+	// maxLook is the maximum number of entries that a query with ?look= reads.
+	maxLook = 100_000
+	// lookTime is how long such a query reads before it answers with the results so far.
+	lookTime = 2 * time.Second
+)
+
 // serveQuery streams the last ?limit= entries that the query selects, one JSON object on each line.
-// A limit of 0 means all entries.
+// A limit of 0 means all entries. With ?look=, the query reads no more entries than that from the end.
 func serveQuery(limits *limiter, log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		f, err := logFilter(c, "limit")
+		f, err := logFilter(c, "limit", "look")
 		if err != nil {
 			return err
 		}
@@ -77,18 +95,44 @@ func serveQuery(limits *limiter, log *decisionlog.Log) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
+		look, err := indexParam(c, "look", 0)
+		if err == nil && (look > maxLook || look > 0 && limit == 0) {
+			err = authzen.Invalid("", "has a look of %d: it can be %d at most, and needs a limit", look, maxLook)
+		}
+		if err != nil {
+			return err
+		}
 		return limits.stream(c, func(to io.Writer) error {
 			if limit > 0 {
-				last, err := log.Last(c.Request().Context(), f, int(min(limit, math.MaxInt32)), countEntries)
-				if err != nil {
+				if f, err = latest(c, log, f, int(min(limit, math.MaxInt32)), look); err != nil {
 					return err
 				}
-				f = last.Filter
-				c.Response().Header().Set(HeaderTotal, last.Total())
 			}
 			return writeLines(c, to, log, f)
 		})
 	}
+}
+
+// latest returns the filter for the last n entries that f selects, and writes the headers that describe
+// them. A look of 0 means the whole log.
+func latest(c echo.Context, log *decisionlog.Log, f decisionlog.Filter, n int, look int64) (decisionlog.Filter, error) {
+	var last decisionlog.Last
+	var err error
+	if ctx := c.Request().Context(); look > 0 {
+		last, err = log.Latest(ctx, f, n, decisionlog.Look{Entries: look, Time: lookTime})
+	} else {
+		last, err = log.Last(ctx, f, n, countEntries)
+	}
+	if err != nil {
+		return f, err
+	}
+	header := c.Response().Header()
+	header.Set(HeaderTotal, last.Total())
+	header.Set(HeaderLookedAt, last.Looked())
+	if last.More {
+		header.Set(HeaderMore, "true")
+	}
+	return last.Filter, nil
 }
 
 // writeLines writes the lines of the entries that f selects.

@@ -51,6 +51,13 @@ type filterFlags struct {
 	Decision string   `env:"-" help:"Decision: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
 	Policy   string   `env:"-" help:"Id of a determining policy." placeholder:"ID"`
 	ID       string   `env:"-" name:"id" help:"Decision-ID of the entry." placeholder:"ID"`
+	Resource string   `env:"-" help:"Resource of the request, in the forms of --subject." placeholder:"RESOURCE"`
+	Action   string   `env:"-" help:"Action of the request." placeholder:"ACTION"`
+	Request  string   `env:"-" name:"request-id" help:"Request id that the PEP sent." placeholder:"ID"`
+	Trace    string   `env:"-" name:"trace-id" help:"Trace id of the request." placeholder:"ID"`
+	Task     string   `env:"-" help:"Access Request: its entries, and the evaluations by its approval." placeholder:"ID"`
+	Shadow   string   `env:"-" help:"With ${enum}: decisions that the shadow policies decide otherwise." enum:"differs," default:"" placeholder:"DIFFERS"`
+	Errors   bool     `env:"-" help:"Decisions during which a policy could not be evaluated."`
 	Kind     kindFlag `env:"-" help:"Kind of the entry: evaluation, evaluations, search, reload, request, approval, capability, admin or pruned; of the audit trail of a gateway: gateway.call, gateway.outcome, gateway.refused or gateway.pending." placeholder:"KIND"`
 }
 
@@ -66,6 +73,7 @@ func (f *filterFlags) filter() decisionlog.Filter {
 	out := decisionlog.Filter{
 		From: f.From, Until: max(0, f.Until), Since: f.Since.Time, Before: f.Before.Time,
 		Tenant: f.Tenant, Subject: f.Subject, Policy: f.Policy, ID: f.ID, Kind: decisionlog.Kind(f.Kind),
+		Resource: f.Resource, Action: f.Action, RequestID: f.Request, TraceID: f.Trace, Task: f.Task, Shadow: f.Shadow, Errors: f.Errors,
 	}
 	if f.Decision != "" {
 		allow := f.Decision == "allow"
@@ -119,13 +127,20 @@ type logSource interface {
 	// export writes the entries that f selects, one per line.
 	export(ctx context.Context, w io.Writer, f decisionlog.Filter) error
 	bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error
-	// last writes the last n entries that f selects, one per line, and returns the
-	// total, as [decisionlog.Last.Total] does.
-	last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int) (total string, err error)
+	// last writes the last n entries that f selects, one per line. With a look, it reads no more entries
+	// than that.
+	last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int, look int64) (summary, error)
 	checkpoint(ctx context.Context) (*decisionlog.Checkpoint, error)
 	proveEntry(ctx context.Context, index int64) (*decisionlog.Proof, error)
 	proveSince(ctx context.Context, earlier []byte) (*decisionlog.Proof, error)
 	Close() error
+}
+
+// A summary describes the result of a query.
+type summary struct {
+	total  string // as [decisionlog.Last.Total] returns it
+	looked string // as [decisionlog.Last.Looked] returns it
+	more   bool   // entries before those may match
 }
 
 // open opens the files of the log, or connects to the server that has them open.
@@ -161,12 +176,18 @@ func (l logFiles) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter)
 	return err
 }
 
-func (l logFiles) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int) (total string, err error) {
-	last, err := l.Last(ctx, f, n, math.MaxInt)
-	if err != nil {
-		return "", err
+func (l logFiles) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int, look int64) (summary, error) {
+	var last decisionlog.Last
+	var err error
+	if look > 0 {
+		last, err = l.Latest(ctx, f, n, decisionlog.Look{Entries: look, Time: math.MaxInt64})
+	} else {
+		last, err = l.Last(ctx, f, n, math.MaxInt)
 	}
-	return last.Total(), l.export(ctx, w, last.Filter)
+	if err != nil {
+		return summary{}, err
+	}
+	return summary{total: last.Total(), looked: last.Looked(), more: last.More}, l.export(ctx, w, last.Filter)
 }
 
 func (l logFiles) checkpoint(context.Context) (*decisionlog.Checkpoint, error) { return l.Sign() }
@@ -192,16 +213,20 @@ func (s logServer) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter
 	return s.copy(ctx, w, pdp.PathLogExport, query)
 }
 
-func (s logServer) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int) (total string, err error) {
+func (s logServer) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int, look int64) (summary, error) {
 	query := f.Query()
 	query.Set("limit", strconv.Itoa(n))
+	if look > 0 {
+		query.Set("look", strconv.FormatInt(look, 10))
+	}
 	response, err := heldBy(ctx, string(s), http.MethodGet, pdp.PathLogQuery+"?"+query.Encode())
 	if err != nil {
-		return "", err
+		return summary{}, err
 	}
 	defer response.Body.Close()
 	_, err = io.Copy(w, response.Body)
-	return response.Header.Get(pdp.HeaderTotal), err
+	header := response.Header
+	return summary{header.Get(pdp.HeaderTotal), header.Get(pdp.HeaderLookedAt), header.Get(pdp.HeaderMore) != ""}, err
 }
 
 func (s logServer) copy(ctx context.Context, w io.Writer, path string, query url.Values) error {

@@ -21,8 +21,9 @@ import (
 type logQueryCmd struct {
 	stateFlag
 	filterFlags
-	Limit int  `help:"Number of entries, counted from the end of the log; 0 means all." default:"100" placeholder:"N"`
-	JSON  bool `name:"json" help:"Print the recorded lines."`
+	Limit int   `help:"Number of entries, counted from the end of the log; 0 means all." default:"100" placeholder:"N"`
+	Look  int64 `env:"-" help:"Number of entries to read, counted from the end, matching or not; at most 100,000. Default: all." default:"0" placeholder:"N"`
+	JSON  bool  `name:"json" help:"Print the recorded lines."`
 }
 
 func (c *logQueryCmd) Run(ctx context.Context) error {
@@ -31,24 +32,36 @@ func (c *logQueryCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	out, total := &view{w: os.Stdout, raw: c.JSON, header: true}, ""
+	out, found := &view{w: os.Stdout, raw: c.JSON, header: true}, summary{}
 	err = linesOf(func(w io.Writer) (err error) {
 		if c.Limit == 0 {
 			return log.export(ctx, w, c.filter())
 		}
-		total, err = log.last(ctx, w, c.filter(), c.Limit)
+		found, err = log.last(ctx, w, c.filter(), c.Limit, c.Look)
 		return err
 	}, out.add)
 	if err := errors.Join(err, out.flush()); err != nil {
 		return err
 	}
-	if out.entries == 0 {
+	switch {
+	case c.Look > 0:
+		c.tellLooked(out.entries, found)
+	case out.entries == 0:
 		return c.tellNone(ctx, log)
-	}
-	if total != "" && total != strconv.Itoa(out.entries) {
-		fmt.Fprintf(os.Stderr, "%d of %s shown, the last; --limit 0 for all\n", out.entries, counted(total))
+	case found.total != "" && found.total != strconv.Itoa(out.entries):
+		fmt.Fprintf(os.Stderr, "%d of %s shown, the last; --limit 0 for all\n", out.entries, counted(found.total))
 	}
 	return nil
+}
+
+// tellLooked prints how far a query with --look came.
+func (c *logQueryCmd) tellLooked(entries int, found summary) {
+	from, until, _ := strings.Cut(found.looked, "-")
+	fmt.Fprintf(os.Stderr, "%d found in entries from %s up to, not including, %s", entries, from, until)
+	if found.more {
+		fmt.Fprintf(os.Stderr, "; older ones may match: --until %s", from)
+	}
+	fmt.Fprintln(os.Stderr)
 }
 
 // counted returns a total for people.
@@ -71,16 +84,16 @@ func (c *logQueryCmd) tellNone(ctx context.Context, log logSource) error {
 	} else if !errors.Is(err, errEnough) {
 		return err
 	}
-	total := ""
+	var all summary
 	err := linesOf(func(w io.Writer) (err error) {
-		total, err = log.last(ctx, w, decisionlog.Filter{}, 1)
+		all, err = log.last(ctx, w, decisionlog.Filter{}, 1, 0)
 		return err
 	}, see)
 	if err != nil && !errors.Is(err, errEnough) {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "no entry matches: the log has %s entries, from %s to %s\n",
-		counted(total), ends[0].Format(decisionlog.TimeLayout), ends[len(ends)-1].Format(decisionlog.TimeLayout))
+		counted(all.total), ends[0].Format(decisionlog.TimeLayout), ends[len(ends)-1].Format(decisionlog.TimeLayout))
 	return nil
 }
 
@@ -91,6 +104,9 @@ var errEnough = errors.New("enough lines")
 func (c *logQueryCmd) Validate() error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit must not be negative: %d", c.Limit)
+	}
+	if c.Look < 0 || c.Look > 100_000 || c.Look > 0 && c.Limit == 0 {
+		return fmt.Errorf("--look must be between 0 and 100,000, and not with --limit 0: %d", c.Look)
 	}
 	return c.filterFlags.Validate()
 }
@@ -236,7 +252,7 @@ func (c *logTailCmd) lines(read func(logSource) ([][]byte, error)) ([][]byte, er
 // last returns the last n entries that f selects.
 func last(ctx context.Context, log logSource, f decisionlog.Filter, n int) (lines [][]byte, err error) {
 	err = linesOf(func(w io.Writer) error {
-		_, err := log.last(ctx, w, f, n)
+		_, err := log.last(ctx, w, f, n, 0)
 		return err
 	}, func(line []byte) error {
 		lines = append(lines, line)

@@ -37,7 +37,7 @@ func various(t testing.TB, l *decisionlog.Log) []*decisionlog.Entry {
 	}
 	return []*decisionlog.Entry{
 		{ID: "a", Time: at, Kind: decisionlog.KindReload, Request: jsontext.Value(`{"cause":"start"}`), Result: &decisionlog.Result{Decision: true}, Revision: revision},
-		{ID: "b", Time: at.Add(time.Hour), Kind: decisionlog.KindEvaluation, Tenant: "acme", Request: ask("alice"), Caller: "gateway", RequestID: "r-1", LatencyMicros: 42,
+		{ID: "b", Time: at.Add(time.Hour), Kind: decisionlog.KindEvaluation, Tenant: "acme", Request: ask("alice"), Caller: "gateway", RequestID: "r-1", TraceID: "4bf92f35", LatencyMicros: 42,
 			Result: &decisionlog.Result{Decision: true, Policies: []string{"owner", "public"}, Obligations: []authzen.Obligation{{ID: "1", Type: "notification"}}}, Revision: revision},
 		{ID: "c", Time: at.Add(2 * time.Hour), Kind: decisionlog.KindEvaluation, Tenant: "umbrella", Request: ask("bob"),
 			Result: &decisionlog.Result{Policies: []string{"guard"}, Errors: []decisionlog.PolicyError{{Policy: "p", Message: "no x"}, {Message: "evaluation_error"}},
@@ -139,6 +139,18 @@ func TestFilter(t *testing.T) {
 		{"id of an item", decisionlog.Filter{ID: "d.1"}, "d"},
 		{"kind", decisionlog.Filter{Kind: decisionlog.KindEvaluation}, "bc"},
 		{"several", decisionlog.Filter{Tenant: "acme", Subject: "alice", Kind: decisionlog.KindEvaluation}, "b"},
+		{"resource", decisionlog.Filter{Resource: "doc::2"}, "d"},
+		{"resource by its id", decisionlog.Filter{Resource: "=1"}, "bce"},
+		{"resource of another type", decisionlog.Filter{Resource: "file:2"}, ""},
+		{"action", decisionlog.Filter{Action: "read"}, "bce"},
+		{"action that a batch has for its items", decisionlog.Filter{Action: "write", Resource: "doc:2"}, "d"},
+		{"action and resource of different items", decisionlog.Filter{Action: "read", Resource: "doc:2"}, ""},
+		{"request id", decisionlog.Filter{RequestID: "r-1"}, "b"},
+		{"request id that is elsewhere in the line", decisionlog.Filter{RequestID: "alice"}, ""},
+		{"trace id", decisionlog.Filter{TraceID: "4bf92f35"}, "b"},
+		{"shadow", decisionlog.Filter{Shadow: decisionlog.ShadowDiffers}, "c"},
+		{"errors", decisionlog.Filter{Errors: true}, "c"},
+		{"errors of an allowed result", decisionlog.Filter{Errors: true, Decision: &allow}, ""},
 		{"tenants", decisionlog.Filter{Tenants: []string{"umbrella", "initech"}}, "c"},
 		{"a tenant that is not one of the tenants", decisionlog.Filter{Tenant: "acme", Tenants: []string{"umbrella"}}, ""},
 	} {
@@ -174,6 +186,8 @@ func TestFilterSelectsAll(t *testing.T) {
 			v.SetString("x")
 		case time.Time:
 			v.Set(reflect.ValueOf(time.Unix(1, 0)))
+		case bool:
+			v.SetBool(true)
 		case *bool:
 			v.Set(reflect.ValueOf(new(bool)))
 		case []string:
@@ -234,6 +248,76 @@ func TestLastCounts(t *testing.T) {
 		if last, err := l.Last(t.Context(), decisionlog.Filter{}, tt.n, tt.most); err != nil || last.Total() != tt.want || last.Entries != tt.n {
 			t.Errorf("the last %d of %d: %+v, %s, %v, want %s", tt.n, tt.most, last, last.Total(), err, tt.want)
 		}
+	}
+}
+
+// The filter of a task selects what package approval recorded about it, and the evaluation by its approval.
+func TestFilterOfTask(t *testing.T) {
+	l := openLog(t, t.TempDir(), decisionlog.Config{})
+	mustAppend(t, l, slices.Concat(various(t, l), lifted(), calls())...)
+	var got []int64
+	for _, line := range selected(t, l.Reader, decisionlog.Filter{Task: "arq_1"}) {
+		n, _ := decisionlog.Index(line)
+		got = append(got, n)
+	}
+	if want := []int64{6, 7, 8, 9, 10, 11, 12, 13, 15, 16}; !slices.Equal(got, want) {
+		t.Errorf("entries %d, want %d", got, want)
+	}
+	for name, f := range map[string]decisionlog.Filter{
+		"another task":       {Task: "arq_"},
+		"an item's resource": {Task: "arq_1", Resource: "doc:2", Subject: "alice", Kind: decisionlog.KindRequest},
+	} {
+		if n := len(selected(t, l.Reader, f)); n != map[bool]int{true: 1}[f.Kind != ""] {
+			t.Errorf("%s: %d entries", name, n)
+		}
+	}
+}
+
+// A query for the latest entries says how far it looked. Queries that continue there find every entry once.
+func TestLatest(t *testing.T) {
+	l := openLog(t, t.TempDir(), decisionlog.Config{Durability: decisionlog.Batched})
+	fill(t, l, 0, 5500)
+	wait(t, func() bool { return l.Head().Size == 5500 })
+	allow := true
+	none := decisionlog.Filter{Subject: "nobody"}
+	for _, tt := range []struct {
+		name        string
+		filter      decisionlog.Filter
+		n           int
+		look        decisionlog.Look
+		found       int
+		from, until int64
+		more        bool
+	}{
+		{"a few", decisionlog.Filter{}, 3, decisionlog.Look{Entries: 2000, Time: time.Hour}, 3, 5497, 5500, true},
+		{"of those selected", decisionlog.Filter{Decision: &allow}, 3, decisionlog.Look{Entries: 2000, Time: time.Hour}, 3, 5494, 5500, true},
+		{"nothing", none, 3, decisionlog.Look{Entries: 2000, Time: time.Hour}, 0, 3500, 5500, true},
+		{"nothing in parts of windows", none, 3, decisionlog.Look{Entries: 2345, Time: time.Hour}, 0, 3155, 5500, true},
+		{"nothing in any", none, 3, decisionlog.Look{Entries: 100_000, Time: time.Hour}, 0, 0, 5500, false},
+		{"too slow", none, 3, decisionlog.Look{Entries: 100_000, Time: -1}, 0, 4500, 5500, true},
+		{"older", decisionlog.Filter{Until: 10}, 50, decisionlog.Look{Entries: 2000, Time: time.Hour}, 10, 0, 10, false},
+		{"exactly the rest", decisionlog.Filter{Until: 10}, 10, decisionlog.Look{Entries: 2000, Time: time.Hour}, 10, 0, 10, false},
+		{"from an index", decisionlog.Filter{From: 5400}, 500, decisionlog.Look{Entries: 2000, Time: time.Hour}, 100, 5400, 5500, false},
+	} {
+		last, err := l.Latest(t.Context(), tt.filter, tt.n, tt.look)
+		if err != nil || last.Entries != tt.found || last.LookedFrom != tt.from || last.LookedUntil != tt.until || last.More != tt.more {
+			t.Errorf("%s: %+v, %v", tt.name, last, err)
+		}
+		if n := len(selected(t, l.Reader, last.Filter)); n != tt.found {
+			t.Errorf("%s: %d lines", tt.name, n)
+		}
+	}
+	var all int
+	for f, more := (decisionlog.Filter{Decision: &allow}), true; more; {
+		last, err := l.Latest(t.Context(), f, 700, decisionlog.Look{Entries: 1000, Time: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += len(selected(t, l.Reader, last.Filter))
+		f.Until, more = last.LookedFrom, last.More
+	}
+	if all != 2750 {
+		t.Errorf("pages have %d entries, want 2750", all)
 	}
 }
 

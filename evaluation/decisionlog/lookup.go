@@ -50,34 +50,77 @@ type Last struct {
 	Entries int  // their number
 	Of      int  // number of entries that the original filter selects
 	Counted bool // Of is exact; otherwise there may be more
+
+	// These are all selected entries with indexes from LookedFrom up to and excluding LookedUntil.
+	LookedFrom, LookedUntil int64
+	// More reports that the original filter may select entries before LookedFrom.
+	More bool
 }
 
 // Last finds the last n entries that f selects. It reads the log from its end and copies nothing.
 // It then counts further selected entries, and stops after reading most entries in all.
 func (r *Reader) Last(ctx context.Context, f Filter, n, most int) (Last, error) {
+	return r.latest(ctx, f, n, func(found int, looked int64) int64 {
+		if found == n && looked+window > int64(most) {
+			return 0
+		}
+		return window
+	})
+}
+
+// A Look limits how much of the log a query reads, whatever it finds. At least a thousand entries are
+// read if there are as many.
+type Look struct {
+	Entries int64
+	Time    time.Duration
+}
+
+// Latest finds the last n entries that f selects among the last entries. The answer says how far it
+// looked. A next query continues with Until set to LookedFrom.
+func (r *Reader) Latest(ctx context.Context, f Filter, n int, look Look) (Last, error) {
+	start := time.Now()
+	return r.latest(ctx, f, n, func(found int, looked int64) int64 {
+		if found >= n || looked > 0 && time.Since(start) > look.Time {
+			return 0
+		}
+		return min(window, max(look.Entries, window)-looked)
+	})
+}
+
+// latest reads the log from its end, as many entries at a time as next returns.
+func (r *Reader) latest(ctx context.Context, f Filter, n int, next func(found int, looked int64) int64) (Last, error) {
 	from, until := f.bounds(r.Head().Size)
-	last := Last{Filter: f, Counted: true}
+	last := Last{Filter: f, LookedFrom: until, LookedUntil: until}
 	last.From, last.Until = until, until
-	if n <= 0 || from >= until {
-		last.Of, last.Counted = 0, from >= until
-		return last.orNone(), nil
-	}
-	for looked := 0; until > from; until -= window {
-		if looked += window; last.Entries == n && looked > most {
-			last.Counted = false
+	for n > 0 && until > from {
+		step := next(last.Entries, last.LookedUntil-until)
+		if step == 0 {
 			break
 		}
-		found, err := r.matching(ctx, f, max(from, until-window), until)
+		begin := max(from, until-step)
+		found, err := r.matching(ctx, f, begin, until)
 		if err != nil {
 			return last, err
 		}
-		if more := min(len(found), n-last.Entries); more > 0 {
-			last.From = found[len(found)-more]
-			last.Entries += more
-		}
-		last.Of += len(found)
+		last.add(found, n, begin)
+		until = begin
 	}
+	last.Counted = until <= from
+	last.More = last.LookedFrom > from
 	return last.orNone(), nil
+}
+
+// add adds the indexes of selected entries, which begin is not after.
+func (l *Last) add(found []int64, n int, begin int64) {
+	if more := min(len(found), n-l.Entries); more > 0 {
+		l.From = found[len(found)-more]
+		l.Entries += more
+	}
+	if l.Of += len(found); l.Of == l.Entries {
+		l.LookedFrom = begin
+	} else if l.LookedFrom > l.From {
+		l.LookedFrom = l.From
+	}
 }
 
 // Newest returns the line of the last entry that f selects, or nil.
@@ -99,6 +142,9 @@ func (l Last) Total() string {
 	}
 	return strconv.Itoa(l.Of) + "+"
 }
+
+// Looked returns the range of indexes as LookedFrom-LookedUntil.
+func (l Last) Looked() string { return fmt.Sprintf("%d-%d", l.LookedFrom, l.LookedUntil) }
 
 // orNone makes a filter without entries select none. Until 0 would mean the head.
 func (l Last) orNone() Last {

@@ -13,7 +13,8 @@ import (
 )
 
 // queryNames are the parameters of a query for entries.
-var queryNames = []string{"from", "until", "since", "before", "tenant", "subject", "policy", "id", "kind", "decision"}
+var queryNames = []string{"from", "until", "since", "before", "tenant", "subject", "policy", "id", "kind", "decision",
+	"resource", "action", "request_id", "trace_id", "task", "shadow", "errors"}
 
 // Query returns the parameters of an HTTP query for the entries that f selects.
 // [ParseQuery] is its inverse. Tenants is no parameter: the server sets it.
@@ -33,6 +34,13 @@ func (f Filter) Query() url.Values {
 	set("policy", f.Policy, f.Policy != "")
 	set("id", f.ID, f.ID != "")
 	set("kind", string(f.Kind), f.Kind != "")
+	set("resource", f.Resource, f.Resource != "")
+	set("action", f.Action, f.Action != "")
+	set("request_id", f.RequestID, f.RequestID != "")
+	set("trace_id", f.TraceID, f.TraceID != "")
+	set("task", f.Task, f.Task != "")
+	set("shadow", f.Shadow, f.Shadow != "")
+	set("errors", "true", f.Errors)
 	if f.Decision != nil {
 		q.Set("decision", DecisionString(*f.Decision))
 	}
@@ -46,7 +54,17 @@ func ParseQuery(q url.Values, others ...string) (f Filter, err error) {
 	if err := CheckParameters(q, append(slices.Clone(queryNames), others...)...); err != nil {
 		return f, err
 	}
-	f = Filter{Tenant: q.Get("tenant"), Subject: q.Get("subject"), Policy: q.Get("policy"), ID: q.Get("id")}
+	f = Filter{
+		Tenant: q.Get("tenant"), Subject: q.Get("subject"), Policy: q.Get("policy"), ID: q.Get("id"),
+		Resource: q.Get("resource"), Action: q.Get("action"), RequestID: q.Get("request_id"), TraceID: q.Get("trace_id"), Task: q.Get("task"),
+		Shadow: q.Get("shadow"), Errors: q.Get("errors") != "",
+	}
+	if f.Shadow != "" && f.Shadow != ShadowDiffers {
+		return f, fmt.Errorf("has a shadow that is not %s: %q", ShadowDiffers, f.Shadow)
+	}
+	if word := q.Get("errors"); f.Errors && word != "true" {
+		return f, fmt.Errorf("has errors that is not true: %q", word)
+	}
 	if kind := q.Get("kind"); kind != "" {
 		if f.Kind, err = ParseKind(kind); err != nil {
 			return f, fmt.Errorf("has a %w", err)
