@@ -48,8 +48,8 @@ func TestApprovalsCrash(t *testing.T) {
 			statuses[one.task] = statusOf(t, s.URL, one.task)
 		}
 	}
-	s.process.Process.Kill()
-	<-s.done
+	s.Process.Process.Kill()
+	<-s.Done
 	exportLog(t, state) // no entry twice
 	faults := approvalFaults(all, statuses, decisionsIn(logCommand(t, "export", "--state", state)))
 	decided, used := 0, 0
@@ -144,8 +144,8 @@ func approvalsUntilKilled(t *testing.T, state string, round int, arguments []str
 		})
 	}
 	time.Sleep(300*time.Millisecond + rand.N(200*time.Millisecond))
-	s.process.Process.Kill()
-	<-s.done
+	s.Process.Process.Kill()
+	<-s.Done
 	clients.Wait()
 	return all
 }

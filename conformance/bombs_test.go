@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 // What it may take to refuse a file, whatever is in it.
@@ -107,7 +109,7 @@ func manyValues() string { return "a: [" + strings.Repeat("1,", 500_000) + "1]\n
 func TestBombs(t *testing.T) {
 	dir := t.TempDir()
 	gateway := build(t, dir, "mcp-gateway")
-	service, err := program()
+	service, err := process.Program()
 	must(t, err)
 	for name, tt := range map[string]struct {
 		file, text string
@@ -146,7 +148,7 @@ func TestBombs(t *testing.T) {
 				t.Errorf("not refused with %q: %s", tt.want, abridged(took.Said))
 			}
 			slower := time.Duration(1)
-			if raceEnabled() {
+			if process.Race() {
 				slower = 10
 			}
 			if took.Time > slower*mostTime || took.Memory > int64(slower)*mostMemory {
@@ -190,7 +192,7 @@ func measureInstead() bool {
 	var said strings.Builder
 	command := exec.Command(os.Args[1], os.Args[2:]...)
 	command.Stderr = &said
-	giveUp := time.AfterFunc(patience, func() { _ = command.Process.Kill() })
+	giveUp := time.AfterFunc(process.Patience, func() { _ = command.Process.Kill() })
 	defer giveUp.Stop()
 	_ = command.Run() // whether it succeeded is what is asked
 	usage := command.ProcessState.SysUsage().(*syscall.Rusage)

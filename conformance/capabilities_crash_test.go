@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/prooftest"
 )
@@ -56,7 +57,7 @@ type crashRun struct {
 // TestCapabilitiesCrash holds that no proof is good twice, and that no capability gives a use more than
 // it has, whenever the program is killed, whether or not the log waits for other entries.
 func TestCapabilitiesCrash(t *testing.T) {
-	path, err := program()
+	path, err := process.Program()
 	must(t, err)
 	for _, durability := range []string{"strict", "batched"} {
 		r := newCrashRun(t, path, durability)
@@ -109,8 +110,8 @@ func (r *crashRun) kill(t *testing.T, times int) {
 		if n < times {
 			last = r.round(t, s)
 		}
-		s.process.Process.Kill()
-		<-s.done
+		s.Process.Process.Kill()
+		<-s.Done
 	}
 	r.count()
 }
@@ -153,7 +154,7 @@ func (r *crashRun) round(t *testing.T, s *server) (calls []*provenCall) {
 					return // killed
 				}
 				if left.Add(-1) == 0 {
-					s.process.Process.Kill()
+					s.Process.Process.Kill()
 				}
 			}
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/policy-service/policy-service/conformance/docpage"
 	"github.com/policy-service/policy-service/conformance/external"
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 // storeBlock matches a file of the store on a page: its name in the text, and its content behind it.
@@ -19,7 +20,7 @@ var storeBlock = regexp.MustCompile("(?s)`(store/[\\w./]+)`.*?```\\w+\n(.*?)```"
 func TestCapabilitiesPage(t *testing.T) {
 	external.Program(t, "curl")
 	external.Program(t, "jq")
-	path, err := program()
+	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ forbid (principal, action == Action::"tools/call", resource == tool::"files:writ
 					bodies[i] = call(kind, "files:write", fmt.Sprintf(`"id":%q,"proof":%s,`, bound, proof))
 				}
 			}
-			before := processorTimeOf(t, s.process.Process.Pid)
+			before := processorTimeOf(t, s.Process.Process.Pid)
 			for _, body := range bodies {
 				var d authzen.Decision
 				begun := time.Now()
@@ -74,7 +74,7 @@ forbid (principal, action == Action::"tools/call", resource == tool::"files:writ
 					t.Fatal(kind, status, err, d)
 				}
 			}
-			used[kind] = append(used[kind], (processorTimeOf(t, s.process.Process.Pid)-before)/slice)
+			used[kind] = append(used[kind], (processorTimeOf(t, s.Process.Process.Pid)-before)/slice)
 		}
 	}
 	for _, kind := range kinds {

@@ -13,6 +13,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/policy-service/policy-service/conformance/collector"
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -37,7 +38,7 @@ func TestCollector(t *testing.T) {
 	must(t, err)
 	response.Body.Close()
 
-	eventually(t, "the trace has three spans", func() bool { return len(c.Spans(pep.TraceID())) == 3 })
+	process.Eventually(t, "the trace has three spans", func() bool { return len(c.Spans(pep.TraceID())) == 3 })
 	spans := c.Spans(pep.TraceID())
 	server, decide, record := collector.Named(spans, "POST "+authzen.PathEvaluation), collector.Named(spans, "decide"), collector.Named(spans, "record")
 	if server == nil || decide == nil || record == nil {
@@ -52,10 +53,10 @@ func TestCollector(t *testing.T) {
 	}
 	show(t, pep, server, decide, record)
 
-	eventually(t, "a checkpoint says its trace", func() bool {
+	process.Eventually(t, "a checkpoint says its trace", func() bool {
 		return strings.HasPrefix(c.Posted("/kept"), "00-")
 	})
-	eventually(t, "measurements are exported", func() bool {
+	process.Eventually(t, "measurements are exported", func() bool {
 		all := c.Metrics()
 		return slices.Contains(all, "policy_service.decisions") && slices.Contains(all, "policy_service.commit_duration")
 	})
@@ -89,8 +90,8 @@ func asked(t *testing.T, command *exec.Cmd) *os.ProcessState {
 	if status, body := s.post(t, authzen.PathEvaluation, []byte(readsRecord1)); status != http.StatusOK {
 		t.Errorf("%d %s", status, body)
 	}
-	s.end(t)
-	return s.process.ProcessState
+	s.End(t)
+	return s.Process.ProcessState
 }
 
 // show logs a trace as it is.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -92,11 +93,11 @@ func crash(t *testing.T, state string, after time.Duration, args ...string) []st
 	}
 	select {
 	case <-time.After(after):
-	case <-s.done:
-		t.Errorf("the server ended by itself:\n%s", s.log())
+	case <-s.Done:
+		t.Errorf("the server ended by itself:\n%s", s.Log())
 	}
-	s.process.Process.Kill()
-	<-s.done
+	s.Process.Process.Kill()
+	<-s.Done
 	clients.Wait()
 	var all []string
 	for _, ids := range received {
@@ -115,7 +116,7 @@ func serveToKill(t *testing.T, state string, args ...string) *server {
 // serveToKillDir is serveToKill for the policy store in a directory.
 func serveToKillDir(t *testing.T, dir, state string, args ...string) *server {
 	t.Helper()
-	path, err := program()
+	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,31 +126,10 @@ func serveToKillDir(t *testing.T, dir, state string, args ...string) *server {
 // serveProgramToKill is serveToKillDir for a program.
 func serveProgramToKill(t *testing.T, path, dir, state string, args ...string) *server {
 	t.Helper()
-	s := &server{ready: make(chan string, 1), done: make(chan struct{})}
-	s.process = exec.Command(path, append([]string{
+	return &server{process.LaunchToKill(t, exec.Command(path, append([]string{
 		"serve", "--policies", dir, "--state", state,
 		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-	}, args...)...)
-	stderr, err := s.process.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go s.watch(stderr)
-	t.Cleanup(func() {
-		s.process.Process.Kill()
-		<-s.done
-	})
-	select {
-	case s.URL = <-s.ready:
-	case <-s.done:
-		t.Fatalf("the server ended:\n%s", s.log())
-	case <-time.After(patience):
-		t.Fatalf("the server is not ready after %s:\n%s", patience, s.log())
-	}
-	return s
+	}, args...)...))}
 }
 
 const readsRecord1 = `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"record","id":"record-1"}}`
@@ -204,7 +184,7 @@ func exportLog(t *testing.T, state string) map[string]bool {
 // logCommand runs a sub-command of log, which must succeed.
 func logCommand(t *testing.T, args ...string) []byte {
 	t.Helper()
-	path, err := program()
+	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -144,7 +145,7 @@ func TestContainer(t *testing.T) {
 		variables = append(variables, here(variable, dir, state))
 	}
 	inside := func(command string) *exec.Cmd {
-		path, err := program()
+		path, err := process.Program()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +231,7 @@ func flagsAndVariables(t *testing.T) map[string]bool {
 // run serves with these arguments of the program.
 func run(t *testing.T, args string) *server {
 	t.Helper()
-	path, err := program()
+	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func run(t *testing.T, args string) *server {
 // policyService runs the program and returns what it printed.
 func policyService(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	path, err := program()
+	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/policy-service/policy-service/conformance/docpage"
 	"github.com/policy-service/policy-service/conformance/external"
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 // The ten minutes of each guide work when they are pasted into a fresh clone, and
@@ -15,7 +16,7 @@ import (
 func TestGuides(t *testing.T) {
 	external.Program(t, "curl")
 	external.Program(t, "jq")
-	path, err := program()
+	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 // The manifests serve, ask callers who they are, and are ready where probes
@@ -42,7 +44,7 @@ func TestKubernetes(t *testing.T) {
 	policies := all["ConfigMap/policy-service-policies"].Data
 	policies["tools.cedar"] = strings.Replace(policies["tools.cedar"], "tool_reader", "tool_nobody", 1)
 	mount(t, all, pod.Volumes[0], certificate, dir)
-	eventually(t, "the ConfigMap's change is in force", func() bool {
+	process.Eventually(t, "the ConfigMap's change is in force", func() bool {
 		_, body := s.ask(t, gatewayKey, reading)
 		return body == decision(false)
 	})

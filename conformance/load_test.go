@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -92,7 +93,7 @@ type load struct {
 func newLoad(t *testing.T, s *server) *load {
 	transport := &http.Transport{MaxIdleConnsPerHost: loadClients}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &load{s, &http.Client{Transport: transport, Timeout: patience}}
+	return &load{s, &http.Client{Transport: transport, Timeout: process.Patience}}
 }
 
 // during has the clients ask for as long as act takes.
@@ -137,7 +138,7 @@ func (l *load) version() (string, error) { return l.ask(authzen.PathEvaluation, 
 func (l *load) await(t *testing.T, version int) time.Duration {
 	t.Helper()
 	start, want := time.Now(), strconv.Itoa(version)
-	eventually(t, "version "+want+" is in force", func() bool {
+	process.Eventually(t, "version "+want+" is in force", func() bool {
 		got, err := l.version()
 		return err == nil && got == want
 	})

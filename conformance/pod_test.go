@@ -24,6 +24,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
@@ -116,7 +117,7 @@ func newPod(t *testing.T) *pod {
 // that needs counts as memory.
 func podProgram(t *testing.T) string {
 	t.Helper()
-	if err := look(); err != nil {
+	if err := process.Look(); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "policy-service")
@@ -183,8 +184,8 @@ func (p *pod) row(t *testing.T, name string, attack func() string) {
 	p.table = append(p.table, fmt.Sprintf("| %s | %s in %v | %v of %d | %d MiB |", name, back, duration, p99, len(beside.took), peak>>20))
 	t.Log(p.table[len(p.table)-1])
 	select {
-	case <-p.server.done:
-		t.Fatalf("%s: the service has ended:\n%s", name, p.server.log())
+	case <-p.server.Done:
+		t.Fatalf("%s: the service has ended:\n%s", name, p.server.Log())
 	default:
 	}
 	for _, err := range beside.errs[:min(3, len(beside.errs))] {
@@ -207,7 +208,7 @@ func (p *pod) row(t *testing.T, name string, attack func() string) {
 func (p *pod) end() {
 	p.t.Helper()
 	p.steady.close()
-	p.server.end(p.t)
+	p.server.End(p.t)
 	reader, err := decisionlog.OpenReadOnly(p.state)
 	must(p.t, err)
 	defer reader.Close()
@@ -256,13 +257,13 @@ func loggedIDs(t *testing.T, reader *decisionlog.Reader) map[string]bool {
 // resetPeak has the kernel forget how much memory the service has had.
 func (p *pod) resetPeak() {
 	p.t.Helper()
-	must(p.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.server.process.Process.Pid), []byte("5"), 0))
+	must(p.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.server.Process.Process.Pid), []byte("5"), 0))
 }
 
 // peakMemory is how much it has had since (VmHWM).
 func (p *pod) peakMemory() int64 {
 	p.t.Helper()
-	status := read(p.t, fmt.Sprintf("/proc/%d/status", p.server.process.Process.Pid))
+	status := read(p.t, fmt.Sprintf("/proc/%d/status", p.server.Process.Process.Pid))
 	kib, err := strconv.ParseInt(submatches(`(?m)^VmHWM:\s+(\d+) kB$`, status)[0], 10, 64)
 	must(p.t, err)
 	return kib << 10
@@ -372,7 +373,7 @@ func (s *steady) close() {
 // askSteadily asks until its input ends.
 func askSteadily(url string) {
 	client := podClient(false)
-	client.Timeout = patience
+	client.Timeout = process.Patience
 	var tell sync.Mutex
 	line := func(l steadyLine) {
 		text, err := json.Marshal(l)

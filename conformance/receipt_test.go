@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 // yeses are the members by which a PEP is told yes.
@@ -125,7 +127,7 @@ func (c *typeChecker) check(t *testing.T, path string, names ...string) unit {
 // units are the packages of the module, without tests.
 func units(t *testing.T) (all []unit) {
 	t.Helper()
-	if err := look(); err != nil {
+	if err := process.Look(); err != nil {
 		t.Fatal(err)
 	}
 	checker := newTypeChecker(t)

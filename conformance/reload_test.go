@@ -96,7 +96,7 @@ func (s *server) explained(t *testing.T) {
 func (s *server) apply(t *testing.T, l *load, version int) {
 	t.Helper()
 	if version%10 == 0 {
-		must(t, s.process.Process.Signal(syscall.SIGHUP))
+		must(t, s.Process.Process.Signal(syscall.SIGHUP))
 		l.await(t, version)
 		return
 	}
@@ -121,7 +121,7 @@ func (s *server) settled(t *testing.T, first int) int {
 	if runtime.GOOS != "linux" {
 		return 0
 	}
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.process.Process.Pid))
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.Process.Process.Pid))
 	must(t, err)
 	first = cmp.Or(first, len(open))
 	if len(open) > first+loadClients {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 // A hardship is what can happen to a policy store while a server follows it.
@@ -136,7 +138,7 @@ func endure(t *testing.T, s *server, l *load, dir string, version int, h hardshi
 	h.hurt(t, dir)
 	hurt := time.Now()
 	var told string
-	eventually(t, "the server says: "+h.want, func() bool {
+	process.Eventually(t, "the server says: "+h.want, func() bool {
 		told = s.readiness(t)
 		return strings.HasPrefix(told, "stale\n") && strings.Contains(told, h.want)
 	})
@@ -178,7 +180,7 @@ func openToAll(t *testing.T) (dir, state string) {
 	dir, state = filepath.Join(base, "above", "policies"), filepath.Join(base, "state")
 	must(t, os.MkdirAll(dir, 0o755))
 	must(t, os.Mkdir(state, 0o755))
-	for _, open := range []string{base, buildDir} {
+	for _, open := range []string{base, process.Dir()} {
 		must(t, os.Chmod(open, 0o755))
 	}
 	if os.Geteuid() == 0 {

@@ -48,8 +48,8 @@ func TestRestartRefusesRollback(t *testing.T) {
 	if status, body := s.post(t, "/access/v1/evaluation", []byte(readsRecord1)); status != http.StatusOK || body != `{"decision":false}` {
 		t.Fatalf("version 2 answers %d %s", status, body)
 	}
-	must(t, s.process.Process.Kill())
-	<-s.done
+	must(t, s.Process.Process.Kill())
+	<-s.Done
 
 	signedStore(t, store, private, 1, permitsAll)
 	for _, lost := range []string{"", filepath.Join(state, "floor")} {
@@ -63,8 +63,8 @@ func TestRestartRefusesRollback(t *testing.T) {
 		if ready := s.ready503(t); !strings.Contains(ready, "version 1 is lower than 2") {
 			t.Errorf("without %q readiness is\n%s", lost, ready)
 		}
-		must(t, s.process.Process.Kill())
-		<-s.done
+		must(t, s.Process.Process.Kill())
+		<-s.Done
 	}
 
 	s = start(t.TempDir())

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 // The examples of these pages work when they are pasted, in their order: a block
@@ -16,7 +18,7 @@ import (
 // written to that file, and what a command prints begins with what stands below
 // it.
 func TestPagesRun(t *testing.T) {
-	path, err := program()
+	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -37,8 +38,8 @@ func TestSettingsAreReadAgain(t *testing.T) {
 	}
 	hangUp := func(text, say string) {
 		place(t, file, text)
-		must(t, s.process.Process.Signal(syscall.SIGHUP))
-		eventually(t, "the service says "+say, func() bool { return strings.Contains(s.log(), say) })
+		must(t, s.Process.Process.Signal(syscall.SIGHUP))
+		process.Eventually(t, "the service says "+say, func() bool { return strings.Contains(s.Log(), say) })
 	}
 	hangUp(settings(renewed, "max_bodi: 5\n"), `\"max_bodi\" is not a key (did you mean \"max_body\"?)`)
 	if status(old) != http.StatusOK {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 var slowDuration = flag.Duration("slow.duration", 3*time.Second, "how long TestSlowClients has clients that do not go on")
@@ -116,7 +118,7 @@ func TestSlowClients(t *testing.T) {
 	if files > float64(clients+64+ownFiles) {
 		t.Errorf("%.0f files are open", files)
 	}
-	eventually(t, "their connections are closed", func() bool { return s.metrics(t)["process_open_fds"] <= before+ownFiles })
+	process.Eventually(t, "their connections are closed", func() bool { return s.metrics(t)["process_open_fds"] <= before+ownFiles })
 	factor := float64(during.p(99)) / float64(quiet.p(99))
 	t.Logf("p99 is %.2f of the quiet one", factor)
 	if factor > maxSlowFactor && *slowDuration >= enoughSlow {

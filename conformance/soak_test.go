@@ -73,7 +73,7 @@ func (s *server) page(t *testing.T) string {
 // those of the log.
 func (s *server) anonymous(t *testing.T) float64 {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.process.Process.Pid), "status"))
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.Process.Process.Pid), "status"))
 	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); fields[0] == "RssAnon:" {

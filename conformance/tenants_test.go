@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 // What one tenant writes keeps nothing from another: beside a tenant that is at
@@ -33,11 +35,11 @@ func TestTenantsReloadApart(t *testing.T) {
 		s.decidesFor(t, "good", `{"decision":true}`)
 
 		put(t, filepath.Join(evil, bomb.file), bomb.text)
-		eventually(t, name+": the tenant's fault is not told", func() bool { return strings.Contains(s.verbose(t), bomb.want) })
+		process.Eventually(t, name+": the tenant's fault is not told", func() bool { return strings.Contains(s.verbose(t), bomb.want) })
 		put(t, filepath.Join(good, "own.cedar"), forbidsAll)
 		written := time.Now()
 		s.decidesFor(t, "good", `{"decision":false}`)
-		if took := time.Since(written); took > 2*time.Second && !raceEnabled() {
+		if took := time.Since(written); took > 2*time.Second && !process.Race() {
 			t.Errorf("%s: in force after %v", name, took)
 		}
 		s.decidesFor(t, "evil", `{"decision":true}`)
@@ -45,7 +47,7 @@ func TestTenantsReloadApart(t *testing.T) {
 			t.Errorf("%s: readiness is\n%s", name, text)
 		}
 		must(t, os.Remove(filepath.Join(evil, bomb.file)))
-		eventually(t, name+": the fault stays", func() bool { return strings.HasPrefix(s.verbose(t), "ok\n") })
+		process.Eventually(t, name+": the fault stays", func() bool { return strings.HasPrefix(s.verbose(t), "ok\n") })
 	}
 }
 
@@ -91,11 +93,11 @@ func readsApart(t *testing.T, hurt func(dir string) error) {
 	put(t, own, forbidsAll)
 	s.decidesFor(t, "good", `{"decision":false}`)
 	s.decidesFor(t, "evil", `{"decision":true}`)
-	eventually(t, "the tenant's fault is not told", func() bool {
+	process.Eventually(t, "the tenant's fault is not told", func() bool {
 		text := s.verbose(t)
 		return strings.HasPrefix(text, "stale\n") && strings.Contains(text, "tenants/evil")
 	})
-	s.end(t)
+	s.End(t)
 
 	s = launch(t, serveCommand(t, dir, state))
 	s.decidesFor(t, "good", `{"decision":false}`)
@@ -110,16 +112,16 @@ func readsApart(t *testing.T, hurt func(dir string) error) {
 
 	// The same in the root is a fault of all: a control.
 	must(t, os.Symlink("/etc/hostname", filepath.Join(dir, "b.cedar")))
-	eventually(t, "the root's fault is not told", func() bool { return strings.Contains(s.verbose(t), "b.cedar: path escapes") })
+	process.Eventually(t, "the root's fault is not told", func() bool { return strings.Contains(s.verbose(t), "b.cedar: path escapes") })
 	put(t, own, forbidsAll)
-	eventually(t, "the change is not looked at", func() bool { return strings.HasPrefix(s.verbose(t), "stale\n") })
+	process.Eventually(t, "the change is not looked at", func() bool { return strings.HasPrefix(s.verbose(t), "stale\n") })
 	s.decidesFor(t, "good", `{"decision":true}`)
 }
 
 // decidesFor waits until a tenant's request is answered so.
 func (s *server) decidesFor(t *testing.T, tenant, want string) {
 	t.Helper()
-	eventually(t, tenant+" is not answered "+want, func() bool {
+	process.Eventually(t, tenant+" is not answered "+want, func() bool {
 		_, body := s.post(t, "/tenants/"+tenant+"/access/v1/evaluation", []byte(readsRecord1))
 		return body == want
 	})

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 // section returns the fenced blocks of a language in a section of a page.
@@ -35,7 +37,7 @@ func TestSeparationOfDuty(t *testing.T) {
 	if len(policies) != 1 || len(tests) != 1 {
 		t.Fatalf("the page has %d stores and %d files of tests", len(policies), len(tests))
 	}
-	path, err := program()
+	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/conformance/process"
 )
 
 const module = "github.com/policy-service/policy-service/"
@@ -111,6 +113,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/audit", 5, []string{"evaluation/decisionlog", "schemas/authzen"}, "a call's fate is kept in the one tamper-evident log, without knowing how it was decided"},
 	{"conformance/external", 5, nil, "a test of any package may need a program of others"},
 	{"conformance/collector", 5, nil, "a test of any package may collect telemetry"},
+	{"conformance/process", 5, nil, "a test of any package may run the program"},
 	{"conformance/docpage", 5, nil, "a test of any package may write the part of a page that its package knows"},
 	{"docs/examples/mcpx-room", 5, []string{"schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "pdp/client"}, "it shows how a PEP is built on the client alone"},
 	{"conformance", 5, []string{"schemas/authzen", "policies", "pdp/client"}, "a black box is asked over HTTP"},
@@ -164,7 +167,7 @@ type pkg struct {
 
 func imports(t *testing.T) []pkg {
 	t.Helper()
-	if err := look(); err != nil {
+	if err := process.Look(); err != nil {
 		t.Fatal(err)
 	}
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")

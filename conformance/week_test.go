@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -52,8 +53,8 @@ func TestWeek(t *testing.T) {
 	start := time.Now()
 	askAll(t, s, *weekEntries)
 	t.Logf("%d decisions by %d clients, batched: %s", *weekEntries, weekClients, rate(*weekEntries, time.Since(start)))
-	s.process.Process.Signal(os.Interrupt)
-	<-s.done
+	s.Process.Process.Signal(os.Interrupt)
+	<-s.Done
 	t.Logf("the log on disk: %s", perEntry(diskUse(t, filepath.Join(state, "log")), *weekEntries))
 
 	lines := filepath.Join(dir, "entries.jsonl")
@@ -90,7 +91,7 @@ func TestWeek(t *testing.T) {
 // askAll asks that many requests.
 func askAll(t *testing.T, s *server, n int) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: weekClients}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: weekClients}, Timeout: process.Patience}
 	defer client.CloseIdleConnections()
 	var next atomic.Int64
 	var asking sync.WaitGroup
@@ -119,7 +120,7 @@ func askAll(t *testing.T, s *server, n int) {
 // it printed, if that goes nowhere else.
 func timed(t *testing.T, what string, to io.WriteCloser, args ...string) string {
 	t.Helper()
-	path, err := program()
+	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"maps"
@@ -47,11 +45,10 @@ type accounts struct {
 	clientKey any
 	keyFile   string // of its private key
 	public    bool   // the client gateway needs no more than its id
+	codes     jwkstest.Codes[account]
 
 	mu      sync.Mutex
 	names   string // iss of answers, in place of its own
-	codes   map[string]url.Values
-	people  map[string]account // by code
 	tokens  map[string]issued
 	used    map[string]issued // refresh tokens that were good once
 	grants  int               // by code
@@ -60,7 +57,7 @@ type accounts struct {
 }
 
 func newAccounts(t *testing.T) *accounts {
-	a := &accounts{T: t, keys: jwkstest.New(t), codes: map[string]url.Values{}, people: map[string]account{}, tokens: map[string]issued{}, used: map[string]issued{}}
+	a := &accounts{T: t, keys: jwkstest.New(t), tokens: map[string]issued{}, used: map[string]issued{}}
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET /.well-known/openid-configuration", a.discover)
 	routes.HandleFunc("GET /authorize", a.authorize)
@@ -96,8 +93,7 @@ func (a *accounts) authorize(w http.ResponseWriter, r *http.Request) {
 	a.checkClient(asked)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	code := rand.Text()
-	a.codes[code], a.people[code] = asked, who
+	code := a.codes.Issue(asked, who)
 	iss := a.url
 	if a.names != "" && asked.Get("nonce") == "" {
 		iss = a.names
@@ -167,12 +163,8 @@ func (a *accounts) token(w http.ResponseWriter, r *http.Request) {
 		a.renew(w, r, client)
 		return
 	}
-	code := r.PostFormValue("code")
-	asked, who := a.codes[code], a.people[code]
-	delete(a.codes, code)
-	challenge := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-	if asked == nil || client != asked.Get("client_id") || r.PostFormValue("redirect_uri") != asked.Get("redirect_uri") || r.PostFormValue("resource") != asked.Get("resource") ||
-		asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(challenge[:]) {
+	asked, who, ok := a.codes.Redeem(r, client)
+	if !ok {
 		a.reply(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
 		return
 	}

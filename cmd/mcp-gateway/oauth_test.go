@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -34,9 +32,10 @@ type authorizationServer struct {
 	url  string
 	keys *jwkstest.Issuer
 
+	codes jwkstest.Codes[string] // of a person
+
 	mu      sync.Mutex
 	clients map[string][]string // redirect URIs, by id
-	codes   map[string]url.Values
 }
 
 // serveAuthorization starts an authorization server at an address.
@@ -46,7 +45,7 @@ func serveAuthorization(t *testing.T, address string) *authorizationServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &authorizationServer{T: t, url: "http://" + address, keys: jwkstest.New(t), clients: map[string][]string{}, codes: map[string]url.Values{}}
+	a := &authorizationServer{T: t, url: "http://" + address, keys: jwkstest.New(t), clients: map[string][]string{}}
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET /.well-known/oauth-authorization-server", a.discover)
 	routes.HandleFunc("POST /register", a.register)
@@ -99,30 +98,23 @@ func (a *authorizationServer) authorize(w http.ResponseWriter, r *http.Request) 
 		http.Error(w, "invalid_request", http.StatusBadRequest)
 		return
 	}
-	code := rand.Text()
-	a.codes[code] = asked
+	code := a.codes.Issue(asked, "alice")
 	back := url.Values{"code": {code}, "state": {asked.Get("state")}}
 	http.Redirect(w, r, asked.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 }
 
 func (a *authorizationServer) token(w http.ResponseWriter, r *http.Request) {
-	code := r.PostFormValue("code")
-	a.mu.Lock()
-	asked := a.codes[code]
-	delete(a.codes, code)
-	a.mu.Unlock()
-	challenge := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-	if asked == nil || r.PostFormValue("client_id") != asked.Get("client_id") || r.PostFormValue("redirect_uri") != asked.Get("redirect_uri") ||
-		asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(challenge[:]) || r.PostFormValue("resource") != asked.Get("resource") {
+	asked, who, ok := a.codes.Redeem(r, r.PostFormValue("client_id"))
+	if !ok {
 		a.reply(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
 		return
 	}
-	a.reply(w, http.StatusOK, map[string]any{"access_token": a.sign(asked.Get("resource")), "token_type": "Bearer", "expires_in": 3600})
+	a.reply(w, http.StatusOK, map[string]any{"access_token": a.sign(who, asked.Get("resource")), "token_type": "Bearer", "expires_in": 3600})
 }
 
-// sign makes a token of alice for an audience.
-func (a *authorizationServer) sign(audience string) string {
-	claims := map[string]any{"iss": a.url, "aud": audience, "sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}
+// sign makes a token of a person for an audience.
+func (a *authorizationServer) sign(who, audience string) string {
+	claims := map[string]any{"iss": a.url, "aud": audience, "sub": who, "exp": time.Now().Add(time.Hour).Unix()}
 	return jwkstest.Sign(a, jose.RS256, a.keys.Key, jwkstest.KeyID, claims, map[jose.HeaderKey]any{"typ": "at+jwt"})
 }
 
@@ -200,7 +192,7 @@ servers:
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Header.Set("Authorization", "Bearer "+a.sign(strings.Replace(audience, "BASE", "http://"+address, 1)))
+			r.Header.Set("Authorization", "Bearer "+a.sign("alice", strings.Replace(audience, "BASE", "http://"+address, 1)))
 			response, err := http.DefaultClient.Do(r)
 			if err != nil {
 				t.Fatal(err)
