@@ -61,13 +61,14 @@ var walls = []wall{
 	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen", "schemas/yamldoc"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
 	{"pdp/webhook", 4, []string{"pdp/jwks"}, "URLs of others are called in one way, whoever names them"},
 	{"pdp/admission", 4, nil, "what runs under overload is decided without a router, a request or a policy"},
+	{"pdp/console", 4, []string{"pdp/callers", "pdp/jwks", "schemas/authzen", "schemas/yamldoc", "obligations/approval", "obligations/plain"}, "pages for people are made from answers of the admin API, which comes in as a handler"},
 	{"pdp", 4, []string{
-		"pdp/admission", "pdp/filereload", "pdp/webhook",
+		"pdp/admission", "pdp/console", "pdp/filereload", "pdp/webhook",
 		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
-		"cmd/internal/environment", "cmd/internal/telemetry", "cmd/internal/tuning", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/accesspolicy", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
+		"cmd/internal/environment", "cmd/internal/telemetry", "cmd/internal/tuning", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/accesspolicy", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "pdp/console", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
 	}, "a command may use all there is"},
 	{"cmd/internal/environment", 5, []string{"schemas/yamldoc"}, "both programs refuse variables that name nothing, in one way"},
 	{"cmd/internal/tuning", 5, nil, "both programs serve with the same runtime"},
@@ -143,9 +144,10 @@ var tenancies = []tenancy{
 	{"github.com/coder/websocket", []string{"docs/examples/mcpx-room"}, "neither program speaks WebSocket"},
 	{"github.com/tailscale/hujson", []string{"cmd/mcp-gateway/internal/clientconfig"}, "only files of others have comments in JSON"},
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
+	{"html/template", []string{"pdp/console", "cmd/mcp-gateway/internal/consent", "pdp/jwks/jwkstest"}, "pages are made where people are"},
 	{"golang.org/x/oauth2", []string{"cmd/mcp-gateway/internal/credential"}, "tokens are requested in one place"},
 	{"net/http", []string{
-		"pdp", "pdp/callers", "pdp/client", "pdp/jwks", "pdp/jwks/jwkstest", "pdp/webhook", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/consent", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
+		"pdp", "pdp/callers", "pdp/client", "pdp/console", "pdp/jwks", "pdp/jwks/jwkstest", "pdp/webhook", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/consent", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",
 		"cmd/mcp-gateway/internal/enforce", "cmd/mcp-gateway/internal/endpoint", "cmd/mcp-gateway/internal/process", "cmd/mcp-gateway/internal/proxy", "cmd/mcp-gateway/internal/union", "conformance", "conformance/benchmark", "conformance/collector", "docs/examples/mcpx-room",
 	}, "below the top two floors nothing knows of HTTP"},
 	{"github.com/go-jose/go-jose", []string{"pdp/callers", "pdp/jwks", "pdp/jwks/jwkstest", "obligations/approval", "obligations/capability", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/identity"}, "signatures are made and verified by few packages"},

@@ -1,7 +1,6 @@
 package pdp
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -34,7 +33,7 @@ const (
 // for every tenant.
 func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	engine, auth, log, metrics := s.engine, s.auth, s.log, s.config.Telemetry
-	approvals := &approvalsHandler{s.approvals, s.capabilities, cmp.Or(s.config.ApproverType, defaultApproverType), log.Mask}
+	approvals := &approvalsHandler{s.approvals, s.capabilities, s.approverType(), log.Mask}
 	audit, approve := auth.with(ScopeAudit), auth.with(ScopeApprove, ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, reloads.policies, log, auth))

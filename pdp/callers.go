@@ -10,6 +10,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/pdp/callers"
+	"github.com/policy-service/policy-service/pdp/console"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -43,13 +44,13 @@ type authenticator struct{ verifier *callers.Verifier }
 // names. A caller of a single tenant may omit the tenant.
 func (g authenticator) with(scopes ...Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		if !g.known() {
-			return next
-		}
 		return func(c echo.Context) error {
-			who, err := g.verifier.Verify(c.Request())
-			if err != nil {
+			who, known, err := g.caller(c.Request())
+			switch {
+			case err != nil:
 				return err
+			case !known:
+				return next(c)
 			}
 			tenant := c.Param(paramTenant)
 			if !slices.ContainsFunc(scopes, who.May) || tenant != "" && !who.MayAsk(tenant) {
@@ -60,6 +61,19 @@ func (g authenticator) with(scopes ...Scope) echo.MiddlewareFunc {
 			return next(c)
 		}
 	}
+}
+
+// caller returns the caller of a request. It is not known if callers are not authenticated. The
+// console asks in the name of a person who is signed in.
+func (g authenticator) caller(r *http.Request) (who callers.Caller, known bool, err error) {
+	if person, is := console.IdentityFrom(r.Context()); is {
+		return person.Caller, true, nil
+	}
+	if !g.known() {
+		return who, false, nil
+	}
+	who, err = g.verifier.Verify(r)
+	return who, true, err
 }
 
 // all admits requests whose credential has one of the scopes and is for every tenant. It protects
@@ -111,10 +125,10 @@ func (g authenticator) known() bool { return g.verifier != nil && g.verifier.Kno
 // credentials. The caller must be allowed to read the log or operate the service. If callers are
 // not authenticated, everyone may.
 func (g authenticator) sees(r *http.Request) bool {
-	if !g.known() {
+	who, known, err := g.caller(r)
+	if !known {
 		return true
 	}
-	who, err := g.verifier.Verify(r)
 	return err == nil && who.Tenants == nil && (who.May(ScopeAudit) || who.May(ScopeAdmin))
 }
 

@@ -20,6 +20,10 @@ type listeners struct {
 	admin   net.Listener
 	tls     *tls.Config                // TLS configuration of the main listener; nil for none
 	callers atomic.Pointer[tls.Config] // configuration of tls for new connections
+
+	console    net.Listener // nil for none
+	consoleTLS *tls.Config  // nil for none
+	consoleURL string       // for browsers; "" without a console
 }
 
 // listen opens both listeners. It refuses to serve other hosts without authentication, unless the
@@ -39,7 +43,7 @@ func listen(c Config) (*listeners, error) {
 	}
 	l := &listeners{main: newConnections(smallBufferListener{main}, c.Limits, c.Auth.Known()), admin: admin}
 	l.secure(config)
-	if err := l.check(c); err != nil {
+	if err := errors.Join(l.check(c), l.listenConsole(c)); err != nil {
 		l.close()
 		return nil, err
 	}
@@ -124,12 +128,17 @@ func loadTLS(c Config) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{GetCertificate: own.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	config := serverTLS(own)
 	if c.Auth.MTLS != nil {
 		config.ClientAuth = tls.VerifyClientCertIfGiven
 		config.ClientCAs, err = readCertificates(c.Auth.MTLS.CA)
 	}
 	return config, err
+}
+
+// serverTLS returns the TLS configuration of a listener with a certificate.
+func serverTLS(own filereload.Certificate) *tls.Config {
+	return &tls.Config{GetCertificate: own.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 }
 
 func readCertificates(file string) (*x509.CertPool, error) {
@@ -147,6 +156,9 @@ func readCertificates(file string) (*x509.CertPool, error) {
 func (l *listeners) close() {
 	_ = l.main.Close() // after a shutdown it is already closed
 	_ = l.admin.Close()
+	if l.console != nil {
+		_ = l.console.Close()
+	}
 }
 
 func isLoopback(a net.Addr) bool {

@@ -26,6 +26,7 @@ import (
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/obligations/capability"
 	"github.com/policy-service/policy-service/pdp/callers"
+	"github.com/policy-service/policy-service/pdp/console"
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
@@ -60,13 +61,20 @@ type Config struct {
 	PageKey        string   // key that signs page tokens; "" means a random one
 	Durability     decisionlog.Durability
 	DecisionLog    LogConfig
-	Callbacks      []string // prefixes of URLs for callbacks to PEPs; none disables callbacks
-	CallbackSecret []byte   // key that signs callbacks
-	ApproverType   string   // entity type of authenticated approvers; "" means user
+	Console        console.Settings // listener of the pages for people; the zero value is no console
+	Callbacks      []string         // prefixes of URLs for callbacks to PEPs; none disables callbacks
+	CallbackSecret []byte           // key that signs callbacks
+	ApproverType   string           // entity type of authenticated approvers; "" means user
 	Limits         Limits
 	Telemetry      Telemetry
 	Log            *slog.Logger
-	Ready          func(main, admin string) // called with the listeners' URLs when they accept requests
+	Ready          func(Addresses) // called when the listeners accept requests
+}
+
+// Addresses are the URLs of the listeners.
+type Addresses struct {
+	Main, Admin string
+	Console     string // "" without a console
 }
 
 const (
@@ -163,7 +171,7 @@ func (s *server) loadPolicies(ctx context.Context) (err error) {
 func (c Config) check() error {
 	_, errHosts := newHostNames("hosts", c.Hosts)
 	_, errAdminHosts := newHostNames("admin_hosts", c.AdminHosts)
-	return errors.Join(errHosts, errAdminHosts, c.Limits.checkBody(cmp.Or(c.MaxBody, defaultMaxBody)))
+	return errors.Join(errHosts, errAdminHosts, c.Console.Check(), c.Limits.checkBody(cmp.Or(c.MaxBody, defaultMaxBody)))
 }
 
 // warn logs warnings about credentials.
@@ -211,6 +219,9 @@ func (s *server) warnPolicies() {
 
 // maxWarnings limits the warnings that one revision logs.
 const maxWarnings = 20
+
+// approverType returns the entity type of authenticated approvers.
+func (s *server) approverType() string { return cmp.Or(s.config.ApproverType, defaultApproverType) }
 
 // openEngine creates the engine and the Access Request Service. Each calls the other: the engine
 // verifies approvals, and the service asks who may approve.
@@ -295,18 +306,26 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	}
 	defer unpublish()
+	pages, unpublishConsole, err := s.consoleHandler(reloads)
+	if err != nil {
+		return err
+	}
+	defer unpublishConsole()
 
 	group, ctx := errgroup.WithContext(ctx)
-	mainServer, adminServer := newServer(main, s.config.Log), newServer(admin, s.config.Log)
+	mainServer, adminServer, consoleServer := newServer(main, s.config.Log), newServer(admin, s.config.Log), newServer(pages, s.config.Log)
 	s.listeners.main.follow(mainServer)
 	group.Go(func() error { return serveOn(mainServer, s.listeners.main, s.listeners.tls) })
 	group.Go(func() error { return serveOn(adminServer, s.listeners.admin, nil) })
-	group.Go(func() error { return drain(ctx, mainServer, adminServer) })
+	if s.listeners.console != nil {
+		group.Go(func() error { return serveOn(consoleServer, s.listeners.console, s.listeners.consoleTLS) })
+	}
+	group.Go(func() error { return drain(ctx, mainServer, adminServer, consoleServer) })
 	group.Go(func() error { return reloads.followSignals(ctx, s.config.Reload) })
 	group.Go(func() error { return reloads.jobs.drain(ctx) })
 	s.runTasks(ctx, group, sinks)
 	if s.config.Ready != nil {
-		s.config.Ready(s.listeners.mainURL(), s.listeners.adminURL())
+		s.config.Ready(Addresses{s.listeners.mainURL(), s.listeners.adminURL(), s.listeners.consoleURL})
 	}
 	return group.Wait()
 }

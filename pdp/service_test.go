@@ -23,6 +23,7 @@ import (
 // A service is a running pdp.Run.
 type service struct {
 	main, admin string // URLs
+	console     string // "" without a console
 	state       string
 	cancel      context.CancelFunc
 	ended       chan struct{}
@@ -65,8 +66,8 @@ func launch(t testing.TB, c pdp.Config) *service {
 	}
 	ready := make(chan struct{})
 	c.State = s.state
-	c.Ready = func(main, admin string) {
-		s.main, s.admin = main, admin
+	c.Ready = func(at pdp.Addresses) {
+		s.main, s.admin, s.console = at.Main, at.Admin, at.Console
 		close(ready)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

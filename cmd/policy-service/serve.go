@@ -46,6 +46,7 @@ type serveCmd struct {
 	MetricsTenants  bool                   `help:"Show the labels tenant and policy on /metrics to everybody. By default, with auth, only credentials of every tenant with the scope audit or admin see them."`
 	Durability      decisionlog.Durability `help:"Time of the answer. Strict, the default: after the entry is on disk. Batched: up to 100 ms before." default:"strict" placeholder:"MODE"`
 	Log             logFlags               `embed:"" prefix:"log."`
+	Console         consoleFlags           `embed:"" prefix:"console."`
 	MaxBody         int64                  `help:"Maximum size of a request body in bytes. Default: ${default}." default:"1048576" some:"" placeholder:"BYTES"`
 	MaxEvaluations  int                    `help:"Maximum number of evaluations in a batch. Default: ${default}. A larger batch gets 400." default:"1000" some:"" placeholder:"N"`
 	MaxResults      int                    `help:"Maximum number of search results in one answer. Default: ${default}. The rest is on further pages." default:"10000" some:"" placeholder:"N"`
@@ -126,8 +127,12 @@ func (c *serveCmd) config() pdp.Config {
 		Callbacks:    c.CallbackAllow,
 		ApproverType: c.ApproverType,
 		Limits:       c.limits(),
-		Ready: func(main, admin string) {
-			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", main, admin)
+		Console:      c.Console.settings(),
+		Ready: func(at pdp.Addresses) {
+			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", at.Main, at.Admin)
+			if at.Console != "" {
+				fmt.Fprintf(os.Stderr, "console on %s (policy-service console prints a link to sign in)\n", at.Console)
+			}
 		},
 	}
 }

@@ -113,8 +113,8 @@ func build(t *testing.T, cfg func(*approval.Config)) *house {
 	go func() {
 		ended <- pdp.Run(ctx, pdp.Config{
 			Policies: policies, State: t.TempDir(), Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
-			Ready: func(main, admin string) {
-				h.url, h.admin = main, admin
+			Ready: func(at pdp.Addresses) {
+				h.url, h.admin = at.Main, at.Admin
 				close(ready)
 			},
 		})

@@ -1,0 +1,248 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/callers"
+)
+
+// Config joins the console to a service. All members are required but Now.
+type Config struct {
+	Settings
+	BaseURL      string       // of the console, for browsers: scheme and host
+	Admin        http.Handler // routes of the admin listener; requests to it carry an [Identity]
+	ApproverType string       // entity type of the people who sign in
+	Local        bool         // people sign in by a link from the command line
+
+	// Record appends an entry about a person's act to the decision log.
+	Record func(ctx context.Context, by Identity, act Act) error
+	Log    *slog.Logger
+	Now    func() time.Time
+}
+
+// An Act is something that a person did at the console and that the admin API does not record.
+type Act struct {
+	Action string `json:"action"`          // sign_in, sign_in_refused or sign_out
+	By     string `json:"by"`              // the person, TYPE:ID
+	Reason string `json:"reason,omitzero"` // of a refusal
+	From   string `json:"from,omitzero"`   // address of the browser
+
+	Authn *approval.Authn `json:"authn,omitempty"`
+}
+
+// A Console serves the pages.
+type Console struct {
+	config   Config
+	sessions sessions
+	links    links
+	assets   assets
+	pages    pages
+	secure   bool   // browsers reach the console by TLS
+	port     string // of the base URL
+	handler  http.Handler
+}
+
+// New returns the console of a service.
+func New(config Config) (*Console, error) {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	base, err := url.Parse(config.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	c := &Console{
+		config:   config,
+		sessions: sessions{idle: cmp.Or(config.SessionIdle, defaultIdle), most: cmp.Or(config.SessionMost, defaultMost), now: config.Now, byID: make(map[[32]byte]*session)},
+		links:    links{key: key, now: config.Now, used: make(map[string]time.Time)},
+		secure:   base.Scheme == "https",
+		port:     base.Port(),
+	}
+	if c.assets, err = loadAssets(); err != nil {
+		return nil, err
+	}
+	if c.pages, err = c.loadPages(); err != nil {
+		return nil, err
+	}
+	c.handler = c.headers(c.refuseOthers(c.routes()))
+	return c, nil
+}
+
+// Publish lets the command line make links for signing in, if the console allows them. The function
+// that it returns ends that.
+func (c *Console) Publish(state string) (unpublish func(), err error) {
+	if !c.config.Local {
+		return func() {}, nil
+	}
+	return c.links.publish(state, c.config.BaseURL, c.config.ApproverType)
+}
+
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
+
+// Scopes that a page may require.
+const (
+	scopeApprove = callers.ScopeApprove
+	scopeAudit   = callers.ScopeAudit
+	scopeAdmin   = callers.ScopeAdmin
+)
+
+// routes returns all pages. A page with scopes requires one of them.
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /assets/{name}", c.serveAsset)
+	mux.Handle("GET /sign-in", c.public((*visit).signIn))
+	mux.Handle("GET "+pathLocal, c.public((*visit).askLocal))
+	mux.Handle("POST "+pathLocal, c.public((*visit).signInLocal))
+	mux.Handle("POST /sign-out", c.page((*visit).signOut))
+	mux.Handle("GET /{$}", c.page((*visit).home))
+	mux.Handle("GET /requests", c.page((*visit).requests, scopeApprove))
+	mux.Handle("/", c.page((*visit).notFound))
+	return mux
+}
+
+// headers adds the headers of every answer. Nothing of another origin is loaded, framed or sent to,
+// and no script but our files runs.
+func (c *Console) headers(next http.Handler) http.Handler {
+	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+		"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), clipboard-read=()")
+		h.Set("Cache-Control", "no-store")
+		if c.secure {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuseOthers refuses requests that change something unless the browser says that a page of this
+// console sent them. A browser that says nothing is refused as well.
+func (c *Console) refuseOthers(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		safe := r.Method == http.MethodGet || r.Method == http.MethodHead
+		silent := r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
+		if !safe && (silent || protection.Check(r) != nil) {
+			v := &visit{Console: c, w: w, r: r}
+			v.showError(http.StatusForbidden, "This request did not come from a page of this console. Nothing was done.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// A visit is one request of a browser.
+type visit struct {
+	*Console
+	w       http.ResponseWriter
+	r       *http.Request
+	id      string   // of the session
+	session *session // nil before signing in
+}
+
+// public returns a page for whoever comes.
+func (c *Console) public(show func(*visit) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &visit{Console: c, w: w, r: r}
+		v.fail(show(v))
+	})
+}
+
+// page returns a page for people who are signed in and have one of the scopes, if any are named.
+// Others are led to signing in, and come back afterwards if they wanted to read.
+func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &visit{Console: c, w: w, r: r, id: c.sessionID(r)}
+		found, ok := c.sessions.find(v.id)
+		if !ok {
+			v.redirect("/sign-in?" + url.Values{"next": {ownPath(nextOf(r))}}.Encode())
+			return
+		}
+		v.session = &found
+		if len(scopes) > 0 && !v.may(scopes...) {
+			v.showError(http.StatusForbidden, "Your groups do not let you see this.")
+			return
+		}
+		v.fail(show(v))
+	})
+}
+
+// nextOf returns where somebody goes after signing in: to the page that was asked for, and home
+// after a form, which is not sent again.
+func nextOf(r *http.Request) string {
+	if r.Method != http.MethodGet {
+		return "/"
+	}
+	return r.URL.RequestURI()
+}
+
+// may reports whether the person has one of the scopes.
+func (v *visit) may(scopes ...callers.Scope) bool {
+	for _, scope := range scopes {
+		if v.session != nil && v.session.identity.May(scope) {
+			return true
+		}
+	}
+	return false
+}
+
+// ask asks the admin API in the name of the person.
+func (v *visit) ask(method, path string, body, out any) error {
+	return v.Console.ask(v.r.Context(), v.session.identity, method, path, body, out)
+}
+
+// redirect leads the browser to one of our pages, with GET.
+func (v *visit) redirect(to string) { http.Redirect(v.w, v.r, to, http.StatusSeeOther) }
+
+// fail shows the page for an error.
+func (v *visit) fail(err error) {
+	var problem *apiError
+	switch {
+	case err == nil:
+	case errors.As(err, &problem) && problem.Status == http.StatusNotFound:
+		v.fail(v.notFound())
+	case errors.As(err, &problem) && problem.Status == http.StatusForbidden:
+		v.showError(problem.Status, "You may not see or do this: "+problem.Message+".")
+	case errors.As(err, &problem) && problem.Status < http.StatusInternalServerError:
+		v.showError(problem.Status, problem.Message)
+	default:
+		v.config.Log.ErrorContext(v.r.Context(), "console", "path", v.r.URL.Path, "error", err)
+		v.showError(http.StatusServiceUnavailable, "The service could not do this. If you pressed a button, look at the page again before you press it again.")
+	}
+}
+
+func (v *visit) notFound() error {
+	v.showError(http.StatusNotFound, "There is no such page, or it is of a tenant that is not yours.")
+	return nil
+}
+
+// home leads to the page that the person needs first.
+func (v *visit) home() error {
+	v.redirect("/requests")
+	return nil
+}
+
+// address returns the address of the browser.
+func (v *visit) address() string {
+	host, _, _ := net.SplitHostPort(v.r.RemoteAddr)
+	return host
+}

@@ -1,0 +1,4 @@
+package console
+
+// OwnPath is where somebody goes after signing in.
+var OwnPath = ownPath
