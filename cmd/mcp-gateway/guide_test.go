@@ -187,6 +187,7 @@ servers:
 END
 policy-service serve &
 ` + "```\n```text\n" + `listening on http://127.0.0.1:8080 (admin http://127.0.0.1:8081)
+console on http://127.0.0.1:8082 (policy-service console prints a link to sign in)
 ` + "```\n```sh\n" + `
 port=$(echo http://127.0.0.1:3001 | cut -d : -f 3)
 node jira.mjs $port &

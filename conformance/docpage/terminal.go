@@ -63,12 +63,13 @@ func NewTerminal(t *testing.T, root, bin string, env ...string) *Terminal {
 			t.Fatal(err)
 		}
 	}
-	pdp, admin := FreeAddress(t), FreeAddress(t)
+	pdp, admin, console := FreeAddress(t), FreeAddress(t), FreeAddress(t)
 	s.Move("127.0.0.1:8080", pdp)
 	s.Move("127.0.0.1:8081", admin)
+	s.Move("127.0.0.1:8082", console)
 	shell := exec.Command("bash", "--norc", "-s")
 	shell.Dir = s.Dir
-	shell.Env = append(os.Environ(), "HOME="+t.TempDir(), "TMPDIR="+t.TempDir(), "POLICY_SERVICE_LISTEN="+pdp, "POLICY_SERVICE_ADMIN_LISTEN="+admin)
+	shell.Env = append(os.Environ(), "HOME="+t.TempDir(), "TMPDIR="+t.TempDir(), "POLICY_SERVICE_LISTEN="+pdp, "POLICY_SERVICE_ADMIN_LISTEN="+admin, "POLICY_SERVICE_CONSOLE_LISTEN="+console)
 	shell.Env = append(shell.Env, env...)
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	shell.Stdout, shell.Stderr = s, s
