@@ -29,6 +29,9 @@ type Config struct {
 	MaxItems int
 	// GuardShrink refuses a reload that loses all forbids or half the policies.
 	GuardShrink bool
+	// Ways names the ways in which people are notified of Access Requests. Approval templates may name no
+	// others. nil means that they are unknown.
+	Ways []string
 	// CompileDeadline limits the time to compile one snapshot. The default is 30 seconds.
 	CompileDeadline time.Duration
 	// MaxResults limits the results on one page of a search. The default is 10,000.
@@ -99,7 +102,10 @@ func NewEngine(log *decisionlog.Log, c Config) *Engine {
 	if c.ItemError == nil {
 		c.ItemError = func(error) *authzen.Error { return nil }
 	}
-	return &Engine{log: log, config: c, compiler: snapshot.NewCompiler(c.CompileDeadline, nil)}
+	compile := func(ctx context.Context, a snapshot.Archive) (*snapshot.Snapshot, error) {
+		return snapshot.CompileFor(ctx, a, c.Ways)
+	}
+	return &Engine{log: log, config: c, compiler: snapshot.NewCompiler(c.CompileDeadline, compile)}
 }
 
 // Snapshots returns the active snapshots, or nil.

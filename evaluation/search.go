@@ -98,9 +98,14 @@ func (e *Engine) search(ctx context.Context, call Call, q *snapshot.SearchQuery,
 // lightScan is the largest number of candidates that a search decides without waiting for Config.Scan.
 const lightScan = 1000
 
-// results returns one page of results. A search over more than lightScan candidates waits for
-// Config.Scan.
+// results returns one page of results.
 func (e *Engine) results(ctx context.Context, tenant string, s *snapshot.Snapshot, a *snapshot.Candidates, token pageToken) (*snapshot.SearchResults, error) {
+	return e.scan(ctx, tenant, s, a, token.From, snapshot.SearchLimits{Results: e.pageSize(token.Limit), Bytes: e.config.MaxAnswer, Candidates: e.config.MaxCandidates})
+}
+
+// scan decides candidates from a position on. A search over more than lightScan candidates waits for
+// Config.Scan.
+func (e *Engine) scan(ctx context.Context, tenant string, s *snapshot.Snapshot, a *snapshot.Candidates, from int32, limits snapshot.SearchLimits) (*snapshot.SearchResults, error) {
 	if len(a.Positions) > lightScan {
 		done, err := e.config.Scan(ctx, tenant)
 		if err != nil {
@@ -108,7 +113,7 @@ func (e *Engine) results(ctx context.Context, tenant string, s *snapshot.Snapsho
 		}
 		defer done()
 	}
-	return s.Search(ctx, a, token.From, snapshot.SearchLimits{Results: e.pageSize(token.Limit), Bytes: e.config.MaxAnswer, Candidates: e.config.MaxCandidates})
+	return s.Search(ctx, a, from, limits)
 }
 
 // pageSize returns the maximum number of results of a page: the smaller of the requested and the

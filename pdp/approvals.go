@@ -51,7 +51,7 @@ func (d *approvalsHandler) shownInList(r *approval.Request) (jsontext.Value, err
 // encode encodes a request with its values masked. The summary is masked already and is added last:
 // masking would mistake its quoted parts for members that are secrets.
 func (d *approvalsHandler) encode(summary string, out AccessRequest) (jsontext.Value, error) {
-	out.Idempotency, out.Submission = nil, nil
+	out.Idempotency, out.Submission, out.Announced = nil, nil, nil
 	out.Items = withoutTokens(out.Items)
 	text, err := json.Marshal(out, json.Deterministic(true))
 	if err != nil {

@@ -26,18 +26,21 @@ func Compile(a Archive) (*Snapshot, error) { return CompileContext(context.Backg
 
 // CompileContext is [Compile] with a context. It returns [ErrSlow] when ctx ends.
 func CompileContext(ctx context.Context, a Archive) (*Snapshot, error) {
-	return compileArchive(ctx, a, false)
+	return CompileFor(ctx, a, nil)
+}
+
+// CompileFor is [CompileContext] for a service that notifies people in these ways. Approval templates
+// may name no others. nil means that the ways are unknown, so that templates may name any.
+func CompileFor(ctx context.Context, a Archive, ways []string) (s *Snapshot, err error) {
+	defer recoverSlow(&err)
+	return compileWhole(&compiler{ctx: ctx, archive: a, ways: ways}).whole()
 }
 
 // compileArchive compiles a snapshot. With logged, it accepts what older versions accepted, because
 // the log holds decisions of that revision.
 func compileArchive(ctx context.Context, a Archive, logged bool) (s *Snapshot, err error) {
 	defer recoverSlow(&err)
-	one := compileWhole(ctx, a, logged)
-	if err := one.faults.Unique().Sorted(); err != nil {
-		return nil, err
-	}
-	return one.snapshot, nil
+	return compileWhole(&compiler{ctx: ctx, archive: a, logged: logged}).whole()
 }
 
 // A compileResult is a snapshot and its faults.
@@ -47,8 +50,15 @@ type compileResult struct {
 	partial  bool // the snapshot omits something that could not be read
 }
 
-func compileWhole(ctx context.Context, a Archive, logged bool) compileResult {
-	c := compiler{ctx: ctx, archive: a, logged: logged}
+// whole returns the snapshot, or all faults.
+func (r compileResult) whole() (*Snapshot, error) {
+	if err := r.faults.Unique().Sorted(); err != nil {
+		return nil, err
+	}
+	return r.snapshot, nil
+}
+
+func compileWhole(c *compiler) compileResult {
 	compiled := c.compile()
 	if len(c.faults) == 0 {
 		c.selfTest(compiled)

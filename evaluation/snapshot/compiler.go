@@ -15,6 +15,7 @@ import (
 type compiler struct {
 	ctx      context.Context
 	archive  Archive
+	ways     []string            // in which people are notified; nil if unknown
 	logged   bool                // the log holds decisions of this revision, so the tenancy checks are skipped
 	configs  []*yamldoc.Document // config.yaml, the root's first
 	settings map[string]Settings // by tenant, "" for the root

@@ -80,3 +80,14 @@ func checkEnum(schema *resolved.Schema, uid cedar.EntityUID) error {
 	}
 	return nil
 }
+
+// TextAttribute returns the String attribute of a stored entity, whose type is as PEPs send it, or "".
+func (s *Snapshot) TextAttribute(sent, id, name string) string {
+	of, err := s.Settings.entityType(sent)
+	if err != nil {
+		return ""
+	}
+	value, _ := s.Entities.ByUID[cedar.NewEntityUID(of, cedar.String(id))].Attributes.Get(cedar.String(name))
+	text, _ := value.(cedar.String)
+	return string(text)
+}

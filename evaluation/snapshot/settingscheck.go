@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -157,6 +158,22 @@ func (c *settingsChecker) templates() {
 				"leave context out to bind all of it", append(at, "context")...)
 		}
 		c.boundMembers(name, template.Context)
+		c.ways(name, template.Notify)
+	}
+}
+
+// ways checks that the service has the ways in which a template notifies people.
+func (c *settingsChecker) ways(template string, names []string) {
+	if c.compiler.ways == nil {
+		return
+	}
+	for i, name := range names {
+		if slices.Contains(c.compiler.ways, name) {
+			continue
+		}
+		hint := cmp.Or(faults.DidYouMean(name, c.compiler.ways), "name one of console.notify.ways in the configuration of the service: "+strings.Join(c.compiler.ways, ", "))
+		path := []string{"approval_templates", template, "notify", strconv.Itoa(i)}
+		c.fault(fmt.Sprintf("%s: the service has no way %q", strings.Join(path, "."), name), hint, path...)
 	}
 }
 

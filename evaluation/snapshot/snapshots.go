@@ -71,7 +71,7 @@ func Inspect(a Archive) (s *Snapshots, found faults.List, whole bool) {
 	}
 	s, whole = &Snapshots{archive: a, revision: decisionlog.Revision(manifest)}, true
 	inspect := func(own Archive) *Snapshot {
-		one := compileWhole(context.Background(), own, false)
+		one := compileWhole(&compiler{ctx: context.Background(), archive: own})
 		found, whole = append(found, one.faults...), whole && !one.partial
 		return one.snapshot
 	}

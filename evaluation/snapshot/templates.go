@@ -43,6 +43,9 @@ type ApprovalTemplate struct {
 	// Edit names arguments of the call that an approver may change. It needs the scope call and a quorum
 	// of 1.
 	Edit []string `yaml:"edit"`
+	// Notify names the ways of console.notify in which approvers are notified of requests. The default is
+	// all that reach people. An empty list notifies nobody.
+	Notify []string `yaml:"notify"`
 	// TellComment shows the requester the comment of the approver who denied.
 	TellComment bool `yaml:"tell_comment"`
 	// TellApprovers shows the requester who approved.
@@ -74,6 +77,7 @@ func (t ApprovalTemplate) Compile() (authzen.ApprovalTemplate, error) {
 		TellApprovers: t.TellApprovers,
 		MaxDuration:   authzen.Duration{Duration: t.MaxDuration},
 		Edit:          t.Edit,
+		Notify:        t.Notify,
 	}
 	if t.Uses != nil {
 		terms.Uses = *t.Uses

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A key of the bucket notices begins with a digest of the destination. So the callbacks due to one
-// destination are found without reading those of others.
+// A key of the buckets notices and messages begins with a digest of the destination. So what is due to
+// one destination is found without reading what is due to others.
 const destinationBytes = 16
 
 func destinationPrefix(to string) []byte {
@@ -21,14 +21,14 @@ func callbackEntry(r *Request) indexEntry {
 	return indexEntry{bucketNotices, append(destinationPrefix(to), dueKey(r.Notice.Due, r.ID)...), []byte(to)}
 }
 
-// isDue reports whether the callback of a key is due.
+// isDue reports whether the entry of a key is due.
 func isDue(key []byte, now time.Time) bool {
 	return bytes.Compare(key[destinationBytes:], dueKey(now.Add(time.Second), "")) < 0
 }
 
-// destinations returns the destinations with a callback that is due.
-func (t txn) destinations(now time.Time) (all []string) {
-	c := t.Bucket(bucketNotices).Cursor()
+// destinations returns the destinations with an entry that is due.
+func (t txn) destinations(bucket []byte, now time.Time) (all []string) {
+	c := t.Bucket(bucket).Cursor()
 	key, to := c.First()
 	for key != nil {
 		if isDue(key, now) { // the first key is the earliest of its destination

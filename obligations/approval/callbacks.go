@@ -59,7 +59,7 @@ func (s *Service) RunCallbacks(ctx context.Context) error {
 // destinations returns the destinations with callbacks that are due.
 func (s *Service) destinations(ctx context.Context) (all []string, err error) {
 	err = s.view(ctx, func(tx txn) error {
-		all = tx.destinations(s.now())
+		all = tx.destinations(bucketNotices, s.now())
 		return nil
 	})
 	return all, err

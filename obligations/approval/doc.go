@@ -26,6 +26,10 @@
 // it is reachable. The callback has the task's status and never the approval. The task itself is
 // authoritative.
 //
+// People are notified of requests that they may decide, by the same policies ([Config.Recipients]). Each
+// event is announced once for a request, with a message to each recipient. The messages are part of the
+// stored request until they are delivered, so that a crash loses none. One may be delivered twice.
+//
 // # Binding of an approval
 //
 // An approval is bound to the tenant, the caller, the subject, the resource, the action and members
@@ -49,6 +53,8 @@
 //	listed     tenant, or * for all ‖ 0 ‖ status ‖ 0 ‖ position in the list ‖ task id → nothing
 //	due        seconds, 8 bytes big-endian ‖ task id → nothing
 //	notices    16 bytes of the SHA-256 of a destination ‖ seconds, 8 bytes big-endian ‖ task id → destination
+//	messages   16 bytes of the SHA-256 of a destination ‖ seconds, 8 bytes big-endian ‖ event ‖ 0 ‖ task id → destination
+//	announcements  seconds, 8 bytes big-endian ‖ task id → nothing
 //	keys       SHA-256 of tenant, caller, Idempotency-Key → SHA-256 of the body ‖ task id
 //	tokens     jti of a binding token that was used → its expiry, in seconds
 //	outbox     sequence, 8 bytes big-endian → record that is not in the log yet

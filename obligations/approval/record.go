@@ -37,6 +37,33 @@ type change struct {
 	Actors   []Actor          `json:"actors,omitempty"`
 	Access   jsontext.Value   `json:"requested_access,omitzero"`
 	Client   jsontext.Value   `json:"client,omitzero"`
+
+	Announced  string              `json:"announced,omitzero"`   // of an announcement: the event
+	Recipients []recordedRecipient `json:"recipients,omitempty"` // of an announcement
+}
+
+// A recordedRecipient is a recipient without its address.
+type recordedRecipient struct {
+	Way    string           `json:"way"`
+	Person *authzen.Subject `json:"person,omitempty"`
+}
+
+// Events of the records about announcements.
+const (
+	recordAnnounce     = "announce"      // recipients will be notified
+	recordAnnounceFail = "announce_fail" // all attempts to notify a recipient have failed
+)
+
+// announcementRecord returns the record of an announcement.
+func announcementRecord(r *Request, kind, event string, to []Recipient, at time.Time) Record {
+	body := change{Event: kind, Task: r.ID, Status: string(r.Status()), Announced: event, Subject: named(r.Subject)}
+	for _, one := range to {
+		body.Recipients = append(body.Recipients, recordedRecipient{one.Way, one.Person})
+	}
+	for n := range r.Items {
+		body.Items = append(body.Items, r.Items[n].changed())
+	}
+	return newRecord(RecordRequest, r, body, at, "", "")
 }
 
 type changedItem struct {

@@ -21,7 +21,8 @@ type Request struct {
 	Access      jsontext.Value    `json:"access,omitzero"`  // requested_access, as submitted
 	Client      jsontext.Value    `json:"client,omitzero"`  // as submitted; not verified
 	Callback    *authzen.Callback `json:"callback,omitempty"`
-	Notice      *Notice           `json:"notice,omitempty"` // pending callback
+	Notice      *Notice           `json:"notice,omitempty"`    // pending callback
+	Announced   *Announcements    `json:"announced,omitempty"` // notifications of people; nil before the first
 	Submitted   time.Time         `json:"submitted"`
 	DecideBy    time.Time         `json:"decide_by"`
 	EscalateAt  time.Time         `json:"escalate_at,omitzero"`

@@ -46,7 +46,16 @@ type Config struct {
 	// SendCallback posts a callback to a PEP. It is required if CallbackAllowed is set.
 	SendCallback func(ctx context.Context, endpoint string, body []byte) error
 
-	// OnError receives the error of a sweep or callback, which is retried. It may be nil.
+	// Recipients returns who may decide on an item, and how they are notified. If it is nil, nobody is.
+	// A person of the result may be named twice.
+	Recipients func(context.Context, Audience) ([]Recipient, error)
+	// Deliver sends a message. It is required if Recipients is set.
+	Deliver func(context.Context, Delivery) error
+	// DigestAfter is how many messages a recipient gets in a minute. The last of them is a digest of
+	// those that are left. 0 means 5.
+	DigestAfter int
+
+	// OnError receives the error of a sweep, callback or message, which is retried. It may be nil.
 	OnError func(error)
 
 	Now              func() time.Time // nil means time.Now
@@ -71,6 +80,7 @@ type Service struct {
 	config  Config
 	db      *bolt.DB
 	outbox  *outbox.Outbox
+	pace    *pace
 	stopped chan struct{} // closed when Run has ended
 
 	mu   sync.Mutex // guards keys
@@ -98,7 +108,7 @@ func Open(dir string, c Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open approvals: %w", err)
 	}
-	s := &Service{config: c, db: db, stopped: make(chan struct{})}
+	s := &Service{config: c, db: db, pace: newPace(cmp.Or(c.DigestAfter, digestAfter)), stopped: make(chan struct{})}
 	s.outbox = outbox.New(db, outbox.Config{
 		Record: c.Record, Recorded: c.Recorded,
 		Update: func(f func(*bolt.Tx) error) error { return update(db, func(tx txn) error { return f(tx.Tx) }) },

@@ -29,7 +29,11 @@ var (
 	bucketNotices   = []byte("notices")
 	bucketKept      = []byte("kept")
 	bucketListed    = []byte("listed")
-	bucketLast      = []byte("last")
+
+	bucketAnnouncements = []byte("announcements")
+	bucketMessages      = []byte("messages")
+
+	bucketLast = []byte("last")
 )
 
 // openStore opens the file and creates missing buckets.
@@ -37,7 +41,7 @@ func openStore(path string) (*bolt.DB, error) {
 	return recordfile.Open(path, func(db *bolt.DB) error {
 		return update(db, func(tx txn) error {
 			ours := tx.isOurs()
-			err := recordfile.CreateBuckets(tx.Tx, bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketLast)
+			err := recordfile.CreateBuckets(tx.Tx, bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketAnnouncements, bucketMessages, bucketLast)
 			if err != nil || ours {
 				return err
 			}
@@ -126,6 +130,7 @@ func derived(r *Request) []indexEntry {
 	if r.Notice != nil {
 		entries = append(entries, callbackEntry(r))
 	}
+	entries = append(entries, r.messageEntries()...)
 	for i, item := range r.Items {
 		if item.Approval != nil {
 			entries = append(entries, indexEntry{bucketApprovals, []byte(item.Approval.ID), fmt.Appendf(nil, "%s\x00%d", r.ID, i)})
@@ -198,10 +203,15 @@ func (t txn) forget(now time.Time) error {
 	return nil
 }
 
-// overdue returns at most most requests that are due.
+// overdue returns at most most requests that a sweep must process.
 func (t txn) overdue(now time.Time, most int) ([]*Request, error) {
+	return t.dueBefore(bucketDue, now, most)
+}
+
+// dueBefore returns at most most requests of an index by time that are due.
+func (t txn) dueBefore(bucket []byte, now time.Time, most int) ([]*Request, error) {
 	var found []*Request
-	c := t.Bucket(bucketDue).Cursor()
+	c := t.Bucket(bucket).Cursor()
 	until := dueKey(now.Add(time.Second), "")
 	for key, _ := c.First(); key != nil && bytes.Compare(key, until) < 0 && len(found) < most; key, _ = c.Next() {
 		r, err := t.request(string(key[8:]))

@@ -39,6 +39,8 @@ type ApprovalTemplate struct {
 	Display       jsontext.Value `json:"display,omitzero"`      // for the person who asks; a JSON object or nil
 	Schema        jsontext.Value `json:"schema,omitzero"`       // JSON Schema of requested_access; nil for any
 	Edit          []string       `json:"edit,omitempty"`        // names of arguments that approvers may change
+	// Notify names the ways in which approvers are notified. Nil is the service's default.
+	Notify []string `json:"notify,omitzero"`
 	// CheckAccess holds a requested_access, nil for none, against Schema. Nil accepts any.
 	CheckAccess func(access jsontext.Value) error `json:"-"`
 }
