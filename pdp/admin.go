@@ -21,6 +21,7 @@ const (
 	PathLogQuery      = "/admin/v1/log/query"
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
 	PathLogProof      = "/admin/v1/log/proof"
+	PathLogEntries    = "/admin/v1/log/entries"
 	PathLogRotateKey  = "/admin/v1/log/rotate-key"
 	PathReload        = "/admin/v1/reload"
 	PathRequests      = "/admin/v1/requests"
@@ -44,6 +45,9 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.GET(PathLogQuery, serveQuery(s.limits, log), audit)
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), auth.all(ScopeAudit))
 	e.GET(PathLogProof, serveProof(log), audit)
+	entries := &entriesHandler{limits: s.limits, log: log, engine: engine}
+	e.GET(PathLogEntries+"/:"+paramID, entries.show, audit)
+	e.GET(PathLogEntries+"/:"+paramID+"/explanation", entries.explain, audit)
 	e.POST(PathLogRotateKey, serveRotateKey(log), auth.all(ScopeAdmin))
 	e.POST(PathReload, serveReload(engine, reloads), auth.all(ScopeAdmin))
 	e.GET(PathReload, serveReloaded(engine, reloads), auth.all(ScopeAdmin))

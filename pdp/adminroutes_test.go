@@ -51,6 +51,8 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathLogQuery, scopes: auditors, check: checkLines},
 	{method: "GET", path: pdp.PathLogCheckpoint, scopes: auditors, all: true},
 	{method: "GET", path: pdp.PathLogProof, scopes: auditors, owned: true, target: (*desks).proof},
+	{method: "GET", path: pdp.PathLogEntries + "/:id", scopes: auditors, owned: true, target: (*desks).entry},
+	{method: "GET", path: pdp.PathLogEntries + "/:id/explanation", scopes: auditors, owned: true, target: (*desks).explanation},
 	{method: "POST", path: pdp.PathLogRotateKey, scopes: operators, all: true},
 	{method: "POST", path: pdp.PathReload, scopes: operators, all: true, ok: 422}, // embedded policies cannot change
 	{method: "GET", path: pdp.PathReload, scopes: operators, all: true, ok: 422},
@@ -151,6 +153,16 @@ func (d *desks) submit(tenant string) string {
 
 func (d *desks) proof() (path, body string) {
 	return fmt.Sprintf("%s?index=%d", pdp.PathLogProof, d.index["acme"]), ""
+}
+
+func (d *desks) entry() (path, body string) {
+	return fmt.Sprintf("%s/%d", pdp.PathLogEntries, d.index["acme"]), ""
+}
+
+// explanation is that of a decision about acme, which the newest entries are not.
+func (d *desks) explanation() (path, body string) {
+	_, lines := d.ask("GET", pdp.PathLogQuery+"?kind=evaluation&tenant=acme&limit=1&action=tool.invoke", d.key("all", pdp.ScopeAudit), "")
+	return pdp.PathLogEntries + "/" + readEntries(d.t, lines)[0].ID + "/explanation", ""
 }
 
 func (d *desks) pending() (path, body string) {

@@ -87,6 +87,8 @@ var publicErrors = []struct {
 	{errSeveralTenants, http.StatusBadRequest, false},
 
 	{errNoReload, http.StatusNotFound, false},
+	{decisionlog.ErrNoEntry, http.StatusNotFound, false},
+	{decisionlog.ErrPruned, http.StatusGone, false},
 	{errHost, http.StatusMisdirectedRequest, true},
 	{errCrossSite, http.StatusForbidden, true},
 	{callers.ErrUnauthenticated, http.StatusUnauthorized, false},

@@ -110,6 +110,9 @@ func TestPruned(t *testing.T) {
 	if err != nil || report.First != 256 || report.Entries != report.Size-256 {
 		t.Errorf("report %+v, %v", report, err)
 	}
+	if response, body := get(t, s.admin+pdp.PathLogEntries+"/0"); response.StatusCode != http.StatusGone || !strings.Contains(body, "pruned") {
+		t.Errorf("a pruned entry: %s %s", response.Status, body)
+	}
 	if _, lines := get(t, s.admin+"/admin/v1/log/export?kind=pruned"); !strings.Contains(lines, `"request":{"from":0,"until":256,"reason":"size","all":[{"from":0,"until":256}]}`) {
 		t.Errorf("no entry says what was pruned: %s", lines)
 	}

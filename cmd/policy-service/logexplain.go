@@ -9,9 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
-	"github.com/policy-service/policy-service/evaluation/explain"
 	"github.com/policy-service/policy-service/evaluation/replay"
-	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -31,11 +29,9 @@ func (c *logExplainCmd) Run(ctx context.Context) error {
 	if entry.Kind == decisionlog.KindCapability && c.ID == entryID {
 		return c.printTransition(entry)
 	}
-	logged, err := c.decision(entry)
-	if err != nil {
-		return err
-	}
-	explanation, err := c.explain(logged)
+	logged, explanation, err := replay.ExplainID(entry, c.ID, replay.Archived(func(revision string) (map[string][]byte, error) {
+		return decisionlog.ReadArchive(c.State, revision)
+	}))
 	if err != nil {
 		return err
 	}
@@ -78,40 +74,6 @@ func describeVerified(v *authzen.VerifiedCapability) string {
 		uses = fmt.Sprintf(", %d uses left with this one", v.UsesLeft)
 	}
 	return fmt.Sprintf("capability %s, bound to the %s%s\n", plain.Text(v.ID), plain.Text(v.Bound), uses)
-}
-
-// explain repeats the decision with the policies that made it.
-func (c *logExplainCmd) explain(logged *replay.Logged) (*explain.Explanation, error) {
-	archive, err := decisionlog.ReadArchive(c.State, logged.Revision)
-	if err != nil {
-		return nil, err
-	}
-	snapshots, err := snapshot.CompileLogged(archive)
-	if err != nil { // not the fault of any store there is, so that it is no Faults
-		return nil, fmt.Errorf("the policies that decided do not compile in this version:\n%v", err)
-	}
-	compiled, err := snapshots.For(logged.Tenant)
-	if err != nil {
-		return nil, fmt.Errorf("decision %s is a denial because no policies were asked: %w", logged.ID, err)
-	}
-	return replay.Explain(compiled, logged)
-}
-
-// decision returns the decision with the id in its entry.
-func (c *logExplainCmd) decision(entry *decisionlog.Entry) (*replay.Logged, error) {
-	decisions, err := replay.MaskedDecisions(entry)
-	if err != nil {
-		return nil, fmt.Errorf("decision %s: %w", entry.ID, err)
-	}
-	for i := range decisions {
-		if decisions[i].ID == c.ID {
-			return &decisions[i], nil
-		}
-	}
-	if entry.Kind == decisionlog.KindEvaluations {
-		return nil, fmt.Errorf("%s is a batch of %d decisions: name one, the first is %[1]s.0", entry.ID, len(decisions))
-	}
-	return nil, fmt.Errorf("%s is no batch", entry.ID)
 }
 
 // findEntry returns the entry of a log that has the id.

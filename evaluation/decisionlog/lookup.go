@@ -198,6 +198,23 @@ func (r *Reader) Lookup(ctx context.Context, id string) (record *Record, item in
 	return record, item, nil
 }
 
+// Line returns the line of entry n, byte for byte. It returns [ErrNoEntry] for an index beyond the head, and
+// [ErrPruned] for an entry that was removed.
+func (r *Reader) Line(ctx context.Context, n int64) ([]byte, error) {
+	if n < 0 || n >= r.Head().Size {
+		return nil, fmt.Errorf("entry %d: %w", n, ErrNoEntry)
+	}
+	for line, err := range r.lines(ctx, n, n+1) {
+		return bytes.Clone(line), err
+	}
+	return nil, fmt.Errorf("entry %d: %w", n, ErrPruned)
+}
+
+// EntryAt is [Reader.Line], decoded.
+func (r *Reader) EntryAt(ctx context.Context, n int64) (*Record, error) {
+	return readRecord(r.Line(ctx, n))
+}
+
 // splitItem splits the id of an item. For any other id, item is -1.
 func splitItem(id string) (whole string, item int, err error) {
 	whole, number, found := strings.Cut(id, ".")

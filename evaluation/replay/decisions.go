@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
-	"github.com/policy-service/policy-service/evaluation/explain"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -99,27 +98,6 @@ func logged(e *decisionlog.Entry, item int, request *authzen.EvaluationRequest, 
 // Environment returns the environment of the decision.
 func (l *Logged) Environment() snapshot.Environment {
 	return snapshot.Environment{Time: l.Time, Approval: l.Approval, Capability: l.Capability, CapabilityDenied: l.CapabilityDenied}
-}
-
-// Explain explains a logged decision of the snapshot. It replays the decision and returns
-// [ErrOtherwise] if the result differs.
-func Explain(s *snapshot.Snapshot, l *Logged) (*explain.Explanation, error) {
-	if l.Request == nil {
-		return nil, fmt.Errorf("decision %s is a denial because the item could not be read: %s", l.ID, messages(l.Errors))
-	}
-	if hidden := HiddenFrom(s, l); hidden != nil {
-		return nil, fmt.Errorf("decision %s: %w", l.ID, hidden)
-	}
-	e, err := explain.Explain(s, l.Request, l.Environment())
-	if err != nil {
-		return nil, fmt.Errorf("decision %s: %w", l.ID, err)
-	}
-	if e.Decision != l.Decision || !slices.Equal(e.DeterminingIDs(), l.Policies) {
-		return nil, fmt.Errorf("decision %s: %w: it is %t by %q, and was %t by %q",
-			l.ID, ErrOtherwise, e.Decision, e.DeterminingIDs(), l.Decision, l.Policies)
-	}
-	e.Shadow = l.Shadow
-	return e, nil
 }
 
 func messages(all []decisionlog.PolicyError) string {
