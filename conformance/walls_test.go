@@ -61,10 +61,11 @@ var walls = []wall{
 	{"pdp/callers", 4, []string{"pdp/jwks", "schemas/authzen", "schemas/yamldoc"}, "credentials are verified in one place, for the PDP and a gateway before it, without a router and without policies"},
 	{"pdp/webhook", 4, []string{"pdp/jwks"}, "URLs of others are called in one way, whoever names them"},
 	{"pdp/admission", 4, nil, "what runs under overload is decided without a router, a request or a policy"},
+	{"pdp/rates", 4, nil, "what is counted does not depend on what is decided"},
 	{"pdp/console", 4, []string{"pdp/callers", "pdp/jwks", "schemas/authzen", "schemas/yamldoc", "obligations/approval", "obligations/plain"}, "pages for people are made from answers of the admin API, which comes in as a handler"},
 	{"pdp", 4, []string{
-		"pdp/admission", "pdp/console", "pdp/filereload", "pdp/webhook",
-		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
+		"pdp/admission", "pdp/console", "pdp/filereload", "pdp/rates", "pdp/webhook",
+		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
 	}, "everything is joined here; it tests no policies and is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{

@@ -121,7 +121,7 @@ func (e *Engine) install(ctx context.Context, to slot, c Change, start time.Time
 	status := Status{Revision: s.Revision(), Since: start, Tenants: s.Tenants(), Attempt: start, TookUS: e.config.Now().Sub(start).Microseconds()}
 	status.Policies, status.Entities = s.Size()
 	if partly != nil {
-		status.Stale, status.Problem = true, partly.Error()
+		status.Stale, status.Problem, status.Faults = true, partly.Error(), faultsIn(partly)
 	}
 	to.status.Store(&status)
 	return status, partly
@@ -149,13 +149,19 @@ func (e *Engine) reloadFailed(ctx context.Context, to slot, cause string, err er
 // refuse keeps the store in the slot, and records why in the status and the log.
 func (e *Engine) refuse(ctx context.Context, to slot, cause string, start time.Time, why error) (Status, error) {
 	status := to.get()
-	status.Stale, status.Problem = true, why.Error()
+	status.Stale, status.Problem, status.Faults = true, why.Error(), faultsIn(why)
 	status.Attempt, status.TookUS = start, e.config.Now().Sub(start).Microseconds()
 	to.status.Store(&status)
 	if err := e.recordReload(ctx, to, reloadRequest{Cause: cause}, start, status.Revision, why); err != nil {
 		return status, errors.Join(why, err)
 	}
 	return status, why
+}
+
+// faultsIn returns the faults that an error lists, or nil.
+func faultsIn(err error) faults.List {
+	found, _ := errors.AsType[faults.List](err)
+	return found
 }
 
 // checkLosses refuses a store whose losses look like an accident.
@@ -189,13 +195,10 @@ func (e *Engine) recordReload(ctx context.Context, to slot, what reloadRequest, 
 		return err
 	}
 	result := decisionlog.Result{Decision: why == nil || errors.Is(why, snapshot.ErrInPart)}
-	var found faults.List
-	switch {
-	case errors.As(why, &found):
-		for _, fault := range found {
-			result.Errors = append(result.Errors, decisionlog.PolicyError{Message: fault.Error()})
-		}
-	case why != nil:
+	for _, fault := range faultsIn(why) {
+		result.Errors = append(result.Errors, decisionlog.PolicyError{Message: fault.Error()})
+	}
+	if why != nil && result.Errors == nil {
 		result.Errors = []decisionlog.PolicyError{{Message: why.Error()}}
 	}
 	entry := decisionlog.Entry{

@@ -55,3 +55,6 @@ func (e *Engine) decideShadow(ctx context.Context, a evaluationInput, env snapsh
 
 // ShadowEffect returns the change to a result if its shadow were active, or "".
 func ShadowEffect(r *decisionlog.Result) replay.Effect { return replay.EffectOf(r, &r.Shadow.Result) }
+
+// ShadowSnapshots returns the snapshots of the shadow, or nil.
+func (e *Engine) ShadowSnapshots() *snapshot.Snapshots { return e.shadow.Load() }

@@ -2,6 +2,8 @@ package evaluation
 
 import (
 	"time"
+
+	"github.com/policy-service/policy-service/evaluation/faults"
 )
 
 // A Status describes the active policy store and whether it is up to date.
@@ -15,4 +17,7 @@ type Status struct {
 	Problem  string    `json:"problem,omitzero"`   // why it failed
 	Attempt  time.Time `json:"attempted,omitzero"` // the last one
 	TookUS   int64     `json:"took_us,omitzero"`   // microseconds
+
+	// Faults lists what Problem says, if it is about places in the files. Callers must not modify it.
+	Faults faults.List `json:"-"`
 }

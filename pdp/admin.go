@@ -24,6 +24,7 @@ const (
 	PathLogEntries    = "/admin/v1/log/entries"
 	PathLogRotateKey  = "/admin/v1/log/rotate-key"
 	PathReload        = "/admin/v1/reload"
+	PathStatus        = "/admin/v1/status"
 	PathRequests      = "/admin/v1/requests"
 	PathApprovals     = "/admin/v1/approvals"
 	PathCapabilities  = "/admin/v1/capabilities"
@@ -51,6 +52,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.POST(PathLogRotateKey, serveRotateKey(log), auth.all(ScopeAdmin))
 	e.POST(PathReload, serveReload(engine, reloads), auth.all(ScopeAdmin))
 	e.GET(PathReload, serveReloaded(engine, reloads), auth.all(ScopeAdmin))
+	e.GET(PathStatus, s.serveStatus, auth.with(ScopeAdmin))
 	e.GET(PathRequests, approvals.list, approve)
 	e.GET(PathRequests+"/:"+paramID, approvals.showRequest, approve)
 	e.POST(PathRequests+"/:"+paramID+"/decision", approvals.decide, approve)

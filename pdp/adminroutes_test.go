@@ -56,6 +56,7 @@ var adminRoutes = []adminRoute{
 	{method: "POST", path: pdp.PathLogRotateKey, scopes: operators, all: true},
 	{method: "POST", path: pdp.PathReload, scopes: operators, all: true, ok: 422}, // embedded policies cannot change
 	{method: "GET", path: pdp.PathReload, scopes: operators, all: true, ok: 422},
+	{method: "GET", path: pdp.PathStatus, scopes: operators, check: checkStatus},
 	{method: "GET", path: pdp.PathRequests, scopes: approvers, check: checkRequests},
 	{method: "GET", path: pdp.PathRequests + "/:id", scopes: approvers, owned: true, target: (*desks).pending},
 	{method: "POST", path: pdp.PathRequests + "/:id/decision", scopes: approvers, owned: true, target: (*desks).decide},
@@ -235,6 +236,18 @@ func checkTenants(t *testing.T, tenants, shown []string) {
 		if got := slices.Contains(shown, tenant); got != want && (tenant != "" || !want) {
 			t.Errorf("a caller of %v is shown what is of %q: %v", tenants, tenant, got)
 		}
+	}
+}
+
+// checkStatus checks that a caller of some tenants gets nothing that counts the others'.
+func checkStatus(t *testing.T, tenants []string, body []byte) {
+	t.Helper()
+	var status pdp.ServiceStatus
+	if err := json.Unmarshal(body, &status); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	if all := tenants == nil; all != (status.Log != nil) || all != (status.Rates != nil) || all != (status.InFlight != nil) {
+		t.Errorf("a caller of %v gets %s", tenants, body)
 	}
 }
 

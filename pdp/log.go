@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -85,30 +86,62 @@ func signCheckpoints(ctx context.Context, log *decisionlog.Log, program *slog.Lo
 	}
 }
 
-// A sink stores a copy of a checkpoint where the service cannot change it.
-type sink func(context.Context, *decisionlog.Checkpoint) error
+// A sink stores copies of checkpoints where the service cannot change them.
+type sink struct {
+	kind string // file, url or syslog
+	send func(context.Context, *decisionlog.Checkpoint) error
+	last atomic.Pointer[SinkStatus]
+}
+
+// A SinkStatus describes the copies of checkpoints that a sink has.
+type SinkStatus struct {
+	Kind    string    `json:"kind"`             // file, url or syslog
+	Size    int64     `json:"size"`             // entries under the last copy
+	Sent    time.Time `json:"sent,omitzero"`    // time of the last copy
+	Problem string    `json:"problem,omitzero"` // why the copy after it could not be stored
+}
+
+// status returns the status of a sink.
+func (s *sink) status() SinkStatus {
+	if last := s.last.Load(); last != nil {
+		return *last
+	}
+	return SinkStatus{Kind: s.kind}
+}
+
+// copy stores a copy of a checkpoint.
+func (s *sink) copy(ctx context.Context, c *decisionlog.Checkpoint) error {
+	err := s.send(ctx, c)
+	now := SinkStatus{Kind: s.kind, Size: c.Size, Sent: time.Now().UTC()}
+	if err != nil {
+		now = s.status()
+		now.Problem = err.Error()
+	}
+	s.last.Store(&now)
+	return err
+}
 
 // sinks returns the configured sinks.
-func (c LogConfig) sinks(client *http.Client) (all []sink, err error) {
+func (c LogConfig) sinks(client *http.Client) (all []*sink, err error) {
 	if c.CheckpointFile != "" {
-		all = append(all, appendTo(c.CheckpointFile))
+		all = append(all, &sink{kind: "file", send: appendTo(c.CheckpointFile)})
 	}
 	if c.CheckpointURL != "" {
-		all = append(all, postTo(client, c.CheckpointURL))
+		all = append(all, &sink{kind: "url", send: postTo(client, c.CheckpointURL)})
 	}
 	if c.CheckpointSyslog != "" {
 		server, err := newSyslog(c.CheckpointSyslog)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, server.send)
+		all = append(all, &sink{kind: "syslog", send: server.send})
 	}
 	return all, nil
 }
 
 // send gives the newest checkpoint to a sink whenever the sink is ready, and the head's checkpoint
 // at the end. It retries a checkpoint that the sink refused.
-func send(ctx context.Context, log *decisionlog.Log, to sink, program *slog.Logger) error {
+func send(ctx context.Context, log *decisionlog.Log, to *sink, program *slog.Logger) error {
 	look := time.NewTicker(checkpointTime)
 	defer look.Stop()
 	var sent *decisionlog.Checkpoint
@@ -122,7 +155,7 @@ func send(ctx context.Context, log *decisionlog.Log, to sink, program *slog.Logg
 		if last == nil || last == sent {
 			continue
 		}
-		if err := to(context.WithoutCancel(ctx), last); err != nil {
+		if err := to.copy(context.WithoutCancel(ctx), last); err != nil {
 			program.Warn("checkpoint not sent", "size", last.Size, "error", err)
 			continue
 		}
@@ -137,7 +170,7 @@ type keptCheckpoint struct {
 	decisionlog.Checkpoint
 }
 
-func appendTo(path string) sink {
+func appendTo(path string) func(context.Context, *decisionlog.Checkpoint) error {
 	return func(_ context.Context, c *decisionlog.Checkpoint) error {
 		line, err := json.Marshal(keptCheckpoint{time.Now().UTC(), *c})
 		if err != nil {
@@ -155,7 +188,7 @@ func appendTo(path string) sink {
 	}
 }
 
-func postTo(client *http.Client, url string) sink {
+func postTo(client *http.Client, url string) func(context.Context, *decisionlog.Checkpoint) error {
 	return func(ctx context.Context, c *decisionlog.Checkpoint) error {
 		ctx, cancel := context.WithTimeout(ctx, sinkTime)
 		defer cancel()

@@ -149,6 +149,7 @@ type server struct {
 	limits       *limiter
 	listeners    *listeners
 	log          *decisionlog.Log
+	sinks        []*sink
 	engine       *evaluation.Engine
 	approvals    *approval.Service
 	capabilities *capabilityIssuer
@@ -286,8 +287,8 @@ func entryOf(r approval.Record) *decisionlog.Entry {
 
 // serve runs both listeners until ctx ends, or until a listener or the log fails.
 func (s *server) serve(ctx context.Context) error {
-	sinks, err := s.config.DecisionLog.sinks(&http.Client{Transport: s.metrics.outgoing("send checkpoint", http.DefaultTransport)})
-	if err != nil {
+	var err error
+	if s.sinks, err = s.config.DecisionLog.sinks(&http.Client{Transport: s.metrics.outgoing("send checkpoint", http.DefaultTransport)}); err != nil {
 		return err
 	}
 	reloads := &reloader{
@@ -323,7 +324,7 @@ func (s *server) serve(ctx context.Context) error {
 	group.Go(func() error { return drain(ctx, mainServer, adminServer, consoleServer) })
 	group.Go(func() error { return reloads.followSignals(ctx, s.config.Reload) })
 	group.Go(func() error { return reloads.jobs.drain(ctx) })
-	s.runTasks(ctx, group, sinks)
+	s.runTasks(ctx, group)
 	if s.config.Ready != nil {
 		s.config.Ready(Addresses{s.listeners.mainURL(), s.listeners.adminURL(), s.listeners.consoleURL})
 	}
@@ -331,7 +332,7 @@ func (s *server) serve(ctx context.Context) error {
 }
 
 // runTasks runs background tasks until ctx ends.
-func (s *server) runTasks(ctx context.Context, group *errgroup.Group, sinks []sink) {
+func (s *server) runTasks(ctx context.Context, group *errgroup.Group) {
 	program := s.config.Log
 	group.Go(func() error { return s.policies.follow(ctx) })
 	group.Go(func() error { return s.shadow.follow(ctx) })
@@ -347,7 +348,7 @@ func (s *server) runTasks(ctx context.Context, group *errgroup.Group, sinks []si
 	})
 	group.Go(func() error { return signCheckpoints(ctx, s.log, program) })
 	group.Go(func() error { return prune(ctx, s.log, s.config.DecisionLog.Retention, program) })
-	for _, to := range sinks {
+	for _, to := range s.sinks {
 		group.Go(func() error { return send(ctx, s.log, to, program) })
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/obligations/capability"
 	"github.com/policy-service/policy-service/pdp/admission"
+	"github.com/policy-service/policy-service/pdp/rates"
 )
 
 // instrumentation is the scope of this program's spans and metrics.
@@ -52,7 +53,12 @@ type telemetry struct {
 	shed      metric.Int64Counter
 	meter     metric.Meter
 	off       bool // no metrics are exported
-	traces    bool // spans are exported
+
+	lastHour   rates.Ring
+	unrecorded atomic.Pointer[unrecorded] // the last one; nil for none
+	changes    shadowTally
+	shadow     func() evaluation.Status // of the shadow policies
+	traces     bool                     // spans are exported
 
 	tenants  tenantNames
 	outcomes attributeSets[outcomeKey]
@@ -193,7 +199,7 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 // observe registers gauges of the load and of the states of policies and log. Each is measured when a
 // reader collects the metrics.
 func (t *telemetry) observe(engine *evaluation.Engine, log *decisionlog.Log, limits *limiter, approvals *approval.Service, capabilities *capability.Service, supplied *policyLoader) error {
-	t.tenants.policies = engine.Snapshots
+	t.tenants.policies, t.shadow = engine.Snapshots, engine.ShadowStatus
 	return errors.Join(t.observeLoad(log, limits, approvals, capabilities), t.observePolicies(engine, supplied))
 }
 
@@ -298,18 +304,15 @@ func (t *telemetry) turnedAway(ctx context.Context, err error) {
 
 // recorded counts the decisions of an entry.
 func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
+	t.count(e)
 	if t.off {
 		return
 	}
 	if e.TraceID == "" {
 		ctx = context.Background() // without traces, exemplars need no span
 	}
-	results := e.Evaluations
-	if e.Result != nil {
-		results = []decisionlog.Result{*e.Result}
-	}
 	tenant := t.tenants.of(e.Tenant)
-	for _, r := range results {
+	for _, r := range resultsOf(e) {
 		t.decisions.Add(ctx, 1, t.outcomes.of(outcomeKey{e.Kind, tenant, decisionlog.DecisionString(r.Decision)}))
 		for _, fault := range r.Errors {
 			if fault.Policy != "" {
@@ -321,6 +324,67 @@ func (t *telemetry) recorded(ctx context.Context, e *decisionlog.Entry) {
 			t.shadows.Add(ctx, 1, metric.WithAttributes(attribute.String("effect", string(effect)), attribute.String("tenant", tenant)))
 		}
 	}
+}
+
+// count counts the decisions of an entry for the status of the service. It allocates nothing, except
+// for decisions of the shadow policies.
+func (t *telemetry) count(e *decisionlog.Entry) {
+	var c rates.Counts
+	shadowed := false
+	count := func(r *decisionlog.Result) {
+		if r.Decision {
+			c.Allowed++
+		} else {
+			c.Denied++
+		}
+		for i := range r.Errors {
+			if r.Errors[i].Policy != "" {
+				c.PolicyErrors++
+			}
+		}
+		shadowed = shadowed || r.Shadow != nil
+	}
+	if e.Result != nil {
+		count(e.Result)
+	}
+	for i := range e.Evaluations {
+		count(&e.Evaluations[i])
+	}
+	if c.Allowed+c.Denied == 0 {
+		return
+	}
+	now := time.Now()
+	t.lastHour.Decided(now, now.Sub(e.Time), c)
+	if shadowed && t.shadow != nil {
+		t.changes.add(t.shadow().Revision, t.tenants.of(e.Tenant), e)
+	}
+}
+
+// failed counts a request without a decision because of a failure of the service.
+func (t *telemetry) failed(err error) {
+	if err == nil || errors.Is(err, context.Canceled) || describe(err).Status < http.StatusInternalServerError {
+		return
+	}
+	now := time.Now()
+	t.lastHour.Failed(now)
+	if errors.Is(err, decisionlog.ErrUnavailable) {
+		t.unrecorded.Store(&unrecorded{now, t.lastHour.Answers()})
+	}
+}
+
+// An unrecorded is a request whose decision the log did not take.
+type unrecorded struct {
+	at      time.Time
+	answers int64 // number of answers before it
+}
+
+// failingSince returns when the log did not take an entry, if it has taken none since, or the zero
+// time.
+func (t *telemetry) failingSince() time.Time {
+	if last := t.unrecorded.Load(); last != nil && last.answers == t.lastHour.Answers() {
+		return last.at
+	}
+	return time.Time{}
 }
 
 // effectNone is the effect if the shadow policies decide the same.
@@ -337,9 +401,12 @@ func (t *telemetry) serve(next echo.HandlerFunc) echo.HandlerFunc {
 			ctx, span = t.begin(c, named)
 			defer span.End()
 		case t.off:
-			return next(c)
+			err := next(c)
+			t.failed(err)
+			return err
 		}
 		if err := next(c); err != nil {
+			t.failed(err)
 			c.Error(err) // sets the status
 			t.turnedAway(ctx, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -140,8 +141,15 @@ func (l *Log) publish(head Head) (*Checkpoint, error) {
 	if err := durable.ReplaceFile(filepath.Join(l.dir, headFile), []byte(checkpoint.Note)); err != nil {
 		return nil, fmt.Errorf("publish checkpoint: %w", err)
 	}
-	l.published = checkpoint
+	l.published, l.publishedAt = checkpoint, l.committer.config.Now().UTC()
 	return checkpoint, nil
+}
+
+// PublishedAt returns the time of the last checkpoint that this process published, or the zero time.
+func (l *Log) PublishedAt() time.Time {
+	l.checkpointMu.Lock()
+	defer l.checkpointMu.Unlock()
+	return l.publishedAt
 }
 
 // Published returns the last checkpoint that [Log.Checkpoint] published, or nil before the first.

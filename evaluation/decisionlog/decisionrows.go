@@ -28,24 +28,29 @@ func ReadDecisions(line []byte) ([]DecisionRow, error) {
 	if err := json.Unmarshal(line, &record); err != nil {
 		return nil, fmt.Errorf("read entry: %w", err)
 	}
-	switch record.Kind {
+	return record.Decisions(), nil
+}
+
+// Decisions returns the rows of an entry, as [ReadDecisions] returns those of its line.
+func (r Record) Decisions() []DecisionRow {
+	switch r.Kind {
 	case KindRequest, KindApproval:
-		return transitions(record), nil
+		return transitions(r)
 	case KindCapability:
-		return []DecisionRow{capabilityRow(record)}, nil
+		return []DecisionRow{capabilityRow(r)}
 	case KindGatewayCall, KindGatewayOutcome, KindGatewayRefused:
-		return []DecisionRow{gatewayRow(record)}, nil
+		return []DecisionRow{gatewayRow(r)}
 	}
 	var asked requestParts
-	_ = json.Unmarshal(record.Request, &asked) // requests of another form have none of these members
-	if len(record.Evaluations) == 0 {
-		return []DecisionRow{asked.decided(record, record.ID, record.Result)}, nil
+	_ = json.Unmarshal(r.Request, &asked) // requests of another form have none of these members
+	if len(r.Evaluations) == 0 {
+		return []DecisionRow{asked.decided(r, r.ID, r.Result)}
 	}
-	all := make([]DecisionRow, len(record.Evaluations))
-	for i := range record.Evaluations {
-		all[i] = asked.item(i).decided(record, fmt.Sprintf("%s.%d", record.ID, i), &record.Evaluations[i])
+	all := make([]DecisionRow, len(r.Evaluations))
+	for i := range r.Evaluations {
+		all[i] = asked.item(i).decided(r, fmt.Sprintf("%s.%d", r.ID, i), &r.Evaluations[i])
 	}
-	return all, nil
+	return all
 }
 
 // requestParts are the members of a request that an export uses.

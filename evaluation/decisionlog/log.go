@@ -112,6 +112,7 @@ type Log struct {
 	checkpointMu sync.Mutex // serializes Checkpoint and guards published
 	notary       *notary
 	published    *Checkpoint // by this Log; nil before the first
+	publishedAt  time.Time
 
 	archiveMu sync.Mutex // serializes KeepArchive
 	closeOnce func() error

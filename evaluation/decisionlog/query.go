@@ -99,6 +99,9 @@ func CheckParameters(q url.Values, known ...string) error {
 	for name, values := range q {
 		if !slices.Contains(known, name) {
 			hint := cmp.Or(yamldoc.DidYouMean(name, known), "there are "+strings.Join(known, ", "))
+			if len(known) == 0 {
+				hint = "it takes none"
+			}
 			return fmt.Errorf("has a query with %q, which is not known: %s", name, hint)
 		}
 		if len(values) > 1 {

@@ -23,7 +23,7 @@ type Replay struct {
 	candidate *snapshot.Snapshots
 	archive   func(revision string) (map[string][]byte, error)
 	compiled  map[string]*snapshot.Snapshots // by revision
-	flips     map[change]*Changes
+	flips     Tally
 	hidden    map[Hidden]*NotReplayable
 	report    Report
 }
@@ -34,7 +34,6 @@ func New(candidate *snapshot.Snapshots, archive func(revision string) (map[strin
 		candidate: candidate,
 		archive:   archive,
 		compiled:  make(map[string]*snapshot.Snapshots),
-		flips:     make(map[change]*Changes),
 		hidden:    make(map[Hidden]*NotReplayable),
 		report:    Report{Candidate: candidate.Revision()},
 	}

@@ -77,14 +77,7 @@ type Unfaithful struct {
 
 // Report returns the report so far. Add may be called after it.
 func (r *Replay) Report() *Report {
-	r.report.Flips = slices.SortedFunc(maps.Values(r.flips), func(a, b *Changes) int {
-		return cmp.Or(
-			cmp.Compare(slices.Index(effects, a.Effect), slices.Index(effects, b.Effect)),
-			-cmp.Compare(a.Count, b.Count),
-			cmp.Compare(a.Policy, b.Policy),
-			cmp.Compare(a.Subject, b.Subject),
-		)
-	})
+	r.report.Flips = r.flips.Changes()
 	r.report.NotReplayable = slices.SortedFunc(maps.Values(r.hidden), func(a, b *NotReplayable) int {
 		return cmp.Or(-cmp.Compare(a.Count, b.Count), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Policy, b.Policy))
 	})
@@ -126,21 +119,9 @@ func (r *Replay) compare(line []byte, before, after []decisionlog.Result, refuse
 				return err
 			}
 		}
-		r.add(change{effect, explain.Cause(&before[i], &after[i]), decisions[i].Subject.String()}, decisions[i].ID)
+		r.flips.Add(effect, explain.Cause(&before[i], &after[i]), decisions[i].Subject.String(), decisions[i].ID)
 	}
 	return nil
-}
-
-func (r *Replay) add(f change, id string) {
-	known := r.flips[f]
-	if known == nil {
-		known = &Changes{change: f}
-		r.flips[f] = known
-	}
-	known.Count++
-	if len(known.Examples) < mostExamples {
-		known.Examples = append(known.Examples, id)
-	}
 }
 
 // EffectOf returns the most severe difference between two results, or "".

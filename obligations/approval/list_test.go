@@ -162,6 +162,11 @@ func TestListsBlockNobody(t *testing.T) {
 	if got := d.list(t, approval.Query{Tenants: []string{"acme"}, Status: authzen.TaskPending}); len(got) != 2 {
 		t.Errorf("beside a transition that waits for the log %d are in the list", len(got))
 	}
+	for tenant, want := range map[string]int{"acme": 2, "globex": 0} {
+		if n, err := d.Pending(t.Context(), tenant); err != nil || n != want {
+			t.Errorf("%d of %s are pending, %v", n, tenant, err)
+		}
+	}
 	if n, err := d.Pending(t.Context()); err != nil || n != 2 {
 		t.Errorf("%d are pending, %v", n, err)
 	}

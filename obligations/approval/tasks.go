@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -70,13 +71,21 @@ func (s *Service) Request(ctx context.Context, id string) (r *Request, err error
 	return r, err
 }
 
-// Pending returns the number of pending requests.
-func (s *Service) Pending(context.Context) (n int, err error) {
+// Pending returns the number of pending requests: of the tenants, or of all if none is named. It decodes
+// no request.
+func (s *Service) Pending(_ context.Context, tenants ...string) (n int, err error) {
+	if len(tenants) == 0 {
+		tenants = []string{everyTenant}
+	}
 	err = s.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketPending).ForEach(func(_, _ []byte) error {
-			n++
-			return nil
-		})
+		at := tx.Bucket(bucketListed).Cursor()
+		for _, tenant := range tenants {
+			prefix := listPrefix(tenant, authzen.TaskPending)
+			for key, _ := at.Seek(prefix); bytes.HasPrefix(key, prefix); key, _ = at.Next() {
+				n++
+			}
+		}
+		return nil
 	})
 	return n, err
 }
