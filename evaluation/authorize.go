@@ -49,3 +49,17 @@ func (e *Engine) MayDecide(ctx context.Context, call Call, req *authzen.Evaluati
 	}
 	return decision.Decision && (decision.Context == nil || len(decision.Context.Obligations) == 0), nil
 }
+
+// WouldDecide answers like [Engine.MayDecide] by the active policies, and records nothing. Nobody may
+// rely on its answer: it is a hint for who is about to decide.
+func (e *Engine) WouldDecide(tenant string, req *authzen.EvaluationRequest) (bool, error) {
+	s, now, err := e.begin(tenant)
+	if err != nil {
+		return false, err
+	}
+	outcome, err := s.Decide(req, snapshot.Environment{Time: now})
+	if err != nil {
+		return false, err
+	}
+	return outcome.Decision && outcome.Template == "" && len(outcome.Obligations) == 0, nil
+}

@@ -55,6 +55,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.GET(PathStatus, s.serveStatus, auth.with(ScopeAdmin))
 	e.GET(PathRequests, approvals.list, approve)
 	e.GET(PathRequests+"/:"+paramID, approvals.showRequest, approve)
+	e.GET(PathRequests+"/:"+paramID+"/sheet", approvals.showSheet, approve)
 	e.POST(PathRequests+"/:"+paramID+"/decision", approvals.decide, approve)
 	e.POST(PathApprovals+"/:"+paramID+"/revoke", approvals.revoke, approve)
 	capabilities := &capabilityAdmin{s.capabilities, approvals}

@@ -59,6 +59,7 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathStatus, scopes: operators, check: checkStatus},
 	{method: "GET", path: pdp.PathRequests, scopes: approvers, check: checkRequests},
 	{method: "GET", path: pdp.PathRequests + "/:id", scopes: approvers, owned: true, target: (*desks).pending},
+	{method: "GET", path: pdp.PathRequests + "/:id/sheet", scopes: approvers, owned: true, target: (*desks).sheet},
 	{method: "POST", path: pdp.PathRequests + "/:id/decision", scopes: approvers, owned: true, target: (*desks).decide},
 	{method: "POST", path: pdp.PathApprovals + "/:id/revoke", scopes: approvers, owned: true, target: (*desks).revoke},
 	{method: "GET", path: pdp.PathCapabilities, scopes: approvers, check: checkCapabilities},
@@ -168,6 +169,10 @@ func (d *desks) explanation() (path, body string) {
 
 func (d *desks) pending() (path, body string) {
 	return pdp.PathRequests + "/" + d.submit("acme"), ""
+}
+
+func (d *desks) sheet() (path, body string) {
+	return pdp.PathRequests + "/" + d.submit("acme") + "/sheet", ""
 }
 
 func (d *desks) decide() (path, body string) {

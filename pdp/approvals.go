@@ -23,6 +23,10 @@ type AccessRequest struct {
 	Summary string             `json:"summary,omitzero"` // action, resource and arguments in one line of limited length
 	approval.Request
 
+	Sheet  string   `json:"sheet,omitzero"`   // digest of the sheet; lists leave it out
+	May    []string `json:"may,omitempty"`    // what the caller can do, as a hint; nil if the caller is not known
+	WhyNot string   `json:"why_not,omitzero"` // why the caller can neither approve nor deny
+
 	// Capability was issued beside the approval, in the answer to the decision.
 	Capability *authzen.Capability `json:"capability,omitempty"`
 }
@@ -80,11 +84,24 @@ func withoutTokens(items []approval.Item) []approval.Item {
 	return items
 }
 
-// answer writes a request.
-func (d *approvalsHandler) answer(c echo.Context, out AccessRequest) error {
+// answer writes a request, with the digest of its sheet, and what a person can do with it. by is nil if
+// nobody is known.
+func (d *approvalsHandler) answer(c echo.Context, out AccessRequest, by *approval.Approver) error {
 	summary, err := d.summary(&out.Request)
 	if err != nil {
 		return err
+	}
+	sheet, err := d.approvals.SheetOf(&out.Request)
+	if err != nil {
+		return err
+	}
+	out.Sheet = sheet.Digest
+	if by != nil {
+		allowed, err := d.approvals.Allowed(c.Request().Context(), &out.Request, *by)
+		if err != nil {
+			return err
+		}
+		out.May, out.WhyNot = allowed.May, allowed.WhyNot
 	}
 	out.Status = out.Request.Status()
 	text, err := d.encode(summary, out)
@@ -167,11 +184,49 @@ func own(c echo.Context, r *approval.Request, err error) error {
 
 // showRequest shows one Access Request.
 func (d *approvalsHandler) showRequest(c echo.Context) error {
+	if err := knownQuery(c, paramAs); err != nil {
+		return err
+	}
+	by, err := d.viewer(c)
+	if err != nil {
+		return err
+	}
 	r, err := d.approvals.Request(c.Request().Context(), c.Param(paramID))
 	if err := own(c, r, err); err != nil {
 		return err
 	}
-	return d.answer(c, AccessRequest{Request: *r})
+	return d.answer(c, AccessRequest{Request: *r}, by)
+}
+
+// showSheet answers with the sheet of a request. The digest of the body is that of the sheet.
+func (d *approvalsHandler) showSheet(c echo.Context) error {
+	sheet, r, err := d.approvals.Sheet(c.Request().Context(), c.Param(paramID))
+	if err := own(c, r, err); err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, sheet.JSON)
+}
+
+// paramAs is the query parameter that names the approver if callers are not authenticated.
+const paramAs = "as"
+
+// viewer returns the approver who looks at requests, or nil if callers are not authenticated and the
+// query names nobody. A caller whose actors are not known cannot decide.
+func (d *approvalsHandler) viewer(c echo.Context) (*approval.Approver, error) {
+	var named *Approver
+	if c.QueryParams().Has(paramAs) {
+		entity, ok := authzen.ParseEntityName(c.QueryParam(paramAs))
+		if !ok {
+			return nil, authzen.Invalid("", "has an approver in as that is not TYPE:ID")
+		}
+		named = &Approver{Type: entity.Type, ID: entity.ID}
+	}
+	who := callerFrom(c.Request().Context())
+	if who.Unclear != nil || who.ID == "" && named == nil {
+		return nil, nil
+	}
+	by, err := d.approver(c, named)
+	return &by, err
 }
 
 // decide records an approver's vote.
@@ -234,5 +289,5 @@ func (d *approvalsHandler) change(c echo.Context, named *Approver, find func(con
 	if err != nil {
 		return err
 	}
-	return d.answer(c, out)
+	return d.answer(c, out, &by)
 }

@@ -110,6 +110,7 @@ var publicErrors = []struct {
 	{approval.ErrUnknownApproval, http.StatusNotFound, true},
 	{approval.ErrDuplicate, http.StatusConflict, true},
 	{approval.ErrTaskState, http.StatusConflict, true},
+	{approval.ErrSheet, http.StatusConflict, false},
 	{approval.ErrUndecidable, http.StatusConflict, true},
 	{approval.ErrExpiredDenial, http.StatusGone, true},
 	{approval.ErrTaskExpired, http.StatusGone, true},

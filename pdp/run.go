@@ -241,6 +241,10 @@ func (s *server) openEngine() error {
 			call := evaluation.Call{Tenant: check.Tenant, Caller: check.Caller, RequestID: check.RequestID, TraceID: check.TraceID}
 			return s.engine.MayDecide(ctx, call, check.Request)
 		},
+		WouldApprove: func(_ context.Context, check approval.Check) (bool, error) {
+			return s.engine.WouldDecide(check.Tenant, check.Request)
+		},
+		Mask:     s.log.Mask,
 		Record:   func(ctx context.Context, r approval.Record) error { return s.log.Append(ctx, entryOf(r)) },
 		Recorded: func(ctx context.Context, id string) (bool, error) { return s.engine.Recorded(ctx, id) },
 		FindDenial: func(ctx context.Context, tenant, id string) (*authzen.RequestableDenial, error) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -133,11 +134,16 @@ func named(e authzen.Entity) string {
 
 type approvalsShowCmd struct {
 	approvalsDesk
-	ID string `arg:"" help:"Task of the access request."`
+	ID string   `arg:"" help:"Task of the access request."`
+	As entityID `help:"Approver, as policies know them: also show what this approver may do. With an API key, the approver is its holder." placeholder:"TYPE:ID"`
 }
 
 func (c *approvalsShowCmd) Run(ctx context.Context) error {
-	return c.print(c.request(ctx, http.MethodGet, pdp.PathRequests+"/"+url.PathEscape(c.ID), nil))
+	path := pdp.PathRequests + "/" + url.PathEscape(c.ID)
+	if c.As.ID != "" {
+		path += "?" + url.Values{"as": {c.As.Type + `::` + strconv.Quote(c.As.ID)}}.Encode()
+	}
+	return c.print(c.request(ctx, http.MethodGet, path, nil))
 }
 
 type approvalsApproveCmd struct {
@@ -307,6 +313,12 @@ func describeRequest(r *pdp.AccessRequest) string {
 	}
 	line("request", plain.Text(r.ID))
 	line("status", plain.Text(string(r.Status)))
+	if sheet := shortSheet(r.Sheet); sheet != "" {
+		line("sheet", sheet)
+	}
+	if may := describeMay(r); may != "" {
+		line("you may", may)
+	}
 	line("summary", singleLine(r.Summary))
 	if r.Tenant != "" {
 		line("tenant", plain.Text(r.Tenant))
@@ -344,6 +356,9 @@ func describeRequest(r *pdp.AccessRequest) string {
 		}
 		for _, v := range item.Votes {
 			line("  "+map[bool]string{true: "approved", false: "denied"}[v.Approve], strings.TrimSpace(named(v.Approver)+" "+plain.Text(v.Comment)))
+			if proof := describeProof(&v); proof != "" {
+				line("    by", proof)
+			}
 		}
 		if a := item.Approval; a != nil {
 			line("  approval", strings.TrimSpace(fmt.Sprintf("%s until %s %s", plain.Text(a.ID), a.Until.Format(time.RFC3339), plain.Text(a.Ended))))
@@ -353,6 +368,37 @@ func describeRequest(r *pdp.AccessRequest) string {
 		line("warning", "words with look-alike letters of two alphabets: "+strings.Join(words, ", "))
 	}
 	return out.String()
+}
+
+// shortSheet returns the first 8 hexadecimal digits of the digest of a sheet, by which people compare
+// what they were shown.
+func shortSheet(digest string) string {
+	_, hex, _ := strings.Cut(digest, ":")
+	return plain.Text(hex[:min(len(hex), 8)])
+}
+
+// describeMay returns what the caller can do with a request, or why nothing, or "" if nobody is known.
+func describeMay(r *pdp.AccessRequest) string {
+	may := strings.Join(r.May, ", ")
+	switch {
+	case r.WhyNot == "":
+		return plain.Text(may)
+	case may == "":
+		may = "nothing"
+	}
+	return plain.Text(may + " (" + strings.ReplaceAll(r.WhyNot, "_", " ") + ")")
+}
+
+// describeProof returns how a voter proved who they are and what they were shown, or "" if nothing is known.
+func describeProof(v *approval.Vote) string {
+	var parts []string
+	if a := v.Authn; a != nil {
+		parts = append(parts, a.Method, a.Issuer, a.Subject, a.ACR)
+	}
+	if sheet := shortSheet(v.Sheet); sheet != "" {
+		parts = append(parts, "sheet "+sheet)
+	}
+	return plain.Text(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " "))
 }
 
 // inputSchema returns the JSON Schema of an argument of the call, or "".

@@ -177,3 +177,30 @@ func TestListFollowsPages(t *testing.T) {
 		t.Errorf("asked %q, want %q", asked, want)
 	}
 }
+
+// Who is shown a request sees the digest of its sheet, what they may do, and how voters proved who they
+// are.
+func TestDescribeRequestSaysWhoMay(t *testing.T) {
+	sheet := "sha256:7f3a91c2" + strings.Repeat("0", 56)
+	for _, test := range []struct {
+		request pdp.AccessRequest
+		want    []string
+	}{
+		{pdp.AccessRequest{Sheet: sheet, May: []string{"approve", "deny"}}, []string{"sheet      7f3a91c2\n", "you may    approve, deny\n"}},
+		{pdp.AccessRequest{WhyNot: "own_request"}, []string{"you may    nothing (own request)\n"}},
+		{pdp.AccessRequest{May: []string{"revoke"}, WhyNot: "decided"}, []string{"you may    revoke (decided)\n"}},
+		{pdp.AccessRequest{Request: approval.Request{Items: []approval.Item{{Votes: []approval.Vote{{
+			Sheet: sheet, Authn: &approval.Authn{Method: "oidc", Issuer: "https://idp.example.com", Subject: "00u1", ACR: "phr"},
+		}}}}}}, []string{"    by     oidc https://idp.example.com 00u1 phr sheet 7f3a91c2\n"}},
+	} {
+		got := describeRequest(&test.request)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q is not in:\n%s", want, got)
+			}
+		}
+	}
+	if got := describeRequest(&pdp.AccessRequest{}); strings.Contains(got, "you may") || strings.Contains(got, "sheet") {
+		t.Errorf("of a server that says nothing:\n%s", got)
+	}
+}

@@ -34,6 +34,7 @@ type Decision struct {
 	Items    []int     `json:"items,omitempty"`         // indexes of the items of a bulk request; empty means all
 	Until    time.Time `json:"approved_until,omitzero"` // ends the approval earlier than the template does
 	To       *Person   `json:"to,omitempty"`            // of a delegation
+	Sheet    string    `json:"sheet,omitzero"`          // digest of the sheet that the approver was shown; "" if unknown
 
 	// Arguments are values for arguments of the call that the template lets approvers change.
 	Arguments jsontext.Value `json:"arguments,omitzero"`
@@ -52,6 +53,8 @@ func (d *Decision) check(now time.Time) error {
 		return authzen.Invalid("/approved_until", "is for the decision approve")
 	case !d.Until.IsZero() && !d.Until.After(now):
 		return authzen.Invalid("/approved_until", "has passed")
+	case d.Sheet != "" && !digestShape.MatchString(d.Sheet):
+		return authzen.Invalid("/sheet", "must be the digest of a sheet: sha256: and 64 hexadecimal digits")
 	}
 	return checkComment("/comment", d.Comment)
 }
@@ -59,7 +62,7 @@ func (d *Decision) check(now time.Time) error {
 // event returns what a decision does to a request.
 func (d *Decision) event(by Approver) event {
 	vote := by.vote()
-	vote.Approve, vote.Comment = d.Decision == decisionApprove, d.Comment
+	vote.Approve, vote.Comment, vote.Sheet = d.Decision == decisionApprove, d.Comment, d.Sheet
 	e := event{kind: eventVote, caller: by.Caller, items: d.Items, vote: vote, clients: by.Clients, until: d.Until.UTC()}
 	if d.To != nil {
 		e.kind, e.to = eventDelegate, authzen.Subject{Type: d.To.Type, ID: d.To.ID}
@@ -110,6 +113,9 @@ func (s *Service) DecideIf(ctx context.Context, id string, by Approver, d Decisi
 	}
 	r, err := s.Request(ctx, id)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.checkSheet(r, &d); err != nil {
 		return nil, err
 	}
 	e := d.event(by)

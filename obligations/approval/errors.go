@@ -17,6 +17,8 @@ var (
 	ErrTaskExpired = errors.New("the task has expired")
 	// ErrTaskState means that the state of the task does not allow the event.
 	ErrTaskState = errors.New("the task is not in a state for that")
+	// ErrSheet means that the approver was shown another request than the stored one.
+	ErrSheet = errors.New("the request is not the one that was shown")
 	// ErrUnknownApproval means that no approval has this id.
 	ErrUnknownApproval = errors.New("unknown approval")
 	// ErrIneligible means that this approver may not decide this request.

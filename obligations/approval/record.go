@@ -29,6 +29,7 @@ type change struct {
 	Names    []string         `json:"approver_names,omitempty"` // all verified names of the approver
 	Delegate *authzen.Subject `json:"delegate,omitempty"`       // of a delegation: who decides from then on
 	Channel  string           `json:"channel,omitzero"`
+	Sheet    string           `json:"sheet,omitzero"`  // digest of what the approver was shown
 	Authn    *Authn           `json:"authn,omitempty"` // how the approver proved who they are
 	Comment  string           `json:"comment,omitzero"`
 	Reason   string           `json:"reason,omitzero"`
@@ -96,7 +97,7 @@ var ofApprovals = []eventKind{eventVote, eventDelegate, eventUse, eventRevoke, e
 func transition(r *Request, e event, at time.Time) Record {
 	body := change{
 		Event: string(e.kind), Task: r.ID, Status: string(r.Status()), Subject: named(r.Subject),
-		Channel: e.vote.Channel, Comment: e.vote.Comment, Reason: e.reason, UsedBy: e.usedBy,
+		Channel: e.vote.Channel, Sheet: e.vote.Sheet, Comment: e.vote.Comment, Reason: e.reason, UsedBy: e.usedBy,
 	}
 	if e.vote.Approver.ID != "" {
 		body.Approver, body.Names, body.Authn = &e.vote.Approver, e.vote.Names, e.vote.Authn

@@ -69,6 +69,7 @@ type Vote struct {
 	Approve  bool            `json:"approve"`
 	Comment  string          `json:"comment,omitzero"`
 	Channel  string          `json:"channel,omitzero"`
+	Sheet    string          `json:"sheet,omitzero"` // digest of what the approver was shown; "" if unknown
 	Authn    *Authn          `json:"authn,omitempty"`
 	IDToken  string          `json:"id_token,omitzero"` // the token of Authn; no answer has it
 	Time     time.Time       `json:"time"`

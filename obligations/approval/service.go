@@ -29,6 +29,8 @@ type Config struct {
 	Template func(tenant, name string) (authzen.ApprovalTemplate, error)
 	// CanApprove decides whether an approver may decide a request.
 	CanApprove func(context.Context, Check) (bool, error)
+	// WouldApprove answers like CanApprove and records nothing. It is required for [Service.Allowed].
+	WouldApprove func(context.Context, Check) (bool, error)
 	// Record records a transition and returns when the record is durable.
 	Record func(context.Context, Record) error
 	// Recorded reports whether the log has a record whose outcome was unknown. If it is nil, such a
@@ -37,6 +39,9 @@ type Config struct {
 	// FindDenial resolves a denial that a submission names by its Decision-ID only. If it is nil,
 	// such a submission is refused.
 	FindDenial Denials
+	// Mask masks values that look like secrets in JSON. Equal values have equal masks. If it is nil,
+	// sheets have the values themselves.
+	Mask func(jsontext.Value) (jsontext.Value, error)
 	// CheckArguments checks arguments that an approver has changed against a JSON Schema. The path, a
 	// JSON Pointer, says where the fault is. If it is nil, arguments with a schema cannot be changed.
 	CheckArguments func(schema, arguments jsontext.Value) (path string, err error)

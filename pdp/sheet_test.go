@@ -1,0 +1,121 @@
+package pdp_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/policy-service/policy-service/pdp"
+)
+
+// send sends a request with a credential to the admin listener and returns the answer.
+func (s *staff) send(credential, method, path, body string) (status int, answer string) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), method, s.admin+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+credential)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode, readAll(s.t, response.Body)
+}
+
+// A request has the digest of its sheet, which is that of the bytes of the sheet. A vote for another
+// sheet is refused and does not count.
+func TestVoteForWhatWasShown(t *testing.T) {
+	s := hire(t, nil)
+	task := s.asked(key("gateway"), "call", "alice", `"api_key":"sk-live-1"`)
+	path := s.admin + pdp.PathRequests + "/" + task
+	var shown pdp.AccessRequest
+	if got := askAs(t, key("carol"), "GET", path, "", &shown); got != 200 {
+		t.Fatalf("show: %d", got)
+	}
+	_, sheet := s.send(key("carol"), "GET", pdp.PathRequests+"/"+task+"/sheet", "")
+	if want := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(sheet))); shown.Sheet != want {
+		t.Errorf("the digest is %q, and that of the sheet %s:\n%s", shown.Sheet, want, sheet)
+	}
+	if strings.Contains(sheet, "sk-live-1") || !strings.Contains(sheet, "masked:") {
+		t.Errorf("the sheet shows a secret: %s", sheet)
+	}
+	other := `{"decision":"approve","sheet":"sha256:` + strings.Repeat("0", 64) + `"}`
+	if got, answer := s.send(key("carol"), "POST", pdp.PathRequests+"/"+task+"/decision", other); got != 409 || !strings.Contains(answer, `"the request is not the one that was shown"`) {
+		t.Errorf("another sheet: %d %q", got, answer)
+	}
+	if permits, votes := s.votes(); permits+votes != 0 {
+		t.Errorf("the log has %d permits and %d refused votes", permits, votes)
+	}
+	var decided pdp.AccessRequest
+	if got := askAs(t, key("carol"), "POST", path+"/decision", fmt.Sprintf(`{"decision":"approve","sheet":%q}`, shown.Sheet), &decided); got != 200 || decided.Items[0].Votes[0].Sheet != shown.Sheet || decided.Sheet != shown.Sheet {
+		t.Errorf("the right sheet: %d %+v", got, decided)
+	}
+	for _, line := range s.entries() {
+		if strings.Contains(line, `"event":"approve"`) && !strings.Contains(line, fmt.Sprintf(`"sheet":%q`, shown.Sheet)) {
+			t.Errorf("the entry of the vote has no sheet: %s", line)
+		}
+	}
+}
+
+// A request says what the caller can do with it, by the policies, and the question leaves no entry.
+func TestRequestSaysWhatTheCallerMay(t *testing.T) {
+	s := hire(t, nil)
+	task := s.asked(key("gateway"), "call", "alice", "")
+	path := s.admin + pdp.PathRequests + "/" + task
+	before := len(s.entries())
+	for _, test := range []struct {
+		name, credential string
+		may              []string
+		why              string
+	}{
+		{"an approver", key("carol"), []string{"approve", "deny"}, ""},
+		{"the requester", s.token("alice"), nil, "own_request"},
+		{"an approver whose actors are unknown", s.token("erin", "act", map[string]any{}), nil, ""},
+	} {
+		var shown pdp.AccessRequest
+		if got := askAs(t, test.credential, "GET", path, "", &shown); got != 200 {
+			t.Errorf("%s: %d", test.name, got)
+		}
+		if diff := gocmp.Diff(test.may, shown.May); diff != "" || shown.WhyNot != test.why {
+			t.Errorf("%s: %q (-want +got):\n%s", test.name, shown.WhyNot, diff)
+		}
+	}
+	if after := len(s.entries()); after != before {
+		t.Errorf("the log grew from %d to %d entries", before, after)
+	}
+	if got := askAs(t, key("carol"), "GET", path+"?as=user:dave", "", nil); got != 403 {
+		t.Errorf("as somebody else: %d", got)
+	}
+}
+
+// If callers are not authenticated, the query names who would decide.
+func TestViewAsApprover(t *testing.T) {
+	s := start(t, pdp.Config{Policies: anybodyApproves})
+	task := (&staff{service: s, t: t}).asked("", "call", "alice", "")
+	for _, test := range []struct {
+		query  string
+		status int
+		may    []string
+		why    string
+	}{
+		{"", 200, nil, ""},
+		{"?as=user:carol", 200, []string{"approve", "deny"}, ""},
+		{"?as=user:alice", 200, nil, "own_request"},
+		{"?as=carol", 400, nil, ""},
+		{"?as=user:", 400, nil, ""},
+		{"?who=user:carol", 400, nil, ""},
+	} {
+		var shown pdp.AccessRequest
+		got := askAs(t, "", "GET", s.admin+pdp.PathRequests+"/"+task+test.query, "", &shown)
+		if diff := gocmp.Diff(test.may, shown.May); got != test.status || diff != "" || shown.WhyNot != test.why {
+			t.Errorf("%q: %d %q (-want +got):\n%s", test.query, got, shown.WhyNot, diff)
+		}
+	}
+}
