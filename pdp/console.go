@@ -29,10 +29,11 @@ func (l *listeners) listenConsole(c Config) (err error) {
 		}
 		l.consoleTLS = serverTLS(own)
 	}
-	if l.console, err = s.ListenTCP(); err != nil {
+	at, err := s.ListenTCP()
+	if err != nil {
 		return err
 	}
-	l.consoleURL = s.BaseURL(l.console.Addr())
+	l.console, l.consoleURL = newConnections(smallBufferListener{at}, c.Limits, true), s.BaseURL(at.Addr())
 	return nil
 }
 

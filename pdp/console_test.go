@@ -2,6 +2,7 @@ package pdp_test
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -146,6 +147,25 @@ func TestFormsComeFromTheConsole(t *testing.T) {
 		if status, _, _ := b.send(http.MethodPost, s.console+"/sign-in/local", origin, ticket); status != 403 {
 			t.Errorf("a form of %q: %d", origin, status)
 		}
+	}
+}
+
+// Connections of people who are not signed in do not keep those out who are.
+func TestStrangersDoNotFillTheConsole(t *testing.T) {
+	s, b := startConsole(t, pdp.Config{Limits: pdp.Limits{Connections: 4}})
+	_, ticket := link(t, s, time.Now())
+	if status, _, _ := b.post("/sign-in/local", ticket); status != 200 {
+		t.Fatalf("sign in: %d", status)
+	}
+	for range 20 {
+		idle, err := net.Dial("tcp", strings.TrimPrefix(s.console, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer idle.Close()
+	}
+	if status, _, at := b.get("/requests"); status != 200 || at != "/requests" {
+		t.Errorf("with 20 connections of strangers: %d at %s", status, at)
 	}
 }
 

@@ -21,7 +21,7 @@ type listeners struct {
 	tls     *tls.Config                // TLS configuration of the main listener; nil for none
 	callers atomic.Pointer[tls.Config] // configuration of tls for new connections
 
-	console    net.Listener // nil for none
+	console    *connections // nil for none
 	consoleTLS *tls.Config  // nil for none
 	consoleURL string       // for browsers; "" without a console
 }

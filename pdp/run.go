@@ -323,6 +323,7 @@ func (s *server) serve(ctx context.Context) error {
 	group.Go(func() error { return serveOn(mainServer, s.listeners.main, s.listeners.tls) })
 	group.Go(func() error { return serveOn(adminServer, s.listeners.admin, nil) })
 	if s.listeners.console != nil {
+		s.listeners.console.follow(consoleServer)
 		group.Go(func() error { return serveOn(consoleServer, s.listeners.console, s.listeners.consoleTLS) })
 	}
 	group.Go(func() error { return drain(ctx, mainServer, adminServer, consoleServer) })

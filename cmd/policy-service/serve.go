@@ -54,7 +54,7 @@ type serveCmd struct {
 	CallbackAllow   []string               `help:"URL at or below which callbacks are allowed. Without one, callbacks are refused." placeholder:"URL"`
 	ApproverType    string                 `help:"Entity type of approvers, if callers are authenticated. Default: ${default}." default:"user" placeholder:"TYPE"`
 	CallbackSecret  string                 `help:"File with the secret that signs callbacks." placeholder:"FILE"`
-	MaxConnections  int                    `help:"Maximum number of connections to the main listener. Default: ${default}. Beyond it, an idle connection is closed or the next one waits." default:"4096" some:"" placeholder:"N"`
+	MaxConnections  int                    `help:"Maximum number of connections to the main listener, and of those to the console. Default: ${default}. Beyond it, an idle connection is closed or the next one waits." default:"4096" some:"" placeholder:"N"`
 	MaxPerAddress   int                    `help:"Maximum number of connections from one address, or from one IPv6 /64 network. Default: half of --max-connections. This host has no limit. Behind a load balancer, all callers have one address." placeholder:"N"`
 	MaxInFlight     int                    `help:"Maximum number of requests in processing. Default: ${default}. Other requests wait up to 750 ms, then get 503." default:"256" some:"" placeholder:"N"`
 	MaxBodyMemory   int64                  `help:"Maximum memory of all request bodies in bytes. Default: ${default}. Requests beyond it get 503." default:"134217728" some:"" placeholder:"BYTES"`
