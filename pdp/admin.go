@@ -35,7 +35,7 @@ const (
 // for every tenant.
 func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	engine, auth, log, metrics := s.engine, s.auth, s.log, s.config.Telemetry
-	approvals := &approvalsHandler{s.approvals, s.capabilities, s.approverType(), log.Mask}
+	approvals := &approvalsHandler{s.approvals, s.capabilities, s.approverType(), log.Mask, log.Append}
 	audit, approve := auth.with(ScopeAudit), auth.with(ScopeApprove, ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, reloads.policies, log, auth))
@@ -56,6 +56,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.GET(PathRequests, approvals.list, approve)
 	e.GET(PathRequests+"/:"+paramID, approvals.showRequest, approve)
 	e.GET(PathRequests+"/:"+paramID+"/sheet", approvals.showSheet, approve)
+	e.POST(PathRequests+"/:"+paramID+"/reveal", approvals.reveal, approve)
 	e.POST(PathRequests+"/:"+paramID+"/decision", approvals.decide, approve)
 	e.POST(PathApprovals+"/:"+paramID+"/revoke", approvals.revoke, approve)
 	capabilities := &capabilityAdmin{s.capabilities, approvals}

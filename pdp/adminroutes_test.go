@@ -60,6 +60,7 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathRequests, scopes: approvers, check: checkRequests},
 	{method: "GET", path: pdp.PathRequests + "/:id", scopes: approvers, owned: true, target: (*desks).pending},
 	{method: "GET", path: pdp.PathRequests + "/:id/sheet", scopes: approvers, owned: true, target: (*desks).sheet},
+	{method: "POST", path: pdp.PathRequests + "/:id/reveal", scopes: approvers, owned: true, target: (*desks).reveal},
 	{method: "POST", path: pdp.PathRequests + "/:id/decision", scopes: approvers, owned: true, target: (*desks).decide},
 	{method: "POST", path: pdp.PathApprovals + "/:id/revoke", scopes: approvers, owned: true, target: (*desks).revoke},
 	{method: "GET", path: pdp.PathCapabilities, scopes: approvers, check: checkCapabilities},
@@ -173,6 +174,10 @@ func (d *desks) pending() (path, body string) {
 
 func (d *desks) sheet() (path, body string) {
 	return pdp.PathRequests + "/" + d.submit("acme") + "/sheet", ""
+}
+
+func (d *desks) reveal() (path, body string) {
+	return pdp.PathRequests + "/" + d.submit("acme") + "/reveal", `{"path":"/tenant"}`
 }
 
 func (d *desks) decide() (path, body string) {

@@ -12,8 +12,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp/callers"
+	"github.com/policy-service/policy-service/pdp/console"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -146,6 +148,7 @@ type approvalsHandler struct {
 	issuer       *capabilityIssuer
 	approverType string // entity type of authenticated approvers
 	mask         func(jsontext.Value) (jsontext.Value, error)
+	record       func(context.Context, *decisionlog.Entry) error
 }
 
 // approver returns the caller. If callers are not authenticated, it returns the approver that the
@@ -165,7 +168,11 @@ func (d *approvalsHandler) approver(c echo.Context, named *Approver) (approval.A
 		return approval.Approver{}, fmt.Errorf("%w: it is of %s:%s, and the approver is to be %s:%s; leave the approver out (--as), or send the credential of who decides",
 			errOtherApprover, d.approverType, who.ID, named.Type, named.ID)
 	}
-	return approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Caller: who.ID, Names: who.Names, Clients: who.Clients, Authn: authnOf(who)}, nil
+	by := approval.Approver{Subject: authzen.Subject{Type: d.approverType, ID: who.ID}, Caller: who.ID, Names: who.Names, Clients: who.Clients, Authn: authnOf(who)}
+	if person, is := console.IdentityFrom(c.Request().Context()); is {
+		by.Channel, by.Authn, by.IDToken = approval.ChannelConsole, person.Authn, person.IDToken
+	}
+	return by, nil
 }
 
 // authnOf returns how a caller proved who it is.

@@ -119,3 +119,49 @@ func TestViewAsApprover(t *testing.T) {
 		}
 	}
 }
+
+// A masked value is shown to those who may decide, when the entry about that is in the log. The value
+// itself is in no entry.
+func TestReveal(t *testing.T) {
+	s := hire(t, nil)
+	task := s.asked(key("gateway"), "call", "alice", `"api_key":"sk-live-1","roles":["a","b"]`)
+	path := pdp.PathRequests + "/" + task + "/reveal"
+	const secret = `{"path":"/subject/properties/api_key"}`
+	for _, test := range []struct {
+		name, credential, body string
+		status                 int
+		want                   string
+	}{
+		{"who may decide", key("carol"), secret, 200, `{"path":"/subject/properties/api_key","value":"sk-live-1"}`},
+		{"an element", key("carol"), `{"path":"/subject/properties/roles/1"}`, 200, `{"path":"/subject/properties/roles/1","value":"b"}`},
+		{"the requester", s.token("alice"), secret, 403, "may not decide"},
+		{"a PEP", key("gateway"), secret, 403, "scope"},
+		{"no place", key("carol"), `{"path":"/subject/properties/none"}`, 400, "/path is no place"},
+		{"no element", key("carol"), `{"path":"/subject/properties/roles/2"}`, 400, "/path is no place"},
+		{"everything", key("carol"), `{"path":""}`, 400, "/path is no place"},
+		{"no pointer", key("carol"), `{"path":"subject"}`, 400, "/path is no place"},
+		{"another member", key("carol"), `{"pointer":"/subject"}`, 400, "/pointer is not known"},
+	} {
+		if status, answer := s.send(test.credential, "POST", path, test.body); status != test.status || !strings.Contains(answer, test.want) {
+			t.Errorf("%s: %d %s", test.name, status, answer)
+		}
+	}
+	var reveals []string
+	for _, line := range s.entries() {
+		if strings.Contains(line, "sk-live-1") {
+			t.Errorf("the log shows the secret: %s", line)
+		}
+		if strings.Contains(line, `"action":"reveal"`) {
+			reveals = append(reveals, line)
+		}
+	}
+	if len(reveals) != 2 || !strings.Contains(reveals[0], `"kind":"admin"`) || !strings.Contains(reveals[0], `"by":"user:carol","task":"`+task+`","path":"/subject/properties/api_key"`) || !strings.Contains(reveals[0], `"method":"api_key"`) {
+		t.Errorf("the log has %q", reveals)
+	}
+	if got := s.approves(key("dave"), task); got != 200 {
+		t.Fatal(got)
+	}
+	if status, answer := s.send(key("carol"), "POST", path, secret); status != 403 {
+		t.Errorf("after the decision: %d %s", status, answer)
+	}
+}

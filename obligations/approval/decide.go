@@ -352,13 +352,31 @@ func (s *Service) apply(ctx context.Context, id string, e event) (*Request, erro
 		if after, err = next(*before, e, at.Truncate(time.Second)); err != nil {
 			return err
 		}
+		record := transition(&after, e, at)
+		after.entered(e, at.Truncate(time.Second), record.ID)
 		if err := tx.put(before, &after); err != nil {
 			return err
 		}
-		return outbox.Append(tx.Tx, transition(&after, e, at))
+		return outbox.Append(tx.Tx, record)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &after, nil
+}
+
+// entered adds the id of the entry of a vote to the vote.
+func (r *Request) entered(e event, at time.Time, entry string) {
+	if e.kind != eventVote {
+		return
+	}
+	for i := range r.Items {
+		votes := r.Items[i].Votes
+		if len(votes) == 0 {
+			continue
+		}
+		if last := &votes[len(votes)-1]; last.Approver.ID == e.vote.Approver.ID && last.Time.Equal(at) && last.Entry == "" {
+			last.Entry = entry
+		}
+	}
 }

@@ -73,6 +73,7 @@ type Vote struct {
 	Authn    *Authn          `json:"authn,omitempty"`
 	IDToken  string          `json:"id_token,omitzero"` // the token of Authn; no answer has it
 	Time     time.Time       `json:"time"`
+	Entry    string          `json:"entry,omitzero"` // id of its entry in the decision log
 }
 
 // An Approval is the result of an approved item.

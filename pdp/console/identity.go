@@ -13,6 +13,8 @@ type Identity struct {
 	callers.Caller
 	Type  string // entity type of the person
 	Authn *approval.Authn
+
+	IDToken string // the token of Authn, which is kept beside votes; "" for none
 }
 
 // Principal returns the name of the person as an entity, TYPE:ID.

@@ -1,0 +1,85 @@
+package pdp
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/approval"
+)
+
+// A Reveal asks for one value of a request that its sheet masks.
+type Reveal struct {
+	Approver *Approver        `json:"approver,omitzero"`
+	Path     jsontext.Pointer `json:"path"` // in the sheet
+}
+
+// A Revealed is the value.
+type Revealed struct {
+	Path  jsontext.Pointer `json:"path"`
+	Value jsontext.Value   `json:"value"`
+}
+
+// A revealAct is the entry of a reveal.
+type revealAct struct {
+	Action string           `json:"action"`
+	By     string           `json:"by"` // TYPE:ID
+	Task   string           `json:"task"`
+	Path   jsontext.Pointer `json:"path"`
+
+	Channel string          `json:"channel,omitzero"`
+	Authn   *approval.Authn `json:"authn,omitempty"`
+}
+
+// reveal answers with a value of a request without its mask, to those whom the policies would let approve
+// or deny the request. The entry about it is on disk first.
+func (d *approvalsHandler) reveal(c echo.Context) error {
+	var body Reveal
+	if err := decodeKnown(c, &body); err != nil {
+		return err
+	}
+	by, err := d.approver(c, body.Approver)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	r, err := d.approvals.Request(ctx, c.Param(paramID))
+	if err := own(c, r, err); err != nil {
+		return err
+	}
+	allowed, err := d.approvals.Allowed(ctx, r, by)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(allowed.May, approval.MayApprove) && !slices.Contains(allowed.May, approval.MayDeny) {
+		return approval.ErrIneligible
+	}
+	value, err := r.Unmasked(body.Path)
+	if err != nil {
+		return err
+	}
+	if err := d.recordReveal(ctx, r, by, body.Path); err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, Revealed{body.Path, value})
+}
+
+// recordReveal appends the entry of a reveal to the log.
+func (d *approvalsHandler) recordReveal(ctx context.Context, r *approval.Request, by approval.Approver, path jsontext.Pointer) error {
+	act := revealAct{Action: "reveal", By: by.Type + ":" + by.ID, Task: r.ID, Path: path, Channel: by.Channel, Authn: by.Authn}
+	text, err := json.Marshal(act)
+	if err != nil {
+		return fmt.Errorf("encode entry: %w", err)
+	}
+	return d.record(ctx, &decisionlog.Entry{
+		ID: evaluation.NewDecisionID(), Time: time.Now().UTC(), Kind: decisionlog.KindAdmin, Tenant: r.Tenant, Caller: by.Caller, Request: text,
+	})
+}
