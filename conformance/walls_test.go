@@ -115,6 +115,7 @@ var walls = []wall{
 	{"cmd/mcp-gateway/internal/audit", 5, []string{"evaluation/decisionlog", "schemas/authzen"}, "a call's fate is kept in the one tamper-evident log, without knowing how it was decided"},
 	{"conformance/external", 5, nil, "a test of any package may need a program of others"},
 	{"conformance/collector", 5, nil, "a test of any package may collect telemetry"},
+	{"conformance/console", 5, nil, "it has tests alone: pages are asked by a browser"},
 	{"conformance/process", 5, nil, "a test of any package may run the program"},
 	{"conformance/docpage", 5, nil, "a test of any package may write the part of a page that its package knows"},
 	{"docs/examples/mcpx-room", 5, []string{"schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "pdp/client"}, "it shows how a PEP is built on the client alone"},

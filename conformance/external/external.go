@@ -15,11 +15,12 @@ import (
 
 // Debian has the package of each program that a test may need.
 var Debian = map[string]string{
-	"curl":    "curl",
-	"jq":      "jq",
-	"node":    "nodejs",
-	"npm":     "npm",
-	"python3": "python3",
+	"chromium": "chromium",
+	"curl":     "curl",
+	"jq":       "jq",
+	"node":     "nodejs",
+	"npm":      "npm",
+	"python3":  "python3",
 
 	// modules of Python
 	"cryptography": "python3-cryptography",
