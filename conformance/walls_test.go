@@ -50,6 +50,7 @@ var walls = []wall{
 	{"evaluation/explain", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/faults", "evaluation/cedarsyntax", "evaluation/snapshot"}, "it says how a snapshot decides, and changes nothing"},
 	{"evaluation/lint", 3, []string{"schemas/authzen", "schemas/yamldoc", "evaluation/faults", "evaluation/cedarsyntax", "evaluation/snapshot"}, "it warns of what a snapshot permits to be written"},
 	{"evaluation/replay", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/explain", "evaluation/snapshot"}, "it decides again what the log has"},
+	{"evaluation/revisions", 3, []string{"evaluation/explain", "evaluation/snapshot"}, "it lists what a snapshot has, and changes nothing"},
 	{"evaluation", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/faults", "evaluation/replay", "evaluation/snapshot"}, "a decision is made of these and recorded; no network, no directory"},
 	{"evaluation/policystore", 3, []string{"schemas/yamldoc", "evaluation/faults", "evaluation/snapshot"}, "a directory becomes an archive; what is right in it the engine says"},
 	{"evaluation/policytest", 3, []string{"schemas/authzen", "schemas/yamldoc", "evaluation/cedarsyntax", "evaluation/explain", "evaluation/faults", "evaluation/replay", "evaluation/snapshot"}, "a policy test is a snapshot, a request and a wanted decision, and nothing that runs"},
@@ -65,8 +66,8 @@ var walls = []wall{
 	{"pdp/console", 4, []string{"pdp/callers", "pdp/jwks", "schemas/authzen", "schemas/yamldoc", "obligations/approval", "obligations/plain"}, "pages for people are made from answers of the admin API, which comes in as a handler"},
 	{"pdp", 4, []string{
 		"pdp/admission", "pdp/console", "pdp/filereload", "pdp/rates", "pdp/webhook",
-		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",
-	}, "everything is joined here; it tests no policies and is no client of itself"},
+		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/policytest", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/revisions", "evaluation/snapshot",
+	}, "everything is joined here; it is no client of itself"},
 
 	{"cmd/policy-service", 5, []string{
 		"cmd/internal/environment", "cmd/internal/telemetry", "cmd/internal/tuning", "schemas", "schemas/authzen", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/accesspolicy", "evaluation/decisionlog", "evaluation/durable", "evaluation/policystore", "evaluation/policytest", "pdp", "pdp/callers", "pdp/client", "pdp/console", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/snapshot",

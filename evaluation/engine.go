@@ -72,6 +72,7 @@ type Engine struct {
 	current   atomic.Pointer[snapshot.Snapshots]
 	status    atomic.Pointer[Status]
 	reloading sync.Mutex
+	reloads   reloadHistory
 
 	shadow       atomic.Pointer[snapshot.Snapshots] // nil without one
 	shadowStatus atomic.Pointer[Status]

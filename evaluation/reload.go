@@ -210,8 +210,10 @@ func (e *Engine) recordReload(ctx context.Context, to slot, what reloadRequest, 
 		Revision:      revision,
 		LatencyMicros: e.config.Now().Sub(start).Microseconds(),
 	}
+	size := e.log.Head().Size
 	if err := e.log.Append(ctx, &entry); err != nil {
 		return fmt.Errorf("record reload: %w", err)
 	}
+	e.reloads.add(newReload(&entry, what, size))
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -25,6 +26,10 @@ const (
 	PathLogRotateKey  = "/admin/v1/log/rotate-key"
 	PathReload        = "/admin/v1/reload"
 	PathStatus        = "/admin/v1/status"
+	PathPolicies      = "/admin/v1/policies"
+	PathRevisions     = "/admin/v1/revisions"
+	PathTests         = "/admin/v1/tests"
+	PathTry           = "/admin/v1/try"
 	PathRequests      = "/admin/v1/requests"
 	PathApprovals     = "/admin/v1/approvals"
 	PathCapabilities  = "/admin/v1/capabilities"
@@ -53,6 +58,15 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.POST(PathReload, serveReload(engine, reloads), auth.all(ScopeAdmin))
 	e.GET(PathReload, serveReloaded(engine, reloads), auth.all(ScopeAdmin))
 	e.GET(PathStatus, s.serveStatus, auth.with(ScopeAdmin))
+	policies := &policiesHandler{engine: engine, log: log}
+	e.GET(PathPolicies+"/:"+paramRevision, policies.show, auth.with(ScopeAdmin))
+	e.GET(PathPolicies+"/:"+paramRevision+"/diff/:"+paramOther, policies.compare, auth.with(ScopeAdmin))
+	e.GET(PathRevisions, policies.list, auth.all(ScopeAdmin))
+	tests := &testsHandler{engine: engine, open: s.openStore, wait: testWait}
+	e.GET(PathTests, tests.run, auth.with(ScopeAdmin))
+	tries := &triesHandler{engine: engine, log: log, rates: admission.NewRateLimits(triesPerSecond)}
+	e.GET(PathTry, tries.start, auth.with(ScopeAdmin))
+	e.POST(PathTry, tries.try, auth.with(ScopeAdmin))
 	e.GET(PathRequests, approvals.list, approve)
 	e.GET(PathRequests+"/:"+paramID, approvals.showRequest, approve)
 	e.GET(PathRequests+"/:"+paramID+"/sheet", approvals.showSheet, approve)

@@ -165,8 +165,8 @@ func TestAdminParametersAreDescribed(t *testing.T) {
 			t.Errorf("%s: parameters (-openapi.yaml +listener):\n%s", route.path, diff)
 		}
 	}
-	if checked != 5 {
-		t.Errorf("%d operations were checked, want %s, %s, %s, %s and %s", checked, pdp.PathLogExport, pdp.PathLogQuery, pdp.PathReload, pdp.PathRequests, pdp.PathCapabilities)
+	if checked != 7 {
+		t.Errorf("%d operations were checked, want %s, %s, %s, %s, %s, %s and %s", checked, pdp.PathLogExport, pdp.PathLogQuery, pdp.PathReload, pdp.PathRequests, pdp.PathCapabilities, pdp.PathRevisions, pdp.PathTry)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestAdminRequestsAreDescribed(t *testing.T) {
 	o := newOpenAPI(t)
 	for name, is := range map[string]reflect.Type{
 		"Verdict": reflect.TypeFor[pdp.Vote](), "Revocation": reflect.TypeFor[pdp.Revocation](), "Approver": reflect.TypeFor[pdp.Approver](),
-		"CapabilityGrant": reflect.TypeFor[pdp.CapabilityGrant](), "CapabilityRevocation": reflect.TypeFor[pdp.CapabilityRevocation](),
+		"Try": reflect.TypeFor[pdp.Try](), "CapabilityGrant": reflect.TypeFor[pdp.CapabilityGrant](), "CapabilityRevocation": reflect.TypeFor[pdp.CapabilityRevocation](),
 	} {
 		properties := o.at("#/components/schemas/" + name + "/properties").(map[string]any)
 		want := membersOf(is)

@@ -57,6 +57,12 @@ var adminRoutes = []adminRoute{
 	{method: "POST", path: pdp.PathReload, scopes: operators, all: true, ok: 422}, // embedded policies cannot change
 	{method: "GET", path: pdp.PathReload, scopes: operators, all: true, ok: 422},
 	{method: "GET", path: pdp.PathStatus, scopes: operators, check: checkStatus},
+	{method: "GET", path: pdp.PathPolicies + "/:revision", scopes: operators, target: (*desks).revision, check: checkPolicies},
+	{method: "GET", path: pdp.PathPolicies + "/:revision/diff/:other", scopes: operators, target: (*desks).revisions},
+	{method: "GET", path: pdp.PathRevisions, scopes: operators, all: true},
+	{method: "GET", path: pdp.PathTests, scopes: operators},
+	{method: "GET", path: pdp.PathTry, scopes: operators, ok: 403}, // needs audit as well
+	{method: "POST", path: pdp.PathTry, scopes: operators, owned: true, target: (*desks).try},
 	{method: "GET", path: pdp.PathRequests, scopes: approvers, check: checkRequests},
 	{method: "GET", path: pdp.PathRequests + "/:id", scopes: approvers, owned: true, target: (*desks).pending},
 	{method: "GET", path: pdp.PathRequests + "/:id/sheet", scopes: approvers, owned: true, target: (*desks).sheet},
@@ -154,6 +160,16 @@ func (d *desks) submit(tenant string) string {
 	return task.Task.ID
 }
 
+func (d *desks) revision() (path, body string) { return pdp.PathPolicies + "/current", "" }
+
+func (d *desks) revisions() (path, body string) {
+	return pdp.PathPolicies + "/current/diff/current", ""
+}
+
+func (d *desks) try() (path, body string) {
+	return pdp.PathTry, `{"tenant":"acme","request":{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"tool","id":"t"}}}`
+}
+
 func (d *desks) proof() (path, body string) {
 	return fmt.Sprintf("%s?index=%d", pdp.PathLogProof, d.index["acme"]), ""
 }
@@ -246,6 +262,15 @@ func checkTenants(t *testing.T, tenants, shown []string) {
 		if got := slices.Contains(shown, tenant); got != want && (tenant != "" || !want) {
 			t.Errorf("a caller of %v is shown what is of %q: %v", tenants, tenant, got)
 		}
+	}
+}
+
+// checkPolicies checks that a revision has files.
+func checkPolicies(t *testing.T, _ []string, body []byte) {
+	t.Helper()
+	var revision pdp.PolicyRevision
+	if err := json.Unmarshal(body, &revision); err != nil || revision.Revision == "" || len(revision.Files) == 0 || len(revision.Policies) == 0 {
+		t.Errorf("%s: %v", body, err)
 	}
 }
 

@@ -87,6 +87,8 @@ var publicErrors = []struct {
 	{errSeveralTenants, http.StatusBadRequest, false},
 
 	{errNoReload, http.StatusNotFound, false},
+	{errNoRevision, http.StatusNotFound, false},
+	{errTryRate, http.StatusTooManyRequests, false},
 	{decisionlog.ErrNoEntry, http.StatusNotFound, false},
 	{decisionlog.ErrPruned, http.StatusGone, false},
 	{errHost, http.StatusMisdirectedRequest, true},

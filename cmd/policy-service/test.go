@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ type testCmd struct {
 	AllowEmpty bool    `help:"Succeed without tests."`
 }
 
-func (c *testCmd) Run() error {
+func (c *testCmd) Run(ctx context.Context) error {
 	if c.FromLog != "" {
 		return printTest(c.FromLog)
 	}
@@ -37,7 +38,7 @@ func (c *testCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	report, err := policytest.RunStore(snapshots, tests)
+	report, err := policytest.RunStore(ctx, snapshots, tests)
 	if err != nil {
 		return err
 	}

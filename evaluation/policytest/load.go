@@ -1,11 +1,13 @@
 package policytest
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,14 +43,49 @@ type Expectation struct {
 
 // Load reads the tests of the policy store at the root of fsys, in the order of their files, tenants'
 // last. The error is an [evaluation.Faults] with every fault.
-func Load(fsys fs.FS) ([]Test, error) {
-	var tests []Test
-	names, problems := files(fsys)
-	problems = append(problems, Misplaced(fsys)...)
-	for _, name := range names {
+func Load(fsys fs.FS) ([]Test, error) { return ReadFiles(fsys).Tests() }
+
+// Files are the test files of a policy store.
+type Files struct {
+	names    []string
+	texts    map[string][]byte
+	problems faults.List
+}
+
+// ReadFiles reads the test files of the policy store at the root of fsys. Faults are those of
+// [Files.Tests].
+func ReadFiles(fsys fs.FS) *Files {
+	f := &Files{texts: map[string][]byte{}}
+	f.names, f.problems = files(fsys)
+	f.problems = append(f.problems, Misplaced(fsys)...)
+	for _, name := range f.names {
 		src, err := readFile(fsys, name)
 		if err != nil {
-			problems = append(problems, faults.Fault{File: name, Message: err.Error()})
+			f.problems = append(f.problems, faults.Fault{File: name, Message: err.Error()})
+			continue
+		}
+		f.texts[name] = src
+	}
+	return f
+}
+
+// Digest returns a hash of the names, texts and faults of the files.
+func (f *Files) Digest() [sha256.Size]byte {
+	h := sha256.New()
+	for _, name := range f.names {
+		fmt.Fprintf(h, "%q %x\n", name, sha256.Sum256(f.texts[name]))
+	}
+	fmt.Fprintf(h, "%q", f.problems.Error())
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// Tests parses the files. See [Load].
+func (f *Files) Tests() ([]Test, error) {
+	var tests []Test
+	problems := slices.Clone(f.problems)
+	for _, name := range f.names {
+		src, read := f.texts[name]
+		if !read {
 			continue
 		}
 		found, wrong := parse(name, src)

@@ -28,6 +28,7 @@
 package policytest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,11 +69,20 @@ type Result struct {
 
 // Run decides every request with the snapshot and compares the results.
 func Run(s *snapshot.Snapshot, tests []Test) *Report {
+	report, _ := runUntil(context.Background(), s, tests) // fails only if the context ends
+	return report
+}
+
+// runUntil is Run for as long as ctx lasts.
+func runUntil(ctx context.Context, s *snapshot.Snapshot, tests []Test) (*Report, error) {
 	report := &Report{Results: make([]Result, len(tests)), Coverage: newCoverage(explain.Sources(s))}
 	for i, test := range tests {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		report.Results[i] = run(s, test, report.Coverage)
 	}
-	return report
+	return report, nil
 }
 
 func run(s *snapshot.Snapshot, test Test, c Coverage) Result {

@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,32 +11,44 @@ import (
 
 // RunStore runs the tests of a whole policy store. A tenant's snapshot decides the tenant's tests. The
 // store's only snapshot or, with tenants, the guardrails alone decide the root's tests. The coverage is
-// for all together: a guardrail that one tenant's tests cover is covered.
-func RunStore(s *snapshot.Snapshots, tests []Test) (*Report, error) {
-	of := byTenant(s, tests)
+// for all together: a guardrail that one tenant's tests cover is covered. The error is that of ctx if
+// it ends before the tests.
+func RunStore(ctx context.Context, s *snapshot.Snapshots, tests []Test) (*Report, error) {
+	return RunTenants(ctx, s, tests, s.Tenants())
+}
+
+// RunTenants is RunStore for the tests of the root and of some tenants.
+func RunTenants(ctx context.Context, s *snapshot.Snapshots, tests []Test, tenants []string) (*Report, error) {
+	of := byTenant(tenants, s.HasTenants(), tests)
 	all := new(Report)
 	for _, tenant := range slices.Sorted(maps.Keys(of)) {
 		snapshot, err := decider(s, tenant)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", of[tenant][0].File, err)
 		}
-		all.add(Run(snapshot, of[tenant]))
+		report, err := runUntil(ctx, snapshot, of[tenant])
+		if err != nil {
+			return nil, err
+		}
+		all.add(report)
 	}
 	return all, nil
 }
 
-// byTenant groups tests by tenant. It includes tenants without tests, and the root if the store has no
-// tenants.
-func byTenant(s *snapshot.Snapshots, tests []Test) map[string][]Test {
+// byTenant groups the tests of the root and of some tenants by tenant. It includes tenants without
+// tests, and the root if the store has no tenants.
+func byTenant(tenants []string, hasTenants bool, tests []Test) map[string][]Test {
 	of := map[string][]Test{}
-	for _, tenant := range s.Tenants() {
+	for _, tenant := range tenants {
 		of[tenant] = nil
 	}
-	if len(of) == 0 {
+	if !hasTenants {
 		of[""] = nil
 	}
 	for _, test := range tests {
-		of[test.Tenant] = append(of[test.Tenant], test)
+		if !hasTenants || test.Tenant == "" || slices.Contains(tenants, test.Tenant) {
+			of[test.Tenant] = append(of[test.Tenant], test)
+		}
 	}
 	return of
 }

@@ -42,7 +42,7 @@ func TestRunStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := policytest.RunStore(snapshots, tests)
+	report, err := policytest.RunStore(t.Context(), snapshots, tests)
 	if err != nil {
 		t.Fatal(err)
 	}

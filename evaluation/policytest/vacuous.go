@@ -31,7 +31,7 @@ func sentence(f faults.Fault) string {
 // Vacuous lists the tests of a policy store that expect a denial and use names that the schema does not
 // declare, each at the position of the test.
 func Vacuous(s *snapshot.Snapshots, tests []Test) (out faults.List) {
-	of := byTenant(s, tests)
+	of := byTenant(s.Tenants(), s.HasTenants(), tests)
 	for _, tenant := range slices.Sorted(maps.Keys(of)) {
 		if len(of[tenant]) == 0 {
 			continue

@@ -220,3 +220,9 @@ func (a Archive) filesWhere(match func(string) bool) []string {
 	})
 	return names
 }
+
+// RevisionOf returns the revision of an archive, compiled or not.
+func RevisionOf(a Archive) (string, error) {
+	manifest, err := decisionlog.Manifest(a)
+	return decisionlog.Revision(manifest), err
+}

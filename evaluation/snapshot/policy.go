@@ -25,6 +25,9 @@ type Policy struct {
 // Permits reports whether the policy is a permit.
 func (p *Policy) Permits() bool { return p.effect == cedar.Permit }
 
+// Annotations returns the values of the policy's annotations by name.
+func (p *Policy) Annotations() map[string]string { return annotationsOf(p.Syntax) }
+
 // AnnotationPlace returns the position of an annotation of the policy in its file.
 func (p *Policy) AnnotationPlace(st cedarsyntax.Statement, key string) (line, column int) {
 	offset := cedarsyntax.Tokenize(st).Find("@", key)

@@ -93,6 +93,9 @@ func Inspect(a Archive) (s *Snapshots, found faults.List, whole bool) {
 // snapshot's revision.
 func (s *Snapshots) Revision() string { return s.revision }
 
+// Archive returns the files of the store. Callers must not modify them.
+func (s *Snapshots) Archive() Archive { return s.archive }
+
 // For returns the snapshot for a tenant's requests.
 func (s *Snapshots) For(tenant string) (*Snapshot, error) {
 	if s.everyone != nil {
