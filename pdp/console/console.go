@@ -45,6 +45,7 @@ type Console struct {
 	config   Config
 	sessions sessions
 	links    links
+	forms    forms
 	assets   assets
 	pages    pages
 	secure   bool   // browsers reach the console by TLS
@@ -67,6 +68,7 @@ func New(config Config) (*Console, error) {
 		config:   config,
 		sessions: sessions{idle: cmp.Or(config.SessionIdle, defaultIdle), most: cmp.Or(config.SessionMost, defaultMost), now: config.Now, byID: make(map[[32]byte]*session)},
 		links:    links{key: key, now: config.Now, used: make(map[string]time.Time)},
+		forms:    newForms(config.Now),
 		secure:   base.Scheme == "https",
 		port:     base.Port(),
 	}
@@ -108,6 +110,10 @@ func (c *Console) routes() http.Handler {
 	mux.Handle("POST /sign-out", c.page((*visit).signOut))
 	mux.Handle("GET /{$}", c.page((*visit).home))
 	mux.Handle("GET /requests", c.page((*visit).requests, scopeApprove))
+	mux.Handle("GET /requests/{task}", c.page((*visit).showRequest, scopeApprove))
+	mux.Handle("POST /requests/{task}/decision", c.page((*visit).postDecision, scopeApprove))
+	mux.Handle("POST /requests/{task}/reveal", c.page((*visit).revealValue, scopeApprove))
+	mux.Handle("POST /approvals/{approval}/revoke", c.page((*visit).revoke, scopeApprove))
 	mux.Handle("/", c.page((*visit).notFound))
 	return mux
 }
@@ -186,13 +192,16 @@ func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Ha
 	})
 }
 
-// nextOf returns where somebody goes after signing in: to the page that was asked for, and home
-// after a form, which is not sent again.
+// nextOf returns where somebody goes after signing in: to the page that was asked for. A form is not
+// sent again: after one about a request comes the page of the request, and after others home.
 func nextOf(r *http.Request) string {
-	if r.Method != http.MethodGet {
-		return "/"
+	switch task := r.PathValue("task"); {
+	case r.Method == http.MethodGet:
+		return r.URL.RequestURI()
+	case task != "":
+		return requestPath(task, "")
 	}
-	return r.URL.RequestURI()
+	return "/"
 }
 
 // may reports whether the person has one of the scopes.

@@ -48,13 +48,16 @@ func (c *Console) loadPages() (pages, error) {
 // functions are those that templates call. A text that somebody else wrote goes through plain.
 func (c *Console) functions() template.FuncMap {
 	return template.FuncMap{
-		"asset": c.assets.url,
-		"plain": plain.Text,
-		"lines": plain.Lines,
-		"utc":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"age":   func(t time.Time) string { return duration(c.config.Now().Sub(t)) },
-		"left":  func(t time.Time) string { return duration(t.Sub(c.config.Now())) },
-		"one":   func(n int, one, many string) string { return count(n, one, many) },
+		"asset":  c.assets.url,
+		"plain":  plain.Text,
+		"lines":  plain.Lines,
+		"utc":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"age":    func(t time.Time) string { return duration(c.config.Now().Sub(t)) },
+		"left":   func(t time.Time) string { return duration(t.Sub(c.config.Now())) },
+		"span":   plainDuration,
+		"marked": parts,
+		"pair":   func(page *requestPage, of []leaf) valuesView { return valuesView{page, of} },
+		"one":    func(n int, one, many string) string { return count(n, one, many) },
 	}
 }
 

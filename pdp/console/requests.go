@@ -14,6 +14,9 @@ type request struct {
 	Status  authzen.TaskStatus `json:"status"`
 	Summary string             `json:"summary"`
 	approval.Request
+
+	May    []string `json:"may"`
+	WhyNot string   `json:"why_not"`
 }
 
 type requestsPage struct {

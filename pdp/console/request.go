@@ -1,0 +1,276 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// requestPath returns the path of a request, or of a part of it, in the admin API and in the console.
+func requestPath(task, part string) string { return "/requests/" + url.PathEscape(task) + part }
+
+const adminPrefix = "/admin/v1"
+
+// mostForm is the maximum size of a form in bytes.
+const mostForm = 1 << 20
+
+// showRequest shows a request to whoever may decide on it.
+func (v *visit) showRequest() error {
+	page, err := v.requestPage(v.r.PathValue("task"))
+	if err != nil {
+		return err
+	}
+	return v.showRequestPage(http.StatusOK, page)
+}
+
+func (v *visit) showRequestPage(status int, page *requestPage) error {
+	title := page.Sheet.Items[0].Action.Name
+	if page.State.Open() {
+		title = "Decide: " + title
+	}
+	return v.show(status, "request", title, page)
+}
+
+// requestPage returns the page of a request. The sheet is read first: if the request changed afterwards, a
+// decision on the page is refused.
+func (v *visit) requestPage(task string) (*requestPage, error) {
+	var text []byte
+	if err := v.ask(http.MethodGet, adminPrefix+requestPath(task, "/sheet"), nil, &text); err != nil {
+		return nil, err
+	}
+	s, err := readSheet(text)
+	if err != nil {
+		return nil, err
+	}
+	var r request
+	if err := v.ask(http.MethodGet, adminPrefix+requestPath(task, ""), nil, &r); err != nil {
+		return nil, err
+	}
+	page := newRequestPage(s, &r, &v.session.identity)
+	page.Ticket = v.forms.issue(v.id, s.Task)
+	return page, nil
+}
+
+// A verdict is a decision that a person has sent, before the person's identity provider has confirmed it.
+type verdict struct {
+	Task   string
+	Ticket string // taken when the verdict came
+	Vote   vote
+}
+
+// A vote is the body of a decision for the admin API.
+type vote struct {
+	Decision   string                    `json:"decision"` // approve, deny or delegate
+	Sheet      string                    `json:"sheet"`
+	Comment    string                    `json:"comment,omitzero"`
+	Items      []int                     `json:"items,omitempty"`
+	Until      time.Time                 `json:"approved_until,omitzero"`
+	To         *person                   `json:"to,omitempty"`
+	Arguments  map[string]jsontext.Value `json:"arguments,omitempty"`
+	Capability *grant                    `json:"capability,omitempty"`
+}
+
+type person struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+type grant struct {
+	Duration int64 `json:"duration"` // seconds
+}
+
+// errVerdict means that a form is filled in wrongly.
+type errVerdict struct{ message string }
+
+func (e errVerdict) Error() string { return e.message }
+
+// postDecision takes a decision. The ticket of its form is good for one that is recorded.
+func (v *visit) postDecision() error {
+	task := v.r.PathValue("task")
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, mostForm)
+	if err := v.r.ParseForm(); err != nil {
+		return &apiError{http.StatusBadRequest, "The form is too long or broken. Nothing was decided."}
+	}
+	decision, err := v.verdict(task)
+	if err == nil {
+		err = v.forms.take(v.id, task, decision.Ticket)
+	}
+	if err != nil {
+		return v.refused(task, err)
+	}
+	return v.decide(decision, v.session.identity)
+}
+
+// verdict reads the form of a decision.
+func (v *visit) verdict(task string) (d verdict, err error) {
+	form := v.r.PostForm
+	d = verdict{Task: task, Ticket: form.Get("ticket"), Vote: vote{
+		Decision: form.Get("decision"), Sheet: form.Get("sheet"), Comment: strings.TrimSpace(strings.ReplaceAll(form.Get("comment"), "\r\n", "\n")),
+	}}
+	if d.Vote.Sheet == "" {
+		return d, errVerdict{"The form has no sheet."}
+	}
+	if form.Get("bulk") != "" && len(form["item"]) == 0 {
+		return d, errVerdict{"Choose at least one call."}
+	}
+	for _, text := range form["item"] {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return d, errVerdict{"The form names a call that is none."}
+		}
+		d.Vote.Items = append(d.Vote.Items, n)
+	}
+	switch d.Vote.Decision {
+	case "delegate":
+		if form.Get("to") == "" {
+			return d, errVerdict{"Write the name of the person who decides from now on."}
+		}
+		d.Vote.To = &person{v.session.identity.Type, form.Get("to")}
+	case "approve":
+		err = v.terms(&d.Vote, form)
+	}
+	return d, err
+}
+
+// terms reads what an approval may have beside the decision: an earlier end, changed arguments and a
+// capability.
+func (v *visit) terms(d *vote, form url.Values) error {
+	if text := form.Get("minutes"); text != "" {
+		minutes, err := strconv.Atoi(text)
+		if err != nil || minutes < 1 || minutes > 365*24*60 {
+			return errVerdict{"The number of minutes is not a number from 1."}
+		}
+		d.Until = v.config.Now().Add(time.Duration(minutes) * time.Minute).UTC().Truncate(time.Second)
+	}
+	if text := form.Get("grant"); text != "" {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || seconds < 1 {
+			return errVerdict{"The time for further calls is not a number."}
+		}
+		d.Capability = &grant{seconds}
+	}
+	for name := range form {
+		argument, is := strings.CutPrefix(name, "argument.")
+		if !is || form.Get(name) == form.Get("was."+argument) {
+			continue
+		}
+		value := jsontext.Value(form.Get(name))
+		if !value.IsValid() {
+			return errVerdict{"The changed value of " + argument + " is not JSON. A text needs quotes."}
+		}
+		if d.Arguments == nil {
+			d.Arguments = make(map[string]jsontext.Value)
+		}
+		d.Arguments[argument] = value
+	}
+	return nil
+}
+
+// decide sends a verdict in the name of a person, and leads to the page that shows what became of it. The
+// identity says how the person proved who they are for this verdict.
+func (v *visit) decide(d verdict, who Identity) error {
+	err := v.Console.ask(v.r.Context(), who, http.MethodPost, adminPrefix+requestPath(d.Task, "/decision"), d.Vote, nil)
+	if err != nil {
+		if !isRefusal(err) || isInvalid(err) {
+			v.forms.release(d.Ticket)
+		}
+		return v.refused(d.Task, err)
+	}
+	v.redirect(requestPath(d.Task, ""))
+	return nil
+}
+
+// isRefusal reports whether the service has answered that a decision does not count.
+func isRefusal(err error) bool {
+	var problem *apiError
+	return errors.As(err, &problem) && problem.Status < http.StatusInternalServerError
+}
+
+// isInvalid reports whether the service did not understand a decision, which can be mended and sent again.
+func isInvalid(err error) bool {
+	var problem *apiError
+	return errors.As(err, &problem) && problem.Status == http.StatusBadRequest
+}
+
+// A message says what became of what the person has just tried.
+type message struct {
+	Kind string // stale, lost, refused, conflict, invalid or form
+	Text string // of the service
+}
+
+// refused shows the request as it is now, and why the decision does not count. What the person has typed
+// stays.
+func (v *visit) refused(task string, err error) error {
+	status, m := v.messageOf(err)
+	page, errPage := v.requestPage(task)
+	if errPage != nil {
+		return errPage
+	}
+	page.Message, page.Comment = &m, v.r.PostFormValue("comment")
+	if m.Kind == "lost" || m.Kind == "invalid" {
+		page.Ticket = v.r.PostFormValue("ticket")
+	}
+	return v.showRequestPage(status, page)
+}
+
+// messageOf returns the status and the message for an error.
+func (v *visit) messageOf(err error) (int, message) {
+	var problem *apiError
+	var form errVerdict
+	switch {
+	case errors.Is(err, errForm):
+		return http.StatusConflict, message{"form", ""}
+	case errors.As(err, &form):
+		return http.StatusBadRequest, message{"invalid", form.message}
+	case !errors.As(err, &problem) || problem.Status >= http.StatusInternalServerError:
+		v.config.Log.ErrorContext(v.r.Context(), "console", "path", v.r.URL.Path, "error", err)
+		return http.StatusServiceUnavailable, message{"lost", ""}
+	case problem.Status == http.StatusConflict && problem.Message == staleMessage:
+		return problem.Status, message{"stale", ""}
+	case problem.Status == http.StatusConflict:
+		return problem.Status, message{"conflict", problem.Message}
+	case problem.Status == http.StatusForbidden:
+		return problem.Status, message{"refused", problem.Message}
+	}
+	return problem.Status, message{"invalid", problem.Message}
+}
+
+// staleMessage is what the admin API says of a decision on another sheet.
+const staleMessage = "the request is not the one that was shown"
+
+// revealValue shows a page with one masked value.
+func (v *visit) revealValue() error {
+	task, path := v.r.PathValue("task"), jsontext.Pointer(v.r.PostFormValue("path"))
+	var out struct {
+		Value jsontext.Value `json:"value"`
+	}
+	if err := v.ask(http.MethodPost, adminPrefix+requestPath(task, "/reveal"), map[string]any{"path": path}, &out); err != nil {
+		return v.refused(task, err)
+	}
+	page, err := v.requestPage(task)
+	if err != nil {
+		return err
+	}
+	l := newLeaf(path, path.LastToken(), out.Value)
+	page.Revealed = &l
+	return v.showRequestPage(http.StatusOK, page)
+}
+
+// revoke ends an approval.
+func (v *visit) revoke() error {
+	var out request
+	body := map[string]string{"reason": v.r.PostFormValue("reason")}
+	if err := v.ask(http.MethodPost, "/admin/v1/approvals/"+url.PathEscape(v.r.PathValue("approval"))+"/revoke", body, &out); err != nil {
+		if task := v.r.PostFormValue("task"); isRefusal(err) && task != "" {
+			return v.refused(task, err)
+		}
+		return err
+	}
+	v.redirect(requestPath(out.ID, ""))
+	return nil
+}

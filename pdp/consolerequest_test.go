@@ -1,0 +1,355 @@
+package pdp_test
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/obligations/plain"
+	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/pdp/console"
+	"github.com/policy-service/policy-service/schemas/authzen"
+)
+
+// signInAs returns a browser in which a person is signed in.
+func (b *browser) signInAs(s *service, id string) *browser {
+	b.Helper()
+	other := newBrowser(b.T, b.base)
+	address, err := console.Link(s.state, authzen.Subject{Type: "user", ID: id}, time.Now())
+	if err != nil {
+		b.Fatal(err)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if status, page, _ := other.post("/sign-in/local", url.Values{"ticket": {u.Query().Get("ticket")}}); status != 200 {
+		b.Fatalf("sign in: %d %s", status, page)
+	}
+	return other
+}
+
+// A decisionPage is the page of a request in a browser.
+type decisionPage struct {
+	*browser
+	task   string
+	status int
+	text   string // HTML
+}
+
+// open opens the page of a request.
+func (b *browser) open(task string) *decisionPage {
+	b.Helper()
+	status, page, _ := b.get("/requests/" + task)
+	return &decisionPage{b, task, status, page}
+}
+
+// words returns what a reader sees: the text of the page without its markup.
+func (p *decisionPage) words() string {
+	text := regexp.MustCompile(`(?s)<(script|svg)\b.*?</(script|svg)>`).ReplaceAllString(p.text, "")
+	return html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(text, ""))
+}
+
+// hidden returns the value of a hidden field of the form that decides.
+func (p *decisionPage) hidden(name string) string {
+	found := regexp.MustCompile(`<input type="hidden" name="` + name + `" value="([^"]*)">`).FindStringSubmatch(p.text)
+	if found == nil {
+		return ""
+	}
+	return html.UnescapeString(found[1])
+}
+
+// form returns the form that decides, as the browser would send it.
+func (p *decisionPage) form(decision string, more ...string) url.Values {
+	form := url.Values{"ticket": {p.hidden("ticket")}, "sheet": {p.hidden("sheet")}, "decision": {decision}}
+	for n := 0; n < len(more); n += 2 {
+		form.Add(more[n], more[n+1])
+	}
+	return form
+}
+
+// decide sends the form, and returns the page that follows.
+func (p *decisionPage) decide(form url.Values) *decisionPage {
+	p.Helper()
+	status, page, _ := p.post("/requests/"+p.task+"/decision", form)
+	return &decisionPage{p.browser, p.task, status, page}
+}
+
+// office is a service with a console, and a browser in which carol is signed in.
+func office(t *testing.T) (*staff, *browser) {
+	t.Helper()
+	s, b := startConsole(t, pdp.Config{Policies: anybodyApproves})
+	return &staff{service: s, t: t}, b.signInAs(s, "carol")
+}
+
+// read returns a request over the admin API.
+func (s *staff) read(task string) (r pdp.AccessRequest) {
+	s.t.Helper()
+	if got := askAs(s.t, "", "GET", s.admin+pdp.PathRequests+"/"+task, "", &r); got != 200 {
+		s.t.Fatalf("read: %d", got)
+	}
+	return r
+}
+
+// An approval on the page is a vote for the sheet that the page shows, by the person who is signed in.
+func TestPageApproves(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "call", "alice", "")
+	page := b.open(task)
+	after := page.decide(page.form("approve", "comment", "for the release"))
+	if after.status != 200 || !strings.Contains(after.words(), "You approved this") || strings.Contains(after.text, `value="approve"`) {
+		t.Errorf("%d: %s", after.status, after.words())
+	}
+	r := s.read(task)
+	if len(r.Items[0].Votes) != 1 {
+		t.Fatalf("votes: %+v", r.Items[0].Votes)
+	}
+	vote := r.Items[0].Votes[0]
+	if vote.Approver.ID != "carol" || vote.Channel != "console" || vote.Comment != "for the release" || vote.Sheet != page.hidden("sheet") || vote.Sheet != r.Sheet ||
+		vote.Authn.Method != "link" || vote.Authn.Session == "" || vote.Entry == "" {
+		t.Errorf("the vote is %+v by %+v", vote, vote.Authn)
+	}
+	if !strings.Contains(strings.ReplaceAll(page.words(), " ", ""), "Sheet"+r.Sheet[len("sha256:"):][:8]) {
+		t.Errorf("the page shows other digits than %s", r.Sheet)
+	}
+}
+
+// Deny, with a comment of several lines.
+func TestPageDenies(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "call", "alice", "")
+	page := b.open(task)
+	if after := page.decide(page.form("deny", "comment", "not on\r\na Friday")); !strings.Contains(after.words(), "You denied this") {
+		t.Errorf("%d: %s", after.status, after.words())
+	}
+	if vote := s.read(task).Items[0].Votes[0]; vote.Approve || vote.Comment != "not on\na Friday" {
+		t.Errorf("the vote is %+v", vote)
+	}
+}
+
+// What a person sends for another sheet than the request's does not count.
+func TestPageOfAnotherSheetDoesNotCount(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "call", "alice", "")
+	page := b.open(task)
+	for _, sheet := range []string{"sha256:" + strings.Repeat("0", 64), "", "x"} {
+		form := b.open(task).form("approve")
+		form.Set("sheet", sheet)
+		after := page.decide(form)
+		if after.status < 400 || !strings.Contains(after.words(), "Nothing was decided") {
+			t.Errorf("sheet %q: %d %s", sheet, after.status, after.words())
+		}
+	}
+	if r := s.read(task); r.Status != authzen.TaskPending {
+		t.Errorf("the request is %s", r.Status)
+	}
+}
+
+// A form counts once: not sent twice, nor by another session, nor for another request, nor forged.
+func TestFormCountsOnce(t *testing.T) {
+	s, b := office(t)
+	task, other := s.asked("", "pair", "alice", ""), s.asked("", "call", "alice", "")
+	page := b.open(task)
+	again := b.signInAs(s.service, "carol").open(task)
+	for name, form := range map[string]url.Values{
+		"of another session": again.form("approve"),
+		"of another request": b.open(other).form("approve"),
+		"forged":             {"ticket": {strings.ToUpper(page.hidden("ticket"))}, "sheet": {page.hidden("sheet")}, "decision": {"approve"}},
+		"without a ticket":   {"sheet": {page.hidden("sheet")}, "decision": {"approve"}},
+	} {
+		form.Set("sheet", page.hidden("sheet"))
+		if after := page.decide(form); after.status != 409 || !strings.Contains(after.words(), "Nothing was decided by this") {
+			t.Errorf("a form %s: %d %s", name, after.status, after.words())
+		}
+	}
+	if votes := s.read(task).Items[0].Votes; len(votes) > 0 {
+		t.Fatalf("votes: %+v", votes)
+	}
+	var sent sync.WaitGroup
+	form := page.form("approve")
+	for range 50 {
+		sent.Go(func() { page.decide(form) })
+	}
+	sent.Wait()
+	if votes := s.read(task).Items[0].Votes; len(votes) != 1 {
+		t.Errorf("50 times the same form: %d votes", len(votes))
+	}
+	if permits, _ := s.votes(); permits != 2 { // the policies' and the vote
+		t.Errorf("the log has %d permits and votes", permits)
+	}
+}
+
+// One's own request has no buttons, and a form by hand is refused and recorded.
+func TestOwnRequestHasNoButtons(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "call", "carol", "")
+	page := b.open(task)
+	if strings.Contains(page.text, `name="decision"`) || !strings.Contains(page.words(), "You cannot decide this") {
+		t.Errorf("the page: %s", page.words())
+	}
+	form := b.open(s.asked("", "call", "alice", "")).form("approve")
+	form.Set("sheet", page.hidden("sheet"))
+	form.Set("ticket", page.hidden("ticket"))
+	if after := page.decide(form); after.status != 403 || !strings.Contains(after.words(), "the log has that you tried") {
+		t.Errorf("by hand: %d %s", after.status, after.words())
+	}
+	if permits, refused := s.votes(); permits != 0 || refused != 1 {
+		t.Errorf("the log has %d permits and %d refused votes", permits, refused)
+	}
+}
+
+// Of two people who have the page open, the second learns who decided, and that theirs does not count.
+func TestSecondDecisionDoesNotCount(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "call", "alice", "")
+	carol, dave := b.open(task), b.signInAs(s.service, "dave").open(task)
+	dave.decide(dave.form("deny", "comment", "not on a Friday"))
+	after := carol.decide(carol.form("approve"))
+	for _, want := range []string{"Your decision did not count", "dave denied this", "not on a Friday"} {
+		if !strings.Contains(after.words(), want) {
+			t.Errorf("the page does not say %q: %s", want, after.words())
+		}
+	}
+	if votes := s.read(task).Items[0].Votes; after.status != 409 || len(votes) != 1 {
+		t.Errorf("%d, votes %+v", after.status, votes)
+	}
+}
+
+// A quorum counts people: who has approved sees that one more is needed.
+func TestPageOfAQuorum(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "pair", "alice", "")
+	page := b.open(task)
+	after := page.decide(page.form("approve"))
+	if !strings.Contains(after.words(), "Your approval is in the log. 1 more person has to approve") {
+		t.Errorf("after the first: %s", after.words())
+	}
+	again := b.signInAs(s.service, "carol").open(task)
+	if strings.Contains(again.text, `value="approve"`) {
+		t.Errorf("a second time by the same person: %s", again.words())
+	}
+	dave := b.signInAs(s.service, "dave").open(task)
+	if after := dave.decide(dave.form("approve")); !strings.Contains(after.words(), "You approved this") || s.read(task).Status != authzen.TaskApproved {
+		t.Errorf("after the second: %s", after.words())
+	}
+}
+
+// hostile is a request whose texts pretend to be something else.
+const hostile = `"note":"<img src=x onerror=alert(1)>","file":"invoice-\u202egpj.exe","zero":"a\u200bb","look":"p\u0430ypal",
+	"markup":"</dd></dl><button name=decision value=approve>Approve</button>","template":"{{.}}${x}","true":"true","number":"12","blank":" padded ","empty":"","none":{},"nested":{"a › b":[1,false]},
+	"big":123456789012345678,"secret_token":"sk-live-1"`
+
+// The page shows every leaf of the sheet, as itself or with escapes.
+func TestPageShowsTheWholeSheet(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "call", "alice", hostile+`,"long":"`+strings.Repeat(" ", 5_000)+`rm -rf /"`)
+	page := b.open(task)
+	_, text := s.send("", "GET", pdp.PathRequests+"/"+task+"/sheet", "")
+	words := page.words()
+	n := 0
+	eachLeaf(t, jsontext.Value(text), func(leaf string) {
+		if n++; !strings.Contains(words, leaf) {
+			t.Errorf("the page does not show %.200q", leaf)
+		}
+	})
+	if n < 40 {
+		t.Errorf("the sheet has only %d leaves", n)
+	}
+	for _, not := range []string{"<img", "<button name=decision", "sk-live-1", "\u202e", "\u200b"} {
+		if strings.Contains(page.text, not) {
+			t.Errorf("the page has %q", not)
+		}
+	}
+	for _, want := range []string{"Show all 5008 characters", `\u{202E}`, "two alphabets", `"true"`, `"12"`, `" padded "`} {
+		if !strings.Contains(words, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+// eachLeaf calls f with each leaf of a value as the page has to show it.
+func eachLeaf(t *testing.T, value jsontext.Value, f func(string)) {
+	t.Helper()
+	var members map[string]jsontext.Value
+	var elements []jsontext.Value
+	switch {
+	case value.Kind() == '{' && json.Unmarshal(value, &members) == nil && len(members) > 0:
+		for name, member := range members {
+			f(plain.Text(name))
+			eachLeaf(t, member, f)
+		}
+	case value.Kind() == '[' && json.Unmarshal(value, &elements) == nil && len(elements) > 0:
+		for _, element := range elements {
+			eachLeaf(t, element, f)
+		}
+	case value.Kind() == '"':
+		var text string
+		if err := json.Unmarshal(value, &text); err != nil {
+			t.Fatal(err)
+		}
+		f(plain.Text(text))
+	default:
+		f(string(value))
+	}
+}
+
+// A masked value is revealed on one page alone, and the log has that first.
+func TestPageReveals(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "call", "alice", hostile)
+	if page := b.open(task); !strings.Contains(page.text, `name="path" value="/subject/properties/secret_token"`) {
+		t.Fatalf("the page does not offer it: %s", page.words())
+	}
+	form := url.Values{"path": {"/subject/properties/secret_token"}}
+	status, page, _ := b.post("/requests/"+task+"/reveal", form)
+	if status != 200 || !strings.Contains(page, "sk-live-1") {
+		t.Errorf("reveal: %d %s", status, page)
+	}
+	if again := b.open(task); strings.Contains(again.text, "sk-live-1") {
+		t.Error("the page shows it afterwards")
+	}
+	if got := strings.Count(strings.Join(s.entries(), ""), `"action":"reveal","by":"user:carol"`); got != 1 {
+		t.Errorf("the log has %d reveals", got)
+	}
+	alice := b.signInAs(s.service, "alice")
+	if status, page, _ := alice.post("/requests/"+task+"/reveal", form); status != 403 || strings.Contains(page, "sk-live-1") {
+		t.Errorf("reveal to the requester: %d %s", status, page)
+	}
+}
+
+// Nobody who is signed out sees or decides anything, and comes back to the request afterwards.
+func TestSignedOutDecidesNothing(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "call", "alice", "")
+	form := b.open(task).form("approve")
+	stranger := newBrowser(t, b.base)
+	for _, path := range []string{"/decision", "/reveal"} {
+		if _, page, at := stranger.post("/requests/"+task+path, form); at != "/sign-in" || strings.Contains(page, "alice") {
+			t.Errorf("%s leads to %s", path, at)
+		}
+	}
+	if _, _, at := stranger.get("/requests/" + task); at != "/sign-in" {
+		t.Errorf("the page leads to %s", at)
+	}
+	if r := s.read(task); r.Status != authzen.TaskPending {
+		t.Errorf("the request is %s", r.Status)
+	}
+}
+
+// There is no page for a request that does not exist.
+func TestNoPageForUnknownRequest(t *testing.T) {
+	_, b := office(t)
+	for _, id := range []string{"arq_X", "..", "%2e%2e", "a%2fb", strings.Repeat("a", 5000)} {
+		if status, page, _ := b.get("/requests/" + id); status != http.StatusNotFound && status != http.StatusOK || strings.Contains(page, "Decide:") {
+			t.Errorf("%.20s: %d", id, status)
+		}
+	}
+}
