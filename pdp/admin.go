@@ -11,7 +11,6 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
-	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -30,6 +29,7 @@ const (
 	PathRevisions     = "/admin/v1/revisions"
 	PathTests         = "/admin/v1/tests"
 	PathTry           = "/admin/v1/try"
+	PathReplays       = "/admin/v1/replays"
 	PathRequests      = "/admin/v1/requests"
 	PathApprovals     = "/admin/v1/approvals"
 	PathCapabilities  = "/admin/v1/capabilities"
@@ -57,16 +57,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.POST(PathLogRotateKey, serveRotateKey(log), auth.all(ScopeAdmin))
 	e.POST(PathReload, serveReload(engine, reloads), auth.all(ScopeAdmin))
 	e.GET(PathReload, serveReloaded(engine, reloads), auth.all(ScopeAdmin))
-	e.GET(PathStatus, s.serveStatus, auth.with(ScopeAdmin))
-	policies := &policiesHandler{engine: engine, log: log}
-	e.GET(PathPolicies+"/:"+paramRevision, policies.show, auth.with(ScopeAdmin))
-	e.GET(PathPolicies+"/:"+paramRevision+"/diff/:"+paramOther, policies.compare, auth.with(ScopeAdmin))
-	e.GET(PathRevisions, policies.list, auth.all(ScopeAdmin))
-	tests := &testsHandler{engine: engine, open: s.openStore, wait: testWait}
-	e.GET(PathTests, tests.run, auth.with(ScopeAdmin))
-	tries := &triesHandler{engine: engine, log: log, rates: admission.NewRateLimits(triesPerSecond)}
-	e.GET(PathTry, tries.start, auth.with(ScopeAdmin))
-	e.POST(PathTry, tries.try, auth.with(ScopeAdmin))
+	s.operatorRoutes(e)
 	e.GET(PathRequests, approvals.list, approve)
 	e.GET(PathRequests+"/:"+paramID, approvals.showRequest, approve)
 	e.GET(PathRequests+"/:"+paramID+"/sheet", approvals.showSheet, approve)

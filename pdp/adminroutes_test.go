@@ -63,6 +63,10 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathTests, scopes: operators},
 	{method: "GET", path: pdp.PathTry, scopes: operators, ok: 403}, // needs audit as well
 	{method: "POST", path: pdp.PathTry, scopes: operators, owned: true, target: (*desks).try},
+	{method: "GET", path: pdp.PathReplays, scopes: operators},
+	{method: "POST", path: pdp.PathReplays, scopes: operators, ok: 415}, // needs a zip archive
+	{method: "GET", path: pdp.PathReplays + "/:id", scopes: operators, owned: true, target: (*desks).replay},
+	{method: "DELETE", path: pdp.PathReplays + "/:id", scopes: operators, owned: true, target: (*desks).replay},
 	{method: "GET", path: pdp.PathRequests, scopes: approvers, check: checkRequests},
 	{method: "GET", path: pdp.PathRequests + "/:id", scopes: approvers, owned: true, target: (*desks).pending},
 	{method: "GET", path: pdp.PathRequests + "/:id/sheet", scopes: approvers, owned: true, target: (*desks).sheet},
@@ -168,6 +172,24 @@ func (d *desks) revisions() (path, body string) {
 
 func (d *desks) try() (path, body string) {
 	return pdp.PathTry, `{"tenant":"acme","request":{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"tool","id":"t"}}}`
+}
+
+// replay begins a replay of acme's decisions and waits for its end.
+func (d *desks) replay() (path, body string) {
+	d.t.Helper()
+	status, answer := d.upload(pdp.PathReplays+"?tenant=acme", d.key("acme", pdp.ScopeAdmin), zipped(d.t, map[string]string{"a.cedar": allMayRead}))
+	var job pdp.ReplayJob
+	if err := json.Unmarshal(answer, &job); err != nil || status != 202 {
+		d.t.Fatalf("%d %s: %v", status, answer, err)
+	}
+	path = pdp.PathReplays + "/" + job.ID
+	for job.State == "running" {
+		_, answer = d.ask("GET", path, d.key("acme", pdp.ScopeAdmin), "")
+		if err := json.Unmarshal(answer, &job); err != nil {
+			d.t.Fatalf("%s: %v", answer, err)
+		}
+	}
+	return path, ""
 }
 
 func (d *desks) proof() (path, body string) {

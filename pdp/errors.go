@@ -87,6 +87,9 @@ var publicErrors = []struct {
 	{errSeveralTenants, http.StatusBadRequest, false},
 
 	{errNoReload, http.StatusNotFound, false},
+	{errNoReplay, http.StatusNotFound, false},
+	{errReplayRuns, http.StatusConflict, false},
+	{errNoZip, http.StatusUnsupportedMediaType, false},
 	{errNoRevision, http.StatusNotFound, false},
 	{errTryRate, http.StatusTooManyRequests, false},
 	{decisionlog.ErrNoEntry, http.StatusNotFound, false},

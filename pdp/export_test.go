@@ -196,3 +196,40 @@ func NewCounter() (count func(*decisionlog.Entry), err error) {
 	off, err := newTelemetry(Telemetry{})
 	return func(e *decisionlog.Entry) { off.recorded(context.Background(), e) }, err
 }
+
+// NewReplayRoutes returns the routes of replays, whose work calls rest again and again, and what ends
+// them with the service.
+func NewReplayRoutes(log *decisionlog.Log, store fs.FS, rest func(context.Context) error) (http.Handler, func(context.Context) error, error) {
+	engine := evaluation.NewEngine(log, evaluation.Config{})
+	if _, err := loadEmbedded(context.Background(), engine, store); err != nil {
+		return nil, nil, err
+	}
+	out, e := slog.New(slog.DiscardHandler), newEcho(slog.New(slog.DiscardHandler))
+	r := &replays{engine: engine, log: log, out: out, pace: func() *pacer {
+		return NewPacer(func(ctx context.Context, _ time.Duration) error { return rest(ctx) })
+	}}
+	e.POST(PathReplays, r.post)
+	e.GET(PathReplays+"/:"+paramID, r.get)
+	e.DELETE(PathReplays+"/:"+paramID, r.delete)
+	return e, r.drain, nil
+}
+
+// NewPacer returns a pacer by whose clock each look takes a millisecond, in which a decision was made.
+func NewPacer(sleep func(context.Context, time.Duration) error) *pacer {
+	now, answers := time.Now(), int64(0)
+	return &pacer{
+		answers: func() int64 { answers++; return answers },
+		now:     func() time.Time { now = now.Add(time.Millisecond); return now },
+		sleep:   sleep,
+	}
+}
+
+// NewIdlePacer is NewPacer without decisions.
+func NewIdlePacer(sleep func(context.Context, time.Duration) error) *pacer {
+	p := NewPacer(sleep)
+	p.answers = func() int64 { return 7 }
+	return p
+}
+
+// Rest calls rest.
+func (p *pacer) Rest(ctx context.Context) error { return p.rest(ctx) }

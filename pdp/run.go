@@ -150,6 +150,7 @@ type server struct {
 	listeners    *listeners
 	log          *decisionlog.Log
 	sinks        []*sink
+	operator     *operatorHandlers // shared by the admin listener and the console
 	engine       *evaluation.Engine
 	approvals    *approval.Service
 	capabilities *capabilityIssuer
@@ -329,6 +330,7 @@ func (s *server) serve(ctx context.Context) error {
 	group.Go(func() error { return drain(ctx, mainServer, adminServer, consoleServer) })
 	group.Go(func() error { return reloads.followSignals(ctx, s.config.Reload) })
 	group.Go(func() error { return reloads.jobs.drain(ctx) })
+	group.Go(func() error { return s.operator.replays.drain(ctx) })
 	s.runTasks(ctx, group)
 	if s.config.Ready != nil {
 		s.config.Ready(Addresses{s.listeners.mainURL(), s.listeners.adminURL(), s.listeners.consoleURL})

@@ -58,8 +58,13 @@ type Report struct {
 	DecidedMasked int              `json:"decided_masked"`           // number of masked entries in which the masks do not matter
 	NotReplayable []*NotReplayable `json:"not_replayable,omitempty"` // the entries of Masked, the most frequent first
 	Unfaithful    []Unfaithful     `json:"unfaithful,omitempty"`     // entries whose policies do not reproduce them
-	Flips         []*Changes       `json:"flips,omitempty"`          // by effect, the most frequent first
+	// UnfaithfulLeft is the number of such entries that Unfaithful leaves out.
+	UnfaithfulLeft int        `json:"unfaithful_left,omitzero"`
+	Flips          []*Changes `json:"flips,omitempty"` // by effect, the most frequent first
 }
+
+// maxUnfaithful limits the entries that a report lists.
+const maxUnfaithful = 1000
 
 // A NotReplayable counts the entries that cannot be replayed for the same reason.
 type NotReplayable struct {
@@ -93,6 +98,10 @@ func (r *Report) unfaithful(logged *decisionlog.Record, why error) {
 	u := Unfaithful{Index: logged.Index, ID: logged.ID}
 	if why != nil {
 		u.Reason = why.Error()
+	}
+	if len(r.Unfaithful) >= maxUnfaithful {
+		r.UnfaithfulLeft++
+		return
 	}
 	r.Unfaithful = append(r.Unfaithful, u)
 }
