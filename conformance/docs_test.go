@@ -211,7 +211,7 @@ func TestDocumentedNames(t *testing.T) {
 		{"metric", "`((?:policy_service|mcp_gateway|http\\.server)[._][\\w.]+)", func(name string) bool { return quoted(name) }},
 		{"key of log", "`(log\\.[a-z_]+)`", isSetting},
 		{"key", "`([a-z]+(?:_[a-z]+)+)`", func(name string) bool {
-			return isSetting(name) || isSetting("log."+name) || quoted(name) || slices.Contains(foreign, name)
+			return isSetting(name) || isSetting("log."+name) || isSetting("console."+name) || quoted(name) || slices.Contains(foreign, name)
 		}},
 		{"variable", "(POLICY_SERVICE_[A-Z_]+)", func(name string) bool { return known[name] || name == "POLICY_SERVICE_API_KEY" }},
 	} {

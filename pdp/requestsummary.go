@@ -34,7 +34,28 @@ type summarized struct {
 // summary returns the action, resource and arguments of the first item in one line, and the number
 // of further items.
 func (d *approvalsHandler) summary(r *approval.Request) (string, error) {
-	about := summarized{Action: r.Items[0].Action.Name, Type: r.Items[0].Resource.Type, ID: r.Items[0].Resource.ID}
+	about, err := d.summarized(r)
+	if err != nil {
+		return "", err
+	}
+	out := fmt.Sprintf("%s %s::%s", named(about.Action), named(about.Type), plain.Lines(strconv.Quote(plain.Cut(about.ID, maxSummaryName))))
+	if arguments := about.arguments(); arguments != "" {
+		out += " (" + arguments + ")"
+	}
+	if more := len(r.Items) - 1; more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out + askedTerms(r), nil
+}
+
+// arguments returns the arguments in one line.
+func (s *summarized) arguments() string {
+	return cmp.Or(plain.Members(s.Arguments), plain.Cut(plain.Text(s.Text), maxSummaryText))
+}
+
+// summarized returns the parts of a summary.
+func (d *approvalsHandler) summarized(r *approval.Request) (about summarized, err error) {
+	about = summarized{Action: r.Items[0].Action.Name, Type: r.Items[0].Resource.Type, ID: r.Items[0].Resource.ID}
 	about.Arguments, about.Text = argumentsOf(r)
 	text, err := json.Marshal(about)
 	if err == nil {
@@ -44,16 +65,9 @@ func (d *approvalsHandler) summary(r *approval.Request) (string, error) {
 		err = json.Unmarshal(text, &about)
 	}
 	if err != nil {
-		return "", fmt.Errorf("summarize request: %w", err)
+		return about, fmt.Errorf("summarize request: %w", err)
 	}
-	out := fmt.Sprintf("%s %s::%s", named(about.Action), named(about.Type), plain.Lines(strconv.Quote(plain.Cut(about.ID, maxSummaryName))))
-	if arguments := cmp.Or(plain.Members(about.Arguments), plain.Cut(plain.Text(about.Text), maxSummaryText)); arguments != "" {
-		out += " (" + arguments + ")"
-	}
-	if more := len(r.Items) - 1; more > 0 {
-		out += fmt.Sprintf(" and %d more", more)
-	}
-	return out + askedTerms(r), nil
+	return about, nil
 }
 
 // askedTerms returns for how long and how many uses a capability is requested, or "" for other requests.

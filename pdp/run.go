@@ -27,6 +27,7 @@ import (
 	"github.com/policy-service/policy-service/obligations/capability"
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/pdp/console"
+	"github.com/policy-service/policy-service/pdp/notify"
 	"github.com/policy-service/policy-service/schemas/authzen"
 	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
@@ -62,6 +63,7 @@ type Config struct {
 	Durability     decisionlog.Durability
 	DecisionLog    LogConfig
 	Console        console.Settings // listener of the pages for people; the zero value is no console
+	Notify         notify.Settings  // notifications of those who may decide; the zero value is none
 	Callbacks      []string         // prefixes of URLs for callbacks to PEPs; none disables callbacks
 	CallbackSecret []byte           // key that signs callbacks
 	ApproverType   string           // entity type of authenticated approvers; "" means user
@@ -210,6 +212,9 @@ func (s *server) warnPolicies() {
 		return
 	}
 	warnTenants(s.config.Log, *s.credentials.Load(), s.engine)
+	if s.config.Notify.Off() {
+		warnWays(s.config.Log, s.engine)
+	}
 	warnings := lint.PolicyWarnings(store)
 	for _, warning := range warnings[:min(len(warnings), maxWarnings)] {
 		s.config.Log.Warn("policies: "+warning.Error(), "revision", revision)
@@ -233,7 +238,11 @@ func (s *server) openEngine() error {
 	if err != nil {
 		return err
 	}
-	s.approvals, err = approval.Open(c.State, approval.Config{
+	people, err := newPeopleNotifier(s)
+	if err != nil {
+		return err
+	}
+	service := approval.Config{
 		BaseURL: s.publicURL,
 		Template: func(tenant, name string) (authzen.ApprovalTemplate, error) {
 			return s.engine.ApprovalTemplate(tenant, name)
@@ -256,8 +265,9 @@ func (s *server) openEngine() error {
 		CheckArguments:  capability.CheckArguments,
 		CallbackAllowed: c.Callbacks,
 		SendCallback:    callbacks.call,
-	})
-	if err != nil {
+	}
+	people.configure(&service)
+	if s.approvals, err = approval.Open(c.State, service); err != nil {
 		return err
 	}
 	capabilities, err := s.openCapabilities()
@@ -268,6 +278,7 @@ func (s *server) openEngine() error {
 		ItemError:   describe,
 		Recorded:    s.metrics.recorded,
 		GuardShrink: c.GuardShrink,
+		Ways:        people.ways(),
 		MaxItems:    c.MaxEvaluations,
 		MaxResults:  c.MaxResults,
 		Scan:        s.limits.scan,
@@ -345,6 +356,7 @@ func (s *server) runTasks(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return s.shadow.follow(ctx) })
 	group.Go(func() error { return s.approvals.Run(ctx) })
 	group.Go(func() error { return s.approvals.RunCallbacks(ctx) })
+	group.Go(func() error { return s.approvals.RunAnnouncements(ctx) })
 	group.Go(func() error { return s.capabilities.store.Run(ctx) })
 	group.Go(func() error { return s.capabilities.run(ctx) })
 	group.Go(func() error { return watchLog(ctx, s.log) })

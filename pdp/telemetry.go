@@ -51,8 +51,10 @@ type telemetry struct {
 	shadows   metric.Int64Counter
 	commits   metric.Float64Histogram
 	shed      metric.Int64Counter
-	meter     metric.Meter
-	off       bool // no metrics are exported
+
+	notifications metric.Int64Counter
+	meter         metric.Meter
+	off           bool // no metrics are exported
 
 	lastHour   rates.Ring
 	unrecorded atomic.Pointer[unrecorded] // the last one; nil for none
@@ -181,6 +183,10 @@ func newTelemetry(to Telemetry) (*telemetry, error) {
 	}
 	if t.shed, err = meter.Int64Counter("policy_service.shed",
 		metric.WithDescription("Requests refused because of a limit.")); err != nil {
+		return nil, err
+	}
+	if t.notifications, err = meter.Int64Counter("policy_service.notifications",
+		metric.WithDescription("Attempts to notify approvers.")); err != nil {
 		return nil, err
 	}
 	if t.decisions, err = meter.Int64Counter("policy_service.decisions",

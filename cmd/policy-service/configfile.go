@@ -62,7 +62,7 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 	if part == nil {
 		return nil, nil
 	}
-	if _, is := flag.Target.Interface().(authFlag); is {
+	if _, is := flag.Target.Addr().Interface().(documentFlag); is {
 		return part, nil
 	}
 	var value any = f.values

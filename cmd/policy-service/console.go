@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/policy-service/policy-service/pdp/console"
+	"github.com/policy-service/policy-service/pdp/notify"
 	"github.com/policy-service/policy-service/schemas/authzen"
+	"github.com/policy-service/policy-service/schemas/yamldoc"
 )
 
 // consoleFlags configure the console.
@@ -18,6 +22,7 @@ type consoleFlags struct {
 	BehindProxy bool          `help:"A proxy before the console terminates TLS. Requires --console.url."`
 	SessionIdle time.Duration `help:"Time without a request after which a session of the console ends. Default: ${default}." default:"15m" some:"" placeholder:"DURATION"`
 	SessionMost time.Duration `help:"Time after which every session of the console ends. Default: ${default}." default:"8h" some:"" placeholder:"DURATION"`
+	Notify      notifyFlag    `help:"Notifications of those who may decide, as YAML: see docs/reference/configuration.md. It belongs in the file of --config." placeholder:"YAML"`
 }
 
 func (f *consoleFlags) settings() console.Settings {
@@ -25,6 +30,20 @@ func (f *consoleFlags) settings() console.Settings {
 		Listen: f.Listen, URL: f.URL, TLSCert: f.TLSCert, TLSKey: f.TLSKey, BehindProxy: f.BehindProxy,
 		SessionIdle: f.SessionIdle, SessionMost: f.SessionMost,
 	}
+}
+
+// notifyFlag reads how people are notified.
+type notifyFlag struct {
+	notify.Settings `yaml:",inline"`
+}
+
+// Decode reads YAML, or the value in the configuration file.
+func (f *notifyFlag) Decode(ctx *kong.DecodeContext) error {
+	return decodeDocument(ctx, "--console.notify", f.read)
+}
+
+func (f *notifyFlag) read(doc *yamldoc.Document) []yamldoc.Fault {
+	return doc.Settings(doc.Decode(&f.Settings), f.Check())
 }
 
 type consoleCmd struct {

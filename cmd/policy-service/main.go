@@ -45,6 +45,7 @@ type cli struct {
 	Capabilities capabilitiesCmd `cmd:"" help:"List, issue and revoke capabilities."`
 	Access       accessCmd       `cmd:"" help:"Show access documents."`
 	Console      consoleCmd      `cmd:"" help:"Print a link that signs a person in to the console."`
+	NotifyTest   notifyTestCmd   `cmd:"" help:"Send a test message in the ways of console.notify."`
 	Config       configCmd       `cmd:"" help:"Show the settings of the server."`
 	Keys         keysCmd         `cmd:"" help:"Create API keys."`
 	Healthcheck  healthcheckCmd  `cmd:"" help:"Check that a running server is ready."`

@@ -128,6 +128,7 @@ func (c *serveCmd) config() pdp.Config {
 		ApproverType: c.ApproverType,
 		Limits:       c.limits(),
 		Console:      c.Console.settings(),
+		Notify:       c.Console.Notify.Settings,
 		Ready: func(at pdp.Addresses) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", at.Main, at.Admin)
 			if at.Console != "" {
@@ -170,15 +171,25 @@ type authFlag struct {
 }
 
 // Decode reads YAML, or the value in the configuration file.
-func (a *authFlag) Decode(ctx *kong.DecodeContext) (err error) {
+func (a *authFlag) Decode(ctx *kong.DecodeContext) error {
+	return decodeDocument(ctx, "--auth", a.read)
+}
+
+// decodeDocument reads YAML from a flag, or the value in the configuration file.
+func decodeDocument(ctx *kong.DecodeContext, flag string, read func(*yamldoc.Document) []yamldoc.Fault) (err error) {
 	given := ctx.Scan.Pop().Value
 	doc, inFile := given.(*yamldoc.Document)
 	if !inFile {
-		if doc, err = yamldoc.Parse("--auth", fmt.Append(nil, given)); err != nil {
+		if doc, err = yamldoc.Parse(flag, fmt.Append(nil, given)); err != nil {
 			return err
 		}
 	}
-	return yamldoc.Errors(a.read(doc))
+	return yamldoc.Errors(read(doc))
+}
+
+// A documentFlag is a flag whose value is YAML.
+type documentFlag interface {
+	read(*yamldoc.Document) []yamldoc.Fault
 }
 
 // read reads the credentials, and returns all errors. A value without credentials is

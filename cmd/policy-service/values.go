@@ -102,8 +102,8 @@ func readRate(ctx *kong.DecodeContext, into reflect.Value) error {
 // error has its place.
 func checkValue(part *yamldoc.Document, flag *kong.Flag) []yamldoc.Fault {
 	into := reflect.New(flag.Target.Type())
-	if auth, is := into.Interface().(*authFlag); is {
-		return auth.read(part)
+	if document, is := into.Interface().(documentFlag); is {
+		return document.read(part)
 	}
 	if into.Elem().Kind() == reflect.Slice && part.IsText() { // one element, as in a flag
 		into = reflect.New(into.Type().Elem().Elem())
