@@ -53,6 +53,8 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathLogProof, scopes: auditors, owned: true, target: (*desks).proof},
 	{method: "GET", path: pdp.PathLogEntries + "/:id", scopes: auditors, owned: true, target: (*desks).entry},
 	{method: "GET", path: pdp.PathLogEntries + "/:id/explanation", scopes: auditors, owned: true, target: (*desks).explanation},
+	{method: "GET", path: pdp.PathLogEntries + "/:id/evidence", scopes: auditors, owned: true, target: (*desks).evidence},
+	{method: "GET", path: pdp.PathLogKeys, scopes: auditors},
 	{method: "POST", path: pdp.PathLogRotateKey, scopes: operators, all: true},
 	{method: "POST", path: pdp.PathReload, scopes: operators, all: true, ok: 422}, // embedded policies cannot change
 	{method: "GET", path: pdp.PathReload, scopes: operators, all: true, ok: 422},
@@ -198,6 +200,11 @@ func (d *desks) proof() (path, body string) {
 
 func (d *desks) entry() (path, body string) {
 	return fmt.Sprintf("%s/%d", pdp.PathLogEntries, d.index["acme"]), ""
+}
+
+func (d *desks) evidence() (path, body string) {
+	entry, _ := d.entry()
+	return entry + "/evidence", ""
 }
 
 // explanation is that of a decision about acme, which the newest entries are not.

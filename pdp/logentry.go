@@ -3,6 +3,7 @@ package pdp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -32,12 +33,7 @@ type entriesHandler struct {
 // find returns the entry that the path names by Decision-ID or by index, and the id of the decision.
 func (h *entriesHandler) find(c echo.Context) (record *decisionlog.Record, id string, err error) {
 	ctx, id := c.Request().Context(), c.Param(paramID)
-	index, err := strconv.ParseInt(id, 10, 64)
-	if byIndex := err == nil; byIndex {
-		record, err = h.log.EntryAt(ctx, index)
-	} else {
-		record, _, err = h.log.Lookup(ctx, id)
-	}
+	record, err = h.log.Find(ctx, id)
 	if who := callerFrom(ctx); who.Tenants != nil && (record == nil || !slices.Contains(who.Tenants, record.Tenant)) {
 		if err == nil || errors.Is(err, decisionlog.ErrPruned) {
 			err = decisionlog.ErrNoEntry
@@ -66,6 +62,22 @@ func (h *entriesHandler) show(c echo.Context) error {
 		header.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 		_, err = to.Write(line)
 		return err
+	})
+}
+
+// evidence answers with a bundle about the entry that can be verified offline. A caller of some tenants gets
+// the entries and policies of the entry's tenant, as every caller does.
+func (h *entriesHandler) evidence(c echo.Context) error {
+	record, _, err := h.find(c)
+	if err != nil {
+		return err
+	}
+	return h.limits.stream(c, func(to io.Writer) error {
+		header := c.Response().Header()
+		header[echo.HeaderCacheControl] = noStore
+		header.Set(echo.HeaderContentType, "application/zip")
+		header.Set(echo.HeaderContentDisposition, fmt.Sprintf("attachment; filename=\"evidence-%d.zip\"", record.Index))
+		return h.log.WriteEvidence(c.Request().Context(), to, record.Index)
 	})
 }
 

@@ -1,6 +1,7 @@
 package pdp_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -70,6 +71,19 @@ func entriesLog(t *testing.T, state string) (lostFile string) {
 		t.Fatal(err)
 	}
 	return filepath.Join(state, "archive", "revisions", strings.TrimPrefix(lost, "sha256:"))
+}
+
+// records are the entries of an answer.
+func records(t *testing.T, lines []byte) (all []decisionlog.Record) {
+	t.Helper()
+	for line := range bytes.Lines(lines) {
+		var r decisionlog.Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 // An entry is answered as it was recorded, by Decision-ID and by index.
@@ -144,7 +158,7 @@ func TestLogEntryExplanation(t *testing.T) {
 func TestLogEntryOfTenants(t *testing.T) {
 	d := newDesks(t)
 	key := d.key("acme", pdp.ScopeAudit)
-	for _, suffix := range []string{"", "/explanation"} {
+	for _, suffix := range []string{"", "/explanation", "/evidence"} {
 		code, unknown := d.ask("GET", pdp.PathLogEntries+"/nothing"+suffix, key, "")
 		if code != http.StatusNotFound {
 			t.Errorf("%s: an unknown entry: %d", suffix, code)
@@ -159,5 +173,39 @@ func TestLogEntryOfTenants(t *testing.T) {
 				t.Errorf("%s%s: %d %s, an unknown one is %s", id, suffix, code, body, unknown)
 			}
 		}
+	}
+}
+
+// Evidence of an Access Request has its submission and the votes, the policies, and none of another tenant. It
+// is a bundle that the package verifies.
+func TestLogEntryEvidence(t *testing.T) {
+	d := newDesks(t)
+	decision, _ := d.decide()
+	if code, body := d.ask("POST", decision, d.key("acme", pdp.ScopeApprove), `{"decision":"approve","comment":"for the release"}`); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	key := d.key("acme", pdp.ScopeAudit)
+	task := strings.Split(decision, "/")[4]
+	_, lines := d.ask("GET", pdp.PathLogQuery+"?task="+task, key, "")
+	entries := records(t, lines)
+	if len(entries) != 2 {
+		t.Fatalf("%d entries of the request:\n%s", len(entries), lines)
+	}
+	for _, e := range entries {
+		code, pack := d.ask("GET", fmt.Sprintf("%s/%d/evidence", pdp.PathLogEntries, e.Index), key, "")
+		report, err := decisionlog.VerifyBundle(bytes.NewReader(pack), int64(len(pack)), keysOf(t, d.state))
+		if code != http.StatusOK || err != nil || report.Entries != 2 {
+			t.Errorf("evidence of entry %d: %d %+v %v", e.Index, code, report, err)
+		}
+	}
+	_, lines = d.ask("GET", pdp.PathLogQuery+"?limit=1&action=tool.invoke&kind=evaluation&before="+entries[0].Time.Format(time.RFC3339Nano), key, "")
+	denied := records(t, lines)[0]
+	code, pack := d.ask("GET", pdp.PathLogEntries+"/"+denied.Entry.ID+"/evidence", key, "")
+	report, err := decisionlog.VerifyBundle(bytes.NewReader(pack), int64(len(pack)), keysOf(t, d.state))
+	if code != http.StatusOK || err != nil || report.Entries != 3 {
+		t.Errorf("evidence of the denial: %d %+v %v", code, report, err)
+	}
+	if !bytes.Contains(pack, []byte("policies/"+strings.TrimPrefix(denied.Revision, "sha256:")+"/")) {
+		t.Error("the policies of the denial are missing")
 	}
 }

@@ -153,6 +153,28 @@ func serveCheckpoint(log *decisionlog.Log) echo.HandlerFunc {
 	}
 }
 
+// LogKeys are the public keys of the log.
+type LogKeys struct {
+	Keys []string `json:"keys"` // the newest last
+	// Change is the checkpoint that the last two keys have signed; "" if the key was never changed.
+	Change string `json:"change,omitzero"`
+}
+
+// serveKeys answers with the public keys of the log.
+func serveKeys(log *decisionlog.Log) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		var out LogKeys
+		var err error
+		if out.Keys, err = log.Keys(); err != nil {
+			return err
+		}
+		if out.Change, err = log.LastKeyChange(); err != nil {
+			return err
+		}
+		return writeJSON(c, http.StatusOK, out)
+	}
+}
+
 // serveRotateKey gives the log a new key. The answer has the checkpoint that both keys signed.
 func serveRotateKey(log *decisionlog.Log) echo.HandlerFunc {
 	return func(c echo.Context) error {

@@ -25,6 +25,7 @@ type logCmd struct {
 	Query      logQueryCmd      `cmd:"" help:"Print entries in a table."`
 	Tail       logTailCmd       `cmd:"" help:"Print new entries."`
 	Explain    logExplainCmd    `cmd:"" help:"Explain a logged decision."`
+	Evidence   logEvidenceCmd   `cmd:"" help:"Write a ZIP file about an entry, with its policies and a program, that verifies offline."`
 	Stream     logStreamCmd     `cmd:"" help:"Deliver new entries, at least once, to a file, a URL or a collector."`
 	Replay     logReplayCmd     `cmd:"" help:"Evaluate logged requests with other policies, and report the differences."`
 	Verify     logVerifyCmd     `cmd:"" help:"Prove that no entry was changed, removed or reordered."`
@@ -127,6 +128,8 @@ type logSource interface {
 	// export writes the entries that f selects, one per line.
 	export(ctx context.Context, w io.Writer, f decisionlog.Filter) error
 	bundle(ctx context.Context, w io.Writer, f decisionlog.Filter) error
+	// evidence writes the evidence about an entry, by Decision-ID or index.
+	evidence(ctx context.Context, w io.Writer, id string) error
 	// last writes the last n entries that f selects, one per line. With a look, it reads no more entries
 	// than that.
 	last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int, look int64) (summary, error)
@@ -176,6 +179,14 @@ func (l logFiles) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter)
 	return err
 }
 
+func (l logFiles) evidence(ctx context.Context, w io.Writer, id string) error {
+	record, err := l.Find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return l.WriteEvidence(ctx, w, record.Index)
+}
+
 func (l logFiles) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int, look int64) (summary, error) {
 	var last decisionlog.Last
 	var err error
@@ -211,6 +222,10 @@ func (s logServer) bundle(ctx context.Context, w io.Writer, f decisionlog.Filter
 	query := f.Query()
 	query.Set("format", decisionlog.FormatBundle)
 	return s.copy(ctx, w, pdp.PathLogExport, query)
+}
+
+func (s logServer) evidence(ctx context.Context, w io.Writer, id string) error {
+	return s.copy(ctx, w, pdp.PathLogEntries+"/"+url.PathEscape(id)+"/evidence", nil)
 }
 
 func (s logServer) last(ctx context.Context, w io.Writer, f decisionlog.Filter, n int, look int64) (summary, error) {

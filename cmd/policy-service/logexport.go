@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,26 @@ func (c *logExportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	return writeCursor(c.Cursor, until)
+}
+
+type logEvidenceCmd struct {
+	stateFlag
+	ID   string `arg:"" help:"Decision-ID or index of the entry."`
+	File string `help:"File to write. Default: evidence-ID.zip." placeholder:"FILE"`
+}
+
+func (c *logEvidenceCmd) Run(ctx context.Context) error {
+	log, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	path := cmp.Or(c.File, "evidence-"+filepath.Base(c.ID)+".zip")
+	if err := writeTo(path, func(w io.Writer) error { return log.evidence(ctx, w, c.ID) }); err != nil {
+		return err
+	}
+	_, err = fmt.Printf("wrote %s; policy-service log verify --bundle %[1]s verifies it\n", path)
+	return err
 }
 
 // export writes the entries to standard output and its progress to standard error. It

@@ -23,6 +23,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -54,10 +55,10 @@ func verify(path string, keys []string) (string, error) {
 	defer archive.Close()
 	b := bundle{files: make(map[string]*zip.File), sums: make(map[string]hash.Hash)}
 	for _, file := range archive.File {
+		if b.files[file.Name] != nil {
+			return "", fmt.Errorf("there are two members %q", file.Name)
+		}
 		b.files[file.Name] = file
-	}
-	if len(b.files) != 4 || len(archive.File) != 4 {
-		return "", errors.New("a bundle has four members")
 	}
 	checkpoint, err := b.note("checkpoint", keys)
 	if err != nil {
@@ -160,13 +161,38 @@ func (b *bundle) manifest(keys []string, origin string, entries int) error {
 	if len(lines) > 3 && strings.HasPrefix(lines[3], "selection ") {
 		want[3] = lines[3]
 	}
-	for _, name := range []string{"entries.jsonl", "hashes", "checkpoint"} {
+	further, err := b.further()
+	if err != nil {
+		return err
+	}
+	for _, name := range append([]string{"entries.jsonl", "hashes", "checkpoint"}, further...) {
 		want = append(want, fmt.Sprintf("sha256 %x %s", b.sums[name].Sum(nil), name))
 	}
 	if got := strings.Join(lines, "\n"); got != strings.Join(want, "\n") {
 		return errors.New("the bundle is not what its manifest says")
 	}
 	return nil
+}
+
+// further reads the members that evidence has beyond the four of every bundle, and returns their names in
+// order.
+func (b *bundle) further() (names []string, err error) {
+	for name := range b.files {
+		if b.sums[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		content, err := b.open(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.Copy(io.Discard, content); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return names, nil
 }
 
 // A walk computes the root of a Merkle tree (RFC 6962) from its left to its

@@ -20,7 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
@@ -108,10 +110,17 @@ func newFixture(t testing.TB) fixture {
 	}
 	f := fixture{keyFile: filepath.Join(dir, "checkpoint", "key.pub"), bundles: make(map[string][]byte)}
 	f.add(t, l, "empty", decisionlog.Filter{})
+	revision, err := l.KeepArchive(map[string][]byte{"a.cedar": []byte("permit (principal, action, resource);"), "config.yaml": []byte("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for n := range 1100 {
 		e := decisionlog.Entry{
 			ID: fmt.Sprint("entry-", n), Time: now, Tenant: []string{"acme", "initech", "hooli"}[n%3], Kind: decisionlog.KindEvaluation,
-			Request: jsontext.Value(`{"subject":{"type":"user","id":"alice"}}`), Result: &decisionlog.Result{Decision: n%2 == 0},
+			Request: jsontext.Value(`{"subject":{"type":"user","id":"alice"}}`), Result: &decisionlog.Result{Decision: n%2 == 0}, Revision: revision,
+		}
+		if n%3 == 0 && n > 600 && n < 610 { // what people did about the denial 601
+			e.Kind, e.Request, e.Result, e.Revision = decisionlog.KindRequest, jsontext.Value(`{"event":"submit","task":"arq_1","items":[{"evaluation_id":"entry-600"}],"subject":{"type":"user","id":"alice"}}`), nil, ""
 		}
 		if err := l.Append(context.Background(), &e); err != nil {
 			t.Fatal(err)
@@ -129,6 +138,7 @@ func newFixture(t testing.TB) fixture {
 	f.add(t, l, "range", decisionlog.Filter{From: 300, Until: 333})
 	f.add(t, l, "one", decisionlog.Filter{ID: "entry-513"})
 	f.add(t, l, "none", decisionlog.Filter{ID: "nothing"})
+	f.addEvidence(t, l)
 	f.add(t, l, "denials of a tenant", decisionlog.Filter{Tenant: "acme", Decision: &deny})
 	if _, err := l.Prune(t.Context(), decisionlog.Retention{Bytes: 100_000, Hold: []decisionlog.Period{}}); err != nil {
 		t.Fatal(err)
@@ -149,6 +159,42 @@ func (f *fixture) add(t testing.TB, l *decisionlog.Log, name string, selects dec
 	f.bundles[name] = out.Bytes()
 }
 
+// addEvidence adds evidence of a denial about which a person was asked.
+func (f *fixture) addEvidence(t testing.TB, l *decisionlog.Log) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := l.WriteEvidence(t.Context(), &out, 600); err != nil {
+		t.Fatal(err)
+	}
+	f.bundles["evidence"] = out.Bytes()
+}
+
+// node is the verdict of the module that evidence has, about a bundle that is unpacked.
+func node(t testing.TB, content []byte, keyFile string) error {
+	t.Helper()
+	_, all := members(t, content)
+	dir := t.TempDir()
+	for name, text := range all {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(dir, "verify.mjs")
+	if err := os.WriteFile(program, decisionlog.VerifyModule, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.CommandContext(t.Context(), external.Program(t, "node"), program, keyFile).CombinedOutput()
+	var ended *exec.ExitError
+	if err != nil && (!errors.As(err, &ended) || ended.ExitCode() != 4) {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if err != nil {
+		return fmt.Errorf("%s", said)
+	}
+	return nil
+}
+
 // judge holds that all verifiers say the same of a bundle, the script only if
 // it is asked.
 func (f *fixture) judge(t testing.TB, name string, content []byte, ask bool) verdict {
@@ -163,6 +209,9 @@ func (f *fixture) judge(t testing.TB, name string, content []byte, ask bool) ver
 	}
 	if !ask {
 		return want
+	}
+	if err := node(t, content, f.keyFile); (err == nil) != want.good {
+		t.Errorf("%s: verify.mjs says %v, the package %+v", name, err, want)
 	}
 	if got := python(t, path, f.keyFile); got != want {
 		t.Errorf("%s: the script says %+v, the package %+v", name, got, want)
@@ -280,6 +329,54 @@ func tamperings(r *rand.Rand, other map[string][]byte) []tampering {
 		{"another bundle's manifest", func(all map[string][]byte) { all["manifest"] = other["manifest"] }},
 		{"no manifest", func(all map[string][]byte) { all["manifest"] = nil }},
 		{"no hashes", func(all map[string][]byte) { all["hashes"] = nil }},
+	}
+}
+
+// Evidence has the entry, the request that was made because of it and the policies. No change of any of its
+// files is verified.
+func TestTamperedEvidence(t *testing.T) {
+	f := newFixture(t)
+	names, all := members(t, f.bundles["evidence"])
+	if n := bytes.Count(all["entries.jsonl"], []byte("\n")); n != 4 {
+		t.Errorf("%d entries, want the denial and 3 of the request:\n%s", n, all["entries.jsonl"])
+	}
+	var policies string
+	for _, name := range names {
+		if strings.HasPrefix(name, "policies/") && strings.HasSuffix(name, "/a.cedar") {
+			policies = name
+		}
+	}
+	for _, name := range names {
+		_, all := members(t, f.bundles["evidence"])
+		all[name] = bytes.Clone(all[name])
+		all[name][len(all[name])/2] ^= 1
+		if name == "verify.mjs" {
+			continue // the module verifies everything but itself
+		}
+		if v := f.judge(t, name, assemble(t, names, all), true); v.good {
+			t.Errorf("a bit of %s: it is verified", name)
+		}
+	}
+	for name, change := range map[string]func(){
+		"a file less":        func() { all[policies] = nil },
+		"a file more":        func() { all["policies/x"] = []byte("x"); names = append(names, "policies/x") },
+		"a file of a parent": func() { names = slices.Replace(names, len(names)-1, len(names), "../x"); all["../x"] = []byte("x") },
+	} {
+		names, all = members(t, f.bundles["evidence"])
+		change()
+		path := filepath.Join(t.TempDir(), "bundle.zip")
+		if err := os.WriteFile(path, assemble(t, names, all), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if v := ours(t, path, f.keys); v.good {
+			t.Errorf("%s: it is verified", name)
+		}
+		if _, err := verify(path, f.keys); err == nil {
+			t.Errorf("%s: verify-log verifies it", name)
+		}
+		if got := python(t, path, f.keyFile); got.good {
+			t.Errorf("%s: the script verifies it", name)
+		}
 	}
 }
 
@@ -416,5 +513,92 @@ func TestLongLine(t *testing.T) {
 		if got := python(t, path, f.keyFile); got.good {
 			t.Errorf("%s: the script verifies it", long)
 		}
+	}
+}
+
+// judgeProofs reads proofs, one on each line, and prints "true" or "false" for each.
+const judgeProofs = `
+import { readFileSync } from "node:fs";
+const { verifyEntry, verifyKeyChange } = await import("./verify.mjs");
+const keys = process.argv[2].split(" ");
+for (const line of readFileSync(0, "utf8").split("\n").filter(Boolean)) {
+  const asked = JSON.parse(line);
+  const verdict = asked.hashes ? verifyEntry(asked, keys) : verifyKeyChange(asked.checkpoint, keys[0], asked.key);
+  console.log(await verdict.then(() => true, () => false));
+}
+`
+
+// The module verifies each of a hundred proofs, and refuses each of a hundred changed ones. It accepts a new key
+// only with the signature of the old one.
+func TestModuleVerifiesProofs(t *testing.T) {
+	dir := t.TempDir()
+	l, err := decisionlog.Open(dir, decisionlog.Config{Durability: decisionlog.Batched})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for n := range 1000 {
+		e := decisionlog.Entry{ID: fmt.Sprint("entry-", n), Kind: decisionlog.KindAdmin, Request: jsontext.Value(`"\u00e9 é <script>"`)}
+		if err := l.Append(t.Context(), &e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := l.Lookup(t.Context(), "entry-999"); err != nil { // which has every entry committed
+		t.Fatal(err)
+	}
+	keys, err := l.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(4, 5))
+	var asked, want strings.Builder
+	ask := func(question any, good bool) {
+		text, err := json.Marshal(question)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&asked, "%s\n", text)
+		fmt.Fprintln(&want, good)
+	}
+	for n := range int64(100) {
+		proof, err := l.ProveEntry(t.Context(), n*10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(proof, true)
+		switch n % 5 {
+		case 0:
+			proof.Hashes[r.IntN(len(proof.Hashes))][r.IntN(32)] ^= 1 << r.IntN(8)
+		case 1:
+			proof.Line = strings.Replace(proof.Line, "script", "Script", 1)
+		case 2:
+			proof.Hashes = proof.Hashes[1:]
+		case 3:
+			proof.Index++
+		case 4:
+			proof.Checkpoint = strings.Replace(proof.Checkpoint, "\n1000\n", "\n1001\n", 1)
+		}
+		ask(proof, false)
+	}
+	change, err := l.RotateKey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := l.Sign()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(change, true)
+	ask(decisionlog.KeyChange{Key: change.Key, Checkpoint: after.Note}, false) // without the old signature
+	ask(decisionlog.KeyChange{Key: keys[0][:len(keys[0])-4] + "AAA=", Checkpoint: change.Checkpoint}, false)
+	program := filepath.Join(dir, "judge.mjs")
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "verify.mjs"), decisionlog.VerifyModule, 0o600), os.WriteFile(program, []byte(judgeProofs), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), external.Program(t, "node"), program, keys[0])
+	command.Stdin = strings.NewReader(asked.String())
+	got, err := command.CombinedOutput()
+	if err != nil || string(got) != want.String() {
+		t.Errorf("%v: verdicts (-want +got):\n%s", err, cmp.Diff(want.String(), string(got)))
 	}
 }

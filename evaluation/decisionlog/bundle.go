@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/mod/sumdb/tlog"
@@ -41,6 +42,13 @@ type bundleWriter struct {
 	size   int64   // size of the log
 	picked []int64 // indexes of the selected entries
 	sums   string  // one line "sha256 <hex> <name>\n" for each member
+	more   func(*Checkpoint) ([]bundleMember, error)
+}
+
+// A bundleMember is a member beyond the four of every bundle.
+type bundleMember struct {
+	name    string
+	content []byte
 }
 
 // write writes the bundle. It fails if the log prunes entries meanwhile: no entry under the
@@ -71,6 +79,9 @@ func (b *bundleWriter) write(ctx context.Context, f Filter) error {
 			return err
 		}
 	}
+	if err := b.writeMore(signed); err != nil {
+		return err
+	}
 	if prunedParts(*b.reader.segments.Load()) != pruned {
 		return fmt.Errorf("%w meanwhile: try again", ErrPruned)
 	}
@@ -78,6 +89,21 @@ func (b *bundleWriter) write(ctx context.Context, f Filter) error {
 		return err
 	}
 	return b.zip.Close()
+}
+
+// writeMore writes the further members in the order of their names.
+func (b *bundleWriter) writeMore(signed *Checkpoint) error {
+	if b.more == nil {
+		return nil
+	}
+	more, err := b.more(signed)
+	slices.SortFunc(more, func(x, y bundleMember) int { return strings.Compare(x.name, y.name) })
+	for _, m := range more {
+		if err == nil {
+			err = b.member(m.name, func(w io.Writer) error { _, err := w.Write(m.content); return err })
+		}
+	}
+	return err
 }
 
 // member writes a member of the bundle.

@@ -33,6 +33,8 @@ type Filter struct {
 	Task      string `json:"task,omitzero"`   // entries of an Access Request, and evaluations by its approval
 	Shadow    string `json:"shadow,omitzero"` // [ShadowDiffers]: the shadow policies decided otherwise
 	Errors    bool   `json:"errors,omitzero"` // a policy could not be evaluated
+
+	Indexes []int64 `json:"indexes,omitempty"` // exactly these, in ascending order; nil means all
 }
 
 // ShadowDiffers is the only value of Filter.Shadow.
@@ -42,7 +44,7 @@ const ShadowDiffers = "differs"
 func (f Filter) SelectsAll() bool {
 	return f.Since.IsZero() && f.Before.IsZero() && f.Tenant == "" && f.Tenants == nil && f.Subject == "" &&
 		f.Decision == nil && f.Policy == "" && f.ID == "" && f.Kind == "" &&
-		f.Resource == "" && f.Action == "" && f.RequestID == "" && f.TraceID == "" && f.Task == "" && f.Shadow == "" && !f.Errors
+		f.Resource == "" && f.Action == "" && f.RequestID == "" && f.TraceID == "" && f.Task == "" && f.Shadow == "" && !f.Errors && f.Indexes == nil
 }
 
 // A summary has the members of a line that a Filter uses.

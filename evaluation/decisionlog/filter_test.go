@@ -192,6 +192,8 @@ func TestFilterSelectsAll(t *testing.T) {
 			v.Set(reflect.ValueOf(new(bool)))
 		case []string:
 			v.Set(reflect.ValueOf([]string{}))
+		case []int64:
+			v.Set(reflect.ValueOf([]int64{}))
 		default:
 			t.Fatalf("set %s, too", field.Name)
 		}

@@ -24,8 +24,7 @@ type Record struct {
 // entries. A line is valid until the next iteration; callers clone lines they keep.
 func (r *Reader) Select(ctx context.Context, f Filter) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		from, until := f.bounds(r.Head().Size)
-		for line, err := range r.lines(ctx, from, until) {
+		for line, err := range r.candidates(ctx, f) {
 			selected := false
 			if err == nil {
 				selected, err = f.Match(line)
@@ -36,6 +35,23 @@ func (r *Reader) Select(ctx context.Context, f Filter) iter.Seq2[[]byte, error] 
 			}
 			if selected && !yield(line, nil) {
 				return
+			}
+		}
+	}
+}
+
+// candidates yields the lines at the indexes of f.
+func (r *Reader) candidates(ctx context.Context, f Filter) iter.Seq2[[]byte, error] {
+	from, until := f.bounds(r.Head().Size)
+	if f.Indexes == nil {
+		return r.lines(ctx, from, until)
+	}
+	return func(yield func([]byte, error) bool) {
+		for _, n := range f.Indexes {
+			for line, err := range r.lines(ctx, max(n, from), min(n+1, until)) {
+				if !yield(line, err) {
+					return
+				}
 			}
 		}
 	}
@@ -210,9 +226,13 @@ func (r *Reader) Line(ctx context.Context, n int64) ([]byte, error) {
 	return nil, fmt.Errorf("entry %d: %w", n, ErrPruned)
 }
 
-// EntryAt is [Reader.Line], decoded.
-func (r *Reader) EntryAt(ctx context.Context, n int64) (*Record, error) {
-	return readRecord(r.Line(ctx, n))
+// Find returns the entry that an id names: a Decision-ID as in [Reader.Lookup], or an index.
+func (r *Reader) Find(ctx context.Context, id string) (*Record, error) {
+	if n, err := strconv.ParseInt(id, 10, 64); err == nil {
+		return readRecord(r.Line(ctx, n))
+	}
+	record, _, err := r.Lookup(ctx, id)
+	return record, err
 }
 
 // splitItem splits the id of an item. For any other id, item is -1.

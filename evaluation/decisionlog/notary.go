@@ -103,6 +103,16 @@ func (r *Reader) Keys() ([]string, error) {
 	return strings.Fields(string(text)), nil
 }
 
+// LastKeyChange returns the note that proves the last change of the key, as KeyChange.Checkpoint does. It
+// returns "" if the key was never changed.
+func (r *Reader) LastKeyChange() (string, error) {
+	note, err := os.ReadFile(filepath.Join(r.dir, changeFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read key change: %w", err)
+	}
+	return string(note), nil
+}
+
 // openNote returns the text of a note that one of the keys has signed.
 func openNote(text []byte, keys []string) (string, error) {
 	var verifiers []note.Verifier

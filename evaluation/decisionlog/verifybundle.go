@@ -63,7 +63,14 @@ func verifyBundle(file io.ReaderAt, size int64, keys []string) (*BundleReport, e
 		return nil, err
 	}
 	report.Revisions = slices.Sorted(maps.Keys(a.revisions))
-	if err := members.verifyManifest(report, keys); err != nil {
+	further, err := members.further()
+	if err != nil {
+		return nil, err
+	}
+	if err := members.verifyManifest(report, further, keys); err != nil {
+		return nil, err
+	}
+	if err := members.verifyPolicies(further, a.revisions); err != nil {
 		return nil, err
 	}
 	if f := report.Selection; f.SelectsAll() && f.From == 0 && f.Until == report.Size {
@@ -78,7 +85,7 @@ type members struct {
 	sums  map[string]hash.Hash // hashes of the members that were read
 }
 
-// openMembers opens a bundle, which must have exactly its four members.
+// openMembers opens a bundle. Besides its four members, it may have others, which the manifest lists.
 func openMembers(file io.ReaderAt, size int64) (*members, error) {
 	archive, err := zip.NewReader(file, size)
 	if err != nil {
@@ -86,17 +93,57 @@ func openMembers(file io.ReaderAt, size int64) (*members, error) {
 	}
 	m := &members{files: make(map[string]*zip.File), sums: make(map[string]hash.Hash)}
 	for _, file := range archive.File {
+		if m.files[file.Name] != nil || !ValidPath(file.Name) {
+			return nil, damaged(-1, "has a bundle with two members, or an invalid one, of the name %q", file.Name)
+		}
 		m.files[file.Name] = file
 	}
-	for _, name := range []string{bundleEntries, bundleHashes, bundleCheckpoint, bundleManifest} {
+	for _, name := range append(slices.Clone(bundleMembers), bundleManifest) {
 		if m.files[name] == nil {
 			return nil, damaged(-1, "has a bundle without %s", name)
 		}
 	}
-	if len(archive.File) != 4 {
-		return nil, damaged(-1, "has a bundle with unknown members")
-	}
 	return m, nil
+}
+
+// bundleMembers are the members that every bundle has before its manifest.
+var bundleMembers = []string{bundleEntries, bundleHashes, bundleCheckpoint}
+
+// further returns the names of the other members in order, after it has read them.
+func (m *members) further() ([]string, error) {
+	var names []string
+	for name := range m.files {
+		if name != bundleManifest && !slices.Contains(bundleMembers, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		r, err := m.open(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return nil, damaged(-1, "has a bundle whose %s cannot be read: %v", name, err)
+		}
+	}
+	return names, nil
+}
+
+// verifyPolicies verifies that the policies of evidence are those of the revisions that entries name.
+func (m *members) verifyPolicies(names []string, revisions map[string]bool) error {
+	manifests := make(map[string]string)
+	for _, name := range names { // in order
+		if revision, path, found := isPolicies(name); found {
+			manifests[revision] += fmt.Sprintf("%x  %s\n", m.sums[name].Sum(nil), path)
+		}
+	}
+	for revision, manifest := range manifests {
+		if name := revisionPrefix + revision; Revision([]byte(manifest)) != name || !revisions[name] {
+			return damaged(-1, "has a bundle with policies that are not those of revision %s, or that no entry names", name)
+		}
+	}
+	return nil
 }
 
 // open opens a member and computes its hash while it is read.
@@ -274,7 +321,7 @@ func (w *bundleWalk) gap(index int64) {
 }
 
 // verifyManifest verifies the log's signature of the manifest.
-func (m *members) verifyManifest(report *BundleReport, keys []string) error {
+func (m *members) verifyManifest(report *BundleReport, further, keys []string) error {
 	manifest, err := m.read(bundleManifest)
 	if err != nil {
 		return err
@@ -289,7 +336,7 @@ func (m *members) verifyManifest(report *BundleReport, keys []string) error {
 		return damaged(-1, "has a bundle whose manifest has no selection: %v", err)
 	}
 	var sums string
-	for _, name := range []string{bundleEntries, bundleHashes, bundleCheckpoint} {
+	for _, name := range slices.Concat(bundleMembers, further) {
 		sums += sumLine(m.sums[name], name)
 	}
 	if want := manifestText(report.Origin, int(report.Entries), selection, sums); text != want {

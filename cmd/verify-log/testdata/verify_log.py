@@ -176,10 +176,21 @@ class Walk:
         return hashlib.sha256(b"\1" + left + self.root(lo + half, hi)).digest()
 
 
+def digest(archive, name):
+    """The hash of a member that evidence has beyond the four of every bundle."""
+    out = hashlib.sha256()
+    with archive.open(name) as file:
+        while part := file.read(1 << 16):
+            out.update(part)
+    return out.hexdigest()
+
+
 def verify(path, keys):
     with zipfile.ZipFile(path) as archive:
-        if sorted(archive.namelist()) != sorted(MEMBERS):
-            raise Fault("a bundle has four members")
+        names = archive.namelist()
+        if len(set(names)) != len(names) or not set(MEMBERS) <= set(names):
+            raise Fault("a bundle has four members, and others only once")
+        further = sorted(set(names) - set(MEMBERS), key=str.encode)
         notes = {}
         for name in ("checkpoint", "manifest"):
             with archive.open(name) as file:
@@ -195,12 +206,14 @@ def verify(path, keys):
                 raise Fault(f"entry {walk.index} is beyond the checkpoint")
             if hashes.line():
                 raise Fault("there are hashes that belong nowhere")
+        further_sums = [digest(archive, name) for name in further]
     if base64.b64encode(got).decode() != root:
         raise Fault("the root is not that of the checkpoint")
     manifest = read_note(notes["manifest"], "manifest", keys)
     want = ["policy-service decision log bundle 1", origin, f"entries {walk.count}", manifest[3] if len(manifest) > 3 else ""]
     sums = (entries.sum.hexdigest(), hashes.sum.hexdigest(), hashlib.sha256(notes["checkpoint"]).hexdigest())
     want += [f"sha256 {sum} {name}" for sum, name in zip(sums, MEMBERS)]
+    want += [f"sha256 {sum} {name}" for sum, name in zip(further_sums, further)]
     if manifest != want or not want[3].startswith("selection "):
         raise Fault("the bundle is not what its manifest says")
     return f"verified: {walk.count} entries ({walk.first} to {walk.last}) of the {size} in {origin}\nroot {root}"
