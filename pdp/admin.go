@@ -48,7 +48,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	if metrics.Page != nil {
 		e.GET(pathMetrics, serveMetrics(metrics, auth))
 	}
-	e.GET(PathLogExport, serveExport(s.limits, log), audit)
+	e.GET(PathLogExport, serveExport(s.limits, log, s.recordAct), audit)
 	e.GET(PathLogQuery, serveQuery(s.limits, log), audit)
 	e.GET(PathLogCheckpoint, serveCheckpoint(log), auth.all(ScopeAudit))
 	e.GET(PathLogProof, serveProof(log), audit)

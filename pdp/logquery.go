@@ -1,7 +1,9 @@
 package pdp
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -11,13 +13,8 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp/callers"
+	"github.com/policy-service/policy-service/pdp/console"
 	"github.com/policy-service/policy-service/schemas/authzen"
-)
-
-// Formats of an export.
-const (
-	formatJSONL  = decisionlog.FormatJSONL // the default
-	formatBundle = decisionlog.FormatBundle
 )
 
 // logFilter reads the query of a request for entries, which may have a parameter
@@ -32,28 +29,63 @@ func logFilter(c echo.Context, forms ...string) (decisionlog.Filter, error) {
 	return f, nil
 }
 
-// serveExport streams the entries that the query selects: one JSON object on each line, or a bundle
-// that can be verified.
-func serveExport(limits *limiter, log *decisionlog.Log) echo.HandlerFunc {
+// exportTypes are the media types of exports.
+var exportTypes = map[string]string{
+	decisionlog.FormatJSONL: "application/jsonl", decisionlog.FormatOCSF: "application/jsonl",
+	decisionlog.FormatCSV: "text/csv; charset=utf-8; header=present", decisionlog.FormatBundle: "application/zip",
+}
+
+// exportNames are the names of files for exports.
+var exportNames = map[string]string{
+	decisionlog.FormatJSONL: "entries.jsonl", decisionlog.FormatOCSF: "entries.ocsf.jsonl", decisionlog.FormatCSV: "entries.csv", decisionlog.FormatBundle: "entries.zip",
+}
+
+// serveExport streams the entries that the query selects in one of the formats. record is called before an
+// export by a person who is signed in to the console.
+func serveExport(limits *limiter, log *decisionlog.Log, record func(context.Context, console.Identity, console.Act) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		f, err := logFilter(c, "format")
 		if err != nil {
 			return err
 		}
-		switch format := c.QueryParam("format"); format {
-		case "", formatJSONL:
-			err = limits.stream(c, func(to io.Writer) error { return writeLines(c, to, log, f) })
-		case formatBundle:
-			err = limits.stream(c, func(to io.Writer) error {
-				c.Response().Header().Set(echo.HeaderContentType, "application/zip")
-				_, err := log.WriteBundle(c.Request().Context(), to, f)
-				return err
-			})
-		default:
-			err = authzen.Invalid("", "has a format that is neither jsonl nor bundle: %q", format)
+		format := cmp.Or(c.QueryParam("format"), decisionlog.FormatJSONL)
+		if exportTypes[format] == "" {
+			return authzen.Invalid("", "has a format that is none of jsonl, csv, ocsf and bundle: %q", format)
 		}
+		if who, is := console.IdentityFrom(c.Request().Context()); is {
+			act := console.Act{Action: "export", By: who.Principal(), Format: format, Query: f.Query().Encode()}
+			if err := record(c.Request().Context(), who, act); err != nil {
+				return err
+			}
+		}
+		return limits.stream(c, func(to io.Writer) error {
+			header := c.Response().Header()
+			header.Set(echo.HeaderContentType, exportTypes[format])
+			header.Set(echo.HeaderContentDisposition, fmt.Sprintf("attachment; filename=%q", exportNames[format]))
+			return export(c.Request().Context(), to, log, f, format)
+		})
+	}
+}
+
+// export writes the entries that f selects.
+func export(ctx context.Context, to io.Writer, log *decisionlog.Log, f decisionlog.Filter, format string) error {
+	if format == decisionlog.FormatBundle {
+		_, err := log.WriteBundle(ctx, to, f)
 		return err
 	}
+	encoder, err := decisionlog.NewEncoder(to, format)
+	if err != nil {
+		return err
+	}
+	for line, err := range log.Select(ctx, f) {
+		if err == nil {
+			err = encoder.Encode(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return encoder.Flush()
 }
 
 // someEntries is the default number of entries in the answer to a query.

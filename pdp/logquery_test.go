@@ -88,3 +88,25 @@ func TestFiltersInQueries(t *testing.T) {
 		t.Errorf("%v: %+v, %v", query, got, err)
 	}
 }
+
+// Exports have the formats of the command line. Cells of a table are no formulas.
+func TestExportFormats(t *testing.T) {
+	state := t.TempDir()
+	fillLog(t, state, 10)
+	s := start(t, pdp.Config{State: state})
+	for format, want := range map[string]struct{ media, begins string }{
+		"": {"application/jsonl", `{"index":0,`}, "jsonl": {"application/jsonl", `{"index":0,`}, "ocsf": {"application/jsonl", `{"activity_id":99,`},
+		"csv": {"text/csv; charset=utf-8; header=present", "index,id,time,tenant,"}, "bundle": {"application/zip", "PK"},
+	} {
+		response, body := get(t, s.admin+pdp.PathLogExport+"?tenant=acme&format="+format)
+		if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != want.media || !strings.HasPrefix(body, want.begins) {
+			t.Errorf("%q: %s %s %.80s", format, response.Status, response.Header.Get("Content-Type"), body)
+		}
+	}
+	if response, body := get(t, s.admin+pdp.PathLogExport+"?format=xml"); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("xml: %s %s", response.Status, body)
+	}
+	if _, lines := get(t, s.admin+pdp.PathLogExport+"?kind=admin"); lines != "" {
+		t.Errorf("exports by programs are in the log, which would feed streams for ever: %s", lines)
+	}
+}

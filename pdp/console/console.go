@@ -32,10 +32,12 @@ type Config struct {
 
 // An Act is something that a person did at the console and that the admin API does not record.
 type Act struct {
-	Action string `json:"action"`          // sign_in, sign_in_refused or sign_out
+	Action string `json:"action"`          // sign_in, sign_in_refused, sign_out or export
 	By     string `json:"by"`              // the person, TYPE:ID
 	Reason string `json:"reason,omitzero"` // of a refusal
 	From   string `json:"from,omitzero"`   // address of the browser
+	Format string `json:"format,omitzero"` // of an export
+	Query  string `json:"query,omitzero"`  // that selected the entries of an export, as in a URL
 
 	Authn *approval.Authn `json:"authn,omitempty"`
 }
