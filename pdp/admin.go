@@ -22,6 +22,7 @@ const (
 	PathLogCheckpoint = "/admin/v1/log/checkpoint"
 	PathLogProof      = "/admin/v1/log/proof"
 	PathLogEntries    = "/admin/v1/log/entries"
+	PathLogStream     = "/admin/v1/log/stream"
 	PathLogKeys       = "/admin/v1/log/keys"
 	PathLogRotateKey  = "/admin/v1/log/rotate-key"
 	PathReload        = "/admin/v1/reload"
@@ -56,6 +57,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.GET(PathLogEntries+"/:"+paramID, entries.show, audit)
 	e.GET(PathLogEntries+"/:"+paramID+"/explanation", entries.explain, audit)
 	e.GET(PathLogEntries+"/:"+paramID+"/evidence", entries.evidence, audit)
+	e.GET(PathLogStream, s.feed.serve, audit)
 	e.GET(PathLogKeys, serveKeys(log), audit)
 	e.POST(PathLogRotateKey, serveRotateKey(log), auth.all(ScopeAdmin))
 	e.POST(PathReload, serveReload(engine, reloads), auth.all(ScopeAdmin))

@@ -28,6 +28,7 @@ type adminRoute struct {
 	scopes       []pdp.Scope // any of them; none means no credential is needed
 	all          bool        // requires a caller of every tenant
 	owned        bool        // the target belongs to a tenant; for others it does not exist
+	endless      bool        // the answer does not end
 	ok           int         // status for an allowed caller; default 200
 
 	// target returns the path and body of a new target; nil for a fixed path.
@@ -55,6 +56,7 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathLogEntries + "/:id/explanation", scopes: auditors, owned: true, target: (*desks).explanation},
 	{method: "GET", path: pdp.PathLogEntries + "/:id/evidence", scopes: auditors, owned: true, target: (*desks).evidence},
 	{method: "GET", path: pdp.PathLogKeys, scopes: auditors},
+	{method: "GET", path: pdp.PathLogStream, scopes: auditors, endless: true},
 	{method: "POST", path: pdp.PathLogRotateKey, scopes: operators, all: true},
 	{method: "POST", path: pdp.PathReload, scopes: operators, all: true, ok: 422}, // embedded policies cannot change
 	{method: "GET", path: pdp.PathReload, scopes: operators, all: true, ok: 422},
@@ -359,6 +361,12 @@ func TestAdminRoutesKeepTenantsApart(t *testing.T) {
 					want := route.want(scope, tenants)
 					if route.target != nil && want == max(route.ok, 200) {
 						path, body = route.target(d) // the previous target is already decided
+					}
+					if route.endless && want == 200 {
+						if l := listen(t, t.Context(), d.admin+path, d.key(name, scope), ""); l.response.StatusCode != want {
+							t.Errorf("%s of %s: %s", scope, name, l.response.Status)
+						}
+						continue
 					}
 					got, answer := d.ask(route.method, path, d.key(name, scope), body)
 					if got != want {

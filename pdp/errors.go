@@ -102,6 +102,7 @@ var publicErrors = []struct {
 	{errOtherApprover, http.StatusForbidden, true},
 	{jwks.ErrUnavailable, http.StatusServiceUnavailable, false},
 	{errTenantRate, http.StatusTooManyRequests, false},
+	{errManyStreams, http.StatusServiceUnavailable, false},
 	{errOverload, http.StatusServiceUnavailable, false},
 	{admission.ErrMemory, http.StatusServiceUnavailable, false},
 

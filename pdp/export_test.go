@@ -33,8 +33,9 @@ func NewHandlers(ctx context.Context, state string, store fs.FS, limits Limits, 
 	}
 	s := &server{
 		config:    Config{State: state, Log: program, Telemetry: Telemetry{Page: http.NotFoundHandler()}},
-		publicURL: "https://pdp.example.com", metrics: metrics, limits: newLimiter(limits), log: log, policies: &policyLoader{},
+		publicURL: "https://pdp.example.com", metrics: metrics, limits: newLimiter(limits), log: log, feed: newFeed(), policies: &policyLoader{},
 	}
+	s.feed.log = log
 	if err := s.openEngine(); err != nil {
 		return nil, nil, err
 	}

@@ -30,7 +30,7 @@ type LogConfig struct {
 }
 
 // openLog opens the decision log.
-func openLog(c Config, metrics *telemetry) (*decisionlog.Log, error) {
+func openLog(c Config, metrics *telemetry, readable func()) (*decisionlog.Log, error) {
 	return decisionlog.Open(c.State, decisionlog.Config{
 		Durability:     c.Durability,
 		SegmentBytes:   c.DecisionLog.SegmentBytes,
@@ -39,6 +39,7 @@ func openLog(c Config, metrics *telemetry) (*decisionlog.Log, error) {
 		Mask:           c.DecisionLog.Mask,
 		Unmask:         c.DecisionLog.Unmask,
 		OnCommit:       metrics.committed,
+		OnReadable:     readable,
 	})
 }
 

@@ -114,9 +114,11 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer s.listeners.close()
-	if s.log, err = openLog(c, metrics); err != nil {
+	s.feed = newFeed()
+	if s.log, err = openLog(c, metrics, s.feed.readable); err != nil {
 		return err
 	}
+	s.feed.log = s.log
 	defer func() {
 		if closing := s.log.Close(); s.log.Err() == nil { // a failed log was already reported
 			err = errors.Join(err, closing)
@@ -151,6 +153,7 @@ type server struct {
 	limits       *limiter
 	listeners    *listeners
 	log          *decisionlog.Log
+	feed         *feed
 	sinks        []*sink
 	operator     *operatorHandlers // shared by the admin listener and the console
 	engine       *evaluation.Engine
@@ -339,6 +342,7 @@ func (s *server) serve(ctx context.Context) error {
 		group.Go(func() error { return serveOn(consoleServer, s.listeners.console, s.listeners.consoleTLS) })
 	}
 	group.Go(func() error { return drain(ctx, mainServer, adminServer, consoleServer) })
+	context.AfterFunc(ctx, s.feed.end)
 	group.Go(func() error { return reloads.followSignals(ctx, s.config.Reload) })
 	group.Go(func() error { return reloads.jobs.drain(ctx) })
 	group.Go(func() error { return s.operator.replays.drain(ctx) })

@@ -185,6 +185,7 @@ func (c *committer) commit(batch []*pending) error {
 	c.reader.ids.add(c.tree.size, batch)
 	c.tree = &grown
 	c.reader.head.Store(&head)
+	c.config.OnReadable()
 	_ = guard(c.seg.release) // on failure only memory stays in use
 	return nil
 }

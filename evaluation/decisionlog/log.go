@@ -78,6 +78,10 @@ type Config struct {
 	// It must not block.
 	OnCommit func(entries int, took time.Duration)
 
+	// OnReadable, if not nil, is called when further entries have become readable without a flush. It must
+	// not block.
+	OnReadable func()
+
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
 }
@@ -95,6 +99,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnCommit == nil {
 		c.OnCommit = func(int, time.Duration) {}
+	}
+	if c.OnReadable == nil {
+		c.OnReadable = func() {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now
