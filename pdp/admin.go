@@ -68,6 +68,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.GET(PathRequests+"/:"+paramID+"/sheet", approvals.showSheet, approve)
 	e.POST(PathRequests+"/:"+paramID+"/reveal", approvals.reveal, approve)
 	e.POST(PathRequests+"/:"+paramID+"/decision", approvals.decide, approve)
+	e.GET(PathApprovals, approvals.standing, approve)
 	e.POST(PathApprovals+"/:"+paramID+"/revoke", approvals.revoke, approve)
 	capabilities := &capabilityAdmin{s.capabilities, approvals}
 	e.GET(PathCapabilities, capabilities.list, approve)

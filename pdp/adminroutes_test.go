@@ -76,6 +76,7 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathRequests + "/:id/sheet", scopes: approvers, owned: true, target: (*desks).sheet},
 	{method: "POST", path: pdp.PathRequests + "/:id/reveal", scopes: approvers, owned: true, target: (*desks).reveal},
 	{method: "POST", path: pdp.PathRequests + "/:id/decision", scopes: approvers, owned: true, target: (*desks).decide},
+	{method: "GET", path: pdp.PathApprovals, scopes: approvers, target: (*desks).standing, check: checkStanding},
 	{method: "POST", path: pdp.PathApprovals + "/:id/revoke", scopes: approvers, owned: true, target: (*desks).revoke},
 	{method: "GET", path: pdp.PathCapabilities, scopes: approvers, check: checkCapabilities},
 	{method: "POST", path: pdp.PathCapabilities, scopes: approvers, owned: true, ok: 201, target: (*desks).issue},
@@ -241,6 +242,17 @@ func (d *desks) revoke() (path, body string) {
 	return pdp.PathApprovals + "/" + approved.Items[0].Approval.ID + "/revoke", `{"reason":"a mistake"}`
 }
 
+// standing approves a request of each tenant.
+func (d *desks) standing() (path, body string) {
+	for _, tenant := range []string{"acme", "globex"} {
+		path := pdp.PathRequests + "/" + d.submit(tenant) + "/decision"
+		if status, answer := d.ask("POST", path, d.key("all", pdp.ScopeApprove), `{"decision":"approve"}`); status != 200 {
+			d.t.Fatalf("%d %s", status, answer)
+		}
+	}
+	return pdp.PathApprovals + "?standing=true", ""
+}
+
 // grant grants a capability in a tenant and returns its id.
 func (d *desks) grant(tenant string) string {
 	d.t.Helper()
@@ -322,6 +334,19 @@ func checkLines(t *testing.T, tenants []string, body []byte) {
 	var shown []string
 	for _, e := range readEntries(t, body) {
 		shown = append(shown, e.Tenant)
+	}
+	checkTenants(t, tenants, shown)
+}
+
+func checkStanding(t *testing.T, tenants []string, body []byte) {
+	t.Helper()
+	var list pdp.StandingApprovals
+	if err := json.Unmarshal(body, &list); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	var shown []string
+	for _, a := range list.Approvals {
+		shown = append(shown, a.Tenant)
 	}
 	checkTenants(t, tenants, shown)
 }

@@ -40,7 +40,7 @@ type AccessRequests struct {
 }
 
 // shownInList returns a request without contexts. Each context may be as long as a body.
-func (d *approvalsHandler) shownInList(r *approval.Request) (jsontext.Value, error) {
+func (d *approvalsHandler) shownInList(r *approval.Request, allowed approval.Allowed) (jsontext.Value, error) {
 	summary, err := d.summary(r)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (d *approvalsHandler) shownInList(r *approval.Request) (jsontext.Value, err
 	for i := range short.Items {
 		short.Items[i].Bound.Context = nil
 	}
-	return d.encode(summary, AccessRequest{Status: r.Status(), Request: short})
+	return d.encode(summary, AccessRequest{Status: r.Status(), Request: short, May: allowed.May, WhyNot: allowed.WhyNot})
 }
 
 // encode encodes a request with its values masked. The summary is masked already and is added last:

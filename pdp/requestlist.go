@@ -21,18 +21,48 @@ const (
 	pageBytes    = 4 << 20
 )
 
-// listQuery parses the query of a list: status, tenant, limit and page token. It selects only
-// requests of the caller's tenants.
-func listQuery(c echo.Context) (q approval.Query, limit int, err error) {
-	if err := knownQuery(c, "status", "tenant", "limit", "token"); err != nil {
+// mostLookedAt is the number of requests that are looked at for one page of a list for a person. Such a
+// page may have fewer requests than there is room for, and is not the last one.
+const mostLookedAt = 1000
+
+// statusDecided selects all requests that are not pending.
+const statusDecided = "decided"
+
+// listQuery parses the query of a list: status, tenant, limit, page token, and the person whom it is for.
+// It selects only requests of the caller's tenants.
+func (d *approvalsHandler) listQuery(c echo.Context) (q approval.Query, limit int, err error) {
+	if err := knownQuery(c, "status", "tenant", "limit", "token", "for", paramAs); err != nil {
 		return q, 0, err
 	}
 	q = approval.Query{Status: authzen.TaskStatus(c.QueryParam("status")), After: c.QueryParam("token")}
-	if q.Status != "" && !slices.Contains(approval.TaskStatuses, q.Status) {
-		return q, 0, authzen.Invalid("", "has a status that is none of %v: %q", approval.TaskStatuses, q.Status)
+	if q.Status == statusDecided {
+		q.Status, q.Decided = "", true
 	}
-	q.Tenants, limit, err = listBounds(c)
+	if q.Status != "" && !slices.Contains(approval.TaskStatuses, q.Status) {
+		return q, 0, authzen.Invalid("", "has a status that is none of %v and %s: %q", approval.TaskStatuses, statusDecided, q.Status)
+	}
+	if q.Tenants, limit, err = listBounds(c); err == nil {
+		err = d.forPerson(c, &q)
+	}
 	return q, limit, err
+}
+
+// forPerson selects pending requests on which the caller may decide, or may not, if the query asks so.
+func (d *approvalsHandler) forPerson(c echo.Context, q *approval.Query) (err error) {
+	switch whom := c.QueryParam("for"); {
+	case whom == "":
+		return nil
+	case whom != "me" && whom != "others":
+		return authzen.Invalid("", "has a for that is neither me nor others: %q", whom)
+	case q.Decided || q.Status != "" && q.Status != authzen.TaskPending:
+		return authzen.Invalid("", "has for with a status other than pending")
+	default:
+		q.Status, q.Others = authzen.TaskPending, whom == "others"
+	}
+	if q.For, err = d.viewer(c); err == nil && q.For == nil {
+		err = authzen.Invalid("", "has for without a person: callers are not known, so say who looks (as=TYPE:ID)")
+	}
+	return err
 }
 
 // listBounds returns the tenants and the limit that the query of a list selects. The tenants are at
@@ -56,7 +86,7 @@ func listBounds(c echo.Context) (tenants []string, limit int, err error) {
 // list answers with a page of the Access Requests that the query selects. It writes one request at
 // a time, so the complete page is never in memory.
 func (d *approvalsHandler) list(c echo.Context) error {
-	q, limit, err := listQuery(c)
+	q, limit, err := d.listQuery(c)
 	if err != nil {
 		return err
 	}
@@ -70,6 +100,10 @@ func (d *approvalsHandler) list(c echo.Context) error {
 		}
 		if page.full() {
 			return page.end(page.last)
+		}
+		if r.Request == nil {
+			page.skip(r.Token)
+			continue
 		}
 		if err := page.add(r); err != nil {
 			return err
@@ -85,10 +119,16 @@ type requestPage struct {
 	limit   int
 
 	count, bytes int
-	last         string // token of the last request on the page
+	skipped      int    // requests that the query does not select
+	last         string // token of the last request that was looked at
 }
 
-func (p *requestPage) full() bool { return p.count == p.limit || p.bytes >= pageBytes }
+func (p *requestPage) full() bool {
+	return p.count == p.limit || p.bytes >= pageBytes || p.count+p.skipped >= mostLookedAt
+}
+
+// skip notes a request that is not on the page.
+func (p *requestPage) skip(token string) { p.skipped, p.last = p.skipped+1, token }
 
 // write writes text and, on the first call, the header of the answer.
 func (p *requestPage) write(text []byte) error {
@@ -107,7 +147,7 @@ func (p *requestPage) write(text []byte) error {
 
 // add writes a request.
 func (p *requestPage) add(r approval.Listed) error {
-	text, err := p.handler.shownInList(r.Request)
+	text, err := p.handler.shownInList(r.Request, r.Allowed)
 	if err != nil {
 		return err
 	}

@@ -141,3 +141,80 @@ func TestApproversSeeNoSecrets(t *testing.T) {
 		}
 	}
 }
+
+// A list for a person has what the person may decide, says what, and leaves no entry.
+func TestRequestsForAPerson(t *testing.T) {
+	s := hire(t, nil)
+	other, own := s.asked(key("gateway"), "call", "alice", ""), s.asked(key("gateway"), "call", "carol", "")
+	decided := s.asked(key("gateway"), "call", "alice", "")
+	if got := s.approves(key("dave"), decided); got != 200 {
+		t.Fatal(got)
+	}
+	before := len(s.entries())
+	for _, test := range []struct{ credential, query, want string }{
+		{key("carol"), "for=me", other + ":approve,deny:"},
+		{key("carol"), "for=me&status=pending", other + ":approve,deny:"},
+		{key("carol"), "for=others", own + "::own_request"},
+		{s.token("alice"), "for=me", own + ":approve,deny:"},
+		{key("carol"), "status=decided", decided + "::"},
+	} {
+		var page pdp.AccessRequests
+		if got := askAs(t, test.credential, "GET", s.admin+pdp.PathRequests+"?"+test.query, "", &page); got != 200 {
+			t.Errorf("%s: %d", test.query, got)
+		}
+		var got []string
+		for _, r := range page.Requests {
+			got = append(got, r.ID+":"+strings.Join(r.May, ",")+":"+r.WhyNot)
+		}
+		if strings.Join(got, " ") != test.want || page.Page != nil {
+			t.Errorf("%s: %q, page %+v, want %s", test.query, got, page.Page, test.want)
+		}
+	}
+	if after := len(s.entries()); after != before {
+		t.Errorf("the log grew from %d to %d entries", before, after)
+	}
+	for _, query := range []string{"for=you", "for=me&status=approved", "for=me&status=decided", "for=me&for=others", "for=me&as=x", "status=decide"} {
+		if status, answer := s.send(key("carol"), "GET", pdp.PathRequests+"?"+query, ""); status != 400 {
+			t.Errorf("%s: %d %s", query, status, answer)
+		}
+	}
+}
+
+// The approvals that can still be used are listed with what they are for, in pages.
+func TestStandingApprovalsAreListed(t *testing.T) {
+	s := hire(t, nil)
+	var tasks []string
+	for range 3 {
+		task := s.asked(key("gateway"), "call", "alice", `"api_key":"sk-live-1"`)
+		if got := s.approves(key("carol"), task); got != 200 {
+			t.Fatal(got)
+		}
+		tasks = append(tasks, task)
+	}
+	var got []string
+	for query := "standing=true&limit=2"; query != ""; {
+		var page pdp.StandingApprovals
+		if status := askAs(t, key("carol"), "GET", s.admin+pdp.PathApprovals+"?"+query, "", &page); status != 200 {
+			t.Fatalf("%s: %d", query, status)
+		}
+		for _, a := range page.Approvals {
+			got = append(got, a.Task)
+			if a.UsesLeft != 1 || a.Subject.ID != "alice" || a.Summary != `call doc::"d"` || a.Template != "one" || a.Approvers[0].ID != "carol" || !strings.HasPrefix(a.ID, "apr_") {
+				t.Errorf("%+v", a)
+			}
+		}
+		if query = ""; page.Page != nil {
+			query = "standing=true&limit=2&token=" + url.QueryEscape(page.Page.NextToken)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(tasks)
+	if diff := cmp.Diff(tasks, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, query := range []string{"", "standing=false", "standing=true&token=x", "standing=true&limit=0", "standing=true&status=pending"} {
+		if status, answer := s.send(key("carol"), "GET", pdp.PathApprovals+"?"+query, ""); status != 400 {
+			t.Errorf("%q: %d %s", query, status, answer)
+		}
+	}
+}

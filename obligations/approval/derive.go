@@ -13,10 +13,10 @@ import (
 // therefore stores its number. If the number of the last transaction is missing, another version
 // wrote the file, and these buckets are rebuilt.
 
-// keyLast names the form of the buckets. Versions without announcements store their transactions as
-// "transaction.2". Versions without priorities, which list requests in another order, store them as
+// keyLast names the form of the buckets. Versions without a list of standing approvals store their
+// transactions as "transaction.3", those without announcements as "transaction.2". Versions without priorities, which list requests in another order, store them as
 // "transaction".
-var keyLast = []byte("transaction.3")
+var keyLast = []byte("transaction.4")
 
 // update runs a transaction and stores its number.
 func update(db *bolt.DB, f func(txn) error) error {
@@ -40,14 +40,14 @@ func (t txn) isOurs() bool {
 
 // isDerived reports whether an index entry belongs to a bucket that is rebuilt.
 func isDerived(e indexEntry) bool {
-	return slices.ContainsFunc([][]byte{bucketPending, bucketNotices, bucketListed, bucketAnnouncements, bucketMessages}, func(name []byte) bool {
+	return slices.ContainsFunc([][]byte{bucketPending, bucketNotices, bucketListed, bucketAnnouncements, bucketMessages, bucketStanding}, func(name []byte) bool {
 		return string(name) == string(e.bucket)
 	})
 }
 
 // derive rebuilds buckets from tasks.
 func (t txn) derive() error {
-	for _, name := range [][]byte{bucketKept, bucketPending, bucketNotices, bucketListed, bucketAnnouncements, bucketMessages} {
+	for _, name := range [][]byte{bucketKept, bucketPending, bucketNotices, bucketListed, bucketAnnouncements, bucketMessages, bucketStanding} {
 		if err := t.DeleteBucket(name); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
 			return err
 		}

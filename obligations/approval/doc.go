@@ -51,6 +51,7 @@
 //	pending    tenant ‖ 0 ‖ SHA-256 of the caller ‖ task id → nothing
 //	kept       all, or tenant ‖ 0 ‖ tenant's name → bytes of stored requests
 //	listed     tenant, or * for all ‖ 0 ‖ status ‖ 0 ‖ position in the list ‖ task id → nothing
+//	standing   tenant, or * for all ‖ 0 ‖ end in seconds, 8 bytes big-endian ‖ approval id → nothing
 //	due        seconds, 8 bytes big-endian ‖ task id → nothing
 //	notices    16 bytes of the SHA-256 of a destination ‖ seconds, 8 bytes big-endian ‖ task id → destination
 //	messages   16 bytes of the SHA-256 of a destination ‖ seconds, 8 bytes big-endian ‖ event ‖ 0 ‖ task id → destination

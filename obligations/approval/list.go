@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	bolt "go.etcd.io/bbolt"
@@ -19,33 +20,44 @@ import (
 type Query struct {
 	Tenants []string           // nil means all
 	Status  authzen.TaskStatus // "" means all
-	After   string             // [Listed.Token] of an earlier list; the result begins after it
+	Decided bool               // only those that are not pending
+	// For selects those on which this person may decide, or with Others those on which the person may
+	// not, as a hint ([Service.Allowed]). Such a list may yield places without a request.
+	For    *Approver
+	Others bool
+	After  string // [Listed.Token] of an earlier list; the result begins after it
 }
 
 // A Listed is a request in a list.
 type Listed struct {
-	*Request
-	Token string // token of its position
+	*Request         // nil at a place that the query does not select; see [Query.For]
+	Token    string  // token of its position
+	Allowed  Allowed // of the person of the query, if it has one
 }
 
 // ErrPage means that Query.After is not a position in a list.
 var ErrPage = recordfile.ErrPage
 
-// List yields the requests that q selects: first escalated ones, then by priority, then the oldest. It reads one at a
+// List yields the requests that q selects: first escalated ones, then by priority, then the oldest; after
+// them those that are decided, the newest first. It reads one at a
 // time without holding a lock, so it delays no vote and no submission. A request that changes
 // meanwhile may be missing, or appear in its new state.
 func (s *Service) List(ctx context.Context, q Query) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		index := recordfile.Index{DB: s.db, Bucket: bucketListed, Position: placeSize}
 		for place, err := range index.List(ctx, q.prefixes(), q.After) {
-			var r *Request
-			if err == nil {
-				r, err = s.recordedRequest(ctx, place.ID)
+			one := Listed{Token: place.Token}
+			switch {
+			case err != nil:
+			case q.For != nil:
+				one.Request, one.Allowed, err = s.allowedListed(ctx, &q, place.ID)
+			default:
+				one.Request, err = s.recordedRequest(ctx, place.ID)
 			}
-			if errors.Is(err, ErrUnknownTask) || err == nil && q.Status != "" && r.Status() != q.Status {
+			if errors.Is(err, ErrUnknownTask) || err == nil && one.Request != nil && !q.selects(one.Request.Status()) {
 				continue // changed since
 			}
-			if !yield(Listed{r, place.Token}, err) || err != nil {
+			if !yield(one, err) || err != nil {
 				return
 			}
 		}
@@ -59,7 +71,7 @@ func (q *Query) prefixes() (all [][]byte) {
 		tenants = []string{everyTenant}
 	}
 	if q.Status == "" {
-		statuses = TaskStatuses
+		statuses = slices.DeleteFunc(slices.Clone(TaskStatuses), func(s authzen.TaskStatus) bool { return !q.selects(s) })
 	}
 	for _, tenant := range tenants {
 		for _, status := range statuses {
@@ -69,20 +81,41 @@ func (q *Query) prefixes() (all [][]byte) {
 	return all
 }
 
-// recordedRequest returns a request whose records are all in the log. It waits only if a record of this
-// request is still in the outbox.
-func (s *Service) recordedRequest(ctx context.Context, id string) (r *Request, err error) {
+// selects reports whether q selects requests of a status.
+func (q *Query) selects(status authzen.TaskStatus) bool {
+	return (q.Status == "" || status == q.Status) && !(q.Decided && status == authzen.TaskPending)
+}
+
+// recordedRequest returns a request whose records are all in the log.
+func (s *Service) recordedRequest(ctx context.Context, id string) (*Request, error) {
+	stored, err := s.recordedBytes(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return decodeRequest(stored)
+}
+
+// recordedBytes returns a stored request whose records are all in the log. It waits only if a record of
+// this request is still in the outbox.
+func (s *Service) recordedBytes(ctx context.Context, id string) (stored []byte, err error) {
 	recorded := false
+	read := func(tx txn) error {
+		stored = slices.Clone(tx.Bucket(bucketTasks).Get([]byte(id)))
+		if stored == nil {
+			return ErrUnknownTask
+		}
+		return nil
+	}
 	err = s.db.View(func(tx *bolt.Tx) (err error) {
 		if recorded, err = (txn{tx}).isRecorded(id); recorded {
-			r, err = txn{tx}.request(id)
+			err = read(txn{tx})
 		}
 		return err
 	})
 	if err != nil || recorded {
-		return r, err
+		return stored, err
 	}
-	return s.Request(ctx, id)
+	return stored, s.view(ctx, read)
 }
 
 // isRecorded reports whether no record of a task is in the outbox.
@@ -120,10 +153,18 @@ func listPrefix(tenant string, status authzen.TaskStatus) []byte {
 // placeSize is the length of a position before the task id, in bytes.
 const placeSize = 9
 
-// place returns the position of a request in a list.
+// place returns the position of a request in a list. Pending ones have the order in which they are to be
+// decided. The newest of the others is the first.
 func (r *Request) place() []byte {
-	return append(binary.BigEndian.AppendUint64([]byte{r.rank()}, uint64(r.Submitted.UnixNano())), r.ID...)
+	rank, at := r.rank(), uint64(r.Submitted.UnixNano())
+	if r.Status() != authzen.TaskPending {
+		rank, at = decidedRank, ^at
+	}
+	return append(binary.BigEndian.AppendUint64([]byte{rank}, at), r.ID...)
 }
+
+// decidedRank is after the ranks of all pending requests.
+const decidedRank = 0xff
 
 // listed returns the index entries for lists.
 func (r *Request) listed() []indexEntry {

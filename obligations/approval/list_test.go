@@ -264,7 +264,7 @@ func TestTransactionsLeaveTheirNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = db.View(func(tx *bolt.Tx) error {
-			if left := tx.Bucket([]byte("last")).Get([]byte("transaction.3")); binary.BigEndian.Uint64(left) != uint64(tx.ID()) {
+			if left := tx.Bucket([]byte("last")).Get([]byte("transaction.4")); binary.BigEndian.Uint64(left) != uint64(tx.ID()) {
 				t.Errorf("transaction %d left %x", tx.ID(), left)
 			}
 			return nil

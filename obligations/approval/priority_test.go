@@ -92,7 +92,7 @@ func (d *desk) listAsBefore(t *testing.T) {
 			old[place] = 1
 			err = errors.Join(err, listed.Delete(key), listed.Put(old, nil))
 		}
-		return errors.Join(err, last.Delete([]byte("transaction.3")), last.Put([]byte("transaction"), binary.BigEndian.AppendUint64(nil, uint64(tx.ID()))))
+		return errors.Join(err, last.Delete([]byte("transaction.4")), last.Put([]byte("transaction"), binary.BigEndian.AppendUint64(nil, uint64(tx.ID()))))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

@@ -31,6 +31,9 @@ type Config struct {
 	CanApprove func(context.Context, Check) (bool, error)
 	// WouldApprove answers like CanApprove and records nothing. It is required for [Service.Allowed].
 	WouldApprove func(context.Context, Check) (bool, error)
+	// Revision returns the revision of the policies that decide for a tenant. It is required for lists
+	// for a person.
+	Revision func(tenant string) string
 	// Record records a transition and returns when the record is durable.
 	Record func(context.Context, Record) error
 	// Recorded reports whether the log has a record whose outcome was unknown. If it is nil, such a
@@ -87,6 +90,7 @@ type Service struct {
 	outbox  *outbox.Outbox
 	pace    *pace
 	stopped chan struct{} // closed when Run has ended
+	allowed *allowedCache
 
 	mu   sync.Mutex // guards keys
 	keys keyRing
@@ -113,7 +117,7 @@ func Open(dir string, c Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open approvals: %w", err)
 	}
-	s := &Service{config: c, db: db, pace: newPace(cmp.Or(c.DigestAfter, digestAfter)), stopped: make(chan struct{})}
+	s := &Service{config: c, db: db, pace: newPace(cmp.Or(c.DigestAfter, digestAfter)), stopped: make(chan struct{}), allowed: newAllowedCache()}
 	s.outbox = outbox.New(db, outbox.Config{
 		Record: c.Record, Recorded: c.Recorded,
 		Update: func(f func(*bolt.Tx) error) error { return update(db, func(tx txn) error { return f(tx.Tx) }) },

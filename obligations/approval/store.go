@@ -32,6 +32,7 @@ var (
 
 	bucketAnnouncements = []byte("announcements")
 	bucketMessages      = []byte("messages")
+	bucketStanding      = []byte("standing")
 
 	bucketLast = []byte("last")
 )
@@ -41,7 +42,7 @@ func openStore(path string) (*bolt.DB, error) {
 	return recordfile.Open(path, func(db *bolt.DB) error {
 		return update(db, func(tx txn) error {
 			ours := tx.isOurs()
-			err := recordfile.CreateBuckets(tx.Tx, bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketAnnouncements, bucketMessages, bucketLast)
+			err := recordfile.CreateBuckets(tx.Tx, bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketAnnouncements, bucketMessages, bucketStanding, bucketLast)
 			if err != nil || ours {
 				return err
 			}
@@ -130,7 +131,7 @@ func derived(r *Request) []indexEntry {
 	if r.Notice != nil {
 		entries = append(entries, callbackEntry(r))
 	}
-	entries = append(entries, r.messageEntries()...)
+	entries = append(append(entries, r.messageEntries()...), r.standingEntries()...)
 	for i, item := range r.Items {
 		if item.Approval != nil {
 			entries = append(entries, indexEntry{bucketApprovals, []byte(item.Approval.ID), fmt.Appendf(nil, "%s\x00%d", r.ID, i)})
