@@ -65,7 +65,7 @@ var walls = []wall{
 	{"pdp/notify", 4, []string{"obligations/approval", "obligations/plain", "pdp/jwks", "pdp/webhook", "schemas/authzen", "schemas/yamldoc"}, "a message is sent in one way, whoever gets it; to whom and about what comes in as data"},
 	{"pdp/admission", 4, nil, "what runs under overload is decided without a router, a request or a policy"},
 	{"pdp/rates", 4, nil, "what is counted does not depend on what is decided"},
-	{"pdp/console", 4, []string{"pdp/callers", "pdp/jwks", "schemas/authzen", "schemas/yamldoc", "obligations/approval", "obligations/plain"}, "pages for people are made from answers of the admin API, which comes in as a handler"},
+	{"pdp/console", 4, []string{"evaluation/decisionlog", "pdp/callers", "pdp/jwks", "schemas/authzen", "schemas/yamldoc", "obligations/approval", "obligations/plain"}, "pages for people are made from answers of the admin API, which comes in as a handler"},
 	{"pdp", 4, []string{
 		"pdp/admission", "pdp/console", "pdp/filereload", "pdp/notify", "pdp/rates", "pdp/webhook",
 		"pdp/callers", "pdp/jwks", "schemas", "schemas/authzen", "schemas/jsonobject", "schemas/yamldoc", "policies", "obligations", "obligations/approval", "obligations/capability", "obligations/plain", "evaluation", "evaluation/decisionlog", "evaluation/policystore", "evaluation/policytest", "evaluation/explain", "evaluation/faults", "evaluation/lint", "evaluation/replay", "evaluation/revisions", "evaluation/snapshot",

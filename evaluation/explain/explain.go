@@ -57,6 +57,7 @@ type Determining struct {
 // principal, action or resource, and the conditions are not evaluated.
 type NearMiss struct {
 	Trace
+	Text    string `json:"text"` // source text
 	Part    string `json:"part,omitzero"`
 	Because string `json:"because"` // why it did not apply, in one sentence
 }

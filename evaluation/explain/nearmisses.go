@@ -65,10 +65,10 @@ func (e *explainer) nearest(permits []nearPermit) {
 }
 
 func (e *explainer) near(n nearPermit) NearMiss {
-	trace := e.tracer.trace(n.policy)
+	trace, text := e.tracer.trace(n.policy), writtenIn(e.snapshot, n.policy).Text
 	if len(n.missed) == 0 {
 		step := trace.stop()
-		return NearMiss{Trace: trace, Because: strings.Join(append([]string{step.Text + " does not hold"}, step.values()...), "; ")}
+		return NearMiss{Trace: trace, Text: text, Because: strings.Join(append([]string{step.Text + " does not hold"}, step.values()...), "; ")}
 	}
 	trace.Verdict = VerdictFalse
 	for i := range trace.Conditions {
@@ -76,7 +76,7 @@ func (e *explainer) near(n nearPermit) NearMiss {
 		step.Verdict, step.Error, step.Read = VerdictNotReached, "", nil
 	}
 	m := n.missed[0]
-	return NearMiss{Trace: trace, Part: m.part, Because: m.String()}
+	return NearMiss{Trace: trace, Text: text, Part: m.part, Because: m.String()}
 }
 
 // stop returns the condition that did not hold, or nil.

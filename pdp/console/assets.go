@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -9,6 +10,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
 //go:embed assets
@@ -23,6 +26,7 @@ type assets struct {
 
 func loadAssets() (assets, error) {
 	a := assets{make(map[string]string), make(map[string][]byte)}
+	verify := a.add("verify.mjs", decisionlog.VerifyModule)
 	files, err := assetFiles.ReadDir("assets")
 	if err != nil {
 		return a, fmt.Errorf("read assets: %w", err)
@@ -32,12 +36,18 @@ func loadAssets() (assets, error) {
 		if err != nil {
 			return a, fmt.Errorf("read assets: %w", err)
 		}
-		digest := sha256.Sum256(text)
-		ext := path.Ext(file.Name())
-		hashed := strings.TrimSuffix(file.Name(), ext) + "." + hex.EncodeToString(digest[:6]) + ext
-		a.urls[file.Name()], a.content[hashed] = "/assets/"+hashed, text
+		a.add(file.Name(), bytes.ReplaceAll(text, []byte(`"./verify.mjs"`), []byte(`"./`+verify+`"`)))
 	}
 	return a, nil
+}
+
+// add adds a file, and returns its name in URLs.
+func (a *assets) add(name string, text []byte) string {
+	digest := sha256.Sum256(text)
+	ext := path.Ext(name)
+	hashed := strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(digest[:6]) + ext
+	a.urls[name], a.content[hashed] = "/assets/"+hashed, text
+	return hashed
 }
 
 // url returns the URL of a file for templates.

@@ -116,6 +116,15 @@ func (c *Console) routes() http.Handler {
 	mux.Handle("POST /requests/{task}/decision", c.page((*visit).postDecision, scopeApprove))
 	mux.Handle("POST /requests/{task}/reveal", c.page((*visit).revealValue, scopeApprove))
 	mux.Handle("POST /approvals/{approval}/revoke", c.page((*visit).revoke, scopeApprove))
+	mux.Handle("GET /decisions", c.page((*visit).decisions, scopeAudit))
+	mux.Handle("POST /decisions/export", c.page((*visit).export, scopeAudit))
+	mux.Handle("GET /decisions/{id}", c.page((*visit).decision, scopeAudit))
+	mux.Handle("GET /decisions/{id}/evidence", c.page((*visit).evidence, scopeAudit))
+	mux.Handle("GET /decisions/{index}/proof", c.page((*visit).proof, scopeAudit))
+	mux.Handle("GET /log/keys", c.page((*visit).keys, scopeAudit))
+	mux.Handle("GET /tasks/{id}", c.page((*visit).task, scopeAudit))
+	mux.Handle("GET /live", c.page((*visit).live, scopeAudit))
+	mux.Handle("GET /live/stream", c.page((*visit).liveStream, scopeAudit))
 	mux.Handle("/", c.page((*visit).notFound))
 	return mux
 }
@@ -248,6 +257,10 @@ func (v *visit) notFound() error {
 
 // home leads to the page that the person needs first.
 func (v *visit) home() error {
+	if !v.may(scopeApprove) && v.may(scopeAudit) {
+		v.redirect("/decisions")
+		return nil
+	}
 	v.redirect("/requests")
 	return nil
 }

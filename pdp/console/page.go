@@ -26,7 +26,7 @@ const frameFile = "frame.html"
 type pages map[string]*template.Template
 
 func (c *Console) loadPages() (pages, error) {
-	frame, err := template.New(frameFile).Funcs(c.functions()).ParseFS(pageFiles, "pages/"+frameFile, "pages/icons.html")
+	frame, err := template.New(frameFile).Funcs(c.functions()).ParseFS(pageFiles, "pages/"+frameFile, "pages/icons.html", "pages/entries.html")
 	if err != nil {
 		return nil, fmt.Errorf("read pages: %w", err)
 	}
@@ -102,6 +102,7 @@ type menuItem struct {
 // menu lists the pages that the menu offers to people with one of the scopes.
 var menu = []menuItem{
 	{Title: "Approvals", Path: "/requests", scopes: []callers.Scope{scopeApprove}},
+	{Title: "Decisions", Path: "/decisions", scopes: []callers.Scope{scopeAudit}},
 }
 
 // menuFor returns the menu for the person.

@@ -88,6 +88,14 @@ func (s *sessions) find(id string) (found session, ok bool) {
 	return *one, true
 }
 
+// alive reports whether a session has not ended, and does not count as a use of it.
+func (s *sessions) alive(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.byID[sha256.Sum256([]byte(id))]
+	return one != nil && !s.ended(one, s.now())
+}
+
 func (s *sessions) end(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ function tick() {
   }
 }
 
-for (const time of document.querySelectorAll("time:not(.ago):not(.until)")) {
+for (const time of document.querySelectorAll("time:not(.ago):not(.until):not(.utc)")) {
   time.title = time.dateTime;
   time.textContent = unit.format(new Date(time.dateTime));
 }

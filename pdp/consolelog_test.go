@@ -1,0 +1,114 @@
+package pdp_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/policy-service/policy-service/pdp"
+)
+
+// signIn signs carol in to the console of a service.
+func signIn(t *testing.T, s *service, b *browser) {
+	t.Helper()
+	_, ticket := link(t, s, time.Now())
+	if status, page, _ := b.post("/sign-in/local", ticket); status != 200 {
+		t.Fatalf("sign in: %d %s", status, page)
+	}
+}
+
+// The pages of the log show every state of an entry.
+func TestLogPages(t *testing.T) {
+	state := t.TempDir()
+	lost := entriesLog(t, state)
+	s, b := startConsole(t, pdp.Config{State: state})
+	if err := os.Rename(lost, lost+".away"); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Rename(lost+".away", lost) // the whole log is verified at the end
+	signIn(t, s, b)
+	for path, want := range map[string][]string{
+		"/decisions": {"Looked at entries 0 up to", "2 decisions", "1 of 2 denied", `href="/decisions/allowed"`},
+		"/decisions?decision=deny&kind=evaluation": {"Deny", "entries found"},
+		"/decisions?subject=nobody":                {"Nothing in the log matches", "All entries were looked at"},
+		"/decisions/allowed":                       {"may <bdi>read</bdi>", "<b>readers</b> permits it", "holds", "data-index=\"0\""},
+		"/decisions/0":                             {"<b>readers</b> permits it"},
+		"/decisions/denied":                        {"may not <bdi>delete</bdi>", "came nearest", "does not hold", "/try?from=denied"},
+		"/decisions/masked":                        {"the log hides the value at <code>/context/token</code>", "<b>writers</b>"},
+		"/decisions/lost":                          {"the archive does not have the policies"},
+		"/decisions/other":                         {"comes out otherwise: it was allow and is deny"},
+		"/decisions/batch":                         {"2 decisions in one request", "/decisions/batch.1"},
+		"/decisions/batch.1":                       {"may not <bdi>delete</bdi>"},
+		"/decisions/admin":                         {"What was recorded"},
+		"/decisions/allowed?raw":                   {"as it was recorded", "{&#34;index&#34;:0,"},
+		"/tasks/arq_none":                          {"nothing about this request"},
+		"/live":                                    {"Live", "live."},
+	} {
+		status, page, _ := b.get(path)
+		if status != http.StatusOK {
+			t.Errorf("%s: %d", path, status)
+		}
+		for _, text := range want {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s does not have %q:\n%s", path, text, page)
+			}
+		}
+	}
+	for _, path := range []string{"/decisions/none", "/decisions/99999", "/decisions/export"} {
+		if status, _, _ := b.get(path); status != http.StatusNotFound {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	const id = "01a20019-7b47-7aaf-874c-9734075811e8"
+	for path, want := range map[string]string{"/decisions?subject=arq_1": "/tasks/arq_1", "/decisions?id=denied": "/decisions/denied", "/decisions?subject=" + id: "/decisions/" + id} {
+		if _, _, at := b.get(path); at != want {
+			t.Errorf("%s leads to %s", path, at)
+		}
+	}
+	if status, text, _ := b.get("/decisions/0/proof"); status != http.StatusOK || !strings.Contains(text, `"checkpoint":`) {
+		t.Errorf("proof: %d %s", status, text)
+	}
+	if status, pack, _ := b.get("/decisions/0/evidence"); status != http.StatusOK || !strings.HasPrefix(pack, "PK") {
+		t.Errorf("evidence: %d %.20s", status, pack)
+	}
+}
+
+// An export at the console is an entry under the name of the person.
+func TestExportAtConsole(t *testing.T) {
+	state := t.TempDir()
+	fillLog(t, state, 10)
+	s, b := startConsole(t, pdp.Config{State: state})
+	signIn(t, s, b)
+	status, table, _ := b.post("/decisions/export", url.Values{"query": {"subject=user:u7&decision=deny"}, "format": {"csv"}})
+	if status != http.StatusOK || strings.Count(table, "\n") != 2 || !strings.Contains(table, ",u7,") {
+		t.Errorf("%d %s", status, table)
+	}
+	for _, query := range []string{"subjekt=x", "%zz"} {
+		if status, page, _ := b.post("/decisions/export", url.Values{"query": {query}, "format": {"csv"}}); status != http.StatusBadRequest || !strings.Contains(page, "<h1>") {
+			t.Errorf("%s: %d %s", query, status, page)
+		}
+	}
+	_, lines := get(t, s.admin+pdp.PathLogQuery+"?kind=admin")
+	if strings.Count(lines, `"action":"export","by":"user:carol"`) != 1 || !strings.Contains(lines, `"format":"csv","query":"decision=deny&subject=user%3Au7"`) {
+		t.Errorf("entries of the export:\n%s", lines)
+	}
+}
+
+// Text of requests is shown as text, with characters written out that nobody sees.
+func TestLogPagesEscape(t *testing.T) {
+	s, b := startConsole(t, pdp.Config{Policies: policySet(t, "todo")})
+	const id, name = `<img src=x onerror=alert(1)>`, "a\u202eb"
+	post(t, http.DefaultClient, s.main+"/access/v1/evaluation",
+		fmt.Sprintf(`{"subject":{"type":"user","id":%q},"action":{"name":%q},"resource":{"type":"todo","id":"1"},"context":{"x":"</pre><script>alert(1)</script>\u202e"}}`, id, name))
+	signIn(t, s, b)
+	for _, path := range []string{"/decisions", "/decisions?subject=" + url.QueryEscape(id), "/decisions/1", "/decisions/1?raw"} {
+		_, page, _ := b.get(path)
+		if strings.Contains(page, "<img") || strings.Contains(page, "<script>") || strings.Contains(page, "\u202e") || !strings.Contains(page, "&lt;img") {
+			t.Errorf("%s:\n%s", path, page)
+		}
+	}
+}
