@@ -353,3 +353,38 @@ func TestNoPageForUnknownRequest(t *testing.T) {
 		}
 	}
 }
+
+// Each list has what it says: what the person may decide, what others may, what is decided, and the
+// approvals in use.
+func TestListsOfRequests(t *testing.T) {
+	s, b := office(t)
+	mine, own, decided := s.asked("", "call", "alice", ""), s.asked("", "call", "carol", ""), s.asked("", "call", "erin", "")
+	page := b.open(decided)
+	page.decide(page.form("approve"))
+	for _, test := range []struct {
+		view string
+		want string // task
+		says string
+	}{
+		{"", mine, "alice wants to call d"},
+		{"?view=mine", mine, "alice wants to call d"},
+		{"?view=others", own, "your own"},
+		{"?view=decided", decided, "approved"},
+		{"?view=standing", decided, "1 call left"},
+		{"?view=no-such-view", mine, "alice wants to call d"},
+	} {
+		status, text, _ := b.get("/requests" + test.view)
+		list := decisionPage{text: text}
+		if status != 200 || !strings.Contains(list.words(), test.says) {
+			t.Errorf("%s: %d does not say %q: %s", test.view, status, test.says, list.words())
+		}
+		for _, task := range []string{mine, own, decided} {
+			if strings.Contains(text, `href="/requests/`+task+`"`) != (task == test.want) {
+				t.Errorf("%s: wrong about %s", test.view, task)
+			}
+		}
+	}
+	if status, _, _ := b.get("/requests?token=x"); status != 400 {
+		t.Errorf("a token that is none: %d", status)
+	}
+}

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/policy-service/policy-service/obligations/approval"
@@ -19,21 +20,114 @@ type request struct {
 	WhyNot string   `json:"why_not"`
 }
 
-type requestsPage struct {
-	Requests []request     `json:"requests"`
-	Page     *authzen.Page `json:"page"`
-	Now      time.Time     `json:"-"`
+// Actor returns the name of whoever wants to act: the nearest actor, or the subject itself.
+func (r *request) Actor() string {
+	if len(r.Actors) > 0 {
+		return r.Actors[0].ID
+	}
+	return r.Subject.ID
 }
 
-// requests lists Access Requests that wait.
-func (v *visit) requests() error {
-	page := requestsPage{Now: v.config.Now()}
-	query := url.Values{"status": {string(authzen.TaskPending)}, "limit": {"50"}}
-	if token := v.r.URL.Query().Get("token"); token != "" {
-		query.Set("token", token)
+// Wants returns the verb of the sentence about the request.
+func (r *request) Wants() string {
+	if r.Items[0].Resource.Type == "tool" {
+		return "run"
 	}
-	if err := v.ask(http.MethodGet, "/admin/v1/requests?"+query.Encode(), nil, &page); err != nil {
+	return r.Items[0].Action.Name
+}
+
+// Told returns the arguments in the summary, which is "action type::id (arguments)", or "".
+func (r *request) Told() string {
+	_, arguments, _ := strings.Cut(r.Summary, `" (`)
+	return strings.TrimSuffix(arguments, ")")
+}
+
+// Need returns the number of approvals that the request needs, and Given the number that it has.
+func (r *request) Need() int  { return max(r.Items[0].Terms.Quorum, 1) }
+func (r *request) Given() int { return len(r.Items[0].Votes) }
+
+// Last returns the last vote, or nil.
+func (r *request) Last() (last *approval.Vote) {
+	for i := range r.Items {
+		for n := range r.Items[i].Votes {
+			if vote := &r.Items[i].Votes[n]; last == nil || !vote.Time.Before(last.Time) {
+				last = vote
+			}
+		}
+	}
+	return last
+}
+
+// A view is one of the lists.
+type view struct {
+	Name, Title, Empty string
+
+	path string // of the list in the admin API
+}
+
+// views are the lists, in the order of their tabs.
+var views = []view{
+	{"mine", "For you", "Nothing waits for you.", "/admin/v1/requests?for=me"},
+	{"others", "For others", "Nothing waits for others.", "/admin/v1/requests?for=others"},
+	{"decided", "Decided", "Nothing was decided yet. A request is kept for a day after its result can matter.", "/admin/v1/requests?status=decided"},
+	{"standing", "In use", "No approval can be used now.", "/admin/v1/approvals?standing=true"},
+}
+
+// A requestsPage is one page of a list.
+type requestsPage struct {
+	View      view
+	Views     []view
+	Tenant    string
+	Tenants   []string
+	Requests  []request     `json:"requests"`
+	Approvals []standing    `json:"approvals"`
+	Page      *authzen.Page `json:"page"`
+}
+
+// A standing is an approval that can still be used.
+type standing struct {
+	ID        string          `json:"id"`
+	Task      string          `json:"task"`
+	Tenant    string          `json:"tenant"`
+	Summary   string          `json:"summary"`
+	Subject   authzen.Subject `json:"subject"`
+	Scope     string          `json:"scope"`
+	At        time.Time       `json:"at"`
+	Until     time.Time       `json:"until"`
+	UsesLeft  int             `json:"uses_left"`
+	Approvers []person        `json:"approvers"`
+}
+
+// Nothing reports whether the page has no row.
+func (p *requestsPage) Nothing() bool { return len(p.Requests) == 0 && len(p.Approvals) == 0 }
+
+// Next returns the query of the next page.
+func (p *requestsPage) Next() string {
+	query := url.Values{"view": {p.View.Name}, "token": {p.Page.NextToken}}
+	if p.Tenant != "" {
+		query.Set("tenant", p.Tenant)
+	}
+	return "?" + query.Encode()
+}
+
+// requests shows a list of Access Requests or of approvals.
+func (v *visit) requests() error {
+	page := requestsPage{View: views[0], Views: views, Tenants: v.session.identity.Tenants}
+	query := v.r.URL.Query()
+	for _, other := range views {
+		if other.Name == query.Get("view") {
+			page.View = other
+		}
+	}
+	page.Tenant = query.Get("tenant")
+	asked := url.Values{"limit": {"50"}}
+	for name, value := range map[string]string{"token": query.Get("token"), "tenant": page.Tenant} {
+		if value != "" {
+			asked.Set(name, value)
+		}
+	}
+	if err := v.ask(http.MethodGet, page.View.path+"&"+asked.Encode(), nil, &page); err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "requests", "Approvals", page)
+	return v.show(http.StatusOK, "requests", "Approvals", &page)
 }
