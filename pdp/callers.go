@@ -67,7 +67,7 @@ func (g authenticator) with(scopes ...Scope) echo.MiddlewareFunc {
 // console asks in the name of a person who is signed in.
 func (g authenticator) caller(r *http.Request) (who callers.Caller, known bool, err error) {
 	if person, is := console.IdentityFrom(r.Context()); is {
-		return person.Caller, true, nil
+		return g.verifier.Named(person.Caller), true, nil
 	}
 	if !g.known() {
 		return who, false, nil

@@ -53,10 +53,12 @@ func (s *server) consoleHandler(reloads *reloader) (handler http.Handler, unpubl
 		Local:        isLoopback(s.listeners.console.Addr()) && !s.config.Console.BehindProxy,
 		Record:       s.recordAct,
 		Log:          s.config.Log,
+		Transport:    s.metrics.outgoing("sign in", http.DefaultTransport),
 	})
 	if err != nil {
 		return nil, nil, err
 	}
+	reloads.pages = pages
 	base, err := url.Parse(s.listeners.consoleURL)
 	if err != nil {
 		return nil, nil, fmt.Errorf("console: %w", err)

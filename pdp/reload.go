@@ -8,12 +8,14 @@ import (
 	"sync/atomic"
 
 	"github.com/policy-service/policy-service/evaluation"
+	"github.com/policy-service/policy-service/pdp/console"
 )
 
 // Settings are the current values of settings that a running service can change.
 type Settings struct {
 	Auth    Auth
-	Restart []string // changed keys of other settings, which need a restart
+	OIDC    *console.OIDC // how people sign in to the console
+	Restart []string      // changed keys of other settings, which need a restart
 }
 
 // A SettingsReport is the result of reading the settings again.
@@ -29,6 +31,7 @@ type reloader struct {
 	policies, shadow *policyLoader
 	who              authenticator
 	listeners        *listeners
+	pages            *console.Console          // nil without a console
 	settings         func() (*Settings, error) // nil without settings
 	credentials      *atomic.Pointer[Auth]     // follows the settings
 	log              *slog.Logger
@@ -104,6 +107,11 @@ func (r *reloader) applySettings() (*Settings, error) {
 	}
 	if err := r.who.verifier.Renew(now.Auth); err != nil {
 		return nil, err
+	}
+	if r.pages != nil {
+		if err := r.pages.Renew(now.OIDC); err != nil {
+			return nil, err
+		}
 	}
 	use()
 	return now, nil

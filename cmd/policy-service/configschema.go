@@ -53,7 +53,7 @@ type schema struct {
 	MinItems             int                `json:"minItems,omitzero"`
 	Properties           map[string]*schema `json:"properties,omitempty"`
 	MinProperties        int                `json:"minProperties,omitzero"`
-	AdditionalProperties *bool              `json:"additionalProperties,omitzero"`
+	AdditionalProperties any                `json:"additionalProperties,omitempty"` // false, or the schema of further members
 }
 
 // A nothing has the pattern of values that equal 0.
@@ -99,7 +99,7 @@ func (s *schema) notZero() {
 }
 
 func object() *schema {
-	return &schema{Type: "object", Properties: map[string]*schema{}, AdditionalProperties: new(bool)}
+	return &schema{Type: "object", Properties: map[string]*schema{}, AdditionalProperties: false}
 }
 
 // hours are durations of at least an hour, which is the smallest minimum of a flag.
@@ -129,6 +129,8 @@ func schemaOf(t reflect.Type) *schema {
 		return &schema{Type: "number", Minimum: new(0)}
 	case reflect.Pointer:
 		return schemaOf(t.Elem())
+	case reflect.Map:
+		return &schema{Type: "object", MinProperties: 1, AdditionalProperties: schemaOf(t.Elem())}
 	case reflect.Slice:
 		return &schema{Type: "array", Items: schemaOf(t.Elem())}
 	case reflect.Struct:
@@ -158,6 +160,9 @@ func (s *schema) add(t reflect.Type) {
 			member := schemaOf(field.Type)
 			if field.Tag.Get("list") == "some" {
 				member.MinItems = 1
+			}
+			if enum := field.Tag.Get("enum"); enum != "" {
+				member.Enum = strings.Split(enum, ",")
 			}
 			if pattern := field.Tag.Get("pattern"); pattern != "" {
 				member.Pattern = pattern

@@ -75,7 +75,7 @@ func TestSchemaAndProgramAgree(t *testing.T) {
 	accepted := 0
 	for _, flag := range settings(newParser(t.Context()).Model) {
 		of := 0
-		for _, value := range []string{"true", "0", "0s", "0.0h0m", "-1", "5", "1.5", "x", "90s", "36h", "strict", "json", "basic", "2026-01-01/", "[x]", "[2026-01-01/]", "{}", "{api_keys: []}", "{jwt: [{issuer: x}]}", "{jwt: [{issuer: x, audience: y, jwks_url: https://x}]}", "{api_keys: [{id: a, sha256: x}]}", "{api_keys: [{sha256: x}]}", "{mtls: {cas: x}}", "{slack: [{name: ops, url_file: x}]}", "{mail: [{name: mail, host: mail.example.com, from: a@example.com}], arguments: true}", "{slack: [{url_file: x}]}"} {
+		for _, value := range []string{"true", "0", "0s", "0.0h0m", "-1", "5", "1.5", "x", "90s", "36h", "strict", "json", "basic", "2026-01-01/", "[x]", "[2026-01-01/]", "{}", "{api_keys: []}", "{jwt: [{issuer: x}]}", "{jwt: [{issuer: x, audience: y, jwks_url: https://x}]}", "{api_keys: [{id: a, sha256: x}]}", "{api_keys: [{sha256: x}]}", "{mtls: {cas: x}}", "{slack: [{name: ops, url_file: x}]}", "{mail: [{name: mail, host: mail.example.com, from: a@example.com}], arguments: true}", "{slack: [{url_file: x}]}", "{issuer: https://x, client_id: x, scopes: {x: [approve]}}", "{issuer: https://x, client_id: x, scopes: {x: approve}}", "{issuer: https://x, scopes: {x: [approve]}}"} {
 			text := fmt.Sprintf("%s: %s\n", configKey(flag), value)
 			if group, name, found := strings.Cut(configKey(flag), "."); found {
 				text = fmt.Sprintf("%s: {%s: %s}\n", group, name, value)

@@ -23,12 +23,13 @@ type consoleFlags struct {
 	SessionIdle time.Duration `help:"Time without a request after which a session of the console ends. Default: ${default}." default:"15m" some:"" placeholder:"DURATION"`
 	SessionMost time.Duration `help:"Time after which every session of the console ends. Default: ${default}." default:"8h" some:"" placeholder:"DURATION"`
 	Notify      notifyFlag    `help:"Notifications of those who may decide, as YAML: see docs/reference/configuration.md. It belongs in the file of --config." placeholder:"YAML"`
+	OIDC        oidcFlag      `name:"oidc" help:"Sign-in at an OpenID provider, as YAML: see docs/reference/configuration.md. It belongs in the file of --config." placeholder:"YAML"`
 }
 
 func (f *consoleFlags) settings() console.Settings {
 	return console.Settings{
 		Listen: f.Listen, URL: f.URL, TLSCert: f.TLSCert, TLSKey: f.TLSKey, BehindProxy: f.BehindProxy,
-		SessionIdle: f.SessionIdle, SessionMost: f.SessionMost,
+		SessionIdle: f.SessionIdle, SessionMost: f.SessionMost, OIDC: f.OIDC.settings(),
 	}
 }
 
@@ -44,6 +45,28 @@ func (f *notifyFlag) Decode(ctx *kong.DecodeContext) error {
 
 func (f *notifyFlag) read(doc *yamldoc.Document) []yamldoc.Fault {
 	return doc.Settings(doc.Decode(&f.Settings), f.Check())
+}
+
+// oidcFlag reads how people sign in at an OpenID provider.
+type oidcFlag struct {
+	console.OIDC `yaml:",inline"`
+}
+
+// settings returns nil without a provider.
+func (o oidcFlag) settings() *console.OIDC {
+	if o.Issuer == "" {
+		return nil
+	}
+	return &o.OIDC
+}
+
+// Decode reads YAML, or the value in the configuration file.
+func (o *oidcFlag) Decode(ctx *kong.DecodeContext) error {
+	return decodeDocument(ctx, "--console.oidc", o.read)
+}
+
+func (o *oidcFlag) read(doc *yamldoc.Document) []yamldoc.Fault {
+	return doc.Settings(doc.Decode(&o.OIDC), o.Check())
 }
 
 type consoleCmd struct {

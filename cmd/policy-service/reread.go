@@ -20,10 +20,15 @@ func reread(ctx context.Context, command *kong.Context) (*pdp.Settings, error) {
 	then := settings(command.Model)
 	for i, flag := range settings(parser.Model) {
 		value := flag.Target.Interface()
-		if auth, is := value.(authFlag); is {
-			now.Auth = auth.Auth
-		} else if !reflect.DeepEqual(value, then[i].Target.Interface()) {
-			now.Restart = append(now.Restart, configKey(flag))
+		switch value := value.(type) {
+		case authFlag:
+			now.Auth = value.Auth
+		case oidcFlag:
+			now.OIDC = value.settings()
+		default:
+			if !reflect.DeepEqual(value, then[i].Target.Interface()) {
+				now.Restart = append(now.Restart, configKey(flag))
+			}
 		}
 	}
 	return now, nil

@@ -21,6 +21,7 @@ type Authn struct {
 	AMR     []string  `json:"amr,omitempty"`         // authentication methods of the token (RFC 8176)
 	Time    time.Time `json:"auth_time,omitzero"`    // when the person authenticated to the issuer
 	Bound   bool      `json:"bound,omitzero"`        // the nonce of the token is bound to the decision
+	Salt    string    `json:"nonce_salt,omitzero"`   // the random part of that nonce
 	Token   string    `json:"token_digest,omitzero"` // of the token, as in sha256:2c26…
 	Session string    `json:"session,omitzero"`      // a short name of the session of the console, which is no secret
 }

@@ -64,8 +64,9 @@ func (p aliasIndex) of(who Caller) Caller {
 
 // all returns names and all other names of the same persons, without duplicates.
 func (p aliasIndex) all(names []string) []string {
-	for _, name := range slices.Clone(names) {
-		names = append(names, p[name]...)
+	every := slices.Clone(names)
+	for _, name := range names {
+		every = append(every, p[name]...)
 	}
-	return slices.Compact(slices.Sorted(slices.Values(names)))
+	return slices.Compact(slices.Sorted(slices.Values(every)))
 }

@@ -137,9 +137,9 @@ func (c Claims) check(now time.Time, held Held) error {
 	return nil
 }
 
-// proof returns how the subject of a verified token proved who it is. A claim that is not of its
+// Proof returns how the subject of a verified token proved who it is. A claim that is not of its
 // standard type is left out: it says nothing.
-func (c Claims) proof(issuer, subject string) Proof {
+func (c Claims) Proof(issuer, subject string) Proof {
 	p := Proof{Method: MethodJWT, Issuer: issuer, Subject: subject}
 	p.ACR, _ = c["acr"].(string)
 	if c["amr"] != nil {

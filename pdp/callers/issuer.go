@@ -134,7 +134,7 @@ func (b *bearers) caller(i Issuer, claims Claims) (who Caller, err error) {
 		return Caller{}, err
 	}
 	full := i.Issuer + separator + subject
-	who = Caller{ID: full, Names: []string{full, subject}, Proof: claims.proof(i.Issuer, subject), Grant: i.Grant}
+	who = Caller{ID: full, Names: []string{full, subject}, Proof: claims.Proof(i.Issuer, subject), Grant: i.Grant}
 	if i.IDClaim != FullID {
 		if who.ID, err = b.id(i, claims); err != nil {
 			return Caller{}, err

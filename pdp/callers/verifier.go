@@ -52,6 +52,7 @@ type Verifier struct {
 	transport http.RoundTripper // for fetching keys
 	now       func() time.Time
 	checks    atomic.Pointer[[]check]
+	people    atomic.Pointer[aliasIndex]
 
 	renewing sync.Mutex // guards the fields below
 	auth     Auth
@@ -94,6 +95,7 @@ func (v *Verifier) Renew(auth Auth) error {
 	}
 	checks = append(checks, people.named(auth.MTLS.verify))
 	v.checks.Store(&checks)
+	v.people.Store(&people)
 	return nil
 }
 

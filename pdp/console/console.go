@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/policy-service/policy-service/obligations/approval"
@@ -24,16 +26,18 @@ type Config struct {
 	ApproverType string       // entity type of the people who sign in
 	Local        bool         // people sign in by a link from the command line
 
+	Transport http.RoundTripper // for requests to the identity provider
+	Now       func() time.Time  // nil means time.Now
+
 	// Record appends an entry about a person's act to the decision log.
 	Record func(ctx context.Context, by Identity, act Act) error
 	Log    *slog.Logger
-	Now    func() time.Time
 }
 
 // An Act is something that a person did at the console and that the admin API does not record.
 type Act struct {
-	Action string `json:"action"`          // sign_in, sign_in_refused, sign_out or export
-	By     string `json:"by"`              // the person, TYPE:ID
+	Action string `json:"action"`          // sign_in, sign_in_refused, step_up_refused, sign_out or export
+	By     string `json:"by,omitzero"`     // the person, TYPE:ID; "" if unknown
 	Reason string `json:"reason,omitzero"` // of a refusal
 	From   string `json:"from,omitzero"`   // address of the browser
 	Format string `json:"format,omitzero"` // of an export
@@ -48,6 +52,8 @@ type Console struct {
 	sessions sessions
 	links    links
 	forms    forms
+	signIns  signIns
+	party    atomic.Pointer[party] // nil without an identity provider
 	assets   assets
 	pages    pages
 	secure   bool   // browsers reach the console by TLS
@@ -71,8 +77,12 @@ func New(config Config) (*Console, error) {
 		sessions: sessions{idle: cmp.Or(config.SessionIdle, defaultIdle), most: cmp.Or(config.SessionMost, defaultMost), now: config.Now, byID: make(map[[32]byte]*session)},
 		links:    links{key: key, now: config.Now, used: make(map[string]time.Time)},
 		forms:    newForms(config.Now),
+		signIns:  signIns{now: config.Now, byState: make(map[string]signIn)},
 		secure:   base.Scheme == "https",
 		port:     base.Port(),
+	}
+	if err := c.Renew(config.OIDC); err != nil {
+		return nil, err
 	}
 	if c.assets, err = loadAssets(); err != nil {
 		return nil, err
@@ -82,6 +92,24 @@ func New(config Config) (*Console, error) {
 	}
 	c.handler = c.headers(c.refuseOthers(c.routes()))
 	return c, nil
+}
+
+// Renew replaces the settings of signing in at a provider; nil is no provider. Sessions that the new
+// settings would not start have ended.
+func (c *Console) Renew(o *OIDC) error {
+	if o == nil {
+		c.party.Store(nil)
+		return nil
+	}
+	if before := c.party.Load(); before != nil && reflect.DeepEqual(before.OIDC, *o) {
+		return nil
+	}
+	p, err := newParty(*o, c.config.BaseURL, c.config.Transport, c.config.Now)
+	if err != nil {
+		return err
+	}
+	c.party.Store(p)
+	return nil
 }
 
 // Publish lets the command line make links for signing in, if the console allows them. The function
@@ -109,6 +137,9 @@ func (c *Console) routes() http.Handler {
 	mux.Handle("GET /sign-in", c.public((*visit).signIn))
 	mux.Handle("GET "+pathLocal, c.public((*visit).askLocal))
 	mux.Handle("POST "+pathLocal, c.public((*visit).signInLocal))
+	mux.Handle("GET "+pathStart, c.public((*visit).startSignIn))
+	mux.Handle("GET "+pathCallback, c.public((*visit).callback))
+	mux.Handle("GET "+pathStepUp, c.page((*visit).askStepUp))
 	mux.Handle("POST /sign-out", c.page((*visit).signOut))
 	mux.Handle("GET /{$}", c.page((*visit).home))
 	mux.Handle("GET /requests", c.page((*visit).requests, scopeApprove))
@@ -190,17 +221,31 @@ func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Ha
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{Console: c, w: w, r: r, id: c.sessionID(r)}
 		found, ok := c.sessions.find(v.id)
-		if !ok {
-			v.redirect("/sign-in?" + url.Values{"next": {ownPath(nextOf(r))}}.Encode())
+		now, err := c.current(found)
+		switch {
+		case !ok || errors.Is(err, errSettings):
+			v.redirect(c.signInPath(nextOf(r)))
+			return
+		case err != nil:
+			c.sessions.end(v.id)
+			v.showError(http.StatusForbidden, "Your groups do not let you see this.")
 			return
 		}
-		v.session = &found
+		v.session = &now
 		if len(scopes) > 0 && !v.may(scopes...) {
 			v.showError(http.StatusForbidden, "Your groups do not let you see this.")
 			return
 		}
 		v.fail(show(v))
 	})
+}
+
+// signInPath returns where somebody signs in to go on to a path: at the provider, if there is one.
+func (c *Console) signInPath(next string) string {
+	if c.party.Load() != nil {
+		return startPath(next)
+	}
+	return "/sign-in?" + url.Values{"next": {ownPath(next)}}.Encode()
 }
 
 // nextOf returns where somebody goes after signing in: to the page that was asked for. A form is not

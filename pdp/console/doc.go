@@ -7,7 +7,8 @@
 // scopes and tenants are enforced in one place, and every page has a twin for programs.
 //
 // Invariants:
-//   - A GET request changes nothing but the state of signing in.
+//   - A GET request changes nothing but the state of signing in. The answer of the identity provider,
+//     which is one, makes the vote that its nonce is bound to, once.
 //   - A request that changes something comes from a page of this console, as far as the browser
 //     tells, and belongs to a session.
 //   - No text that somebody else wrote becomes markup, a script, a style or a followed attribute.

@@ -101,9 +101,9 @@ func (v *visit) postDecision() error {
 		err = v.forms.take(v.id, task, decision.Ticket)
 	}
 	if err != nil {
-		return v.refused(task, err)
+		return v.refused(decision, err)
 	}
-	return v.decide(decision, v.session.identity)
+	return v.submit(decision)
 }
 
 // verdict reads the form of a decision.
@@ -179,7 +179,7 @@ func (v *visit) decide(d verdict, who Identity) error {
 		if !isRefusal(err) || isInvalid(err) {
 			v.forms.release(d.Ticket)
 		}
-		return v.refused(d.Task, err)
+		return v.refused(d, err)
 	}
 	v.redirect(requestPath(d.Task, ""))
 	return nil
@@ -205,15 +205,15 @@ type message struct {
 
 // refused shows the request as it is now, and why the decision does not count. What the person has typed
 // stays.
-func (v *visit) refused(task string, err error) error {
+func (v *visit) refused(d verdict, err error) error {
 	status, m := v.messageOf(err)
-	page, errPage := v.requestPage(task)
+	page, errPage := v.requestPage(d.Task)
 	if errPage != nil {
 		return errPage
 	}
-	page.Message, page.Comment = &m, v.r.PostFormValue("comment")
-	if m.Kind == "lost" || m.Kind == "invalid" {
-		page.Ticket = v.r.PostFormValue("ticket")
+	page.Message, page.Comment = &m, d.Vote.Comment
+	if d.Ticket != "" && (m.Kind == "lost" || m.Kind == "invalid") {
+		page.Ticket = d.Ticket
 	}
 	return v.showRequestPage(status, page)
 }
@@ -250,7 +250,7 @@ func (v *visit) revealValue() error {
 		Value jsontext.Value `json:"value"`
 	}
 	if err := v.ask(http.MethodPost, adminPrefix+requestPath(task, "/reveal"), map[string]any{"path": path}, &out); err != nil {
-		return v.refused(task, err)
+		return v.refused(verdict{Task: task}, err)
 	}
 	page, err := v.requestPage(task)
 	if err != nil {
@@ -267,7 +267,7 @@ func (v *visit) revoke() error {
 	body := map[string]string{"reason": v.r.PostFormValue("reason")}
 	if err := v.ask(http.MethodPost, "/admin/v1/approvals/"+url.PathEscape(v.r.PathValue("approval"))+"/revoke", body, &out); err != nil {
 		if task := v.r.PostFormValue("task"); isRefusal(err) && task != "" {
-			return v.refused(task, err)
+			return v.refused(verdict{Task: task}, err)
 		}
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/policy-service/policy-service/pdp/callers"
 )
 
 // Bounds of sessions.
@@ -20,6 +22,7 @@ const (
 // A session is a person who is signed in, in one browser.
 type session struct {
 	identity Identity
+	claims   callers.Claims // of the ID token; nil for a sign-in by a link
 	started  time.Time
 	used     time.Time
 }
@@ -36,7 +39,7 @@ type sessions struct {
 
 // start begins a session and returns its id, which is new in any case: an id that a browser had
 // before signing in is worth nothing after it.
-func (s *sessions) start(who Identity) (id string) {
+func (s *sessions) start(who Identity, claims callers.Claims) (id string) {
 	id = randomText()
 	key := sha256.Sum256([]byte(id))
 	now := s.now()
@@ -46,7 +49,7 @@ func (s *sessions) start(who Identity) (id string) {
 	proof := *who.Authn
 	proof.Session = hex.EncodeToString(key[:4]) // tells sessions apart and is no secret
 	who.Authn = &proof
-	s.byID[key] = &session{identity: who, started: now, used: now}
+	s.byID[key] = &session{identity: who, claims: claims, started: now, used: now}
 	return id
 }
 

@@ -29,6 +29,7 @@ type Settings struct {
 	BehindProxy bool          // a proxy in front of the console terminates TLS
 	SessionIdle time.Duration // after which an unused session ends; 0 means 15 minutes
 	SessionMost time.Duration // after which every session ends; 0 means 8 hours
+	OIDC        *OIDC         // signing in at an identity provider; nil for none
 }
 
 // ErrInsecure means that the settings would let people sign in over a network without TLS.
@@ -56,6 +57,12 @@ func (s *Settings) Check() error {
 	}
 	if s.SessionIdle < 0 || s.SessionMost < 0 {
 		errs = append(errs, wrong("session_idle", "and session_most cannot be negative"))
+	}
+	if s.OIDC != nil {
+		if s.URL == "" {
+			errs = append(errs, wrong("oidc", "needs console.url: the provider leads browsers back to it"))
+		}
+		errs = append(errs, yamldoc.Below(s.OIDC.Check(), "console", "oidc"))
 	}
 	return errors.Join(errs...)
 }

@@ -11,12 +11,22 @@ import (
 
 // signIn shows the ways to sign in.
 func (v *visit) signIn() error {
-	return v.show(http.StatusOK, "sign-in", "Sign in", signInPage{Local: v.config.Local, Next: ownPath(v.r.URL.Query().Get("next"))})
+	page := signInPage{Local: v.config.Local}
+	if p := v.party.Load(); p != nil {
+		page.Provider, page.Start = p.name(), startPath(v.r.URL.Query().Get("next"))
+	}
+	return v.show(http.StatusOK, "sign-in", "Sign in", page)
 }
 
 type signInPage struct {
-	Local bool
-	Next  string
+	Local    bool
+	Provider string // name of the host of the provider; "" without one
+	Start    string // path at which signing in there begins
+}
+
+// startPath returns the path at which signing in at the provider begins, to go on to next.
+func startPath(next string) string {
+	return pathStart + "?" + url.Values{"next": {ownPath(next)}}.Encode()
 }
 
 // askLocal shows the button that signs in by a link. The link itself, which programs open before
@@ -47,12 +57,12 @@ func (v *visit) signInLocal() error {
 			Grant: callers.Grant{Scopes: []callers.Scope{scopeApprove, scopeAudit, scopeAdmin}},
 		},
 		Authn: &approval.Authn{Method: approval.MethodLink},
-	}, "/")
+	}, nil, "/")
 }
 
 // start begins a session when that is recorded, and leads to a page.
-func (v *visit) start(who Identity, next string) error {
-	id := v.sessions.start(who)
+func (v *visit) start(who Identity, claims callers.Claims, next string) error {
+	id := v.sessions.start(who, claims)
 	started, _ := v.sessions.find(id)
 	if err := v.config.Record(v.r.Context(), who, Act{Action: "sign_in", By: who.Principal(), From: v.address(), Authn: started.identity.Authn}); err != nil {
 		v.sessions.end(id)

@@ -23,8 +23,9 @@ import (
 
 // A Client is a relying party of a [Provider].
 type Client struct {
-	ID, Secret string
-	Redirect   string // the only redirect URI
+	ID       string
+	Secret   string // "" for a public client
+	Redirect string // the only redirect URI
 }
 
 // A Provider is an OpenID provider (OpenID Connect Core 1.0) with the authorization code flow and PKCE.
@@ -241,7 +242,10 @@ func (p *Provider) enter(w http.ResponseWriter, r *http.Request) {
 
 // token exchanges a code for an ID token.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
-	id, secret, _ := r.BasicAuth()
+	id, secret, named := r.BasicAuth()
+	if !named {
+		id = r.PostFormValue("client_id")
+	}
 	if id != p.client.ID || secret != p.client.Secret {
 		p.reply(w, http.StatusUnauthorized, map[string]string{"error": "invalid_client"})
 		return
