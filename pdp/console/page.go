@@ -95,14 +95,15 @@ type frame struct {
 type menuItem struct {
 	Title, Path string
 	Here        bool
+	Key         string // that leads to the page after g, see keys.mjs
 
 	scopes []callers.Scope
 }
 
 // menu lists the pages that the menu offers to people with one of the scopes.
 var menu = []menuItem{
-	{Title: "Approvals", Path: "/requests", scopes: []callers.Scope{scopeApprove}},
-	{Title: "Decisions", Path: "/decisions", scopes: []callers.Scope{scopeAudit}},
+	{Title: "Approvals", Path: "/requests", Key: "a", scopes: []callers.Scope{scopeApprove}},
+	{Title: "Decisions", Path: "/decisions", Key: "d", scopes: []callers.Scope{scopeAudit}},
 }
 
 // menuFor returns the menu for the person.
