@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -33,7 +34,7 @@ type ActivityItem struct {
 	Who      string    `json:"who,omitzero"`
 	What     string    `json:"what,omitzero"`
 	On       string    `json:"on,omitzero"`
-	Event    string    `json:"event,omitzero"` // of an entry about an Access Request
+	Event    string    `json:"event,omitzero"` // of an entry about an Access Request, or the action of one of the kind admin
 	Policies []string  `json:"policies,omitempty"`
 	Shadow   bool      `json:"shadow_differs,omitzero"`
 }
@@ -129,10 +130,15 @@ func activityItem(line []byte) (ActivityItem, error) {
 	first := rows[0]
 	item := ActivityItem{
 		Index: first.Index, ID: first.Entry.ID, Time: first.Time, Tenant: first.Tenant, Kind: first.Kind,
-		Who: first.Subject.ID, What: first.Action, On: first.Resource.ID, Event: first.Approval.Event,
+		Who: cmp.Or(first.Subject.ID, first.Caller), What: first.Action, On: first.Resource.ID, Event: first.Approval.Event,
 	}
 	if len(first.Approval.Approvers) > 0 && first.Kind == KindApproval {
 		item.Who = first.Approval.Approvers[0]
+	}
+	if first.Kind == KindAdmin {
+		var act adminAction
+		_ = json.Unmarshal(first.Request, &act) // an entry of another form has no event
+		item.Event = act.Action
 	}
 	if first.Kind == KindEvaluations {
 		item.Items = len(rows)

@@ -53,7 +53,7 @@ func (f *searchForm) fields() map[string]*string {
 
 // More reports whether a field is set that the page does not show at first.
 func (f searchForm) More() bool {
-	return f.Action+f.Tenant+f.Since+f.Before+f.RequestID+f.TraceID+f.Task+f.Shadow+f.Errors != ""
+	return f.Resource+f.Policy+f.Kind+f.Action+f.Tenant+f.Since+f.Before+f.RequestID+f.TraceID+f.Task+f.Shadow+f.Errors != ""
 }
 
 // searched reads the fields of a query, and returns it without those that are empty. Times are RFC 3339, or as
