@@ -165,7 +165,7 @@ func TestAdminParametersAreDescribed(t *testing.T) {
 			t.Errorf("%s: parameters (-openapi.yaml +listener):\n%s", route.path, diff)
 		}
 	}
-	checks := []string{pdp.PathLogExport, pdp.PathLogQuery, pdp.PathLogStream, pdp.PathReload, pdp.PathRequests, pdp.PathApprovals, pdp.PathCapabilities, pdp.PathRevisions, pdp.PathTry}
+	checks := []string{pdp.PathLogExport, pdp.PathLogQuery, pdp.PathLogStream, pdp.PathReload, pdp.PathRequests, pdp.PathApprovals, pdp.PathCapabilities, pdp.PathRevisions, pdp.PathTests, pdp.PathTry}
 	if checked != len(checks) {
 		t.Errorf("%d operations were checked, want those of %s", checked, checks)
 	}

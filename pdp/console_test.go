@@ -98,7 +98,7 @@ func TestLinkSignsInOnce(t *testing.T) {
 	if _, _, at := b.get("/requests"); at != "/sign-in" {
 		t.Errorf("opening the link signed in: %s", at)
 	}
-	if status, page, at := b.post("/sign-in/local", ticket); status != 200 || at != "/requests" || !strings.Contains(page, "carol") {
+	if status, page, at := b.post("/sign-in/local", ticket); status != 200 || at != "/" || !strings.Contains(page, "carol") {
 		t.Fatalf("the button: %d at %s: %s", status, at, page)
 	}
 	other := newBrowser(t, s.console)

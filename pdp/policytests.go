@@ -18,6 +18,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/policytest"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // A TestReport is the answer about the tests beside the policies. Without Report, the tests are still
@@ -54,8 +55,11 @@ type testsHandler struct {
 
 // A testRun runs tests, or has run them.
 type testRun struct {
-	key  [sha256.Size]byte
-	done chan struct{}
+	key     [sha256.Size]byte
+	tenants []string // of the caller; nil means all
+	done    chan struct{}
+
+	revision string // of the tested policies; set when done
 
 	report TestReport // set when done
 }
@@ -70,10 +74,18 @@ func (s *server) openStore() (fs.FS, error) {
 
 // run answers with the report of the tests that the caller may see.
 func (h *testsHandler) run(c echo.Context) error {
-	if err := knownQuery(c); err != nil {
+	if err := knownQuery(c, "last"); err != nil {
 		return err
 	}
-	run, err := h.begin(view{callerFrom(c.Request().Context()).Tenants})
+	v := view{callerFrom(c.Request().Context()).Tenants}
+	switch last := c.QueryParam("last"); last {
+	case "":
+	case "true":
+		return writeJSON(c, http.StatusOK, h.last(v))
+	default:
+		return authzen.Invalid("", "has a last that is not true: %q", last)
+	}
+	run, err := h.begin(v)
 	if err != nil {
 		return err
 	}
@@ -81,16 +93,33 @@ func (h *testsHandler) run(c echo.Context) error {
 	defer timer.Stop()
 	select {
 	case <-run.done:
-		report := run.report
-		if all := h.engine.Snapshots(); all != nil && report.Revision != "" {
-			report.InForce = report.Revision == all.Revision()
-		}
-		return writeJSON(c, http.StatusOK, report)
+		return writeJSON(c, http.StatusOK, h.current(run))
 	case <-timer.C:
 	case <-c.Request().Context().Done():
 	}
 	c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
 	return writeJSON(c, http.StatusAccepted, TestReport{Running: true})
+}
+
+// current returns the report of a run that is done.
+func (h *testsHandler) current(run *testRun) TestReport {
+	report := run.report
+	all := h.engine.Snapshots()
+	report.InForce = all != nil && all.Revision() == run.revision && report.Report != nil
+	return report
+}
+
+// last returns the last report for the caller, without a look at the files; the zero report if there is
+// none.
+func (h *testsHandler) last(v view) TestReport {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, run := range slices.Backward(h.runs) {
+		if !run.isRunning() && slices.Equal(run.tenants, v.tenants) && (run.tenants == nil) == (v.tenants == nil) {
+			return h.current(run)
+		}
+	}
+	return TestReport{}
 }
 
 // begin returns the run of the tests as they are now, and starts it if there is none.
@@ -116,11 +145,14 @@ func (h *testsHandler) begin(v view) (*testRun, error) {
 	if slices.ContainsFunc(h.runs, (*testRun).isRunning) {
 		return nil, errOverload
 	}
-	run := &testRun{key: key, done: make(chan struct{})}
+	run := &testRun{key: key, tenants: v.tenants, done: make(chan struct{})}
 	h.runs = append(h.runs[max(0, len(h.runs)-testsKept+1):], run)
 	go func() {
 		defer close(run.done)
 		run.report = h.test(archive, refused, files, v)
+		if run.revision = run.report.Revision; v.tenants != nil && h.hasTenants() {
+			run.report.Revision = "" // it changes with any tenant
+		}
 	}()
 	return run, nil
 }
@@ -163,9 +195,6 @@ func (h *testsHandler) test(archive snapshot.Archive, refused error, files *poli
 		err = errLongTests
 	}
 	v.explain(err, &report)
-	if v.tenants != nil && h.hasTenants() {
-		report.Revision = "" // it changes with any tenant
-	}
 	return report
 }
 

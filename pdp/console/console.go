@@ -156,6 +156,16 @@ func (c *Console) routes() http.Handler {
 	mux.Handle("GET /tasks/{id}", c.page((*visit).task, scopeAudit))
 	mux.Handle("GET /live", c.page((*visit).live, scopeAudit))
 	mux.Handle("GET /live/stream", c.page((*visit).liveStream, scopeAudit))
+	mux.Handle("GET /policies", c.page((*visit).policies, scopeAdmin))
+	mux.Handle("GET /policies/{revision}", c.page((*visit).showRevision, scopeAdmin))
+	mux.Handle("GET /tests", c.page((*visit).tests, scopeAdmin))
+	mux.Handle("GET /shadow", c.page((*visit).shadow, scopeAdmin))
+	mux.Handle("GET /try", c.page((*visit).try, scopeAdmin))
+	mux.Handle("POST /try", c.page((*visit).postTry, scopeAdmin))
+	mux.Handle("GET /replays", c.page((*visit).replays, scopeAdmin))
+	mux.Handle("POST /replays", c.page((*visit).postReplay, scopeAdmin))
+	mux.Handle("GET /replays/{id}", c.page((*visit).showReplay, scopeAdmin))
+	mux.Handle("POST /replays/{id}/cancel", c.page((*visit).cancelReplay, scopeAdmin))
 	mux.Handle("/", c.page((*visit).notFound))
 	return mux
 }
@@ -302,7 +312,10 @@ func (v *visit) notFound() error {
 
 // home leads to the page that the person needs first.
 func (v *visit) home() error {
-	if !v.may(scopeApprove) && v.may(scopeAudit) {
+	switch {
+	case v.may(scopeAdmin):
+		return v.overview()
+	case !v.may(scopeApprove) && v.may(scopeAudit):
 		v.redirect("/decisions")
 		return nil
 	}

@@ -26,7 +26,7 @@ const frameFile = "frame.html"
 type pages map[string]*template.Template
 
 func (c *Console) loadPages() (pages, error) {
-	frame, err := template.New(frameFile).Funcs(c.functions()).ParseFS(pageFiles, "pages/"+frameFile, "pages/icons.html", "pages/entries.html")
+	frame, err := template.New(frameFile).Funcs(c.functions()).ParseFS(pageFiles, "pages/"+frameFile, "pages/icons.html", "pages/entries.html", "pages/reasons.html", "pages/author.html")
 	if err != nil {
 		return nil, fmt.Errorf("read pages: %w", err)
 	}
@@ -58,6 +58,14 @@ func (c *Console) functions() template.FuncMap {
 		"marked": parts,
 		"pair":   func(page *requestPage, of []leaf) valuesView { return valuesView{page, of} },
 		"one":    func(n int, one, many string) string { return count(n, one, many) },
+
+		"short":   shortRevision,
+		"ms":      milliseconds,
+		"effect":  effectWords,
+		"whole":   whole,
+		"clock":   func(t time.Time) string { return t.UTC().Format("15:04") },
+		"tabs":    textWithTabs,
+		"example": func(id string) string { return id[max(0, len(id)-8):] },
 	}
 }
 
@@ -102,8 +110,11 @@ type menuItem struct {
 
 // menu lists the pages that the menu offers to people with one of the scopes.
 var menu = []menuItem{
+	{Title: "Overview", Path: "/", Key: "o", scopes: []callers.Scope{scopeAdmin}},
 	{Title: "Approvals", Path: "/requests", Key: "a", scopes: []callers.Scope{scopeApprove}},
 	{Title: "Decisions", Path: "/decisions", Key: "d", scopes: []callers.Scope{scopeAudit}},
+	{Title: "Policies", Path: "/policies", Key: "p", scopes: []callers.Scope{scopeAdmin}},
+	{Title: "Try", Path: "/try", Key: "t", scopes: []callers.Scope{scopeAdmin}},
 }
 
 // menuFor returns the menu for the person.

@@ -1,0 +1,133 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A tryPage is a request that somebody tries, and what the policies say to it.
+type tryPage struct {
+	Tenant  string
+	By      string // current or shadow
+	Request string // JSON as written
+	From    string // Decision-ID of the decision that the request comes from
+	Masked  []string
+	Problem string // why it could not be tried
+	Result  *tried
+	Shadow  bool // there are shadow policies
+}
+
+// A tried is the answer to a try.
+type tried struct {
+	By struct {
+		Store    string    `json:"store"`
+		Revision string    `json:"revision"`
+		Time     time.Time `json:"time"`
+		ID       string    `json:"id"`
+	} `json:"by"`
+	Explanation explanation `json:"explanation"`
+	Shadow      *struct {
+		Revision    string       `json:"revision"`
+		Effect      string       `json:"effect"`
+		Explanation *explanation `json:"explanation"`
+		Problem     string       `json:"problem"`
+	} `json:"shadow"`
+}
+
+// Here returns the answer of the policies that were asked.
+func (t *tried) Here() reasons { return reasons{Why: &t.Explanation} }
+
+// Beside returns the answer of the shadow policies.
+func (t *tried) Beside() reasons { return reasons{Why: t.Shadow.Explanation} }
+
+// reasons are what the template "why" shows.
+type reasons struct {
+	Why *explanation
+	Try string // address of a page that tries the request again; "" for none
+}
+
+// sampleRequest is a request to begin with where the log has none.
+const sampleRequest = `{"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"}, "resource": {"type": "document", "id": "1"}}`
+
+// try shows the form with a request to begin with: that of a decision, or the last one.
+func (v *visit) try() error {
+	query := url.Values{}
+	for _, name := range []string{"from", "tenant"} {
+		if value := v.r.URL.Query().Get(name); value != "" {
+			query.Set(name, value)
+		}
+	}
+	var start struct {
+		Tenant  string         `json:"tenant"`
+		Request jsontext.Value `json:"request"`
+		From    string         `json:"from"`
+		Masked  []string       `json:"masked"`
+	}
+	err := v.ask(http.MethodGet, "/admin/v1/try?"+query.Encode(), nil, &start)
+	var refused *apiError
+	if errors.As(err, &refused) && refused.Status == http.StatusForbidden && query.Get("from") == "" {
+		err = nil // without access to the log there is no last request
+	}
+	if err != nil {
+		return err
+	}
+	page := tryPage{Tenant: start.Tenant, By: "current", From: start.From, Masked: start.Masked}
+	if page.Request = string(start.Request); page.Request == "" {
+		page.Request = sampleRequest
+	}
+	page.Request = indented(page.Request)
+	return v.showTry(http.StatusOK, page)
+}
+
+// indented returns JSON over several lines, or a text that is not JSON as it is.
+func indented(text string) string {
+	value := jsontext.Value(text).Clone()
+	if err := value.Indent(jsontext.WithIndent("  ")); err != nil {
+		return text
+	}
+	return string(value)
+}
+
+// postTry tries a request.
+func (v *visit) postTry() error {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, 4*mostForm) // characters of the request may take three bytes each
+	if err := v.r.ParseForm(); err != nil {
+		return &apiError{http.StatusBadRequest, "The form is too long or broken. Nothing was tried."}
+	}
+	form := v.r.PostForm
+	page := tryPage{Tenant: strings.TrimSpace(form.Get("tenant")), By: form.Get("by"), Request: form.Get("request"), From: form.Get("from")}
+	status := http.StatusOK
+	if !jsontext.Value(page.Request).IsValid() {
+		status, page.Problem = http.StatusBadRequest, "The request is not valid JSON."
+		return v.showTry(status, page)
+	}
+	body := map[string]any{"request": jsontext.Value(page.Request), "by": page.By}
+	if page.Tenant != "" {
+		body["tenant"] = page.Tenant
+	}
+	var result tried
+	err := v.ask(http.MethodPost, "/admin/v1/try", body, &result)
+	var refused *apiError
+	if errors.As(err, &refused) && refused.Status < http.StatusInternalServerError {
+		status, page.Problem = refused.Status, refused.Message
+	} else if err != nil {
+		return err
+	} else {
+		page.Result = &result
+	}
+	return v.showTry(status, page)
+}
+
+func (v *visit) showTry(status int, page tryPage) error {
+	state, err := v.status()
+	if err != nil {
+		return err
+	}
+	page.Shadow = state.Shadow != nil
+	return v.show(status, "try", "Try a request", page)
+}
