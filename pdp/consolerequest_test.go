@@ -1,8 +1,12 @@
 package pdp_test
 
 import (
+	"context"
 	"html"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"regexp"
 	"strings"
@@ -386,5 +390,85 @@ func TestListsOfRequests(t *testing.T) {
 	}
 	if status, _, _ := b.get("/requests?token=x"); status != 400 {
 		t.Errorf("a token that is none: %d", status)
+	}
+}
+
+// A flaky is the way to a service: it loses requests or answers.
+type flaky struct {
+	next http.Handler
+
+	mu   sync.Mutex
+	lose string // request or answer; "" for nothing
+}
+
+func (f *flaky) set(lose string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lose = lose
+}
+
+func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	lose := f.lose
+	f.mu.Unlock()
+	if r.Method == http.MethodGet || lose == "" {
+		f.next.ServeHTTP(w, r)
+		return
+	}
+	if lose == "answer" {
+		f.next.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	http.Error(w, "lost", http.StatusServiceUnavailable)
+}
+
+// If the service does not say that a decision is recorded, the page says that it does not count. The same
+// form then succeeds, and never counts twice.
+func TestLostDecisionCanBeSentAgain(t *testing.T) {
+	s := hire(t, nil)
+	admin, err := url.Parse(s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	way := &flaky{next: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(admin)
+		r.Out.Host = ""
+		r.Out.Header.Set("Authorization", "Bearer "+key("carol"))
+	}}}
+	listener := httptest.NewUnstartedServer(nil)
+	base := "http://" + listener.Listener.Addr().String()
+	pages, err := console.New(console.Config{
+		BaseURL: base, Admin: way, ApproverType: "user", Local: true, Log: slog.New(slog.DiscardHandler),
+		Record: func(context.Context, console.Identity, console.Act) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := t.TempDir()
+	unpublish, err := pages.Publish(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unpublish()
+	listener.Config.Handler = pages
+	listener.Start()
+	t.Cleanup(listener.Close)
+	b := newBrowser(t, base).signInAs(&service{state: state}, "carol")
+	for _, lose := range []string{"request", "answer"} {
+		task := s.asked(key("gateway"), "call", "alice", "")
+		page := b.open(task)
+		way.set(lose)
+		lost := page.decide(page.form("approve", "comment", "for the release"))
+		way.set("")
+		if lost.status != 503 || !strings.Contains(lost.words(), "Your decision was not recorded") || !strings.Contains(lost.words(), "for the release") || lost.hidden("ticket") != page.hidden("ticket") && lose == "request" {
+			t.Errorf("lost %s: %d %s", lose, lost.status, lost.words())
+		}
+		after := page.decide(page.form("approve", "comment", "for the release"))
+		if !strings.Contains(after.words(), "You approved this") {
+			t.Errorf("again after a lost %s: %d %s", lose, after.status, after.words())
+		}
+		var r pdp.AccessRequest
+		if askAs(t, key("carol"), "GET", s.admin+pdp.PathRequests+"/"+task, "", &r); len(r.Items[0].Votes) != 1 {
+			t.Errorf("after a lost %s: %d votes", lose, len(r.Items[0].Votes))
+		}
 	}
 }

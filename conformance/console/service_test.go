@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -34,16 +35,22 @@ var consoleLine = regexp.MustCompile(`(?m)^console on (https?://\S+)`)
 // serve starts the program on agent-tools.
 func serve(t testing.TB, args ...string) *service {
 	t.Helper()
+	set, err := policies.Set("agent-tools")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveStore(t, set, args...)
+}
+
+// serveStore starts the program on a copy of a policy store.
+func serveStore(t testing.TB, set fs.FS, args ...string) *service {
+	t.Helper()
 	path, err := process.Program()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &service{test: t, store: t.TempDir(), state: t.TempDir()}
-	set, err := policies.Set("agent-tools")
-	if err == nil {
-		err = os.CopyFS(s.store, set)
-	}
-	if err != nil {
+	if err := os.CopyFS(s.store, set); err != nil {
 		t.Fatal(err)
 	}
 	s.Server = process.Launch(t, exec.Command(path, append([]string{
