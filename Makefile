@@ -45,7 +45,7 @@ OPA         = github.com/open-policy-agent/opa@v1.22.0
 OPA_DIR     = bin/$(subst @,-,$(notdir $(OPA)))
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy slow pod soak soak-union crash mcp room screenshots reproducible sbom fuzz bench bench-short bench-go clean
+.PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy live slow pod soak soak-union crash mcp room screenshots reproducible sbom fuzz bench bench-short bench-go clean
 
 build:
 	$(SHARED) go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -96,6 +96,9 @@ overload-all:
 
 overload-noisy:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestNoisyTenant$$' -overload.duration 60s
+
+live:
+	go test ./conformance/console -count=1 -v -timeout 30m -run 'TestStreamsCostLittle|TestLiveUnderLoad' -live.rounds 10 -live.duration 10m
 
 slow:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestSlowClients' -slow.duration 30s

@@ -2,6 +2,7 @@ package pdp_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -110,5 +111,24 @@ func TestLogPagesEscape(t *testing.T) {
 		if strings.Contains(page, "<img") || strings.Contains(page, "<script>") || strings.Contains(page, "\u202e") || !strings.Contains(page, "&lt;img") {
 			t.Errorf("%s:\n%s", path, page)
 		}
+	}
+}
+
+// A live page receives nothing after its person has signed out.
+func TestLiveEndsWithTheSession(t *testing.T) {
+	s, b := startConsole(t, pdp.Config{Policies: policySet(t, "todo")})
+	signIn(t, s, b)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.base+"/live/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := b.http.Do(request)
+	if err != nil || answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatal(answer, err)
+	}
+	defer answer.Body.Close()
+	b.post("/sign-out", nil)
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil { // waits for the end
+		t.Errorf("the stream ends with %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package pdp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +57,9 @@ type feedRoom struct {
 
 // A feedMessage is a message as it is sent.
 type feedMessage struct {
-	until int64
+	from  int64
+	until int64 // index after the last entry that is in it
+	read  int64 // index after the last entry that was read for it, which may be of another tenant
 	text  []byte
 }
 
@@ -87,8 +88,8 @@ func signal(to chan struct{}) {
 // end ends all streams.
 func (f *feed) end() { close(f.ended) }
 
-// join adds a stream to the room for its tenants. leave removes it.
-func (f *feed) join(tenants []string) (room *feedRoom, wake chan struct{}, leave func(), err error) {
+// join adds a stream, which has had its first message, to the room for its tenants. leave removes it.
+func (f *feed) join(tenants []string, first *feedMessage) (room *feedRoom, wake chan struct{}, leave func(), err error) {
 	if f.streams.Add(1) > feedStreams {
 		f.streams.Add(-1)
 		return nil, nil, nil, errManyStreams
@@ -104,11 +105,13 @@ func (f *feed) join(tenants []string) (room *feedRoom, wake chan struct{}, leave
 	if room = f.rooms[key]; room == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		room = &feedRoom{key: key, tenants: tenants, stop: stop, fresh: make(chan struct{}, 1), waiting: make(map[chan struct{}]bool)}
-		room.latest.Store(&feedMessage{until: f.log.Readable()})
+		room.latest.Store(first)
 		f.rooms[key] = room
 		go f.run(ctx, room)
 	}
 	wake = make(chan struct{}, 1)
+	wake <- struct{}{} // the room may be ahead of the first message
+	signal(room.fresh)
 	room.mu.Lock()
 	room.waiting[wake] = true
 	room.mu.Unlock()
@@ -129,16 +132,20 @@ func (f *feed) leave(room *feedRoom, wake chan struct{}) {
 	}
 }
 
-// run makes the messages of a room until it is empty.
+// run makes the messages of a room until it is empty. There is none about entries of other tenants alone, so
+// that nobody can tell when others are active.
 func (f *feed) run(ctx context.Context, room *feedRoom) {
-	for {
+	for read := room.latest.Load().read; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-room.fresh:
 		}
-		message, err := f.message(ctx, room.latest.Load().until, room.tenants)
+		message, err := f.message(ctx, room.latest.Load().until, read, room.tenants)
 		if err == nil {
+			read = message.read
+		}
+		if err == nil && message.until > room.latest.Load().until {
 			room.publish(message)
 		}
 		select {
@@ -159,20 +166,27 @@ func (room *feedRoom) publish(m *feedMessage) {
 	}
 }
 
-// message summarizes the readable entries from an index on. If they are many, it begins later, and the gap in
-// the indexes says so.
-func (f *feed) message(ctx context.Context, from int64, tenants []string) (*feedMessage, error) {
+// message summarizes the readable entries from an index on, of which those before read need not be read. If they
+// are many, it begins later, and the gap in the indexes says so.
+func (f *feed) message(ctx context.Context, from, read int64, tenants []string) (*feedMessage, error) {
 	until := f.log.Readable()
-	activity, err := f.log.ReadActivity(ctx, max(from, until-feedReach), until, tenants, feedEntries)
+	begin := max(read, until-feedReach)
+	activity, err := f.log.ReadActivity(ctx, begin, until, tenants, feedEntries)
 	if err != nil {
 		return nil, fmt.Errorf("summarize entries: %w", err)
+	}
+	if begin == read {
+		activity.From = from
+	}
+	if tenants != nil && activity.Until == begin { // none of theirs
+		activity.Until = from
 	}
 	text := []byte("id: " + strconv.FormatInt(activity.Until, 10) + "\nevent: entries\ndata: ")
 	data, err := json.Marshal(activity)
 	if err != nil {
 		return nil, fmt.Errorf("summarize entries: %w", err)
 	}
-	return &feedMessage{activity.Until, append(append(text, data...), "\n\n"...)}, nil
+	return &feedMessage{activity.From, activity.Until, until, append(append(text, data...), "\n\n"...)}, nil
 }
 
 // serve answers with a stream of server-sent events about new entries.
@@ -192,7 +206,11 @@ func (f *feed) serve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	room, wake, leave, err := f.join(tenants)
+	first, err := f.message(c.Request().Context(), from, from, tenants)
+	if err != nil {
+		return err
+	}
+	room, wake, leave, err := f.join(tenants, first)
 	if err != nil {
 		return err
 	}
@@ -201,8 +219,11 @@ func (f *feed) serve(c echo.Context) error {
 	header[echo.HeaderCacheControl] = noStore
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set("X-Accel-Buffering", "no") // for proxies that would collect messages
-	s := &feedStream{c, http.NewResponseController(c.Response()), from}
-	return s.follow(f, room, wake)
+	s := &feedStream{c: c, control: http.NewResponseController(c.Response()), feed: f, room: room}
+	if err := s.send(first, "retry: 2000\n"); err == nil {
+		s.follow(wake)
+	}
+	return nil // the client is gone or too slow, or the stream is over
 }
 
 // resume returns the index after the last entry that a client has. A new client begins with the last entries.
@@ -222,17 +243,15 @@ func (f *feed) resume(last string) (int64, error) {
 type feedStream struct {
 	c       echo.Context
 	control *http.ResponseController
+	feed    *feed
+	room    *feedRoom
 	until   int64 // index after the last entry that was sent
+	joined  bool  // a message of the room was sent
 }
 
 // follow sends messages until the client goes, the service stops, or the client must show its credential again.
-// A client that does not keep up skips messages: it gets the latest one next.
-func (s *feedStream) follow(f *feed, room *feedRoom, wake chan struct{}) error {
+func (s *feedStream) follow(wake chan struct{}) {
 	ctx := s.c.Request().Context()
-	first, err := f.message(ctx, s.until, room.tenants)
-	if err == nil {
-		err = s.send(first.until, slices.Concat([]byte("retry: 2000\n"), first.text))
-	}
 	beat := time.NewTicker(feedBeat)
 	defer beat.Stop()
 	end := time.NewTimer(feedTime)
@@ -240,32 +259,50 @@ func (s *feedStream) follow(f *feed, room *feedRoom, wake chan struct{}) error {
 	if _, person := console.IdentityFrom(ctx); person {
 		end.Stop() // the console watches the session
 	}
-	for err == nil {
+	for err := error(nil); err == nil; {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-f.ended:
-			return nil
+			return
+		case <-s.feed.ended:
+			return
 		case <-end.C:
-			return nil
+			return
 		case <-beat.C:
-			err = s.send(s.until, []byte(":\n\n"))
+			err = s.write([]byte(":\n\n"))
 		case <-wake:
-			if m := room.latest.Load(); m.until > s.until {
-				err = s.send(m.until, m.text)
-			}
+			err = s.next(ctx)
 		}
 	}
-	return nil // the client is gone or too slow
 }
 
-func (s *feedStream) send(until int64, text []byte) error {
+// next sends the latest message of the room. A client that does not keep up skips messages by that. A new client
+// gets one of its own, unless the message of the room begins where its first one ended.
+func (s *feedStream) next(ctx context.Context) (err error) {
+	m := s.room.latest.Load()
+	if m.until <= s.until {
+		return nil
+	}
+	if !s.joined && m.from != s.until {
+		if m, err = s.feed.message(ctx, s.until, s.until, s.room.tenants); err != nil || m.until <= s.until {
+			return err
+		}
+	} else {
+		s.joined = true
+	}
+	return s.send(m, "")
+}
+
+func (s *feedStream) send(m *feedMessage, before string) error {
+	s.until = m.until
+	return s.write(slices.Concat([]byte(before), m.text))
+}
+
+func (s *feedStream) write(text []byte) error {
 	if err := s.control.SetWriteDeadline(time.Now().Add(feedWrite)); err != nil {
 		return err
 	}
-	if _, err := bytes.NewReader(text).WriteTo(s.c.Response()); err != nil {
+	if _, err := s.c.Response().Write(text); err != nil {
 		return err
 	}
-	s.until = until
 	return s.control.Flush()
 }

@@ -66,14 +66,19 @@ func (l *listener) next() *decisionlog.Activity {
 	return nil
 }
 
-// until reads messages until the stream has an entry with the index.
+// until reads messages until the stream has an entry with the index. Each message begins where the one before it
+// ended.
 func (l *listener) until(index int64) (all []decisionlog.ActivityItem) {
 	l.Helper()
-	for {
+	for last := int64(-1); ; {
 		a := l.next()
 		if a == nil {
 			l.Fatal("the stream ended")
 		}
+		if last >= 0 && a.From != last {
+			l.Errorf("a message from %d comes after one until %d", a.From, last)
+		}
+		last = a.Until
 		if all = append(all, a.Entries...); a.Until > index {
 			return all
 		}
@@ -119,6 +124,34 @@ func TestLogStream(t *testing.T) {
 	}
 }
 
+// Streams that join while entries are recorded have each entry once.
+func TestLogStreamsHaveEachEntryOnce(t *testing.T) {
+	const decisions = 300
+	s := start(t, pdp.Config{Policies: policySet(t, "todo")})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := range decisions {
+			post(t, http.DefaultClient, s.main+authzen.PathEvaluation, fmt.Sprintf(`{"subject":{"type":"user","id":"u%d"},"action":{"name":"can_read_todos"},"resource":{"type":"todo","id":"1"}}`, n))
+		}
+	}()
+	for range 20 {
+		l := listen(t, t.Context(), s.admin+pdp.PathLogStream, "", "0")
+		counted, last := int64(0), int64(0)
+		for last < decisions/4 {
+			a := l.next()
+			if a.From != last {
+				t.Fatalf("a message from %d comes after one until %d", a.From, last)
+			}
+			counted, last = counted+a.Allowed+a.Denied, a.Until
+		}
+		if counted != last-1 { // but for the entry of the policies
+			t.Errorf("%d decisions in %d entries", counted, last)
+		}
+	}
+	<-done
+}
+
 // A stream has the entries of the caller's tenants, and counts no others.
 func TestLogStreamOfTenants(t *testing.T) {
 	d := newDesks(t)
@@ -141,6 +174,32 @@ func TestLogStreamOfTenants(t *testing.T) {
 		if tt.want == nil && (first.Allowed+first.Denied+first.Omitted > 0) {
 			t.Errorf("%s%s: counts %+v", tt.tenants, tt.query, first)
 		}
+	}
+}
+
+// A stream for a tenant says nothing while others are active, and no index of theirs.
+func TestLogStreamIsQuietAboutOthers(t *testing.T) {
+	d := newDesks(t)
+	key := d.key("acme", pdp.ScopeAudit)
+	l := listen(t, t.Context(), d.admin+pdp.PathLogStream, key, "0")
+	first := l.next()
+	if own := first.Entries; first.Until != own[len(own)-1].Index+1 {
+		t.Errorf("the first message ends at %d, after the last own entry %d", first.Until, own[len(own)-1].Index)
+	}
+	all := listen(t, t.Context(), d.admin+pdp.PathLogStream, d.key("all", pdp.ScopeAudit), "")
+	all.next()
+	for range 3 {
+		d.submit("globex")
+		_, body := d.ask("GET", pdp.PathLogQuery+"?tenant=globex&limit=1", d.key("all", pdp.ScopeAudit), "")
+		all.until(records(t, body)[0].Index)
+	}
+	d.submit("acme")
+	if second := l.next(); second.From != first.Until || len(second.Entries) == 0 || second.Entries[0].Tenant != "acme" {
+		t.Errorf("after what others did comes %+v", second)
+	}
+	quiet := listen(t, t.Context(), d.admin+pdp.PathLogStream+"?tenant=nobody", d.key("all", pdp.ScopeAudit), "5").next()
+	if quiet.From != 5 || quiet.Until != 5 {
+		t.Errorf("of a tenant without entries: %+v", quiet)
 	}
 }
 

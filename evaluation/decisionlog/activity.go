@@ -44,7 +44,8 @@ type ActivityItem struct {
 func (r *Reader) Readable() int64 { return r.committed().Size }
 
 // ReadActivity summarizes the readable entries in [from, until) that belong to one of the tenants; nil means
-// all. It describes the last most of them, and counts the decisions of the others.
+// all. It describes the last most of them, and counts the decisions of the others. For some tenants, Until is the
+// index after their last entry: the summary says nothing about entries of others, nor that there are any.
 func (r *Reader) ReadActivity(ctx context.Context, from, until int64, tenants []string, most int) (*Activity, error) {
 	a := &Activity{From: from, Until: min(until, r.Readable()), Entries: []ActivityItem{}}
 	own := []int64{} // nil would select every entry
@@ -60,6 +61,12 @@ func (r *Reader) ReadActivity(ctx context.Context, from, until int64, tenants []
 	})
 	if err := errors.Join(err, failed); err != nil {
 		return nil, err
+	}
+	if tenants != nil {
+		a.Until = from
+		if len(own) > 0 {
+			a.Until = own[len(own)-1] + 1
+		}
 	}
 	shown := own[max(0, len(own)-most):]
 	a.Omitted = int64(len(own) - len(shown))

@@ -16,21 +16,18 @@ function conclude(word, look, text) {
   show("said", text);
 }
 
-// The key of each log is kept under the log's name, which begins the key.
-const keptAs = key => `log-key ${key.split("+")[0]}`;
+// This browser keeps one key for this console, whatever name a log has: a server that lies could invent a log.
+const keptAs = "log-key";
 const short = key => key.split("+").slice(0, 2).join("+");
-
-// trusted returns the key that this browser trusts for the log of a key, or null.
-const trusted = key => localStorage.getItem(keptAs(key));
 
 async function verify() {
   conclude("Verifying", "", "Your browser fetches the proof.");
   const [proof, keys] = await Promise.all([fetched(`/decisions/${panel.dataset.index}/proof`, "json"), fetched("/log/keys", "json")]);
   const newest = keys.keys[keys.keys.length - 1];
-  const kept = trusted(newest);
+  const kept = localStorage.getItem(keptAs);
   let said = `Your browser computed this from ${proof.hashes.length} hashes. It keeps the key ${short(newest)}.`;
   if (!kept) {
-    localStorage.setItem(keptAs(newest), newest);
+    localStorage.setItem(keptAs, newest);
     said = `Your browser computed this from ${proof.hashes.length} hashes. It saw the key ${short(newest)} for the first time, and keeps it. Compare it with one that you have from elsewhere.`;
   } else if (kept !== newest) {
     try {
@@ -40,7 +37,7 @@ async function verify() {
       refuse(newest, `The log is signed with the key ${short(newest)}, and this browser keeps ${short(kept)}. The kept key has not signed the change.`);
       return;
     }
-    localStorage.setItem(keptAs(newest), newest);
+    localStorage.setItem(keptAs, newest);
     said = `The key changed: ${short(kept)} has signed that ${short(newest)} follows. Your browser keeps the new one, and computed this from ${proof.hashes.length} hashes.`;
   }
   const head = await verifyEntry(proof, [newest]);
@@ -58,7 +55,7 @@ function refuse(key, text) {
   const offer = document.getElementById("trust");
   offer.hidden = false;
   offer.querySelector("button").onclick = () => {
-    localStorage.setItem(keptAs(key), key);
+    localStorage.setItem(keptAs, key);
     offer.hidden = true;
     run();
   };
@@ -80,7 +77,7 @@ const pasted = document.getElementById("pasted");
 pasted.addEventListener("submit", event => {
   event.preventDefault();
   const key = new FormData(pasted).get("key").trim();
-  localStorage.setItem(keptAs(key), key);
+  localStorage.setItem(keptAs, key);
   run();
 });
 await run();

@@ -1,0 +1,188 @@
+package console_test
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/policy-service/policy-service/conformance/process"
+)
+
+var (
+	liveDuration = flag.Duration("live.duration", 0, "how long the live page is loaded; 0 is the short form, which holds no budget of frames")
+	liveRounds   = flag.Int("live.rounds", 0, "rounds with and without streams; 0 is the short form, which allows for noise")
+)
+
+// load asks for decisions until ctx ends, at a rate for a second, or with 0 as fast as the service answers. It
+// returns their number.
+func (l *logged) load(ctx context.Context, rate int) int64 {
+	l.Helper()
+	const workers = 8
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}}
+	defer client.CloseIdleConnections()
+	var done atomic.Int64
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			var pace <-chan time.Time
+			if rate > 0 {
+				ticker := time.NewTicker(workers * time.Second / time.Duration(rate))
+				defer ticker.Stop()
+				pace = ticker.C
+			}
+			for ctx.Err() == nil {
+				if pace != nil {
+					<-pace
+				}
+				action := []string{"read", "write"}[done.Load()%2]
+				body := fmt.Sprintf(`{"subject":{"type":"user","id":"agent-%d"},"action":{"name":%q},"resource":{"type":"doc","id":"plan"},"context":{"owner":"bob"}}`, done.Load()%100, action)
+				answer, err := client.Post(l.URL+"/access/v1/evaluation", "application/json", strings.NewReader(body))
+				if err != nil {
+					l.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+				done.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	return done.Load()
+}
+
+// processorTime returns the processor time of the program so far.
+func (l *logged) processorTime() time.Duration {
+	l.Helper()
+	total := time.Duration(0)
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", l.Process.Process.Pid))
+	if err != nil {
+		l.Fatal(err)
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", l.Process.Process.Pid, task.Name()))
+		if err != nil {
+			continue // the thread has ended
+		}
+		nanoseconds, _, _ := strings.Cut(string(text), " ")
+		n, err := strconv.ParseInt(nanoseconds, 10, 64)
+		if err != nil {
+			l.Fatal(err)
+		}
+		total += time.Duration(n)
+	}
+	return total
+}
+
+// Twenty open streams cost decisions at most 2 % of processor time. Rounds with and without streams alternate, so
+// that both have the same neighbours. The short form allows for their noise.
+func TestStreamsCostLittle(t *testing.T) {
+	rounds, most := 2, 1.25
+	if *liveRounds > 0 {
+		rounds, most = *liveRounds, 1.02
+	}
+	l := launchLogged(t, t.TempDir())
+	var spent [2]time.Duration
+	var decisions [2]int64
+	for round := range 2 * rounds {
+		with := round % 2
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if with == 1 {
+			for range 20 {
+				l.watch(ctx)
+			}
+		}
+		before := l.processorTime()
+		decisions[with] += l.load(ctx, 0)
+		spent[with] += l.processorTime() - before
+		cancel()
+	}
+	each := func(i int) float64 { return float64(spent[i].Microseconds()) / float64(decisions[i]) }
+	ratio := each(1) / each(0)
+	t.Logf("%.1f µs for each of %d decisions without streams, %.1f µs for each of %d with 20 streams: %.3f", each(0), decisions[0], each(1), decisions[1], ratio)
+	if ratio > most {
+		t.Errorf("streams cost %.1f %%", 100*(ratio-1))
+	}
+}
+
+// watch reads a stream until ctx ends.
+func (l *logged) watch(ctx context.Context) {
+	l.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.Admin+"/admin/v1/log/stream", nil)
+	if err != nil {
+		l.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		l.Fatal(answer, err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+	}()
+}
+
+// measures counts frames and long tasks on a page from now on.
+const measures = `(() => {
+	window.measured = {frames: 0, longest: 0, since: performance.now()};
+	const frame = () => { window.measured.frames++; requestAnimationFrame(frame) };
+	requestAnimationFrame(frame);
+	new PerformanceObserver(list => { for (const e of list.getEntries()) window.measured.longest = Math.max(window.measured.longest, e.duration) }).observe({type: "longtask"});
+	return true })()`
+
+// A page that shows 1,000 decisions a second stays fluent, and its memory does not grow. Only the long form
+// holds frames against the budget.
+func TestLiveUnderLoad(t *testing.T) {
+	took := cmp.Or(*liveDuration, 5*time.Second)
+	l := launchLogged(t, t.TempDir())
+	b := l.enter(t, l.console, "user:carol", look{desktop: true})
+	b.visit("/live")
+	b.sees("Connected")
+	eval[bool](b, measures)
+	ctx, cancel := context.WithTimeout(t.Context(), took)
+	defer cancel()
+	loaded := make(chan int64, 1)
+	go func() { loaded <- l.load(ctx, 1000) }()
+	var heaps []float64
+	for look := time.NewTicker(took / 20); ctx.Err() == nil; {
+		select {
+		case <-look.C:
+			heaps = append(heaps, eval[float64](b, `performance.memory.usedJSHeapSize / 1e6`))
+		case <-ctx.Done():
+		}
+	}
+	decisions := <-loaded
+	frames := eval[float64](b, `measured.frames / (performance.now() - measured.since) * 1000`)
+	longest := eval[float64](b, `measured.longest`)
+	process.Eventually(t, "the page has counted every decision", func() bool {
+		return eval[int64](b, `Number(document.getElementById("allowed").textContent) + Number(document.getElementById("denied").textContent)`) == decisions
+	})
+	rows := eval[int](b, `document.querySelectorAll("#entries li").length`)
+	t.Logf("%d decisions in %s: %.0f frames/s, longest task %.0f ms, %d rows, heap in MB: %.1f", decisions, took, frames, longest, rows, heaps)
+	if rows > 50 {
+		t.Errorf("%d rows", rows)
+	}
+	if *liveDuration > 0 && (frames < 50 || longest > 150) {
+		t.Errorf("%.0f frames/s, longest task %.0f ms", frames, longest)
+	}
+	if n := len(heaps); n > 8 && mean(heaps[n/2:]) > mean(heaps[:n/2])+8 {
+		t.Errorf("the heap of the page grows: %.1f MB", heaps)
+	}
+}
+
+func mean(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v / float64(len(values))
+	}
+	return sum
+}
