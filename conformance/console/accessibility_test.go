@@ -127,32 +127,70 @@ func shape(path string) string {
 // mostPages is the maximum number of pages that a crawl visits.
 const mostPages = 40
 
+// mostOfShape is the maximum number of pages of one shape that a crawl visits.
+const mostOfShape = 5
+
+// crawl visits every page that links lead to, some of each shape, and looks at it.
+func (b *browser) crawl(look func(name string)) {
+	b.Helper()
+	seen := map[string]int{}
+	todo, queued := []string{"/"}, map[string]bool{}
+	for pages := 0; len(todo) > 0 && pages < mostPages; {
+		path := todo[0]
+		todo = todo[1:]
+		if seen[shape(path)] == mostOfShape {
+			continue
+		}
+		pages++
+		seen[shape(path)]++
+		b.visit(path)
+		look(fmt.Sprintf("crawl%s-%d", strings.ReplaceAll(shape(path), "/", "-"), seen[shape(path)]))
+		for _, link := range eval[[]string](b, `[...document.querySelectorAll("a[href]")].filter(a => a.origin === location.origin && !a.hasAttribute("download")).map(a => a.pathname + a.search)`) {
+			if !queued[link] {
+				queued[link], todo = true, append(todo, link)
+			}
+		}
+	}
+	if len(seen) < 8 {
+		b.Errorf("only %v are linked", seen)
+	}
+}
+
+// busy is a service with a request that waits and one that was denied.
+func busy(t *testing.T) *service {
+	t.Helper()
+	s := serve(t)
+	s.submit(push("alice", plainArguments))
+	s.decide(s.submit(push("alice", hostileArguments)), "deny", "carol")
+	return s
+}
+
 // Every page that links lead to is accessible, whoever has added it.
 func TestLinkedPagesAreAccessible(t *testing.T) {
 	everyLook(t, func(t *testing.T, l look) {
-		s := serve(t)
-		s.submit(push("alice", plainArguments))
-		s.decide(s.submit(push("alice", hostileArguments)), "deny", "carol")
-		b := s.signIn(t, "user:carol", l)
-		todo, seen := []string{"/"}, map[string]bool{}
-		for len(todo) > 0 && len(seen) < mostPages {
-			path := todo[0]
-			todo = todo[1:]
-			if seen[shape(path)] {
-				continue
-			}
-			seen[shape(path)] = true
-			b.visit(path)
-			b.good("crawl" + strings.ReplaceAll(shape(path), "/", "-"))
-			for _, link := range eval[[]string](b, `[...document.querySelectorAll("a[href]")].filter(a => a.origin === location.origin && !a.hasAttribute("download")).map(a => a.pathname + a.search)`) {
-				if !seen[shape(link)] && !slices.Contains(todo, link) {
-					todo = append(todo, link)
-				}
+		b := busy(t).signIn(t, "user:carol", l)
+		b.crawl(b.good)
+	})
+}
+
+// words returns the words that the page shows, without the heads of tables, which phones do not need.
+func (b *browser) words() []string {
+	b.Helper()
+	return strings.Fields(eval[string](b, `[...document.querySelectorAll("thead")].reduce((text, head) => text.replace(head.innerText, ""), document.querySelector("main").innerText)`))
+}
+
+// A phone shows everything that a desktop shows.
+func TestPhonesShowWhatDesktopsShow(t *testing.T) {
+	b := busy(t).signIn(t, "user:carol", look{noScript: true})
+	b.crawl(func(string) {
+		phone := b.words()
+		b.run(emulation.SetDeviceMetricsOverride(1280, 800, 1, false))
+		for _, word := range b.words() {
+			if !slices.Contains(phone, word) {
+				b.Errorf("%s: only a desktop shows %q", b.path(), word)
 			}
 		}
-		if len(seen) < 3 {
-			t.Errorf("only %v are linked", seen)
-		}
+		b.run(emulation.SetDeviceMetricsOverride(390, 844, 1, true))
 	})
 }
 
