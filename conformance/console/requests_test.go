@@ -25,11 +25,11 @@ const approvalTerms = "approval_templates: {one: {ttl: 15m, edit: [branch]}, two
 // An office is the program with policies that ask for people.
 type office struct{ *service }
 
-// newOffice starts the program.
-func newOffice(t testing.TB) *office {
+// newOffice starts the program with further arguments.
+func newOffice(t testing.TB, args ...string) *office {
 	t.Helper()
 	chromium(t)
-	return &office{serveStore(t, fstest.MapFS{"policies.cedar": {Data: []byte(approvalPolicies)}, "config.yaml": {Data: []byte(approvalTerms)}})}
+	return &office{serveStore(t, fstest.MapFS{"policies.cedar": {Data: []byte(approvalPolicies)}, "config.yaml": {Data: []byte(approvalTerms)}}, args...)}
 }
 
 // person returns a browser in which somebody is signed in.
@@ -52,11 +52,13 @@ type stored struct {
 	Sheet  string `json:"sheet"`
 	Items  []struct {
 		Votes []struct {
-			Approver struct{ ID string } `json:"approver"`
-			Approve  bool                `json:"approve"`
-			Comment  string              `json:"comment"`
-			Channel  string              `json:"channel"`
-			Sheet    string              `json:"sheet"`
+			Approver struct {
+				ID string `json:"id"`
+			} `json:"approver"`
+			Approve bool   `json:"approve"`
+			Comment string `json:"comment"`
+			Channel string `json:"channel"`
+			Sheet   string `json:"sheet"`
 		} `json:"votes"`
 		Edit *struct {
 			Changed []string `json:"changed"`

@@ -66,18 +66,27 @@ func serveStore(t testing.TB, set fs.FS, args ...string) *service {
 	return s
 }
 
-// link returns a link that signs a person in.
-func (s *service) link(person string) string {
+// command runs a command of the program on the state directory, and returns what it prints.
+func (s *service) command(args ...string) string {
 	s.test.Helper()
 	path, err := process.Program()
 	if err != nil {
 		s.test.Fatal(err)
 	}
-	out, err := exec.Command(path, "console", "--as", person, "--state", s.state).Output()
+	var faults strings.Builder
+	command := exec.Command(path, append(args, "--state", s.state)...)
+	command.Stderr = &faults
+	out, err := command.Output()
 	if err != nil {
-		s.test.Fatal(err)
+		s.test.Fatalf("%q: %v: %s", args, err, &faults)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// link returns a link that signs a person in.
+func (s *service) link(person string) string {
+	s.test.Helper()
+	return s.command("console", "--as", person)
 }
 
 // signIn returns the browser of a person who is signed in by a link.

@@ -92,7 +92,7 @@ func NewTerminal(t *testing.T, root, bin string, env ...string) *Terminal {
 // FreeAddress returns an address of this host on which nobody listens. The kernel
 // gives its port to nobody else, because those that it gives out by itself are above
 // 32767. So a program can be ended and started again at the address.
-func FreeAddress(t *testing.T) string {
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
