@@ -29,6 +29,8 @@ type AccessRequest struct {
 	May    []string `json:"may,omitempty"`    // what the caller can do, as a hint; nil if the caller is not known
 	WhyNot string   `json:"why_not,omitzero"` // why the caller can neither approve nor deny
 
+	Earlier []approval.Earlier `json:"earlier,omitempty"` // of each item; lists leave it out
+
 	// Capability was issued beside the approval, in the answer to the decision.
 	Capability *authzen.Capability `json:"capability,omitempty"`
 }
@@ -98,6 +100,9 @@ func (d *approvalsHandler) answer(c echo.Context, out AccessRequest, by *approva
 		return err
 	}
 	out.Sheet = sheet.Digest
+	if out.Earlier, err = d.approvals.Earlier(c.Request().Context(), &out.Request); err != nil {
+		return err
+	}
 	if by != nil {
 		allowed, err := d.approvals.Allowed(c.Request().Context(), &out.Request, *by)
 		if err != nil {

@@ -121,6 +121,13 @@ func TestPageApproves(t *testing.T) {
 		vote.Authn.Method != "link" || vote.Authn.Session == "" || vote.Entry == "" {
 		t.Errorf("the vote is %+v by %+v", vote, vote.Authn)
 	}
+	other := b.open(s.asked("", "call", "alice", ""))
+	if !strings.Contains(page.words(), "Nothing decided for this requester") || !strings.Contains(other.words(), "1 approved, 0 denied for this requester") {
+		t.Errorf("before: %s, and then: %s", page.words(), other.words())
+	}
+	if !strings.Contains(after.words(), "in the log as entry ") {
+		t.Errorf("the page names no entry: %s", after.words())
+	}
 	if !strings.Contains(strings.ReplaceAll(page.words(), " ", ""), "Sheet"+r.Sheet[len("sha256:"):][:8]) {
 		t.Errorf("the page shows other digits than %s", r.Sheet)
 	}

@@ -131,7 +131,7 @@ func TestApproveOnAPhone(t *testing.T) {
 		b.fill("Comment, for the requester and the log", "for the release")
 		b.calm()
 		b.click("Approve")
-		b.sees("You approved this", "for the release", "It is in the log")
+		b.sees("You approved this", "for the release", "It is in the log as entry ")
 		b.accessible()
 		b.shoot("request-approved")
 		r := o.read(task)

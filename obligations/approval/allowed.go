@@ -26,13 +26,14 @@ const (
 	WhyDelegated    = "delegated"     // another person alone decides
 	WhyNotPermitted = "not_permitted" // no policy permits it
 	WhyUndecidable  = "undecidable"   // the policies' schema does not allow the question
+	WhyOutdated     = "outdated"      // the template pins policies that are no longer active
 )
 
 // An Allowed says what a person can do with a request now. It is a hint, which nothing records: the
 // service asks again when the person does it.
 type Allowed struct {
 	May    []string // some of approve, deny, delegate and revoke: for at least one item
-	WhyNot string   // if May has neither approve nor deny
+	WhyNot string   // if May has neither approve nor deny, or for WhyOutdated if it has no approve
 }
 
 // Allowed returns what a person can do with a request.
@@ -48,7 +49,7 @@ func (s *Service) Allowed(ctx context.Context, r *Request, by Approver) (a Allow
 			a.WhyNot = why
 		}
 	}
-	if slices.Contains(a.May, MayApprove) || slices.Contains(a.May, MayDeny) {
+	if a.decides() && a.WhyNot != WhyOutdated {
 		a.WhyNot = ""
 	}
 	may, err := s.mayRevoke(ctx, r, by)
@@ -78,6 +79,9 @@ func (s *Service) whyNot(ctx context.Context, action string, r *Request, by Appr
 func (s *Service) whyNotItem(ctx context.Context, action string, r *Request, i *Item, by Approver) (why string, err error) {
 	if why = r.whyNever(i, by, s.now()); why != "" {
 		return why, nil
+	}
+	if action == MayApprove && s.isOutdated(r, i) {
+		return WhyOutdated, nil
 	}
 	if action == MayDelegate {
 		if _, err := i.delegated(event{vote: by.vote()}, s.now()); err != nil {

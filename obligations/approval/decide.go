@@ -171,6 +171,9 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event, co
 			return nil, err
 		}
 	}
+	if err := s.checkPinned(r, &e, concerned); err != nil {
+		return nil, err
+	}
 	if condition != nil {
 		if err := condition(ctx, &outcome, concerned); err != nil {
 			return nil, err
@@ -182,6 +185,22 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event, co
 		}
 	}
 	return s.apply(ctx, r.ID, e)
+}
+
+// checkPinned refuses to approve what no request could use: the template pins the policies that denied, and
+// others are active.
+func (s *Service) checkPinned(r *Request, e *event, items []int) error {
+	for _, i := range items {
+		if e.action() == actionApprove && s.isOutdated(r, &r.Items[i]) {
+			return fmt.Errorf("%w: the policies have changed since the denial, and its template pins them; the call has to be made again", ErrTaskState)
+		}
+	}
+	return nil
+}
+
+// isOutdated reports whether an item pins policies that are no longer active.
+func (s *Service) isOutdated(r *Request, i *Item) bool {
+	return i.Terms.PinRevision && s.config.Revision != nil && s.config.Revision(r.Tenant) != i.Revision
 }
 
 // action returns the action that policies decide on before the event.
@@ -355,6 +374,9 @@ func (s *Service) apply(ctx context.Context, id string, e event) (*Request, erro
 		record := transition(&after, e, at)
 		after.entered(e, at.Truncate(time.Second), record.ID)
 		if err := tx.put(before, &after); err != nil {
+			return err
+		}
+		if err := tx.countDecided(before, &after, at); err != nil {
 			return err
 		}
 		return outbox.Append(tx.Tx, record)

@@ -74,6 +74,9 @@ func (s *Service) sweep(tx txn) error {
 			return err
 		}
 	}
+	if err := tx.forgetHistory(now); err != nil {
+		return err
+	}
 	return tx.forget(now)
 }
 

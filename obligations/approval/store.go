@@ -33,6 +33,7 @@ var (
 	bucketAnnouncements = []byte("announcements")
 	bucketMessages      = []byte("messages")
 	bucketStanding      = []byte("standing")
+	bucketHistory       = []byte("history")
 
 	bucketLast = []byte("last")
 )
@@ -42,7 +43,7 @@ func openStore(path string) (*bolt.DB, error) {
 	return recordfile.Open(path, func(db *bolt.DB) error {
 		return update(db, func(tx txn) error {
 			ours := tx.isOurs()
-			err := recordfile.CreateBuckets(tx.Tx, bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketAnnouncements, bucketMessages, bucketStanding, bucketLast)
+			err := recordfile.CreateBuckets(tx.Tx, bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketAnnouncements, bucketMessages, bucketStanding, bucketHistory, bucketLast)
 			if err != nil || ours {
 				return err
 			}

@@ -53,7 +53,24 @@ func (v *visit) requestPage(task string) (*requestPage, error) {
 	}
 	page := newRequestPage(s, &r, &v.session.identity)
 	page.Ticket = v.forms.issue(v.id, s.Task)
+	page.SignsInAgain = page.State.Approve && v.stepsUp()
+	if page.Audits {
+		for i := range page.Votes {
+			page.Votes[i].Index = v.indexOf(page.Votes[i].Entry)
+		}
+	}
 	return page, nil
+}
+
+// indexOf returns the index of an entry of the log, or -1 if it is not known.
+func (v *visit) indexOf(entry string) int64 {
+	var line struct {
+		Index int64 `json:"index"`
+	}
+	if entry == "" || v.ask(http.MethodGet, apiLogEntries+url.PathEscape(entry), nil, &line) != nil {
+		return -1
+	}
+	return line.Index
 }
 
 // A verdict is a decision that a person has sent, before the person's identity provider has confirmed it.

@@ -18,6 +18,8 @@ type request struct {
 
 	May    []string `json:"may"`
 	WhyNot string   `json:"why_not"`
+
+	Earlier []approval.Earlier `json:"earlier"` // of each item
 }
 
 // Actor returns the name of whoever wants to act: the nearest actor, or the subject itself.

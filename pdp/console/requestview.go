@@ -75,6 +75,8 @@ type requestPage struct {
 	CanGrant bool // a capability can be issued beside the approval
 	Audits   bool // the person may read the log
 	Revokes  bool // the person may revoke an approval
+
+	SignsInAgain bool // the person has to sign in again to approve
 }
 
 // A valuesView is values on the page of a request.
@@ -109,6 +111,8 @@ type itemView struct {
 	Values []leaf
 	Status authzen.TaskStatus
 	State  *approval.Item
+
+	Earlier approval.Earlier
 }
 
 // Open reports whether the item waits for a decision.
@@ -123,8 +127,9 @@ type editView struct {
 // A voteView is a vote or a delegation.
 type voteView struct {
 	approval.Vote
-	Item int
-	Mine bool
+	Item  int
+	Mine  bool
+	Index int64 // of its entry in the log; -1 if it is not known
 }
 
 // says lists the members of the context in which requesters say why.
@@ -143,6 +148,9 @@ func newRequestPage(s sheet, r *request, who *Identity) *requestPage {
 		view := itemView{SheetItem: item, Index: n}
 		if n < len(r.Items) {
 			view.Status, view.State = r.Items[n].Status, &r.Items[n]
+		}
+		if n < len(r.Earlier) {
+			view.Earlier = r.Earlier[n]
 		}
 		at := jsontext.Pointer("/items").AppendToken(strconv.Itoa(n))
 		view.Values = slices.Concat(take(at+"/action/properties", ""), take(at+"/resource/properties", item.Resource.Type), take(at+"/access", "requested access"))
@@ -213,7 +221,7 @@ func votesOf(r *request, who *Identity) (all []voteView) {
 	for n, item := range r.Items {
 		for _, v := range item.Votes {
 			mine := v.Approver.Type == who.Type && (v.Approver.ID == who.ID || slices.Contains(v.Names, who.ID))
-			all = append(all, voteView{v, n, mine})
+			all = append(all, voteView{v, n, mine, -1})
 		}
 	}
 	return all
@@ -278,7 +286,7 @@ func stateOf(sheet sheet, r *request, votes []voteView) state {
 	}
 	if r.Status == authzen.TaskPending {
 		s.Name = r.WhyNot
-		if s.Open() {
+		if s.Open() && s.Name != approval.WhyOutdated {
 			s.Name = "ready"
 		}
 	}

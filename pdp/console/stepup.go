@@ -69,7 +69,7 @@ func digest(text string) string {
 // submit sends a verdict: at once or, if it approves and the settings require that, when the person has
 // signed in again for exactly this verdict.
 func (v *visit) submit(d verdict) error {
-	if p := v.party.Load(); d.Vote.Decision != "approve" || v.session.claims == nil || p != nil && p.StepUp == StepUpNever {
+	if d.Vote.Decision != "approve" || !v.stepsUp() {
 		return v.decide(d, v.session.identity)
 	}
 	one := consent{verdict: d, salt: randomText()[:22], was: *v.session}
@@ -84,6 +84,12 @@ func (v *visit) submit(d verdict) error {
 	})
 	v.redirect(pathStepUp + "?" + url.Values{"state": {state}}.Encode())
 	return nil
+}
+
+// stepsUp reports whether the person has to sign in again to approve.
+func (v *visit) stepsUp() bool {
+	p := v.party.Load()
+	return v.session.claims != nil && (p == nil || p.StepUp != StepUpNever)
 }
 
 // askStepUp leads to the provider for a verdict. It is a page of its own, because a browser refuses to
