@@ -25,8 +25,8 @@ var (
 
 // load asks for decisions until ctx ends, at a rate for a second, or with 0 as fast as the service answers. It
 // returns their number.
-func (l *logged) load(ctx context.Context, rate int) int64 {
-	l.Helper()
+func (s *service) load(ctx context.Context, rate int) int64 {
+	s.test.Helper()
 	const workers = 8
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}}
 	defer client.CloseIdleConnections()
@@ -46,9 +46,9 @@ func (l *logged) load(ctx context.Context, rate int) int64 {
 				}
 				action := []string{"read", "write"}[done.Load()%2]
 				body := fmt.Sprintf(`{"subject":{"type":"user","id":"agent-%d"},"action":{"name":%q},"resource":{"type":"doc","id":"plan"},"context":{"owner":"bob"}}`, done.Load()%100, action)
-				answer, err := client.Post(l.URL+"/access/v1/evaluation", "application/json", strings.NewReader(body))
+				answer, err := client.Post(s.URL+"/access/v1/evaluation", "application/json", strings.NewReader(body))
 				if err != nil {
-					l.Error(err)
+					s.test.Error(err)
 					return
 				}
 				_, _ = io.Copy(io.Discard, answer.Body)
@@ -62,22 +62,22 @@ func (l *logged) load(ctx context.Context, rate int) int64 {
 }
 
 // processorTime returns the processor time of the program so far.
-func (l *logged) processorTime() time.Duration {
-	l.Helper()
+func (s *service) processorTime() time.Duration {
+	s.test.Helper()
 	total := time.Duration(0)
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", l.Process.Process.Pid))
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.Process.Process.Pid))
 	if err != nil {
-		l.Fatal(err)
+		s.test.Fatal(err)
 	}
 	for _, task := range tasks {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", l.Process.Process.Pid, task.Name()))
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", s.Process.Process.Pid, task.Name()))
 		if err != nil {
 			continue // the thread has ended
 		}
 		nanoseconds, _, _ := strings.Cut(string(text), " ")
 		n, err := strconv.ParseInt(nanoseconds, 10, 64)
 		if err != nil {
-			l.Fatal(err)
+			s.test.Fatal(err)
 		}
 		total += time.Duration(n)
 	}
@@ -91,7 +91,7 @@ func TestStreamsCostLittle(t *testing.T) {
 	if *liveRounds > 0 {
 		rounds, most = *liveRounds, 1.02
 	}
-	l := launchLogged(t, t.TempDir())
+	s := serveLogged(t)
 	var spent [2]time.Duration
 	var decisions [2]int64
 	for round := range 2 * rounds {
@@ -99,12 +99,12 @@ func TestStreamsCostLittle(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		if with == 1 {
 			for range 20 {
-				l.watch(ctx)
+				s.watch(ctx)
 			}
 		}
-		before := l.processorTime()
-		decisions[with] += l.load(ctx, 0)
-		spent[with] += l.processorTime() - before
+		before := s.processorTime()
+		decisions[with] += s.load(ctx, 0)
+		spent[with] += s.processorTime() - before
 		cancel()
 	}
 	each := func(i int) float64 { return float64(spent[i].Microseconds()) / float64(decisions[i]) }
@@ -116,15 +116,15 @@ func TestStreamsCostLittle(t *testing.T) {
 }
 
 // watch reads a stream until ctx ends.
-func (l *logged) watch(ctx context.Context) {
-	l.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.Admin+"/admin/v1/log/stream", nil)
+func (s *service) watch(ctx context.Context) {
+	s.test.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Admin+"/admin/v1/log/stream", nil)
 	if err != nil {
-		l.Fatal(err)
+		s.test.Fatal(err)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil || answer.StatusCode != http.StatusOK {
-		l.Fatal(answer, err)
+		s.test.Fatal(answer, err)
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, answer.Body)
@@ -144,15 +144,15 @@ const measures = `(() => {
 // holds frames against the budget.
 func TestLiveUnderLoad(t *testing.T) {
 	took := cmp.Or(*liveDuration, 5*time.Second)
-	l := launchLogged(t, t.TempDir())
-	b := l.enter(t, l.console, "user:carol", look{desktop: true})
+	s := serveLogged(t)
+	b := s.signIn(t, "user:carol", look{desktop: true})
 	b.visit("/live")
 	b.sees("Connected")
 	eval[bool](b, measures)
 	ctx, cancel := context.WithTimeout(t.Context(), took)
 	defer cancel()
 	loaded := make(chan int64, 1)
-	go func() { loaded <- l.load(ctx, 1000) }()
+	go func() { loaded <- s.load(ctx, 1000) }()
 	var heaps []float64
 	for look := time.NewTicker(took / 20); ctx.Err() == nil; {
 		select {

@@ -107,7 +107,7 @@ func (f Filter) hasTexts(line []byte) bool {
 			return false
 		}
 	}
-	return true
+	return (f.Shadow == "" || bytes.Contains(line, []byte(`"shadow":{`))) && (!f.Errors || bytes.Contains(line, []byte(`"errors":[`)))
 }
 
 func (f Filter) matches(s *summary) bool {
