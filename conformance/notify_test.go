@@ -167,6 +167,11 @@ func TestApproversAreNotified(t *testing.T) {
 			t.Errorf("told %v", m.To)
 		}
 	}
+	submitPush(t, s.URL)
+	process.Eventually(t, "carol is told again", func() bool { return mailsTo(mail, "carol@example.com", "Subject: Waits for approval") == 2 })
+	if n := strings.Count(s.Log(), "an approver is not notified"); n != 1 {
+		t.Errorf("the log has %d warnings of mallory's address, want 1", n)
+	}
 	if log := s.Log(); strings.Contains(log, "secret-path") || strings.Contains(log, notifytest.Password) {
 		t.Errorf("the log has a secret:\n%s", log)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -31,7 +32,8 @@ type peopleNotifier struct {
 	*notify.Notifier
 	settings notify.Settings
 	server   *server
-	console  string // base URL of the links
+	console  string   // base URL of the links
+	warned   sync.Map // addresses that a warning was about
 }
 
 // newPeopleNotifier returns a notifier, or nil if the settings notify nobody.
@@ -115,6 +117,9 @@ func (n *peopleNotifier) people(ctx context.Context, a approval.Audience) (all [
 				continue
 			}
 			if err := notify.CheckAddress(one.Attribute); err != nil {
+				if _, again := n.warned.LoadOrStore(one, true); again {
+					continue
+				}
 				n.server.config.Log.Warn("an approver is not notified", "approver", kind+"::"+one.ID, "attribute", attribute, "error", err)
 				continue
 			}

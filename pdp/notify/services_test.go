@@ -131,8 +131,10 @@ func TestWebhookIsSigned(t *testing.T) {
 // An error of a service does not tell its URL or its secrets, and a redirect is not followed.
 func TestErrorsKeepSecrets(t *testing.T) {
 	refused, _ := service(t, http.StatusForbidden)
-	redirected, got := service(t, http.StatusTemporaryRedirect)
-	for name, url := range map[string]string{"refused": refused, "redirected": redirected, "unreachable": "http://127.0.0.1:1", "no address": "https://nowhere.invalid"} {
+	elsewhere, got := service(t, http.StatusOK)
+	redirecting := httptest.NewServer(http.RedirectHandler(elsewhere, http.StatusTemporaryRedirect))
+	defer redirecting.Close()
+	for name, url := range map[string]string{"refused": refused, "redirected": redirecting.URL, "unreachable": "http://127.0.0.1:1", "no address": "https://nowhere.invalid"} {
 		n := notifier(t, ways(t, url))
 		for _, way := range n.Names() {
 			err := n.Send(t.Context(), way, "", message(waits()))
@@ -141,8 +143,8 @@ func TestErrorsKeepSecrets(t *testing.T) {
 			}
 		}
 	}
-	if len(got) != 4 {
-		t.Errorf("%d requests, want 4", len(got))
+	if len(got) > 0 {
+		t.Errorf("%d redirects were followed", len(got))
 	}
 }
 
