@@ -1,6 +1,7 @@
 package pdp_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/pdp/console"
 )
 
 // signIn signs carol in to the console of a service.
@@ -130,5 +132,58 @@ func TestLiveEndsWithTheSession(t *testing.T) {
 	b.post("/sign-out", nil)
 	if _, err := io.Copy(io.Discard, answer.Body); err != nil { // waits for the end
 		t.Errorf("the stream ends with %v", err)
+	}
+}
+
+// An auditor of a tenant sees nothing of another: no row, entry, proof, evidence, export, history or live entry.
+func TestLogPagesOfTenants(t *testing.T) {
+	s, p, b := startSignIn(t, func(o *console.OIDC) { o.TenantClaim = "org" })
+	p.People["dave"]["org"] = "globex"
+	for range 3 {
+		for _, tenant := range []string{"acme", "globex"} {
+			post(t, http.DefaultClient, s.main+"/tenants/"+tenant+"/access/v1/evaluation",
+				fmt.Sprintf(`{"subject":{"type":"user","id":"%s-alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"1"}}`, tenant))
+		}
+	}
+	_, lines := get(t, s.admin+pdp.PathLogQuery+"?tenant=acme")
+	acme := records(t, []byte(lines))[0]
+	if status, page, at := b.signIn(p, "dave", "/decisions"); status != http.StatusOK || at != "/decisions" || !strings.Contains(page, "globex-alice") {
+		t.Fatalf("%d at %s: %s", status, at, page)
+	}
+	for _, path := range []string{"/decisions", "/decisions?subject=acme-alice", "/decisions?tenant=acme", "/decisions?until=4", "/live"} {
+		if status, page, _ := b.get(path); status != http.StatusOK || strings.Contains(page, "<bdi>acme") || strings.Contains(page, acme.Entry.ID) {
+			t.Errorf("%s: %d %s", path, status, page)
+		}
+	}
+	for _, of := range []string{"/decisions/%s", "/decisions/%s?raw", "/decisions/%s/evidence"} {
+		_, unknown, _ := b.get(fmt.Sprintf(of, "nothing"))
+		for _, id := range []string{acme.Entry.ID, fmt.Sprint(acme.Index), acme.Entry.ID + ".0", "100000"} {
+			if status, page, _ := b.get(fmt.Sprintf(of, id)); status != http.StatusNotFound || page != unknown {
+				t.Errorf(of+": %d %s", id, status, page)
+			}
+		}
+	}
+	_, unknown, _ := b.get("/decisions/100000/proof")
+	if status, page, _ := b.get(fmt.Sprintf("/decisions/%d/proof", acme.Index)); status != http.StatusBadRequest || page != unknown {
+		t.Errorf("proof: %d %s", status, page)
+	}
+	for _, format := range []string{"jsonl", "csv", "ocsf"} {
+		if status, text, _ := b.post("/decisions/export", url.Values{"query": {""}, "format": {format}}); status != http.StatusOK || strings.Contains(text, "acme") || !strings.Contains(text, "globex") {
+			t.Errorf("export of %s: %d %s", format, status, text)
+		}
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.base+"/live/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Last-Event-ID", "0")
+	answer, err := b.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	l := &listener{T: t, lines: bufio.NewScanner(answer.Body), response: answer}
+	if first := l.next(); len(first.Entries) != 3 || first.Entries[0].Tenant != "globex" || first.Allowed+first.Denied != 3 {
+		t.Errorf("live: %+v", first)
 	}
 }
