@@ -299,6 +299,28 @@ func TestAcceptance19KeyboardAndNoScript(t *testing.T) {
 	}
 }
 
+// Policies that change while the page is open are said to have changed, where the approval ends with them.
+func TestAcceptance09PoliciesChange(t *testing.T) {
+	c := newCampus(t)
+	task := c.asked("pinned", "alice", ordinary)
+	b := c.at("u-carol", "/requests/"+task, look{})
+	c.write("policies.cedar", approvalPolicies+"\n@id(\"new\") forbid (principal, action == Action::\"other\", resource);\n")
+	process.Eventually(t, "the new policies are in force", func() bool { return strings.Count(c.Log(), "policies loaded") > 1 })
+	b.approve("u-carol")
+	b.sees("Your decision did not count")
+	if r := c.read(task); r.Status == "approved" {
+		t.Errorf("the request is %s", r.Status)
+	}
+}
+
+// write changes a file of the policy store.
+func (o *office) write(name, text string) {
+	o.test.Helper()
+	if err := os.WriteFile(filepath.Join(o.store, name), []byte(text), 0o644); err != nil {
+		o.test.Fatal(err)
+	}
+}
+
 // Hostile arguments are text, with escapes and warnings. What is long is read before it is approved, a secret is
 // masked, and revealing it is an entry.
 func TestAcceptance10HostileArguments(t *testing.T) {

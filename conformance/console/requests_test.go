@@ -16,11 +16,12 @@ import (
 const approvalPolicies = `
 @id("call") @approval("one") permit (principal, action == Action::"call", resource);
 @id("pair") @approval("two") permit (principal, action == Action::"pair", resource);
+@id("pinned") @approval("pinned") permit (principal, action == Action::"pinned", resource);
 @id("hasty") @approval("hasty") permit (principal, action == Action::"hasty", resource);
 @id("approve") permit (principal, action in [Action::"approval.approve", Action::"approval.deny", Action::"approval.delegate", Action::"approval.revoke"], resource);
 `
 
-const approvalTerms = "approval_templates: {one: {ttl: 15m, edit: [branch]}, two: {quorum: 2}, hasty: {decide_within: 3s}}\n"
+const approvalTerms = "approval_templates: {one: {ttl: 15m, edit: [branch]}, two: {quorum: 2}, hasty: {decide_within: 3s}, pinned: {pin_revision: true}}\n"
 
 // An office is the program with policies that ask for people.
 type office struct{ *service }
