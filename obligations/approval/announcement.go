@@ -61,6 +61,7 @@ type Announcements struct {
 	Events     []string    `json:"events"` // that were announced
 	Recipients []Recipient `json:"recipients,omitempty"`
 	Messages   []Message   `json:"messages,omitempty"`
+	NotBefore  time.Time   `json:"not_before,omitzero"` // of the next announcement, after a failed one
 }
 
 // clone returns a copy that shares nothing. The copy of nil is empty.
@@ -68,7 +69,7 @@ func (a *Announcements) clone() *Announcements {
 	if a == nil {
 		return &Announcements{}
 	}
-	return &Announcements{slices.Clone(a.Events), slices.Clone(a.Recipients), slices.Clone(a.Messages)}
+	return &Announcements{slices.Clone(a.Events), slices.Clone(a.Recipients), slices.Clone(a.Messages), a.NotBefore}
 }
 
 // count returns how often an event was announced.
@@ -95,6 +96,15 @@ func (a *Announcements) add(to Recipient) int {
 
 // announcement returns the next event to announce and its time, or "".
 func (r *Request) announcement() (event string, at time.Time) {
+	event, at = r.nextEvent()
+	if a := r.Announced; a != nil && at.Before(a.NotBefore) {
+		at = a.NotBefore
+	}
+	return event, at
+}
+
+// nextEvent returns the next event to announce and when it happens or happened, or "".
+func (r *Request) nextEvent() (event string, at time.Time) {
 	a := r.Announced
 	switch {
 	case r.Status() != authzen.TaskPending && a.count(AnnounceSubmit) > 0 && a.count(AnnounceEnd) == 0:
@@ -129,7 +139,7 @@ func (r Request) announced(event string, to []Recipient, now time.Time) (Request
 		return r, ErrTaskState
 	}
 	a := r.Announced.clone()
-	a.Events = append(a.Events, event)
+	a.Events, a.NotBefore = append(a.Events, event), time.Time{}
 	if event == AnnounceEnd {
 		a.Messages, to = nil, nil
 		for _, known := range a.Recipients {
@@ -145,6 +155,13 @@ func (r Request) announced(event string, to []Recipient, now time.Time) (Request
 	}
 	r.Announced = a
 	return r, nil
+}
+
+// postponed returns the request after its recipients could not be determined.
+func (r Request) postponed(until time.Time) Request {
+	r.Announced = r.Announced.clone()
+	r.Announced.NotBefore = until
+	return r
 }
 
 // delivered returns the request after an attempt to deliver a message. The message is lost after

@@ -263,3 +263,32 @@ func TestBurstBecomesDigest(t *testing.T) {
 		t.Errorf("told of %v, want %d", m.counts, requests+2)
 	}
 }
+
+// A request whose approvers cannot be found delays no other, and is tried again after a minute.
+func TestFailedSearchDelaysNoOther(t *testing.T) {
+	m := openMailbox(t, plain, person("carol"))
+	broken, asked := true, 0
+	first := m.submit(t, push).Task.ID
+	m.submit(t, push)
+	find := m.config.Recipients
+	m.config.Recipients = func(ctx context.Context, a approval.Audience) ([]approval.Recipient, error) {
+		if a.Questions[0].Resource.ID == first && broken {
+			asked++
+			return nil, errUnreachable
+		}
+		return find(ctx, a)
+	}
+	m.reopen(t)
+	for range 3 {
+		m.step(t)
+		m.pass(time.Second)
+	}
+	if m.counts["carol@example.com"] != 1 || asked != 1 {
+		t.Errorf("carol was told of %d requests, and the other was tried %d times", m.counts["carol@example.com"], asked)
+	}
+	broken = false
+	m.pass(time.Minute)
+	if got := m.step(t); got != "carol@example.com submit" {
+		t.Errorf("a minute later: %q", got)
+	}
+}

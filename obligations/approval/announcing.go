@@ -23,6 +23,8 @@ const (
 	shownInDigest = 20
 	// digestInterval is the interval to which Config.DigestAfter applies.
 	digestInterval = time.Minute
+	// announceRetry is the delay after the recipients of a request could not be determined.
+	announceRetry = time.Minute
 	// announceBatch is the maximum number of requests in one step.
 	announceBatch = 200
 )
@@ -46,18 +48,21 @@ func (s *Service) Announce(ctx context.Context) error {
 	if s.config.Recipients == nil {
 		return nil
 	}
+	var failed []error
 	for ctx.Err() == nil {
 		due, err := s.dueAnnouncements(ctx)
 		if err != nil || len(due) == 0 {
-			return err
+			return errors.Join(append(failed, err)...)
 		}
 		for _, r := range due {
-			if err := s.announce(ctx, r); err != nil {
-				return err
+			unknown, err := s.announce(ctx, r)
+			if err != nil {
+				return errors.Join(append(failed, err)...)
 			}
+			failed = append(failed, unknown)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // dueAnnouncements returns requests with an event to announce.
@@ -69,12 +74,16 @@ func (s *Service) dueAnnouncements(ctx context.Context) (due []*Request, err err
 	return due, err
 }
 
-// announce stores the messages about an event of a request, with the record of who is told.
-func (s *Service) announce(ctx context.Context, r *Request) error {
+// announce stores the messages about an event of a request, with the record of who is told. If the
+// recipients are unknown, it postpones the announcement, so that it delays no other.
+func (s *Service) announce(ctx context.Context, r *Request) (unknown, err error) {
 	event, _ := r.announcement()
-	to, others, err := s.recipients(ctx, r, event)
-	if err != nil {
-		return err
+	to, others, unknown := s.recipients(ctx, r, event)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if unknown != nil {
+		return unknown, s.postpone(ctx, r.ID)
 	}
 	err = s.transact(ctx, func(tx txn) error {
 		before, err := tx.request(r.ID)
@@ -99,9 +108,24 @@ func (s *Service) announce(ctx context.Context, r *Request) error {
 		s.config.OnError(fmt.Errorf("request %s: %d people may decide and are not notified: the maximum is %d", r.ID, others, maxRecipients))
 	}
 	if errors.Is(err, ErrTaskState) || errors.Is(err, ErrUnknownTask) { // it has changed since
-		return nil
+		return nil, nil
 	}
-	return err
+	return nil, err
+}
+
+// postpone delays the announcement of a request.
+func (s *Service) postpone(ctx context.Context, id string) error {
+	return s.transact(ctx, func(tx txn) error {
+		before, err := tx.request(id)
+		if errors.Is(err, ErrUnknownTask) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		after := before.postponed(s.now().Add(announceRetry))
+		return tx.put(before, &after)
+	})
 }
 
 // told returns the recipients of an event whose messages are not delivered.
