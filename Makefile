@@ -123,7 +123,7 @@ mcp:
 
 screenshots:
 	@test -n '$(DIR)' || { echo 'DIR=… names the directory of the pictures'; exit 1; }
-	SCREENSHOTS='$(abspath $(DIR))' go test ./conformance/console -count=1 -timeout 20m -run 'TestStatesAreAccessible|TestLinkedPagesAreAccessible|TestNarrowScreens|TestKeys'
+	SCREENSHOTS='$(abspath $(DIR))' go test ./conformance/console -count=1 -timeout 20m -run 'TestStatesAreAccessible|TestLinkedPagesAreAccessible|TestNarrowScreens|TestKeys|TestAuthorStates|TestFaultIsOnTheOverview'
 
 room:
 	go test ./docs/examples/mcpx-room -count=1 -v -timeout 1h -room.kills 1000

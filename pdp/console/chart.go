@@ -8,8 +8,8 @@ import (
 // Measures of the chart, in the units of its picture.
 const (
 	chartWidth  = 820
-	chartLeft   = 44
-	chartTop    = 10
+	chartLeft   = 64
+	chartTop    = 24
 	chartBottom = 120
 )
 

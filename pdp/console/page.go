@@ -63,6 +63,7 @@ func (c *Console) functions() template.FuncMap {
 		"ms":      milliseconds,
 		"effect":  effectWords,
 		"whole":   whole,
+		"compact": compact,
 		"clock":   func(t time.Time) string { return t.UTC().Format("15:04") },
 		"tabs":    textWithTabs,
 		"example": func(id string) string { return id[max(0, len(id)-8):] },

@@ -222,6 +222,17 @@ func whole(numbers ...int64) string {
 	return text
 }
 
+// compact returns a number for a scale: 20k for 20,000.
+func compact(n int64) string {
+	switch {
+	case n >= 1_000_000 && n%100_000 == 0:
+		return strconv.FormatFloat(float64(n)/1_000_000, 'f', -1, 64) + "M"
+	case n >= 10_000 && n%100 == 0:
+		return strconv.FormatFloat(float64(n)/1_000, 'f', -1, 64) + "k"
+	}
+	return whole(n)
+}
+
 // textWithTabs is plain.Text for source code, in which tabs stay.
 func textWithTabs(text string) string {
 	parts := strings.Split(text, "\t")
