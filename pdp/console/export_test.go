@@ -1,4 +1,47 @@
 package console
 
+import (
+	"time"
+
+	"github.com/policy-service/policy-service/obligations/approval"
+)
+
 // OwnPath is where somebody goes after signing in.
 var OwnPath = ownPath
+
+// Sessions are those of a console, of nobody in particular.
+type Sessions struct{ all sessions }
+
+func NewSessions(idle, most time.Duration, now func() time.Time) *Sessions {
+	return &Sessions{sessions{idle: idle, most: most, now: now, byID: make(map[[32]byte]*session)}}
+}
+
+func (s *Sessions) Start() string { return s.all.start(Identity{Authn: &approval.Authn{}}, nil) }
+
+func (s *Sessions) End(id string) { s.all.end(id) }
+
+func (s *Sessions) Len() int { return len(s.all.byID) }
+
+func (s *Sessions) Has(id string) bool {
+	_, ok := s.all.find(id)
+	return ok
+}
+
+// SignIns are requests to a provider that have no answer yet.
+type SignIns struct{ all signIns }
+
+func NewSignIns(now func() time.Time) *SignIns {
+	return &SignIns{signIns{now: now, byState: make(map[string]signIn)}}
+}
+
+func (s *SignIns) Begin(d time.Duration) (state string) {
+	now := s.all.now()
+	return s.all.begin(signIn{begun: now, until: now.Add(d)})
+}
+
+func (s *SignIns) End(state string) bool {
+	_, ok := s.all.end(state)
+	return ok
+}
+
+func (s *SignIns) Len() int { return len(s.all.byState) }

@@ -45,7 +45,9 @@ func (s *sessions) start(who Identity, claims callers.Claims) (id string) {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep(now)
+	if len(s.byID) >= mostSessions {
+		s.sweep(now)
+	}
 	proof := *who.Authn
 	proof.Session = hex.EncodeToString(key[:4]) // tells sessions apart and is no secret
 	who.Authn = &proof
