@@ -2,8 +2,10 @@ package pdp_test
 
 import (
 	"context"
+	"fmt"
 	"html"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -190,6 +193,9 @@ func TestFormCountsOnce(t *testing.T) {
 		sent.Go(func() { page.decide(form) })
 	}
 	sent.Wait()
+	if after := page.decide(form); after.status != 409 || !strings.Contains(after.words(), "The form was sent before") {
+		t.Errorf("once more: %d %s", after.status, after.words())
+	}
 	if votes := s.read(task).Items[0].Votes; len(votes) != 1 {
 		t.Errorf("50 times the same form: %d votes", len(votes))
 	}
@@ -477,5 +483,80 @@ func TestLostDecisionCanBeSentAgain(t *testing.T) {
 		if askAs(t, key("carol"), "GET", s.admin+pdp.PathRequests+"/"+task, "", &r); len(r.Items[0].Votes) != 1 {
 			t.Errorf("after a lost %s: %d votes", lose, len(r.Items[0].Votes))
 		}
+	}
+}
+
+// bulk submits a request about several resources, and returns its task.
+func (s *staff) bulk(resources ...string) string {
+	s.t.Helper()
+	const subject = `"subject":{"type":"user","id":"alice"}`
+	var items []string
+	for _, id := range resources {
+		call := fmt.Sprintf(`"action":{"name":"call"},"resource":{"type":"doc","id":%q}`, id)
+		var denied authzen.Decision
+		if got := askAs(s.t, "", "POST", s.main+authzen.PathEvaluation, "{"+subject+","+call+"}", &denied); got != 200 {
+			s.t.Fatal(got)
+		}
+		offer := denied.Context.AccessRequest
+		items = append(items, fmt.Sprintf(`{%s,"denial":{"expires_at":%q,"binding_token":%q}}`, call, offer.ExpiresAt.Format(time.RFC3339), offer.BindingToken))
+	}
+	var task authzen.TaskResponse
+	if got := askAs(s.t, "", "POST", s.main+authzen.PathRequests, "{"+subject+`,"items":[`+strings.Join(items, ",")+"]}", &task); got != 202 {
+		s.t.Fatal(got)
+	}
+	return task.Task.ID
+}
+
+// Of a request about several calls, those are decided that are ticked, and none is ticked at first.
+func TestPageOfSeveralCalls(t *testing.T) {
+	s, b := office(t)
+	task := s.bulk("one", "two", "three")
+	page := b.open(task)
+	if boxes := regexp.MustCompile(`<input type="checkbox"[^>]*name="item"[^>]*>`).FindAllString(page.text, -1); len(boxes) != 3 || strings.Contains(strings.Join(boxes, ""), "checked") {
+		t.Errorf("the page has the boxes %q", boxes)
+	}
+	if after := page.decide(page.form("approve", "bulk", "1")); after.status != 400 || !strings.Contains(after.words(), "Choose at least one call") {
+		t.Errorf("nothing ticked: %d %s", after.status, after.words())
+	}
+	page.decide(page.form("approve", "bulk", "1", "item", "0", "item", "2"))
+	var got []string
+	for _, item := range s.read(task).Items {
+		got = append(got, string(item.Status))
+	}
+	if strings.Join(got, " ") != "approved pending approved" {
+		t.Errorf("the items are %v", got)
+	}
+	rest := b.open(task)
+	if after := rest.decide(rest.form("deny", "bulk", "1", "item", "1")); s.read(task).Status != authzen.TaskPartial || !strings.Contains(after.words(), "decided differently") {
+		t.Errorf("the rest: %s", after.words())
+	}
+}
+
+// An approval is revoked on the page, by those whom policies let revoke.
+func TestPageRevokes(t *testing.T) {
+	policies := maps.Clone(anybodyApproves)
+	policies["revoke.cedar"] = &fstest.MapFile{Data: []byte(`@id("revoke") permit (principal == user::"carol", action == Action::"approval.revoke", resource);`)}
+	service, b := startConsole(t, pdp.Config{Policies: policies})
+	s := &staff{service: service, t: t}
+	carol, dave := b.signInAs(service, "carol"), b.signInAs(service, "dave")
+	task := s.asked("", "call", "alice", "")
+	page := dave.open(task)
+	if after := page.decide(page.form("approve")); strings.Contains(after.text, "/revoke") {
+		t.Errorf("dave may revoke: %s", after.words())
+	}
+	id := s.read(task).Items[0].Approval.ID
+	if !strings.Contains(carol.open(task).text, `action="/approvals/`+id+`/revoke"`) {
+		t.Errorf("carol may not revoke: %s", carol.open(task).words())
+	}
+	form := url.Values{"task": {task}, "reason": {"a mistake"}}
+	if status, _, _ := dave.post("/approvals/"+id+"/revoke", form); status != 403 {
+		t.Errorf("dave: %d", status)
+	}
+	status, after, at := carol.post("/approvals/"+id+"/revoke", form)
+	if status != 200 || at != "/requests/"+task || !strings.Contains(after, "a mistake") || s.read(task).Items[0].Approval.Ended != "revoked" {
+		t.Errorf("carol: %d at %s: %s", status, at, after)
+	}
+	if status, _, _ := carol.post("/approvals/"+id+"/revoke", form); status != 409 {
+		t.Errorf("a second time: %d", status)
 	}
 }

@@ -1,6 +1,7 @@
 package pdp_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -9,7 +10,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // send sends a request with a credential to the admin listener and returns the answer.
@@ -163,5 +166,36 @@ func TestReveal(t *testing.T) {
 	}
 	if status, answer := s.send(key("carol"), "POST", path, secret); status != 403 {
 		t.Errorf("after the decision: %d %s", status, answer)
+	}
+}
+
+// The token of a vote, which is a credential, is stored beside it and in no answer.
+func TestNoAnswerHasTheTokenOfAVote(t *testing.T) {
+	state := t.TempDir()
+	s := &staff{service: start(t, pdp.Config{Policies: anybodyApproves, State: state}), t: t}
+	task := s.asked("", "pair", "alice", "")
+	s.stop(t)
+	desk, err := approval.Open(state, approval.Config{
+		CanApprove: func(context.Context, approval.Check) (bool, error) { return true, nil },
+		Record:     func(context.Context, approval.Record) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := approval.Approver{Subject: authzen.Subject{Type: "user", ID: "carol"}, IDToken: "a-token-of-carol", Authn: &approval.Authn{Method: approval.MethodOIDC, Token: "sha256:2c26"}}
+	r, err := desk.Decide(t.Context(), task, by, approval.Decision{Decision: "approve"})
+	if err != nil || r.Items[0].Votes[0].IDToken != by.IDToken {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if err := desk.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.service = start(t, pdp.Config{Policies: anybodyApproves, State: state})
+	path := pdp.PathRequests + "/" + task
+	for method, at := range map[string]string{"GET": path, "get list": pdp.PathRequests, "POST": path + "/decision"} {
+		status, answer := s.send("", strings.ToUpper(strings.TrimSuffix(method, " list")), at, `{"decision":"approve","approver":{"type":"user","id":"dave"}}`)
+		if status != 200 || strings.Contains(answer, by.IDToken) || strings.Contains(answer, "id_token") || !strings.Contains(answer, `"token_digest":"sha256:2c26"`) {
+			t.Errorf("%s %s: %d %s", method, at, status, answer)
+		}
 	}
 }
