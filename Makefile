@@ -20,6 +20,7 @@
 # make bench-go  benchmarks of single packages, and the cost of capabilities: time and allocations
 # make crash    kill the program many times, with decisions, approvals and proofs in flight
 # make mcp      the MCP gateway with the official MCP programs (needs npm)
+# make pages   time of the console's pages with 10,000 waiting requests and a log of a million entries
 # make screenshots DIR=…  pictures of the console's pages and states, on phone and desktop, light and dark (needs chromium and npm)
 # make size     check that the service has at most 40 MB
 # make reproducible  build twice, in two directories, and compare
@@ -45,7 +46,7 @@ OPA         = github.com/open-policy-agent/opa@v1.22.0
 OPA_DIR     = bin/$(subst @,-,$(notdir $(OPA)))
 CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod@v1.10.0
 
-.PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy live slow pod soak soak-union crash mcp room screenshots reproducible sbom fuzz bench bench-short bench-go clean
+.PHONY: build size run test check docs interop differential prove reload faults week overload overload-all overload-noisy live slow pod soak soak-union crash mcp room screenshots pages reproducible sbom fuzz bench bench-short bench-go clean
 
 build:
 	$(SHARED) go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -120,6 +121,9 @@ crash:
 
 mcp:
 	go test ./cmd/mcp-gateway -count=1 -v -timeout 30m -run 'TestConformance|TestInspector|TestCallWaitsForApproval|TestAddedLatency|TestParsers|TestField' -mcp
+
+pages:
+	go test ./pdp -count=1 -v -timeout 30m -run TestPagesAreQuick -pages.waiting 10000 -pages.entries 1000000 -pages.p99 50ms
 
 screenshots:
 	@test -n '$(DIR)' || { echo 'DIR=… names the directory of the pictures'; exit 1; }

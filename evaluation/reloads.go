@@ -62,16 +62,16 @@ func (h *reloadHistory) add(r Reload) {
 	h.last = append(h.last[max(0, len(h.last)-maxReloads+1):], r)
 }
 
-// Reloads returns the last attempts of this process, the newest first, and the index before which the
-// log has earlier ones.
-func (e *Engine) Reloads() (last []Reload, before int64) {
+// Reloads returns the last attempts of this process, the newest first, at most limit of them, and the
+// index before which the log may have earlier ones.
+func (e *Engine) Reloads(limit int) (last []Reload, before int64) {
 	h := &e.reloads
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.last) == 0 {
 		return nil, e.log.Head().Size
 	}
-	last = slices.Clone(h.last)
+	last = slices.Clone(h.last[max(0, len(h.last)-limit):])
 	slices.Reverse(last)
 	return last, last[len(last)-1].size
 }

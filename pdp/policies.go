@@ -186,16 +186,14 @@ func (h *policiesHandler) list(c echo.Context) error {
 	}
 	answer := PolicyHistory{Reloads: []evaluation.Reload{}}
 	if until == 0 {
-		answer.Reloads, until = h.engine.Reloads()
+		answer.Reloads, answer.Next = h.engine.Reloads(int(limit))
+		return writeJSON(c, http.StatusOK, answer)
 	}
-	if left := int(limit) - len(answer.Reloads); left > 0 {
-		logged, next, err := h.engine.LoggedReloads(c.Request().Context(), until, left, reloadLook)
-		if err != nil {
-			return err
-		}
-		answer.Reloads, until = append(answer.Reloads, logged...), next
+	logged, next, err := h.engine.LoggedReloads(c.Request().Context(), until, int(limit), reloadLook)
+	if err != nil {
+		return err
 	}
-	answer.Next = until
+	answer.Reloads, answer.Next = append(answer.Reloads, logged...), next
 	return writeJSON(c, http.StatusOK, answer)
 }
 

@@ -1,6 +1,7 @@
 package pdp_test
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -60,6 +61,12 @@ func TestRevisions(t *testing.T) {
 
 	var history pdp.PolicyHistory
 	askAs(t, "", "GET", s.admin+pdp.PathRevisions, "", &history)
+	var earlier pdp.PolicyHistory
+	askAs(t, "", "GET", fmt.Sprintf("%s%s?until=%d", s.admin, pdp.PathRevisions, history.Next), "", &earlier)
+	if len(history.Reloads) != 2 || earlier.Next != 0 {
+		t.Errorf("%+v\n%+v", history, earlier)
+	}
+	history.Reloads = append(history.Reloads, earlier.Reloads...)
 	var rows []string
 	for _, r := range history.Reloads {
 		row := r.Cause + " refused"
