@@ -2,6 +2,7 @@ package pdp_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/pdp/console"
 )
@@ -120,7 +122,9 @@ func TestLogPagesEscape(t *testing.T) {
 func TestLiveEndsWithTheSession(t *testing.T) {
 	s, b := startConsole(t, pdp.Config{Policies: policySet(t, "todo")})
 	signIn(t, s, b)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.base+"/live/stream", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+"/live/stream", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
