@@ -394,3 +394,21 @@ func golden(t *testing.T, name, got string) {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
+
+// Whoever was signed out while reading decides nothing, and comes back to the request after signing in.
+func TestSignedOutWhileReading(t *testing.T) {
+	c := newCampus(t)
+	task := c.asked("call", "alice", ordinary)
+	b := c.at("u-carol", "/requests/"+task, look{noScript: true})
+	other := b.another()
+	other.visit("/requests")
+	other.click("Sign out")
+	other.at("/sign-in")
+	b.decide("Deny")
+	b.click("Sign in at " + strings.TrimPrefix(c.provider.URL, "http://"))
+	b.at("/requests/" + task)
+	b.one("Deny", "button")
+	if got := c.read(task).Status; got != "pending" {
+		t.Errorf("the request is %s", got)
+	}
+}

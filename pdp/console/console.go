@@ -234,7 +234,7 @@ func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Ha
 		now, err := c.current(found)
 		switch {
 		case !ok || errors.Is(err, errSettings):
-			v.redirect(c.signInPath(nextOf(r)))
+			v.redirect(c.signInPath(r.Method, nextOf(r)))
 			return
 		case err != nil:
 			c.sessions.end(v.id)
@@ -250,9 +250,10 @@ func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Ha
 	})
 }
 
-// signInPath returns where somebody signs in to go on to a path: at the provider, if there is one.
-func (c *Console) signInPath(next string) string {
-	if c.party.Load() != nil {
+// signInPath returns where somebody signs in to go on to a path: at the provider, if there is one. After a
+// form it is a page, because a browser does not follow a form of this console to another origin.
+func (c *Console) signInPath(method, next string) string {
+	if method == http.MethodGet && c.party.Load() != nil {
 		return startPath(next)
 	}
 	return "/sign-in?" + url.Values{"next": {ownPath(next)}}.Encode()
