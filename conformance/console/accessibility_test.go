@@ -144,6 +144,9 @@ func (b *browser) crawl(look func(name string)) {
 		pages++
 		seen[shape(path)]++
 		b.visit(path)
+		if title := eval[string](b, "document.title"); strings.HasPrefix(title, "Not Found") {
+			b.Errorf("a link leads to %s, which does not exist", path)
+		}
 		look(fmt.Sprintf("crawl%s-%d", strings.ReplaceAll(shape(path), "/", "-"), seen[shape(path)]))
 		for _, link := range eval[[]string](b, `[...document.querySelectorAll("a[href]")].filter(a => a.origin === location.origin && !a.hasAttribute("download")).map(a => a.pathname + a.search)`) {
 			if !queued[link] {
