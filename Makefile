@@ -8,6 +8,7 @@
 # make reload   10,000 reloads under load, damaged stores, 200 edits of each kind
 # make faults   kills, power failures, I/O faults, tampering and proofs, at full length (needs strace; under an hour on two cores)
 # make overload three times the capacity, and a noisy tenant: overload-all, overload-noisy
+# make live     20 streams of the log, and the live page under load for ten minutes
 # make slow     thousands of stalled clients
 # make pod      attacks on memory and processors of a pod with 512 MiB, during decisions
 # make soak DURATION=…  half the capacity, for long
