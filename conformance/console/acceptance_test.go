@@ -104,7 +104,7 @@ func (b *browser) decide(name string) {
 	eval[string](b, `document.body.dataset.waits = "yes"`)
 	b.until(name+" is taken", func() error {
 		b.click(name)
-		if eval[bool](b, `document.body.dataset.waits === "yes" && !document.getElementById("sending").textContent`) {
+		if eval[bool](b, `document.body.dataset.waits === "yes" && !document.getElementById("decide").dataset.sent`) {
 			return errNotYet
 		}
 		return nil

@@ -49,7 +49,8 @@ func TestConsoleIsNotFramed(t *testing.T) {
 	b.complaints()
 }
 
-// A press in the moment in which the page comes to the front decides nothing.
+// A press in the moment in which the page comes to the front decides nothing, and the page says so. The next
+// one decides.
 func TestAPressAtOnceDecidesNothing(t *testing.T) {
 	c := newCampus(t)
 	task := c.asked("call", "alice", ordinary)
@@ -61,6 +62,13 @@ func TestAPressAtOnceDecidesNothing(t *testing.T) {
 			t.Fatalf("a press after less than %.0f ms decided: %s", at, status)
 		}
 	}
+	said := eval[string](b, `(dispatchEvent(new Event("focus")), document.querySelector("button[value=deny]").click(), document.querySelector(".verdict [role=status]").textContent)`)
+	if !strings.Contains(said, "press again") || c.read(task).Status != "pending" {
+		t.Errorf("after a press at once, the page says %q", said)
+	}
+	b.accessible()
+	b.decide("Deny")
+	b.sees("You denied this")
 }
 
 // A form and a script of another origin decide nothing, though the browser has a session and the page a valid

@@ -11,6 +11,7 @@ const form = document.getElementById("decide");
 const approve = document.getElementById("approve");
 const label = approve?.querySelector("span");
 const said = label?.textContent;
+const status = document.getElementById("sending");
 const unread = new Set();
 
 for (const long of document.querySelectorAll("details.long")) {
@@ -28,6 +29,7 @@ form?.addEventListener("submit", (event) => {
   const decision = event.submitter?.value;
   if (performance.now() - front < calm) {
     event.preventDefault();
+    status.textContent = "One moment: press again. The page had only just appeared, so nothing was sent.";
     return;
   }
   if (decision === "approve" && unread.size > 0) {
@@ -42,7 +44,7 @@ form?.addEventListener("submit", (event) => {
     return;
   }
   form.dataset.sent = "yes";
-  document.getElementById("sending").textContent = "Sending. The answer comes when it is in the log.";
+  status.textContent = "Sending. The answer comes when it is in the log.";
 });
 addEventListener("pageshow", () => { if (form) delete form.dataset.sent; });
 
