@@ -129,6 +129,38 @@ func TestDecisionsWithoutANewSignIn(t *testing.T) {
 	}
 }
 
+// A stolen session does not hand a decision to an accomplice: delegating needs a new sign-in as well.
+func TestDelegationNeedsANewSignIn(t *testing.T) {
+	s := newStepUp(t, nil)
+	page := s.browser.open(s.task)
+	after := page.decide(page.form("delegate", "to", "dave@example.com"))
+	if toProvider.FindString(after.text) == "" || len(s.read(s.task).Items[0].Delegations) != 0 {
+		t.Errorf("delegated without a new sign-in: %s", after.words())
+	}
+}
+
+// A form that was open while its person signed in again for another decision is still good.
+func TestFormsOutliveANewSignIn(t *testing.T) {
+	s := newStepUp(t, nil)
+	other := s.asked("", "call", "alice", "")
+	open := s.browser.open(other)
+	s.browser.choose(s.provider, "carol", s.approve())
+	if after := open.decide(open.form("deny")); !strings.Contains(after.words(), "You denied this") {
+		t.Errorf("the form of before: %d %s", after.status, after.words())
+	}
+}
+
+// A form with two decisions decides nothing.
+func TestFormHasOneDecision(t *testing.T) {
+	s := newStepUp(t, nil)
+	page := s.browser.open(s.task)
+	form := page.form("deny")
+	form.Add("decision", "approve")
+	if after := page.decide(form); after.status != http.StatusBadRequest || s.votes() != 0 {
+		t.Errorf("two decisions: %d %s", after.status, after.words())
+	}
+}
+
 // Nothing but a new sign-in of the same person, for this verdict and as strong as required, makes the vote.
 func TestStepUpRefusesOtherTokens(t *testing.T) {
 	s := newStepUp(t, func(o *console.OIDC) { o.ACRValues = []string{"phr", "mfa"} })

@@ -25,6 +25,7 @@ const (
 	feedEntries = 50                     // entries that one message describes
 	feedReach   = 20_000                 // entries that one message summarizes
 	feedStreams = 200                    // open streams
+	feedShare   = feedStreams / 4        // of them, of one caller
 	feedBeat    = 15 * time.Second       // between comments that keep an idle connection open
 	feedWrite   = 10 * time.Second       // for a client to take a message
 	feedTime    = 5 * time.Minute        // after which a client must show its credential again
@@ -41,6 +42,7 @@ type feed struct {
 
 	mu    sync.Mutex
 	rooms map[string]*feedRoom // by tenants
+	of    map[string]int       // streams by caller and tenants
 }
 
 // A feedRoom has the streams for the same tenants, for which each message is made once.
@@ -63,7 +65,9 @@ type feedMessage struct {
 	text  []byte
 }
 
-func newFeed() *feed { return &feed{ended: make(chan struct{}), rooms: make(map[string]*feedRoom)} }
+func newFeed() *feed {
+	return &feed{ended: make(chan struct{}), rooms: make(map[string]*feedRoom), of: make(map[string]int)}
+}
 
 // readable wakes the rooms after further entries have become readable.
 func (f *feed) readable() {
@@ -88,8 +92,9 @@ func signal(to chan struct{}) {
 // end ends all streams.
 func (f *feed) end() { close(f.ended) }
 
-// join adds a stream, which has had its first message, to the room for its tenants. leave removes it.
-func (f *feed) join(tenants []string, first *feedMessage) (room *feedRoom, wake chan struct{}, leave func(), err error) {
+// join adds a stream of a caller, which has had its first message, to the room for its tenants. leave
+// removes it.
+func (f *feed) join(caller string, tenants []string, first *feedMessage) (room *feedRoom, wake chan struct{}, leave func(), err error) {
 	if f.streams.Add(1) > feedStreams {
 		f.streams.Add(-1)
 		return nil, nil, nil, errManyStreams
@@ -102,6 +107,12 @@ func (f *feed) join(tenants []string, first *feedMessage) (room *feedRoom, wake 
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	owner := caller + " " + key
+	if caller != "" && f.of[owner] == feedShare {
+		f.streams.Add(-1)
+		return nil, nil, nil, errManyStreams
+	}
+	f.of[owner]++
 	if room = f.rooms[key]; room == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		room = &feedRoom{key: key, tenants: tenants, stop: stop, fresh: make(chan struct{}, 1), waiting: make(map[chan struct{}]bool)}
@@ -115,13 +126,16 @@ func (f *feed) join(tenants []string, first *feedMessage) (room *feedRoom, wake 
 	room.mu.Lock()
 	room.waiting[wake] = true
 	room.mu.Unlock()
-	return room, wake, func() { f.leave(room, wake) }, nil
+	return room, wake, func() { f.leave(owner, room, wake) }, nil
 }
 
-func (f *feed) leave(room *feedRoom, wake chan struct{}) {
+func (f *feed) leave(owner string, room *feedRoom, wake chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.streams.Add(-1)
+	if f.of[owner]--; f.of[owner] == 0 {
+		delete(f.of, owner)
+	}
 	room.mu.Lock()
 	delete(room.waiting, wake)
 	empty := len(room.waiting) == 0
@@ -210,7 +224,7 @@ func (f *feed) serve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	room, wake, leave, err := f.join(tenants, first)
+	room, wake, leave, err := f.join(callerFrom(c.Request().Context()).ID, tenants, first)
 	if err != nil {
 		return err
 	}

@@ -203,6 +203,22 @@ func TestLogStreamIsQuietAboutOthers(t *testing.T) {
 	}
 }
 
+// One caller has a quarter of the streams: the others are for everybody else.
+func TestLogStreamsAreShared(t *testing.T) {
+	d := newDesks(t)
+	for n := range 50 {
+		if l := listen(t, t.Context(), d.admin+pdp.PathLogStream, d.key("acme", pdp.ScopeAudit), ""); l.response.StatusCode != http.StatusOK {
+			t.Fatalf("stream %d: %s", n, l.response.Status)
+		}
+	}
+	if l := listen(t, t.Context(), d.admin+pdp.PathLogStream, d.key("acme", pdp.ScopeAudit), ""); l.response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one more of the same caller: %s", l.response.Status)
+	}
+	if l := listen(t, t.Context(), d.admin+pdp.PathLogStream, d.key("all", pdp.ScopeAudit), ""); l.response.StatusCode != http.StatusOK {
+		t.Errorf("of another caller: %s", l.response.Status)
+	}
+}
+
 // A client that does not read costs others nothing, and too many streams are refused.
 func TestLogStreamsAreLimited(t *testing.T) {
 	s := start(t, pdp.Config{Policies: policySet(t, "todo")})

@@ -50,6 +50,7 @@ type Act struct {
 type Console struct {
 	config   Config
 	sessions sessions
+	turns    turns
 	links    links
 	forms    forms
 	signIns  signIns
@@ -130,6 +131,12 @@ const (
 	scopeAdmin   = callers.ScopeAdmin
 )
 
+// Patterns of the routes that take no turn.
+const (
+	pathExport     = "POST /decisions/export"
+	pathLiveStream = "GET /live/stream"
+)
+
 // routes returns all pages. A page with scopes requires one of them.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
@@ -148,14 +155,14 @@ func (c *Console) routes() http.Handler {
 	mux.Handle("POST /requests/{task}/reveal", c.page((*visit).revealValue, scopeApprove))
 	mux.Handle("POST /approvals/{approval}/revoke", c.page((*visit).revoke, scopeApprove))
 	mux.Handle("GET /decisions", c.page((*visit).decisions, scopeAudit))
-	mux.Handle("POST /decisions/export", c.page((*visit).export, scopeAudit))
+	mux.Handle(pathExport, c.page((*visit).export, scopeAudit))
 	mux.Handle("GET /decisions/{id}", c.page((*visit).decision, scopeAudit))
 	mux.Handle("GET /decisions/{id}/evidence", c.page((*visit).evidence, scopeAudit))
 	mux.Handle("GET /decisions/{index}/proof", c.page((*visit).proof, scopeAudit))
 	mux.Handle("GET /log/keys", c.page((*visit).keys, scopeAudit))
 	mux.Handle("GET /tasks/{id}", c.page((*visit).task, scopeAudit))
 	mux.Handle("GET /live", c.page((*visit).live, scopeAudit))
-	mux.Handle("GET /live/stream", c.page((*visit).liveStream, scopeAudit))
+	mux.Handle(pathLiveStream, c.page((*visit).liveStream, scopeAudit))
 	mux.Handle("GET /policies", c.page((*visit).policies, scopeAdmin))
 	mux.Handle("GET /policies/{revision}", c.page((*visit).showRevision, scopeAdmin))
 	mux.Handle("GET /tests", c.page((*visit).tests, scopeAdmin))
@@ -246,7 +253,7 @@ func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Ha
 			v.showError(http.StatusForbidden, "Your groups do not let you see this.")
 			return
 		}
-		v.fail(show(v))
+		v.fail(v.inTurn(show))
 	})
 }
 
@@ -257,6 +264,21 @@ func (c *Console) signInPath(method, next string) string {
 		return startPath(next)
 	}
 	return "/sign-in?" + url.Values{"next": {ownPath(next)}}.Encode()
+}
+
+// inTurn shows a page when it is the person's turn. Streams and downloads take no turn: the admin API
+// limits them.
+func (v *visit) inTurn(show func(*visit) error) error {
+	if v.r.Pattern == pathLiveStream || v.r.Pattern == pathExport {
+		return show(v)
+	}
+	leave, err := v.turns.enter(v.r.Context(), v.session.identity.ID)
+	if err != nil {
+		v.showError(http.StatusTooManyRequests, "You have asked for many pages at the same time. Nothing was done: wait a moment, and try again.")
+		return nil
+	}
+	defer leave()
+	return show(v)
 }
 
 // nextOf returns where somebody goes after signing in: to the page that was asked for. A form is not

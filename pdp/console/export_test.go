@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"time"
 
 	"github.com/policy-service/policy-service/obligations/approval"
@@ -16,7 +17,7 @@ func NewSessions(idle, most time.Duration, now func() time.Time) *Sessions {
 	return &Sessions{sessions{idle: idle, most: most, now: now, byID: make(map[[32]byte]*session)}}
 }
 
-func (s *Sessions) Start() string { return s.all.start(Identity{Authn: &approval.Authn{}}, nil) }
+func (s *Sessions) Start() string { return s.all.start(Identity{Authn: &approval.Authn{}}, nil, "") }
 
 func (s *Sessions) End(id string) { s.all.end(id) }
 
@@ -45,3 +46,15 @@ func (s *SignIns) End(state string) bool {
 }
 
 func (s *SignIns) Len() int { return len(s.all.byState) }
+
+// Turns limit the pages that are made for one person at the same time.
+type Turns struct{ all turns }
+
+func (t *Turns) Enter(ctx context.Context, person string) (leave func(), err error) {
+	return t.all.enter(ctx, person)
+}
+
+func (t *Turns) Len() int { return len(t.all.of) }
+
+// ErrTurn is the error of Enter.
+var ErrTurn = errTurn

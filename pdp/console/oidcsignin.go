@@ -103,7 +103,7 @@ func (v *visit) identity(who callers.Caller, token *idToken) Identity {
 
 // renew replaces the session by one with a new id.
 func (v *visit) renew(who callers.Caller, token *idToken) {
-	id := v.sessions.start(v.identity(who, token), token.claims)
+	id := v.sessions.start(v.identity(who, token), token.claims, v.session.forms)
 	v.sessions.end(v.id)
 	v.id = id
 	v.setCookie(v.w, id)

@@ -52,7 +52,7 @@ func (v *visit) requestPage(task string) (*requestPage, error) {
 		return nil, err
 	}
 	page := newRequestPage(s, &r, &v.session.identity)
-	page.Ticket = v.forms.issue(v.id, s.Task)
+	page.Ticket = v.forms.issue(v.session.forms, s.Task)
 	page.SignsInAgain = page.State.Approve && v.stepsUp()
 	if page.Audits {
 		for i := range page.Votes {
@@ -115,7 +115,7 @@ func (v *visit) postDecision() error {
 	}
 	decision, err := v.verdict(task)
 	if err == nil {
-		err = v.forms.take(v.id, task, decision.Ticket)
+		err = v.forms.take(v.session.forms, task, decision.Ticket)
 	}
 	if err != nil {
 		return v.refused(decision, err)
@@ -131,6 +131,9 @@ func (v *visit) verdict(task string) (d verdict, err error) {
 	}}
 	if d.Vote.Sheet == "" {
 		return d, errVerdict{"The form has no sheet."}
+	}
+	if len(form["decision"]) != 1 {
+		return d, errVerdict{"The form has more than one decision, or none."}
 	}
 	if form.Get("bulk") != "" && len(form["item"]) == 0 {
 		return d, errVerdict{"Choose at least one call."}

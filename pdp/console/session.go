@@ -23,6 +23,7 @@ const (
 type session struct {
 	identity Identity
 	claims   callers.Claims // of the ID token; nil for a sign-in by a link
+	forms    string         // to which the tickets of forms are bound; stays when the same person signs in again
 	started  time.Time
 	used     time.Time
 }
@@ -39,7 +40,7 @@ type sessions struct {
 
 // start begins a session and returns its id, which is new in any case: an id that a browser had
 // before signing in is worth nothing after it.
-func (s *sessions) start(who Identity, claims callers.Claims) (id string) {
+func (s *sessions) start(who Identity, claims callers.Claims, forms string) (id string) {
 	id = randomText()
 	key := sha256.Sum256([]byte(id))
 	now := s.now()
@@ -51,7 +52,7 @@ func (s *sessions) start(who Identity, claims callers.Claims) (id string) {
 	proof := *who.Authn
 	proof.Session = hex.EncodeToString(key[:4]) // tells sessions apart and is no secret
 	who.Authn = &proof
-	s.byID[key] = &session{identity: who, claims: claims, started: now, used: now}
+	s.byID[key] = &session{identity: who, claims: claims, forms: forms, started: now, used: now}
 	return id
 }
 

@@ -62,7 +62,7 @@ func (v *visit) signInLocal() error {
 
 // start begins a session when that is recorded, and leads to a page.
 func (v *visit) start(who Identity, claims callers.Claims, next string) error {
-	id := v.sessions.start(who, claims)
+	id := v.sessions.start(who, claims, randomText())
 	started, _ := v.sessions.find(id)
 	if err := v.config.Record(v.r.Context(), who, Act{Action: "sign_in", By: who.Principal(), From: v.address(), Authn: started.identity.Authn}); err != nil {
 		v.sessions.end(id)
@@ -80,7 +80,10 @@ func (v *visit) signOut() error {
 	v.sessions.end(v.id)
 	v.clearCookie(v.w)
 	if err := v.config.Record(v.r.Context(), who, Act{Action: "sign_out", By: who.Principal(), Authn: who.Authn}); err != nil {
-		return err
+		v.session = nil
+		v.config.Log.ErrorContext(v.r.Context(), "console: sign-out not recorded", "error", err)
+		v.showError(http.StatusServiceUnavailable, "You are signed out. The log could not record it.")
+		return nil
 	}
 	v.redirect("/sign-in")
 	return nil

@@ -32,7 +32,7 @@ type consent struct {
 //
 //	policy-service verdict 1
 //	digest of the sheet
-//	approve
+//	approve or delegate
 //	indexes of the items, as in 0,2, or empty for all
 //	end of the approval (RFC 3339), or empty
 //	SHA-256 of the comment
@@ -66,10 +66,10 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// submit sends a verdict: at once or, if it approves and the settings require that, when the person has
-// signed in again for exactly this verdict.
+// submit sends a verdict: at once or, if it may lead to an approval and the settings require that, when
+// the person has signed in again for exactly this verdict.
 func (v *visit) submit(d verdict) error {
-	if d.Vote.Decision != "approve" || !v.stepsUp() {
+	if d.Vote.Decision == "deny" || !v.stepsUp() {
 		return v.decide(d, v.session.identity)
 	}
 	one := consent{verdict: d, salt: randomText()[:22], was: *v.session}
@@ -86,7 +86,7 @@ func (v *visit) submit(d verdict) error {
 	return nil
 }
 
-// stepsUp reports whether the person has to sign in again to approve.
+// stepsUp reports whether the person has to sign in again to approve or to delegate.
 func (v *visit) stepsUp() bool {
 	p := v.party.Load()
 	return v.session.claims != nil && (p == nil || p.StepUp != StepUpNever)
@@ -150,7 +150,5 @@ func (v *visit) confirm(p *party, one *signIn, token *idToken) error {
 	bound.Bound, bound.Salt = true, one.consent.salt
 	by := v.session.identity
 	by.Authn = &bound
-	d := one.consent.verdict
-	d.Ticket = "" // of the session that has ended
-	return v.decide(d, by)
+	return v.decide(one.consent.verdict, by)
 }
