@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/policy-service/policy-service/obligations/plain"
 )
@@ -132,11 +133,11 @@ func (r Result) obligations() (all []string) {
 	return all
 }
 
-// inert escapes text from callers. Otherwise a spreadsheet could run it as a formula, or control
-// characters could change what a reader sees.
+// inert escapes text from callers. Otherwise a spreadsheet could run it as a formula, also if the first
+// character is full-width, or control characters could change what a reader sees.
 func inert(cell string) string {
 	cell = plain.Lines(cell)
-	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+	if first, _ := utf8.DecodeRuneInString(cell); strings.ContainsRune("=+-@\t\r\uFF1D\uFF0B\uFF0D\uFF20", first) {
 		return "'" + cell
 	}
 	return cell

@@ -434,6 +434,26 @@ func TestEncoder(t *testing.T) {
 	}
 }
 
+// No cell of a table begins like a formula, in any width of the character.
+func TestTableHasNoFormulas(t *testing.T) {
+	for _, first := range "=+-@\uFF1D\uFF0B\uFF0D\uFF20" {
+		l := openLog(t, t.TempDir(), decisionlog.Config{})
+		name := string(first) + "SUM(1)"
+		mustAppend(t, l, &decisionlog.Entry{ID: "e1", Time: time.Now(), Kind: decisionlog.KindEvaluation, Caller: name, Request: jsontext.Value(`{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"d"}}`), Result: &decisionlog.Result{Decision: true}})
+		var out bytes.Buffer
+		encoder, err := decisionlog.NewEncoder(&out, decisionlog.FormatCSV)
+		if err == nil {
+			err = errors.Join(encoder.Encode(export(t, l.Reader)), encoder.Flush())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), ",'"+name+",") {
+			t.Errorf("%q: %s", name, out.String())
+		}
+	}
+}
+
 // checkCSV checks that no cell is a formula to a spreadsheet.
 func checkCSV(t *testing.T, text string) {
 	t.Helper()
