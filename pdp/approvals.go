@@ -253,7 +253,7 @@ func (d *approvalsHandler) decide(c echo.Context) error {
 	if to := body.To; to != nil && callerFrom(c.Request().Context()).ID != "" && to.Type != d.approverType {
 		return authzen.Invalid("/to/type", "must be %s, the type of approvers here", d.approverType)
 	}
-	return d.change(c, body.Approver, d.approvals.Request, func(ctx context.Context, id string, by approval.Approver) (out AccessRequest, err error) {
+	return d.change(c, body.Approver, approval.ErrUnknownTask, d.approvals.Request, func(ctx context.Context, id string, by approval.Approver) (out AccessRequest, err error) {
 		if body.Capability != nil {
 			return d.issuer.decideWith(ctx, id, by, &body)
 		}
@@ -272,7 +272,7 @@ func (d *approvalsHandler) revoke(c echo.Context) error {
 	if err := decodeKnown(c, &body); err != nil {
 		return err
 	}
-	return d.change(c, body.Approver, d.approvals.Approved, func(ctx context.Context, id string, by approval.Approver) (out AccessRequest, err error) {
+	return d.change(c, body.Approver, approval.ErrUnknownApproval, d.approvals.Approved, func(ctx context.Context, id string, by approval.Approver) (out AccessRequest, err error) {
 		r, err := d.approvals.RevokeAfter(ctx, id, by, body.Reason, func(ctx context.Context) error {
 			return d.issuer.endApproved(ctx, id, by, body.Reason)
 		})
@@ -284,8 +284,9 @@ func (d *approvalsHandler) revoke(c echo.Context) error {
 }
 
 // change applies an approver's change to the request that find returns, and writes the result. The
-// request must belong to one of the caller's tenants.
-func (d *approvalsHandler) change(c echo.Context, named *Approver, find func(context.Context, string) (*approval.Request, error),
+// request must belong to one of the caller's tenants. Otherwise the error is unknown, as for an id that
+// does not exist.
+func (d *approvalsHandler) change(c echo.Context, named *Approver, unknown error, find func(context.Context, string) (*approval.Request, error),
 	apply func(context.Context, string, approval.Approver) (AccessRequest, error)) error {
 	by, err := d.approver(c, named)
 	if err != nil {
@@ -294,8 +295,11 @@ func (d *approvalsHandler) change(c echo.Context, named *Approver, find func(con
 	ctx, id := c.Request().Context(), c.Param(paramID)
 	by.RequestID, by.TraceID = requestID(c), traceID(ctx)
 	r, err := find(ctx, id)
-	if err := own(c, r, err); err != nil {
+	if err != nil {
 		return err
+	}
+	if !callerFrom(ctx).MayAsk(r.Tenant) {
+		return unknown
 	}
 	out, err := apply(ctx, id, by)
 	if err != nil {

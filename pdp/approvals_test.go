@@ -131,6 +131,12 @@ func TestCallersDecideForTheirTenants(t *testing.T) {
 			t.Errorf("%s revokes: %d, want %d", key, got, want)
 		}
 	}
+	staff := &staff{service: s, t: t}
+	_, foreign := staff.send("k-globex", "POST", strings.TrimPrefix(revoke, s.admin), `{"reason":"r"}`)
+	_, none := staff.send("k-globex", "POST", pdp.PathApprovals+"/apr_none/revoke", `{"reason":"r"}`)
+	if foreign != none || !strings.Contains(none, "unknown approval") {
+		t.Errorf("the approval of another tenant: %s; no approval: %s", foreign, none)
+	}
 	var list pdp.AccessRequests
 	if askAs(t, "k-globex", "GET", s.admin+pdp.PathRequests, "", &list); len(list.Requests) != 0 {
 		t.Errorf("another tenant sees %+v", list)
