@@ -171,6 +171,11 @@ func (n *peopleNotifier) announcement(one approval.Announced) (a notify.Announce
 	for _, actor := range r.Actors {
 		a.Actors = append(a.Actors, notify.Entity{ID: actor.ID})
 	}
+	if one.Event == approval.AnnounceEnd {
+		for _, who := range r.Deciders() {
+			a.DecidedBy = append(a.DecidedBy, notify.Entity{Type: who.Type, ID: who.ID})
+		}
+	}
 	if n.settings.Arguments {
 		a.Arguments = about.arguments()
 	}

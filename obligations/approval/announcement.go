@@ -132,7 +132,7 @@ func (r *Request) delegations() (n int) {
 }
 
 // announced returns the request after an event was announced to recipients. A message that has become
-// obsolete is not sent. The end is announced to those who know of the request.
+// obsolete is not sent. The end is announced to those who know of the request and have not voted.
 func (r Request) announced(event string, to []Recipient, now time.Time) (Request, error) {
 	next, at := r.announcement()
 	if next != event || now.Before(at) {
@@ -143,7 +143,7 @@ func (r Request) announced(event string, to []Recipient, now time.Time) (Request
 	if event == AnnounceEnd {
 		a.Messages, to = nil, nil
 		for _, known := range a.Recipients {
-			if known.Reached {
+			if known.Reached && !r.voted(known.names()) {
 				to = append(to, known)
 			}
 		}
@@ -155,6 +155,28 @@ func (r Request) announced(event string, to []Recipient, now time.Time) (Request
 	}
 	r.Announced = a
 	return r, nil
+}
+
+// voted reports whether a person with one of the names has voted on an item.
+func (r *Request) voted(names []string) bool {
+	return slices.ContainsFunc(r.Items, func(i Item) bool { return i.votedBy(names) })
+}
+
+func (i *Item) votedBy(names []string) bool {
+	return slices.ContainsFunc(i.Votes, func(v Vote) bool { return v.by(names) })
+}
+
+// Deciders returns those whose votes decided the request, in the order of items and votes.
+func (r *Request) Deciders() (all []authzen.Subject) {
+	for _, i := range r.Items {
+		for _, v := range i.Votes {
+			counts := i.Status == authzen.TaskApproved && v.Approve || i.Status == authzen.TaskDenied && !v.Approve
+			if counts && !slices.ContainsFunc(all, func(s authzen.Subject) bool { return sameEntity(s, v.Approver) }) {
+				all = append(all, v.Approver)
+			}
+		}
+	}
+	return all
 }
 
 // postponed returns the request after its recipients could not be determined.
@@ -259,5 +281,5 @@ func (r *Request) concerns(item *Item, one *Recipient, event string) bool {
 		return false
 	}
 	names := one.names()
-	return !r.involves(names) && !slices.ContainsFunc(item.Votes, func(v Vote) bool { return v.by(names) })
+	return !r.involves(names) && !item.votedBy(names)
 }

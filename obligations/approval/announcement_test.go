@@ -103,7 +103,7 @@ func TestPeopleAreToldOfEachEventOnce(t *testing.T) {
 
 // A request of two hours or less has no reminder, and one that is decided tells those who were told.
 func TestShortRequestHasNoReminder(t *testing.T) {
-	m := openMailbox(t, with(func(a *authzen.ApprovalTemplate) { a.DecideWithin = lasting(2 * time.Hour) }), person("carol"))
+	m := openMailbox(t, with(func(a *authzen.ApprovalTemplate) { a.DecideWithin = lasting(2 * time.Hour) }), person("carol"), person("dave"))
 	id := m.submit(t, push).Task.ID
 	m.step(t)
 	m.pass(90 * time.Minute)
@@ -113,8 +113,11 @@ func TestShortRequestHasNoReminder(t *testing.T) {
 	if _, err := m.Decide(t.Context(), id, approver("carol"), denies); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.step(t); got != "carol@example.com end" {
+	if got := m.step(t); got != "dave@example.com end" {
 		t.Errorf("decided: %q", got)
+	}
+	if r, err := m.Request(t.Context(), id); err != nil || len(r.Deciders()) != 1 || r.Deciders()[0].ID != "carol" {
+		t.Errorf("decided by %v, %v", r.Deciders(), err)
 	}
 }
 
@@ -138,6 +141,13 @@ func TestNobodyIsToldWhoseVoteWouldNotCount(t *testing.T) {
 	m.pass(time.Minute)
 	if got, want := m.step(t), " escalate, dave@example.com escalate"; got != want {
 		t.Errorf("carol has voted: %q, want %q", got, want)
+	}
+	m.pass(time.Hour)
+	if got, want := m.step(t), " end, dave@example.com end"; got != want {
+		t.Errorf("ended after carol's vote: %q, want %q", got, want)
+	}
+	if r, err := m.Request(t.Context(), id); err != nil || len(r.Deciders()) > 0 {
+		t.Errorf("nobody decided, and %v are named, %v", r.Deciders(), err)
 	}
 }
 
@@ -186,7 +196,7 @@ func TestMessagesAreRetried(t *testing.T) {
 	if !slices.Equal(attempts, want) {
 		t.Errorf("attempts after %v, want %v", attempts, want)
 	}
-	if _, err := m.Decide(t.Context(), id, approver("carol"), denies); err != nil {
+	if _, err := m.Decide(t.Context(), id, approver("erin"), denies); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.step(t); got != "carol@example.com end" {

@@ -24,7 +24,23 @@ func (s mailer) send(ctx context.Context, to string, m *Message) error {
 	if err != nil {
 		return err
 	}
-	return client.DialAndSendWithContext(ctx, message)
+	if err := client.DialAndSendWithContext(ctx, message); err != nil {
+		return hinted(err)
+	}
+	return nil
+}
+
+// hinted returns an error about TLS with the setting that is about it.
+func hinted(err error) error {
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &certificate):
+		return fmt.Errorf("%w: console.notify.mail.ca_file names the certificates that are trusted", err)
+	case errors.As(err, &record), strings.Contains(err.Error(), "STARTTLS"): // go-mail has no sentinel for it
+		return fmt.Errorf("%w: console.notify.mail.tls is starttls, tls or, for a server on this host, none", err)
+	}
+	return err
 }
 
 // message returns a message in the form of RFC 5322, which no program should answer (RFC 3834).

@@ -79,7 +79,7 @@ func TestMail(t *testing.T) {
 			}
 		}
 		for _, want := range []string{
-			`agent::"agent-7" requests "tool.invoke" on tool::"github.push_code" for user::"alice".`, "Tenant: acme", "Decide until: 2026-11-21 22:10 UTC", "Sheet: 7f3a91c2\r\n", "https://console.example.com/requests/arq_1",
+			`agent::"agent-7" requests "tool.invoke" on tool::"github.push_code" for user::"alice".`, "Tenant: acme", "Decide until: 2026-11-21 22:10 UTC", "Sheet: 7f3a 91c2\r\n", "https://console.example.com/requests/arq_1",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: %q is not in\n%s", kind, want, text)
@@ -112,8 +112,8 @@ func TestMailNeedsTLS(t *testing.T) {
 		way    notify.Mail
 		want   string
 	}{
-		"no STARTTLS":        {open, notify.Mail{CAFile: open.CAFile, Username: "service", PasswordFile: secret}, "STARTTLS"},
-		"system's authority": {other, notify.Mail{}, "certificate"},
+		"no STARTTLS":        {open, notify.Mail{CAFile: open.CAFile, Username: "service", PasswordFile: secret}, "console.notify.mail.tls"},
+		"system's authority": {other, notify.Mail{}, "console.notify.mail.ca_file"},
 		"wrong password":     {other, notify.Mail{CAFile: other.CAFile, Username: "service", PasswordFile: write(t, "guess")}, "auth"},
 		"TLS expected":       {open, notify.Mail{CAFile: wrongCA, TLS: "tls"}, "TLS"},
 	} {

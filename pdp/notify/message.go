@@ -29,8 +29,9 @@ type Announcement struct {
 	Resource  Entity    `json:"resource"`         // of the first item
 	MoreItems int       `json:"more_items,omitzero"`
 	DecideBy  time.Time `json:"decide_by"`
-	Sheet     string    `json:"sheet,omitzero"`     // digest of what the approver will be shown
-	Arguments string    `json:"arguments,omitzero"` // in one line, masked; "" unless the settings allow it
+	Sheet     string    `json:"sheet,omitzero"`       // digest of what the approver will be shown
+	Arguments string    `json:"arguments,omitzero"`   // in one line, masked; "" unless the settings allow it
+	DecidedBy []Entity  `json:"decided_by,omitempty"` // who have voted, when the request has ended
 	Link      string    `json:"link"`
 }
 
@@ -147,6 +148,9 @@ func (a *Announcement) write(out *strings.Builder, in markup) {
 	if a.Event != approval.AnnounceEnd {
 		fmt.Fprintf(out, "Decide until: %s\n", a.DecideBy.UTC().Format("2006-01-02 15:04 MST"))
 	}
+	for _, who := range a.DecidedBy {
+		fmt.Fprintf(out, "Decided by: %s\n", mark(who.text()))
+	}
 	if a.Sheet != "" {
 		fmt.Fprintf(out, "Sheet: %s\n", shortSheet(a.Sheet))
 	}
@@ -161,8 +165,11 @@ func (e Entity) text() string {
 	return inert(e.Type) + "::" + quoted(inert(e.ID))
 }
 
-// shortSheet returns the first 8 hex digits of a digest.
+// shortSheet returns the first 8 hex digits of a digest, in two groups as the console shows them.
 func shortSheet(digest string) string {
 	hex := strings.TrimPrefix(digest, "sha256:")
-	return hex[:min(8, len(hex))]
+	if len(hex) < 8 {
+		return hex
+	}
+	return hex[:4] + " " + hex[4:8]
 }

@@ -2,9 +2,11 @@ package notify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/mail"
+	"slices"
 	"time"
 
 	"github.com/policy-service/policy-service/pdp/webhook"
@@ -31,7 +33,7 @@ func New(s Settings, wrap func(http.RoundTripper) http.RoundTripper) (*Notifier,
 	if err := s.checkSecrets(); err != nil {
 		return nil, yamldoc.Below(err, "console", "notify")
 	}
-	client, err := webhook.New(webhook.Config{PrivateHosts: s.PrivateHosts, Transport: wrap})
+	client, err := webhook.New(webhook.Config{PrivateHosts: slices.Concat(s.PrivateHosts, s.thisHost()), Transport: wrap})
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +84,9 @@ func (n *Notifier) Send(ctx context.Context, name, to string, m *Message) error 
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	if err := w.send(ctx, to, m); err != nil {
+		if errors.Is(err, webhook.ErrPrivate) {
+			err = fmt.Errorf("%w: if that is right, name the host of the URL in console.notify.private_hosts", err)
+		}
 		return fmt.Errorf("notify by %s: %w", name, err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func ways(t *testing.T, url string) notify.Settings {
 func TestServices(t *testing.T) {
 	url, got := service(t, http.StatusOK)
 	n := notifier(t, ways(t, url))
-	const lines = "`agent::\"agent-7\"` requests `\"tool.invoke\"` on `tool::\"github.push_code\"` for `user::\"alice\"`.\nTenant: `acme`\nDecide until: 2026-11-21 22:10 UTC\nSheet: 7f3a91c2\n"
+	const lines = "`agent::\"agent-7\"` requests `\"tool.invoke\"` on `tool::\"github.push_code\"` for `user::\"alice\"`.\nTenant: `acme`\nDecide until: 2026-11-21 22:10 UTC\nSheet: 7f3a 91c2\n"
 	for name, want := range map[string]struct{ path, body string }{
 		"slack":      {"/services/T0/B0/slack-secret", encoded(t, map[string]any{"text": "*Waits for approval*\n" + lines + "<https://console.example.com/requests/arq_1>\n", "parse": "none", "mrkdwn": true, "unfurl_links": false, "unfurl_media": false})},
 		"mattermost": {"/hooks/mattermost-secret", encoded(t, map[string]any{"text": "**Waits for approval**\n" + lines + "https://console.example.com/requests/arq_1\n"})},
@@ -155,12 +155,51 @@ func TestPrivateHosts(t *testing.T) {
 	settings.PrivateHosts = nil
 	n := notifier(t, settings)
 	for _, way := range n.Names() {
-		if err := n.Send(t.Context(), way, "", message(waits())); err == nil {
+		err := n.Send(t.Context(), way, "", message(waits()))
+		if err == nil {
 			t.Errorf("%s was called", way)
+		} else if !strings.Contains(err.Error(), "name the host of the URL in console.notify.private_hosts") {
+			t.Errorf("%s: %v", way, err)
 		}
 	}
 	if len(got) > 0 {
 		t.Errorf("%d requests", len(got))
+	}
+}
+
+// A URL of this host in the configuration itself names that host.
+func TestThisHostInTheConfiguration(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		url, got := service(t, http.StatusOK)
+		url = strings.Replace(url, "127.0.0.1", host, 1)
+		n := notifier(t, notify.Settings{
+			Ntfy:    []notify.Topic{{Name: "ntfy", Location: notify.Location{URL: url + "/approvals"}}},
+			Webhook: []notify.Webhook{{Name: "webhook", Location: notify.Location{URL: url + "/hook"}, SecretFile: write(t, strings.Repeat("k", 32))}},
+		})
+		for _, way := range n.Names() {
+			if err := n.Send(t.Context(), way, "", message(waits())); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(got) != 2 {
+			t.Errorf("%s: %d requests", host, len(got))
+		}
+	}
+}
+
+// The message about the end says who decided.
+func TestEndSaysWhoDecided(t *testing.T) {
+	url, got := service(t, http.StatusOK)
+	a := waits()
+	a.Event, a.Status, a.DecidedBy = "end", "approved", []notify.Entity{{Type: "user", ID: "carol"}}
+	n := notifier(t, ways(t, url))
+	for _, way := range n.Names() {
+		if err := n.Send(t.Context(), way, "", message(a)); err != nil {
+			t.Fatal(err)
+		}
+		if body := (<-got).body; !strings.Contains(body, "carol") {
+			t.Errorf("%s: %s", way, body)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ type Settings struct {
 	EmailAttribute string   `yaml:"email_attribute,omitempty"`           // attribute of an approver's entity that has the address; "" means email
 	Arguments      bool     `yaml:"arguments,omitempty"`                 // messages have the arguments of the call, masked as in the log
 	PerMinute      int      `yaml:"per_minute,omitempty"`                // messages that a recipient gets in a minute; 0 means 5
-	PrivateHosts   []string `yaml:"private_hosts,omitempty" list:"some"` // hosts of URLs whose address is not public
+	PrivateHosts   []string `yaml:"private_hosts,omitempty" list:"some"` // hosts of URLs whose address is not public, beside this host in url
 
 	Mail       []Mail    `yaml:"mail,omitempty" list:"some"`       // to the addresses of those who may decide
 	Slack      []Channel `yaml:"slack,omitempty" list:"some"`      // incoming webhooks
@@ -230,6 +230,27 @@ func (l *Location) key() string {
 func (l *Location) checkURL() error {
 	_, err := l.read()
 	return at(err, l.key())
+}
+
+// thisHost lists the names of this host in URLs that the settings themselves have.
+func (s *Settings) thisHost() (names []string) {
+	for _, l := range s.locations() {
+		if u, err := url.Parse(l.URL); err == nil && u.Scheme == "http" && jwks.IsThisHost(u.Hostname()) {
+			names = append(names, u.Hostname())
+		}
+	}
+	return names
+}
+
+// locations lists the locations that may be in the settings themselves.
+func (s *Settings) locations() (all []Location) {
+	for _, t := range s.Ntfy {
+		all = append(all, t.Location)
+	}
+	for _, w := range s.Webhook {
+		all = append(all, w.Location)
+	}
+	return all
 }
 
 // envPrefix begins the name of a variable of the environment.
