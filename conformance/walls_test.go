@@ -39,7 +39,7 @@ var walls = []wall{
 	{"obligations/plain", 2, nil, "what people decide by is made readable in one place, for whoever shows it"},
 	{"obligations/outbox", 2, nil, "a transition and its log entry are committed in one way, whatever changes"},
 	{"obligations/recordfile", 2, nil, "files of records are opened and listed in one way, whatever they keep"},
-	{"obligations/approval", 2, []string{"obligations/outbox", "obligations/recordfile", "schemas/jsonobject", "schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
+	{"obligations/approval", 2, []string{"obligations/plain", "obligations/outbox", "obligations/recordfile", "schemas/jsonobject", "schemas/authzen"}, "who may approve and what is logged come in as functions, so that an approval cannot decide"},
 	{"obligations/capability", 2, []string{"obligations/outbox", "obligations/recordfile", "schemas/jsonobject", "schemas/authzen"}, "a capability is a fact that policies ask for; the store must not be able to ask a policy"},
 
 	{"evaluation/decisionlog", 3, []string{"evaluation/durable", "schemas/authzen", "schemas/yamldoc", "obligations/plain"}, "the log keeps bytes and outlives every engine; it must not need one to be verified"},

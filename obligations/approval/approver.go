@@ -9,6 +9,7 @@ import (
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -77,23 +78,46 @@ func (a Approver) IsCalled(name string) bool {
 func alike(names []string) func(string) bool {
 	known := make(map[string]bool, len(names))
 	for _, name := range names {
-		known[folded(name)] = name != ""
+		if name != "" {
+			known[folded(name)] = true
+		}
 	}
 	return func(name string) bool { return name != "" && known[folded(name)] }
 }
 
-// folded returns the same text for spellings of a name that look alike. It drops invisible
-// characters and surrounding blanks and applies Unicode NFKC_Casefold.
+// folded returns the same text for spellings of a name that look alike. It applies Unicode
+// NFKC_Casefold, and drops blanks, characters without a shape of their own, and marks that belong to no
+// letter. The dotted and the dotless i are i.
 func folded(name string) string {
-	compose := func(s string) string { return norm.NFKC.String(strings.Map(visible, s)) }
-	// Folding can decompose characters, and composition can yield characters to fold.
-	return strings.TrimSpace(compose(cases.Fold().String(compose(cases.Fold().String(compose(name))))))
+	for range 2 { // to drop a character can make letters adjacent that are composed
+		name = norm.NFKC.String(strings.Map(shaped, name))
+		name = norm.NFKC.String(cases.Fold().String(name)) // folding can decompose
+		name = strings.Map(lettered, name)
+	}
+	return name
 }
 
-// visible drops controls, formats and other characters that Unicode ignores in display.
-func visible(r rune) rune {
-	if unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Cf, unicode.Cc) && !unicode.IsSpace(r) {
+// shaped drops blanks and characters that would not be visible. It keeps the marks that
+// [norm.NFKC] can compose.
+func shaped(r rune) rune {
+	if unicode.IsSpace(r) || !plain.Seen(r) && !unicode.Is(unicode.Mn, r) || ignorable(r) {
 		return -1
 	}
 	return r
+}
+
+// lettered is shaped for composed text, in which marks of no script belong to no letter.
+func lettered(r rune) rune {
+	switch {
+	case r == '\u0131':
+		return 'i'
+	case unicode.IsSpace(r) || !plain.Seen(r):
+		return -1
+	}
+	return r
+}
+
+// ignorable reports whether Unicode ignores a character in display.
+func ignorable(r rune) bool {
+	return unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }

@@ -49,15 +49,15 @@ func show(out *strings.Builder, rest string, r rune) {
 	switch {
 	case r == utf8.RuneError && !strings.HasPrefix(rest, "\uFFFD"):
 		fmt.Fprintf(out, `\x%02X`, rest[0])
-	case !seen(r):
+	case !Seen(r):
 		fmt.Fprintf(out, `\u{%04X}`, r)
 	default:
 		out.WriteRune(r)
 	}
 }
 
-// seen reports whether a character is visible and does not affect others.
-func seen(r rune) bool {
+// Seen reports whether a character is visible and does not affect others.
+func Seen(r rune) bool {
 	switch {
 	case r == ' ':
 		return true
