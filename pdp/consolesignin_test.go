@@ -273,6 +273,20 @@ func TestSignInSaysThatTheProviderIsDown(t *testing.T) {
 	p.Down.Store(false)
 	process.Eventually(t, "the provider is asked again", func() bool { _, page, _ := b.get("/requests"); return action.MatchString(page) })
 	_, form, _ := b.get("/requests")
+	p.Down.Store(true)
+	b.http.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+		if "http://"+r.URL.Host == p.URL {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	process.Eventually(t, "a provider that stopped after use is noticed", func() bool {
+		status, page, _ := b.get("/")
+		return status == http.StatusServiceUnavailable && strings.Contains(page, "identity provider does not answer")
+	})
+	p.Down.Store(false)
+	b.http.CheckRedirect = nil
+	process.Eventually(t, "the provider is asked again", func() bool { _, page, _ := b.get("/requests"); return action.MatchString(page) })
 	p.Keys.Down.Store(true)
 	if status, page, _ := b.choose(p, "carol", form); status < 400 {
 		t.Errorf("without keys: %d %s", status, page)

@@ -30,6 +30,8 @@ const (
 	// providerAge is how long the metadata of the provider are used, and providerPause how long it is not
 	// asked after it has failed.
 	providerAge, providerPause = time.Hour, time.Second
+	// answerTimeout limits the question whether the provider answers, and answerAge is how long a yes counts.
+	answerTimeout, answerAge = 3 * time.Second, 3 * time.Second
 	// maxIDToken limits the size of an ID token in bytes. It is stored beside a vote.
 	maxIDToken = 16 << 10
 )
@@ -49,6 +51,9 @@ type party struct {
 	found  *provider // nil after failure
 	failed error
 	until  time.Time // when the metadata are read again
+
+	silent error     // nil if it answered when it was last asked
+	next   time.Time // when it is asked again
 }
 
 // name returns the name of the provider's host.
@@ -99,6 +104,41 @@ func (p *party) provider(ctx context.Context) (*provider, error) {
 	return p.found, p.failed
 }
 
+// answers returns an error unless the provider answers, so that no browser is led to a host that does not.
+func (p *party) answers(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now().Before(p.next) {
+		return p.silent
+	}
+	age := answerAge
+	if p.silent = p.knock(ctx); p.silent != nil {
+		p.silent, age = fmt.Errorf("%w: %w", errProvider, withoutSecrets(p.silent)), providerPause
+	}
+	p.next = p.now().Add(age)
+	return p.silent
+}
+
+// knock asks the provider for its metadata. It does not end with the request of one person, because the answer
+// counts for all.
+func (p *party) knock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.Issuer, "/")+"/.well-known/openid-configuration", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := p.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
+}
+
 // read reads the metadata of the provider. Its keys are read later, without the request of now.
 func (p *party) read(ctx context.Context) (*provider, error) {
 	at, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.Issuer)
@@ -140,6 +180,9 @@ func (p *party) read(ctx context.Context) (*provider, error) {
 func (p *party) address(ctx context.Context, s *signIn, state string) (string, error) {
 	at, err := p.provider(ctx)
 	if err != nil {
+		return "", err
+	}
+	if err := p.answers(ctx); err != nil {
 		return "", err
 	}
 	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(s.verifier), oidc.Nonce(s.nonce)}
