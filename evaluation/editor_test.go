@@ -44,7 +44,11 @@ func TestOfficialToolsTakeTheFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, result := range policytest.Run(compiled, tests).Failed() {
+			report, err := policytest.Run(t.Context(), compiled, tests)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, result := range report.Failed() {
 				t.Error(result)
 			}
 		})

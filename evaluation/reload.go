@@ -119,6 +119,9 @@ func (e *Engine) install(ctx context.Context, to slot, c Change, start time.Time
 	}
 	to.snapshots.Store(s)
 	status := Status{Revision: s.Revision(), Since: start, Tenants: s.Tenants(), Attempt: start, TookUS: e.config.Now().Sub(start).Microseconds()}
+	if before := to.status.Load(); before != nil && before.Revision == status.Revision {
+		status.Since = before.Since // it was never out of force
+	}
 	status.Policies, status.Entities = s.Size()
 	if partly != nil {
 		status.Stale, status.Problem, status.Faults = true, partly.Error(), faultsIn(partly)

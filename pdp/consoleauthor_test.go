@@ -62,7 +62,15 @@ func TestOverviewPage(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(dir, "a.cedar"), aliceMayRead)
 	s.reload(t)
+	before := s.status(t, "").Policies
 	b.want("/", "Well", "Run the tests")
+	if before.Since.IsZero() {
+		t.Error("the status does not say since when the policies are in force")
+	}
+	s.reload(t)
+	if now := s.status(t, "").Policies; !now.Since.Equal(before.Since) || !now.Attempt.After(before.Attempt) {
+		t.Errorf("the same revision is in force since %s, and after a reload since %s", before.Since, now.Since)
+	}
 }
 
 // The pages of policies show files with numbered and coloured lines, what was in force when, and the
@@ -83,6 +91,9 @@ func TestPolicyPages(t *testing.T) {
 	b.want("/policies/current?q=ERROR", "1 line found", "config.yaml")
 	b.want("/policies/current?q=zebra", "Nothing found")
 	b.want("/policies/"+first+".."+now, "removed", "added", "read-all", "a.cedar")
+	writeFile(t, filepath.Join(dir, "a.cedar"), "permit(")
+	s.reload(t)
+	b.want("/policies", "<td>active</td>", `<code>`+now[7:15]+`</code></a> stayed`)
 	b.want("/policies/current..current", "The policies are the same")
 	for _, path := range []string{"/policies/sha256:00", "/policies/current..sha256:00", "/policies/%2e%2e%2fx"} {
 		if status, _, _ := b.get(path); status != 404 && status != 200 || strings.Contains(path, "00") && status != 404 {
@@ -98,6 +109,7 @@ func TestTestsPage(t *testing.T) {
 	b.want("/", "1 passed", "Results and gaps")
 	writeFile(t, filepath.Join(dir, "tests", "a.yaml"), strings.Replace(oneTest, "true", "false", 1))
 	b.want("/tests", "1 of 1 test failed", "decision is true, want false")
+	b.want("/", "Well", "<b>1 of 1 test fails.</b>")
 	writeFile(t, filepath.Join(dir, "tests", "a.yaml"), "tests: 7")
 	b.want("/tests", "The tests cannot run", "tests/a.yaml:1:")
 }

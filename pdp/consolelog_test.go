@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -189,5 +191,42 @@ func TestLogPagesOfTenants(t *testing.T) {
 	l := &listener{T: t, lines: bufio.NewScanner(answer.Body), response: answer}
 	if first := l.next(); len(first.Entries) != 3 || first.Entries[0].Tenant != "globex" || first.Allowed+first.Denied != 3 {
 		t.Errorf("live: %+v", first)
+	}
+}
+
+// The links of a decision lead to the search that they name. A parameter that a page does not know is an
+// error, and never a list of everything.
+func TestLinksOfDecisionsSearch(t *testing.T) {
+	s, b := startConsole(t, pdp.Config{Policies: policySet(t, "todo")})
+	for _, who := range []string{"alice", "bob::b&c=d"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.main+"/access/v1/evaluation",
+			strings.NewReader(fmt.Sprintf(`{"subject":{"type":"user","id":%q},"action":{"name":"read"},"resource":{"type":"todo","id":"1"}}`, who)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e473"+fmt.Sprint(len(who)%10)+"-00f067aa0ba902b7-01")
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	signIn(t, s, b)
+	_, page, _ := b.get("/decisions/2")
+	links := regexp.MustCompile(`href="(/decisions\?[^"]+)"`).FindAllStringSubmatch(page, -1)
+	if len(links) != 2 {
+		t.Fatalf("%d links to searches:\n%s", len(links), page)
+	}
+	for _, link := range links {
+		status, page, _ := b.get(html.UnescapeString(link[1]))
+		if status != http.StatusOK || !strings.Contains(page, "1 entry found") || !strings.Contains(page, "bob::b&amp;c=d") {
+			t.Errorf("%s: %d %s", link[1], status, page)
+		}
+	}
+	for _, path := range []string{"/decisions?subject%3duser%253A%253Abob", "/decisions?subjekt=bob", "/decisions?subject=%zz", "/decisions?subject=a;b", "/policies?x", "/?x=1", "/live?of=acme", "/try?form=1"} {
+		if status, page, _ := b.get(path); status != http.StatusBadRequest || !strings.Contains(page, "does not know") {
+			t.Errorf("%s: %d %s", path, status, page)
+		}
 	}
 }

@@ -80,7 +80,7 @@ func adminEntries(t *testing.T, s *service) string {
 // which policies know people. Signing in and out are in the log.
 func TestSignInAtTheProvider(t *testing.T) {
 	s, p, b := startSignIn(t, nil)
-	status, page, at := b.signIn(p, "carol", "/requests?limit=10")
+	status, page, at := b.signIn(p, "carol", "/requests?view=mine")
 	if status != http.StatusOK || at != "/requests" || !strings.Contains(page, "carol@example.com") {
 		t.Fatalf("%d at %s: %s", status, at, page)
 	}

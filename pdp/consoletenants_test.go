@@ -1,7 +1,10 @@
 package pdp_test
 
 import (
+	"html"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -11,6 +14,7 @@ import (
 	"github.com/policy-service/policy-service/pdp/callers"
 	"github.com/policy-service/policy-service/pdp/console"
 	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // What belongs to another tenant looks as what does not exist, on every page, for whoever has all scopes.
@@ -59,5 +63,26 @@ func TestConsoleHidesOtherTenants(t *testing.T) {
 	}
 	if votes := s.read(task).Items[0].Votes; len(votes) != 0 {
 		t.Errorf("the votes are %+v", votes)
+	}
+}
+
+// No page of an operator without further scopes links to a page that they do not open.
+func TestLinksNeedTheScope(t *testing.T) {
+	s, p, b := startSignIn(t, func(o *console.OIDC) { o.Scopes["operators"] = []callers.Scope{callers.ScopeAdmin} })
+	p.People["dave"]["groups"] = []string{"operators"}
+	post(t, http.DefaultClient, s.main+authzen.PathEvaluation, aliceReads)
+	b.signIn(p, "dave", "/")
+	pages := []string{"/", "/policies", "/policies/current", "/tests", "/shadow", "/try", "/replays"}
+	for _, path := range pages {
+		page := b.want(path)
+		for _, link := range regexp.MustCompile(`<a [^>]*href="(/[^"#]*)`).FindAllStringSubmatch(page, -1) {
+			if status, _, _ := b.get(html.UnescapeString(link[1])); status != http.StatusOK {
+				t.Errorf("%s links to %s, which is %d", path, link[1], status)
+			}
+		}
+	}
+	_, page, _ := b.post("/try", url.Values{"request": {aliceReads}, "by": {"current"}})
+	if !strings.Contains(page, "This was a try") || strings.Contains(page, `href="/decisions`) {
+		t.Errorf("a try: %s", page)
 	}
 }

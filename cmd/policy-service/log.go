@@ -49,7 +49,7 @@ type filterFlags struct {
 	Before   moment   `env:"-" help:"Time after the last entry, in the same form." placeholder:"TIME"`
 	Tenant   string   `env:"-" help:"Tenant of the request." placeholder:"NAME"`
 	Subject  string   `env:"-" help:"Subject of the request: an id, or a type and an id, as in user:alice, user::alice or user::\"alice\"." placeholder:"SUBJECT"`
-	Decision string   `env:"-" help:"Decision: ${enum}." enum:"allow,deny," default:"" placeholder:"DECISION"`
+	Decision string   `env:"-" help:"Decision: allow or deny." enum:"allow,deny," default:"" placeholder:"DECISION"`
 	Policy   string   `env:"-" help:"Id of a determining policy." placeholder:"ID"`
 	ID       string   `env:"-" name:"id" help:"Decision-ID of the entry." placeholder:"ID"`
 	Resource string   `env:"-" help:"Resource of the request, in the forms of --subject." placeholder:"RESOURCE"`
@@ -57,7 +57,7 @@ type filterFlags struct {
 	Request  string   `env:"-" name:"request-id" help:"Request id that the PEP sent." placeholder:"ID"`
 	Trace    string   `env:"-" name:"trace-id" help:"Trace id of the request." placeholder:"ID"`
 	Task     string   `env:"-" help:"Access Request: its entries, and the evaluations by its approval." placeholder:"ID"`
-	Shadow   string   `env:"-" help:"With ${enum}: decisions that the shadow policies decide otherwise." enum:"differs," default:"" placeholder:"DIFFERS"`
+	Shadow   string   `env:"-" help:"With differs: decisions that the shadow policies decide otherwise." enum:"differs," default:"" placeholder:"DIFFERS"`
 	Errors   bool     `env:"-" help:"Decisions during which a policy could not be evaluated."`
 	Kind     kindFlag `env:"-" help:"Kind of the entry: evaluation, evaluations, search, reload, request, approval, capability, admin or pruned; of the audit trail of a gateway: gateway.call, gateway.outcome, gateway.refused or gateway.pending." placeholder:"KIND"`
 }

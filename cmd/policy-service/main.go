@@ -95,6 +95,9 @@ func reportUsage(err error) int {
 			help = command.FullPath() + " --help"
 		}
 	}
+	if err.Error() == "unknown flag --version" {
+		help = "policy-service version"
+	}
 	if hint := enumHint(err); hint != "" {
 		err = fmt.Errorf("%w%s", err, hint)
 	}

@@ -166,6 +166,11 @@ func TestVerificationInTheBrowser(t *testing.T) {
 	b.sees("Not verified: another key")
 	b.click("Trust this key in this browser")
 	b.sees("Verified here")
+	eval[bool](b, `(() => { document.querySelector("#pasted").closest("details").open = true; document.querySelector("#paste").value = "no key"; return true })()`)
+	b.click("Use this key")
+	b.sees("This is not a key")
+	b.visit("/decisions/9")
+	b.sees("Verified here", "It keeps the key")
 
 	base := lying(t, s.console, func(text []byte) []byte { return bytes.Replace(text, []byte("alice"), []byte("bobby"), 1) })
 	liar := open(t, base, look{})

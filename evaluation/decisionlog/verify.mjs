@@ -43,7 +43,7 @@ function leftSize(n) {
 const isPowerOfTwo = n => n === 1 || 2 * leftSize(n) === n;
 
 // A public key is "name+hash+base64(1 ‖ key)".
-async function parseKey(text) {
+export async function parseKey(text) {
   const [name, hash, ...rest] = text.split("+");
   const encoded = base64(rest.join("+"));
   if (encoded.length !== 33 || encoded[0] !== 1) throw new Error("a key is not an ed25519 key");

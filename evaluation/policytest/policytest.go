@@ -67,14 +67,8 @@ type Result struct {
 	Explanation *explain.Explanation
 }
 
-// Run decides every request with the snapshot and compares the results.
-func Run(s *snapshot.Snapshot, tests []Test) *Report {
-	report, _ := runUntil(context.Background(), s, tests) // fails only if the context ends
-	return report
-}
-
-// runUntil is Run for as long as ctx lasts.
-func runUntil(ctx context.Context, s *snapshot.Snapshot, tests []Test) (*Report, error) {
+// Run decides every request with the snapshot and compares the results. It fails only if ctx ends.
+func Run(ctx context.Context, s *snapshot.Snapshot, tests []Test) (*Report, error) {
 	report := &Report{Results: make([]Result, len(tests)), Coverage: newCoverage(explain.Sources(s))}
 	for i, test := range tests {
 		if err := ctx.Err(); err != nil {

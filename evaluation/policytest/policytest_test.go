@@ -18,6 +18,16 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
+// run runs tests, and waits for their end.
+func run(t *testing.T, s *snapshot.Snapshot, tests []policytest.Test) *policytest.Report {
+	t.Helper()
+	report, err := policytest.Run(t.Context(), s, tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
 func TestEmbeddedSets(t *testing.T) {
 	for _, name := range policies.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +46,7 @@ func TestEmbeddedSets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, result := range policytest.Run(compile(t, archive), tests).Failed() {
+			for _, result := range run(t, compile(t, archive), tests).Failed() {
 				t.Error(result)
 			}
 		})
@@ -123,7 +133,7 @@ func TestApproval(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := policytest.Run(snapshot, tests).Results[0].Got.Decision; got != want {
+		if got := run(t, snapshot, tests).Results[0].Got.Decision; got != want {
 			t.Errorf("%q: %v", approval, got)
 		}
 	}
@@ -178,7 +188,7 @@ tests:
 			if err != nil {
 				t.Fatal(err)
 			}
-			result := policytest.Run(compile(t, archive), tests).Results[0]
+			result := run(t, compile(t, archive), tests).Results[0]
 			want := "tests/a.yaml:3: alice: " + tt.fails
 			if tt.fails == "" {
 				want += "pass"
@@ -212,7 +222,7 @@ tests:
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := policytest.Run(compile(t, archive), tests)
+	report := run(t, compile(t, archive), tests)
 	if len(report.Results) != 2 {
 		t.Errorf("there are %d results", len(report.Results))
 	}
@@ -247,7 +257,7 @@ tests:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, result := range policytest.Run(compile(t, opening), tests).Failed() {
+	for _, result := range run(t, compile(t, opening), tests).Failed() {
 		t.Error(result)
 	}
 }
@@ -263,7 +273,7 @@ tests:
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := policytest.Run(compile(t, archive), tests).Results[0]
+	result := run(t, compile(t, archive), tests).Results[0]
 	if result.Err == nil || result.Pass() {
 		t.Error(result)
 	}

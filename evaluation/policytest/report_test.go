@@ -60,7 +60,7 @@ func report(t *testing.T, archive snapshot.Archive, src string) *policytest.Repo
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policytest.Run(compile(t, archive), tests)
+	return run(t, compile(t, archive), tests)
 }
 
 func TestText(t *testing.T) {

@@ -26,7 +26,7 @@ func RunTenants(ctx context.Context, s *snapshot.Snapshots, tests []Test, tenant
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", of[tenant][0].File, err)
 		}
-		report, err := runUntil(ctx, snapshot, of[tenant])
+		report, err := Run(ctx, snapshot, of[tenant])
 		if err != nil {
 			return nil, err
 		}

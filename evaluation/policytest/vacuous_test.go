@@ -35,7 +35,7 @@ action "tool.invoke" appliesTo {principal: user, resource: tool, context: {purpo
 			if err != nil {
 				t.Fatal(err)
 			}
-			result := policytest.Run(compile(t, archive), tests).Results[0]
+			result := run(t, compile(t, archive), tests).Results[0]
 			if got := result.String(); !strings.HasPrefix(got, "tests/a.yaml:2: n: "+want) {
 				t.Errorf("%s: %s\nwant %s", request, got, want)
 			}

@@ -7,14 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp/callers"
 )
 
@@ -177,6 +180,37 @@ func (c *Console) routes() http.Handler {
 	return mux
 }
 
+// queries are the parameters that pages have in their addresses, by route. Other pages have none.
+var queries = map[string][]string{
+	"GET " + pathStepUp:        {"state"},
+	"GET /requests":            {"view", "tenant", "token"},
+	"GET /decisions":           slices.Collect(maps.Keys(new(searchForm).fields())),
+	"GET /decisions/{id}":      {"raw"},
+	"GET /live":                {"tenant"},
+	"GET /live/stream":         {"tenant"},
+	"GET /policies":            {"until"},
+	"GET /policies/{revision}": {"q", "file", "from"},
+	"GET /try":                 {"from", "tenant"},
+}
+
+// unknownName returns a parameter of an address that its page would ignore, or "". A search must not
+// show more than was asked for because a name is misspelled.
+func unknownName(r *http.Request) string {
+	if r.Method != http.MethodGet || r.Pattern == "/" {
+		return ""
+	}
+	asked, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return r.URL.RawQuery
+	}
+	for name := range asked {
+		if !slices.Contains(queries[r.Pattern], name) {
+			return name
+		}
+	}
+	return ""
+}
+
 // headers adds the headers of every answer. Nothing of another origin is loaded, framed or sent to,
 // and no script but our files runs.
 func (c *Console) headers(next http.Handler) http.Handler {
@@ -251,6 +285,10 @@ func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Ha
 		v.session = &now
 		if len(scopes) > 0 && !v.may(scopes...) {
 			v.showError(http.StatusForbidden, "Your groups do not let you see this.")
+			return
+		}
+		if name := unknownName(r); name != "" {
+			v.showError(http.StatusBadRequest, "The address has a parameter that this page does not know: "+plain.Text(name)+".")
 			return
 		}
 		v.fail(v.inTurn(show))

@@ -26,8 +26,8 @@ type decisionPage struct {
 	Why       *explanation // nil for a decision that cannot be explained
 	Unclear   *unexplained // why it cannot
 	Try       string       // address of the page that tries the request again; "" for who may not
-	SameWho   string       // query for the decisions of the same subject
-	SameTrace string
+	SameWho   string       // address of the decisions of the same subject
+	SameTrace string       // and of the same trace
 }
 
 // An explanation is that of the admin API, as far as the page shows it.
@@ -172,10 +172,10 @@ func (p *decisionPage) describe(line []byte, id string) error {
 	}
 	p.Request, p.Masked = plain.Lines(string(indented)), p.Entry.Masked
 	if p.Subject.ID != "" {
-		p.SameWho = url.Values{"subject": {p.Subject.String()}}.Encode()
+		p.SameWho = "/decisions?" + url.Values{"subject": {p.Subject.String()}}.Encode()
 	}
 	if p.TraceID != "" {
-		p.SameTrace = url.Values{"trace_id": {p.TraceID}}.Encode()
+		p.SameTrace = "/decisions?" + url.Values{"trace_id": {p.TraceID}}.Encode()
 	}
 	return nil
 }

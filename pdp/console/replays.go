@@ -181,6 +181,9 @@ func (v *visit) showReplay() error {
 	if job.State == "running" {
 		v.w.Header().Set("Refresh", refreshAfter)
 	}
+	if job.Report != nil {
+		v.openExamples(job.Report.Flips)
+	}
 	return v.show(http.StatusOK, "replay", "Replay", job)
 }
 

@@ -68,6 +68,8 @@ type decisionChange struct {
 	Subject  string   `json:"subject"`
 	Count    int      `json:"count"`
 	Examples []string `json:"examples"`
+
+	Opens bool `json:"-"` // the person may open the examples
 }
 
 // Widens reports whether a PEP could do something that it could not do before.
@@ -121,14 +123,26 @@ func milliseconds(us int64) string {
 // status asks for the state of the service.
 func (v *visit) status() (s serviceStatus, err error) {
 	err = v.ask(http.MethodGet, "/admin/v1/status", nil, &s)
+	if s.Changes != nil {
+		v.openExamples(s.Changes.Changes)
+	}
 	return s, err
+}
+
+// openExamples sets which examples are links: those whose pages the person may see.
+func (v *visit) openExamples(changes []decisionChange) {
+	for i := range changes {
+		changes[i].Opens = v.may(scopeAudit)
+	}
 }
 
 // An overviewPage is the state of the service on one page.
 type overviewPage struct {
 	serviceStatus
-	Chart *chart // nil for people of some tenants
-	Tests *testSummary
+	Chart    *chart // nil for people of some tenants
+	Tests    *testSummary
+	Approves bool     // the person may open requests
+	Tenants  []string // of the person; nil for all
 }
 
 // Sum has the counts of the whole hour, and the largest 99th percentile.
@@ -173,7 +187,7 @@ func (p overviewPage) TopChanges() []decisionChange {
 
 // overview shows the state of the service.
 func (v *visit) overview() error {
-	page := overviewPage{}
+	page := overviewPage{Approves: v.may(scopeApprove), Tenants: v.session.identity.Tenants}
 	var err error
 	if page.serviceStatus, err = v.status(); err != nil {
 		return err

@@ -20,6 +20,7 @@ type tryPage struct {
 	Problem string // why it could not be tried
 	Result  *tried
 	Shadow  bool // there are shadow policies
+	Opens   bool // the person may open entries of the log
 }
 
 // A tried is the answer to a try.
@@ -128,6 +129,6 @@ func (v *visit) showTry(status int, page tryPage) error {
 	if err != nil {
 		return err
 	}
-	page.Shadow = state.Shadow != nil
+	page.Shadow, page.Opens = state.Shadow != nil, v.may(scopeAudit)
 	return v.show(status, "try", "Try a request", page)
 }

@@ -1,5 +1,5 @@
 // Verifies the entry of this page in the browser, with the key that this browser saw first.
-import { verifyEntry, verifyKeyChange } from "./verify.mjs";
+import { parseKey, verifyEntry, verifyKeyChange } from "./verify.mjs";
 
 const panel = document.getElementById("verify");
 const show = (id, text) => { document.getElementById(id).textContent = text; };
@@ -74,9 +74,16 @@ async function run() {
 }
 
 const pasted = document.getElementById("pasted");
-pasted.addEventListener("submit", event => {
+pasted.addEventListener("submit", async event => {
   event.preventDefault();
   const key = new FormData(pasted).get("key").trim();
+  try {
+    await parseKey(key);
+  } catch {
+    show("paste-said", "This is not a key. A key is one line, as policy-service log keys prints it. Your browser keeps the key that it had.");
+    return;
+  }
+  show("paste-said", "");
   localStorage.setItem(keptAs, key);
   run();
 });
