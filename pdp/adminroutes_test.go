@@ -151,7 +151,7 @@ func (d *desks) ask(method, path, key, body string) (int, []byte) {
 // submit submits a request of a tenant and returns its task.
 func (d *desks) submit(tenant string) string {
 	d.t.Helper()
-	call := fmt.Sprintf(`{"tenant_id":%q,"actor":{"actor_id":"agent-7","actor_type":"agent","roles":["tool_writer"]},"action":"tool.invoke","resource":{"type":"tool","id":"jira:create","labels":{"category":"sensitive","impact":"write"}}}`, tenant)
+	call := fmt.Sprintf(`{"tenant_id":%q,"actor":{"actor_id":"agent-7","actor_type":"agent","roles":["tool_writer"]},"action":"tool.invoke","resource":{"type":"tool","id":"jira:create","labels":{"category":"sensitive","impact":"write"}},"context":{"param_summary":"https://u:pw@example.com"}}`, tenant)
 	_, body := d.ask("POST", authzen.PathAuthorize, "k-gateway", call)
 	var answer authzen.AuthorizeResponse
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -225,7 +225,7 @@ func (d *desks) sheet() (path, body string) {
 }
 
 func (d *desks) reveal() (path, body string) {
-	return pdp.PathRequests + "/" + d.submit("acme") + "/reveal", `{"path":"/tenant"}`
+	return pdp.PathRequests + "/" + d.submit("acme") + "/reveal", `{"path":"/context/param_summary"}`
 }
 
 func (d *desks) decide() (path, body string) {

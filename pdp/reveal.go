@@ -19,7 +19,7 @@ import (
 // A Reveal asks for one value of a request that its sheet masks.
 type Reveal struct {
 	Approver *Approver        `json:"approver,omitzero"`
-	Path     jsontext.Pointer `json:"path"` // in the sheet
+	Path     jsontext.Pointer `json:"path"` // of a masked value in the sheet
 }
 
 // A Revealed is the value.
@@ -62,7 +62,7 @@ func (d *approvalsHandler) reveal(c echo.Context) error {
 	if !slices.Contains(allowed.May, approval.MayApprove) && !slices.Contains(allowed.May, approval.MayDeny) {
 		return approval.ErrIneligible
 	}
-	value, err := r.Unmasked(body.Path)
+	value, err := d.approvals.Unmasked(r, body.Path)
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func TestViewAsApprover(t *testing.T) {
 // itself is in no entry.
 func TestReveal(t *testing.T) {
 	s := hire(t, nil)
-	task := s.asked(key("gateway"), "call", "alice", `"api_key":"sk-live-1","roles":["a","b"]`)
+	task := s.asked(key("gateway"), "call", "alice", `"api_key":"sk-live-1","tokens":["tk-1","tk-2"],"urls":["https://u:pw-live@h/","https://h/"],"note":"masked:AAAA"`)
 	path := pdp.PathRequests + "/" + task + "/reveal"
 	const secret = `{"path":"/subject/properties/api_key"}`
 	for _, test := range []struct {
@@ -136,11 +136,19 @@ func TestReveal(t *testing.T) {
 		want                   string
 	}{
 		{"who may decide", key("carol"), secret, 200, `{"path":"/subject/properties/api_key","value":"sk-live-1"}`},
-		{"an element", key("carol"), `{"path":"/subject/properties/roles/1"}`, 200, `{"path":"/subject/properties/roles/1","value":"b"}`},
+		{"an element", key("carol"), `{"path":"/subject/properties/urls/0"}`, 200, `{"path":"/subject/properties/urls/0","value":"https://u:pw-live@h/"}`},
+		{"a masked array", key("carol"), `{"path":"/subject/properties/tokens"}`, 200, `{"path":"/subject/properties/tokens","value":["tk-1","tk-2"]}`},
+		{"a part of a masked array", key("carol"), `{"path":"/subject/properties/tokens/0"}`, 400, "/path is no place"},
+		{"an element that is not masked", key("carol"), `{"path":"/subject/properties/urls/1"}`, 400, "/path is no place"},
+		{"a text like a mask", key("carol"), `{"path":"/subject/properties/note"}`, 400, "/path is no place"},
+		{"a value that is not masked", key("carol"), `{"path":"/subject/id"}`, 400, "/path is no place"},
+		{"an array with a masked value", key("carol"), `{"path":"/subject/properties/urls"}`, 400, "/path is no place"},
+		{"an object with masked values", key("carol"), `{"path":"/subject"}`, 400, "/path is no place"},
+		{"an item", key("carol"), `{"path":"/items/0"}`, 400, "/path is no place"},
 		{"the requester", s.token("alice"), secret, 403, "may not decide"},
 		{"a PEP", key("gateway"), secret, 403, "scope"},
 		{"no place", key("carol"), `{"path":"/subject/properties/none"}`, 400, "/path is no place"},
-		{"no element", key("carol"), `{"path":"/subject/properties/roles/2"}`, 400, "/path is no place"},
+		{"no element", key("carol"), `{"path":"/subject/properties/urls/2"}`, 400, "/path is no place"},
 		{"everything", key("carol"), `{"path":""}`, 400, "/path is no place"},
 		{"no pointer", key("carol"), `{"path":"subject"}`, 400, "/path is no place"},
 		{"another member", key("carol"), `{"pointer":"/subject"}`, 400, "/pointer is not known"},
@@ -158,7 +166,7 @@ func TestReveal(t *testing.T) {
 			reveals = append(reveals, line)
 		}
 	}
-	if len(reveals) != 2 || !strings.Contains(reveals[0], `"kind":"admin"`) || !strings.Contains(reveals[0], `"by":"user:carol","task":"`+task+`","path":"/subject/properties/api_key"`) || !strings.Contains(reveals[0], `"method":"api_key"`) {
+	if len(reveals) != 3 || !strings.Contains(reveals[0], `"kind":"admin"`) || !strings.Contains(reveals[0], `"by":"user:carol","task":"`+task+`","path":"/subject/properties/api_key"`) || !strings.Contains(reveals[0], `"method":"api_key"`) {
 		t.Errorf("the log has %q", reveals)
 	}
 	if got := s.approves(key("dave"), task); got != 200 {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -66,12 +67,9 @@ func (s *Service) Sheet(ctx context.Context, id string) (Sheet, *Request, error)
 
 // SheetOf returns the sheet of a stored request.
 func (s *Service) SheetOf(r *Request) (Sheet, error) {
-	text, err := json.Marshal(r.sheet())
-	if err == nil && s.config.Mask != nil {
-		text, err = s.config.Mask(text)
-	}
+	_, text, err := s.sheetTexts(r)
 	if err != nil {
-		return Sheet{}, fmt.Errorf("encode sheet: %w", err)
+		return Sheet{}, err
 	}
 	canonical, err := jsonobject.Canonical(text)
 	if err != nil {
@@ -79,6 +77,20 @@ func (s *Service) SheetOf(r *Request) (Sheet, error) {
 	}
 	sum := sha256.Sum256(canonical)
 	return Sheet{canonical, "sha256:" + hex.EncodeToString(sum[:])}, nil
+}
+
+// sheetTexts returns the request's sheet with secrets, and with masks in their place. Both are equal but
+// for that.
+func (s *Service) sheetTexts(r *Request) (clear, masked jsontext.Value, err error) {
+	text, err := json.Marshal(r.sheet())
+	clear, masked = text, slices.Clone(text)
+	if err == nil && s.config.Mask != nil {
+		masked, err = s.config.Mask(masked)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode sheet: %w", err)
+	}
+	return clear, masked, nil
 }
 
 // sheet returns the content of the request's sheet, with secrets.
