@@ -205,6 +205,18 @@ func TestNobodyApprovesTheirOwnRequest(t *testing.T) {
 	}
 }
 
+// Nobody hands a request to its requester by another of the requester's names.
+func TestAliasOfTheRequesterGetsNoDelegation(t *testing.T) {
+	s := hire(t, func(a *pdp.Auth) { a.Aliases = [][]string{{"dave@example.com", "dave-laptop"}} })
+	task := s.asked(key("gateway"), "call", "dave@example.com", "")
+	for _, to := range []string{"dave@example.com", "dave-laptop", "Dave-Laptop"} {
+		status, answer := s.send(key("carol"), "POST", pdp.PathRequests+"/"+task+"/decision", fmt.Sprintf(`{"decision":"delegate","to":{"type":"user","id":%q}}`, to))
+		if status != 400 || !strings.Contains(answer, "/to is the requester") {
+			t.Errorf("to %s: %d %s", to, status, answer)
+		}
+	}
+}
+
 // The caller of an entry is the one whose credential acted: the PEP for a request, the approver for
 // a vote and for the questions to policies.
 func TestEntriesHaveTheActingCaller(t *testing.T) {

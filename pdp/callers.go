@@ -118,6 +118,14 @@ func oneTenant(then echo.MiddlewareFunc) echo.MiddlewareFunc {
 	}
 }
 
+// namesOf returns all names of the people with some names, by the configured aliases.
+func (g authenticator) namesOf(names []string) []string {
+	if g.verifier == nil {
+		return names
+	}
+	return g.verifier.Named(callers.Caller{Names: names}).Names
+}
+
 // known reports whether callers must authenticate.
 func (g authenticator) known() bool { return g.verifier != nil && g.verifier.Known() }
 

@@ -257,6 +257,7 @@ func (s *server) openEngine() error {
 		WouldApprove: func(_ context.Context, check approval.Check) (bool, error) {
 			return s.engine.WouldDecide(check.Tenant, check.Request)
 		},
+		NamesOf:  s.auth.namesOf,
 		Revision: func(tenant string) string { return s.engine.Revision(tenant) },
 		Mask:     s.log.Mask,
 		Record:   func(ctx context.Context, r approval.Record) error { return s.log.Append(ctx, entryOf(r)) },

@@ -62,9 +62,24 @@ func (v *Vote) names() []string { return append([]string{v.Approver.ID}, v.Names
 // involves reports whether one of those names is the requester's or an actor's. It ignores entity
 // types.
 func (r *Request) involves(names []string) bool {
-	is := alike(names)
-	return is(r.Subject.ID) || is(r.Caller) || slices.ContainsFunc(r.CallerNames, is) ||
-		slices.ContainsFunc(r.Actors, func(a Actor) bool { return is(a.ID) || is(a.Full()) })
+	return slices.ContainsFunc(r.requesters(), alike(names))
+}
+
+// requesters returns the names of the requester, of its actors and of the PEP.
+func (r *Request) requesters() []string {
+	names := append([]string{r.Subject.ID, r.Caller}, r.CallerNames...)
+	for _, a := range r.Actors {
+		names = append(names, a.ID, a.Full())
+	}
+	return names
+}
+
+// namesOf returns those names and all further names of the same people.
+func (s *Service) namesOf(names ...string) []string {
+	if s.config.NamesOf == nil {
+		return names
+	}
+	return slices.Concat(names, s.config.NamesOf(names))
 }
 
 // IsCalled reports whether a name may be one of the approver's, in any spelling that looks like it. Use

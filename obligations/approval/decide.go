@@ -167,7 +167,11 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event, co
 		return nil, s.refuse(ctx, r, e, "it is the requester's own")
 	}
 	if e.kind == eventDelegate {
-		if err := r.checkDelegate(by, e.to, concerned); err != nil {
+		err := s.checkDelegate(r, by, e.to, concerned)
+		if err == nil {
+			err = s.checkDelegateDecides(ctx, &outcome, by, e.to, concerned)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

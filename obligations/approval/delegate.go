@@ -1,6 +1,8 @@
 package approval
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,20 +56,57 @@ func (i *Item) chain() (names []string) {
 	return names
 }
 
-// checkDelegate refuses to hand items to a person who must not decide on them.
-func (r *Request) checkDelegate(by Approver, to authzen.Subject, items []int) error {
+// checkDelegate refuses to hand items to a person who must not decide on them. Each name stands for all
+// names of its person.
+func (s *Service) checkDelegate(r *Request, by Approver, to authzen.Subject, items []int) error {
+	is := alike(s.namesOf(to.ID))
+	called := func(names []string) bool { return slices.ContainsFunc(s.namesOf(names...), is) }
 	switch {
-	case r.involves([]string{to.ID}):
+	case called(r.requesters()):
 		return authzen.Invalid("/to", "is the requester, or acts for the requester")
-	case by.IsCalled(to.ID):
+	case called(slices.Concat([]string{by.ID}, by.Names, by.Clients)):
 		return authzen.Invalid("/to", "is the approver")
 	}
 	for _, n := range items {
-		if alike(r.Items[n].chain())(to.ID) {
+		if called(r.Items[n].chain()) {
 			return authzen.Invalid("/to", "has had item %d before", n)
 		}
 	}
 	return nil
+}
+
+// checkDelegateDecides refuses to hand items to a person whom policies would let neither approve nor deny
+// them: nobody else could decide then. It says nothing to an approver who must not delegate.
+func (s *Service) checkDelegateDecides(ctx context.Context, outcome *Request, by Approver, to authzen.Subject, items []int) error {
+	for _, n := range items {
+		item := &outcome.Items[n]
+		if may, err := s.would(ctx, actionDelegate, outcome, item, by); err != nil || !may {
+			return nil // the question that is recorded has the same answer
+		}
+		may, err := s.wouldDecide(ctx, outcome, item, to)
+		if err != nil {
+			return err
+		}
+		if !may {
+			return authzen.Invalid("/to", "is no approver: policies do not let this person decide")
+		}
+	}
+	return nil
+}
+
+// wouldDecide reports whether policies would let a person approve or deny an item, by one of the person's
+// names. What the policies' schema does not allow is not permitted.
+func (s *Service) wouldDecide(ctx context.Context, r *Request, i *Item, to authzen.Subject) (bool, error) {
+	names := s.namesOf(to.ID)
+	for _, name := range names {
+		by := Approver{Subject: authzen.Subject{Type: to.Type, ID: name}, Names: names}
+		for _, action := range []string{actionApprove, actionDeny} {
+			if may, err := s.would(ctx, action, r, i, by); may || err != nil && !errors.Is(err, ErrUndecidable) {
+				return may, err
+			}
+		}
+	}
+	return false, nil
 }
 
 // delegated hands an item on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,5 +127,76 @@ func TestDelegationIsRefused(t *testing.T) {
 	}
 	if r, err := d.Decide(t.Context(), id, approver("ben"), approves); err != nil || r.Status() != authzen.TaskApproved {
 		t.Errorf("the second approval: %v, %v", r, err)
+	}
+}
+
+// Nothing is handed to a person whom policies would let neither approve nor deny it. An approver who must
+// not delegate is not told who could decide, and nothing is recorded about the other person.
+func TestDelegateCouldDecide(t *testing.T) {
+	d := open(t, plain)
+	may := map[string]bool{"ann approval.delegate": true, "ben approval.approve": true, "cid approval.deny": true, "dan approval.delegate": true}
+	d.config.CanApprove = func(_ context.Context, check approval.Check) (bool, error) {
+		return may[check.Request.Subject.ID+" "+check.Request.Action.Name], nil
+	}
+	d.config.WouldApprove = func(ctx context.Context, check approval.Check) (bool, error) {
+		if check.Request.Subject.ID == "una" {
+			return false, authzen.Invalid("/subject/type", "is not in the schema")
+		}
+		if name := check.Request.Subject.ID; name != "ann" && !strings.Contains(string(check.Request.Resource.Properties), fmt.Sprintf(`"delegate":{"type":"approver","id":%q}`, name)) {
+			return false, nil
+		}
+		return d.config.CanApprove(ctx, check)
+	}
+	d.config.NamesOf = func(names []string) []string {
+		if slices.Contains(names, "ben@example.com") {
+			return []string{"ben"}
+		}
+		return nil
+	}
+	d.reopen(t)
+	nobody := authzen.Invalid("/to", "is no approver: policies do not let this person decide")
+	for _, test := range []struct {
+		by, to string
+		want   error
+	}{
+		{"ann", "erin@example.com", nobody}, {"ann", "una", nobody}, {"ann", "dan", nobody}, {"zoe", "erin@example.com", approval.ErrIneligible},
+		{"ann", "ben", nil}, {"ann", "cid", nil}, {"ann", "ben@example.com", nil},
+	} {
+		id, before := d.submit(t, push).Task.ID, len(d.records)
+		_, err := d.Decide(t.Context(), id, approver(test.by), toPerson(test.to))
+		if !errors.Is(err, test.want) && (err == nil || test.want == nil || err.Error() != test.want.Error()) {
+			t.Errorf("%s to %s: %v, want %v", test.by, test.to, err, test.want)
+		}
+		if recorded := len(d.records) - before; (recorded > 0) != (test.want == nil) {
+			t.Errorf("%s to %s: %d records", test.by, test.to, recorded)
+		}
+	}
+}
+
+// Any name of a person is that person: of the requester, the approver, or who had the request before.
+func TestDelegationKnowsAllNamesOfAPerson(t *testing.T) {
+	d := open(t, plain)
+	people := [][]string{{"agent-7", "agent-laptop"}, {"ann", "ann@example.com"}, {"ben", "ben@example.com"}}
+	d.config.NamesOf = func(names []string) (all []string) {
+		for _, person := range people {
+			if slices.ContainsFunc(names, func(name string) bool { return slices.Contains(person, name) }) {
+				all = append(all, person...)
+			}
+		}
+		return all
+	}
+	d.reopen(t)
+	id := d.submit(t, push).Task.ID
+	for _, step := range []struct{ by, to, want string }{
+		{"ann", "agent-laptop", "/to is the requester, or acts for the requester"},
+		{"ann", "Agent-Laptop", "/to is the requester, or acts for the requester"},
+		{"ann", "ann@example.com", "/to is the approver"},
+		{"ann", "ben@example.com", ""},
+		{"ben@example.com", "ann@example.com", "/to has had item 0 before"},
+		{"ben@example.com", "ben", "/to is the approver"},
+	} {
+		if _, err := d.Decide(t.Context(), id, approver(step.by), toPerson(step.to)); fmt.Sprint(err) != step.want && (err != nil || step.want != "") {
+			t.Errorf("%s to %s: %v, want %q", step.by, step.to, err, step.want)
+		}
 	}
 }

@@ -38,9 +38,9 @@ func open(t testing.TB, terms authzen.ApprovalTemplate) *desk {
 	d.config = approval.Config{
 		BaseURL:    "https://pdp.example.com",
 		Template:   func(_, name string) (authzen.ApprovalTemplate, error) { return d.terms, nil },
-		CanApprove: d.may,
-		Record:     d.record,
-		Now:        d.time,
+		CanApprove: d.may, WouldApprove: d.may,
+		Record: d.record,
+		Now:    d.time,
 	}
 	d.reopen(t)
 	t.Cleanup(func() { d.Close() })

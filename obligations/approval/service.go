@@ -29,8 +29,11 @@ type Config struct {
 	Template func(tenant, name string) (authzen.ApprovalTemplate, error)
 	// CanApprove decides whether an approver may decide a request.
 	CanApprove func(context.Context, Check) (bool, error)
-	// WouldApprove answers like CanApprove and records nothing. It is required for [Service.Allowed].
+	// WouldApprove answers like CanApprove and records nothing. It is required for [Service.Allowed] and
+	// for delegations.
 	WouldApprove func(context.Context, Check) (bool, error)
+	// NamesOf returns further names of people by some of their names. If it is nil, there are none.
+	NamesOf func(names []string) []string
 	// Revision returns the revision of the policies that decide for a tenant. It is required for lists
 	// for a person.
 	Revision func(tenant string) string
