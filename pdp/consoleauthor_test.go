@@ -131,7 +131,7 @@ func TestTryPage(t *testing.T) {
 	if _, page, _ = b.post("/try", form); status != 200 || !strings.Contains(page, "The policies in force would allow it") {
 		t.Errorf("%d %s", status, page)
 	}
-	for request, want := range map[string]string{`{`: "not valid JSON", `{}`: "is required"} {
+	for request, want := range map[string]string{"{\n  \"ä\" 1}": "not valid JSON at line 2, column 7", `{}`: "is required"} {
 		if status, page, _ := b.post("/try", url.Values{"request": {request}, "by": {"current"}}); status != 400 || !strings.Contains(page, want) || !strings.Contains(page, "Not tried") {
 			t.Errorf("%s: %d %s", request, status, page)
 		}

@@ -53,7 +53,7 @@ func TestLogPages(t *testing.T) {
 		"/decisions/admin":                         {"What was recorded"},
 		"/decisions/allowed?raw":                   {"as it was recorded", "{&#34;index&#34;:0,"},
 		"/tasks/arq_none":                          {"nothing about this request"},
-		"/live":                                    {"Live", "live."},
+		"/live":                                    {"Live", "live.", `aria-current="page">Decisions`},
 	} {
 		status, page, _ := b.get(path)
 		if status != http.StatusOK {

@@ -86,3 +86,13 @@ func TestLinksNeedTheScope(t *testing.T) {
 		t.Errorf("a try: %s", page)
 	}
 }
+
+// The overview of a person with tenants says why it lacks what is about all tenants.
+func TestOverviewOfTenants(t *testing.T) {
+	_, p, b := startSignIn(t, func(o *console.OIDC) {
+		o.TenantClaim, o.Scopes["operators"] = "org", []callers.Scope{callers.ScopeAdmin}
+	})
+	p.People["dave"]["groups"], p.People["dave"]["org"] = []string{"operators"}, "globex"
+	b.signIn(p, "dave", "/")
+	b.want("/", "You are here for 1 tenant.", "are about all tenants")
+}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,14 +108,15 @@ type menuItem struct {
 	Key         string // that leads to the page after g, see keys.mjs
 
 	scopes []callers.Scope
+	below  []string // paths of further pages that are part of it
 }
 
 // menu lists the pages that the menu offers to people with one of the scopes.
 var menu = []menuItem{
 	{Title: "Overview", Path: "/", Key: "o", scopes: []callers.Scope{scopeAdmin}},
 	{Title: "Approvals", Path: "/requests", Key: "a", scopes: []callers.Scope{scopeApprove}},
-	{Title: "Decisions", Path: "/decisions", Key: "d", scopes: []callers.Scope{scopeAudit}},
-	{Title: "Policies", Path: "/policies", Key: "p", scopes: []callers.Scope{scopeAdmin}},
+	{Title: "Decisions", Path: "/decisions", Key: "d", scopes: []callers.Scope{scopeAudit}, below: []string{"/live", "/tasks"}},
+	{Title: "Policies", Path: "/policies", Key: "p", scopes: []callers.Scope{scopeAdmin}, below: []string{"/tests", "/shadow", "/replays"}},
 	{Title: "Try", Path: "/try", Key: "t", scopes: []callers.Scope{scopeAdmin}},
 }
 
@@ -122,11 +124,16 @@ var menu = []menuItem{
 func (v *visit) menuFor() (items []menuItem) {
 	for _, item := range menu {
 		if v.may(item.scopes...) {
-			item.Here = v.r.URL.Path == item.Path || item.Path != "/" && strings.HasPrefix(v.r.URL.Path, item.Path+"/")
+			item.Here = slices.ContainsFunc(append(item.below, item.Path), v.isAt)
 			items = append(items, item)
 		}
 	}
 	return items
+}
+
+// isAt reports whether the visit is at a path or below it.
+func (v *visit) isAt(path string) bool {
+	return v.r.URL.Path == path || path != "/" && strings.HasPrefix(v.r.URL.Path, path+"/")
 }
 
 // show answers with a page. Nothing is sent of a page that fails on its way.

@@ -2,10 +2,12 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -94,6 +96,22 @@ func indented(text string) string {
 	return string(value)
 }
 
+// notJSON says where a text is not JSON, or "".
+func notJSON(text string) string {
+	value := jsontext.Value(text).Clone()
+	err := value.Compact()
+	if err == nil {
+		return ""
+	}
+	var syntax *jsontext.SyntacticError
+	if !errors.As(err, &syntax) {
+		return "The request is not valid JSON."
+	}
+	before := text[:min(int(syntax.ByteOffset), len(text))]
+	line := before[strings.LastIndexByte(before, '\n')+1:]
+	return fmt.Sprintf("The request is not valid JSON at line %d, column %d.", strings.Count(before, "\n")+1, utf8.RuneCountInString(line)+1)
+}
+
 // postTry tries a request.
 func (v *visit) postTry() error {
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, 4*mostForm) // characters of the request may take three bytes each
@@ -103,8 +121,8 @@ func (v *visit) postTry() error {
 	form := v.r.PostForm
 	page := tryPage{Tenant: strings.TrimSpace(form.Get("tenant")), By: form.Get("by"), Request: form.Get("request"), From: form.Get("from")}
 	status := http.StatusOK
-	if !jsontext.Value(page.Request).IsValid() {
-		status, page.Problem = http.StatusBadRequest, "The request is not valid JSON."
+	if problem := notJSON(page.Request); problem != "" {
+		status, page.Problem = http.StatusBadRequest, problem
 		return v.showTry(status, page)
 	}
 	body := map[string]any{"request": jsontext.Value(page.Request), "by": page.By}
