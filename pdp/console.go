@@ -51,6 +51,7 @@ func (s *server) consoleHandler(reloads *reloader) (handler http.Handler, unpubl
 		Admin:        admin,
 		ApproverType: s.approverType(),
 		Local:        isLoopback(s.listeners.console.Addr()) && !s.config.Console.BehindProxy,
+		Notifies:     !s.config.Notify.Off(),
 		Record:       s.recordAct,
 		Log:          s.config.Log,
 		Transport:    s.metrics.outgoing("sign in", http.DefaultTransport),

@@ -23,6 +23,7 @@ import (
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/pdp/console"
+	"github.com/policy-service/policy-service/pdp/notify"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -134,6 +135,61 @@ func TestPageApproves(t *testing.T) {
 	if !strings.Contains(strings.ReplaceAll(page.words(), " ", ""), "Sheet"+r.Sheet[len("sha256:"):][:8]) {
 		t.Errorf("the page shows other digits than %s", r.Sheet)
 	}
+}
+
+// After a decision, the page leads to the next request and to the history. It mentions messages if there are any.
+func TestPageLeadsOn(t *testing.T) {
+	hook := notify.Topic{Name: "phones", Location: notify.Location{URL: "http://127.0.0.1:1/approvals"}}
+	for _, messages := range []bool{true, false} {
+		c := pdp.Config{Policies: anybodyApproves}
+		if messages {
+			c.Notify.Ntfy = []notify.Topic{hook}
+		}
+		service, b := startConsole(t, c)
+		s, b := &staff{service: service, t: t}, b.signInAs(service, "carol")
+		first, second := s.asked("", "call", "alice", ""), s.asked("", "call", "alice", "")
+		page := b.open(first)
+		if strings.Contains(page.words(), "the same in the message") != messages {
+			t.Errorf("messages are %v: %s", messages, page.words())
+		}
+		after := page.decide(page.form("deny"))
+		if !strings.Contains(after.text, `href="/requests/`+second+`">Next request`) || !strings.Contains(after.text, `href="/tasks/`+first+`"`) {
+			t.Errorf("%s", after.words())
+		}
+		page = b.open(second)
+		if after := page.decide(page.form("deny")); !strings.Contains(after.words(), "Nothing else waits for you.") {
+			t.Errorf("%s", after.words())
+		}
+	}
+}
+
+// The log tells who approved what somebody else asked. The history has the denial that began it, and the page of
+// that denial begins with the approval.
+func TestHistoryOfAnApproval(t *testing.T) {
+	s, b := office(t)
+	task := s.asked("", "call", "alice", "")
+	page := b.open(task)
+	page.decide(page.form("approve"))
+	item := s.read(task).Items[0]
+	entry := b.at("/decisions/" + item.Votes[0].Entry)
+	if !strings.Contains(entry.words(), "carol approved what alice asked: call on d") || strings.Contains(entry.words(), "asked by carol") {
+		t.Errorf("%s", entry.words())
+	}
+	if history := b.at("/tasks/" + task); !strings.Contains(history.text, `href="/decisions/`+item.EvaluationID+`"`) {
+		t.Errorf("the history lacks the denial: %s", history.words())
+	}
+	words := b.at("/decisions/" + item.EvaluationID).words()
+	first, second := strings.Index(words, "A person has to approve this"), strings.Index(words, "the PEP does not declare")
+	if first < 0 || second < first {
+		t.Errorf("%d, %d: %s", first, second, words)
+	}
+}
+
+// at opens any page.
+func (b *browser) at(path string) *decisionPage {
+	b.Helper()
+	status, page, _ := b.get(path)
+	return &decisionPage{b, "", status, page}
 }
 
 // Deny, with a comment of several lines.

@@ -110,6 +110,14 @@ func TestSignInNeedsAGroup(t *testing.T) {
 	if status != http.StatusForbidden || !strings.Contains(page, "Your groups do not let you see this") {
 		t.Errorf("%d %s", status, page)
 	}
+	other := regexp.MustCompile(`href="([^"]*)">Use another account`).FindStringSubmatch(page)
+	if other == nil || !strings.Contains(page, "<bdi>The settings of the console") {
+		t.Fatalf("no way to another account: %s", page)
+	}
+	b.get(html.UnescapeString(other[1]))
+	if asked := p.Asked(); asked[len(asked)-1].Get("prompt") != "login" {
+		t.Errorf("the provider was asked with %v", asked[len(asked)-1])
+	}
 	if _, form, _ := b.get("/requests"); action.FindString(form) == "" && !strings.Contains(form, "Your groups") {
 		t.Errorf("eve is signed in: %s", form)
 	}
@@ -185,7 +193,7 @@ func TestSignInIsOfTheBrowserThatBegan(t *testing.T) {
 	s, p, attacker := startSignIn(t, nil)
 	callback := attacker.stopAtCallback(p, "carol")
 	victim := newBrowser(t, s.console)
-	if status, page, _ := victim.get(callback); status != http.StatusForbidden || !strings.Contains(page, "another browser") {
+	if status, page, _ := victim.get(callback); status != http.StatusForbidden || !strings.Contains(page, "Another browser") {
 		t.Errorf("in another browser: %d %s", status, page)
 	}
 	victim = newBrowser(t, s.console)

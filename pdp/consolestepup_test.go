@@ -225,7 +225,7 @@ func TestStepUpAnswersOneVerdictOnce(t *testing.T) {
 	}
 	other := newBrowser(t, s.browser.base)
 	other.signIn(s.provider, "carol", "/requests")
-	if status, page, _ := other.get(first); status != http.StatusForbidden || !strings.Contains(page, "another browser, or another session") || s.votes() != 0 {
+	if status, page, _ := other.get(first); status != http.StatusForbidden || !strings.Contains(page, "Another browser, or another session") || s.votes() != 0 {
 		t.Errorf("in another browser of the same person: %d %s", status, page)
 	}
 	third := s.callbackOf("carol", s.approve("comment", "three"))

@@ -154,6 +154,9 @@ func TestDenyOnAPhone(t *testing.T) {
 	b.calm()
 	b.click("Deny")
 	b.sees("You denied this", "not on a Friday")
+	if display := eval[string](b, `getComputedStyle(document.querySelector(".note > div")).display`); display != "block" {
+		t.Errorf("the sentence about the denial is in parts: %s", display)
+	}
 	b.shoot("request-denied")
 	if r := o.read(task); r.Status != "denied" || o.entries(`"event":"deny"`) != 1 {
 		t.Errorf("the request is %+v", r)

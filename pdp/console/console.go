@@ -28,6 +28,7 @@ type Config struct {
 	Admin        http.Handler // routes of the admin listener; requests to it carry an [Identity]
 	ApproverType string       // entity type of the people who sign in
 	Local        bool         // people sign in by a link from the command line
+	Notifies     bool         // messages tell approvers about requests
 
 	Transport http.RoundTripper // for requests to the identity provider
 	Now       func() time.Time  // nil means time.Now

@@ -54,8 +54,9 @@ type explanation struct {
 		Counts string `json:"counts"`
 	} `json:"ignored"`
 	Withheld []struct {
-		Policy  string `json:"policy"`
-		Because string `json:"because"`
+		Policy   string `json:"policy"`
+		Template string `json:"template"` // of an approval
+		Because  string `json:"because"`
 	} `json:"withheld"`
 	Suggestions []struct {
 		Policy string   `json:"policy"`
@@ -67,6 +68,16 @@ type explanation struct {
 		Decision bool     `json:"decision"`
 		Policies []string `json:"policies"`
 	} `json:"shadow"`
+}
+
+// Asks reports whether the decision asks for the approval of a person.
+func (e *explanation) Asks() bool {
+	for _, withheld := range e.Withheld {
+		if withheld.Template != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // An explainedPolicy is a policy with what became of its conditions.

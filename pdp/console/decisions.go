@@ -2,12 +2,16 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
@@ -140,9 +144,56 @@ func (v *visit) task() error {
 	if err != nil {
 		return err
 	}
-	page := taskPage{ID: id, Rows: rows, More: answer.header.Get("Log-More") != ""}
+	denials, err := v.denials(rows)
+	if err != nil {
+		return err
+	}
+	page := taskPage{ID: id, Rows: append(rows, denials...), More: answer.header.Get("Log-More") != ""}
 	return v.show(http.StatusOK, "task", "History of a request", page)
 }
+
+// denials returns the entries of the denials that an Access Request began with, the newest first. Those that the
+// log does not have any more are left out.
+func (v *visit) denials(rows []logRow) (all []logRow, err error) {
+	seen := make(map[string]bool)
+	for _, row := range rows {
+		if row.Approval.Event != "submit" {
+			continue
+		}
+		var submitted struct {
+			Items []struct {
+				EvaluationID string `json:"evaluation_id"`
+			} `json:"items"`
+		}
+		if err := json.Unmarshal(row.Entry.Request, &submitted); err != nil {
+			return nil, fmt.Errorf("read entry %s: %w", row.Entry.ID, err)
+		}
+		for _, item := range submitted.Items {
+			id, _, _ := strings.Cut(item.EvaluationID, ".")
+			if id == "" || seen[id] || len(seen) == mostDenials {
+				continue
+			}
+			seen[id] = true
+			answer, err := v.read(apiLogEntries + url.PathEscape(id))
+			if isRefusal(err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			denial, err := rowOf(answer.body.Bytes())
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, denial)
+		}
+	}
+	slices.SortFunc(all, func(a, b logRow) int { return cmp.Compare(b.Record.Index, a.Record.Index) })
+	return all, nil
+}
+
+// mostDenials is the maximum number of denials in the history of an Access Request.
+const mostDenials = 20
 
 type taskPage struct {
 	ID   string
@@ -157,6 +208,21 @@ type logRow struct {
 	Denied int
 	Shadow string // what the shadow policies decide, if it is something else
 	Action string // of the request, or of an entry of the kind admin
+}
+
+// Voter returns the id of the person who decided on an Access Request, or "".
+func (r logRow) Voter() string {
+	if r.Kind != decisionlog.KindApproval || len(r.Approval.Approvers) == 0 {
+		return ""
+	}
+	_, id, _ := strings.Cut(r.Approval.Approvers[0], "::")
+	return id
+}
+
+// ByService reports whether the service did what the entry is about, and nobody asked for it.
+func (r logRow) ByService() bool {
+	event := r.Approval.Event
+	return r.Kind == decisionlog.KindRequest && event != "submit" && event != "cancel"
 }
 
 // logRows reads lines of the log, the newest first.

@@ -21,6 +21,7 @@ func (v *visit) startSignIn() error {
 		return v.notFound()
 	}
 	state, one := v.beginSignIn(v.r.URL.Query().Get("next"))
+	one.other = v.r.URL.Query().Has("other")
 	to, err := p.address(v.r.Context(), &one, state)
 	if err != nil {
 		return v.failSignIn(&one, err)
@@ -155,12 +156,16 @@ func (v *visit) failSignIn(one *signIn, err error) error {
 	case errors.Is(err, errNoScope):
 		title = "Your groups do not let you see this"
 		page.Reason = "the settings of the console name no group of yours"
+		if one.consent == nil {
+			page.Other = page.Again + "&other=yes"
+		}
 	}
 	page.Title = title
 	return v.show(status, "sign-in-refused", title, page)
 }
 
-type refusedPage struct{ Title, Reason, Again, Label string }
+// A refusedPage says why nobody is signed in. Other is where another account signs in; "" unless that may help.
+type refusedPage struct{ Title, Reason, Again, Label, Other string }
 
 // current returns the session as the settings of now have it, or false if they end it.
 func (c *Console) current(s session) (session, error) {

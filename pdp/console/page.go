@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/pdp/callers"
@@ -59,6 +61,11 @@ func (c *Console) functions() template.FuncMap {
 		"marked": parts,
 		"pair":   func(page *requestPage, of []leaf) valuesView { return valuesView{page, of} },
 		"one":    func(n int, one, many string) string { return count(n, one, many) },
+
+		"sentence": func(text string) string {
+			first, size := utf8.DecodeRuneInString(text)
+			return string(unicode.ToUpper(first)) + text[size:]
+		},
 
 		"short":   shortRevision,
 		"ms":      milliseconds,

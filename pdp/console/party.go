@@ -186,6 +186,9 @@ func (p *party) address(ctx context.Context, s *signIn, state string) (string, e
 		return "", err
 	}
 	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(s.verifier), oidc.Nonce(s.nonce)}
+	if s.other {
+		options = append(options, oauth2.SetAuthURLParam("prompt", "login"))
+	}
 	if s.consent != nil { // max_age=0 alone lets some providers skip the question within a second
 		options = append(options, oauth2.SetAuthURLParam("max_age", "0"), oauth2.SetAuthURLParam("prompt", "login"))
 		if p.ACRValues != nil {

@@ -23,6 +23,7 @@ type signIn struct {
 	nonce    string
 	verifier string // of PKCE (RFC 7636)
 	next     string // path at which the person goes on
+	other    bool   // the provider asks for an account, also a person whom it knows
 	begun    time.Time
 	until    time.Time
 

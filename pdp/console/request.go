@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +54,13 @@ func (v *visit) requestPage(task string) (*requestPage, error) {
 	}
 	page := newRequestPage(s, &r, &v.session.identity)
 	page.Ticket = v.forms.issue(v.session.forms, s.Task)
+	page.Notified = v.config.Notifies
+	page.Decided = slices.ContainsFunc(page.Votes, func(vote voteView) bool { return vote.Mine }) && !page.State.Open()
+	if page.Decided {
+		if page.Next, err = v.nextRequest(task); err != nil {
+			return nil, err
+		}
+	}
 	page.SignsInAgain = page.State.Approve && v.stepsUp()
 	if page.Audits {
 		for i := range page.Votes {
@@ -60,6 +68,20 @@ func (v *visit) requestPage(task string) (*requestPage, error) {
 		}
 	}
 	return page, nil
+}
+
+// nextRequest returns the id of the first request that waits for the person and is not this one, or "".
+func (v *visit) nextRequest(task string) (string, error) {
+	var list requestsPage
+	if err := v.ask(http.MethodGet, views[0].path+"&limit=2", nil, &list); err != nil {
+		return "", err
+	}
+	for _, r := range list.Requests {
+		if r.ID != task {
+			return r.ID, nil
+		}
+	}
+	return "", nil
 }
 
 // indexOf returns the index of an entry of the log, or -1 if it is not known.

@@ -76,6 +76,10 @@ type requestPage struct {
 	Audits   bool // the person may read the log
 	Revokes  bool // the person may revoke an approval
 
+	Notified bool   // messages tell approvers about requests
+	Decided  bool   // the person has decided
+	Next     string // id of the next request that waits for the person; "" for none
+
 	SignsInAgain bool // the person has to sign in again to approve
 }
 
