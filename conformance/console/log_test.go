@@ -83,6 +83,12 @@ func TestSearchOfTheLog(t *testing.T) {
 	b.visit("/decisions")
 	b.fill("Subject, Decision-ID or request", "user:alice")
 	b.click("Search")
+	b.until("the search is not in the URL", func() error {
+		if !strings.Contains(b.path(), "subject=user%3Aalice") {
+			return errNotYet
+		}
+		return nil
+	})
 	b.sees("Looked at entries", "50 entries found")
 	shared, rows := b.path(), rowsOf(b)
 	if len(rows) != 50 || !strings.Contains(shared, "subject=user%3Aalice") {

@@ -37,7 +37,7 @@ func newOffice(t testing.TB, args ...string) *office {
 func (o *office) person(id string, l look) *browser {
 	o.test.Helper()
 	b := o.signIn(o.test, "user:"+id, l)
-	b.at("/requests")
+	b.visit("/requests")
 	return b
 }
 
@@ -117,7 +117,7 @@ func TestApproveOnAPhone(t *testing.T) {
 		b.sees("Sign in")
 		b.visit(o.link("user:carol"))
 		b.click("Sign in")
-		b.at("/requests")
+		b.sees("Sign out")
 		b.visit("/requests/" + task)
 		b.sees("alice wants to run github.push_code", "With exactly these arguments", "acme/billing", "Fix issue 555", "Nobody has checked it")
 		b.narrow()
