@@ -261,7 +261,7 @@ func TestTrespassesAreSeen(t *testing.T) {
 		"obligations imports pdp: what a policy asks for is read without knowing how policies are evaluated",
 		"evaluation/policystore imports github.com/cedar-policy/cedar-go/types: a request changes form once; nobody else knows Cedar, but what the service is measured beside",
 		"evaluation imports net/http: below the top two floors nothing knows of HTTP",
-		"pdp imports pdp/client: everything is joined here; it tests no policies and is no client of itself",
+		"pdp imports pdp/client: everything is joined here; it is no client of itself",
 		"pdp imports go.opentelemetry.io/otel/sdk/metric: where telemetry goes is the operator's choice; the rest uses the API",
 		"helpers has no walls: say in this table what it may import, and why",
 	}

@@ -98,8 +98,10 @@ const ordinary = `{"repository":"acme/billing","branch":"main"}`
 // calm waits as long as a page needs to be in front before its buttons work.
 func (b *browser) calm() {
 	b.Helper()
+	since := eval[float64](b, "performance.now()")
+	quiet := fmt.Sprintf(`(loaded => loaded > 0 && performance.now() - Math.max(loaded, %f) > 600)(performance.getEntriesByType("navigation")[0].loadEventEnd)`, since)
 	b.until("the page is in front", func() error {
-		if !eval[bool](b, "performance.now() > 700") {
+		if !eval[bool](b, quiet) {
 			return errNotYet
 		}
 		return nil

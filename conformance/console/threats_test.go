@@ -138,6 +138,7 @@ func TestPayloadsAreText(t *testing.T) {
 	plain := c.at("u-carol", "/requests/"+c.asked("call", "alice", ordinary), look{desktop: true})
 	kinds := `[...new Set([...document.querySelectorAll("*")].map(e => e.localName))].sort().join(" ")`
 	events := `[...document.querySelectorAll("*")].filter(e => [...e.attributes].some(a => /^on|^style$|^hx-|javascript:|evil/.test(a.name + a.value))).length`
+	plain.sees("acme/billing", "What approving does")
 	known := eval[string](plain, kinds)
 	task := c.asked("call", "alice <img src=x onerror=alert(1)>", string(text))
 	plain.visit("/requests/" + task)
