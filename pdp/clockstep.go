@@ -2,13 +2,9 @@ package pdp
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
-	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
@@ -67,9 +63,9 @@ func noteStep(log *decisionlog.Log, program *slog.Logger) func(context.Context, 
 }
 
 func recordStep(ctx context.Context, log *decisionlog.Log, step time.Duration) error {
-	body, err := json.Marshal(clockStepped{"clock_step", step.Milliseconds()})
+	entry, err := adminEntry(clockStepped{"clock_step", step.Milliseconds()})
 	if err != nil {
-		return fmt.Errorf("encode step: %w", err)
+		return err
 	}
-	return log.Append(ctx, &decisionlog.Entry{ID: evaluation.NewDecisionID(), Time: time.Now().UTC(), Kind: decisionlog.KindAdmin, Request: body})
+	return log.Append(ctx, entry)
 }

@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
-	"github.com/policy-service/policy-service/evaluation"
-	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/pdp/console"
 	"github.com/policy-service/policy-service/pdp/filereload"
 )
@@ -73,9 +69,10 @@ func (s *server) consoleHandler(reloads *reloader) (handler http.Handler, unpubl
 
 // recordAct appends an entry about what a person did at the console.
 func (s *server) recordAct(ctx context.Context, by console.Identity, act console.Act) error {
-	body, err := json.Marshal(act)
+	entry, err := adminEntry(act)
 	if err != nil {
-		return fmt.Errorf("encode entry: %w", err)
+		return err
 	}
-	return s.log.Append(ctx, &decisionlog.Entry{ID: evaluation.NewDecisionID(), Time: time.Now().UTC(), Kind: decisionlog.KindAdmin, Caller: by.ID, Request: body})
+	entry.Caller = by.ID
+	return s.log.Append(ctx, entry)
 }

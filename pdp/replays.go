@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation"
@@ -249,15 +248,13 @@ type replayRequest struct {
 }
 
 func (r *replays) record(c echo.Context, job *ReplayJob) error {
-	body, err := json.Marshal(replayRequest{"replay", job.By, job.ID, job.Store, job.Since})
+	entry, err := adminEntry(replayRequest{"replay", job.By, job.ID, job.Store, job.Since})
 	if err != nil {
-		return fmt.Errorf("encode replay: %w", err)
+		return err
 	}
-	err = r.log.Append(c.Request().Context(), &decisionlog.Entry{
-		ID: evaluation.NewDecisionID(), Time: job.Started, Tenant: job.Tenant, Kind: decisionlog.KindAdmin, Request: body,
-		Caller: job.By, RequestID: requestID(c), TraceID: traceID(c.Request().Context()),
-	})
-	if err != nil {
+	entry.Time, entry.Tenant = job.Started, job.Tenant
+	entry.Caller, entry.RequestID, entry.TraceID = job.By, requestID(c), traceID(c.Request().Context())
+	if err := r.log.Append(c.Request().Context(), entry); err != nil {
 		return fmt.Errorf("record replay: %w", err)
 	}
 	return nil
@@ -402,54 +399,4 @@ func (r *replays) ofCaller(c echo.Context) (ReplayJob, *replayTask, error) {
 		return ReplayJob{}, nil, errNoReplay
 	}
 	return job, task, nil
-}
-
-// Of the time in which PEPs get decisions, background work takes a tenth, in pieces of about a
-// millisecond.
-const (
-	workPiece = time.Millisecond
-	restShare = 9
-)
-
-// A pacer lets background work give way to decisions.
-type pacer struct {
-	answers func() int64 // number of answers to PEPs so far
-	now     func() time.Time
-	sleep   func(context.Context, time.Duration) error
-
-	began time.Time
-	seen  int64
-}
-
-// rest is called between two steps of the work. It sleeps after each piece during which PEPs got
-// answers.
-func (p *pacer) rest(ctx context.Context) error {
-	now := p.now()
-	if p.began.IsZero() {
-		p.began, p.seen = now, p.answers()
-	}
-	worked := now.Sub(p.began)
-	if worked < workPiece {
-		return ctx.Err()
-	}
-	answers := p.answers()
-	if answers != p.seen {
-		if err := p.sleep(ctx, restShare*worked); err != nil {
-			return err
-		}
-	}
-	p.began, p.seen = p.now(), answers
-	return ctx.Err()
-}
-
-// sleepFor waits for a duration or the end of ctx.
-func sleepFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -2,17 +2,12 @@ package pdp
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
-	"github.com/policy-service/policy-service/evaluation"
-	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/approval"
 )
 
@@ -74,12 +69,10 @@ func (d *approvalsHandler) reveal(c echo.Context) error {
 
 // recordReveal appends the entry of a reveal to the log.
 func (d *approvalsHandler) recordReveal(ctx context.Context, r *approval.Request, by approval.Approver, path jsontext.Pointer) error {
-	act := revealAct{Action: "reveal", By: by.Type + ":" + by.ID, Task: r.ID, Path: path, Channel: by.Channel, Authn: by.Authn}
-	text, err := json.Marshal(act)
+	entry, err := adminEntry(revealAct{Action: "reveal", By: by.Type + ":" + by.ID, Task: r.ID, Path: path, Channel: by.Channel, Authn: by.Authn})
 	if err != nil {
-		return fmt.Errorf("encode entry: %w", err)
+		return err
 	}
-	return d.record(ctx, &decisionlog.Entry{
-		ID: evaluation.NewDecisionID(), Time: time.Now().UTC(), Kind: decisionlog.KindAdmin, Tenant: r.Tenant, Caller: by.Caller, Request: text,
-	})
+	entry.Tenant, entry.Caller = r.Tenant, by.Caller
+	return d.record(ctx, entry)
 }

@@ -170,7 +170,6 @@ func (h *triesHandler) try(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	tried.By.ID = evaluation.NewDecisionID()
 	if err := h.record(c, who.ID, &t, tried); err != nil {
 		return err
 	}
@@ -268,19 +267,18 @@ type triedRequest struct {
 	Request  jsontext.Value `json:"request"`
 }
 
-// record records a try. Its entry is on disk before the answer is given.
+// record records a try, which gets the id of the entry. The entry is on disk before the answer is given.
 func (h *triesHandler) record(c echo.Context, who string, t *Try, tried *Tried) error {
-	body, err := json.Marshal(triedRequest{
+	entry, err := adminEntry(triedRequest{
 		"try", who, tried.By.Store, tried.By.Revision, decisionlog.DecisionString(tried.Explanation.Decision), t.Request,
-	}, jsontext.PreserveRawStrings(true))
-	if err != nil {
-		return fmt.Errorf("encode try: %w", err)
-	}
-	err = h.log.Append(c.Request().Context(), &decisionlog.Entry{
-		ID: tried.By.ID, Time: tried.By.Time, Tenant: t.Tenant, Kind: decisionlog.KindAdmin, Request: body, Revision: tried.By.Revision,
-		Caller: who, RequestID: requestID(c), TraceID: traceID(c.Request().Context()),
 	})
 	if err != nil {
+		return err
+	}
+	entry.Time, entry.Tenant, entry.Revision = tried.By.Time, t.Tenant, tried.By.Revision
+	entry.Caller, entry.RequestID, entry.TraceID = who, requestID(c), traceID(c.Request().Context())
+	tried.By.ID = entry.ID
+	if err := h.log.Append(c.Request().Context(), entry); err != nil {
 		return fmt.Errorf("record try: %w", err)
 	}
 	return nil

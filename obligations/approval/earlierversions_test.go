@@ -3,6 +3,7 @@ package approval_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,8 +16,8 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// rewrite changes the stored requests of a closed desk, and opens it again.
-func (d *desk) rewrite(t *testing.T, change func([]byte) []byte) {
+// rewriteFile changes the file of a desk, which is closed meanwhile, and opens it again.
+func (d *desk) rewriteFile(t *testing.T, change func(*bolt.Tx) error) {
 	t.Helper()
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -26,7 +27,16 @@ func (d *desk) rewrite(t *testing.T, change func([]byte) []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
+	if err := errors.Join(db.Update(change), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d.reopen(t)
+}
+
+// rewrite changes the stored requests of a desk.
+func (d *desk) rewrite(t *testing.T, change func([]byte) []byte) {
+	t.Helper()
+	d.rewriteFile(t, func(tx *bolt.Tx) error {
 		tasks := tx.Bucket([]byte("tasks"))
 		changed := map[string][]byte{}
 		err := tasks.ForEach(func(id, value []byte) error {
@@ -40,13 +50,6 @@ func (d *desk) rewrite(t *testing.T, change func([]byte) []byte) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d.reopen(t)
 }
 
 // Uses in the form of an earlier version count, and match no repetition.

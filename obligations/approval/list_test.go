@@ -193,19 +193,7 @@ func TestListsOfAnEarlierVersion(t *testing.T) {
 		ids = append(ids, d.submitIn(t, "acme", push))
 		d.pass(time.Second)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, err := bolt.Open(filepath.Join(d.dir, approval.FileName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("listed")) })
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	d.Service = nil
-	d.reopen(t)
+	d.rewriteFile(t, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("listed")) })
 	if diff := cmp.Diff(ids, tasks(d.list(t, approval.Query{Tenants: []string{"acme"}, Status: authzen.TaskPending}))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -215,23 +203,11 @@ func TestListsOfAnEarlierVersion(t *testing.T) {
 func TestListsAfterAnotherVersion(t *testing.T) {
 	d := open(t, plain)
 	id := d.submitIn(t, "acme", push)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, err := bolt.Open(filepath.Join(d.dir, approval.FileName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	const next = "arq_of_the_other_version"
-	err = db.Update(func(tx *bolt.Tx) error {
+	d.rewriteFile(t, func(tx *bolt.Tx) error {
 		tasks := tx.Bucket([]byte("tasks"))
 		return tasks.Put([]byte(next), []byte(strings.ReplaceAll(string(tasks.Get([]byte(id))), id, next)))
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	d.Service = nil
-	d.reopen(t)
 	pending, err := d.Pending(t.Context())
 	if err != nil || pending != 2 {
 		t.Errorf("%d are pending, %v", pending, err)

@@ -3,7 +3,6 @@ package approval_test
 import (
 	"encoding/binary"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -71,15 +70,7 @@ func TestListsFollowPriorities(t *testing.T) {
 // again.
 func (d *desk) listAsBefore(t *testing.T) {
 	t.Helper()
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d.Service = nil
-	db, err := bolt.Open(filepath.Join(d.dir, approval.FileName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
+	d.rewriteFile(t, func(tx *bolt.Tx) error {
 		listed, last := tx.Bucket([]byte("listed")), tx.Bucket([]byte("last"))
 		var keys [][]byte
 		err := listed.ForEach(func(key, _ []byte) error {
@@ -94,10 +85,6 @@ func (d *desk) listAsBefore(t *testing.T) {
 		}
 		return errors.Join(err, last.Delete([]byte("transaction.4")), last.Put([]byte("transaction"), binary.BigEndian.AppendUint64(nil, uint64(tx.ID()))))
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	d.reopen(t)
 }
 
 // A priority that is none of the three is refused, and a request with several items has the highest

@@ -10,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	bolt "go.etcd.io/bbolt"
 
-	"path/filepath"
-
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -64,7 +62,7 @@ func TestStandingApprovals(t *testing.T) {
 	}
 	use(first.ID, "1")
 	check("a use", first.ID+" 1", second.ID+" 2")
-	d.rewriteIndex(t)
+	d.rewriteFile(t, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("standing")) }) // as a version without the list would
 	check("a file of another version", first.ID+" 1", second.ID+" 2")
 	use(first.ID, "2")
 	check("used up", second.ID+" 2")
@@ -77,27 +75,6 @@ func TestStandingApprovals(t *testing.T) {
 	check("before the end", third.ID+" 2")
 	d.pass(time.Minute)
 	check("at the end")
-}
-
-// rewriteIndex removes the list of standing approvals, as a version without it would leave the file.
-func (d *desk) rewriteIndex(t *testing.T) {
-	t.Helper()
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d.Service = nil
-	db, err := bolt.Open(filepath.Join(d.dir, approval.FileName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("standing")) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d.reopen(t)
 }
 
 // Pages of standing approvals continue where the previous one ended.

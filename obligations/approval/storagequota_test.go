@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -91,15 +90,8 @@ func TestStorageQuotaIsRebuilt(t *testing.T) {
 		}
 		pending = id
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d.Service = nil
-	db, err := bolt.Open(filepath.Join(d.dir, approval.FileName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
+	d.config.MaxPendingCaller, d.config.MaxKept = 3, 1<<20
+	d.rewriteFile(t, func(tx *bolt.Tx) error {
 		old := tx.Bucket([]byte("pending"))
 		for key, _ := old.Cursor().First(); key != nil; key, _ = old.Cursor().First() {
 			if err := old.Delete(bytes.Clone(key)); err != nil {
@@ -108,11 +100,6 @@ func TestStorageQuotaIsRebuilt(t *testing.T) {
 		}
 		return errors.Join(tx.DeleteBucket([]byte("kept")), old.Put([]byte("acme\x00a\x00"+pending), nil))
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	d.config.MaxPendingCaller, d.config.MaxKept = 3, 1<<20
-	d.reopen(t)
 	if n, err := d.Pending(t.Context()); n != 3 || err != nil {
 		t.Errorf("%d are pending, %v", n, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -21,23 +20,36 @@ type apiError struct {
 
 func (e *apiError) Error() string { return fmt.Sprintf("%d %s", e.Status, e.Message) }
 
+// toAdmin returns a request to the admin API in the name of a person. A body has a media type.
+func toAdmin(ctx context.Context, who Identity, method, path, media string, body []byte) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(withIdentity(ctx, who), method, path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", path, err)
+	}
+	if len(body) > 0 {
+		r.Header.Set("Content-Type", media)
+	}
+	return r, nil
+}
+
 // ask sends a request to the admin API in the name of a person, and decodes its answer into out. A
 // body is JSON; nil is none. An answer that is not a success is an [apiError].
 func (c *Console) ask(ctx context.Context, who Identity, method, path string, body, out any) error {
-	var content io.Reader = http.NoBody
+	var text []byte
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
 			return fmt.Errorf("encode: %w", err)
 		}
-		content = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(withIdentity(ctx, who), method, path, content)
+	return c.send(ctx, who, method, path, "application/json", text, out)
+}
+
+// send is ask with a body of any media type.
+func (c *Console) send(ctx context.Context, who Identity, method, path, media string, body []byte, out any) error {
+	r, err := toAdmin(ctx, who, method, path, media, body)
 	if err != nil {
-		return fmt.Errorf("ask %s: %w", path, err)
-	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
+		return err
 	}
 	var answer answer
 	c.config.Admin.ServeHTTP(&answer, r)

@@ -135,12 +135,6 @@ const (
 	scopeAdmin   = callers.ScopeAdmin
 )
 
-// Patterns of the routes that take no turn.
-const (
-	pathExport     = "POST /decisions/export"
-	pathLiveStream = "GET /live/stream"
-)
-
 // routes returns all pages. A page with scopes requires one of them.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
@@ -159,14 +153,14 @@ func (c *Console) routes() http.Handler {
 	mux.Handle("POST /requests/{task}/reveal", c.page((*visit).revealValue, scopeApprove))
 	mux.Handle("POST /approvals/{approval}/revoke", c.page((*visit).revoke, scopeApprove))
 	mux.Handle("GET /decisions", c.page((*visit).decisions, scopeAudit))
-	mux.Handle(pathExport, c.page((*visit).export, scopeAudit))
+	mux.Handle("POST /decisions/export", c.signedIn((*visit).export, scopeAudit))
 	mux.Handle("GET /decisions/{id}", c.page((*visit).decision, scopeAudit))
 	mux.Handle("GET /decisions/{id}/evidence", c.page((*visit).evidence, scopeAudit))
 	mux.Handle("GET /decisions/{index}/proof", c.page((*visit).proof, scopeAudit))
 	mux.Handle("GET /log/keys", c.page((*visit).keys, scopeAudit))
 	mux.Handle("GET /tasks/{id}", c.page((*visit).task, scopeAudit))
 	mux.Handle("GET /live", c.page((*visit).live, scopeAudit))
-	mux.Handle(pathLiveStream, c.page((*visit).liveStream, scopeAudit))
+	mux.Handle("GET /live/stream", c.signedIn((*visit).liveStream, scopeAudit))
 	mux.Handle("GET /policies", c.page((*visit).policies, scopeAdmin))
 	mux.Handle("GET /policies/{revision}", c.page((*visit).showRevision, scopeAdmin))
 	mux.Handle("GET /tests", c.page((*visit).tests, scopeAdmin))
@@ -267,9 +261,15 @@ func (c *Console) public(show func(*visit) error) http.Handler {
 	})
 }
 
-// page returns a page for people who are signed in and have one of the scopes, if any are named.
-// Others are led to signing in, and come back afterwards if they wanted to read.
+// page returns a page that is made when it is the person's turn. It is for the same people as signedIn.
 func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Handler {
+	return c.signedIn(func(v *visit) error { return v.inTurn(show) }, scopes...)
+}
+
+// signedIn returns a handler for people who are signed in and have one of the scopes, if any are named.
+// Others are led to signing in, and come back afterwards if they wanted to read. Streams and downloads
+// use it without a turn: the admin API limits them.
+func (c *Console) signedIn(show func(*visit) error, scopes ...callers.Scope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{Console: c, w: w, r: r, id: c.sessionID(r)}
 		found, ok := c.sessions.find(v.id)
@@ -292,7 +292,7 @@ func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Ha
 			v.showError(http.StatusBadRequest, "The address has a parameter that this page does not know: "+plain.Text(name)+".")
 			return
 		}
-		v.fail(v.inTurn(show))
+		v.fail(show(v))
 	})
 }
 
@@ -305,12 +305,8 @@ func (c *Console) signInPath(method, next string) string {
 	return "/sign-in?" + url.Values{"next": {ownPath(next)}}.Encode()
 }
 
-// inTurn shows a page when it is the person's turn. Streams and downloads take no turn: the admin API
-// limits them.
+// inTurn shows a page when it is the person's turn.
 func (v *visit) inTurn(show func(*visit) error) error {
-	if v.r.Pattern == pathLiveStream || v.r.Pattern == pathExport {
-		return show(v)
-	}
 	leave, err := v.turns.enter(v.r.Context(), v.session.identity.ID)
 	if err != nil {
 		v.showError(http.StatusTooManyRequests, "You have asked for many pages at the same time. Nothing was done: wait a moment, and try again.")

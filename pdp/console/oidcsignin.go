@@ -69,9 +69,9 @@ var (
 	errBrowser = errors.New("another browser, or another session, began this")
 )
 
-// owns returns an error unless this browser began to sign in. For a consent it returns the session.
+// owns returns an error unless this browser began to sign in. For a pending verdict it returns the session.
 func (v *visit) owns(one *signIn) (*session, error) {
-	if one.consent == nil {
+	if one.pending == nil {
 		cookie, err := v.r.Cookie(v.browserCookie())
 		if err != nil || !one.is(cookie.Value) {
 			return nil, errBrowser
@@ -129,8 +129,8 @@ func (v *visit) refuseSignIn(one *signIn, token *idToken, err error) error {
 		return v.failSignIn(one, err)
 	}
 	act := Act{Action: "sign_in_refused", Reason: err.Error(), From: v.address()}
-	if one.consent != nil {
-		act.Action, act.By = "step_up_refused", one.consent.was.identity.Principal()
+	if one.pending != nil {
+		act.Action, act.By = "step_up_refused", one.pending.was.identity.Principal()
 	}
 	if token != nil {
 		act.Authn = &token.authn
@@ -145,7 +145,7 @@ func (v *visit) refuseSignIn(one *signIn, token *idToken, err error) error {
 func (v *visit) failSignIn(one *signIn, err error) error {
 	title := "Nobody is signed in"
 	page := refusedPage{Reason: err.Error(), Again: startPath(one.next), Label: "Sign in again"}
-	if one.consent != nil {
+	if one.pending != nil {
 		title, page.Again, page.Label = "Nothing was decided", one.next, "Open the request again"
 	}
 	status := http.StatusForbidden
@@ -156,7 +156,7 @@ func (v *visit) failSignIn(one *signIn, err error) error {
 	case errors.Is(err, errNoScope):
 		title = "Your groups do not let you see this"
 		page.Reason = "the settings of the console name no group of yours"
-		if one.consent == nil {
+		if one.pending == nil {
 			page.Other = page.Again + "&other=yes"
 		}
 	}

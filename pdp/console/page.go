@@ -131,7 +131,7 @@ var menu = []menuItem{
 func (v *visit) menuFor() (items []menuItem) {
 	for _, item := range menu {
 		if v.may(item.scopes...) {
-			item.Here = slices.ContainsFunc(append(item.below, item.Path), v.isAt)
+			item.Here = v.isAt(item.Path) || slices.ContainsFunc(item.below, v.isAt)
 			items = append(items, item)
 		}
 	}

@@ -189,7 +189,7 @@ func (p *party) address(ctx context.Context, s *signIn, state string) (string, e
 	if s.other {
 		options = append(options, oauth2.SetAuthURLParam("prompt", "login"))
 	}
-	if s.consent != nil { // max_age=0 alone lets some providers skip the question within a second
+	if s.pending != nil { // max_age=0 alone lets some providers skip the question within a second
 		options = append(options, oauth2.SetAuthURLParam("max_age", "0"), oauth2.SetAuthURLParam("prompt", "login"))
 		if p.ACRValues != nil {
 			options = append(options, oauth2.SetAuthURLParam("acr_values", strings.Join(p.ACRValues, " ")))

@@ -27,7 +27,7 @@ type signIn struct {
 	begun    time.Time
 	until    time.Time
 
-	consent *consent // to a verdict; nil if the person signs in
+	pending *pendingVerdict // the verdict that the answer confirms; nil if the person signs in
 }
 
 // signIns are the requests without an answer, by state. Each has one answer. It is safe for concurrent
@@ -77,12 +77,11 @@ func (s *signIns) find(state string) (one signIn, ok bool) {
 
 // end returns a request that still waits, and ends it.
 func (s *signIns) end(state string) (one signIn, ok bool) {
-	one, ok = s.find(state)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, first := s.byState[state] // of two answers at once
+	one, ok = s.byState[state]
 	delete(s.byState, state)
-	return one, ok && first
+	return one, ok && s.now().Before(one.until)
 }
 
 // is reports whether a browser is the one that began.

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 
 // read asks the admin API, and returns the answer with its headers.
 func (v *visit) read(path string) (*answer, error) {
-	r, err := v.toAPI(v.r.Context(), path)
+	r, err := toAdmin(v.r.Context(), v.session.identity, http.MethodGet, path, "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -21,17 +20,9 @@ func (v *visit) read(path string) (*answer, error) {
 	return a, a.decode(nil)
 }
 
-func (v *visit) toAPI(ctx context.Context, path string) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(withIdentity(ctx, v.session.identity), http.MethodGet, path, http.NoBody)
-	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", path, err)
-	}
-	return r, nil
-}
-
 // relay passes an answer of the admin API on while it is made. The browser stores it, or reads it with a script.
 func (v *visit) relay(path string) error {
-	r, err := v.toAPI(v.r.Context(), path)
+	r, err := toAdmin(v.r.Context(), v.session.identity, http.MethodGet, path, "", nil)
 	if err != nil {
 		return err
 	}
@@ -81,7 +72,7 @@ const sessionCheck = 5 * time.Second
 func (v *visit) stream(path string) error {
 	ctx, end := context.WithCancel(v.r.Context())
 	defer end()
-	r, err := v.toAPI(ctx, path)
+	r, err := toAdmin(ctx, v.session.identity, http.MethodGet, path, "", nil)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -110,7 +109,7 @@ func (v *visit) postReplay() error {
 		return v.showReplays(http.StatusBadRequest, err.Error())
 	}
 	var job replayJob
-	err = v.upload("/admin/v1/replays?"+query.Encode(), body, &job)
+	err = v.send(v.r.Context(), v.session.identity, http.MethodPost, "/admin/v1/replays?"+query.Encode(), "application/zip", body, &job)
 	var refused *apiError
 	switch {
 	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError:
@@ -156,20 +155,6 @@ func (v *visit) replayForm() (query url.Values, body []byte, err error) {
 		err = errVerdict{noUpload}
 	}
 	return query, body, err
-}
-
-// upload sends a zip archive, or nothing, to the admin API in the name of the person.
-func (v *visit) upload(path string, body []byte, out any) error {
-	r, err := http.NewRequestWithContext(withIdentity(v.r.Context(), v.session.identity), http.MethodPost, path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	if len(body) > 0 {
-		r.Header.Set("Content-Type", "application/zip")
-	}
-	var answer answer
-	v.config.Admin.ServeHTTP(&answer, r)
-	return answer.decode(out)
 }
 
 // showReplay shows the progress of a replay, or what it found.

@@ -20,8 +20,8 @@ import (
 // clockLeeway is the tolerated difference between our clock and the provider's.
 const clockLeeway = time.Minute
 
-// A consent is a verdict that waits until the person has signed in again for it.
-type consent struct {
+// A pendingVerdict is a verdict that waits until the person has signed in again for it.
+type pendingVerdict struct {
 	verdict
 	salt string  // random part of the nonce
 	was  session // of the person who sent it
@@ -38,7 +38,7 @@ type consent struct {
 //	SHA-256 of the comment
 //	SHA-256 of the JSON of arguments, capability and delegate, or empty without them
 //	salt
-func (d *consent) nonce() (string, error) {
+func (d *pendingVerdict) nonce() (string, error) {
 	items := make([]string, len(d.Vote.Items))
 	for n, item := range d.Vote.Items {
 		items[n] = strconv.Itoa(item)
@@ -72,7 +72,7 @@ func (v *visit) submit(d verdict) error {
 	if d.Vote.Decision == "deny" || !v.stepsUp() {
 		return v.decide(d, v.session.identity)
 	}
-	one := consent{verdict: d, salt: randomText()[:22], was: *v.session}
+	one := pendingVerdict{verdict: d, salt: randomText()[:22], was: *v.session}
 	nonce, err := one.nonce()
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (v *visit) submit(d verdict) error {
 	now := v.config.Now()
 	state := v.signIns.begin(signIn{
 		browser: sha256.Sum256([]byte(v.id)), nonce: nonce, verifier: oauth2.GenerateVerifier(),
-		next: requestPath(d.Task, ""), begun: now, until: now.Add(stepUpTime), consent: &one,
+		next: requestPath(d.Task, ""), begun: now, until: now.Add(stepUpTime), pending: &one,
 	})
 	v.redirect(pathStepUp + "?" + url.Values{"state": {state}}.Encode())
 	return nil
@@ -98,7 +98,7 @@ func (v *visit) askStepUp() error {
 	state := v.r.URL.Query().Get("state")
 	one, ok := v.signIns.find(state)
 	p := v.party.Load()
-	if !ok || p == nil || one.consent == nil || !one.is(v.id) {
+	if !ok || p == nil || one.pending == nil || !one.is(v.id) {
 		v.showError(http.StatusForbidden, "This step has ended. Nothing was decided: open the request again.")
 		return nil
 	}
@@ -112,12 +112,12 @@ func (v *visit) askStepUp() error {
 
 type stepUpPage struct{ Provider, Request string }
 
-// errStepUp means that an ID token is no consent to a verdict.
+// errStepUp means that an ID token does not confirm a verdict.
 var errStepUp = errors.New("signing in again did not confirm the decision")
 
 // confirms returns an error unless the person who approves has signed in again, for this.
 func (p *party) confirms(one *signIn, token *idToken) error {
-	was := one.consent.was
+	was := one.pending.was
 	before := was.identity.Authn
 	same := !token.authn.Time.After(before.Time) && one.begun.Sub(was.started) >= time.Second
 	switch {
@@ -142,13 +142,13 @@ func (v *visit) confirm(p *party, one *signIn, token *idToken) error {
 	if err != nil {
 		return &refusal{err}
 	}
-	if who.ID != one.consent.was.identity.ID {
+	if who.ID != one.pending.was.identity.ID {
 		return fmt.Errorf("%w: another person signed in", errStepUp)
 	}
 	v.renew(who, token)
 	bound := *v.session.identity.Authn
-	bound.Bound, bound.Salt = true, one.consent.salt
+	bound.Bound, bound.Salt = true, one.pending.salt
 	by := v.session.identity
 	by.Authn = &bound
-	return v.decide(one.consent.verdict, by)
+	return v.decide(one.pending.verdict, by)
 }
