@@ -3,6 +3,7 @@ package console_test
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,7 @@ var people = map[string]map[string]any{
 	"u-alice":   {"preferred_username": "alice", "groups": []string{"approvers"}},
 	"u-erin":    {"preferred_username": "erin", "groups": []string{"auditors"}},
 	"u-oscar":   {"preferred_username": "oscar", "groups": []string{"platform"}},
+	"u-opal":    {"preferred_username": "opal", "groups": []string{"operators"}},
 	"u-mallory": {"preferred_username": "mallory", "groups": []string{"approvers", "auditors", "platform"}, "org": "globex"},
 	"u-eve":     {"preferred_username": "eve", "groups": []string{"staff"}},
 }
@@ -38,11 +40,22 @@ var people = map[string]map[string]any{
 // newCampus starts the program with an identity provider. more are lines of console.oidc.
 func newCampus(t testing.TB, more ...string) *campus {
 	t.Helper()
+	return newCampusOn(t, approvalStore, more...)
+}
+
+// newCampusOn is newCampus on a policy store.
+func newCampusOn(t testing.TB, store fs.FS, more ...string) *campus {
+	t.Helper()
 	address := docpage.FreeAddress(t)
-	base := "http://" + address
+	return newCampusAt(t, store, address, "http://"+address, nil, more...)
+}
+
+// newCampusAt is newCampusOn with a console that browsers reach by a URL, and further arguments.
+func newCampusAt(t testing.TB, store fs.FS, address, base string, args []string, more ...string) *campus {
+	t.Helper()
 	c := &campus{provider: jwkstest.NewProvider(t, jwkstest.Client{ID: "console", Secret: "sesame", Redirect: base + "/sign-in/callback"})}
 	c.provider.People = people
-	c.office = newOffice(t, "--config", oidcSettings(t, c.provider.URL, base, more...), "--console.listen", address)
+	c.office = newOfficeOn(t, store, append([]string{"--config", oidcSettings(t, c.provider.URL, base, more...), "--console.listen", address}, args...)...)
 	return c
 }
 
@@ -58,7 +71,7 @@ func oidcSettings(t testing.TB, issuer, base string, more ...string) (config str
     client_secret_file: %s
     id_claim: preferred_username
     alias_claims: [sub]
-    scopes: {approvers: [approve], auditors: [audit], platform: [admin, audit]}
+    scopes: {approvers: [approve], auditors: [audit], platform: [admin, audit], operators: [admin]}
     %s
 `, base, issuer, secret, strings.Join(more, "\n    "))
 	for path, text := range map[string]string{secret: "sesame\n", config: settings} {

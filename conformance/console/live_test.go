@@ -167,7 +167,7 @@ func TestLiveUnderLoad(t *testing.T) {
 	process.Eventually(t, "the page has counted every decision", func() bool {
 		return eval[int64](b, `Number(document.getElementById("allowed").textContent) + Number(document.getElementById("denied").textContent)`) == decisions
 	})
-	rows := eval[int](b, `document.querySelectorAll("#entries li").length`)
+	rows := eval[int](b, `document.querySelectorAll("#entries a").length`)
 	t.Logf("%d decisions in %s: %.0f frames/s, longest task %.0f ms, %d rows, heap in MB: %.1f", decisions, took, frames, longest, rows, heaps)
 	if rows > 50 {
 		t.Errorf("%d rows", rows)
@@ -185,4 +185,76 @@ func mean(values []float64) (sum float64) {
 		sum += v / float64(len(values))
 	}
 	return sum
+}
+
+// gaps returns what is wrong with the indexes of the listed entries: each is one less than the one above it, unless
+// the page says between them how many are missing.
+const gaps = `[...document.querySelectorAll("#entries li")].reduce((at, li) => {
+	if (li.className === "gap") return at.index < 0 ? {...at, wrong: [...at.wrong, "a gap above all"]} : {...at, missing: at.missing + parseInt(li.textContent)};
+	const index = Number(li.querySelector("a").pathname.split("/").pop());
+	if (at.index >= 0 && at.index - at.missing - 1 !== index) at.wrong.push(at.index + " is above " + index + " with " + at.missing + " between");
+	return {...at, index, missing: 0};
+}, {index: -1, missing: 0, wrong: []}).wrong`
+
+// A laptop that was closed for a minute goes on where it was: whether its connection has ended meanwhile or is dead
+// without anybody saying so, each entry is listed or counted once.
+func TestAcceptance18LaptopClosed(t *testing.T) {
+	s := serveLogged(t)
+	line := newCable(t, s.console)
+	b := open(t, line.url, look{})
+	b.visit(strings.TrimPrefix(s.link("user:carol"), s.console))
+	b.click("Sign in")
+	b.sees("Sign out")
+	b.visit("/live")
+	b.sees("Connected")
+	asked := 0
+	ask := func(who string, n int) {
+		s.ask(who, "read", n)
+		asked += n
+	}
+	whole := func(missing string) {
+		t.Helper()
+		b.until("each decision is counted", func() error {
+			if eval[int](b, `Number(document.getElementById("allowed").textContent)`) != asked {
+				return errNotYet
+			}
+			return nil
+		})
+		if missing != "" {
+			b.sees(missing)
+		}
+		if wrong := eval[[]string](b, gaps); len(wrong) > 0 {
+			t.Errorf("the list says nothing of gaps: %q", wrong)
+		}
+		if skipped := eval[string](b, `document.getElementById("skipped").textContent`); skipped != "0" {
+			t.Errorf("%s entries were not received", skipped)
+		}
+	}
+	ask("alice", 5)
+	whole("")
+
+	line.drop()
+	b.sees("Connection lost. Trying again.")
+	ask("bob", 80)
+	line.mend()
+	b.sees("bob read on plan", "Connected")
+	whole("30 entries are not listed")
+
+	line.hush()
+	ask("zoe", 3)
+	line.mend()
+	b.seesNot("zoe")
+	eval[bool](b, `(real => { Date.now = () => real() + 60_000; return true })(Date.now)`) // the laptop was closed for a minute
+	b.sees("zoe read on plan", "Connected")
+	whole("")
+
+	b.click("Pause")
+	line.drop()
+	ask("eve", 60)
+	line.mend()
+	b.sees("Paused. 60 entries came since")
+	b.seesNot("eve")
+	b.click("Go on")
+	b.sees("eve read on plan")
+	whole("10 entries are not listed")
 }

@@ -269,7 +269,7 @@ func TestLiveEntries(t *testing.T) {
 	b.accessible()
 	b.click("Go on")
 	b.sees("zoe erase on plan", "30 entries are not listed")
-	if rows := eval[int](b, `document.querySelectorAll("#entries li").length`); rows > 50 {
+	if rows := eval[int](b, `document.querySelectorAll("#entries a").length`); rows > 50 {
 		t.Errorf("%d rows", rows)
 	}
 	b.narrow()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"strings"
 	"testing"
@@ -26,11 +27,20 @@ const approvalTerms = "approval_templates: {one: {ttl: 15m, edit: [branch]}, two
 // An office is the program with policies that ask for people.
 type office struct{ *service }
 
+// approvalStore has the policies that ask for people.
+var approvalStore = fstest.MapFS{"policies.cedar": {Data: []byte(approvalPolicies)}, "config.yaml": {Data: []byte(approvalTerms)}}
+
 // newOffice starts the program with further arguments.
 func newOffice(t testing.TB, args ...string) *office {
 	t.Helper()
+	return newOfficeOn(t, approvalStore, args...)
+}
+
+// newOfficeOn is newOffice on a policy store.
+func newOfficeOn(t testing.TB, store fs.FS, args ...string) *office {
+	t.Helper()
 	chromium(t)
-	return &office{serveStore(t, fstest.MapFS{"policies.cedar": {Data: []byte(approvalPolicies)}, "config.yaml": {Data: []byte(approvalTerms)}}, args...)}
+	return &office{serveStore(t, store, args...)}
 }
 
 // person returns a browser in which somebody is signed in.

@@ -8,8 +8,12 @@ const count = { allowed: 0, denied: 0, skipped: 0 };
 let paused = matchMedia("(prefers-reduced-motion: reduce)").matches;
 let waiting = []; // entries that are not shown yet
 let left = 0; // entries that came while the list stood still, and are not shown at all
-let until = null;
+let until = null; // index after the last entry that came
 let drawing = false;
+let connection = "Connecting";
+const patience = 40_000; // ms without a sign of life: the service sends one every 15 s
+const pause = 2_000; // ms before connecting again
+const connected = "Connected";
 
 // Characters that nobody sees are written out, as everywhere in the console.
 const plain = text => String(text ?? "").replace(/[\p{C}\p{Zl}\p{Zp}\u00ad\u034f\u115f\u1160\u3164]/gu, c => `\\u{${c.codePointAt(0).toString(16)}}`);
@@ -49,21 +53,13 @@ function draw() {
   document.getElementById("denied").textContent = count.denied;
   document.getElementById("skipped").textContent = count.skipped;
   if (paused || !waiting.length) return;
-  const rows = document.createDocumentFragment();
-  if (left) rows.append(element("li", "gap", `${left} entries are not listed`));
-  for (const entry of waiting.slice(-most).reverse()) rows.prepend(row(entry));
-  list.prepend(sorted(rows));
-  while (list.children.length > most) list.lastChild.remove();
+  const rows = waiting.map(row).reverse();
+  if (left) rows.push(element("li", "gap", `${left} entries are not listed`));
+  list.prepend(...rows);
+  while (list.children.length > most + (left ? 1 : 0)) list.lastChild.remove();
   document.getElementById("none").hidden = true;
   waiting = [];
   left = 0;
-}
-
-// sorted turns rows around: the newest is the first.
-function sorted(rows) {
-  const out = document.createDocumentFragment();
-  out.append(...[...rows.children].reverse());
-  return out;
 }
 
 function later() {
@@ -71,32 +67,68 @@ function later() {
   drawing = true;
 }
 
-function hear(event) {
-  const activity = JSON.parse(event.data);
-  if (until !== null && activity.from > until) count.skipped += activity.from - until;
+function hear(activity) {
+  const missed = until === null ? 0 : Math.max(0, activity.from - until);
   until = activity.until;
+  count.skipped += missed;
   count.allowed += activity.allowed;
   count.denied += activity.denied;
-  left += activity.omitted ?? 0;
+  left += missed + (activity.omitted ?? 0);
   waiting.push(...activity.entries);
   if (waiting.length > most) left += waiting.length - most;
   waiting = waiting.slice(-most);
-  if (paused) status.textContent = `Paused. ${left + waiting.length} entries came since.`;
+  if (paused) say(connection);
   later();
+}
+
+function say(what) {
+  connection = what;
+  const came = left + waiting.length;
+  status.textContent = paused && what === connected ? came ? `Paused. ${came} entries came since.` : "Paused" : what;
 }
 
 function setPaused(now) {
   paused = now;
   button.textContent = paused ? "Go on" : "Pause";
-  status.textContent = paused ? "Paused" : left ? `Going on. ${left} entries are not listed.` : "Connected";
+  say(connection);
+  if (!paused && left) status.textContent = `Going on. ${left} entries are not listed.`;
   later();
+}
+
+// connect shows what comes until the connection ends. It reports whether another one may go on.
+async function connect() {
+  const cut = new AbortController();
+  let alive = Date.now(); // the clock goes on while a computer sleeps
+  const watch = setInterval(() => { if (Date.now() - alive > patience) cut.abort(); }, 1_000);
+  try {
+    const headers = until === null ? {} : { "Last-Event-ID": until };
+    const answer = await fetch(`/live/stream${location.search}`, { headers, redirect: "manual", signal: cut.signal });
+    if (!answer.ok) return answer.status === 429 || answer.status >= 500;
+    say(connected);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = ""; ;) {
+      const { value, done } = await reader.read();
+      if (done) return true;
+      alive = Date.now();
+      const messages = (text + value).split("\n\n");
+      text = messages.pop();
+      for (const message of messages) {
+        const data = /^data: (.*)$/m.exec(message);
+        if (data) hear(JSON.parse(data[1]));
+      }
+    }
+  } catch {
+    return true;
+  } finally {
+    clearInterval(watch);
+  }
 }
 
 button.hidden = false;
 button.addEventListener("click", () => setPaused(!paused));
 setPaused(paused);
-const source = new EventSource(`/live/stream${location.search}`);
-if (!paused) status.textContent = "Connecting";
-source.addEventListener("open", () => { if (!paused) status.textContent = "Connected"; });
-source.addEventListener("error", () => { status.textContent = source.readyState === EventSource.CLOSED ? "The stream ended. Load the page again." : "Connection lost. Trying again."; });
-source.addEventListener("entries", hear);
+while (await connect()) {
+  say("Connection lost. Trying again.");
+  await new Promise(done => setTimeout(done, pause));
+}
+say("The stream ended. Load the page again.");
