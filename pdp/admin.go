@@ -45,7 +45,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	approvals := &approvalsHandler{s.approvals, s.capabilities, s.approverType(), log.Mask, log.Append}
 	audit, approve := auth.with(ScopeAudit), auth.with(ScopeApprove, ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
-	e.GET("/readyz", serveReady(engine, reloads.policies, log, auth))
+	e.GET("/readyz", serveReady(engine, reloads, log, auth))
 	if metrics.Page != nil {
 		e.GET(pathMetrics, serveMetrics(metrics, auth))
 	}
@@ -98,11 +98,11 @@ func serveMetrics(from Telemetry, auth authenticator) echo.HandlerFunc {
 // serveReady reports whether the service can decide and record. If the last change of the policy
 // store was refused, the service is ready and stale: it uses the last valid policies.
 // Unauthenticated callers see only the state and its age.
-func serveReady(engine *evaluation.Engine, policies *policyLoader, log *decisionlog.Log, auth authenticator) echo.HandlerFunc {
+func serveReady(engine *evaluation.Engine, reloads *reloader, log *decisionlog.Log, auth authenticator) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		verbose := c.QueryParams().Has("verbose")
 		code, word := http.StatusOK, "ok"
-		pending := policies.pending(engine)
+		pending := reloads.policies.pending(engine)
 		switch {
 		case engine.Snapshots() == nil:
 			code, word = http.StatusServiceUnavailable, snapshot.ErrNoSnapshot.Error()
@@ -115,7 +115,7 @@ func serveReady(engine *evaluation.Engine, policies *policyLoader, log *decision
 		case verbose && !auth.sees(c.Request()):
 			word += describeAge(engine.Status()) + strings.TrimSuffix("\n"+describePending(pending), "\n")
 		case verbose:
-			word += "\n" + describeStatus(engine.Status()) + describePending(pending) + describeShadow(engine.ShadowStatus()) + fmt.Sprintf("log entries %d", log.Head().Size)
+			word += "\n" + describeStatus(engine.Status()) + describePending(pending) + describeShadow(engine.ShadowStatus()) + describeConsole(reloads) + fmt.Sprintf("log entries %d", log.Head().Size)
 		}
 		return c.String(code, word+"\n")
 	}
@@ -165,6 +165,17 @@ func describeShadow(s evaluation.Status) (text string) {
 		text += "shadow refused " + describeProblem(s)
 	}
 	return text
+}
+
+// describeConsole returns whether people sign in to the console by a link, or "" without a console.
+func describeConsole(r *reloader) string {
+	switch {
+	case r.pages == nil:
+		return ""
+	case r.links():
+		return "console links on\n"
+	}
+	return "console links off\n"
 }
 
 // describeProblem returns when and why a store was refused.

@@ -205,12 +205,14 @@ func TestSignInIsOfTheBrowserThatBegan(t *testing.T) {
 	if _, _, at := attacker.get(callback); at != "/" && at != "/requests" {
 		t.Errorf("in the browser that began: at %s", at)
 	}
-	if status, _, _ := attacker.get(callback); status != http.StatusForbidden {
-		t.Errorf("a second time: %d", status)
+	for range 2 {
+		if status, page, _ := attacker.get(callback); status != http.StatusForbidden || !strings.Contains(page, "was used before") || !strings.Contains(page, `href="/"`) {
+			t.Errorf("once more: %d %s", status, page)
+		}
 	}
 	for _, made := range []string{"/sign-in/callback", "/sign-in/callback?state=x&code=y", "/sign-in/callback?code=y"} {
-		if status, _, _ := newBrowser(t, s.console).get(made); status != http.StatusForbidden {
-			t.Errorf("%s: %d", made, status)
+		if status, page, _ := newBrowser(t, s.console).get(made); status != http.StatusForbidden || !strings.Contains(page, "did not ask for it. Begin again") {
+			t.Errorf("%s: %d %s", made, status, page)
 		}
 	}
 }

@@ -87,12 +87,19 @@ func TestLinksNeedTheScope(t *testing.T) {
 	}
 }
 
-// The overview of a person with tenants says why it lacks what is about all tenants.
+// The overview of a person with tenants says why it lacks what is about all tenants. A person of a group
+// of every tenant has it.
 func TestOverviewOfTenants(t *testing.T) {
-	_, p, b := startSignIn(t, func(o *console.OIDC) {
-		o.TenantClaim, o.Scopes["operators"] = "org", []callers.Scope{callers.ScopeAdmin}
+	s, p, b := startSignIn(t, func(o *console.OIDC) {
+		o.TenantClaim, o.AllTenantsGroups = "org", []string{"sre"}
+		o.Scopes["operators"], o.Scopes["sre"] = []callers.Scope{callers.ScopeAdmin}, []callers.Scope{callers.ScopeAdmin}
 	})
 	p.People["dave"]["groups"], p.People["dave"]["org"] = []string{"operators"}, "globex"
 	b.signIn(p, "dave", "/")
 	b.want("/", "You are here for 1 tenant.", "are about all tenants")
+	p.People["carol"]["groups"] = []string{"sre"}
+	b = newBrowser(t, s.console)
+	if _, page, _ := b.signIn(p, "carol", "/"); strings.Contains(page, "You are here for") || !strings.Contains(page, "Last hour") {
+		t.Errorf("the overview of a person for every tenant: %s", page)
+	}
 }

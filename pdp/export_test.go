@@ -188,7 +188,7 @@ func Readiness(state string, store *policystore.Store, now func() time.Time) (ht
 		return nil, err
 	}
 	e := newEcho(slog.New(slog.DiscardHandler))
-	e.GET("/readyz", serveReady(engine, &policyLoader{store: store, now: now}, log, authenticator{}))
+	e.GET("/readyz", serveReady(engine, &reloader{policies: &policyLoader{store: store, now: now}}, log, authenticator{}))
 	return e, nil
 }
 

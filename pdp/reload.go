@@ -41,6 +41,9 @@ type reloader struct {
 	jobs reloadJobs
 }
 
+// links reports whether people sign in to the console by a link.
+func (r *reloader) links() bool { return r.pages != nil && r.pages.Links() }
+
 // followSignals reloads after each signal.
 func (r *reloader) followSignals(ctx context.Context, signals <-chan os.Signal) error {
 	for {

@@ -75,8 +75,9 @@ type Config struct {
 
 // Addresses are the URLs of the listeners.
 type Addresses struct {
-	Main, Admin string
-	Console     string // "" without a console
+	Main, Admin  string
+	Console      string // "" without a console
+	ConsoleLinks bool   // people sign in to the console by a link from the command line
 }
 
 const (
@@ -350,7 +351,7 @@ func (s *server) serve(ctx context.Context) error {
 	group.Go(func() error { return s.operator.replays.drain(ctx) })
 	s.runTasks(ctx, group)
 	if s.config.Ready != nil {
-		s.config.Ready(Addresses{s.listeners.mainURL(), s.listeners.adminURL(), s.listeners.consoleURL})
+		s.config.Ready(Addresses{s.listeners.mainURL(), s.listeners.adminURL(), s.listeners.consoleURL, reloads.links()})
 	}
 	return group.Wait()
 }

@@ -23,13 +23,14 @@ type consoleFlags struct {
 	SessionIdle time.Duration `help:"Time without a request after which a session of the console ends. Default: ${default}." default:"15m" some:"" placeholder:"DURATION"`
 	SessionMost time.Duration `help:"Time after which every session of the console ends. Default: ${default}." default:"8h" some:"" placeholder:"DURATION"`
 	Notify      notifyFlag    `help:"Notifications of those who may decide, as YAML: see docs/reference/configuration.md. It belongs in the file of --config." placeholder:"YAML"`
+	Links       *bool         `help:"Let people sign in by a link of \"policy-service console\", with every scope and without step-up. Default: only without console.oidc."`
 	OIDC        oidcFlag      `name:"oidc" help:"Sign-in at an OpenID provider, as YAML: see docs/reference/configuration.md. It belongs in the file of --config." placeholder:"YAML"`
 }
 
 func (f *consoleFlags) settings() console.Settings {
 	return console.Settings{
 		Listen: f.Listen, URL: f.URL, TLSCert: f.TLSCert, TLSKey: f.TLSKey, BehindProxy: f.BehindProxy,
-		SessionIdle: f.SessionIdle, SessionMost: f.SessionMost, OIDC: f.OIDC.settings(),
+		SessionIdle: f.SessionIdle, SessionMost: f.SessionMost, OIDC: f.OIDC.settings(), Links: f.Links,
 	}
 }
 
@@ -78,7 +79,7 @@ type consoleCmd struct {
 // Help explains the link.
 func (c *consoleCmd) Help() string {
 	return "The link is good once, within a minute, on this host. Whoever can read the state directory can sign in as anybody, " +
-		"to approve, to audit and to operate; the log says that the person came by a link. Where people sign in by OpenID Connect, use that."
+		"to approve, to audit and to operate; the log says that the person came by a link. Where people sign in by OpenID Connect (console.oidc), the console refuses links unless console.links is true."
 }
 
 // Run prints a link that signs a person in.

@@ -132,10 +132,23 @@ func (c *serveCmd) config() pdp.Config {
 		Ready: func(at pdp.Addresses) {
 			fmt.Fprintf(os.Stderr, "listening on %s (admin %s)\n", at.Main, at.Admin)
 			if at.Console != "" {
-				fmt.Fprintf(os.Stderr, "console on %s (policy-service console prints a link to sign in)\n", at.Console)
+				fmt.Fprintf(os.Stderr, "console on %s (%s)\n", at.Console, waysIn(at, c.Console.OIDC.Issuer))
 			}
 		},
 	}
+}
+
+// waysIn says how people sign in to the console. issuer is that of their provider, "" for none.
+func waysIn(at pdp.Addresses, issuer string) string {
+	switch {
+	case at.ConsoleLinks && issuer != "":
+		return "people sign in at " + issuer + ", or by a link that policy-service console prints"
+	case at.ConsoleLinks:
+		return "policy-service console prints a link to sign in"
+	case issuer != "":
+		return "people sign in at " + issuer
+	}
+	return "nobody can sign in: set console.oidc"
 }
 
 // placed adds the place in the configuration file to errors of settings that serving

@@ -27,7 +27,7 @@ type Config struct {
 	BaseURL      string       // of the console, for browsers: scheme and host
 	Admin        http.Handler // routes of the admin listener; requests to it carry an [Identity]
 	ApproverType string       // entity type of the people who sign in
-	Local        bool         // people sign in by a link from the command line
+	Local        bool         // only this host reaches the console, so that people may sign in by a link from the command line
 	Notifies     bool         // messages tell approvers about requests
 
 	Transport http.RoundTripper // for requests to the identity provider
@@ -80,7 +80,7 @@ func New(config Config) (*Console, error) {
 	c := &Console{
 		config:   config,
 		sessions: sessions{idle: cmp.Or(config.SessionIdle, defaultIdle), most: cmp.Or(config.SessionMost, defaultMost), now: config.Now, byID: make(map[[32]byte]*session)},
-		links:    links{key: key, now: config.Now, used: make(map[string]time.Time)},
+		links:    links{local: local{URL: config.BaseURL, Type: config.ApproverType, Key: key}, now: config.Now, used: make(map[string]time.Time)},
 		forms:    newForms(config.Now),
 		signIns:  signIns{now: config.Now, byState: make(map[string]signIn)},
 		secure:   base.Scheme == "https",
@@ -102,6 +102,16 @@ func New(config Config) (*Console, error) {
 // Renew replaces the settings of signing in at a provider; nil is no provider. Sessions that the new
 // settings would not start have ended.
 func (c *Console) Renew(o *OIDC) error {
+	if err := c.renewParty(o); err != nil {
+		return err
+	}
+	if err := c.links.publish(c.linksOff()); err != nil {
+		c.config.Log.Warn("console: policy-service console has the settings of before", "error", err) // links follow those of now
+	}
+	return nil
+}
+
+func (c *Console) renewParty(o *OIDC) error {
 	if o == nil {
 		c.party.Store(nil)
 		return nil
@@ -117,13 +127,27 @@ func (c *Console) Renew(o *OIDC) error {
 	return nil
 }
 
-// Publish lets the command line make links for signing in, if the console allows them. The function
-// that it returns ends that.
+// Publish lets the command line make links for signing in or, if the console refuses them, say why. The
+// function that it returns ends that.
 func (c *Console) Publish(state string) (unpublish func(), err error) {
-	if !c.config.Local {
-		return func() {}, nil
+	return c.links.open(state, c.linksOff())
+}
+
+// Links reports whether people sign in by a link from the command line.
+func (c *Console) Links() bool { return c.linksOff() == "" }
+
+// linksOff returns why nobody signs in by a link, or "".
+func (c *Console) linksOff() string {
+	wanted, p := c.config.Links, c.party.Load()
+	switch {
+	case !c.config.Local:
+		return "it does not listen on this host alone, or a proxy is before it"
+	case wanted != nil && !*wanted:
+		return "console.links is false"
+	case wanted == nil && p != nil:
+		return "people sign in at " + p.Issuer + " (console.oidc). For an emergency, set console.links: true and restart the service"
 	}
-	return c.links.publish(state, c.config.BaseURL, c.config.ApproverType)
+	return ""
 }
 
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/obligations/approval"
+	"github.com/policy-service/policy-service/pdp/callers"
 )
 
 // OwnPath is where somebody goes after signing in.
@@ -41,8 +42,8 @@ func (s *SignIns) Begin(d time.Duration) (state string) {
 }
 
 func (s *SignIns) End(state string) bool {
-	_, ok := s.all.end(state)
-	return ok
+	_, err := s.all.end(state)
+	return err == nil
 }
 
 func (s *SignIns) Len() int { return len(s.all.byState) }
@@ -58,3 +59,6 @@ func (t *Turns) Len() int { return len(t.all.of) }
 
 // ErrTurn is the error of Enter.
 var ErrTurn = errTurn
+
+// Person returns who the claims of an ID token describe, by settings.
+func Person(o *OIDC, claims callers.Claims) (callers.Caller, error) { return o.person(claims) }

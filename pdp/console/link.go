@@ -30,9 +30,10 @@ const localFile = "console-local"
 
 // A local is the content of localFile.
 type local struct {
-	URL  string `json:"url"`
-	Type string `json:"type"` // entity type of the people who sign in
-	Key  []byte `json:"key"`  // of the tickets
+	URL     string `json:"url"`
+	Type    string `json:"type"`             // entity type of the people who sign in
+	Key     []byte `json:"key,omitempty"`    // of the tickets; absent if links are refused
+	Refused string `json:"refused,omitzero"` // why links are refused
 }
 
 // A ticket is the signed content of a link.
@@ -43,15 +44,17 @@ type ticket struct {
 	Once  string    `json:"once"` // random: a ticket is used once
 }
 
-// ErrNoConsole means that no console runs on a state directory, or that nobody signs in to it by a
-// link.
-var ErrNoConsole = errors.New("no console with sign-in by link is known to run on the state directory")
+// ErrNoConsole means that no console runs on a state directory.
+var ErrNoConsole = errors.New("no console is known to run on the state directory")
+
+// ErrNoLinks means that nobody signs in to a console by a link.
+var ErrNoLinks = errors.New("the console refuses links")
 
 // ErrTicket means that a ticket is forged, too old or used.
 var ErrTicket = errors.New("the link has been used, or is older than a minute, or is of another run of the service")
 
 // Link returns the URL that signs a person in to the console that runs on a state directory. The
-// error is [ErrNoConsole] if none does.
+// error is [ErrNoConsole] if none does, and [ErrNoLinks] with the reason if it refuses links.
 func Link(state string, who authzen.Subject, now time.Time) (string, error) {
 	text, err := os.ReadFile(filepath.Join(state, localFile))
 	if err != nil {
@@ -60,6 +63,9 @@ func Link(state string, who authzen.Subject, now time.Time) (string, error) {
 	var at local
 	if err := json.Unmarshal(text, &at); err != nil {
 		return "", fmt.Errorf("read %s: %w", localFile, err)
+	}
+	if at.Refused != "" {
+		return "", fmt.Errorf("%w: %s", ErrNoLinks, at.Refused)
 	}
 	if who.Type != at.Type {
 		return "", fmt.Errorf("people who sign in are of type %s, as approver_type says: %s:%s", at.Type, at.Type, who.ID)
@@ -84,25 +90,50 @@ func mac(key, content []byte) []byte {
 
 // links redeems tickets. It is safe for concurrent use.
 type links struct {
-	key []byte
+	local
 	now func() time.Time
 
 	mu   sync.Mutex
 	used map[string]time.Time // when a ticket ends, by ticket.Once
+	path string               // of localFile; "" while it is not published
 }
 
-// publish writes what makes links to the state directory. The function that it returns removes it.
-func (l *links) publish(state, url, kind string) (unpublish func(), err error) {
-	path := filepath.Join(state, localFile)
-	text, err := json.Marshal(local{URL: url, Type: kind, Key: l.key})
+// open publishes what makes links, or why they are refused, in the state directory. The function that
+// it returns removes it.
+func (l *links) open(state, refused string) (unpublish func(), err error) {
+	l.mu.Lock()
+	l.path = filepath.Join(state, localFile)
+	l.mu.Unlock()
+	return l.close, l.publish(refused)
+}
+
+func (l *links) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = os.Remove(l.path)
+	l.path = ""
+}
+
+// publish writes localFile again, unless it is not published.
+func (l *links) publish(refused string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.path == "" {
+		return nil
+	}
+	now := l.local
+	if now.Refused = refused; refused != "" {
+		now.Key = nil
+	}
+	text, err := json.Marshal(now)
 	if err == nil {
-		_ = os.Remove(path) // of a service that was killed; it may have another mode
-		err = os.WriteFile(path, append(text, '\n'), 0o600)
+		_ = os.Remove(l.path) // of a service that was killed; it may have another mode
+		err = os.WriteFile(l.path, append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("publish the console's address: %w", err)
+		return fmt.Errorf("publish the console's address: %w", err)
 	}
-	return func() { _ = os.Remove(path) }, nil
+	return nil
 }
 
 // read returns a ticket that is valid and unused, or [ErrTicket].
@@ -110,7 +141,7 @@ func (l *links) read(text string) (t ticket, err error) {
 	encoded, signature, _ := strings.Cut(text, ".")
 	content, errContent := base64.RawURLEncoding.DecodeString(encoded)
 	given, errGiven := base64.RawURLEncoding.DecodeString(signature)
-	if errContent != nil || errGiven != nil || !hmac.Equal(given, mac(l.key, content)) || json.Unmarshal(content, &t) != nil {
+	if errContent != nil || errGiven != nil || !hmac.Equal(given, mac(l.Key, content)) || json.Unmarshal(content, &t) != nil {
 		return t, ErrTicket
 	}
 	l.mu.Lock()

@@ -31,6 +31,8 @@ type OIDC struct {
 	ScopeClaim string                     `yaml:"scope_claim,omitempty"` // claim with the person's groups; "" means groups
 	Scopes     map[string][]callers.Scope `yaml:"scopes"`                // what each group may do
 
+	AllTenantsGroups []string `yaml:"all_tenants_groups,omitempty" list:"some"` // groups that see every tenant, whatever TenantClaim says
+
 	StepUp    string   `yaml:"step_up,omitempty" enum:"always,never"` // whether approving requires signing in again; "" means always
 	ACRValues []string `yaml:"acr_values,omitempty" list:"some"`      // authentication contexts of which an approval requires one
 }
@@ -94,7 +96,30 @@ func (o *OIDC) Check() error {
 			wrong(fmt.Sprintf("no tenant can be called %q", tenant), "tenants", strconv.Itoa(n))
 		}
 	}
-	return errors.Join(append(errs, o.checkScopes())...)
+	return errors.Join(append(errs, o.checkScopes(), o.checkAllTenants())...)
+}
+
+// checkAllTenants reports what is wrong with the groups that see every tenant. A group without scopes is
+// refused, because it is a group that somebody misspelled.
+func (o *OIDC) checkAllTenants() error {
+	const key = "all_tenants_groups"
+	switch {
+	case o.AllTenantsGroups == nil:
+		return nil
+	case o.TenantClaim == "":
+		return &yamldoc.SettingError{Path: []string{key}, Reason: "goes together with tenant_claim: without it, every group sees every tenant"}
+	case len(o.AllTenantsGroups) == 0:
+		return &yamldoc.SettingError{Path: []string{key}, Reason: "is empty: name some, or leave it out"}
+	}
+	known := slices.Sorted(maps.Keys(o.Scopes))
+	var errs []error
+	for n, group := range o.AllTenantsGroups {
+		if !slices.Contains(known, group) {
+			reason := strings.TrimSpace(fmt.Sprintf("must be a group of scopes, and %q is none: %s", group, yamldoc.DidYouMean(group, known)))
+			errs = append(errs, &yamldoc.SettingError{Path: []string{key, strconv.Itoa(n)}, Reason: strings.TrimSuffix(reason, ":")})
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkScopes reports what is wrong with the scopes of groups.
@@ -120,6 +145,16 @@ func (o *OIDC) checkScopes() error {
 // errNoScope means that a person has no group that may do something.
 var errNoScope = errors.New("your groups do not let you see this")
 
+// issuerFor returns how the claims of a person of some groups are read.
+func (o *OIDC) issuerFor(groups []string) callers.Issuer {
+	issuer := callers.Issuer{Issuer: o.Issuer, IDClaim: cmp.Or(o.IDClaim, claimEmail), AliasClaims: o.AliasClaims}
+	all := func(group string) bool { return slices.Contains(o.AllTenantsGroups, group) }
+	if !slices.ContainsFunc(groups, all) {
+		issuer.TenantClaim, issuer.Tenants = o.TenantClaim, o.Tenants
+	}
+	return issuer
+}
+
 // person returns who the claims of a verified ID token describe, and what the person may do. The error
 // is errNoScope if that is nothing.
 func (o *OIDC) person(claims callers.Claims) (callers.Caller, error) {
@@ -127,15 +162,12 @@ func (o *OIDC) person(claims callers.Claims) (callers.Caller, error) {
 		claims = maps.Clone(claims)
 		claims["email_verified"] = true
 	}
-	who, err := callers.Person(callers.Issuer{
-		Issuer: o.Issuer, IDClaim: cmp.Or(o.IDClaim, claimEmail), AliasClaims: o.AliasClaims, TenantClaim: o.TenantClaim,
-		Grant: callers.Grant{Tenants: o.Tenants},
-	}, claims)
+	groups, unread := claims.Texts(cmp.Or(o.ScopeClaim, claimGroups))
+	who, err := callers.Person(o.issuerFor(groups), claims)
 	if err != nil {
 		return who, err
 	}
-	groups, err := claims.Texts(cmp.Or(o.ScopeClaim, claimGroups))
-	if err != nil {
+	if unread != nil {
 		return who, errNoScope
 	}
 	for _, group := range groups {

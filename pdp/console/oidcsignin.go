@@ -33,11 +33,14 @@ func (v *visit) startSignIn() error {
 // callback is where the provider leads people back to.
 func (v *visit) callback() error {
 	query := v.r.URL.Query()
-	one, ok := v.signIns.end(query.Get("state"))
 	p := v.party.Load()
-	if !ok || p == nil {
-		v.showError(http.StatusForbidden, "Nobody is signed in: this answer of the identity provider was used, or came too late, or was never asked for.")
-		return nil
+	one, err := v.signIns.end(query.Get("state"))
+	if p == nil && err == nil {
+		err = errLate
+	}
+	if err != nil {
+		page := refusedPage{Title: "Nothing was done", Reason: err.Error(), Again: "/", Label: "Go to the first page"}
+		return v.show(http.StatusForbidden, "sign-in-refused", page.Title, page)
 	}
 	mine, err := v.owns(&one)
 	if err != nil {
@@ -167,9 +170,12 @@ func (v *visit) failSignIn(one *signIn, err error) error {
 // A refusedPage says why nobody is signed in. Other is where another account signs in; "" unless that may help.
 type refusedPage struct{ Title, Reason, Again, Label, Other string }
 
-// current returns the session as the settings of now have it, or false if they end it.
+// current returns the session as the settings of now have it, or an error if they end it.
 func (c *Console) current(s session) (session, error) {
-	if s.claims == nil {
+	switch {
+	case s.claims == nil && c.linksOff() != "":
+		return s, errSettings
+	case s.claims == nil:
 		return s, nil
 	}
 	p := c.party.Load()

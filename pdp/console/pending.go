@@ -3,6 +3,7 @@ package console
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type signIn struct {
 	until    time.Time
 
 	pending *pendingVerdict // the verdict that the answer confirms; nil if the person signs in
+
+	used bool // it had its answer, and is kept to say so
 }
 
 // signIns are the requests without an answer, by state. Each has one answer. It is safe for concurrent
@@ -72,16 +75,31 @@ func (s *signIns) find(state string) (one signIn, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, ok = s.byState[state]
-	return one, ok && s.now().Before(one.until)
+	return one, ok && !one.used && s.now().Before(one.until)
 }
 
-// end returns a request that still waits, and ends it.
-func (s *signIns) end(state string) (one signIn, ok bool) {
+var (
+	// errUsed means that a request to the provider had its answer before.
+	errUsed = errors.New("this answer of the identity provider was used before. It counts once, so nothing was done now. " +
+		"If you were signing in, you may be signed in. If you were deciding, the page of the request shows whether the decision counts")
+	// errLate means that no request waits for an answer of the provider.
+	errLate = errors.New("this answer of the identity provider came too late, or this console did not ask for it. Begin again, and finish within five minutes")
+)
+
+// end returns a request that still waits, and ends it. The error is errUsed or errLate.
+func (s *signIns) end(state string) (one signIn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one, ok = s.byState[state]
-	delete(s.byState, state)
-	return one, ok && s.now().Before(one.until)
+	one, ok := s.byState[state]
+	switch {
+	case !ok || !s.now().Before(one.until):
+		delete(s.byState, state)
+		return one, errLate
+	case one.used:
+		return one, errUsed
+	}
+	s.byState[state] = signIn{used: true, begun: one.begun, until: one.until}
+	return one, nil
 }
 
 // is reports whether a browser is the one that began.

@@ -30,6 +30,7 @@ type Settings struct {
 	SessionIdle time.Duration // after which an unused session ends; 0 means 15 minutes
 	SessionMost time.Duration // after which every session ends; 0 means 8 hours
 	OIDC        *OIDC         // signing in at an identity provider; nil for none
+	Links       *bool         // signing in by a link from the command line; nil means without OIDC
 }
 
 // ErrInsecure means that the settings would let people sign in over a network without TLS.
@@ -58,6 +59,9 @@ func (s *Settings) Check() error {
 	if s.SessionIdle < 0 || s.SessionMost < 0 {
 		errs = append(errs, wrong("session_idle", "and session_most cannot be negative"))
 	}
+	if s.Links != nil && *s.Links && (s.BehindProxy || s.beyondHost()) {
+		errs = append(errs, wrong("links", "works only on a console that listens on this host alone, without a proxy before it"))
+	}
 	if s.OIDC != nil {
 		if s.URL == "" {
 			errs = append(errs, wrong("oidc", "needs console.url: the provider leads browsers back to it"))
@@ -65,6 +69,12 @@ func (s *Settings) Check() error {
 		errs = append(errs, yamldoc.Below(s.OIDC.Check(), "console", "oidc"))
 	}
 	return errors.Join(errs...)
+}
+
+// beyondHost reports whether the address of the console is one that other hosts may reach.
+func (s *Settings) beyondHost() bool {
+	host, _, err := net.SplitHostPort(s.Listen)
+	return err == nil && !jwks.IsThisHost(host)
 }
 
 // checkURL returns what is wrong with the base URL, or "".

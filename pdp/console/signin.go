@@ -11,7 +11,7 @@ import (
 
 // signIn shows the ways to sign in.
 func (v *visit) signIn() error {
-	page := signInPage{Local: v.config.Local}
+	page := signInPage{Local: v.Links()}
 	if p := v.party.Load(); p != nil {
 		page.Provider, page.Start = p.name(), startPath(v.r.URL.Query().Get("next"))
 	}
@@ -32,21 +32,33 @@ func startPath(next string) string {
 // askLocal shows the button that signs in by a link. The link itself, which programs open before
 // people do, signs nobody in.
 func (v *visit) askLocal() error {
+	if reason := v.linksOff(); reason != "" {
+		return v.refuseLink(reason)
+	}
 	text := v.r.URL.Query().Get("ticket")
 	t, err := v.links.read(text)
-	if err != nil || !v.config.Local {
+	if err != nil {
 		v.showError(http.StatusForbidden, "This link signs nobody in: "+ErrTicket.Error()+". Make another with policy-service console --as TYPE:ID.")
 		return nil
 	}
 	return v.show(http.StatusOK, "sign-in-local", "Sign in", localPage{Who: t.Type + ":" + t.ID, Ticket: text})
 }
 
+// refuseLink says that the console refuses links, and why.
+func (v *visit) refuseLink(reason string) error {
+	v.showError(http.StatusForbidden, "Nobody is signed in: "+ErrNoLinks.Error()+", because "+reason+".")
+	return nil
+}
+
 type localPage struct{ Who, Ticket string }
 
 // signInLocal signs in by a link.
 func (v *visit) signInLocal() error {
+	if reason := v.linksOff(); reason != "" {
+		return v.refuseLink(reason)
+	}
 	t, err := v.links.redeem(v.r.PostFormValue("ticket"))
-	if err != nil || !v.config.Local {
+	if err != nil {
 		v.showError(http.StatusForbidden, "Nobody is signed in: "+ErrTicket.Error()+".")
 		return nil
 	}
