@@ -5,7 +5,6 @@ import (
 	"flag"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -189,7 +188,6 @@ func logCommand(t *testing.T, args ...string) []byte {
 		t.Fatal(err)
 	}
 	command := exec.Command(path, append([]string{"log"}, args...)...)
-	command.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // or it waits a second at its end
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, err := command.Output()

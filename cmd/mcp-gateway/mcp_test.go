@@ -39,7 +39,7 @@ func programs(t *testing.T) func(args ...string) *exec.Cmd {
 	return func(args ...string) *exec.Cmd {
 		name := filepath.Join(dir, "node_modules", args[0])
 		c := exec.Command(filepath.Join(node, "node"), append([]string{name}, args[1:]...)...)
-		c.Env = append(os.Environ(), "PATH="+node+string(os.PathListSeparator)+os.Getenv("PATH"), "GORACE="+hurry)
+		c.Env = append(os.Environ(), "PATH="+node+string(os.PathListSeparator)+os.Getenv("PATH"))
 		c.Dir = t.TempDir()
 		return c
 	}

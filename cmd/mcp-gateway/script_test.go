@@ -33,6 +33,7 @@ import (
 var update = flag.Bool("update", false, "write the wanted output of testdata/script/*.txtar")
 
 func TestMain(m *testing.M) {
+	os.Setenv("GORACE", hurry)
 	testscript.Main(built{m}, map[string]func(){
 		"mcp-gateway": main,
 		"measured":    measured,

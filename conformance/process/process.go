@@ -34,7 +34,9 @@ var (
 )
 
 // Main runs the tests of a package, and removes what [Program] has built.
+// Programs with a race detector do not wait a second at their end.
 func Main(m *testing.M) int {
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	made, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
