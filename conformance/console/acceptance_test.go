@@ -190,19 +190,6 @@ func TestAcceptance03ApproveWithStepUp(t *testing.T) {
 	}
 }
 
-// A denial asks for no new sign-in.
-func TestAcceptance04Deny(t *testing.T) {
-	c := newCampus(t)
-	task := c.asked("call", "alice", ordinary)
-	b := c.at("u-carol", "/requests/"+task, look{})
-	b.fill("Comment, for the requester and the log", "not on a Friday")
-	b.decide("Deny")
-	b.sees("You denied this", "not on a Friday")
-	if asked := c.provider.Asked(); len(asked) != 1 || c.read(task).Status != "denied" {
-		t.Errorf("the provider was asked %d times, the request is %s", len(asked), c.read(task).Status)
-	}
-}
-
 // Of two people the second learns that hers did not count, after signing in again for it.
 func TestAcceptance05SomebodyElseDecided(t *testing.T) {
 	c := newCampus(t)

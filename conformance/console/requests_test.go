@@ -22,7 +22,7 @@ const approvalPolicies = `
 @id("approve") permit (principal, action in [Action::"approval.approve", Action::"approval.deny", Action::"approval.delegate", Action::"approval.revoke"], resource);
 `
 
-const approvalTerms = "approval_templates: {one: {ttl: 15m, edit: [branch]}, two: {quorum: 2}, hasty: {decide_within: 3s}, pinned: {pin_revision: true}}\n"
+const approvalTerms = "approval_templates: {one: {ttl: 15m, edit: [branch], tell_comment: true}, two: {quorum: 2}, hasty: {decide_within: 3s}, pinned: {pin_revision: true}}\n"
 
 // An office is the program with policies that ask for people.
 type office struct{ *service }
@@ -201,6 +201,7 @@ func TestQuorumInTheBrowser(t *testing.T) {
 	carol := o.person("carol", look{})
 	carol.visit("/requests/" + task)
 	carol.sees("needs 2 approvals")
+	carol.one("Comment, for the log", "textbox") // this template tells requesters nothing
 	carol.calm()
 	carol.click("Approve")
 	carol.sees("Your approval is in the log", "1 more person has to approve")

@@ -1,5 +1,5 @@
-// Package process builds policy-service for tests, once for all tests of a
-// package, and runs it.
+// Package process builds policy-service and mcp-gateway for tests, once for all tests of
+// a package, and runs them.
 package process
 
 import (
@@ -23,7 +23,7 @@ import (
 // Patience is how long a server may take to be ready, and to end.
 const Patience = 30 * time.Second
 
-const command = "github.com/policy-service/policy-service/cmd/policy-service"
+const commands = "github.com/policy-service/policy-service/cmd/"
 
 var (
 	dir  string // holds the program for as long as the tests run
@@ -52,21 +52,26 @@ func Dir() string { return dir }
 
 // Program builds the program once, with the race detector if the tests have
 // it, and returns where it is.
-var Program = sync.OnceValues(func() (string, error) {
+var Program = sync.OnceValues(func() (string, error) { return build("policy-service") })
+
+// Gateway builds mcp-gateway in the same way.
+var Gateway = sync.OnceValues(func() (string, error) { return build("mcp-gateway") })
+
+func build(name string) (path string, err error) {
 	if err := Look(); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "policy-service")
+	path = filepath.Join(dir, name)
 	args := []string{"build", "-o", path}
 	if Race() {
 		args = append(args, "-race")
 	}
-	build := exec.Command("go", append(args, command)...)
+	build := exec.Command("go", append(args, commands+name)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // Look goes through the sources of the module. The test cache knows what a test
 // has opened and not what the go command opens for it: without a look, a
@@ -95,7 +100,7 @@ func Race() bool {
 // A Server is the program, serving a policy store.
 type Server struct {
 	URL   string // of the main listener
-	Admin string // of the admin listener
+	Admin string // of the admin listener, if there is one
 
 	Process *exec.Cmd
 	Done    chan struct{} // closed when the process has ended
@@ -151,7 +156,7 @@ func (s *Server) await(t testing.TB) {
 	}
 }
 
-var listening = regexp.MustCompile(`^listening on (https?://\S+) \(admin (http://\S+)\)$`)
+var listening = regexp.MustCompile(`^listening on (https?://\S+)(?: \(admin (http://\S+)\))?$`)
 
 // watch keeps what the program writes until it ends, and tells its URLs.
 func (s *Server) watch(stderr io.Reader) {

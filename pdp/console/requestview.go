@@ -72,9 +72,10 @@ type requestPage struct {
 	Comment  string   // as typed
 	Revealed *leaf
 
-	CanGrant bool // a capability can be issued beside the approval
-	Audits   bool // the person may read the log
-	Revokes  bool // the person may revoke an approval
+	CanGrant     bool // a capability can be issued beside the approval
+	TellsComment bool // the requester reads the comment of a denial
+	Audits       bool // the person may read the log
+	Revokes      bool // the person may revoke an approval
 
 	Notified bool   // messages tell approvers about requests
 	Decided  bool   // the person has decided
@@ -174,6 +175,7 @@ func newRequestPage(s sheet, r *request, who *Identity) *requestPage {
 	p.Votes, p.Edits = votesOf(r, who), editsOf(&s, r)
 	p.State = stateOf(s, r, p.Votes)
 	p.Audits, p.Revokes = who.May(scopeAudit), slices.Contains(r.May, approval.MayRevoke)
+	p.TellsComment = slices.ContainsFunc(s.Items, func(i approval.SheetItem) bool { return i.Terms.TellComment })
 	p.CanGrant = !s.Bulk && max(s.Items[0].Terms.Quorum, 1) == 1 && s.Items[0].Resource.Type == "tool"
 	return p
 }
