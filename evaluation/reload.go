@@ -124,7 +124,7 @@ func (e *Engine) install(ctx context.Context, to slot, c Change, start time.Time
 	}
 	status.Policies, status.Entities = s.Size()
 	if partly != nil {
-		status.Stale, status.Problem, status.Faults = true, partly.Error(), faultsIn(partly)
+		status.refused(partly)
 	}
 	to.status.Store(&status)
 	return status, partly
@@ -152,13 +152,19 @@ func (e *Engine) reloadFailed(ctx context.Context, to slot, cause string, err er
 // refuse keeps the store in the slot, and records why in the status and the log.
 func (e *Engine) refuse(ctx context.Context, to slot, cause string, start time.Time, why error) (Status, error) {
 	status := to.get()
-	status.Stale, status.Problem, status.Faults = true, why.Error(), faultsIn(why)
+	status.refused(why)
 	status.Attempt, status.TookUS = start, e.config.Now().Sub(start).Microseconds()
 	to.status.Store(&status)
 	if err := e.recordReload(ctx, to, reloadRequest{Cause: cause}, start, status.Revision, why); err != nil {
 		return status, errors.Join(why, err)
 	}
 	return status, why
+}
+
+// refused notes why a change is not active, or a part of it.
+func (s *Status) refused(why error) {
+	s.Stale, s.Problem, s.Faults = true, why.Error(), faultsIn(why)
+	s.InPart, _ = errors.AsType[*snapshot.PartError](why)
 }
 
 // faultsIn returns the faults that an error lists, or nil.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/evaluation/faults"
+	"github.com/policy-service/policy-service/evaluation/snapshot"
 )
 
 // A Status describes the active policy store and whether it is up to date.
@@ -20,4 +21,8 @@ type Status struct {
 
 	// Faults lists what Problem says, if it is about places in the files. Callers must not modify it.
 	Faults faults.List `json:"-"`
+
+	// InPart has the problems by tenant if they keep only these tenants' changes from being active. It is
+	// nil if Problem concerns the whole store. Callers must not modify it.
+	InPart *snapshot.PartError `json:"-"`
 }

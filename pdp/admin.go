@@ -96,26 +96,29 @@ func serveMetrics(from Telemetry, auth authenticator) echo.HandlerFunc {
 }
 
 // serveReady reports whether the service can decide and record. If the last change of the policy
-// store was refused, the service is ready and stale: it uses the last valid policies.
-// Unauthenticated callers see only the state and its age.
+// store was refused, the service is ready and stale: it uses the last valid policies. A change of a
+// tenant's folder concerns callers of this tenant and of all tenants. Callers who may not see every
+// tenant get only the state and its age.
 func serveReady(engine *evaluation.Engine, reloads *reloader, log *decisionlog.Log, auth authenticator) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		verbose := c.QueryParams().Has("verbose")
 		code, word := http.StatusOK, "ok"
-		pending := reloads.policies.pending(engine)
+		v, status := auth.view(c.Request()), engine.Status()
+		pending := reloads.policies.pending(engine, v)
+		status.Stale = v.stale(status)
 		switch {
 		case engine.Snapshots() == nil:
 			code, word = http.StatusServiceUnavailable, snapshot.ErrNoSnapshot.Error()
 		case log.Err() != nil:
 			code, word = http.StatusServiceUnavailable, "the decision log has failed"
-		case verbose && (engine.Status().Stale || pending > 0):
+		case verbose && (status.Stale || pending > 0):
 			word = "stale"
 		}
 		switch {
-		case verbose && !auth.sees(c.Request()):
-			word += describeAge(engine.Status()) + strings.TrimSuffix("\n"+describePending(pending), "\n")
+		case verbose && v.tenants != nil:
+			word += describeAge(status) + strings.TrimSuffix("\n"+describePending(pending), "\n")
 		case verbose:
-			word += "\n" + describeStatus(engine.Status()) + describePending(pending) + describeShadow(engine.ShadowStatus()) + describeConsole(reloads) + fmt.Sprintf("log entries %d", log.Head().Size)
+			word += "\n" + describeStatus(status) + describePending(pending) + describeShadow(engine.ShadowStatus()) + describeConsole(reloads) + fmt.Sprintf("log entries %d", log.Head().Size)
 		}
 		return c.String(code, word+"\n")
 	}

@@ -132,12 +132,19 @@ func (g authenticator) known() bool { return g.verifier != nil && g.verifier.Kno
 // sees reports whether a request may see data of every tenant on a route that does not require
 // credentials. The caller must be allowed to read the log or operate the service. If callers are
 // not authenticated, everyone may.
-func (g authenticator) sees(r *http.Request) bool {
+func (g authenticator) sees(r *http.Request) bool { return g.view(r).tenants == nil }
+
+// view returns what the caller of such a route may see: its tenants, or the root alone if it may
+// neither read the log nor operate the service.
+func (g authenticator) view(r *http.Request) view {
 	who, known, err := g.caller(r)
-	if !known {
-		return true
+	switch {
+	case !known:
+		return view{}
+	case err != nil || !who.May(ScopeAudit) && !who.May(ScopeAdmin):
+		return view{[]string{}}
 	}
-	return err == nil && who.Tenants == nil && (who.May(ScopeAudit) || who.May(ScopeAdmin))
+	return view{who.Tenants}
 }
 
 type callerKey struct{}

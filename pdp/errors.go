@@ -89,6 +89,7 @@ var publicErrors = []struct {
 	{errNoReload, http.StatusNotFound, false},
 	{errNoReplay, http.StatusNotFound, false},
 	{errReplayRuns, http.StatusConflict, false},
+	{errReplaysBusy, http.StatusServiceUnavailable, false},
 	{errNoZip, http.StatusUnsupportedMediaType, false},
 	{errNoRevision, http.StatusNotFound, false},
 	{errTryRate, http.StatusTooManyRequests, false},

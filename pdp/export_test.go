@@ -206,9 +206,9 @@ func NewReplayRoutes(log *decisionlog.Log, store fs.FS, rest func(context.Contex
 		return nil, nil, err
 	}
 	out, e := slog.New(slog.DiscardHandler), newEcho(slog.New(slog.DiscardHandler))
-	r := &replays{engine: engine, log: log, out: out, pace: func() *pacer {
+	r := newReplays(engine, log, out, func() *pacer {
 		return NewPacer(func(ctx context.Context, _ time.Duration) error { return rest(ctx) })
-	}}
+	})
 	e.POST(PathReplays, r.post)
 	e.GET(PathReplays+"/:"+paramID, r.get)
 	e.DELETE(PathReplays+"/:"+paramID, r.delete)
@@ -222,7 +222,19 @@ func NewPacer(sleep func(context.Context, time.Duration) error) *pacer {
 		answers: func() int64 { answers++; return answers },
 		now:     func() time.Time { now = now.Add(time.Millisecond); return now },
 		sleep:   sleep,
+		turn:    make(chan struct{}, 1),
 	}
+}
+
+// NewPacers returns pacers that share a turn, by the clock. Between two looks of each, a decision was made.
+func NewPacers(n int) (all []*pacer) {
+	turn := make(chan struct{}, 1)
+	for range n {
+		p := NewPacer(sleepFor)
+		p.now, p.turn = time.Now, turn
+		all = append(all, p)
+	}
+	return all
 }
 
 // NewIdlePacer is NewPacer without decisions.

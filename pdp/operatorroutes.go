@@ -18,13 +18,14 @@ type operatorHandlers struct {
 }
 
 func (s *server) newOperatorHandlers() *operatorHandlers {
+	turn := make(chan struct{}, 1)
 	return &operatorHandlers{
 		policies: &policiesHandler{engine: s.engine, log: s.log},
 		tests:    &testsHandler{engine: s.engine, open: s.openStore, wait: testWait},
 		tries:    &triesHandler{engine: s.engine, log: s.log, rates: admission.NewRateLimits(triesPerSecond)},
-		replays: &replays{engine: s.engine, log: s.log, out: s.config.Log, pace: func() *pacer {
-			return &pacer{answers: s.metrics.lastHour.Answers, now: time.Now, sleep: sleepFor}
-		}},
+		replays: newReplays(s.engine, s.log, s.config.Log, func() *pacer {
+			return &pacer{answers: s.metrics.lastHour.Answers, now: time.Now, sleep: sleepFor, turn: turn}
+		}),
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Of the time in which PEPs get decisions, background work takes a tenth, in pieces of about a
-// millisecond.
+// Of the time in which PEPs get decisions, all background work together takes a tenth, in pieces of
+// about a millisecond.
 const (
 	workPiece = time.Millisecond
 	restShare = 9
@@ -17,6 +17,7 @@ type pacer struct {
 	answers func() int64 // number of answers to PEPs so far
 	now     func() time.Time
 	sleep   func(context.Context, time.Duration) error
+	turn    chan struct{} // has one place: work that shares it rests one after another
 
 	began time.Time
 	seen  int64
@@ -35,12 +36,23 @@ func (p *pacer) rest(ctx context.Context) error {
 	}
 	answers := p.answers()
 	if answers != p.seen {
-		if err := p.sleep(ctx, restShare*worked); err != nil {
+		if err := p.sleepInTurn(ctx, restShare*worked); err != nil {
 			return err
 		}
 	}
 	p.began, p.seen = p.now(), answers
 	return ctx.Err()
+}
+
+// sleepInTurn sleeps while no other work sleeps that shares the turn.
+func (p *pacer) sleepInTurn(ctx context.Context, d time.Duration) error {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+		return p.sleep(ctx, d)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // sleepFor waits for a duration or the end of ctx.

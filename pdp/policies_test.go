@@ -200,6 +200,51 @@ func TestTestsAreCutByTenant(t *testing.T) {
 	}
 }
 
+// The tests of a tenant run while another tenant's folder has a fault: in its policies, in its tests, or
+// in its names. Who sees all tenants gets the fault beside the results of the others.
+func TestFaultsOfATenantStopNoOtherTests(t *testing.T) {
+	for name, fault := range map[string]struct{ file, text string }{
+		"policies":  {"tenants/globex/g.cedar", "permit("},
+		"tests":     {"tenants/globex/tests/g.yaml", "tests: 7"},
+		"names":     {"tenants/globex/tests/more.yml", oneTest},
+		"misplaced": {"tenants/globex/h.cedar.txt", allMayRead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"a.cedar": aliceMayRead, "tests/root.yaml": oneTest, "tenants/acme/a.cedar": allMayRead, "tenants/acme/tests/a.yaml": oneTest, "tenants/globex/g.cedar": allMayRead}
+			files[fault.file] = fault.text
+			s := start(t, pdp.Config{PolicyDir: storeDir(t, files), Auth: operatorKeys()})
+			ask := func(key string) (body string) {
+				t.Helper()
+				_, body, err := send(t.Context(), &http.Client{Transport: bearer(key)}, "GET", s.admin+pdp.PathTests, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return body
+			}
+			if own := ask("k-acme"); !strings.Contains(own, `"passed":2`) || !strings.Contains(own, `"in_force":true`) || strings.Contains(own, "globex") || strings.Contains(own, "faults") || strings.Contains(own, "problem") {
+				t.Errorf("acme gets %s", own)
+			}
+			if all := ask("k-all"); !strings.Contains(all, `"passed":2`) || !strings.Contains(all, fault.file) || !strings.Contains(all, `"in_force":false`) {
+				t.Errorf("who sees all gets %s", all)
+			}
+		})
+	}
+}
+
+// A fault in the root stops the tests of everybody.
+func TestFaultsOfTheRootStopTests(t *testing.T) {
+	for _, file := range []string{"b.cedar", "tests/b.yaml", "b.cedar.txt"} {
+		dir := storeDir(t, map[string]string{"a.cedar": aliceMayRead, "tenants/acme/a.cedar": allMayRead, "tenants/acme/tests/a.yaml": oneTest, file: "tests: permit("})
+		s := start(t, pdp.Config{PolicyDir: dir, Auth: operatorKeys()})
+		for _, key := range []string{"k-acme", "k-all"} {
+			_, body, _ := send(t.Context(), &http.Client{Transport: bearer(key)}, "GET", s.admin+pdp.PathTests, "")
+			if !strings.Contains(body, `"file":"`+file) || strings.Contains(body, `"passed"`) {
+				t.Errorf("%s, %s: %s", file, key, body)
+			}
+		}
+	}
+}
+
 // A try is explained and recorded, also by the shadow policies, and no member of its answer is a
 // decision for a PEP.
 func TestTry(t *testing.T) {

@@ -154,10 +154,13 @@ func (s *policyLoader) time() time.Time {
 // overdue is the age from which a pending change is reported.
 const overdue = 3 * time.Second
 
-// pending returns how long a change of the policy store has been neither active nor refused. Up to
-// overdue it returns 0. It does not block on reads or compilation.
-func (s *policyLoader) pending(engine *evaluation.Engine) time.Duration {
+// pending returns how long a change of the policy store that concerns a caller has been neither active
+// nor refused. Up to overdue it returns 0. It does not block on reads or compilation.
+func (s *policyLoader) pending(engine *evaluation.Engine, v view) time.Duration {
 	since := engine.Pending()
+	if status := engine.Status(); status.InPart != nil && !v.stale(status) {
+		since = time.Time{} // only policies of other tenants are being compiled
+	}
 	if s.store != nil {
 		if unread := s.store.Pending(); since.IsZero() || !unread.IsZero() && unread.Before(since) {
 			since = unread

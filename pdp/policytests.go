@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -22,7 +23,8 @@ import (
 )
 
 // A TestReport is the answer about the tests beside the policies. Without Report, the tests are still
-// running, or Faults or Problem says why they cannot run.
+// running, or Faults or Problem says why they cannot run. With it, Faults and Problem are about tenants
+// whose tests are left out.
 type TestReport struct {
 	Revision string             `json:"revision,omitzero"` // of the tested policies
 	InForce  bool               `json:"in_force"`          // the tested policies are those in force
@@ -59,10 +61,42 @@ type testRun struct {
 	tenants []string // of the caller; nil means all
 	done    chan struct{}
 
-	revision string // of the tested policies; set when done
-
-	report TestReport // set when done
+	revisions map[string]string // of the tested policies, by tenant; set when done
+	report    TestReport        // set when done
 }
+
+// testedFiles are the files that a run depends on: those of a policy store that its caller may see.
+type testedFiles struct {
+	view
+	archive snapshot.Archive
+	faults  faults.List // in folders of tenants
+	refused error       // why the store cannot be read, or nil
+	tests   *policytest.Files
+}
+
+// read returns the files of a policy store that the caller may see. A fault in the folder of a tenant
+// concerns this tenant alone.
+func (v view) read(store fs.FS) *testedFiles {
+	archive, err := policystore.Read(store)
+	found, listed := errors.AsType[faults.List](err)
+	f := &testedFiles{view: v, archive: snapshot.Archive{}, tests: policytest.ReadFiles(store).Only(v.file)}
+	if err != nil && (!listed || archive == nil || slices.ContainsFunc(found, inRoot)) {
+		f.refused = err
+	}
+	for _, fault := range found {
+		if v.file(fault.File) {
+			f.faults = append(f.faults, fault)
+		}
+	}
+	for name, text := range archive {
+		if v.file(name) {
+			f.archive[name] = text
+		}
+	}
+	return f
+}
+
+func inRoot(fault faults.Fault) bool { return snapshot.TenantAt(fault.File) == "" }
 
 // openStore returns the files of the policy store as they are.
 func (s *server) openStore() (fs.FS, error) {
@@ -104,9 +138,22 @@ func (h *testsHandler) run(c echo.Context) error {
 // current returns the report of a run that is done.
 func (h *testsHandler) current(run *testRun) TestReport {
 	report := run.report
-	all := h.engine.Snapshots()
-	report.InForce = all != nil && all.Revision() == run.revision && report.Report != nil
+	report.InForce = report.Report != nil && len(report.Faults) == 0 && report.Problem == "" && h.areInForce(run)
 	return report
+}
+
+// areInForce reports whether the tested policies are in force, and are all that the caller may see.
+func (h *testsHandler) areInForce(run *testRun) bool {
+	all := h.engine.Snapshots()
+	if all == nil || run.tenants == nil && all.HasTenants() && len(all.Tenants()) != len(run.revisions) {
+		return false
+	}
+	for tenant, revision := range run.revisions {
+		if now, err := all.For(tenant); err != nil || now.Revision() != revision {
+			return false
+		}
+	}
+	return true
 }
 
 // last returns the last report for the caller, without a look at the files; the zero report if there is
@@ -131,9 +178,8 @@ func (h *testsHandler) begin(v view) (*testRun, error) {
 	if closer, ok := store.(interface{ Close() error }); ok {
 		defer closer.Close()
 	}
-	archive, refused := policystore.Read(store)
-	files := policytest.ReadFiles(store)
-	key, err := keyOf(archive, refused, files, v)
+	files := v.read(store)
+	key, err := files.key()
 	if err != nil {
 		return nil, err
 	}
@@ -149,10 +195,7 @@ func (h *testsHandler) begin(v view) (*testRun, error) {
 	h.runs = append(h.runs[max(0, len(h.runs)-testsKept+1):], run)
 	go func() {
 		defer close(run.done)
-		run.report = h.test(archive, refused, files, v)
-		if run.revision = run.report.Revision; v.tenants != nil && h.hasTenants() {
-			run.report.Revision = "" // it changes with any tenant
-		}
+		run.report, run.revisions = h.test(files)
 	}()
 	return run, nil
 }
@@ -166,17 +209,17 @@ func (r *testRun) isRunning() bool {
 	}
 }
 
-// keyOf returns a hash of everything that a report depends on.
-func keyOf(archive snapshot.Archive, refused error, files *policytest.Files, v view) ([sha256.Size]byte, error) {
-	s, err := snapshot.RevisionOf(archive)
+// key returns a hash of everything that a report depends on.
+func (f *testedFiles) key() ([sha256.Size]byte, error) {
+	revision, err := snapshot.RevisionOf(f.archive)
 	if err != nil {
 		return [sha256.Size]byte{}, err
 	}
-	return sha256.Sum256(fmt.Appendf(nil, "%s %x %q %q", s, files.Digest(), fmt.Sprint(refused), v.tenants)), nil
+	return sha256.Sum256(fmt.Appendf(nil, "%s %x %q %q %q", revision, f.tests.Digest(), fmt.Sprint(f.refused), f.faults, f.tenants)), nil
 }
 
-// test runs the tests.
-func (h *testsHandler) test(archive snapshot.Archive, refused error, files *policytest.Files, v view) (report TestReport) {
+// test runs the tests. It returns the report and the revisions of the tested policies by tenant.
+func (h *testsHandler) test(f *testedFiles) (report TestReport, revisions map[string]string) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			report = TestReport{Problem: fmt.Sprintf("the tests failed: %v", fault)}
@@ -185,58 +228,100 @@ func (h *testsHandler) test(archive snapshot.Archive, refused error, files *poli
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), testTime)
 	defer cancel()
-	s, tests, err := h.prepare(archive, refused, files)
-	if err == nil {
-		report.Revision = s.Revision()
-		report.Report, err = policytest.RunTenants(ctx, s, tests, slices.DeleteFunc(s.Tenants(), func(tenant string) bool { return !v.sees(tenant) }))
+	s, err := h.compile(ctx, f)
+	f.explain(err, &report)
+	if s != nil {
+		f.run(ctx, s, &report)
+		revisions = revisionsOf(s)
 	}
-	report.Seconds = time.Since(start).Seconds()
+	report.Faults, report.Seconds = report.Faults.Unique(), time.Since(start).Seconds()
+	return report, revisions
+}
+
+// revisionsOf returns the revisions of the snapshots of a policy store by tenant, "" for a store without.
+func revisionsOf(s *snapshot.Snapshots) map[string]string {
+	names := s.Tenants()
+	if !s.HasTenants() {
+		names = []string{""}
+	}
+	revisions := map[string]string{}
+	for _, tenant := range names {
+		if one, err := s.For(tenant); err == nil {
+			revisions[tenant] = one.Revision()
+		}
+	}
+	return revisions
+}
+
+// compile returns the policies: those in force, if the files are theirs. Tenants whose files do not
+// compile are left out, and named by the error.
+func (h *testsHandler) compile(ctx context.Context, f *testedFiles) (*snapshot.Snapshots, error) {
+	if f.refused != nil {
+		return nil, f.refused
+	}
+	revision, err := snapshot.RevisionOf(f.archive)
+	if err != nil {
+		return nil, err
+	}
+	if all := h.engine.Snapshots(); all != nil && len(f.faults) == 0 && all.Revision() == revision {
+		return all, nil
+	}
+	s, _, err := snapshot.NewCompiler(0, nil).Compile(ctx, snapshot.Upgrade{Archive: f.archive, TenantFaults: f.faults, MayShrink: true})
+	return s, err
+}
+
+// run runs the tests of the root and of tenants whose test files have no fault.
+func (f *testedFiles) run(ctx context.Context, s *snapshot.Snapshots, report *TestReport) {
+	if f.tenants == nil || !s.HasTenants() {
+		report.Revision = s.Revision() // with tenants, it changes with any of them
+	}
+	_, wrong := f.tests.Tests()
+	f.explain(wrong, report)
+	broken := brokenIn(wrong)
+	if broken[""] {
+		return
+	}
+	tests, err := f.tests.Only(func(file string) bool { return !broken[snapshot.TenantAt(file)] }).Tests()
+	if err == nil {
+		tenants := slices.DeleteFunc(s.Tenants(), func(tenant string) bool { return broken[tenant] })
+		report.Report, err = policytest.RunTenants(ctx, s, tests, tenants)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errLongTests
 	}
-	v.explain(err, &report)
-	return report
+	f.explain(err, report)
 }
 
-func (h *testsHandler) hasTenants() bool {
-	all := h.engine.Snapshots()
-	return all != nil && all.HasTenants()
+// brokenIn returns the tenants with a fault, "" for the root.
+func brokenIn(err error) map[string]bool {
+	found, _ := errors.AsType[faults.List](err)
+	broken := map[string]bool{}
+	for _, fault := range found {
+		broken[snapshot.TenantAt(fault.File)] = true
+	}
+	return broken
 }
 
-// explain adds to a report why the tests cannot run, as far as the caller may see it.
+// explain adds to a report why tests cannot run, as far as the caller may see it.
 func (v view) explain(err error, report *TestReport) {
+	if part, is := errors.AsType[*snapshot.PartError](err); is {
+		for _, tenant := range slices.Sorted(maps.Keys(part.Tenants)) {
+			v.explain(part.Tenants[tenant], report)
+		}
+		return
+	}
 	if err == nil {
 		return
 	}
 	if found, is := errors.AsType[faults.List](err); is {
-		if report.Faults = v.faults(found); len(report.Faults) > 0 || v.tenants == nil {
-			return
+		own := v.faults(found)
+		if report.Faults = append(report.Faults, own...); len(own) == 0 && v.tenants != nil {
+			report.Problem = "The policy store has faults that you may not see."
 		}
-		report.Problem = "The policy store has faults that you may not see."
 		return
 	}
 	report.Problem = err.Error()
 	if v.namesOthers(report.Problem) {
 		report.Problem = "The tests cannot run."
 	}
-}
-
-// prepare returns the policies and the tests: the policies in force, if the files are theirs.
-func (h *testsHandler) prepare(archive snapshot.Archive, refused error, files *policytest.Files) (*snapshot.Snapshots, []policytest.Test, error) {
-	if refused != nil {
-		return nil, nil, refused
-	}
-	tests, err := files.Tests()
-	if err != nil {
-		return nil, nil, err
-	}
-	revision, err := snapshot.RevisionOf(archive)
-	if err != nil {
-		return nil, nil, err
-	}
-	if all := h.engine.Snapshots(); all != nil && all.Revision() == revision {
-		return all, tests, nil
-	}
-	s, err := snapshot.CompileStore(archive)
-	return s, tests, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/faults"
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -49,11 +50,22 @@ type ReplayJob struct {
 	Faults   faults.List    `json:"faults,omitempty"` // of the policy store
 	Report   *replay.Report `json:"report,omitempty"` // of a replay that is done
 	visibles []string       // tenants of the caller; nil means all
+	memory   int64          // bytes of the uploaded policy store
+}
+
+// owner returns who may begin no other replay while this one runs: the callers of the same tenants.
+func (j *ReplayJob) owner() string {
+	if j.visibles == nil {
+		return "all tenants"
+	}
+	return fmt.Sprintf("%q", slices.Sorted(slices.Values(j.visibles)))
 }
 
 var (
-	// errReplayRuns rejects a replay while another runs.
-	errReplayRuns = errors.New("another replay runs: wait for its end, or cancel it")
+	// errReplayRuns rejects a replay while another runs that the caller may see.
+	errReplayRuns = errors.New("another replay of yours runs: wait for its end, or cancel it")
+	// errReplaysBusy rejects a replay beyond those of all callers. It does not tell whose they are.
+	errReplaysBusy = errors.New("the service is busy: try again later")
 	// errNoReplay means that a replay is unknown or no longer kept.
 	errNoReplay = errors.New("unknown replay: the service was restarted, or other replays came after it")
 	// errNoZip rejects an upload that is not declared as a zip archive.
@@ -61,25 +73,34 @@ var (
 )
 
 const (
-	mimeZip     = "application/zip"
-	replaysKept = 8
-	uploadTime  = 30 * time.Second // to receive a policy store
-	replayChunk = 1000             // entries between two notes of the progress
+	mimeZip        = "application/zip"
+	replaysAtOnce  = 4                // of all owners
+	replaysKept    = 8                // of one owner
+	replaysKeptAll = 64               // of all owners
+	replayMemory   = 2 * maxUnzipped  // bytes of all uploaded policy stores
+	uploadTime     = 30 * time.Second // to receive a policy store
+	replayChunk    = 1000             // entries between two notes of the progress
 )
 
-// replays runs replays, one at a time, and keeps the last ones.
+// replays runs replays, one at a time for each owner, and keeps the last ones. See [ReplayJob.owner].
 type replays struct {
 	engine *evaluation.Engine
 	log    *decisionlog.Log
 	pace   func() *pacer
 	out    *slog.Logger
+	memory *admission.MemoryBudget // of uploaded policy stores
 
-	mu     sync.Mutex
-	kept   []*replayTask // the newest last
-	busy   bool          // a replay runs or is being uploaded
-	ended  bool          // the service is shutting down
-	goes   sync.WaitGroup
-	cancel context.CancelFunc // of the running one
+	compiling sync.Mutex // one uploaded policy store compiles at a time
+
+	mu    sync.Mutex
+	kept  []*replayTask   // the newest last
+	busy  map[string]bool // owners of a replay that runs or is being uploaded
+	ended bool            // the service is shutting down
+	goes  sync.WaitGroup
+}
+
+func newReplays(engine *evaluation.Engine, log *decisionlog.Log, out *slog.Logger, pace func() *pacer) *replays {
+	return &replays{engine: engine, log: log, pace: pace, out: out, memory: admission.NewMemoryBudget(replayMemory), busy: map[string]bool{}}
 }
 
 // A replayTask is a replay and its progress.
@@ -93,6 +114,12 @@ func (t *replayTask) change(do func(*ReplayJob)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	do(&t.job)
+}
+
+func (t *replayTask) isRunning() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.job.State == replayRunning
 }
 
 // show returns what the caller may see, or false.
@@ -110,13 +137,13 @@ func (t *replayTask) show(v view) (job ReplayJob, ok bool) {
 	return job, job.visibles != nil && !slices.ContainsFunc(job.visibles, func(tenant string) bool { return !v.sees(tenant) })
 }
 
-// drain waits until ctx has ended, cancels the replay that runs, and waits for its end.
+// drain waits until ctx has ended, cancels the replays that run, and waits for their end.
 func (r *replays) drain(ctx context.Context) error {
 	<-ctx.Done()
 	r.mu.Lock()
 	r.ended = true
-	if r.cancel != nil {
-		r.cancel()
+	for _, task := range r.kept {
+		task.end()
 	}
 	r.mu.Unlock()
 	r.goes.Wait()
@@ -129,17 +156,17 @@ func (r *replays) post(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.reserve(); err != nil {
+	if err := r.reserve(job.owner()); err != nil {
 		return err
 	}
 	begun := false
 	defer func() {
 		if !begun {
-			r.release()
+			r.release(job)
 		}
 	}()
 	if candidate == nil {
-		if candidate, err = readUpload(c, job); err != nil {
+		if candidate, err = r.readUpload(c, job); err != nil {
 			return err
 		}
 	}
@@ -192,7 +219,7 @@ func (r *replays) read(c echo.Context) (*ReplayJob, candidate, error) {
 }
 
 // readUpload reads the policy store in the body. Faults of the store are those of the replay.
-func readUpload(c echo.Context, job *ReplayJob) (candidate, error) {
+func (r *replays) readUpload(c echo.Context, job *ReplayJob) (candidate, error) {
 	if media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType)); err != nil || media != mimeZip {
 		return nil, errNoZip
 	}
@@ -209,33 +236,79 @@ func readUpload(c echo.Context, job *ReplayJob) (candidate, error) {
 	if errors.As(refused, &invalid) {
 		return nil, refused
 	}
+	if err := r.takeMemory(job, archive); err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context) (*snapshot.Snapshots, error) {
 		if refused != nil {
 			return nil, refused
 		}
+		r.compiling.Lock()
+		defer r.compiling.Unlock()
 		s, _, err := snapshot.NewCompiler(0, nil).Compile(ctx, snapshot.Upgrade{Archive: archive, MayShrink: true, Grace: snapshot.CompileDeadline})
 		return s, err
 	}, nil
 }
 
-// reserve makes sure that one replay runs at a time.
-func (r *replays) reserve() error {
+// takeMemory reserves memory for an uploaded policy store until its replay ends.
+func (r *replays) takeMemory(job *ReplayJob, archive snapshot.Archive) error {
+	var size int64
+	for _, text := range archive {
+		size += int64(len(text))
+	}
+	if !r.memory.Reserve(job.owner(), size) {
+		return errReplaysBusy
+	}
+	job.memory = size
+	return nil
+}
+
+// reserve makes sure that each owner runs one replay at a time, and all owners together a few.
+func (r *replays) reserve(owner string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.ended:
 		return errOverload
-	case r.busy:
+	case r.busy[owner]:
 		return errReplayRuns
+	case len(r.busy) == replaysAtOnce:
+		return errReplaysBusy
 	}
-	r.busy = true
+	r.busy[owner] = true
 	return nil
 }
 
-func (r *replays) release() {
+func (r *replays) release(job *ReplayJob) {
+	r.memory.Release(job.owner(), job.memory)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.busy, r.cancel = false, nil
+	delete(r.busy, job.owner())
+}
+
+// keep adds a replay, and forgets the oldest beyond the limits. Callers hold r.mu.
+func (r *replays) keep(task *replayTask) {
+	r.kept = append(r.kept, task)
+	owner := task.job.owner()
+	r.forget(replaysKept, func(other *replayTask) bool { return other.job.owner() == owner })
+	r.forget(replaysKeptAll, func(*replayTask) bool { return true })
+}
+
+// forget removes the oldest replays that have ended, of those that are counted, beyond a number.
+func (r *replays) forget(most int, counted func(*replayTask) bool) {
+	n := 0
+	for _, task := range r.kept {
+		if counted(task) {
+			n++
+		}
+	}
+	r.kept = slices.DeleteFunc(r.kept, func(task *replayTask) bool {
+		if n <= most || !counted(task) || task.isRunning() {
+			return false
+		}
+		n--
+		return true
+	})
 }
 
 // A replayRequest is the request of an entry about a replay that somebody began.
@@ -265,8 +338,7 @@ func (r *replays) start(job *ReplayJob, policies candidate) {
 	ctx, cancel := context.WithCancel(context.Background())
 	task := &replayTask{job: *job, end: cancel}
 	r.mu.Lock()
-	r.cancel = cancel
-	r.kept = append(r.kept[max(0, len(r.kept)-replaysKept+1):], task)
+	r.keep(task)
 	ended := r.ended
 	r.mu.Unlock()
 	if ended {
@@ -275,7 +347,7 @@ func (r *replays) start(job *ReplayJob, policies candidate) {
 	r.goes.Go(func() {
 		defer cancel()
 		report, err := r.run(ctx, task, policies)
-		r.release()
+		r.release(job)
 		task.change(func(job *ReplayJob) { job.finish(ctx, report, err) })
 	})
 }

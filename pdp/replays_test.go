@@ -13,8 +13,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -119,30 +122,107 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// One replay runs at a time, from the first byte of its policy store on.
-func TestOneReplayAtATime(t *testing.T) {
-	s := start(t, pdp.Config{})
+// replayKeys are keys of operators, each of one tenant, and of one of all tenants.
+func replayKeys(tenants ...string) (auth pdp.Auth) {
+	add := func(id string, of []string) {
+		auth.APIKeys = append(auth.APIKeys, pdp.APIKey{ID: id, SHA256: digest("k-" + id), Grant: pdp.Grant{Tenants: of, Scopes: []pdp.Scope{pdp.ScopeAdmin}}})
+	}
+	for _, tenant := range tenants {
+		add(tenant, []string{tenant})
+	}
+	add("all", nil)
+	return auth
+}
+
+// beginUpload begins to upload a policy store, and returns what ends the upload with the status of the answer.
+func (s *service) beginUpload(t *testing.T, key string) (end func() int) {
+	t.Helper()
 	body := zipped(t, map[string]string{"a.cedar": allMayRead})
 	read, write := io.Pipe()
-	first := make(chan int)
+	status := make(chan int)
 	go func() {
-		code, _ := s.upload(t, pdp.PathReplays, "", read)
-		first <- code
+		code, _ := s.upload(t, pdp.PathReplays, key, read)
+		status <- code
 	}()
 	_, _ = write.Write(body[:1])
+	return func() int {
+		_, _ = write.Write(body[1:])
+		write.Close()
+		return <-status
+	}
+}
+
+// refused repeats an upload that is no archive until it has another status than 400, and returns the answer.
+func (s *service) refused(t *testing.T, key string) (code int, body string) {
+	t.Helper()
 	for {
-		code, _ := s.upload(t, pdp.PathReplays, "", strings.NewReader("no archive"))
-		if code == 409 {
-			break
-		}
+		code, answer := s.upload(t, pdp.PathReplays, key, strings.NewReader("no archive"))
 		if code != 400 {
-			t.Fatalf("%d", code)
+			return code, string(answer)
 		}
 	}
-	_, _ = write.Write(body[1:])
-	write.Close()
-	if code := <-first; code != 202 {
+}
+
+// One replay of a tenant runs at a time, from the first byte of its policy store on. Another tenant's
+// neither stops it nor shows.
+func TestOneReplayOfATenantAtATime(t *testing.T) {
+	s := start(t, pdp.Config{Auth: replayKeys("acme", "globex")})
+	end := s.beginUpload(t, "k-acme")
+	if code, body := s.refused(t, "k-acme"); code != 409 {
+		t.Errorf("a second of the same tenant is %d %s", code, body)
+	}
+	for _, key := range []string{"k-globex", "k-all"} {
+		if job := s.replayed(t, key, "", zipped(t, map[string]string{"a.cedar": allMayRead})); job.State != "done" {
+			t.Errorf("%s: %+v", key, job)
+		}
+	}
+	if code := end(); code != 202 {
 		t.Errorf("the first is %d", code)
+	}
+}
+
+// All tenants together run a few replays. Beyond them, everybody gets the same answer.
+func TestReplaysOfAllTenants(t *testing.T) {
+	s := start(t, pdp.Config{Auth: replayKeys("a", "b", "c", "d", "e", "f")})
+	var ends []func() int
+	for _, key := range []string{"k-a", "k-b", "k-c", "k-d"} {
+		ends = append(ends, s.beginUpload(t, key))
+		if code, body := s.refused(t, key); code != 409 {
+			t.Errorf("%s: %d %s", key, code, body)
+		}
+	}
+	answers := map[string]bool{}
+	for _, key := range []string{"k-e", "k-f", "k-all"} {
+		code, body := s.refused(t, key)
+		answers[fmt.Sprint(code, body)] = true
+		if code != 503 || !strings.Contains(body, "the service is busy") {
+			t.Errorf("%s: %d %s", key, code, body)
+		}
+	}
+	if len(answers) != 1 {
+		t.Errorf("the answers differ: %v", answers)
+	}
+	for _, end := range ends {
+		if code := end(); code != 202 {
+			t.Errorf("one of the first is %d", code)
+		}
+	}
+}
+
+// A tenant's replays do not push those of others out of what is kept.
+func TestReplaysAreKeptByTenant(t *testing.T) {
+	s := start(t, pdp.Config{Auth: replayKeys("acme", "globex")})
+	body := zipped(t, map[string]string{"a.cedar": allMayRead})
+	first := s.replayed(t, "k-acme", "", body)
+	for range 9 {
+		s.replayed(t, "k-globex", "", body)
+	}
+	for key, want := range map[string]int{"k-acme": 1, "k-globex": 8, "k-all": 9} {
+		var list pdp.ReplayJobs
+		askAs(t, key, "GET", s.admin+pdp.PathReplays, "", &list)
+		if len(list.Replays) != want || list.Replays[len(list.Replays)-1].ID != first.ID && key != "k-globex" {
+			t.Errorf("%s: %+v", key, list)
+		}
 	}
 }
 
@@ -219,6 +299,28 @@ func TestReplaysGiveWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Several replays together work no more of the time than one.
+func TestReplaysGiveWayTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var worked atomic.Int64
+		var all sync.WaitGroup
+		for _, p := range pdp.NewPacers(4) {
+			all.Go(func() {
+				for p.Rest(ctx) == nil {
+					time.Sleep(time.Millisecond) // the work
+					worked.Add(int64(time.Millisecond))
+				}
+			})
+		}
+		all.Wait()
+		if share := time.Duration(worked.Load()).Seconds() / 10; share > 0.12 || share < 0.05 {
+			t.Errorf("four replays work %.2f of the time", share)
+		}
+	})
 }
 
 // A caller of some tenants replays the decisions of its tenants, and sees the replays of callers of its

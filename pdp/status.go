@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -94,7 +95,7 @@ func (s *server) status(ctx context.Context, tenants []string) (*ServiceStatus, 
 		own := v.store(s.engine.ShadowSnapshots(), shadow)
 		out.Shadow, out.Changes = &own, s.metrics.changes.changes(shadow.Revision, v.sees)
 	}
-	out.Pending = s.policies.pending(s.engine).Seconds()
+	out.Pending = s.policies.pending(s.engine, v).Seconds()
 	if tenants == nil {
 		s.addLoad(out)
 	}
@@ -164,9 +165,7 @@ func (v view) store(all *snapshot.Snapshots, s evaluation.Status) StoreStatus {
 	if v.tenants == nil {
 		return out
 	}
-	if out.Faults = v.faults(s.Faults); len(s.Faults) > 0 && len(out.Faults) == 0 {
-		out.Stale, out.Problem = false, ""
-	}
+	out.Stale, out.Faults, out.Problem = v.stale(s), v.faultsOf(s), ""
 	if out.Stale {
 		out.Problem = "The last change of the policy store was refused."
 	}
@@ -189,6 +188,29 @@ func (v view) store(all *snapshot.Snapshots, s evaluation.Status) StoreStatus {
 		out.Revision = ""
 	}
 	return out
+}
+
+// stale reports whether a change that concerns the caller is not in force.
+func (v view) stale(s evaluation.Status) bool {
+	switch {
+	case v.tenants == nil || !s.Stale:
+		return s.Stale
+	case s.InPart != nil:
+		return slices.ContainsFunc(v.tenants, func(tenant string) bool { return s.InPart.Tenants[tenant] != nil })
+	}
+	return len(s.Faults) == 0 || len(v.faults(s.Faults)) > 0
+}
+
+// faultsOf returns the faults of the status of a policy store that the caller may see.
+func (v view) faultsOf(s evaluation.Status) (own faults.List) {
+	if v.tenants == nil || s.InPart == nil {
+		return v.faults(s.Faults)
+	}
+	for _, tenant := range v.tenants {
+		found, _ := errors.AsType[faults.List](s.InPart.Tenants[tenant])
+		own = append(own, found...)
+	}
+	return v.faults(own.Unique())
 }
 
 // faults returns the faults that the caller may see.

@@ -153,6 +153,34 @@ func TestStatusIsCutByTenant(t *testing.T) {
 	}
 }
 
+// A change of one tenant that is not in force makes the service stale for this tenant and for who sees all
+// tenants, and for nobody else: a fault as well as a loss of files that looks like an accident.
+func TestStaleIsCutByTenant(t *testing.T) {
+	for name, text := range map[string]string{"a fault": "permit(", "a loss": "[]"} {
+		t.Run(name, func(t *testing.T) {
+			file := map[string]string{"a fault": "g.cedar", "a loss": "entities.json"}[name]
+			dir := storeDir(t, map[string]string{"a.cedar": aliceMayRead, "tenants/acme/a.cedar": allMayRead, "tenants/globex/g.cedar": allMayRead, "tenants/globex/entities.json": `[{"uid":{"type":"user","id":"x"},"attrs":{},"parents":[]}]`})
+			auth := operatorKeys()
+			auth.APIKeys = append(auth.APIKeys, pdp.APIKey{ID: "globex", SHA256: digest("k-globex"), Grant: pdp.Grant{Tenants: []string{"globex"}, Scopes: []pdp.Scope{pdp.ScopeAdmin}}})
+			s := start(t, pdp.Config{PolicyDir: dir, Auth: auth})
+			writeFile(t, filepath.Join(dir, "tenants/globex", file), text)
+			askAs(t, "k-all", "POST", s.admin+pdp.PathReload, "", nil)
+			for key, stale := range map[string]bool{"": false, "k-pep": false, "k-acme": false, "k-globex": true, "k-all": true} {
+				_, body, err := send(t.Context(), &http.Client{Transport: bearer(key)}, "GET", s.admin+"/readyz?verbose", "")
+				if err != nil || strings.HasPrefix(body, "stale\n") != stale || strings.Contains(body, "\nrefused ") != stale {
+					t.Errorf("readiness to key %q: %s %v", key, body, err)
+				}
+				if key == "" || key == "k-pep" {
+					continue
+				}
+				if got := s.status(t, key); (got.State == pdp.StateStale) != stale || got.Policies.Stale != stale || !stale && got.Policies.Problem != "" {
+					t.Errorf("status to key %q: %+v", key, got)
+				}
+			}
+		})
+	}
+}
+
 // What the status says of the last hour costs a decision no allocation.
 func TestCountingDecisionsAllocatesNothing(t *testing.T) {
 	count, err := pdp.NewCounter()

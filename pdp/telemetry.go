@@ -249,7 +249,7 @@ func (t *telemetry) observePolicies(engine *evaluation.Engine, supplied *policyL
 	_, unapplied := t.meter.Float64ObservableGauge("policy_service.policies_pending", metric.WithUnit("s"),
 		metric.WithDescription("Age of a change of the policy store that is neither in force nor refused; 0 without one."),
 		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
-			o.Observe(supplied.pending(engine).Seconds())
+			o.Observe(supplied.pending(engine, view{}).Seconds())
 			return nil
 		}))
 	_, info := t.meter.Int64ObservableGauge("policy_service.revision_info",

@@ -69,6 +69,22 @@ func ReadFiles(fsys fs.FS) *Files {
 	return f
 }
 
+// Only returns the files, and faults, whose path satisfies a condition.
+func (f *Files) Only(visible func(file string) bool) *Files {
+	out := &Files{texts: f.texts}
+	for _, name := range f.names {
+		if visible(name) {
+			out.names = append(out.names, name)
+		}
+	}
+	for _, fault := range f.problems {
+		if visible(fault.File) {
+			out.problems = append(out.problems, fault)
+		}
+	}
+	return out
+}
+
 // Digest returns a hash of the names, texts and faults of the files.
 func (f *Files) Digest() [sha256.Size]byte {
 	h := sha256.New()

@@ -131,11 +131,15 @@ func (c *Compiler) keep(wanted map[*compilation]bool, pending Pending) {
 	})
 }
 
-// partly is [ErrInPart] with the problems that keep the other changes from becoming active.
-type partly struct{ problem error }
+// A PartError is [ErrInPart] with the problems that keep the other changes from becoming active.
+type PartError struct {
+	Tenants map[string]error // the problem of each tenant that is kept back
 
-func (p *partly) Error() string   { return p.problem.Error() }
-func (p *partly) Unwrap() []error { return []error{ErrInPart, p.problem} }
+	all error
+}
+
+func (p *PartError) Error() string   { return p.all.Error() }
+func (p *PartError) Unwrap() []error { return []error{ErrInPart, p.all} }
 
 // An Upgrade is a policy store that replaces the active one.
 type Upgrade struct {
@@ -164,7 +168,7 @@ func (p Pending) Wait(ctx context.Context) {
 }
 
 // Compile compiles a store, tenant by tenant, and returns the snapshots to activate. With an error
-// that is ErrInPart, the snapshots omit the changes that keep some tenants back. Pending is nil if
+// that is a [PartError], the snapshots omit the changes that keep some tenants back. Pending is nil if
 // no compilation continues.
 func (c *Compiler) Compile(ctx context.Context, u Upgrade) (*Snapshots, Pending, error) {
 	t := attempt{Compiler: c, Upgrade: u, wanted: map[*compilation]bool{}, problems: map[string]error{}, pending: Pending{}}
@@ -186,8 +190,7 @@ type attempt struct {
 	pending  Pending
 }
 
-// run returns the snapshots to activate. An error next to them is ErrInPart with the tenants'
-// problems.
+// run returns the snapshots to activate. An error next to them is a [PartError].
 func (t *attempt) run(ctx context.Context) (*Snapshots, error) {
 	names := t.tenants()
 	if len(names) == 0 {
@@ -421,5 +424,5 @@ func (t *attempt) joined(s *Snapshots) (*Snapshots, error) {
 	if len(s.tenants) == 0 {
 		return nil, t.told()
 	}
-	return s, &partly{t.told()}
+	return s, &PartError{t.problems, t.told()}
 }

@@ -112,7 +112,7 @@ func (v *visit) postReplay() error {
 	err = v.send(v.r.Context(), v.session.identity, http.MethodPost, "/admin/v1/replays?"+query.Encode(), "application/zip", body, &job)
 	var refused *apiError
 	switch {
-	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError:
+	case errors.As(err, &refused) && (refused.Status < http.StatusInternalServerError || refused.Status == http.StatusServiceUnavailable):
 		return v.showReplays(refused.Status, refused.Message)
 	case err != nil:
 		return err
