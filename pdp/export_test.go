@@ -20,6 +20,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/pdp/admission"
 	"github.com/policy-service/policy-service/pdp/filereload"
+	"github.com/policy-service/policy-service/pdp/rates"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -246,3 +247,12 @@ func NewIdlePacer(sleep func(context.Context, time.Duration) error) *pacer {
 
 // Rest calls rest.
 func (p *pacer) Rest(ctx context.Context) error { return p.rest(ctx) }
+
+// Unrecorded tells since when a log does not take every entry.
+type Unrecorded struct{ t telemetry }
+
+// Refuse counts a request whose decision the log did not take, and Answer one whose decision it took.
+func (u *Unrecorded) Refuse() { u.t.failed(decisionlog.ErrUnavailable) }
+func (u *Unrecorded) Answer() { u.t.lastHour.Decided(time.Now(), 0, rates.Counts{Allowed: 1}) }
+
+func (u *Unrecorded) Since() time.Time { return u.t.failingSince() }

@@ -57,7 +57,7 @@ type LogStatus struct {
 	Under   int64        `json:"signed_size"`       // number of entries under it
 	Queued  int          `json:"queued"`            // entries in memory, not yet on disk
 	Sinks   []SinkStatus `json:"sinks,omitempty"`   // copies of checkpoints outside the log
-	Failing time.Time    `json:"failing,omitzero"`  // since when the log takes no entry
+	Failing time.Time    `json:"failing,omitzero"`  // since when the log does not take every entry
 	Problem string       `json:"problem,omitempty"` // why the log has failed for good
 }
 
@@ -67,7 +67,7 @@ const (
 	adviceUnread    = "Correct what prevents the policy store from being read. The last valid policies decide until then."
 	advicePending   = "Wait: the change of the policy store is being read. If this does not end, look into the program's log."
 	adviceNotReady  = "Correct the faults of the policy store. Every request fails until then."
-	adviceDisk      = "Check that the disk of the state directory has room and works. Requests fail until the log takes entries."
+	adviceDisk      = "Check that the disk of the state directory has room and works. Requests fail while the log does not take their entries, the large ones first."
 	adviceLogFailed = "Restart the service, and then run log verify. Every request fails until then."
 )
 

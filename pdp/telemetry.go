@@ -57,7 +57,7 @@ type telemetry struct {
 	off           bool // no metrics are exported
 
 	lastHour   rates.Ring
-	unrecorded atomic.Pointer[unrecorded] // the last one; nil for none
+	unrecorded atomic.Pointer[unrecorded] // the last run; nil for none
 	changes    shadowTally
 	shadow     func() evaluation.Status // of the shadow policies
 	traces     bool                     // spans are exported
@@ -374,23 +374,8 @@ func (t *telemetry) failed(err error) {
 	now := time.Now()
 	t.lastHour.Failed(now)
 	if errors.Is(err, decisionlog.ErrUnavailable) {
-		t.unrecorded.Store(&unrecorded{now, t.lastHour.Answers()})
+		t.unrecorded.Store(t.unrecorded.Load().next(now, t.lastHour.Answers()))
 	}
-}
-
-// An unrecorded is a request whose decision the log did not take.
-type unrecorded struct {
-	at      time.Time
-	answers int64 // number of answers before it
-}
-
-// failingSince returns when the log did not take an entry, if it has taken none since, or the zero
-// time.
-func (t *telemetry) failingSince() time.Time {
-	if last := t.unrecorded.Load(); last != nil && last.answers == t.lastHour.Answers() {
-		return last.at
-	}
-	return time.Time{}
 }
 
 // effectNone is the effect if the shadow policies decide the same.
