@@ -194,6 +194,47 @@ func TestLogPagesOfTenants(t *testing.T) {
 	}
 }
 
+// The page of a decision lists the other entries of the same request, each once, and no others.
+func TestDecisionListsItsRequest(t *testing.T) {
+	s, b := startConsole(t, pdp.Config{Policies: policySet(t, "todo")})
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4730"
+	ask := func(who, request, trace string) (id string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.main+"/access/v1/evaluation",
+			strings.NewReader(fmt.Sprintf(`{"subject":{"type":"user","id":%q},"action":{"name":"read"},"resource":{"type":"todo","id":"1"}}`, who)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-Request-ID", request)
+		if trace != "" {
+			r.Header.Set("Traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		return answer.Header.Get("Decision-ID")
+	}
+	both, one, other := ask("same-both", "r1", trace), ask("same-request", "r1", ""), ask("same-trace", "r2", trace)
+	ask("neither", "r3", "")
+	signIn(t, s, b)
+	_, page, _ := b.get("/decisions/" + both)
+	_, list, found := strings.Cut(page, "Everything else of this request")
+	list, _, _ = strings.Cut(list, "</table>")
+	if !found || strings.Count(list, "<tr>") != 3 || strings.Contains(list, both) || strings.Contains(list, "neither") {
+		t.Errorf("the list is %s", list)
+	}
+	for _, id := range []string{one, other} {
+		if strings.Count(list, `href="/decisions/`+id) != 1 {
+			t.Errorf("the list does not have %s once: %s", id, list)
+		}
+	}
+	if _, page, _ = b.get("/decisions/" + one); !strings.Contains(page, "same-both") || strings.Contains(page, "same-trace") {
+		t.Errorf("the page of %s: %s", one, page)
+	}
+}
+
 // The links of a decision lead to the search that they name. A parameter that a page does not know is an
 // error, and never a list of everything.
 func TestLinksOfDecisionsSearch(t *testing.T) {

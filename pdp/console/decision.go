@@ -28,6 +28,7 @@ type decisionPage struct {
 	Try       string       // address of the page that tries the request again; "" for who may not
 	SameWho   string       // address of the decisions of the same subject
 	SameTrace string       // and of the same trace
+	Related   relatedEntries
 }
 
 // An explanation is that of the admin API, as far as the page shows it.
@@ -145,6 +146,8 @@ func (v *visit) decision() error {
 	}
 	if v.r.URL.Query().Has("raw") {
 		page.Raw = plain.Lines(string(line))
+	} else if page.Related, err = v.related(page.logRow); err != nil {
+		return err
 	}
 	if page.Result != nil && len(page.Batch) == 0 {
 		if err := v.explainInto(&page); err != nil {
