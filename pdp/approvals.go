@@ -25,9 +25,10 @@ type AccessRequest struct {
 	Summary string             `json:"summary,omitzero"` // action, resource and arguments in one line of limited length
 	approval.Request
 
-	Sheet  string   `json:"sheet,omitzero"`   // digest of the sheet; lists leave it out
-	May    []string `json:"may,omitempty"`    // what the caller can do, as a hint; nil if the caller is not known
-	WhyNot string   `json:"why_not,omitzero"` // why the caller can neither approve nor deny
+	Sheet    string   `json:"sheet,omitzero"`    // digest of the sheet; lists leave it out
+	Policies string   `json:"policies,omitzero"` // revision that is in force; lists leave it out
+	May      []string `json:"may,omitempty"`     // what the caller can do, as a hint; nil if the caller is not known
+	WhyNot   string   `json:"why_not,omitzero"`  // why the caller can neither approve nor deny
 
 	Earlier []approval.Earlier `json:"earlier,omitempty"` // of each item; lists leave it out
 
@@ -99,7 +100,7 @@ func (d *approvalsHandler) answer(c echo.Context, out AccessRequest, by *approva
 	if err != nil {
 		return err
 	}
-	out.Sheet = sheet.Digest
+	out.Sheet, out.Policies = sheet.Digest, d.approvals.Revision(&out.Request)
 	if out.Earlier, err = d.approvals.Earlier(c.Request().Context(), &out.Request); err != nil {
 		return err
 	}
@@ -201,6 +202,9 @@ func (d *approvalsHandler) showRequest(c echo.Context) error {
 	}
 	by, err := d.viewer(c)
 	if err != nil {
+		return err
+	}
+	if same, err := d.isUnchanged(c, by); same || err != nil {
 		return err
 	}
 	r, err := d.approvals.Request(c.Request().Context(), c.Param(paramID))

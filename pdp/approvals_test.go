@@ -240,7 +240,7 @@ func TestAdminAPIRefusesUnknownMembers(t *testing.T) {
 			t.Errorf("%s: %s %s, want 400 at %q", test.body, response.Status, body, test.at)
 		}
 	}
-	const members = "/item is not known: there are approved_until, approver, arguments, capability, comment, decision, items, sheet, to"
+	const members = "/item is not known: there are approved_until, approver, arguments, capability, comment, decision, items, policies, sheet, to"
 	if _, body := post(t, http.DefaultClient, verdict, `{"decision":"approve","item":[0]}`); !strings.Contains(body, members) {
 		t.Errorf("a member that is misspelt: %s", body)
 	}

@@ -77,7 +77,7 @@ func (p *decisionPage) hidden(name string) string {
 
 // form returns the form that decides, as the browser would send it.
 func (p *decisionPage) form(decision string, more ...string) url.Values {
-	form := url.Values{"ticket": {p.hidden("ticket")}, "sheet": {p.hidden("sheet")}, "decision": {decision}}
+	form := url.Values{"ticket": {p.hidden("ticket")}, "sheet": {p.hidden("sheet")}, "policies": {p.hidden("policies")}, "decision": {decision}}
 	for n := 0; n < len(more); n += 2 {
 		form.Add(more[n], more[n+1])
 	}

@@ -118,6 +118,7 @@ var publicErrors = []struct {
 	{approval.ErrDuplicate, http.StatusConflict, true},
 	{approval.ErrTaskState, http.StatusConflict, true},
 	{approval.ErrSheet, http.StatusConflict, false},
+	{approval.ErrPolicies, http.StatusConflict, false},
 	{approval.ErrUndecidable, http.StatusConflict, true},
 	{approval.ErrExpiredDenial, http.StatusGone, true},
 	{approval.ErrTaskExpired, http.StatusGone, true},

@@ -90,6 +90,9 @@ func (d *approvalsHandler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if same, err := d.isListUnchanged(c, q.Tenants); same || err != nil {
+		return err
+	}
 	page := requestPage{handler: d, to: c.Response(), limit: limit}
 	for r, err := range d.approvals.List(c.Request().Context(), q) {
 		if errors.Is(err, approval.ErrPage) {

@@ -44,6 +44,9 @@ func (d *approvalsHandler) standing(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if same, err := d.isListUnchanged(c, tenants); same || err != nil {
+		return err
+	}
 	out := StandingApprovals{Approvals: []StandingApproval{}}
 	last := ""
 	for one, err := range d.approvals.Standing(c.Request().Context(), tenants, c.QueryParam("token")) {

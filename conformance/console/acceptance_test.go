@@ -197,6 +197,7 @@ func TestAcceptance05SomebodyElseDecided(t *testing.T) {
 	carol, dave := c.at("u-carol", "/requests/"+task, look{}), c.at("u-dave", "/requests/"+task, look{desktop: true})
 	dave.decide("Deny")
 	dave.sees("You denied this")
+	carol.closed("dave denied this")
 	carol.approve("u-carol")
 	carol.sees("Your decision did not count", "dave denied this")
 	carol.shoot("request-conflict-step-up")
@@ -253,7 +254,7 @@ func TestAcceptance08Expiry(t *testing.T) {
 	b.visit("/requests/" + task)
 	b.sees("Nobody decided in time")
 	process.Eventually(t, "the request is expired", func() bool { return c.read(task).Status == "expired" })
-	eval[string](b, `document.querySelectorAll(".verdict button").forEach(x => x.disabled = false); ""`)
+	b.closed("It ended at")
 	b.decide("Deny")
 	b.sees("Your decision did not count")
 }
@@ -306,8 +307,13 @@ func TestAcceptance09PoliciesChange(t *testing.T) {
 	b := c.at("u-carol", "/requests/"+task, look{})
 	c.write("policies.cedar", approvalPolicies+"\n@id(\"new\") forbid (principal, action == Action::\"other\", resource);\n")
 	process.Eventually(t, "the new policies are in force", func() bool { return strings.Count(c.Log(), "policies loaded") > 1 })
+	b.sees("The policies have changed since this was asked")
+	if !eval[bool](b, `document.getElementById("approve").disabled && !document.getElementById("deny").disabled`) {
+		t.Error("Approve works, or Deny does not")
+	}
+	eval[string](b, `document.getElementById("approve").disabled = false; ""`)
 	b.approve("u-carol")
-	b.sees("Your decision did not count")
+	b.sees("Nothing was decided", "The policies have changed since this was asked")
 	if r := c.read(task); r.Status == "approved" {
 		t.Errorf("the request is %s", r.Status)
 	}

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/policy-service/policy-service/conformance/process"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // approvalPolicies let everybody approve; a pair of people approves pairs, and nobody in time what is hasty.
@@ -184,6 +186,7 @@ func TestSomebodyElseDecided(t *testing.T) {
 	dave.calm()
 	dave.click("Deny")
 	dave.sees("You denied this")
+	carol.closed("dave denied this")
 	carol.calm()
 	carol.click("Approve")
 	carol.sees("Your decision did not count", "dave denied this")
@@ -192,6 +195,96 @@ func TestSomebodyElseDecided(t *testing.T) {
 	if votes := o.read(task).Items[0].Votes; len(votes) != 1 || o.entries(`"event":"approve"`) != 0 {
 		t.Errorf("votes %+v", votes)
 	}
+}
+
+// closed waits until the open page says why nobody can decide any more. Then it makes the buttons work again, as for
+// somebody whose browser has not heard of it.
+func (b *browser) closed(why string) {
+	b.Helper()
+	b.sees(why, "Show the request as it is now")
+	b.until("the buttons are off", func() error {
+		if !eval[bool](b, `[...document.querySelectorAll(".verdict button")].every(x => x.disabled)`) {
+			return errNotYet
+		}
+		return nil
+	})
+	eval[string](b, `document.querySelectorAll(".verdict button").forEach(x => x.disabled = false); ""`)
+}
+
+// seesSoon waits until an open page shows a text, without loading it again, and logs how long that took.
+func (b *browser) seesSoon(texts ...string) {
+	b.Helper()
+	since := time.Now()
+	b.sees(texts...)
+	b.Logf("%s after %s", texts[0], time.Since(since).Round(10*time.Millisecond))
+	if eval[string](b, `document.body.dataset.open || ""`) != "yes" {
+		b.Errorf("%s was loaded again", b.path())
+	}
+}
+
+// keepOpen visits a page and marks it.
+func (b *browser) keepOpen(path string) {
+	b.Helper()
+	b.visit(path)
+	eval[string](b, `document.body.dataset.open = "yes"`)
+}
+
+// Acceptance 8 and 9: open pages say what has become of a request, that the policies have changed, and what is new in
+// a list. Nothing above moves, and nothing is decided by a press on an old page.
+func TestOpenPagesKeepUp(t *testing.T) {
+	o := newOffice(t)
+	b, first, second := o.person("carol", look{}), o.asked("call", "alice", ordinary), o.asked("pair", "alice", ordinary)
+	list, overview := b.another(), b.another()
+	list.keepOpen("/requests")
+	overview.keepOpen("/")
+	overview.sees("Waiting for a person", "Newest in the log", "alice")
+	b.keepOpen("/requests/" + first)
+	place := eval[float64](b, `document.getElementById("deny").getBoundingClientRect().top`)
+	o.decide(first, "deny", "dave")
+	b.seesSoon("dave denied this", "Show the request as it is now")
+	if now := eval[float64](b, `document.getElementById("deny").getBoundingClientRect().top`); now != place {
+		t.Errorf("Deny moved from %v to %v", place, now)
+	}
+	b.narrow()
+	b.accessible()
+	b.shoot("request-news")
+	list.seesSoon("1 not in this list any more")
+	third := o.asked("call", "bob", ordinary)
+	list.seesSoon("1 new.", "1 not in this list any more")
+	if shown := eval[bool](list, `(r => r.top >= 0 && r.bottom <= innerHeight)(document.getElementById("changed").getBoundingClientRect())`); !shown {
+		t.Error("what is new is not on the screen")
+	}
+	list.accessible()
+	list.shoot("requests-news")
+	list.click("Show")
+	list.sees("bob wants to run")
+	overview.seesSoon("bob")
+
+	b.keepOpen("/requests/" + second)
+	o.decide(second, "approve", "dave")
+	b.seesSoon("1 is missing")
+	b.one("Approve", "button")
+	o.cancel(second)
+	b.seesSoon("The requester took it back")
+
+	b.keepOpen("/requests/" + third)
+	o.write("policies.cedar", approvalPolicies+"\n@id(\"new\") forbid (principal, action == Action::\"other\", resource);\n")
+	b.seesSoon("The policies have changed since this page was made")
+	b.accessible()
+	b.shoot("request-new-policies")
+	b.calm()
+	b.click("Approve")
+	b.sees("Nothing was decided. Look at the request once more")
+	b.calm()
+	b.click("Approve")
+	b.sees("You approved this")
+}
+
+// cancel takes a request back, as its PEP does.
+func (o *office) cancel(task string) {
+	o.test.Helper()
+	var answer authzen.TaskResponse
+	o.post(o.URL+authzen.PathRequests+"/"+task+"/cancel", "{}", &answer)
 }
 
 // Acceptance 6: a quorum of two needs two people.

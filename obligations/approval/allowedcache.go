@@ -33,6 +33,7 @@ type allowedKey struct {
 
 type allowedAnswer struct {
 	Allowed
+	tag      string // see [Service.Tag]
 	tenant   string
 	revision string // of the policies of the tenant
 	state    uint64 // hash of the stored request
@@ -49,14 +50,14 @@ func personKey(by Approver) [sha256.Size]byte {
 }
 
 // get returns an answer that still holds.
-func (c *allowedCache) get(key allowedKey, stored []byte, revision func(tenant string) string, now time.Time) (a Allowed, ok bool) {
+func (c *allowedCache) get(key allowedKey, stored []byte, revision func(tenant string) string, now time.Time) (a allowedAnswer, ok bool) {
 	c.mu.Lock()
 	answer, ok := c.answers[key]
 	c.mu.Unlock()
 	if !ok || !now.Before(answer.until) || answer.state != maphash.Bytes(c.seed, stored) || answer.revision != revision(answer.tenant) {
 		return a, false
 	}
-	return answer.Allowed, true
+	return answer, true
 }
 
 func (c *allowedCache) put(key allowedKey, answer allowedAnswer) {
@@ -76,25 +77,33 @@ func (a Allowed) decides() bool {
 // allowedListed returns what the person of a query can do with a stored request, and the request. The
 // request is nil if the query does not select it.
 func (s *Service) allowedListed(ctx context.Context, q *Query, id string) (r *Request, a Allowed, err error) {
-	stored, err := s.recordedBytes(ctx, id)
+	answer, stored, err := s.allowedStored(ctx, *q.For, id)
+	if err != nil || answer.decides() == q.Others {
+		return nil, answer.Allowed, err
+	}
+	r, err = decodeRequest(stored)
+	return r, answer.Allowed, err
+}
+
+// allowedStored returns what a person can do with a stored request, from the cache if that holds, and the request
+// as it is stored.
+func (s *Service) allowedStored(ctx context.Context, by Approver, id string) (answer allowedAnswer, stored []byte, err error) {
+	if stored, err = s.recordedBytes(ctx, id); err != nil {
+		return answer, nil, err
+	}
+	key, now := allowedKey{personKey(by), id}, s.now()
+	if answer, known := s.allowed.get(key, stored, s.config.Revision, now); known {
+		return answer, stored, nil
+	}
+	r, err := decodeRequest(stored)
 	if err != nil {
-		return nil, a, err
+		return answer, nil, err
 	}
-	key, now := allowedKey{personKey(*q.For), id}, s.now()
-	a, known := s.allowed.get(key, stored, s.config.Revision, now)
-	if known && a.decides() == q.Others {
-		return nil, a, nil
+	answer = allowedAnswer{tenant: r.Tenant, revision: s.config.Revision(r.Tenant), state: maphash.Bytes(s.allowed.seed, stored), until: earliest(now.Add(allowedFor), r.DecideBy)}
+	if answer.Allowed, err = s.Allowed(ctx, r, by); err != nil {
+		return answer, nil, err
 	}
-	if r, err = decodeRequest(stored); err != nil || known {
-		return r, a, err
-	}
-	answer := allowedAnswer{tenant: r.Tenant, revision: s.config.Revision(r.Tenant), state: maphash.Bytes(s.allowed.seed, stored), until: earliest(now.Add(allowedFor), r.DecideBy)}
-	if answer.Allowed, err = s.Allowed(ctx, r, *q.For); err != nil {
-		return nil, a, err
-	}
+	answer.tag = r.tag(answer.Allowed, answer.revision)
 	s.allowed.put(key, answer)
-	if answer.decides() == q.Others {
-		r = nil
-	}
-	return r, answer.Allowed, nil
+	return answer, stored, nil
 }

@@ -35,6 +35,9 @@ type Decision struct {
 	Until    time.Time `json:"approved_until,omitzero"` // ends the approval earlier than the template does
 	To       *Person   `json:"to,omitempty"`            // of a delegation
 	Sheet    string    `json:"sheet,omitzero"`          // digest of the sheet that the approver was shown; "" if unknown
+	// Policies is the revision in force when the approver was shown the request; "" if unknown. To deny, it does
+	// not matter.
+	Policies string `json:"policies,omitzero"`
 
 	// Arguments are values for arguments of the call that the template lets approvers change.
 	Arguments jsontext.Value `json:"arguments,omitzero"`
@@ -117,6 +120,9 @@ func (s *Service) DecideIf(ctx context.Context, id string, by Approver, d Decisi
 	}
 	if err := s.checkSheet(r, &d); err != nil {
 		return nil, err
+	}
+	if d.Policies != "" && d.Decision != decisionDeny && d.Policies != s.revision(r.Tenant) {
+		return nil, ErrPolicies
 	}
 	e := d.event(by)
 	if e.edit, err = s.edited(r, &d); err != nil {

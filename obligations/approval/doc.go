@@ -44,7 +44,7 @@
 // # On disk
 //
 // The service uses one bbolt file. All buckets can be derived from tasks, except tasks, tokens,
-// signing, history, outbox and last:
+// signing, history, changes, outbox and last:
 //
 //	tasks      task id → request, as JSON
 //	approvals  approval id → task id ‖ 0 ‖ item
@@ -53,6 +53,7 @@
 //	listed     tenant, or * for all ‖ 0 ‖ status ‖ 0 ‖ position in the list ‖ task id → nothing
 //	standing   tenant, or * for all ‖ 0 ‖ end in seconds, 8 bytes big-endian ‖ approval id → nothing
 //	history    day, 4 bytes big-endian ‖ 16 bytes of the SHA-256 of tenant, subject, action, resource → approved, denied
+//	changes    tenant, or * for all ‖ 0 → number of changes of its requests, 8 bytes big-endian
 //	due        seconds, 8 bytes big-endian ‖ task id → nothing
 //	notices    16 bytes of the SHA-256 of a destination ‖ seconds, 8 bytes big-endian ‖ task id → destination
 //	messages   16 bytes of the SHA-256 of a destination ‖ seconds, 8 bytes big-endian ‖ event ‖ 0 ‖ task id → destination

@@ -19,6 +19,8 @@ var (
 	ErrTaskState = errors.New("the task is not in a state for that")
 	// ErrSheet means that the approver was shown another request than the stored one.
 	ErrSheet = errors.New("the request is not the one that was shown")
+	// ErrPolicies means that other policies are active than those under which the approver was shown the request.
+	ErrPolicies = errors.New("the policies have changed since the request was shown")
 	// ErrUnknownApproval means that no approval has this id.
 	ErrUnknownApproval = errors.New("unknown approval")
 	// ErrIneligible means that this approver may not decide this request.

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -35,6 +36,8 @@ var (
 	bucketStanding      = []byte("standing")
 	bucketHistory       = []byte("history")
 
+	bucketChanges = []byte("changes")
+
 	bucketLast = []byte("last")
 )
 
@@ -43,7 +46,7 @@ func openStore(path string) (*bolt.DB, error) {
 	return recordfile.Open(path, func(db *bolt.DB) error {
 		return update(db, func(tx txn) error {
 			ours := tx.isOurs()
-			err := recordfile.CreateBuckets(tx.Tx, bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketAnnouncements, bucketMessages, bucketStanding, bucketHistory, bucketLast)
+			err := recordfile.CreateBuckets(tx.Tx, bucketTasks, bucketApprovals, bucketPending, bucketDue, bucketKeys, bucketTokens, outbox.Bucket, bucketSigning, bucketNotices, bucketAnnouncements, bucketMessages, bucketStanding, bucketHistory, bucketChanges, bucketLast)
 			if err != nil || ours {
 				return err
 			}
@@ -98,6 +101,9 @@ func (t txn) put(was, is *Request) error {
 		if err := t.Bucket(e.bucket).Put(e.key, e.value); err != nil {
 			return err
 		}
+	}
+	if err := t.countChange(cmp.Or(is, was).Tenant); err != nil {
+		return err
 	}
 	tasks := t.Bucket(bucketTasks)
 	if was != nil {

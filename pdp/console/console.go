@@ -55,6 +55,7 @@ type Console struct {
 	config   Config
 	sessions sessions
 	turns    turns
+	polls    turns // of open pages that ask whether they are up to date: they take no turn of a page
 	links    links
 	forms    forms
 	signIns  signIns
@@ -274,6 +275,9 @@ type visit struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	id      string   // of the session
+	polls   bool     // an open page asks whether it is up to date
+	watch   string   // path at which the page asks that; "" for a page that does not
+	tag     string   // entity tag of what the page shows
 	session *session // nil before signing in
 }
 
@@ -295,10 +299,13 @@ func (c *Console) page(show func(*visit) error, scopes ...callers.Scope) http.Ha
 // use it without a turn: the admin API limits them.
 func (c *Console) signedIn(show func(*visit) error, scopes ...callers.Scope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &visit{Console: c, w: w, r: r, id: c.sessionID(r)}
-		found, ok := c.sessions.find(v.id)
+		v := &visit{Console: c, w: w, r: r, id: c.sessionID(r), polls: isPoll(r)}
+		found, ok := v.findSession()
 		now, err := c.current(found)
 		switch {
+		case v.polls && (!ok || err != nil):
+			w.WriteHeader(http.StatusUnauthorized)
+			return
 		case !ok || errors.Is(err, errSettings):
 			v.redirect(c.signInPath(r.Method, nextOf(r)))
 			return
@@ -331,7 +338,11 @@ func (c *Console) signInPath(method, next string) string {
 
 // inTurn shows a page when it is the person's turn.
 func (v *visit) inTurn(show func(*visit) error) error {
-	leave, err := v.turns.enter(v.r.Context(), v.session.identity.ID)
+	turns := &v.turns
+	if v.polls {
+		turns = &v.Console.polls
+	}
+	leave, err := turns.enter(v.r.Context(), v.session.identity.ID)
 	if err != nil {
 		v.showError(http.StatusTooManyRequests, "You have asked for many pages at the same time. Nothing was done: wait a moment, and try again.")
 		return nil

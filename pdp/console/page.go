@@ -105,6 +105,8 @@ type frame struct {
 	Title string
 	Who   *Identity // nil before signing in
 	Menu  []menuItem
+	Watch string // path at which the page asks whether it is up to date; "" for a page that does not
+	Tag   string // entity tag of what it shows
 	Page  any
 }
 
@@ -145,7 +147,7 @@ func (v *visit) isAt(path string) bool {
 
 // show answers with a page. Nothing is sent of a page that fails on its way.
 func (v *visit) show(status int, name, title string, page any) error {
-	f := frame{Title: title, Menu: v.menuFor(), Page: page}
+	f := frame{Title: title, Menu: v.menuFor(), Watch: v.watch, Tag: v.tag, Page: page}
 	if v.session != nil {
 		f.Who = &v.session.identity
 	}
@@ -154,6 +156,9 @@ func (v *visit) show(status int, name, title string, page any) error {
 		return fmt.Errorf("page %s: %w", name, err)
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if v.tag != "" {
+		v.w.Header().Set(headerTag, v.tag)
+	}
 	v.w.WriteHeader(status)
 	_, _ = text.WriteTo(v.w) // the browser may have gone
 	return nil

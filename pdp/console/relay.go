@@ -9,15 +9,30 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// read asks the admin API, and returns the answer with its headers.
+// read asks the admin API, and returns the answer with its headers. The answer to a poll may be 304.
 func (v *visit) read(path string) (*answer, error) {
 	r, err := toAdmin(v.r.Context(), v.session.identity, http.MethodGet, path, "", nil)
 	if err != nil {
 		return nil, err
 	}
+	if known := v.known(); known != "" {
+		r.Header.Set(headerKnown, known)
+	}
 	a := new(answer)
 	v.config.Admin.ServeHTTP(a, r)
 	return a, a.decode(nil)
+}
+
+// tagged asks the admin API, decodes its answer into out, and returns the entity tag. A page that shows the answer is
+// whole, so the answer is never 304.
+func (v *visit) tagged(path string, out any) (tag string, err error) {
+	r, err := toAdmin(v.r.Context(), v.session.identity, http.MethodGet, path, "", nil)
+	if err != nil {
+		return "", err
+	}
+	a := new(answer)
+	v.config.Admin.ServeHTTP(a, r)
+	return a.header.Get(headerTag), a.decode(out)
 }
 
 // relay passes an answer of the admin API on while it is made. The browser stores it, or reads it with a script.

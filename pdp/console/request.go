@@ -22,7 +22,17 @@ const mostForm = 1 << 20
 
 // showRequest shows a request to whoever may decide on it.
 func (v *visit) showRequest() error {
-	page, err := v.requestPage(v.r.PathValue("task"))
+	task := v.r.PathValue("task")
+	if v.polls {
+		answer, err := v.read(adminPrefix + requestPath(task, ""))
+		if err != nil {
+			return err
+		}
+		if v.tag = answer.header.Get(headerTag); v.isCurrent() {
+			return nil
+		}
+	}
+	page, err := v.requestPage(task)
 	if err != nil {
 		return err
 	}
@@ -49,9 +59,11 @@ func (v *visit) requestPage(task string) (*requestPage, error) {
 		return nil, err
 	}
 	var r request
-	if err := v.ask(http.MethodGet, adminPrefix+requestPath(task, ""), nil, &r); err != nil {
+	tag, err := v.tagged(adminPrefix+requestPath(task, ""), &r)
+	if err != nil {
 		return nil, err
 	}
+	v.keepUp(requestPath(task, ""), tag)
 	page := newRequestPage(s, &r, &v.session.identity)
 	page.Ticket = v.forms.issue(v.session.forms, s.Task)
 	page.Notified = v.config.Notifies
@@ -106,6 +118,7 @@ type verdict struct {
 type vote struct {
 	Decision   string                    `json:"decision"` // approve, deny or delegate
 	Sheet      string                    `json:"sheet"`
+	Policies   string                    `json:"policies,omitzero"`
 	Comment    string                    `json:"comment,omitzero"`
 	Items      []int                     `json:"items,omitempty"`
 	Until      time.Time                 `json:"approved_until,omitzero"`
@@ -149,7 +162,7 @@ func (v *visit) postDecision() error {
 func (v *visit) verdict(task string) (d verdict, err error) {
 	form := v.r.PostForm
 	d = verdict{Task: task, Ticket: form.Get("ticket"), Vote: vote{
-		Decision: form.Get("decision"), Sheet: form.Get("sheet"), Comment: strings.TrimSpace(strings.ReplaceAll(form.Get("comment"), "\r\n", "\n")),
+		Decision: form.Get("decision"), Sheet: form.Get("sheet"), Policies: form.Get("policies"), Comment: strings.TrimSpace(strings.ReplaceAll(form.Get("comment"), "\r\n", "\n")),
 	}}
 	if d.Vote.Sheet == "" {
 		return d, errVerdict{"The form has no sheet."}
@@ -274,6 +287,8 @@ func (v *visit) messageOf(err error) (int, message) {
 		return http.StatusServiceUnavailable, message{"lost", ""}
 	case problem.Status == http.StatusConflict && problem.Message == staleMessage:
 		return problem.Status, message{"stale", ""}
+	case problem.Status == http.StatusConflict && problem.Message == policiesMessage:
+		return problem.Status, message{"policies", ""}
 	case problem.Status == http.StatusConflict:
 		return problem.Status, message{"conflict", problem.Message}
 	case problem.Status == http.StatusForbidden:
@@ -281,6 +296,9 @@ func (v *visit) messageOf(err error) (int, message) {
 	}
 	return problem.Status, message{"invalid", problem.Message}
 }
+
+// policiesMessage is what the admin API says of an approval that was shown under other policies.
+const policiesMessage = "the policies have changed since the request was shown"
 
 // staleMessage is what the admin API says of a decision on another sheet.
 const staleMessage = "the request is not the one that was shown"

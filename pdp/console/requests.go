@@ -12,8 +12,9 @@ import (
 
 // A request is an Access Request as the admin API shows it.
 type request struct {
-	Status  authzen.TaskStatus `json:"status"`
-	Summary string             `json:"summary"`
+	Status   authzen.TaskStatus `json:"status"`
+	Summary  string             `json:"summary"`
+	Policies string             `json:"policies"` // revision that is in force
 	approval.Request
 
 	May    []string `json:"may"`
@@ -84,6 +85,7 @@ type requestsPage struct {
 	Requests  []request     `json:"requests"`
 	Approvals []standing    `json:"approvals"`
 	Page      *authzen.Page `json:"page"`
+	First     bool          // the page is the first of its list
 }
 
 // A standing is an approval that can still be used.
@@ -128,8 +130,18 @@ func (v *visit) requests() error {
 			asked.Set(name, value)
 		}
 	}
-	if err := v.ask(http.MethodGet, page.View.path+"&"+asked.Encode(), nil, &page); err != nil {
+	answer, err := v.read(page.View.path + "&" + asked.Encode())
+	if err != nil {
 		return err
+	}
+	if v.tag = answer.header.Get(headerTag); v.isCurrent() {
+		return nil
+	}
+	if err := answer.decode(&page); err != nil {
+		return err
+	}
+	if page.First = !asked.Has("token"); page.First {
+		v.watch = v.r.URL.RequestURI()
 	}
 	return v.show(http.StatusOK, "requests", "Approvals", &page)
 }

@@ -78,7 +78,12 @@ func (s *sessions) ended(one *session, now time.Time) bool {
 }
 
 // find returns a copy of the session with an id, and notes that it was used.
-func (s *sessions) find(id string) (found session, ok bool) {
+func (s *sessions) find(id string) (found session, ok bool) { return s.get(id, true) }
+
+// look is find for what does not count as a use: it does not prolong the session.
+func (s *sessions) look(id string) (found session, ok bool) { return s.get(id, false) }
+
+func (s *sessions) get(id string, use bool) (found session, ok bool) {
 	key, now := sha256.Sum256([]byte(id)), s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +95,9 @@ func (s *sessions) find(id string) (found session, ok bool) {
 		delete(s.byID, key)
 		return found, false
 	}
-	one.used = now
+	if use {
+		one.used = now
+	}
 	return *one, true
 }
 

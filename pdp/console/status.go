@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/obligations/plain"
 )
@@ -143,6 +146,8 @@ type overviewPage struct {
 	Tests    *testSummary
 	Approves bool     // the person may open requests
 	Tenants  []string // of the person; nil for all
+	Audits   bool     // the person may read the log
+	Newest   []logRow // entries of the log, the newest first
 }
 
 // Sum has the counts of the whole hour, and the largest 99th percentile.
@@ -198,7 +203,38 @@ func (v *visit) overview() error {
 	if page.Tests, err = v.lastTests(); err != nil {
 		return err
 	}
+	if page.Audits = v.may(scopeAudit); page.Audits {
+		if page.Newest, err = v.newest(); err != nil {
+			return err
+		}
+	}
+	shown, err := json.Marshal(page)
+	if err != nil {
+		return fmt.Errorf("overview: %w", err)
+	}
+	if v.keepUp("/", tagOf(shown)); v.isCurrent() {
+		return nil
+	}
 	return v.show(http.StatusOK, "overview", "Overview", page)
+}
+
+// Bounds of the newest entries on the overview: how many it shows, and among how many it looks for them.
+const (
+	newestRows = 6
+	newestLook = 100
+)
+
+// newest returns the newest entries of the log that the person may read.
+func (v *visit) newest() ([]logRow, error) {
+	query := url.Values{"limit": {strconv.Itoa(newestRows)}, "look": {strconv.Itoa(newestLook)}}
+	answer, err := v.read(apiLogQuery + "?" + query.Encode())
+	if isRefusal(err) {
+		return nil, nil // the overview is useful without them
+	}
+	if err != nil {
+		return nil, err
+	}
+	return logRows(answer.body.Bytes())
 }
 
 // A shadowPage compares the shadow policies with those in force.

@@ -22,9 +22,13 @@ function tick() {
   }
 }
 
-for (const time of document.querySelectorAll("time:not(.ago):not(.until):not(.utc)")) {
-  time.title = time.dateTime;
-  time.textContent = unit.format(new Date(time.dateTime));
+function show() {
+  for (const time of document.querySelectorAll("time:not(.ago, .until, .utc, [title])")) {
+    time.title = time.dateTime;
+    time.textContent = unit.format(new Date(time.dateTime));
+  }
+  tick();
 }
-tick();
+show();
+document.addEventListener("page-changed", show);
 setInterval(tick, 1000);
