@@ -338,6 +338,7 @@ var variable = []struct {
 	{regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`), "<jws>"},
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "<revision>"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
+	{regexp.MustCompile(`(?m)^Etag: W/"[0-9a-f]{16}"$`), "Etag: <tag>"},
 }
 
 // render returns a response in the format of the files, without connection headers.

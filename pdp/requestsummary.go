@@ -86,8 +86,8 @@ func askedTerms(r *approval.Request) string {
 	return out
 }
 
-// named returns a name cut to the length limit of a summary.
-func named(name string) string { return plain.Text(plain.Cut(name, maxSummaryName)) }
+// named returns a name, in quotation marks unless it is one word, cut to the length limit of a summary.
+func named(name string) string { return plain.Name(plain.Cut(name, maxSummaryName)) }
 
 // argumentsOf returns the arguments of the first item, or the text that describes them. It uses the
 // member arguments or param_summary of the action, the resource or the context. Otherwise it uses

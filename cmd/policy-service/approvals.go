@@ -108,7 +108,7 @@ func requestRow(r *pdp.AccessRequest) []string {
 	}
 	return []string{
 		plain.Text(r.ID), plain.Text(string(r.Status)) + mark, r.Submitted.Format(time.RFC3339), cmp.Or(plain.Text(r.Tenant), "-"),
-		plain.Text(r.Items[0].Template), named(r.Subject), singleLine(r.Summary),
+		plain.Name(r.Items[0].Template), named(r.Subject), singleLine(r.Summary),
 	}
 }
 
@@ -129,7 +129,7 @@ func singleLine(text string) string {
 }
 
 func named(e authzen.Entity) string {
-	return fmt.Sprintf("%s::%s", plain.Text(e.Type), plain.Lines(strconv.Quote(e.ID)))
+	return fmt.Sprintf("%s::%s", plain.Name(e.Type), plain.Lines(strconv.Quote(e.ID)))
 }
 
 type approvalsShowCmd struct {
@@ -326,7 +326,7 @@ func describeRequest(r *pdp.AccessRequest) string {
 	line("subject", named(r.Subject))
 	raw("  with", r.Subject.Properties)
 	for _, a := range r.Actors {
-		line("actor", strings.TrimSpace(plain.Text(a.ID)+" "+plain.Text(a.Issuer)))
+		line("actor", describeActor(a))
 	}
 	if r.Priority != "" {
 		line("priority", plain.Text(r.Priority))
@@ -336,7 +336,7 @@ func describeRequest(r *pdp.AccessRequest) string {
 	raw("asks for", r.Access)
 	for i, item := range r.Items {
 		line(fmt.Sprintf("item %d", i), plain.Text(string(item.Status)))
-		line("  action", plain.Text(item.Action.Name))
+		line("  action", plain.Name(item.Action.Name))
 		raw("    with", item.Action.Properties)
 		line("  resource", named(item.Resource))
 		raw("    with", item.Resource.Properties)
@@ -368,6 +368,14 @@ func describeRequest(r *pdp.AccessRequest) string {
 		line("warning", "words with look-alike letters of two alphabets: "+strings.Join(words, ", "))
 	}
 	return out.String()
+}
+
+// describeActor returns the id of an actor, and who issued it.
+func describeActor(a approval.Actor) string {
+	if a.Issuer == "" {
+		return plain.Name(a.ID)
+	}
+	return plain.Name(a.ID) + " " + plain.Name(a.Issuer)
 }
 
 // shortSheet returns the first 8 hexadecimal digits of the digest of a sheet, by which people compare

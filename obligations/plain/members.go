@@ -28,7 +28,7 @@ func Members(object jsontext.Value) string {
 		if err := value.Format(); err != nil { // undoes unnecessary escapes
 			return ""
 		}
-		parts = append(parts, Cut(Text(name), maxMember)+": "+Cut(Text(string(value)), maxMember))
+		parts = append(parts, Cut(Name(name), maxMember)+": "+Cut(Text(string(value)), maxMember))
 	}
 	return Cut(strings.Join(parts, ", "), maxMembers)
 }

@@ -29,7 +29,7 @@ const frameFile = "frame.html"
 type pages map[string]*template.Template
 
 func (c *Console) loadPages() (pages, error) {
-	frame, err := template.New(frameFile).Funcs(c.functions()).ParseFS(pageFiles, "pages/"+frameFile, "pages/icons.html", "pages/entries.html", "pages/reasons.html", "pages/author.html")
+	frame, err := template.New(frameFile).Funcs(c.functions()).ParseFS(pageFiles, "pages/"+frameFile, "pages/icons.html", "pages/names.html", "pages/entries.html", "pages/reasons.html", "pages/author.html")
 	if err != nil {
 		return nil, fmt.Errorf("read pages: %w", err)
 	}
@@ -59,6 +59,8 @@ func (c *Console) functions() template.FuncMap {
 		"left":   func(t time.Time) string { return duration(t.Sub(c.config.Now())) },
 		"span":   plainDuration,
 		"marked": parts,
+		"quoted": quotedParts,
+		"simple": plain.IsSimple,
 		"pair":   func(page *requestPage, of []leaf) valuesView { return valuesView{page, of} },
 		"one":    func(n int, one, many string) string { return count(n, one, many) },
 

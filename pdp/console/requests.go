@@ -39,9 +39,20 @@ func (r *request) Wants() string {
 	return r.Items[0].Action.Name
 }
 
-// Told returns the arguments in the summary, which is "action type::id (arguments)", or "".
+// Told returns the arguments in the summary, which is "action type::"id" (arguments)", or "". Nothing in the id ends
+// its quotation marks.
 func (r *request) Told() string {
-	_, arguments, _ := strings.Cut(r.Summary, `" (`)
+	_, rest, _ := strings.Cut(r.Summary, `::"`)
+	for escaped := false; rest != ""; rest = rest[1:] {
+		if rest[0] == '"' && !escaped {
+			break
+		}
+		escaped = rest[0] == '\\' && !escaped
+	}
+	arguments, _ := strings.CutPrefix(rest, `" (`)
+	if arguments == rest {
+		return ""
+	}
 	return strings.TrimSuffix(arguments, ")")
 }
 

@@ -47,8 +47,13 @@ type part struct {
 var escapes = regexp.MustCompile(`\\\\|\\u\{[0-9A-F]+\}|\\x[0-9A-F]{2}`)
 
 // parts returns text with its invisible characters escaped.
-func parts(text string) (all []part) {
-	shown := plain.Text(text)
+func parts(text string) (all []part) { return partsOf(plain.Text(text)) }
+
+// quotedParts returns text as parts does, in quotation marks that nothing in it ends.
+func quotedParts(text string) []part { return partsOf(plain.Quoted(text)) }
+
+// partsOf returns the parts of a text in which escapes are written.
+func partsOf(shown string) (all []part) {
 	add := func(text string, escape bool) {
 		if text != "" {
 			all = append(all, part{text, escape})

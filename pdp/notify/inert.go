@@ -61,3 +61,11 @@ func codeSpan(value string) string {
 
 // quoted returns an inert value in quotation marks, so that it cannot pass for the text around it.
 func quoted(value string) string { return `"` + strings.ReplaceAll(value, `"`, `\u{0022}`) + `"` }
+
+// inertName returns an inert value in quotation marks, unless it is one word.
+func inertName(name string) string {
+	if plain.IsSimple(name) {
+		return inert(name)
+	}
+	return quoted(inert(name))
+}

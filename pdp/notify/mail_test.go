@@ -148,3 +148,18 @@ func TestHostileAddresses(t *testing.T) {
 		t.Errorf("sent %+v", got)
 	}
 }
+
+// A name that is not one word is in quotation marks in the subject of a mail.
+func TestSubjectSetsNamesApart(t *testing.T) {
+	server := notifytest.ServeMail(t, "starttls")
+	n := notifier(t, notify.Settings{Mail: []notify.Mail{{Name: "mail", Host: server.Address, CAFile: server.CAFile, From: "policy-service@example.com"}}})
+	a := waits()
+	a.Action, a.Resource.ID = "look at nothing", `x" for nobody`
+	if err := n.Send(t.Context(), "mail", "carol@example.com", message(a)); err != nil {
+		t.Fatal(err)
+	}
+	header, _ := parsed(t, server.Messages()[0].Text)
+	if got, want := header.Get("Subject"), `Waits for approval: "look at nothing" on "x\u{0022} for nobody"`; got != want {
+		t.Errorf("the subject is %s, want %s", got, want)
+	}
+}

@@ -70,7 +70,7 @@ func (m *Message) title() string {
 		return fmt.Sprintf("%d messages about access requests", len(m.Announcements)+m.More)
 	}
 	a := &m.Announcements[0]
-	return fmt.Sprintf("%s: %s on %s", a.heading(), inert(a.Action), inert(a.Resource.ID))
+	return fmt.Sprintf("%s: %s on %s", a.heading(), inertName(a.Action), inertName(a.Resource.ID))
 }
 
 // heading returns what the event means for the recipient.
@@ -143,7 +143,7 @@ func (a *Announcement) write(out *strings.Builder, in markup) {
 		fmt.Fprintf(out, "Arguments: %s\n", mark(inertMembers(a.Arguments)))
 	}
 	if a.Tenant != "" {
-		fmt.Fprintf(out, "Tenant: %s\n", mark(inert(a.Tenant)))
+		fmt.Fprintf(out, "Tenant: %s\n", mark(inertName(a.Tenant)))
 	}
 	if a.Event != approval.AnnounceEnd {
 		fmt.Fprintf(out, "Decide until: %s\n", a.DecideBy.UTC().Format("2006-01-02 15:04 MST"))
@@ -162,7 +162,7 @@ func (e Entity) text() string {
 	if e.Type == "" {
 		return quoted(inert(e.ID))
 	}
-	return inert(e.Type) + "::" + quoted(inert(e.ID))
+	return inertName(e.Type) + "::" + quoted(inert(e.ID))
 }
 
 // shortSheet returns the first 8 hex digits of a digest, in two groups as the console shows them.

@@ -18,6 +18,12 @@ const connected = "Connected";
 // Characters that nobody sees are written out, as everywhere in the console.
 const plain = text => String(text ?? "").replace(/[\p{C}\p{Zl}\p{Zp}\u00ad\u034f\u115f\u1160\u3164]/gu, c => `\\u{${c.codePointAt(0).toString(16)}}`);
 
+// A name that is not one word is in quotation marks: it must not pass for the words around it.
+const named = text => {
+  const shown = plain(text);
+  return /^[\p{L}\p{N}\p{M}._\-@:/+#|~=%$*&?!]*$/u.test(shown) ? shown : `"${shown.replaceAll('"', '\\"')}"`;
+};
+
 function element(name, className, ...content) {
   const out = document.createElement(name);
   if (className) out.className = className;
@@ -37,10 +43,10 @@ function row(entry) {
   const link = element("a", "row");
   link.href = `/decisions/${entry.index}`;
   const [look, word] = answer(entry);
-  const what = [plain(entry.what), plain(entry.on)].filter(Boolean).join(" on ");
+  const what = [named(entry.what), named(entry.on)].filter(Boolean).join(" on ");
   const policies = (entry.policies ?? []).map(plain).join(", ");
   link.append(
-    element("span", "what", element("bdi", "", plain(entry.who) || "the service"), " ", element("bdi", "", what)),
+    element("span", "what", element("bdi", "", named(entry.who) || "the service"), " ", element("bdi", "", what)),
     element("span", `tag ${look}`, word),
     element("span", "who", `${entry.time.slice(11, 23)} UTC · entry ${entry.index}`, policies && ` · ${policies}`, entry.shadow_differs ? " · the shadow decides otherwise" : ""),
   );
