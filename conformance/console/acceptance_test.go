@@ -355,34 +355,6 @@ func TestAcceptance10HostileArguments(t *testing.T) {
 	b.sees("You approved this")
 }
 
-// A page for each person and route: a golden table of statuses. Without a session there is only the way in.
-func TestAcceptance20Statuses(t *testing.T) {
-	c := newCampus(t)
-	task := c.asked("call", "alice", ordinary)
-	routes := []string{"/", "/requests", "/requests/TASK", "/requests/arq_UNKNOWN", "/sign-in", "/sign-in/local", "/sign-in/callback", "/sign-in/again", "/nothing"}
-	var table strings.Builder
-	for _, person := range []string{"nobody", "u-carol", "u-erin", "u-oscar"} {
-		b := open(t, c.console, look{})
-		b.visit("/sign-in")
-		if person != "nobody" {
-			b.click("Sign in at " + strings.TrimPrefix(c.provider.URL, "http://"))
-			b.sees("Sign in at the provider")
-			b.click(person)
-			b.sees("Sign out")
-		}
-		for _, route := range routes {
-			fmt.Fprintf(&table, "%s %s %s\n", person, route, b.status(strings.Replace(route, "TASK", task, 1)))
-		}
-	}
-	golden(t, "statuses.txt", table.String())
-}
-
-// status returns the status of a page as the browser gets it, and "provider" if it leads there.
-func (b *browser) status(path string) string {
-	b.Helper()
-	return evalAwait[string](b, fmt.Sprintf(`fetch(%q, {redirect: "manual"}).then(r => r.type === "opaqueredirect" ? "redirect" : String(r.status))`, path))
-}
-
 // golden compares a text with a file of testdata. With -update it writes the file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()

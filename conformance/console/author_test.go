@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"archive/zip"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -86,21 +87,27 @@ func TestTryOfADenial(t *testing.T) {
 	}
 }
 
+// zippedStore is the zip archive of a policy store that permits everything.
+func zippedStore(t testing.TB) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	part, err := w.Create("all.cedar")
+	if err == nil {
+		_, err = part.Write([]byte(`@id("everything") permit (principal, action, resource);`))
+	}
+	if err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	return archive.Bytes()
+}
+
 // A replay of an uploaded store is chosen, sent and read with a browser.
 func TestReplayInTheBrowser(t *testing.T) {
 	s := serve(t)
 	s.decision(`{"subject":{"type":"user","id":"mallory"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"github.push_code"},"context":{"purpose":"x"}}`)
 	archive := filepath.Join(t.TempDir(), "store.zip")
-	file, err := os.Create(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := zip.NewWriter(file)
-	part, err := w.Create("all.cedar")
-	if err == nil {
-		_, err = part.Write([]byte(`@id("everything") permit (principal, action, resource);`))
-	}
-	if err != nil || w.Close() != nil || file.Close() != nil {
+	if err := os.WriteFile(archive, zippedStore(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range []look{{}, {noScript: true}} {

@@ -300,6 +300,8 @@ func TestLatest(t *testing.T) {
 		{"older", decisionlog.Filter{Until: 10}, 50, decisionlog.Look{Entries: 2000, Time: time.Hour}, 10, 0, 10, false},
 		{"exactly the rest", decisionlog.Filter{Until: 10}, 10, decisionlog.Look{Entries: 2000, Time: time.Hour}, 10, 0, 10, false},
 		{"from an index", decisionlog.Filter{From: 5400}, 500, decisionlog.Look{Entries: 2000, Time: time.Hour}, 100, 5400, 5500, false},
+		{"of some tenants", decisionlog.Filter{Tenants: []string{""}, Decision: &allow}, 3, decisionlog.Look{Entries: 2000, Time: time.Hour}, 3, 5494, 5499, true},
+		{"nothing of some tenants", decisionlog.Filter{Tenants: []string{"acme"}}, 3, decisionlog.Look{Entries: 100_000, Time: time.Hour}, 0, 0, 0, false},
 	} {
 		last, err := l.Latest(t.Context(), tt.filter, tt.n, tt.look)
 		if err != nil || last.Entries != tt.found || last.LookedFrom != tt.from || last.LookedUntil != tt.until || last.More != tt.more {

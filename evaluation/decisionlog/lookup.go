@@ -67,10 +67,14 @@ type Last struct {
 	Of      int  // number of entries that the original filter selects
 	Counted bool // Of is exact; otherwise there may be more
 
-	// These are all selected entries with indexes from LookedFrom up to and excluding LookedUntil.
+	// These are all selected entries with indexes from LookedFrom up to and excluding LookedUntil. For a
+	// filter of some tenants the last one is before LookedUntil, because further entries, which are of
+	// others, must not be counted.
 	LookedFrom, LookedUntil int64
 	// More reports that the original filter may select entries before LookedFrom.
 	More bool
+
+	newest int64 // index of the last entry; -1 for none
 }
 
 // Last finds the last n entries that f selects. It reads the log from its end and copies nothing.
@@ -106,7 +110,7 @@ func (r *Reader) Latest(ctx context.Context, f Filter, n int, look Look) (Last, 
 // latest reads the log from its end, as many entries at a time as next returns.
 func (r *Reader) latest(ctx context.Context, f Filter, n int, next func(found int, looked int64) int64) (Last, error) {
 	from, until := f.bounds(r.Head().Size)
-	last := Last{Filter: f, LookedFrom: until, LookedUntil: until}
+	last := Last{Filter: f, LookedFrom: until, LookedUntil: until, newest: -1}
 	last.From, last.Until = until, until
 	for n > 0 && until > from {
 		step := next(last.Entries, last.LookedUntil-until)
@@ -123,6 +127,9 @@ func (r *Reader) latest(ctx context.Context, f Filter, n int, next func(found in
 	}
 	last.Counted = until <= from
 	last.More = last.LookedFrom > from
+	if f.Tenants != nil {
+		last.LookedUntil = max(last.LookedFrom, last.newest+1)
+	}
 	return last.orNone(), nil
 }
 
@@ -130,6 +137,7 @@ func (r *Reader) latest(ctx context.Context, f Filter, n int, next func(found in
 func (l *Last) add(found []int64, n int, begin int64) {
 	if more := min(len(found), n-l.Entries); more > 0 {
 		l.From = found[len(found)-more]
+		l.newest = max(l.newest, found[len(found)-1])
 		l.Entries += more
 	}
 	if l.Of += len(found); l.Of == l.Entries {

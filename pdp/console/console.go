@@ -64,6 +64,7 @@ type Console struct {
 	pages    pages
 	secure   bool   // browsers reach the console by TLS
 	port     string // of the base URL
+	routes   routes
 	handler  http.Handler
 }
 
@@ -96,7 +97,8 @@ func New(config Config) (*Console, error) {
 	if c.pages, err = c.loadPages(); err != nil {
 		return nil, err
 	}
-	c.handler = c.headers(c.refuseOthers(c.routes()))
+	c.addRoutes()
+	c.handler = c.headers(c.refuseOthers(&c.routes))
 	return c, nil
 }
 
@@ -160,10 +162,25 @@ const (
 	scopeAdmin   = callers.ScopeAdmin
 )
 
-// routes returns all pages. A page with scopes requires one of them.
-func (c *Console) routes() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /assets/{name}", c.serveAsset)
+// routes are handlers by pattern.
+type routes struct {
+	http.ServeMux
+	patterns []string
+}
+
+// Handle adds a handler.
+func (r *routes) Handle(pattern string, handler http.Handler) {
+	r.patterns = append(r.patterns, pattern)
+	r.ServeMux.Handle(pattern, handler)
+}
+
+// Routes returns the patterns of all routes, in the form of [http.ServeMux].
+func (c *Console) Routes() []string { return c.routes.patterns }
+
+// addRoutes adds all pages. A page with scopes requires one of them.
+func (c *Console) addRoutes() {
+	mux := &c.routes
+	mux.Handle("GET /assets/{name}", http.HandlerFunc(c.serveAsset))
 	mux.Handle("GET /sign-in", c.public((*visit).signIn))
 	mux.Handle("GET "+pathLocal, c.public((*visit).askLocal))
 	mux.Handle("POST "+pathLocal, c.public((*visit).signInLocal))
@@ -197,7 +214,6 @@ func (c *Console) routes() http.Handler {
 	mux.Handle("GET /replays/{id}", c.page((*visit).showReplay, scopeAdmin))
 	mux.Handle("POST /replays/{id}/cancel", c.page((*visit).cancelReplay, scopeAdmin))
 	mux.Handle("/", c.page((*visit).notFound))
-	return mux
 }
 
 // queries are the parameters that pages have in their addresses, by route. Other pages have none.
