@@ -52,6 +52,7 @@ require (
 	golang.org/x/text v0.43.0
 	golang.org/x/time v0.16.0
 	google.golang.org/protobuf v1.36.12
+	znkr.io/diff v1.0.1
 )
 
 require (

@@ -152,6 +152,7 @@ var tenancies = []tenancy{
 	{"github.com/sony/gobreaker", []string{"cmd/mcp-gateway/internal/enforce"}, "who asks the PDP knows when not to"},
 	{"html/template", []string{"pdp/console", "cmd/mcp-gateway/internal/consent", "pdp/jwks/jwkstest"}, "pages are made where people are"},
 	{"golang.org/x/oauth2", []string{"cmd/mcp-gateway/internal/credential", "pdp/console"}, "tokens are requested where a program or a person signs in"},
+	{"znkr.io/diff", []string{"evaluation/revisions"}, "texts are compared in one place, so that pages and programs see the same differences"},
 	{"github.com/coreos/go-oidc", []string{"pdp/console"}, "people sign in in one place"},
 	{"net/http", []string{
 		"pdp", "pdp/callers", "pdp/client", "pdp/console", "pdp/jwks", "pdp/jwks/jwkstest", "pdp/webhook", "pdp/notify", "pdp/notify/notifytest", "cmd/policy-service", "cmd/mcp-gateway/internal/audit", "cmd/mcp-gateway/internal/consent", "cmd/mcp-gateway/internal/credential", "cmd/mcp-gateway/internal/gateway", "cmd/mcp-gateway/internal/identity",

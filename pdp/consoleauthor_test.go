@@ -102,6 +102,32 @@ func TestPolicyPages(t *testing.T) {
 	}
 }
 
+// A form chooses two revisions to compare: the one before and the one in force, unless people choose others.
+// In lines that changed, the words that differ are marked.
+func TestCompareRevisions(t *testing.T) {
+	s, b, dir := author(t, map[string]string{"a.cedar": aliceMayRead, "config.yaml": "on_policy_error: deny\n"}, pdp.Config{})
+	first := s.status(t, "").Policies.Revision
+	if page := b.want("/policies"); strings.Contains(page, "Compare two") {
+		t.Error("one revision can be compared")
+	}
+	writeFile(t, filepath.Join(dir, "a.cedar"), strings.Replace(aliceMayRead, "alice", "<i>bob", 1))
+	writeFile(t, filepath.Join(dir, "config.yaml"), "on_policy_error: skip\n")
+	s.reload(t)
+	b.want("/policies", `action="/policies/compare"`, `<option value="`+first+`" selected>`+first[7:15]+`, loaded `, `<option value="current" selected>`)
+	status, page, at := b.get("/policies/compare?from=" + first + "&to=current")
+	if status != 200 || at != "/policies/"+first+"..current" {
+		t.Fatalf("%d at %s", status, at)
+	}
+	wantTexts(t, at, page,
+		`<del class="ln"><span class="no">− 1</span>`, `<mark><span class="ts">alice</span></mark>`,
+		`<ins class="ln"><span class="no">+ 1</span>`, `&lt;i&gt;bob`, `on_policy_error: <mark>skip</mark>`, `on_policy_error: <mark>deny</mark>`, `/policies/current..`+first)
+	for _, query := range []string{"", "?from=current", "?from=current&to=..%2f..%2fx", "?from=current&to=https://evil.example", "?from=" + first + "&to=current..shadow", "?from=current&to=current&file=x"} {
+		if status, _, _ := b.get("/policies/compare" + query); status != 400 {
+			t.Errorf("%q is %d", query, status)
+		}
+	}
+}
+
 // The page of tests says what failed and what no test has tried.
 func TestTestsPage(t *testing.T) {
 	_, b, dir := author(t, map[string]string{"a.cedar": aliceMayRead + `@id("never") forbid(principal == user::"eve", action, resource);`, "tests/a.yaml": oneTest}, pdp.Config{})

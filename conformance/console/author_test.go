@@ -28,6 +28,16 @@ func (s *service) write(name, text string) {
 	}
 }
 
+// read returns a file of the policy store.
+func (s *service) read(name string) string {
+	s.test.Helper()
+	text, err := os.ReadFile(filepath.Join(s.store, name))
+	if err != nil {
+		s.test.Fatal(err)
+	}
+	return string(text)
+}
+
 // decision asks for a decision and returns its id.
 func (s *service) decision(request string) string {
 	s.test.Helper()
@@ -130,6 +140,16 @@ var authorStates = []state{
 	{name: "revision-unknown", open: at("/policies/sha256:00")},
 	{name: "difference", open: at("/policies/current..shadow")},
 	{name: "difference-none", open: at("/policies/current..current")},
+	{name: "difference-changed", open: func(s *service, b *browser) {
+		s.write("config.yaml", s.read("config.yaml")+"\n# changed\n")
+		s.write("mcp.cedar", strings.ReplaceAll(s.read("mcp.cedar"), "tool_reader", "document_reader"))
+		process.Eventually(b, "the change can be compared", func() bool {
+			b.visit("/policies")
+			return b.has("button", "Compare") && strings.Contains(b.text(), "files changed")
+		})
+		b.click("Compare")
+		b.sees("document_reader", "The other way round")
+	}},
 	{name: "tests", open: at("/tests")},
 	{name: "shadow", open: func(s *service, b *browser) {
 		for n := range 12 {

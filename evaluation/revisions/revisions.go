@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"maps"
+	"path"
 	"slices"
 
 	"github.com/policy-service/policy-service/evaluation/explain"
@@ -104,20 +105,24 @@ type Difference struct {
 }
 
 // A PolicyChange is a policy that differs. Before is nil for one that was added, After for one that
-// was removed.
+// was removed. Lines are for one whose text has changed.
 type PolicyChange struct {
 	Change Change  `json:"change"`
 	ID     string  `json:"id"`
 	Before *Policy `json:"before,omitempty"`
 	After  *Policy `json:"after,omitempty"`
+	Lines  []Line  `json:"lines,omitempty"`     // those that differ, with their surroundings
+	Left   int     `json:"lines_left,omitzero"` // number of further lines
 }
 
-// A FileChange is a file that differs.
+// A FileChange is a file that differs. Lines are for one that has changed and holds no policies.
 type FileChange struct {
 	Change Change `json:"change"`
 	Name   string `json:"name"`
 	Before int    `json:"before_bytes"`
 	After  int    `json:"after_bytes"`
+	Lines  []Line `json:"lines,omitempty"`
+	Left   int    `json:"lines_left,omitzero"`
 }
 
 // Compare returns the differences between two policy stores. A policy has changed if its text, its
@@ -137,13 +142,15 @@ func comparePolicies(before, after []Policy) []PolicyChange {
 		delete(old, p.key())
 		switch {
 		case was == nil:
-			out = append(out, PolicyChange{Added, p.ID, nil, p})
+			out = append(out, PolicyChange{Change: Added, ID: p.ID, After: p})
 		case was.Text != p.Text || was.Effect != p.Effect || was.File != p.File:
-			out = append(out, PolicyChange{Changed, p.ID, was, p})
+			c := PolicyChange{Change: Changed, ID: p.ID, Before: was, After: p}
+			c.Lines, c.Left = compareTexts(was.Text, p.Text, was.Line, p.Line)
+			out = append(out, c)
 		}
 	}
 	for _, was := range old {
-		out = append(out, PolicyChange{Removed, was.ID, was, nil})
+		out = append(out, PolicyChange{Change: Removed, ID: was.ID, Before: was})
 	}
 	slices.SortFunc(out, func(a, b PolicyChange) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.file(), b.file()))
@@ -168,13 +175,17 @@ func compareFiles(before, after []File) []FileChange {
 		delete(old, f.Name)
 		switch {
 		case !known:
-			out = append(out, FileChange{Added, f.Name, 0, f.Bytes})
+			out = append(out, FileChange{Change: Added, Name: f.Name, After: f.Bytes})
 		case was.sum != f.sum:
-			out = append(out, FileChange{Changed, f.Name, was.Bytes, f.Bytes})
+			c := FileChange{Change: Changed, Name: f.Name, Before: was.Bytes, After: f.Bytes}
+			if path.Ext(f.Name) != ".cedar" && !was.LeftOut && !f.LeftOut {
+				c.Lines, c.Left = compareTexts(was.Text, f.Text, 1, 1)
+			}
+			out = append(out, c)
 		}
 	}
 	for _, f := range old {
-		out = append(out, FileChange{Removed, f.Name, f.Bytes, 0})
+		out = append(out, FileChange{Change: Removed, Name: f.Name, Before: f.Bytes})
 	}
 	slices.SortFunc(out, func(a, b FileChange) int { return cmp.Compare(a.Name, b.Name) })
 	return out

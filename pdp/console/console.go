@@ -204,6 +204,7 @@ func (c *Console) addRoutes() {
 	mux.Handle("GET /live", c.page((*visit).live, scopeAudit))
 	mux.Handle("GET /live/stream", c.signedIn((*visit).liveStream, scopeAudit))
 	mux.Handle("GET /policies", c.page((*visit).policies, scopeAdmin))
+	mux.Handle("GET /policies/compare", c.page((*visit).compare, scopeAdmin))
 	mux.Handle("GET /policies/{revision}", c.page((*visit).showRevision, scopeAdmin))
 	mux.Handle("GET /tests", c.page((*visit).tests, scopeAdmin))
 	mux.Handle("GET /shadow", c.page((*visit).shadow, scopeAdmin))
@@ -225,6 +226,7 @@ var queries = map[string][]string{
 	"GET /live":                {"tenant"},
 	"GET /live/stream":         {"tenant"},
 	"GET /policies":            {"until"},
+	"GET /policies/compare":    {"from", "to"},
 	"GET /policies/{revision}": {"q", "file", "from"},
 	"GET /try":                 {"from", "tenant"},
 }

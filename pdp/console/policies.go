@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +58,61 @@ type policiesPage struct {
 	Reloads []reload
 	Next    int64
 	Cut     bool // the person may not see what was in force when
+	Choices []choice
+}
+
+// A choice is a revision that can be compared.
+type choice struct {
+	Name     string // as in paths
+	Revision string
+	Loaded   time.Time // zero for what is in force now
+	Before   bool      // offered first as the one before
+	After    bool      // and as the one after
+}
+
+// choices lists what the person can compare: what is in force, the shadow policies, and what was in force
+// before. A single one cannot be compared.
+func (p *policiesPage) choices() (all []choice) {
+	all = append(all, choice{Name: currentRevision, Revision: p.Status.Policies.Revision})
+	if shadow := p.Status.Shadow; shadow != nil {
+		all = append(all, choice{Name: shadowRevision, Revision: shadow.Revision})
+	}
+	seen := map[string]bool{p.Status.Policies.Revision: true, "": true}
+	for _, r := range p.Reloads {
+		if r.Loaded && r.Store != shadowRevision && !seen[r.Revision] {
+			seen[r.Revision] = true
+			all = append(all, choice{Name: r.Revision, Revision: r.Revision, Loaded: r.Time})
+		}
+	}
+	if len(all) == 1 {
+		return nil
+	}
+	if earlier := slices.IndexFunc(all, func(c choice) bool { return !c.Loaded.IsZero() }); earlier >= 0 {
+		all[earlier].Before, all[0].After = true, true
+	} else {
+		all[0].Before, all[1].After = true, true
+	}
+	return all
+}
+
+// Names of revisions in paths.
+const (
+	currentRevision = "current"
+	shadowRevision  = "shadow"
+)
+
+// revisionName matches the names of revisions in paths.
+var revisionName = regexp.MustCompile(`^(current|shadow|sha256:[0-9a-f]{64})$`)
+
+// compare leads from the form that chooses two revisions to their differences.
+func (v *visit) compare() error {
+	query := v.r.URL.Query()
+	from, to := query.Get("from"), query.Get("to")
+	if !revisionName.MatchString(from) || !revisionName.MatchString(to) {
+		return &apiError{http.StatusBadRequest, "Choose two revisions of the list."}
+	}
+	v.redirect("/policies/" + from + ".." + to)
+	return nil
 }
 
 // policies shows what is in force, and what was.
@@ -84,6 +141,7 @@ func (v *visit) policies() error {
 	for i := range page.Reloads {
 		page.Reloads[i].Before = before(page.Reloads[i], page.Reloads[i+1:])
 	}
+	page.Choices = page.choices()
 	return v.show(http.StatusOK, "policies", "Policies", page)
 }
 
@@ -220,11 +278,21 @@ type difference struct {
 }
 
 type policyChange struct {
-	Change string        `json:"change"`
-	ID     string        `json:"id"`
-	Before *storedPolicy `json:"before"`
-	After  *storedPolicy `json:"after"`
+	Change string         `json:"change"`
+	ID     string         `json:"id"`
+	Before *storedPolicy  `json:"before"`
+	After  *storedPolicy  `json:"after"`
+	Lines  []comparedLine `json:"lines"`
+	Left   int            `json:"lines_left"`
 }
+
+// Moved reports whether a changed policy has another effect or place than before.
+func (c policyChange) Moved() bool {
+	return c.Before.Effect != c.After.Effect || c.Before.File != c.After.File || c.Before.Line != c.After.Line
+}
+
+// Code returns the lines that differ, with colours.
+func (c policyChange) Code() []diffLine { return diffLines(c.Lines, true) }
 
 // Policy returns the policy as it is afterwards, or as it was.
 func (c policyChange) Policy() *storedPolicy {
@@ -235,11 +303,16 @@ func (c policyChange) Policy() *storedPolicy {
 }
 
 type fileChange struct {
-	Change string `json:"change"`
-	Name   string `json:"name"`
-	Before int    `json:"before_bytes"`
-	After  int    `json:"after_bytes"`
+	Change string         `json:"change"`
+	Name   string         `json:"name"`
+	Before int            `json:"before_bytes"`
+	After  int            `json:"after_bytes"`
+	Lines  []comparedLine `json:"lines"`
+	Left   int            `json:"lines_left"`
 }
+
+// Code returns the lines that differ.
+func (c fileChange) Code() []diffLine { return diffLines(c.Lines, false) }
 
 // showDifference shows the differences of two revisions.
 func (v *visit) showDifference(from, to string) error {
