@@ -50,6 +50,7 @@ func (s *server) consoleHandler(reloads *reloader) (handler http.Handler, unpubl
 		Notifies:     !s.config.Notify.Off(),
 		Record:       s.recordAct,
 		Log:          s.config.Log,
+		Answers:      s.metrics.lastHour.Answers,
 		Transport:    s.metrics.outgoing("sign in", http.DefaultTransport),
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ type Config struct {
 	Local        bool         // only this host reaches the console, so that people may sign in by a link from the command line
 	Notifies     bool         // messages tell approvers about requests
 
+	Answers   func() int64      // number of answers to PEPs so far
 	Transport http.RoundTripper // for requests to the identity provider
 	Now       func() time.Time  // nil means time.Now
 
@@ -54,8 +56,8 @@ type Act struct {
 type Console struct {
 	config   Config
 	sessions sessions
-	turns    turns
-	polls    turns // of open pages that ask whether they are up to date: they take no turn of a page
+	turns    *turns
+	polls    *turns // of open pages that ask whether they are up to date: they take no turn of a page
 	links    links
 	forms    forms
 	signIns  signIns
@@ -83,6 +85,8 @@ func New(config Config) (*Console, error) {
 		config:   config,
 		sessions: sessions{idle: cmp.Or(config.SessionIdle, defaultIdle), most: cmp.Or(config.SessionMost, defaultMost), now: config.Now, byID: make(map[[32]byte]*session)},
 		links:    links{local: local{URL: config.BaseURL, Type: config.ApproverType, Key: key}, now: config.Now, used: make(map[string]time.Time)},
+		turns:    newTurns(runtime.GOMAXPROCS(0), config.Answers),
+		polls:    newTurns(runtime.GOMAXPROCS(0), config.Answers),
 		forms:    newForms(config.Now),
 		signIns:  signIns{now: config.Now, byState: make(map[string]signIn)},
 		secure:   base.Scheme == "https",
@@ -356,9 +360,9 @@ func (c *Console) signInPath(method, next string) string {
 
 // inTurn shows a page when it is the person's turn.
 func (v *visit) inTurn(show func(*visit) error) error {
-	turns := &v.turns
+	turns := v.turns
 	if v.polls {
-		turns = &v.Console.polls
+		turns = v.Console.polls
 	}
 	leave, err := turns.enter(v.r.Context(), v.session.identity.ID)
 	if err != nil {

@@ -49,7 +49,11 @@ func (s *SignIns) End(state string) bool {
 func (s *SignIns) Len() int { return len(s.all.byState) }
 
 // Turns limit the pages that are made for one person at the same time.
-type Turns struct{ all turns }
+type Turns struct{ all *turns }
+
+func NewTurns(processors int, answers func() int64) *Turns {
+	return &Turns{newTurns(processors, answers)}
+}
 
 func (t *Turns) Enter(ctx context.Context, person string) (leave func(), err error) {
 	return t.all.enter(ctx, person)

@@ -168,9 +168,7 @@ func newRequestPage(s sheet, r *request, who *Identity) *requestPage {
 		}
 	}
 	p.Says = append(p.Says, take("/client", "client")...)
-	p.Rest = slices.DeleteFunc(leaves("", "", s.json), func(l leaf) bool {
-		return slices.ContainsFunc(shown, func(at jsontext.Pointer) bool { return at.Contains(l.At) })
-	})
+	p.Rest = leaves("", "", s.json, shown...)
 	p.warn()
 	p.Votes, p.Edits = votesOf(r, who), editsOf(&s, r)
 	p.State = stateOf(s, r, p.Votes)

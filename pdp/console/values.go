@@ -54,6 +54,9 @@ func quotedParts(text string) []part { return partsOf(plain.Quoted(text)) }
 
 // partsOf returns the parts of a text in which escapes are written.
 func partsOf(shown string) (all []part) {
+	if shown != "" && !strings.Contains(shown, `\`) {
+		return []part{{Text: shown}}
+	}
 	add := func(text string, escape bool) {
 		if text != "" {
 			all = append(all, part{text, escape})
@@ -76,9 +79,19 @@ func hasEscape(parts []part) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return p.Escape })
 }
 
-// looksOtherwise matches text that could pass for another value if it had no quotes: numbers, literals,
-// empty values, and text with blanks around it.
-var looksOtherwise = regexp.MustCompile(`^(?s)(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\{\}|\[\]|".*"|\s.*|.*\s|)$`)
+// otherValue matches numbers, literals, and empty objects and arrays.
+var otherValue = regexp.MustCompile(`^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\{\}|\[\])$`)
+
+// looksOtherwise reports whether a text could pass for another value if it had no quotes: numbers,
+// literals, empty values, quoted text, and text with blanks around it.
+func looksOtherwise(text string) bool {
+	if text == "" {
+		return true
+	}
+	first, last := text[0], text[len(text)-1]
+	blank := func(b byte) bool { return strings.IndexByte(" \t\n\f\r", b) >= 0 }
+	return blank(first) || blank(last) || len(text) > 1 && first == '"' && last == '"' || otherValue.MatchString(text)
+}
 
 // maskShape matches what the service writes in place of a secret.
 var maskShape = regexp.MustCompile(`masked:[A-Za-z0-9_+/=-]+`)
@@ -89,7 +102,7 @@ func newLeaf(at jsontext.Pointer, name string, value jsontext.Value) leaf {
 	quoted := false
 	if value.Kind() == '"' {
 		_ = json.Unmarshal(value, &text) // is a string
-		quoted = looksOtherwise.MatchString(text)
+		quoted = looksOtherwise(text)
 	}
 	l := leaf{At: at, Name: parts(name), Masked: value.Kind() == '"' && maskShape.MatchString(text)}
 	if n := utf8.RuneCountInString(text); n > mostShown {
@@ -104,9 +117,12 @@ func newLeaf(at jsontext.Pointer, name string, value jsontext.Value) leaf {
 	return l
 }
 
-// leaves returns the leaves of a JSON document in the order of their names. name is that of the document
-// itself.
-func leaves(at jsontext.Pointer, name string, value jsontext.Value) (all []leaf) {
+// leaves returns the leaves of a JSON document in the order of their names, without those in the parts
+// that are to be left out. name is that of the document itself.
+func leaves(at jsontext.Pointer, name string, value jsontext.Value, without ...jsontext.Pointer) (all []leaf) {
+	if slices.Contains(without, at) {
+		return nil
+	}
 	switch value.Kind() {
 	case '{':
 		var members map[string]jsontext.Value
@@ -114,7 +130,7 @@ func leaves(at jsontext.Pointer, name string, value jsontext.Value) (all []leaf)
 			break
 		}
 		for _, member := range slices.Sorted(maps.Keys(members)) {
-			all = append(all, leaves(at.AppendToken(member), joined(name, member), members[member])...)
+			all = append(all, leaves(at.AppendToken(member), joined(name, member), members[member], without...)...)
 		}
 		return all
 	case '[':
@@ -123,7 +139,7 @@ func leaves(at jsontext.Pointer, name string, value jsontext.Value) (all []leaf)
 			break
 		}
 		for i, element := range elements {
-			all = append(all, leaves(at.AppendToken(strconv.Itoa(i)), joined(name, strconv.Itoa(i)), element)...)
+			all = append(all, leaves(at.AppendToken(strconv.Itoa(i)), joined(name, strconv.Itoa(i)), element, without...)...)
 		}
 		return all
 	case 0:
