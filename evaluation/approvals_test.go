@@ -374,6 +374,7 @@ func TestApprovalTemplateFaults(t *testing.T) {
 		`{ttl: 1500h}`:        "are more than",
 		`{escalation: 1h}`:    "escalation comes after decide_within",
 		`{scope: everything}`: "scope: everything is not one of call, resource_type",
+		`{step_up: true, auto_approver: {type: user, id: a}}`:    "step_up excludes auto_approver",
 		`{auto_approver: {type: "no type", id: a}}`:              "auto_approver must have",
 		`{request_schema: {type: 7}}`:                            "request_schema",
 		`{request_schema: {$ref: "https://example.com/s.json"}}`: "request_schema",

@@ -36,6 +36,9 @@ type ApprovalTemplate struct {
 	Context []string `yaml:"context"`
 	// PinRevision ends an approval when the policies change.
 	PinRevision bool `yaml:"pin_revision"`
+	// StepUp requires that approvers have signed in again at the identity provider of the console, for this
+	// decision alone. It excludes AutoApprover.
+	StepUp bool `yaml:"step_up"`
 	// AutoApprover is consulted immediately, under the same policies as people.
 	AutoApprover *approver `yaml:"auto_approver"`
 	// MaxDuration is the longest duration of a capability that the template approves. The default is 8h.
@@ -72,6 +75,7 @@ func (t ApprovalTemplate) Compile() (authzen.ApprovalTemplate, error) {
 		Scope:        authzen.ApprovalScope(cmp.Or(t.Scope, string(authzen.ScopeCall))),
 		Context:      t.Context,
 		PinRevision:  t.PinRevision,
+		StepUp:       t.StepUp,
 		TellComment:  t.TellComment,
 
 		TellApprovers: t.TellApprovers,
@@ -133,6 +137,9 @@ func (t ApprovalTemplate) check(terms authzen.ApprovalTemplate) error {
 	if a := t.AutoApprover; a != nil {
 		if _, err := types.NewEntityType(a.Type); err != nil || a.ID == "" {
 			errs = append(errs, errors.New("auto_approver must have the type and the id of an entity"))
+		}
+		if t.StepUp {
+			errs = append(errs, errors.New("step_up excludes auto_approver: no person signs in for it"))
 		}
 	}
 	return errors.Join(errs...)

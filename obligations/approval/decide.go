@@ -172,6 +172,9 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event, co
 	if r.involves(slices.Concat(e.vote.names(), e.clients)) {
 		return nil, s.refuse(ctx, r, e, "it is the requester's own")
 	}
+	if e.action() != actionDeny && !r.provedFor(e.vote.Authn, concerned) {
+		return nil, s.refuse(ctx, r, e, "its template requires a new sign-in at the identity provider of the console, for this decision alone")
+	}
 	if e.kind == eventDelegate {
 		err := s.checkDelegate(r, by, e.to, concerned)
 		if err == nil {
@@ -195,6 +198,12 @@ func (s *Service) vote(ctx context.Context, r *Request, by Approver, e event, co
 		}
 	}
 	return s.apply(ctx, r.ID, e)
+}
+
+// provedFor reports whether a proof is strong enough for items: a template may require one that is bound to the
+// decision.
+func (r *Request) provedFor(proof *Authn, items []int) bool {
+	return proof != nil && proof.Bound || !slices.ContainsFunc(items, func(i int) bool { return r.Items[i].Terms.StepUp })
 }
 
 // checkPinned refuses to approve what no request could use: the template pins the policies that denied, and

@@ -33,14 +33,15 @@ type OIDC struct {
 
 	AllTenantsGroups []string `yaml:"all_tenants_groups,omitempty" list:"some"` // groups that see every tenant, whatever TenantClaim says
 
-	StepUp    string   `yaml:"step_up,omitempty" enum:"always,never"` // whether approving requires signing in again; "" means always
-	ACRValues []string `yaml:"acr_values,omitempty" list:"some"`      // authentication contexts of which an approval requires one
+	StepUp    string   `yaml:"step_up,omitempty" enum:"always,templates,never"` // when approving requires signing in again; "" means always
+	ACRValues []string `yaml:"acr_values,omitempty" list:"some"`                // authentication contexts of which an approval requires one
 }
 
 // Values of OIDC.StepUp.
 const (
-	StepUpAlways = "always"
-	StepUpNever  = "never"
+	StepUpAlways    = "always"
+	StepUpTemplates = "templates" // where the template of the approval requires it
+	StepUpNever     = "never"
 )
 
 // Claims that a person is known by if the settings name no others.
@@ -69,8 +70,8 @@ func (o *OIDC) Check() error {
 	if o.ClientID == "" {
 		wrong("is required: the id of the console at the provider", "client_id")
 	}
-	if !slices.Contains([]string{"", StepUpAlways, StepUpNever}, o.StepUp) {
-		wrong(fmt.Sprintf("must be %s or %s, not %q", StepUpAlways, StepUpNever, o.StepUp), "step_up")
+	if !slices.Contains([]string{"", StepUpAlways, StepUpTemplates, StepUpNever}, o.StepUp) {
+		wrong(fmt.Sprintf("must be %s, %s or %s, not %q", StepUpAlways, StepUpTemplates, StepUpNever, o.StepUp), "step_up")
 	}
 	if o.StepUp == StepUpNever && o.ACRValues != nil {
 		wrong("has no effect with step_up: never", "acr_values")

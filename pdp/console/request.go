@@ -73,7 +73,11 @@ func (v *visit) requestPage(task string) (*requestPage, error) {
 			return nil, err
 		}
 	}
-	page.SignsInAgain = page.State.Approve && v.stepsUp()
+	if r.StepUp() && !v.canStepUp() {
+		page.NeedsProvider = page.State.Approve
+		page.State.Approve, page.State.Delegate = false, false
+	}
+	page.SignsInAgain = page.State.Approve && v.stepsUp(&r)
 	if page.Audits {
 		for i := range page.Votes {
 			page.Votes[i].Index = v.indexOf(page.Votes[i].Entry)

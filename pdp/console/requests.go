@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,11 @@ func (r *request) Told() string {
 // Need returns the number of approvals that the request needs, and Given the number that it has.
 func (r *request) Need() int  { return max(r.Items[0].Terms.Quorum, 1) }
 func (r *request) Given() int { return len(r.Items[0].Votes) }
+
+// StepUp reports whether a template requires that approvers sign in again.
+func (r *request) StepUp() bool {
+	return slices.ContainsFunc(r.Items, func(i approval.Item) bool { return i.Terms.StepUp })
+}
 
 // Last returns the last vote, or nil.
 func (r *request) Last() (last *approval.Vote) {

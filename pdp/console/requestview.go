@@ -81,7 +81,8 @@ type requestPage struct {
 	Decided  bool   // the person has decided
 	Next     string // id of the next request that waits for the person; "" for none
 
-	SignsInAgain bool // the person has to sign in again to approve
+	SignsInAgain  bool // the person has to sign in again to approve
+	NeedsProvider bool // the person could approve after a sign-in at a provider, which this session cannot have
 }
 
 // A valuesView is values on the page of a request.

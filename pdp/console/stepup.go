@@ -69,7 +69,12 @@ func digest(text string) string {
 // submit sends a verdict: at once or, if it may lead to an approval and the settings require that, when
 // the person has signed in again for exactly this verdict.
 func (v *visit) submit(d verdict) error {
-	if d.Vote.Decision == "deny" || !v.stepsUp() {
+	again, err := v.signsInAgain(&d)
+	if err != nil {
+		v.forms.release(d.Ticket)
+		return v.refused(d, err)
+	}
+	if !again {
 		return v.decide(d, v.session.identity)
 	}
 	one := pendingVerdict{verdict: d, salt: randomText()[:22], was: *v.session}
@@ -86,10 +91,30 @@ func (v *visit) submit(d verdict) error {
 	return nil
 }
 
-// stepsUp reports whether the person has to sign in again to approve or to delegate.
-func (v *visit) stepsUp() bool {
+// signsInAgain reports whether the person has to sign in again for a verdict.
+func (v *visit) signsInAgain(d *verdict) (bool, error) {
+	if d.Vote.Decision == "deny" || !v.canStepUp() {
+		return false, nil
+	}
+	if p := v.party.Load(); p == nil || p.StepUp != StepUpTemplates {
+		return true, nil
+	}
+	var r request
+	err := v.ask(http.MethodGet, adminPrefix+requestPath(d.Task, ""), nil, &r)
+	return err == nil && v.stepsUp(&r), err
+}
+
+// canStepUp reports whether the person could sign in again for a verdict: at the provider, which the settings let
+// the console ask.
+func (v *visit) canStepUp() bool {
 	p := v.party.Load()
 	return v.session.claims != nil && (p == nil || p.StepUp != StepUpNever)
+}
+
+// stepsUp reports whether the person has to sign in again to approve a request or to delegate.
+func (v *visit) stepsUp(r *request) bool {
+	p := v.party.Load()
+	return v.canStepUp() && (p == nil || p.StepUp != StepUpTemplates || r.StepUp())
 }
 
 // askStepUp leads to the provider for a verdict. It is a page of its own, because a browser refuses to

@@ -31,6 +31,7 @@ type ApprovalTemplate struct {
 	// Nil is all of them but those that are not the request's.
 	Context      []string `json:"context,omitzero"`
 	PinRevision  bool     `json:"pin_revision"`           // an approval ends when the policies change
+	StepUp       bool     `json:"step_up,omitzero"`       // approvers sign in again for each decision but a denial
 	AutoApprover *Subject `json:"auto_approver,omitzero"` // asked at once, by the same policies as people; nil for none
 	TellComment  bool     `json:"tell_comment,omitzero"`  // the PEP is told the comment of a denial
 	// TellApprovers: the PEP is told who approved.
