@@ -1,6 +1,6 @@
 # make run      serve the embedded example policies on 127.0.0.1:8080
 # make test     the tests, in under four minutes on two cores: without the race detector, npm packages and load
-# make check    formatting, vet, staticcheck, unused code, tidiness, then every test with the race detector
+# make check    formatting, vet, staticcheck, unused code, tidiness, then every test; the product runs with the race detector
 # make docs     write the generated tables of docs/
 # make interop DIR=…   the public AuthZEN interop fixtures in DIR, against the binary
 # make differential N=…  N random cases against the official Cedar engine (needs node)
@@ -39,6 +39,9 @@ BEFORE     ?=
 SHARED      = CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
 # Programs with the race detector would wait a second at their end.
 HURRY       = GORACE=atexit_sleep_ms=0
+# Tests that drive the program in another process. It has the race detector, and
+# they need none.
+DRIVERS     = /conformance(/console)?$$
 MOST_BYTES  = 40000000
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE    = golang.org/x/tools/cmd/deadcode@v0.52.0
@@ -70,7 +73,8 @@ check:
 	go run $(STATICCHECK) ./...
 	@dead=$$(go run $(DEADCODE) ./cmd/...) || exit 1; ! printf '%s\n' "$$dead" | grep -Ev '$(UNREACHED)|^$$'
 	go mod tidy -diff
-	$(HURRY) go test -race -timeout 20m ./...
+	$(HURRY) go test -race -p 3 -timeout 20m $$(go list ./... | grep -vE '$(DRIVERS)')
+	$(HURRY) PROGRAM_RACE=1 go test -timeout 20m $$(go list ./... | grep -E '$(DRIVERS)')
 
 docs:
 	go test ./cmd/policy-service ./cmd/mcp-gateway ./conformance ./pdp ./schemas -count=1 -run 'TestReferencePages' -update-docs

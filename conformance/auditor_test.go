@@ -28,7 +28,7 @@ func TestAuditor(t *testing.T) {
 		t.Fatalf("%v: %s", err, key)
 	}
 	place(t, keys, key)
-	verifier := build(t, dir, "verify-log")
+	verifier := shipped(t, "verify-log")
 
 	if out, err := exec.Command(verifier, bundle, keys).CombinedOutput(); err != nil {
 		t.Errorf("the bundle: %v: %s", err, out)
@@ -40,16 +40,6 @@ func TestAuditor(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 4 || string(out) != "verify-log: entry 1 is not what was recorded\n" {
 		t.Errorf("the changed bundle: %v: %s", err, out)
 	}
-}
-
-// build builds one of the module's commands in dir, and returns its path.
-func build(t *testing.T, dir, command string) string {
-	t.Helper()
-	path := filepath.Join(dir, command)
-	if out, err := exec.Command("go", "build", "-o", path, "../cmd/"+command).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return path
 }
 
 // changeEntry returns a bundle with something else in the first entry that has it.

@@ -89,29 +89,32 @@ var relative = regexp.MustCompile(`\]\(([^):]+)\)`)
 // Every link on a page that leads to a file of the repository leads to one, and
 // to a section of it.
 func TestLinks(t *testing.T) {
-	if brokenLinks("../docs/security.md", "[a](nowhere.md) [b](guides/operator.md#nothing) [c](guides/operator.md)") != 2 {
+	known := make(sections)
+	if len(known.faults("../docs/security.md", "[a](nowhere.md) [b](guides/operator.md#nothing) [c](guides/operator.md)")) != 2 {
 		t.Fatal("a link that leads nowhere is not noticed")
 	}
 	for _, page := range pages(t) {
-		for _, target := range relative.FindAllStringSubmatch(read(t, page), -1) {
-			if fault := brokenLink(page, target[1]); fault != "" {
-				t.Errorf("%s: %s: %s", page, target[1], fault)
-			}
+		for _, fault := range known.faults(page, read(t, page)) {
+			t.Errorf("%s: %s", page, fault)
 		}
 	}
 }
 
-func brokenLinks(page, text string) (n int) {
+// sections are the anchors of each page that a link has led to.
+type sections map[string]map[string]bool
+
+// faults says what is wrong with the links in the text of a page.
+func (known sections) faults(page, text string) (all []string) {
 	for _, target := range relative.FindAllStringSubmatch(text, -1) {
-		if brokenLink(page, target[1]) != "" {
-			n++
+		if fault := known.fault(page, target[1]); fault != "" {
+			all = append(all, target[1]+": "+fault)
 		}
 	}
-	return n
+	return all
 }
 
-// brokenLink says what is wrong with a link, or "".
-func brokenLink(page, target string) string {
+// fault says what is wrong with a link, or "".
+func (known sections) fault(page, target string) string {
 	path, section, _ := strings.Cut(target, "#")
 	if path == "" {
 		path = filepath.Base(page)
@@ -123,24 +126,30 @@ func brokenLink(page, target string) string {
 	if section == "" {
 		return ""
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
+	if known[path] == nil {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err.Error()
+		}
+		known[path] = anchors(string(text))
 	}
-	if !anchors(string(text))[section] {
+	if !known[path][section] {
 		return "there is no such section"
 	}
 	return ""
 }
 
-var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+var (
+	heading     = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notOfAnchor = regexp.MustCompile(`[^\p{L}\p{N}_-]`)
+)
 
 // anchors are the sections of a page, by the names that links have for them.
 func anchors(page string) map[string]bool {
 	names := make(map[string]bool)
 	for _, m := range heading.FindAllStringSubmatch(page, -1) {
 		name := strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")
-		names[regexp.MustCompile(`[^\p{L}\p{N}_-]`).ReplaceAllString(name, "")] = true
+		names[notOfAnchor.ReplaceAllString(name, "")] = true
 	}
 	return names
 }

@@ -88,12 +88,13 @@ func percentile(all []time.Duration, p int) time.Duration {
 type load struct {
 	server *server
 	client *http.Client
+	pause  time.Duration // of each client after an answer
 }
 
 func newLoad(t *testing.T, s *server) *load {
 	transport := &http.Transport{MaxIdleConnsPerHost: loadClients}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &load{s, &http.Client{Transport: transport, Timeout: process.Patience}}
+	return &load{server: s, client: &http.Client{Transport: transport, Timeout: process.Patience}}
 }
 
 // during has the clients ask for as long as act takes.
@@ -119,7 +120,7 @@ func (l *load) until(done <-chan struct{}) (all tally) {
 		select {
 		case <-done:
 			return all
-		default:
+		case <-time.After(l.pause):
 		}
 		path, body, decisions := authzen.PathEvaluation, loadRequest, 1
 		if n%2 == 1 {

@@ -25,7 +25,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/conformance/process"
-	"github.com/policy-service/policy-service/evaluation/decisionlog"
 )
 
 var podFull = flag.Bool("pod.full", false, "attack the pod at full length, and hold what is promised of the time that decisions take")
@@ -101,7 +100,7 @@ func newPod(t *testing.T) *pod {
 	for name, text := range podStore() {
 		place(t, filepath.Join(p.dir, name), text)
 	}
-	process := exec.Command(podProgram(t), strings.Fields(strings.ReplaceAll(strings.Join(c.Args, " "), settingsDir, dir))...)
+	process := exec.Command(shipped(t, "policy-service"), strings.Fields(strings.ReplaceAll(strings.Join(c.Args, " "), settingsDir, dir))...)
 	process.Env = []string{"POLICY_SERVICE_PAGE_KEY=of-the-test"}
 	for _, v := range c.Env {
 		if v.Value != "" {
@@ -111,20 +110,6 @@ func newPod(t *testing.T) *pod {
 	p.server = launch(t, process)
 	p.steady = newSteady(t, p.server)
 	return p
-}
-
-// podProgram builds the program as it is shipped, without the race detector: what
-// that needs counts as memory.
-func podProgram(t *testing.T) string {
-	t.Helper()
-	if err := process.Look(); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "policy-service")
-	if out, err := exec.Command("go", "build", "-o", path, "../cmd/policy-service").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return path
 }
 
 var podAuth = regexp.MustCompile(`(?m)^auth:\n  api_keys:\n`)
@@ -209,10 +194,10 @@ func (p *pod) end() {
 	p.t.Helper()
 	p.steady.close()
 	p.server.End(p.t)
-	reader, err := decisionlog.OpenReadOnly(p.state)
-	must(p.t, err)
-	defer reader.Close()
-	logged := loggedIDs(p.t, reader)
+	if out, err := exec.Command(shipped(p.t, "policy-service"), "log", "verify", "--state", p.state).CombinedOutput(); err != nil {
+		p.t.Errorf("%v: %s", err, out)
+	}
+	logged := loggedIDs(p.t, p.state)
 	lost := 0
 	for _, id := range p.steady.ids {
 		if !logged[id] {
@@ -222,22 +207,19 @@ func (p *pod) end() {
 	if lost > 0 || len(p.steady.ids) == 0 {
 		p.t.Errorf("of %d decisions %d are not in the log", len(p.steady.ids), lost)
 	}
-	if _, err := decisionlog.Verify(p.t.Context(), p.state); err != nil {
-		p.t.Error(err)
-	}
 	p.t.Logf("%d decisions of the tenant beside the attacks, all in the log; most memory %d MiB, 0 restarts", len(p.steady.ids), p.peak>>20)
 }
 
 var entryID = regexp.MustCompile(`"id":"([0-9a-f-]{36})"`)
 
-// loggedIDs are the ids of all entries.
-func loggedIDs(t *testing.T, reader *decisionlog.Reader) map[string]bool {
+// loggedIDs are the ids of all entries of the log in a state directory.
+func loggedIDs(t *testing.T, state string) map[string]bool {
 	t.Helper()
-	lines, out := io.Pipe()
-	go func() {
-		_, err := reader.Export(t.Context(), out, 0, -1)
-		out.CloseWithError(err)
-	}()
+	export := exec.Command(shipped(t, "policy-service"), "log", "export", "--state", state)
+	export.Stderr = os.Stderr
+	lines, err := export.StdoutPipe()
+	must(t, err)
+	must(t, export.Start())
 	all := map[string]bool{}
 	for in := bufio.NewReaderSize(lines, 64<<10); ; {
 		line, err := in.ReadSlice('\n')
@@ -248,6 +230,7 @@ func loggedIDs(t *testing.T, reader *decisionlog.Reader) map[string]bool {
 			_, err = in.ReadSlice('\n')
 		}
 		if err == io.EOF {
+			must(t, export.Wait())
 			return all
 		}
 		must(t, err)

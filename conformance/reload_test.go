@@ -15,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-var reloadSwaps = flag.Int("reload.swaps", 60, "how often TestReload changes the policies")
+var reloadSwaps = flag.Int("reload.swaps", 40, "how often TestReload changes the policies")
 
 // swapsOfARound are made at a time, with a third as long a time of quiet behind
 // them, so that what else the machine does slows down both alike.

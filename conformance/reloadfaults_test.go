@@ -101,6 +101,7 @@ func TestReloadUnderFaults(t *testing.T) {
 	put(t, filepath.Join(dir, policyFile), inOneFile(0))
 	s := launch(t, unprivileged(serveCommand(t, dir, state)))
 	l := newLoad(t, s)
+	l.pause = 5 * time.Millisecond // most of the time the store is waited for
 	answers := l.during(func() {
 		for i, h := range hardships {
 			t.Run(h.name, func(t *testing.T) { endure(t, s, l, dir, i, h) })

@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/policy-service/policy-service/conformance/process"
@@ -52,6 +54,25 @@ func serveCommand(t *testing.T, dir, state string, args ...string) *exec.Cmd {
 		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 	}, args...)...)
 }
+
+// shipped builds one of the module's commands as it is shipped, once for all tests, and
+// returns its path. The race detector would take time and memory of its own.
+func shipped(t *testing.T, command string) string {
+	t.Helper()
+	shipping.Lock()
+	defer shipping.Unlock()
+	must(t, process.Look())
+	path := filepath.Join(process.Dir(), "shipped", command)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	if out, err := exec.Command("go", "build", "-o", path, "../cmd/"+command).CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return path
+}
+
+var shipping sync.Mutex
 
 // launch starts a server, and ends it with the test.
 func launch(t *testing.T, command *exec.Cmd) *server {

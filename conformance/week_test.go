@@ -69,7 +69,7 @@ func TestWeek(t *testing.T) {
 	}
 	t.Logf("as JSON lines: %s", perEntry(int64(len(text)), *weekEntries))
 	table := filepath.Join(dir, "entries.parquet")
-	converter := exec.Command(build(t, dir, "log-parquet"))
+	converter := exec.Command(shipped(t, "log-parquet"))
 	converter.Stdin = bytes.NewReader(text)
 	timedCommand(t, "log-parquet", create(t, table), converter)
 	t.Logf("as Parquet: %s", perEntry(size(t, table), *weekEntries))

@@ -50,8 +50,8 @@ func Main(m *testing.M) int {
 // Dir returns the directory of the program.
 func Dir() string { return dir }
 
-// Program builds the program once, with the race detector if the tests have
-// it, and returns where it is.
+// Program builds the program once, with the race detector if [Race] says so, and
+// returns where it is.
 var Program = sync.OnceValues(func() (string, error) { return build("policy-service") })
 
 // Gateway builds mcp-gateway in the same way.
@@ -86,8 +86,16 @@ func Look() error {
 	return nil
 }
 
-// Race reports whether the tests have the race detector.
+// raceVariable asks for a program with the race detector where the tests have
+// none: what drives another process needs none of its own.
+const raceVariable = "PROGRAM_RACE"
+
+// Race reports whether the program has the race detector: where the tests have
+// it, or PROGRAM_RACE is set.
 func Race() bool {
+	if os.Getenv(raceVariable) != "" {
+		return true
+	}
 	info, _ := debug.ReadBuildInfo()
 	for _, setting := range info.Settings {
 		if setting.Key == "-race" && setting.Value == "true" {
