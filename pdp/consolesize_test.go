@@ -82,9 +82,13 @@ func TestPagesAreQuick(t *testing.T) {
 		t.Fatalf("%d requests wait, want %d", got, *pagesWaiting)
 	}
 	b = b.signInAs(s, "carol")
+	rounds := 20
+	if *pagesP99 > 0 {
+		rounds = 100
+	}
 	for _, path := range []string{"/", "/requests", "/decisions", "/policies", "/policies/current", "/tests", "/shadow", "/replays", "/try"} {
 		var took []time.Duration
-		for range 100 {
+		for range rounds {
 			start := time.Now()
 			if status, _, _ := b.get(path); status != http.StatusOK {
 				t.Fatalf("%s is %d", path, status)
@@ -92,9 +96,10 @@ func TestPagesAreQuick(t *testing.T) {
 			took = append(took, time.Since(start))
 		}
 		slices.Sort(took)
-		t.Logf("%-18s p50 %6.1f ms, p99 %6.1f ms", path, took[49].Seconds()*1000, took[98].Seconds()*1000)
-		if *pagesP99 > 0 && took[98] > *pagesP99 || took[49] > time.Second/2 {
-			t.Errorf("%s takes %s at the median, %s at the 99th percentile", path, took[49], took[98])
+		p50, p99 := took[rounds/2-1], took[rounds*99/100-1]
+		t.Logf("%-18s p50 %6.1f ms, p99 %6.1f ms", path, p50.Seconds()*1000, p99.Seconds()*1000)
+		if *pagesP99 > 0 && p99 > *pagesP99 || p50 > time.Second/2 {
+			t.Errorf("%s takes %s at the median, %s at the 99th percentile", path, p50, p99)
 		}
 	}
 }

@@ -20,6 +20,8 @@ import (
 // ones, and its clock goes on only where somebody works or waits: the figures are
 // the same on every machine.
 type model struct {
+	echo       *echo.Echo
+	request    *http.Request // each
 	serve      echo.HandlerFunc
 	processors chan struct{}
 	disk       time.Duration // of a flush
@@ -47,7 +49,7 @@ const (
 )
 
 func newModel(disk time.Duration, limits pdp.Limits) *model {
-	m := &model{processors: make(chan struct{}, 2), disk: disk}
+	m := &model{echo: echo.New(), request: httptest.NewRequest(http.MethodPost, "/", nil), processors: make(chan struct{}, 2), disk: disk}
 	m.serve = pdp.NewInFlight(limits)(func(echo.Context) error {
 		m.work(modelDecide)
 		m.flush()
@@ -95,7 +97,7 @@ func (m *model) flushAll() {
 // ask asks something as a tenant that was due at a time since start.
 func (m *model) ask(tenant string, start time.Time, due time.Duration) {
 	m.work(modelSend + modelRead)
-	e := echo.New().NewContext(httptest.NewRequest(http.MethodPost, "/", nil), nil)
+	e := m.echo.NewContext(m.request, nil)
 	e.SetParamNames("tenant")
 	e.SetParamValues(tenant)
 	err := m.serve(e)

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	schedules    = flag.Int("schedules", 40, "fault schedules of TestFaultSchedules")
+	schedules    = flag.Int("schedules", 20, "fault schedules of TestFaultSchedules")
 	scheduleSeed = flag.Uint64("schedules.seed", 0, "seed of the first schedule; 0 is one of the time")
 )
 
