@@ -110,6 +110,7 @@ type row struct {
 	route string                        // as the console has it
 	path  func(*building) (path string) // nil for that of the route
 	form  string                        // of a POST
+	poll  bool                          // an open page asks whether it is up to date
 }
 
 const unknownTask = "arq_AAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -127,8 +128,11 @@ var rows = []row{
 	{route: "GET /sign-in/callback", path: fixed("/sign-in/callback?state=x&code=x")},
 	{route: "GET /sign-in/again", path: fixed("/sign-in/again?state=x")},
 	{route: "GET /{$}", path: fixed("/")},
+	{route: "GET /{$}", path: fixed("/"), poll: true},
 	{route: "GET /requests"},
+	{route: "GET /requests", poll: true},
 	{route: "GET /requests/{task}", path: func(d *building) string { return "/requests/" + d.asked("alice") }},
+	{route: "GET /requests/{task}", path: func(d *building) string { return "/requests/" + d.asked("alice") }, poll: true},
 	{route: "GET /requests/{task}", path: fixed("/requests/" + unknownTask)},
 	{route: "POST /requests/{task}/decision", path: func(d *building) string { return "/requests/" + d.asked("alice") + "/decision" }, form: "decision=deny&ticket=x&sheet=x"},
 	{route: "POST /requests/{task}/reveal", path: func(d *building) string { return "/requests/" + d.asked("alice") + "/reveal" }, form: "path=/context/arguments/api_token"},
@@ -220,20 +224,22 @@ func status(answer *http.Response) string {
 	return fmt.Sprintf("%d %s", answer.StatusCode, shape(to.Path))
 }
 
-// requestRow sends a request from a page, and returns what it got.
-func (r *relay) requestRow(b *browser, n int, method, path, form string) string {
+// requestRow sends the request of a row from a page, and returns what it got.
+func (r *relay) requestRow(b *browser, n int, method, path string, of row) string {
 	b.Helper()
-	body := ""
+	id, body, poll := fmt.Sprint(n), "", ""
 	if method == http.MethodPost {
-		body = fmt.Sprintf("body: new URLSearchParams(%q),", form)
+		body = fmt.Sprintf("body: new URLSearchParams(%q),", of.form)
 	}
-	id := fmt.Sprint(n)
+	if of.poll {
+		poll = `, "Console-Poll": "yes"`
+	}
 	evalAwait[bool](b, fmt.Sprintf(`(async () => {
 		const cut = new AbortController();
-		await fetch(%q, {method: %q, %s redirect: "manual", cache: "no-store", signal: cut.signal, headers: {"X-Row": %q}});
+		await fetch(%q, {method: %q, %s redirect: "manual", cache: "no-store", signal: cut.signal, headers: {"X-Row": %q%s}});
 		cut.abort();
 		return true;
-	})()`, path, method, body, id))
+	})()`, path, method, body, id, poll))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.heard[id]
@@ -261,7 +267,7 @@ func TestAcceptance20Statuses(t *testing.T) {
 			if method == "/" {
 				method = map[bool]string{true: http.MethodGet, false: http.MethodPost}[row.form == ""]
 			}
-			cells[i] = append(cells[i], between.requestRow(b, i, method, path, row.form))
+			cells[i] = append(cells[i], between.requestRow(b, i, method, path, row))
 		}
 	}
 	line := func(route string, cells ...string) string {
@@ -269,7 +275,11 @@ func TestAcceptance20Statuses(t *testing.T) {
 	}
 	table := line("", "nobody", "approve", "audit", "admin", "all of globex")
 	for i, row := range rows {
-		table += line(row.route, cells[i]...)
+		route := row.route
+		if row.poll {
+			route += ", again"
+		}
+		table += line(route, cells[i]...)
 	}
 	golden(t, "statuses.txt", table)
 	compareRoutes(t)

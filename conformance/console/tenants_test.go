@@ -10,7 +10,7 @@ import (
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
-// page returns the text of the page that a person gets, without what is new on each page.
+// page returns the text of the page that a person gets, and the tag of what it shows.
 func (b *browser) page(path string) string {
 	b.Helper()
 	b.visit(path)
@@ -18,7 +18,7 @@ func (b *browser) page(path string) string {
 	if strings.HasPrefix(path, "/live") {
 		b.sees("Connected")
 	}
-	return eval[string](b, `document.querySelector("main").innerText`)
+	return eval[string](b, `(main => main.innerText + (main.dataset.tag ?? ""))(document.querySelector("main"))`)
 }
 
 // An answerTime compares how long two answers take, in milliseconds at the median. Requests alternate, so that
