@@ -244,6 +244,11 @@ func (v *visit) decide(d verdict, who Identity) error {
 	return nil
 }
 
+// counted reports whether a vote is that of the verdict: nobody votes twice on an item.
+func (d verdict) counted(of voteView) bool {
+	return of.Mine && (len(d.Vote.Items) == 0 || slices.Contains(d.Vote.Items, of.Item))
+}
+
 // isRefusal reports whether the service has answered that a decision does not count.
 func isRefusal(err error) bool {
 	var problem *apiError
@@ -269,6 +274,10 @@ func (v *visit) refused(d verdict, err error) error {
 	page, errPage := v.requestPage(d.Task)
 	if errPage != nil {
 		return errPage
+	}
+	if m.Kind == "lost" && slices.ContainsFunc(page.Votes, d.counted) {
+		v.redirect(requestPath(d.Task, ""))
+		return nil
 	}
 	page.Message, page.Comment = &m, d.Vote.Comment
 	if d.Ticket != "" && (m.Kind == "lost" || m.Kind == "invalid") {
