@@ -16,6 +16,10 @@ import (
 	"testing"
 	"testing/fstest"
 
+	storing "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/chromedp"
+
 	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/conformance/process"
 )
@@ -252,6 +256,32 @@ func TestEvidenceFromThePage(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(out), "verified: 1 entries") || !strings.Contains(string(out), "policies of sha256:") {
 		t.Errorf("%v\n%s", err, out)
 	}
+
+	b.visit("/decisions?subject=alice")
+	verifier, err := process.VerifyLog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(verifier, b.download("Bundle"), keys).CombinedOutput(); err != nil || !strings.Contains(string(out), "3 entries") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// download presses a button, and returns the file that the browser stores.
+func (b *browser) download(name string) (file string) {
+	b.Helper()
+	dir, parent := b.TempDir(), chromium(b.TB)
+	all := cdp.WithExecutor(parent, chromedp.FromContext(parent).Browser)
+	if err := storing.SetDownloadBehavior(storing.SetDownloadBehaviorBehaviorAllow).WithBrowserContextID(b.person).WithDownloadPath(dir).Do(all); err != nil {
+		b.Fatal(err)
+	}
+	b.click(name)
+	process.Eventually(b, "the file is stored", func() bool {
+		files, _ := filepath.Glob(filepath.Join(dir, "*.zip"))
+		file = strings.Join(files, "")
+		return file != ""
+	})
+	return file
 }
 
 // Live shows new entries, stands still while it is paused, and then says how many it left out.

@@ -57,6 +57,9 @@ var Program = sync.OnceValues(func() (string, error) { return build("policy-serv
 // Gateway builds mcp-gateway in the same way.
 var Gateway = sync.OnceValues(func() (string, error) { return build("mcp-gateway") })
 
+// VerifyLog builds verify-log in the same way.
+var VerifyLog = sync.OnceValues(func() (string, error) { return build("verify-log") })
+
 func build(name string) (path string, err error) {
 	if err := Look(); err != nil {
 		return "", err
