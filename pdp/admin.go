@@ -57,6 +57,7 @@ func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	e.GET(PathLogEntries+"/:"+paramID, entries.show, audit)
 	e.GET(PathLogEntries+"/:"+paramID+"/explanation", entries.explain, audit)
 	e.GET(PathLogEntries+"/:"+paramID+"/evidence", entries.evidence, audit)
+	e.GET(PathLogEntries+"/:"+paramID+"/test", entries.test, audit)
 	e.GET(PathLogStream, s.feed.serve, audit)
 	e.GET(PathLogKeys, serveKeys(log), audit)
 	e.POST(PathLogRotateKey, serveRotateKey(log), auth.all(ScopeAdmin))

@@ -54,6 +54,7 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathLogProof, scopes: auditors, owned: true, target: (*desks).proof},
 	{method: "GET", path: pdp.PathLogEntries + "/:id", scopes: auditors, owned: true, target: (*desks).entry},
 	{method: "GET", path: pdp.PathLogEntries + "/:id/explanation", scopes: auditors, owned: true, target: (*desks).explanation},
+	{method: "GET", path: pdp.PathLogEntries + "/:id/test", scopes: auditors, owned: true, target: (*desks).testOfEntry, ok: 422}, // its request is masked
 	{method: "GET", path: pdp.PathLogEntries + "/:id/evidence", scopes: auditors, owned: true, target: (*desks).evidence},
 	{method: "GET", path: pdp.PathLogKeys, scopes: auditors},
 	{method: "GET", path: pdp.PathLogStream, scopes: auditors, endless: true},
@@ -65,7 +66,7 @@ var adminRoutes = []adminRoute{
 	{method: "GET", path: pdp.PathPolicies + "/:revision/diff/:other", scopes: operators, target: (*desks).revisions},
 	{method: "GET", path: pdp.PathRevisions, scopes: operators, all: true},
 	{method: "GET", path: pdp.PathTests, scopes: operators},
-	{method: "GET", path: pdp.PathTry, scopes: operators, ok: 403}, // needs audit as well
+	{method: "GET", path: pdp.PathTry, scopes: operators}, // an example: a logged request needs audit as well
 	{method: "POST", path: pdp.PathTry, scopes: operators, owned: true, target: (*desks).try},
 	{method: "GET", path: pdp.PathReplays, scopes: operators},
 	{method: "POST", path: pdp.PathReplays, scopes: operators, ok: 415}, // needs a zip archive
@@ -214,6 +215,11 @@ func (d *desks) evidence() (path, body string) {
 func (d *desks) explanation() (path, body string) {
 	_, lines := d.ask("GET", pdp.PathLogQuery+"?kind=evaluation&tenant=acme&limit=1&action=tool.invoke", d.key("all", pdp.ScopeAudit), "")
 	return pdp.PathLogEntries + "/" + readEntries(d.t, lines)[0].ID + "/explanation", ""
+}
+
+func (d *desks) testOfEntry() (path, body string) {
+	path, _ = d.explanation()
+	return strings.TrimSuffix(path, "/explanation") + "/test", ""
 }
 
 func (d *desks) pending() (path, body string) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/policytest"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/obligations/capability"
@@ -93,6 +94,7 @@ var publicErrors = []struct {
 	{errNoZip, http.StatusUnsupportedMediaType, false},
 	{errNoRevision, http.StatusNotFound, false},
 	{errTryRate, http.StatusTooManyRequests, false},
+	{policytest.ErrNoTest, http.StatusUnprocessableEntity, true},
 	{decisionlog.ErrNoEntry, http.StatusNotFound, false},
 	{decisionlog.ErrPruned, http.StatusGone, false},
 	{errHost, http.StatusMisdirectedRequest, true},

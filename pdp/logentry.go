@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/evaluation/policytest"
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/schemas/authzen"
@@ -79,6 +81,30 @@ func (h *entriesHandler) evidence(c echo.Context) error {
 		header.Set(echo.HeaderContentDisposition, fmt.Sprintf("attachment; filename=\"evidence-%d.zip\"", record.Index))
 		return h.log.WriteEvidence(c.Request().Context(), to, record.Index)
 	})
+}
+
+// test answers with a test file that expects the decision, as "policy-service test --from-log" does for
+// an entry.
+func (h *entriesHandler) test(c echo.Context) error {
+	record, id, err := h.find(c)
+	if err != nil {
+		return err
+	}
+	logged, err := replay.DecisionOf(&record.Entry, id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", policytest.ErrNoTest, err)
+	case logged.Request == nil:
+		return fmt.Errorf("%w: its request is not valid", policytest.ErrNoTest)
+	case len(logged.Masked) > 0:
+		return fmt.Errorf("%w: the log hides the values at %s", policytest.ErrNoTest, strings.Join(logged.Masked, ", "))
+	}
+	text, err := policytest.FromDecisions([]replay.Logged{*logged})
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderContentDisposition, fmt.Sprintf("attachment; filename=\"decision-%d.yaml\"", record.Index))
+	return sendBody(c, http.StatusOK, "application/yaml", text)
 }
 
 // explain explains the decision, as "log explain --json" does.

@@ -2,11 +2,14 @@ package pdp_test
 
 import (
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/go-json-experiment/json"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/revisions"
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/policies"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -294,6 +298,82 @@ func TestTry(t *testing.T) {
 		if code := askAs(t, "k-all", "POST", s.admin+pdp.PathTry, body, nil); code != want {
 			t.Errorf("%s is %d, want %d", body, code, want)
 		}
+	}
+}
+
+// Where the log has no request, or the caller may not read it, a try begins with names that the policies
+// know, of the caller's tenant.
+func TestTryBeginsWithKnownNames(t *testing.T) {
+	tools, err := policies.Set("agent-tools")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemaless := fstest.MapFS{"a.cedar": {Data: []byte(aliceMayRead)}, "entities.json": {Data: []byte(`[{"uid":{"type":"record","id":"r"},"attrs":{},"parents":[]}]`)}}
+	tenants := fstest.MapFS{"tenants/acme/a.cedar": {Data: []byte(strings.Replace(aliceMayRead, "resource)", "resource == record::\"acme\")", 1))}, "tenants/globex/g.cedar": {Data: []byte(`@id("g") permit(principal == user::"eve", action == Action::"spy", resource == record::"secret");`)}}
+	for name, c := range map[string]struct {
+		store fs.FS
+		key   string
+		want  string
+	}{
+		"schema": {tools, "k-op", `"type":"tool"`}, "no schema": {schemaless, "k-all", `"id":"alice"`}, "tenant": {tenants, "k-acme", `"id":"acme"`},
+		"nothing known": {fstest.MapFS{"a.cedar": {Data: []byte(`@id("a") permit(principal, action, resource);`)}}, "k-all", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, c.store); err != nil {
+				t.Fatal(err)
+			}
+			s := start(t, pdp.Config{PolicyDir: dir, Auth: operatorKeys()})
+			var got pdp.TryStart
+			if code := askAs(t, c.key, "GET", s.admin+pdp.PathTry, "", &got); code != 200 || got.Example != (c.want != "") || !strings.Contains(string(got.Request), c.want) || strings.Contains(string(got.Request), "secret") {
+				t.Fatalf("%d %+v", code, got)
+			}
+			if c.want == "" {
+				return
+			}
+			var tried pdp.Tried
+			body := fmt.Sprintf(`{"tenant":%q,"request":%s}`, got.Tenant, got.Request)
+			if code := askAs(t, c.key, "POST", s.admin+pdp.PathTry, body, &tried); code != 200 || len(tried.Explanation.Unknown) != 0 {
+				t.Errorf("%s: %d %+v", got.Request, code, tried.Explanation)
+			}
+		})
+	}
+}
+
+// The test that is made of a decision or of a try passes in the policy store, and fails when the policies
+// answer otherwise.
+func TestMadeTests(t *testing.T) {
+	dir := storeDir(t, map[string]string{"a.cedar": aliceMayRead})
+	s := start(t, pdp.Config{PolicyDir: dir})
+	decision := func(body string) string {
+		answer, err := http.Post(s.main+authzen.PathEvaluation, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		return s.admin + pdp.PathLogEntries + "/" + answer.Header.Get("Decision-Id") + "/test"
+	}
+	status, logged := get(t, decision(aliceReads))
+	if status.StatusCode != 200 {
+		t.Fatalf("%s %s", status.Status, logged)
+	}
+	var tried pdp.Tried
+	askAs(t, "", "POST", s.admin+pdp.PathTry, `{"request":`+strings.Replace(aliceReads, "alice", "bob \\u202e: #", 1)+`}`, &tried)
+	writeFile(t, filepath.Join(dir, "tests/logged.yaml"), logged)
+	writeFile(t, filepath.Join(dir, "tests/tried.yaml"), tried.Test)
+	_, report := get(t, s.admin+pdp.PathTests)
+	if !strings.Contains(report, `"passed":2,"failed":0`) {
+		t.Fatalf("%s\n%s\n%s", report, logged, tried.Test)
+	}
+	writeFile(t, filepath.Join(dir, "a.cedar"), `@id("read") permit(principal, action == Action::"read", resource) unless {principal == user::"alice"};`)
+	if _, report := get(t, s.admin+pdp.PathTests); !strings.Contains(report, `"passed":0,"failed":2`) {
+		t.Errorf("after a change: %s", report)
+	}
+	if status, body := get(t, decision(strings.Replace(aliceReads, `"resource"`, `"context":{"token":"s3cr3t-value"},"resource"`, 1))); status.StatusCode != 422 || !strings.Contains(body, "/context/token") {
+		t.Errorf("a masked request: %s %s", status.Status, body)
+	}
+	if status, body := get(t, s.admin+pdp.PathLogEntries+"/0/test"); status.StatusCode != 422 {
+		t.Errorf("a reload: %s %s", status.Status, body)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -14,6 +15,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/explain"
+	"github.com/policy-service/policy-service/evaluation/policytest"
 	"github.com/policy-service/policy-service/evaluation/replay"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
 	"github.com/policy-service/policy-service/pdp/admission"
@@ -41,6 +43,7 @@ type Tried struct {
 	By          TriedBy              `json:"by"`
 	Explanation *explain.Explanation `json:"explanation"`
 	Shadow      *TriedShadow         `json:"shadow,omitempty"` // the other store's answer; nil without one
+	Test        string               `json:"test,omitzero"`    // a test file that expects this answer; absent if no test can
 }
 
 // A TriedBy names the policies that decided a try.
@@ -66,6 +69,7 @@ type TryStart struct {
 	Request jsontext.Value `json:"request,omitzero"` // absent if there is none
 	From    string         `json:"from,omitzero"`    // Decision-ID of its decision
 	Masked  []string       `json:"masked,omitempty"` // JSON Pointers into the request: values that the log has masked
+	Example bool           `json:"example,omitzero"` // the request was made of names in the policy store
 }
 
 // triesHandler decides requests that permit nothing.
@@ -75,23 +79,27 @@ type triesHandler struct {
 	rates  *admission.RateLimits
 }
 
-// start answers with the request of the decision ?from=, or with the last one. It requires access to
-// the log.
+// start answers with the request of the decision ?from=, or with the last one, for callers with access to
+// the log. Others, and all without a last one, get an example.
 func (h *triesHandler) start(c echo.Context) error {
 	if err := knownQuery(c, "from", "tenant"); err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
 	who, authenticated := ctx.Value(callerKey{}).(callers.Caller)
-	if authenticated && !who.May(ScopeAudit) {
-		return callers.ErrForbidden
-	}
+	from, tenant, reads := c.QueryParam("from"), c.QueryParam("tenant"), !authenticated || who.May(ScopeAudit)
 	var err error
 	var out TryStart
-	if from := c.QueryParam("from"); from != "" {
+	switch {
+	case from != "" && !reads:
+		return callers.ErrForbidden
+	case from != "":
 		out, err = h.from(ctx, who, from)
-	} else {
-		out, err = h.last(ctx, decisionlog.Filter{Kind: decisionlog.KindEvaluation, Tenant: c.QueryParam("tenant"), Tenants: who.Tenants})
+	case reads:
+		out, err = h.last(ctx, decisionlog.Filter{Kind: decisionlog.KindEvaluation, Tenant: tenant, Tenants: who.Tenants})
+	}
+	if err == nil && out.Request == nil {
+		out, err = h.example(view{who.Tenants}, tenant)
 	}
 	if err != nil {
 		return err
@@ -131,6 +139,34 @@ func (h *triesHandler) last(ctx context.Context, f decisionlog.Filter) (out TryS
 		return startOf(entry, 0)
 	}
 	return out, nil
+}
+
+// example returns a request about the policies in force: those of a tenant, or of the first one that the
+// caller may see. It returns the zero value if they name too little.
+func (h *triesHandler) example(v view, tenant string) (out TryStart, err error) {
+	all := h.engine.Snapshots()
+	if all == nil {
+		return out, nil
+	}
+	names := slices.DeleteFunc(all.Tenants(), func(name string) bool { return !v.sees(name) || tenant != "" && name != tenant })
+	if all.HasTenants() && len(names) == 0 {
+		return out, nil
+	}
+	out.Tenant = tenant
+	if all.HasTenants() {
+		out.Tenant = names[0]
+	}
+	one, err := all.For(out.Tenant)
+	if err != nil {
+		return TryStart{}, err
+	}
+	request := one.Example()
+	if request == nil {
+		return TryStart{}, nil
+	}
+	out.Example = true
+	out.Request, err = json.Marshal(request, json.Deterministic(true))
+	return out, err
 }
 
 // startOf returns the request of a decision of an entry.
@@ -173,6 +209,7 @@ func (h *triesHandler) try(c echo.Context) error {
 	if err := h.record(c, who.ID, &t, tried); err != nil {
 		return err
 	}
+	tried.Test = h.test(&t, tried)
 	return writeJSON(c, http.StatusOK, tried)
 }
 
@@ -227,6 +264,28 @@ func explainBy(all *snapshot.Snapshots, tenant string, r *authzen.EvaluationRequ
 		return nil, err
 	}
 	return explain.Explain(one, r, env)
+}
+
+// test returns a test file that expects the answer, or "".
+func (h *triesHandler) test(t *Try, tried *Tried) string {
+	all := h.engine.Snapshots()
+	if t.By == revisionShadow {
+		all = h.engine.ShadowSnapshots()
+	}
+	var request authzen.EvaluationRequest
+	if err := authzen.Unmarshal(t.Request, &request); err != nil || all == nil {
+		return ""
+	}
+	result, err := resultBy(all, t.Tenant, &request, snapshot.Environment{Time: tried.By.Time})
+	if err != nil {
+		return ""
+	}
+	logged := replay.Logged{ID: tried.By.ID, Tenant: t.Tenant, Time: tried.By.Time, Request: &request, Result: *result}
+	text, err := policytest.FromDecisions([]replay.Logged{logged})
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // trySecond returns the shadow's answer, and the difference to that of the current policies.

@@ -3,6 +3,7 @@ package policytest
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -36,6 +37,36 @@ func (a *approval) verified() (*authzen.VerifiedApproval, error) {
 	out := &authzen.VerifiedApproval{Template: a.Template, Until: until, Channel: a.Channel, UsesLeft: a.UsesLeft}
 	out.Approvers = subjects(a.Approvers)
 	return out, nil
+}
+
+// approvalOf is the inverse of verified.
+func approvalOf(a *authzen.VerifiedApproval) *approval {
+	if a == nil {
+		return nil
+	}
+	return &approval{Template: a.Template, Approvers: people(a.Approvers), Until: a.Until.UTC().Format(time.RFC3339Nano), Channel: a.Channel, UsesLeft: a.UsesLeft}
+}
+
+// capabilityOf is the inverse of verified.
+func capabilityOf(c *authzen.VerifiedCapability) *capability {
+	if c == nil {
+		return nil
+	}
+	out := &capability{
+		ID: c.ID, Template: c.Template, Approvers: people(c.Approvers), Until: c.Until.UTC().Format(time.RFC3339Nano),
+		UsesLeft: c.UsesLeft, Bound: c.Bound, Depth: c.Depth,
+	}
+	if c.Issuer != nil {
+		out.Issuer = &person{c.Issuer.Type, c.Issuer.ID}
+	}
+	return out
+}
+
+func people(subjects []authzen.Subject) (all []person) {
+	for _, s := range subjects {
+		all = append(all, person{s.Type, s.ID})
+	}
+	return all
 }
 
 func subjects(people []person) (all []authzen.Subject) {

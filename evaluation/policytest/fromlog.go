@@ -34,6 +34,11 @@ func FromEntry(line []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: decision %s: %w", ErrNoTest, e.ID, err)
 	}
+	return FromDecisions(logged)
+}
+
+// FromDecisions is FromEntry for decisions with requests that are not masked.
+func FromDecisions(logged []replay.Logged) ([]byte, error) {
 	var file testFile
 	for _, d := range logged {
 		row, err := rowOf(d)
@@ -79,6 +84,11 @@ func rowOf(d replay.Logged) (*row, error) {
 		Policies:    new([]string),
 		Obligations: new([]string),
 		Unknown:     !d.Decision && namesUnknown(d),
+		Approval:    approvalOf(d.Approval),
+		Capability:  capabilityOf(d.Capability),
+	}
+	if d.CapabilityDenied != "" {
+		return nil, fmt.Errorf("its capability was refused (%s), and a test cannot say so", d.CapabilityDenied)
 	}
 	*out.Policies = sorted(d.Policies)
 	for _, o := range d.Obligations {

@@ -42,7 +42,7 @@ func Archived(read func(revision string) (map[string][]byte, error)) Policies {
 // ExplainID explains the decision of an entry that has the id, by the policies that made it. The error is
 // one of the errors of this package if the decision cannot be explained.
 func ExplainID(e *decisionlog.Entry, id string, of Policies) (*Logged, *explain.Explanation, error) {
-	logged, err := decision(e, id)
+	logged, err := DecisionOf(e, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -63,8 +63,8 @@ type unevaluated struct{ error }
 
 func (u unevaluated) Unwrap() []error { return []error{u.error, ErrUnevaluated} }
 
-// decision returns the decision of an entry that has the id.
-func decision(e *decisionlog.Entry, id string) (*Logged, error) {
+// DecisionOf returns the decision of an entry that has the id. Its request may be masked.
+func DecisionOf(e *decisionlog.Entry, id string) (*Logged, error) {
 	decisions, err := MaskedDecisions(e)
 	if err != nil {
 		return nil, fmt.Errorf("decision %s: %w", e.ID, err)

@@ -201,6 +201,7 @@ func (c *Console) addRoutes() {
 	mux.Handle("GET /decisions", c.page((*visit).decisions, scopeAudit))
 	mux.Handle("POST /decisions/export", c.signedIn((*visit).export, scopeAudit))
 	mux.Handle("GET /decisions/{id}", c.page((*visit).decision, scopeAudit))
+	mux.Handle("GET /decisions/{id}/test", c.page((*visit).testOfDecision, scopeAudit))
 	mux.Handle("GET /decisions/{id}/evidence", c.page((*visit).evidence, scopeAudit))
 	mux.Handle("GET /decisions/{index}/proof", c.page((*visit).proof, scopeAudit))
 	mux.Handle("GET /log/keys", c.page((*visit).keys, scopeAudit))

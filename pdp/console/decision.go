@@ -271,6 +271,11 @@ func (p explainedPolicy) scopeVerdict(text string) string {
 	return ""
 }
 
+// testOfDecision relays a test file that expects the decision.
+func (v *visit) testOfDecision() error {
+	return v.relay(apiLogEntries + url.PathEscape(v.r.PathValue("id")) + "/test")
+}
+
 // evidence relays the evidence pack of an entry.
 func (v *visit) evidence() error {
 	return v.relay(apiLogEntries + url.PathEscape(v.r.PathValue("id")) + "/evidence")

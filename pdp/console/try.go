@@ -23,6 +23,7 @@ type tryPage struct {
 	Result  *tried
 	Shadow  bool // there are shadow policies
 	Opens   bool // the person may open entries of the log
+	Example bool // the request was made of names in the policy store
 }
 
 // A tried is the answer to a try.
@@ -40,6 +41,7 @@ type tried struct {
 		Explanation *explanation `json:"explanation"`
 		Problem     string       `json:"problem"`
 	} `json:"shadow"`
+	Test string `json:"test"` // a test file that expects the answer; "" if no test can
 }
 
 // Here returns the answer of the policies that were asked.
@@ -54,9 +56,6 @@ type reasons struct {
 	Try string // address of a page that tries the request again; "" for none
 }
 
-// sampleRequest is a request to begin with where the log has none.
-const sampleRequest = `{"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"}, "resource": {"type": "document", "id": "1"}}`
-
 // try shows the form with a request to begin with: that of a decision, or the last one.
 func (v *visit) try() error {
 	query := url.Values{}
@@ -70,20 +69,13 @@ func (v *visit) try() error {
 		Request jsontext.Value `json:"request"`
 		From    string         `json:"from"`
 		Masked  []string       `json:"masked"`
+		Example bool           `json:"example"`
 	}
-	err := v.ask(http.MethodGet, "/admin/v1/try?"+query.Encode(), nil, &start)
-	var refused *apiError
-	if errors.As(err, &refused) && refused.Status == http.StatusForbidden && query.Get("from") == "" {
-		err = nil // without access to the log there is no last request
-	}
-	if err != nil {
+	if err := v.ask(http.MethodGet, "/admin/v1/try?"+query.Encode(), nil, &start); err != nil {
 		return err
 	}
-	page := tryPage{Tenant: start.Tenant, By: "current", From: start.From, Masked: start.Masked}
-	if page.Request = string(start.Request); page.Request == "" {
-		page.Request = sampleRequest
-	}
-	page.Request = indented(page.Request)
+	page := tryPage{Tenant: start.Tenant, By: "current", From: start.From, Masked: start.Masked, Example: start.Example}
+	page.Request = indented(string(start.Request))
 	return v.showTry(http.StatusOK, page)
 }
 
