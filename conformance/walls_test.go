@@ -49,7 +49,7 @@ var walls = []wall{
 	{"evaluation/snapshot", 3, []string{"schemas/authzen", "schemas/yamldoc", "obligations", "evaluation/accesspolicy", "evaluation/decisionlog", "evaluation/faults", "evaluation/cedarsyntax"}, "the pure function: it reads no clock, no file and no network"},
 	{"evaluation/explain", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/faults", "evaluation/cedarsyntax", "evaluation/snapshot"}, "it says how a snapshot decides, and changes nothing"},
 	{"evaluation/lint", 3, []string{"schemas/authzen", "schemas/yamldoc", "evaluation/faults", "evaluation/cedarsyntax", "evaluation/snapshot"}, "it warns of what a snapshot permits to be written"},
-	{"evaluation/replay", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/explain", "evaluation/snapshot"}, "it decides again what the log has"},
+	{"evaluation/replay", 3, []string{"obligations/plain", "schemas/authzen", "evaluation/decisionlog", "evaluation/explain", "evaluation/snapshot"}, "it decides again what the log has"},
 	{"evaluation/revisions", 3, []string{"evaluation/explain", "evaluation/snapshot"}, "it lists what a snapshot has, and changes nothing"},
 	{"evaluation", 3, []string{"schemas/authzen", "evaluation/decisionlog", "evaluation/faults", "evaluation/replay", "evaluation/snapshot"}, "a decision is made of these and recorded; no network, no directory"},
 	{"evaluation/policystore", 3, []string{"schemas/yamldoc", "evaluation/faults", "evaluation/snapshot"}, "a directory becomes an archive; what is right in it the engine says"},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/pdp/console"
 	"github.com/policy-service/policy-service/pdp/jwks/jwkstest"
 )
@@ -84,10 +85,17 @@ func TestApprovalNeedsANewSignIn(t *testing.T) {
 	if vote.Approver.ID != "carol@example.com" || vote.Authn.Method != "oidc" || !vote.Authn.Bound || vote.Authn.Subject != "carol" || vote.Authn.Token == "" || vote.Authn.Time.IsZero() {
 		t.Errorf("%+v by %+v", vote, vote.Authn)
 	}
-	lines := []string{"policy-service verdict 1", vote.Sheet, "approve", "", "", sha256Hex("for the release"), "", vote.Authn.Salt, ""}
+	a := vote.Authn
+	lines := []string{"policy-service verdict 1", vote.Sheet, "approve", a.Items, a.Until, sha256Hex("for the release"), a.Rest, a.Salt, ""}
 	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
 	if want := base64.RawURLEncoding.EncodeToString(sum[:]); last.Get("nonce") != want {
 		t.Errorf("the nonce is %s, and that of the vote %s", last.Get("nonce"), want)
+	}
+	_, entries := get(t, s.admin+pdp.PathLogQuery+"?kind=approval&task="+s.task)
+	for _, member := range []string{`"nonce":"` + last.Get("nonce"), `"nonce_salt":"` + a.Salt, `"key_id":"` + jwkstest.KeyID} {
+		if !strings.Contains(entries, member) {
+			t.Errorf("the entry of the vote has no %s: %s", member, entries)
+		}
 	}
 	if after := s.browser.sessionID(); after == before || after == "" {
 		t.Error("the session has the id of before")

@@ -313,8 +313,8 @@ func describeRequest(r *pdp.AccessRequest) string {
 	}
 	line("request", plain.Text(r.ID))
 	line("status", plain.Text(string(r.Status)))
-	if sheet := shortSheet(r.Sheet); sheet != "" {
-		line("sheet", sheet)
+	if sheet := approval.ShortSheet(r.Sheet); sheet != "" {
+		line("sheet", plain.Text(sheet))
 	}
 	if may := describeMay(r); may != "" {
 		line("you may", may)
@@ -378,13 +378,6 @@ func describeActor(a approval.Actor) string {
 	return plain.Name(a.ID) + " " + plain.Name(a.Issuer)
 }
 
-// shortSheet returns the first 8 hexadecimal digits of the digest of a sheet, by which people compare
-// what they were shown.
-func shortSheet(digest string) string {
-	_, hex, _ := strings.Cut(digest, ":")
-	return plain.Text(hex[:min(len(hex), 8)])
-}
-
 // describeMay returns what the caller can do with a request, or why nothing, or "" if nobody is known.
 func describeMay(r *pdp.AccessRequest) string {
 	may := strings.Join(r.May, ", ")
@@ -403,7 +396,7 @@ func describeProof(v *approval.Vote) string {
 	if a := v.Authn; a != nil {
 		parts = append(parts, a.Method, a.Issuer, a.Subject, a.ACR)
 	}
-	if sheet := shortSheet(v.Sheet); sheet != "" {
+	if sheet := approval.ShortSheet(v.Sheet); sheet != "" {
 		parts = append(parts, "sheet "+sheet)
 	}
 	return plain.Text(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " "))

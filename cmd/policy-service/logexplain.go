@@ -71,7 +71,7 @@ func (c *logExplainCmd) printTransition(e *decisionlog.Entry) error {
 func describeVerified(v *authzen.VerifiedCapability) string {
 	uses := ""
 	if v.UsesLeft > 0 {
-		uses = fmt.Sprintf(", %d uses left with this one", v.UsesLeft)
+		uses = ", " + plain.Count(v.UsesLeft, "use", "uses") + " left with this one"
 	}
 	return fmt.Sprintf("capability %s, bound to the %s%s\n", plain.Text(v.ID), plain.Text(v.Bound), uses)
 }

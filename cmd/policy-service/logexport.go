@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 type logExportCmd struct {
@@ -138,7 +139,7 @@ func (p *progress) step(line []byte) error {
 
 func (p *progress) tell() {
 	if !p.silent {
-		fmt.Fprintf(os.Stderr, "%s %d entries, next is index %d\n", p.word, p.entries, p.next)
+		fmt.Fprintf(os.Stderr, "%s %s, next is index %d\n", p.word, plain.Count(p.entries, "entry", "entries"), p.next)
 		p.told = time.Now()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 type logVerifyCmd struct {
@@ -43,16 +44,18 @@ func (c *logVerifyCmd) Run(ctx context.Context) error {
 	if c.JSON {
 		return printJSON(report)
 	}
-	_, err = fmt.Printf("verified: %d entries, %d revisions, %s\nroot %s\n", report.Entries, len(report.Revisions), gaps(report), report.Root)
+	_, err = fmt.Printf("verified: %s, %s, %s\nroot %s\n", entries(report.Entries), plain.Count(len(report.Revisions), "revision", "revisions"), gaps(report), report.Root)
 	return err
 }
+
+func entries(n int64) string { return plain.Count(n, "entry", "entries") }
 
 func gaps(r *decisionlog.Report) string {
 	switch {
 	case r.OtherTenants > 0:
-		return fmt.Sprintf("no gap but for %d entries of other tenants or that were pruned", r.OtherTenants)
+		return "no gap but for " + entries(r.OtherTenants) + " of other tenants or that were pruned"
 	case r.Pruned > 0:
-		return fmt.Sprintf("no gap but for %d entries that were pruned", r.Pruned)
+		return "no gap but for " + entries(r.Pruned) + " that were pruned"
 	}
 	return "no gap"
 }
@@ -117,8 +120,8 @@ func (c *logVerifyCmd) verifyBundle() error {
 	if c.JSON {
 		return printJSON(report)
 	}
-	_, err = fmt.Printf("verified: %d entries (%d to %d) of the %d in %s\nroot %s\n",
-		report.Entries, report.First, report.Last, report.Size, report.Origin, report.Root)
+	_, err = fmt.Printf("verified: %s (%d to %d) of the %d in %s\nroot %s\n",
+		entries(report.Entries), report.First, report.Last, report.Size, report.Origin, report.Root)
 	return err
 }
 
@@ -144,7 +147,7 @@ func (c *logVerifyCmd) verifyProof() error {
 			return err
 		})
 	}
-	_, err = fmt.Printf("verified: %s continues the checkpoint, with %d entries\nroot %s\n", now.Origin, now.Size, now.Root)
+	_, err = fmt.Printf("verified: %s continues the checkpoint, with %s\nroot %s\n", now.Origin, entries(now.Size), now.Root)
 	return err
 }
 

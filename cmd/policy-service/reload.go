@@ -74,7 +74,7 @@ func (c *reloadCmd) print(report *pdp.ReloadReport, code int) error {
 		return exitError(exitInvalid)
 	}
 	if report.Loaded {
-		fmt.Printf("loaded: %d policies, %d entities\nrevision %s\n%s", report.Status.Policies, report.Status.Entities, report.Status.Revision, shadowLine(report.Shadow))
+		fmt.Printf("loaded: %s\nrevision %s\n%s", sizes(report.Status.Policies, report.Status.Entities), report.Status.Revision, shadowLine(report.Shadow))
 	}
 	if keys := report.Settings.Restart; len(keys) > 0 {
 		fmt.Printf("a restart is needed for %s\n", strings.Join(keys, ", "))

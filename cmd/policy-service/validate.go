@@ -16,6 +16,7 @@ import (
 	"github.com/policy-service/policy-service/evaluation/policystore"
 	"github.com/policy-service/policy-service/evaluation/policytest"
 	"github.com/policy-service/policy-service/evaluation/snapshot"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -128,13 +129,18 @@ func (c *validateCmd) print(store fs.FS, v *validation) error {
 	}
 	beside := ""
 	if v.Actions > 0 {
-		beside += fmt.Sprintf(", %d actions", v.Actions)
+		beside += ", " + plain.Count(v.Actions, "action", "actions")
 	}
 	if len(v.Tenants) > 0 {
-		beside += fmt.Sprintf(", %d tenants", len(v.Tenants))
+		beside += ", " + plain.Count(len(v.Tenants), "tenant", "tenants")
 	}
-	_, err := fmt.Printf("valid: %d policies, %d entities%s\nrevision %s\n", v.Policies, v.Entities, beside, v.Revision)
+	_, err := fmt.Printf("valid: %s%s\nrevision %s\n", sizes(v.Policies, v.Entities), beside, v.Revision)
 	return err
+}
+
+// sizes returns the size of a policy store for people.
+func sizes(policies, entities int) string {
+	return plain.Count(policies, "policy", "policies") + ", " + plain.Count(entities, "entity", "entities")
 }
 
 // printFault writes an error and, in the long form, its line.

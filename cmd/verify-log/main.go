@@ -82,7 +82,11 @@ func verify(path string, keys []string) (string, error) {
 	if err := b.manifest(keys, origin, w.entries); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("verified: %d entries (%d to %d) of the %d in %s\nroot %s", w.entries, w.first, w.last, size, origin, root), nil
+	noun := "entries"
+	if w.entries == 1 {
+		noun = "entry"
+	}
+	return fmt.Sprintf("verified: %d %s (%d to %d) of the %d in %s\nroot %s", w.entries, noun, w.first, w.last, size, origin, root), nil
 }
 
 // A bundle is the members of a ZIP file, and the SHA-256 of those that were

@@ -26,6 +26,7 @@ import (
 
 	"github.com/policy-service/policy-service/conformance/external"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 // A verdict is what a verifier says of a bundle: a line about it, or which
@@ -69,7 +70,7 @@ func ours(t testing.TB, path string, keys []string) verdict {
 		}
 		return verdictOf("", err)
 	}
-	return verdictOf(fmt.Sprintf("verified: %d entries (%d to %d) of the %d in %s\nroot %s", r.Entries, r.First, r.Last, r.Size, r.Origin, r.Root), nil)
+	return verdictOf(fmt.Sprintf("verified: %s (%d to %d) of the %d in %s\nroot %s", plain.Count(r.Entries, "entry", "entries"), r.First, r.Last, r.Size, r.Origin, r.Root), nil)
 }
 
 // python is the verdict of the script, which shares nothing with the others. It

@@ -245,7 +245,7 @@ func TestEvidenceFromThePage(t *testing.T) {
 	if err := os.WriteFile(keys, []byte(s.run("log", "keys", "--state", s.state)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := s.run("log", "verify", "--bundle", file, "--key", keys); !strings.HasPrefix(out, "verified: 1 entries (2 to 2)") {
+	if out := s.run("log", "verify", "--bundle", file, "--key", keys); !strings.HasPrefix(out, "verified: 1 entry (2 to 2)") {
 		t.Error(out)
 	}
 	unpacked := filepath.Join(dir, "evidence")
@@ -253,7 +253,7 @@ func TestEvidenceFromThePage(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := exec.Command(external.Program(t, "node"), filepath.Join(unpacked, "verify.mjs"), keys).CombinedOutput()
-	if err != nil || !strings.HasPrefix(string(out), "verified: 1 entries") || !strings.Contains(string(out), "policies of sha256:") {
+	if err != nil || !strings.HasPrefix(string(out), "verified: 1 entry") || !strings.Contains(string(out), "policies of sha256:") {
 		t.Errorf("%v\n%s", err, out)
 	}
 

@@ -218,7 +218,7 @@ async function verifyDirectory(directory, keyFile) {
   }
   const keys = (await readFile(keyFile ?? at(directory, "keys"), "utf8")).split(/\s+/).filter(Boolean);
   const verified = await verifyBundle(members, keys);
-  console.log(`verified: ${verified.entries.length} entries of the ${verified.size} in ${verified.origin}`);
+  console.log(`verified: ${verified.entries.length} ${verified.entries.length === 1 ? "entry" : "entries"} of the ${verified.size} in ${verified.origin}`);
   console.log(`root ${verified.root}`);
   for (const entry of verified.entries) console.log(`entry ${entry.index}: ${entry.kind} ${entry.id} of ${entry.time}`);
   for (const revision of verified.revisions) console.log(`policies of sha256:${revision}`);

@@ -13,6 +13,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/evaluation/explain"
+	"github.com/policy-service/policy-service/obligations/plain"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -186,12 +187,12 @@ var effectWords = map[Effect]string{
 // Text writes the report for people.
 func (r *Report) Text(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "replayed %d decisions with %s\n", r.Decisions, r.Candidate)
+	fmt.Fprintf(out, "replayed %s with %s\n", plain.Count(r.Decisions, "decision", "decisions"), r.Candidate)
 	if r.DecidedMasked > 0 {
 		fmt.Fprintf(out, "%d of the entries are masked where no policy reads\n", r.DecidedMasked)
 	}
 	if r.Masked > 0 {
-		fmt.Fprintf(out, "%d entries are masked where it counts, and were left out\n", r.Masked)
+		fmt.Fprintf(out, "%s masked where it counts, left out\n", plain.Count(r.Masked, "entry is", "entries are"))
 	}
 	for _, n := range r.NotReplayable {
 		fmt.Fprintf(out, "  %d\t%s\t%s\t%s\n", n.Count, n.Path, n.Policy, n.Examples[0])

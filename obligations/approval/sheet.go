@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -110,6 +111,16 @@ func (r *Request) sheet() *SheetContent {
 
 // digestShape is the form of digests of sheets.
 var digestShape = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// ShortSheet returns the first eight digits of the digest of a sheet, by which people compare what they
+// were shown, in two groups.
+func ShortSheet(digest string) string {
+	_, hex, _ := strings.Cut(digest, ":")
+	if len(hex) < 8 {
+		return hex
+	}
+	return hex[:4] + " " + hex[4:8]
+}
 
 // checkSheet returns ErrSheet if a decision is about another sheet than the request's. A decision
 // without the digest of a sheet does not say what was shown.

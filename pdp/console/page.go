@@ -62,7 +62,7 @@ func (c *Console) functions() template.FuncMap {
 		"quoted": quotedParts,
 		"simple": plain.IsSimple,
 		"pair":   func(page *requestPage, of []leaf) valuesView { return valuesView{page, of} },
-		"one":    func(n int, one, many string) string { return count(n, one, many) },
+		"one":    plain.Count[int],
 
 		"sentence": func(text string) string {
 			first, size := utf8.DecodeRuneInString(text)
@@ -93,13 +93,6 @@ func duration(d time.Duration) string {
 		return fmt.Sprintf("%d h", d/time.Hour)
 	}
 	return fmt.Sprintf("%d days", d/(24*time.Hour))
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // A frame is what the templates get.

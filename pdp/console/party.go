@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/oauth2"
 
@@ -232,6 +234,22 @@ func (p *party) redeem(ctx context.Context, s *signIn, code, iss string) (*idTok
 	return p.verify(ctx, at, s, raw)
 }
 
+// keyOf returns the id of the key that signed a verified token, or "".
+func keyOf(raw string) string {
+	header, _, _ := strings.Cut(raw, ".")
+	text, err := base64.RawURLEncoding.DecodeString(header)
+	var named struct {
+		Key string `json:"kid"`
+	}
+	if err != nil || json.Unmarshal(text, &named) != nil || len(named.Key) > maxKeyID {
+		return ""
+	}
+	return named.Key
+}
+
+// maxKeyID limits the id of a key that is recorded, in bytes.
+const maxKeyID = 200
+
 // withoutSecrets returns the cause of an error without the URL and the body of the request.
 func withoutSecrets(err error) error {
 	for cause := errors.Unwrap(err); cause != nil; cause = errors.Unwrap(cause) {
@@ -264,6 +282,6 @@ func (p *party) verify(ctx context.Context, at *provider, s *signIn, raw string)
 	digest := sha256.Sum256([]byte(raw))
 	return &idToken{raw: raw, claims: claims, authn: approval.Authn{
 		Method: approval.MethodOIDC, Issuer: proof.Issuer, Subject: proof.Subject, ACR: proof.ACR, AMR: proof.AMR, Time: proof.Time,
-		Token: "sha256:" + hex.EncodeToString(digest[:]),
+		Token: "sha256:" + hex.EncodeToString(digest[:]), Key: keyOf(raw),
 	}}, nil
 }

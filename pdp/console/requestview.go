@@ -98,7 +98,7 @@ func plainDuration(d time.Duration) string {
 		one, many string
 	}{{24 * time.Hour, "day", "days"}, {time.Hour, "hour", "hours"}, {time.Minute, "minute", "minutes"}} {
 		if d >= unit.of && d%unit.of == 0 {
-			return count(int(d/unit.of), unit.one, unit.many)
+			return plain.Count(int(d/unit.of), unit.one, unit.many)
 		}
 	}
 	return d.String()
@@ -143,7 +143,7 @@ var says = []string{"purpose", "justification", "business_justification", "reaso
 
 // newRequestPage returns the page of a request for the person who looks at it.
 func newRequestPage(s sheet, r *request, who *Identity) *requestPage {
-	p := &requestPage{Task: s.Task, Digest: s.digest, Short: shortDigest(s.digest), Sheet: s, Request: r}
+	p := &requestPage{Task: s.Task, Digest: s.digest, Short: approval.ShortSheet(s.digest), Sheet: s, Request: r}
 	shown := []jsontext.Pointer{}
 	take := func(at jsontext.Pointer, name string) []leaf {
 		shown = append(shown, at)
@@ -245,15 +245,6 @@ func editsOf(s *sheet, r *request) (all []editView) {
 		}
 	}
 	return all
-}
-
-// shortDigest returns the first eight digits of the digest of a sheet, in two groups.
-func shortDigest(digest string) string {
-	_, hex, _ := strings.Cut(digest, ":")
-	if len(hex) < 8 {
-		return hex
-	}
-	return hex[:4] + " " + hex[4:8]
 }
 
 // A state is what a person can do with a request now, in one word, and what the page says about it.

@@ -39,25 +39,35 @@ type pendingVerdict struct {
 //	SHA-256 of the JSON of arguments, capability and delegate, or empty without them
 //	salt
 func (d *pendingVerdict) nonce() (string, error) {
+	l, err := d.lines()
+	if err != nil {
+		return "", err
+	}
+	lines := []string{"policy-service verdict 1", d.Vote.Sheet, d.Vote.Decision, l.items, l.until, digest(d.Vote.Comment), l.rest, d.salt, ""}
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+}
+
+// boundLines are the lines of a nonce that the entry of the vote does not have in the same form.
+type boundLines struct{ items, until, rest string }
+
+func (d *pendingVerdict) lines() (l boundLines, err error) {
 	items := make([]string, len(d.Vote.Items))
 	for n, item := range d.Vote.Items {
 		items[n] = strconv.Itoa(item)
 	}
-	until := ""
+	l.items = strings.Join(items, ",")
 	if !d.Vote.Until.IsZero() {
-		until = d.Vote.Until.UTC().Format(time.RFC3339Nano)
+		l.until = d.Vote.Until.UTC().Format(time.RFC3339Nano)
 	}
-	more := ""
 	if d.Vote.Arguments != nil || d.Vote.Capability != nil || d.Vote.To != nil {
 		text, err := json.Marshal([]any{d.Vote.Arguments, d.Vote.Capability, d.Vote.To}, json.Deterministic(true))
 		if err != nil {
-			return "", fmt.Errorf("bind the verdict: %w", err)
+			return l, fmt.Errorf("bind the verdict: %w", err)
 		}
-		more = digest(string(text))
+		l.rest = digest(string(text))
 	}
-	lines := []string{"policy-service verdict 1", d.Vote.Sheet, d.Vote.Decision, strings.Join(items, ","), until, digest(d.Vote.Comment), more, d.salt, ""}
-	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
-	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+	return l, nil
 }
 
 // digest returns the SHA-256 of a text in hexadecimal.
@@ -172,7 +182,12 @@ func (v *visit) confirm(p *party, one *signIn, token *idToken) error {
 	}
 	v.renew(who, token)
 	bound := *v.session.identity.Authn
-	bound.Bound, bound.Salt = true, one.pending.salt
+	lines, err := one.pending.lines()
+	if err != nil {
+		return err
+	}
+	bound.Bound, bound.Nonce, bound.Salt = true, one.nonce, one.pending.salt
+	bound.Items, bound.Until, bound.Rest = lines.items, lines.until, lines.rest
 	by := v.session.identity
 	by.Authn = &bound
 	return v.decide(one.pending.verdict, by)

@@ -152,7 +152,7 @@ func (a *Announcement) write(out *strings.Builder, in markup) {
 		fmt.Fprintf(out, "Decided by: %s\n", mark(who.text()))
 	}
 	if a.Sheet != "" {
-		fmt.Fprintf(out, "Sheet: %s\n", shortSheet(a.Sheet))
+		fmt.Fprintf(out, "Sheet: %s\n", approval.ShortSheet(a.Sheet))
 	}
 	fmt.Fprintf(out, "%s\n", in.link(a.Link))
 }
@@ -163,13 +163,4 @@ func (e Entity) text() string {
 		return quoted(inert(e.ID))
 	}
 	return inertName(e.Type) + "::" + quoted(inert(e.ID))
-}
-
-// shortSheet returns the first 8 hex digits of a digest, in two groups as the console shows them.
-func shortSheet(digest string) string {
-	hex := strings.TrimPrefix(digest, "sha256:")
-	if len(hex) < 8 {
-		return hex
-	}
-	return hex[:4] + " " + hex[4:8]
 }

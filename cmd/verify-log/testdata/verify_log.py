@@ -216,7 +216,8 @@ def verify(path, keys):
     want += [f"sha256 {sum} {name}" for sum, name in zip(further_sums, further)]
     if manifest != want or not want[3].startswith("selection "):
         raise Fault("the bundle is not what its manifest says")
-    return f"verified: {walk.count} entries ({walk.first} to {walk.last}) of the {size} in {origin}\nroot {root}"
+    noun = "entry" if walk.count == 1 else "entries"
+    return f"verified: {walk.count} {noun} ({walk.first} to {walk.last}) of the {size} in {origin}\nroot {root}"
 
 
 def main():
