@@ -8,7 +8,7 @@
 # make reload   10,000 reloads under load, damaged stores, 200 edits of each kind
 # make faults   kills, power failures, I/O faults, tampering and proofs, at full length (needs strace; under an hour on two cores)
 # make overload three times the capacity, and a noisy tenant: overload-all, overload-noisy
-# make live     20 streams of the log, and the live page under load for ten minutes
+# make live     20 streams of the log, replays and tries while PEPs ask, and the live page under load for ten minutes
 # make slow     thousands of stalled clients
 # make pod      attacks on memory and processors of a pod with 512 MiB, during decisions
 # make soak DURATION=…  half the capacity, for long
@@ -106,7 +106,7 @@ overload-noisy:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestNoisyTenant$$' -overload.duration 60s
 
 live:
-	go test ./conformance/console -count=1 -v -timeout 30m -run 'TestStreamsCostLittle|TestLiveUnderLoad' -live.rounds 10 -live.duration 10m
+	go test ./conformance/console -count=1 -v -timeout 30m -run 'TestStreamsCostLittle|TestLiveUnderLoad|TestReplaysAndTriesBrakeLittle' -live.rounds 10 -live.duration 10m
 
 slow:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestSlowClients' -slow.duration 30s
