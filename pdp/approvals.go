@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/policy-service/policy-service/evaluation"
 	"github.com/policy-service/policy-service/evaluation/decisionlog"
 	"github.com/policy-service/policy-service/obligations/approval"
 	"github.com/policy-service/policy-service/pdp/callers"
@@ -30,7 +31,8 @@ type AccessRequest struct {
 	May      []string `json:"may,omitempty"`     // what the caller can do, as a hint; nil if the caller is not known
 	WhyNot   string   `json:"why_not,omitzero"`  // why the caller can neither approve nor deny
 
-	Earlier []approval.Earlier `json:"earlier,omitempty"` // of each item; lists leave it out
+	Earlier []approval.Earlier          `json:"earlier,omitempty"` // of each item; lists leave it out
+	Asking  [][]evaluation.AskingPolicy `json:"asking,omitempty"`  // of each item, at most mostAsking; lists leave it out
 
 	// Capability was issued beside the approval, in the answer to the decision.
 	Capability *authzen.Capability `json:"capability,omitempty"`
@@ -104,6 +106,9 @@ func (d *approvalsHandler) answer(c echo.Context, out AccessRequest, by *approva
 	if out.Earlier, err = d.approvals.Earlier(c.Request().Context(), &out.Request); err != nil {
 		return err
 	}
+	if out.Asking, err = d.askingOf(c.Request().Context(), &out.Request); err != nil {
+		return err
+	}
 	if by != nil {
 		allowed, err := d.approvals.Allowed(c.Request().Context(), &out.Request, *by)
 		if err != nil {
@@ -117,6 +122,21 @@ func (d *approvalsHandler) answer(c echo.Context, out AccessRequest, by *approva
 		return err
 	}
 	return writeJSON(c, http.StatusOK, text)
+}
+
+// mostAsking is the number of items for which an answer has the policies that ask for a person.
+const mostAsking = 20
+
+// askingOf returns the policies that ask for a person, for each of the first items.
+func (d *approvalsHandler) askingOf(ctx context.Context, r *approval.Request) (all [][]evaluation.AskingPolicy, err error) {
+	for _, item := range r.Items[:min(len(r.Items), mostAsking)] {
+		one, err := d.asking(ctx, r.Tenant, item.EvaluationID, item.Template)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, append([]evaluation.AskingPolicy{}, one...))
+	}
+	return all, nil
 }
 
 // An Approver identifies the person who decides, as policies know them.
@@ -153,6 +173,7 @@ type approvalsHandler struct {
 	approvals    *approval.Service
 	issuer       *capabilityIssuer
 	approverType string // entity type of authenticated approvers
+	asking       func(ctx context.Context, tenant, evaluationID, template string) ([]evaluation.AskingPolicy, error)
 	mask         func(jsontext.Value) (jsontext.Value, error)
 	record       func(context.Context, *decisionlog.Entry) error
 }

@@ -28,7 +28,7 @@ var anybodyApproves = fstest.MapFS{
 	"policies.cedar": {Data: []byte(`
 		@id("call") @approval("one") permit (principal, action == Action::"call", resource);
 		@id("pair") @approval("two") permit (principal, action == Action::"pair", resource);
-		@id("strict") @approval("strict") permit (principal, action == Action::"strict", resource);
+		@id("strict") @approval("strict") @reason_user("Whatever is strict needs a second person.") permit (principal, action == Action::"strict", resource);
 		@id("approve") permit (principal, action in [Action::"approval.approve", Action::"approval.deny"], resource);
 	`)},
 	"config.yaml": {Data: []byte("approval_templates: {one: {ttl: 15m}, two: {quorum: 2}, strict: {step_up: true}}\n")},

@@ -506,7 +506,7 @@ func TestLostDecisionCanBeSentAgain(t *testing.T) {
 	listener := httptest.NewUnstartedServer(nil)
 	base := "http://" + listener.Listener.Addr().String()
 	pages, err := console.New(console.Config{
-		BaseURL: base, Admin: way, ApproverType: "user", Local: true, Log: slog.New(slog.DiscardHandler),
+		BaseURL: base, Admin: way, ApproverType: "user", Local: true, Answers: func() int64 { return 0 }, Log: slog.New(slog.DiscardHandler),
 		Record: func(context.Context, console.Identity, console.Act) error { return nil },
 	})
 	if err != nil {

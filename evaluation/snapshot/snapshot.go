@@ -8,6 +8,7 @@ import (
 
 	"github.com/policy-service/policy-service/evaluation/accesspolicy"
 	"github.com/policy-service/policy-service/evaluation/cedarsyntax"
+	"github.com/policy-service/policy-service/obligations"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
@@ -61,6 +62,15 @@ func (s *Snapshot) Count(tenant string) (policies, forbids int) {
 		}
 	}
 	return policies, forbids
+}
+
+// TermsOf returns the conditions and obligations of a policy, or nil if the snapshot has no policy of that id.
+func (s *Snapshot) TermsOf(id string) *obligations.Terms {
+	p := s.Policies.ByID[cedar.PolicyID(id)]
+	if p == nil {
+		return nil
+	}
+	return p.Terms
 }
 
 // Statement returns the text of a policy and its position.

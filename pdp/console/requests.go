@@ -22,6 +22,13 @@ type request struct {
 	WhyNot string   `json:"why_not"`
 
 	Earlier []approval.Earlier `json:"earlier"` // of each item
+	Asking  [][]askingPolicy   `json:"asking"`  // of each of the first items
+}
+
+// An askingPolicy is a policy because of which a person is asked.
+type askingPolicy struct {
+	Policy string `json:"policy"`
+	Reason string `json:"reason"` // for users
 }
 
 // Actor returns the name of whoever wants to act: the nearest actor, or the subject itself.

@@ -119,6 +119,7 @@ type itemView struct {
 	State  *approval.Item
 
 	Earlier approval.Earlier
+	Asking  []askingPolicy // because of which a person is asked
 }
 
 // Open reports whether the item waits for a decision.
@@ -157,6 +158,9 @@ func newRequestPage(s sheet, r *request, who *Identity) *requestPage {
 		}
 		if n < len(r.Earlier) {
 			view.Earlier = r.Earlier[n]
+		}
+		if n < len(r.Asking) {
+			view.Asking = r.Asking[n]
 		}
 		at := jsontext.Pointer("/items").AppendToken(strconv.Itoa(n))
 		view.Values = slices.Concat(take(at+"/action/properties", ""), take(at+"/resource/properties", item.Resource.Type), take(at+"/access", "requested access"))
