@@ -291,6 +291,12 @@ func TestLiveEntries(t *testing.T) {
 	b.visit("/live")
 	b.sees("Connected")
 	s.ask("alice", "read", 3)
+	b.until("all are listed", func() error {
+		if eval[int](b, `document.querySelectorAll("#entries .good").length`) != 3 {
+			return errNotYet
+		}
+		return nil
+	})
 	b.sees("alice read on plan", "Allow")
 	b.click("Pause")
 	s.ask("zoe", "erase", 80)
