@@ -86,7 +86,7 @@ differential:
 	go test ./evaluation -count=1 -v -timeout 4h -run 'TestDifferential$$' -differential.n $(N)
 
 prove:
-	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestSearchIsExact|TestSearchMutants|TestAtLimits|TestCostly|Isolat' -corpus.all -index.n 1000000 -search.n 200000 -mutants -limits -isolation.n 20000
+	go test ./evaluation -count=1 -v -timeout 4h -run 'TestCorpus|TestIndex|TestSearchIsExact|TestSearchMutants|TestAtLimits|TestCostly|TestRootForbids|Isolat' -corpus.all -index.n 1000000 -search.n 200000 -mutants -limits -isolation.n 20000
 
 reload:
 	go test ./conformance -count=1 -v -timeout 30m -run 'TestReload|TestReloadUnderFaults|TestEdits' -reload.swaps 10000 -reload.mutant -edits 200

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	indexRequests = flag.Int("index.n", 20_000, "how many requests to hold the index against")
+	indexRequests = flag.Int("index.n", 8_000, "how many requests to hold the index against")
 	indexSeed     = flag.Uint64("index.seed", 1, "seed of the policies and requests")
 )
 

@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	searches   = flag.Int("search.n", 6_000, "how many searches to hold against asking for each")
+	searches   = flag.Int("search.n", 3_000, "how many searches to hold against asking for each")
 	searchSeed = flag.Uint64("search.seed", 1, "seed of the policies and searches")
 )
 

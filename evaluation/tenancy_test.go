@@ -388,7 +388,7 @@ func forbidden(all *snapshot.Snapshots, r *authzen.EvaluationRequest) bool {
 // the same stores have violations without the check shows that they would be
 // found.
 func TestRootForbidsStayDenials(t *testing.T) {
-	const stores = 6000
+	stores := max(2_000, *isolationCases)
 	if n, compiled := violations(t, 1, stores, snapshot.CompileStore); n > 0 || compiled < stores/20 {
 		t.Errorf("%d violations in %d stores", n, compiled)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	unionSoak = flag.Duration("union.soak", 20*time.Second, "how long TestUnionSoak calls")
+	unionSoak = flag.Duration("union.soak", 10*time.Second, "how long TestUnionSoak calls")
 	unionHeap = flag.String("union.heap", "", "directory for a profile of the gateway's heap each minute of TestUnionSoak")
 )
 
