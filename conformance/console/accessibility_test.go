@@ -3,6 +3,7 @@ package console_test
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -127,8 +128,14 @@ func shape(path string) string {
 // mostPages is the maximum number of pages that a crawl visits.
 const mostPages = 40
 
-// mostOfShape is the maximum number of pages of one shape that a crawl visits.
-const mostOfShape = 5
+// mostOfShape is the maximum number of pages of one shape that a crawl visits: three, and
+// more of them for pictures.
+var mostOfShape = func() int {
+	if os.Getenv("SCREENSHOTS") == "" {
+		return 3
+	}
+	return 5
+}()
 
 // crawl visits every page that links lead to, some of each shape, and looks at it.
 func (b *browser) crawl(look func(name string)) {
