@@ -1,12 +1,9 @@
 package pdp_test
 
 import (
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/policy-service/policy-service/pdp"
 )
 
 var headline = regexp.MustCompile(`(?s)<h1>(.*?)</h1>`)
@@ -26,12 +23,7 @@ func TestNamesDoNotForgeSentences(t *testing.T) {
 			t.Errorf("%s does not set the name apart: %s", path, words)
 		}
 	}
-	s.bulk(`d" (harmless: 1) and 3 more`)
-	var list pdp.AccessRequests
-	if code := askAs(t, "", "GET", s.admin+pdp.PathRequests, "", &list); code != http.StatusOK {
-		t.Fatalf("list: %d", code)
-	}
-	if got := list.Requests[1].Summary; got != `call doc::"d\" (harmless: 1) and 3 more"` {
+	if got := s.read(s.bulk(`d" (harmless: 1) and 3 more`)).Summary; got != `call doc::"d\" (harmless: 1) and 3 more"` {
 		t.Errorf("the summary is %s", got)
 	}
 	if words := b.at("/requests").words(); strings.Contains(words, "\nharmless: 1") {
