@@ -37,6 +37,7 @@ type decisionsPage struct {
 	Older    string   // address of the page that goes on; "" at the beginning of the log
 	Exports  string   // query of exports
 	Filtered bool
+	Partial  bool // the person sees some tenants: the range would only say how long the log of all is
 	Kinds    []decisionlog.Kind
 }
 
@@ -85,7 +86,7 @@ func (v *visit) decisions() error {
 		v.redirect(to)
 		return nil
 	}
-	page := decisionsPage{Query: form, Kinds: decisionlog.Kinds}
+	page := decisionsPage{Query: form, Kinds: decisionlog.Kinds, Partial: v.session.identity.Tenants != nil}
 	filter := cloneWithout(query, "until")
 	page.Exports, page.Filtered = filter.Encode(), len(filter) > 0
 	query.Set("limit", strconv.Itoa(decisionRows))
