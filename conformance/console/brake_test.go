@@ -14,6 +14,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/pdp"
 	"github.com/policy-service/policy-service/schemas/authzen"
 )
@@ -89,6 +90,30 @@ func (s *service) repeat(ctx context.Context, path, body string, pause time.Dura
 	return accepted
 }
 
+// endReplays cancels the replays that run, and waits for their end, so that they cost nothing in the next slice.
+func (s *service) endReplays() {
+	s.test.Helper()
+	process.Eventually(s.test, "the replays have ended", func() bool {
+		var list pdp.ReplayJobs
+		s.get(s.Admin+pdp.PathReplays, &list)
+		ended := true
+		for _, job := range list.Replays {
+			if job.State != "running" {
+				continue
+			}
+			ended = false
+			r, err := http.NewRequest(http.MethodDelete, s.Admin+pdp.PathReplays+"/"+job.ID, nil)
+			if err != nil {
+				s.test.Fatal(err)
+			}
+			if answer, err := http.DefaultClient.Do(r); err == nil {
+				answer.Body.Close()
+			}
+		}
+		return ended
+	})
+}
+
 // A replay that runs, and tries at their rate limit, make the 99th percentile of decisions at most 1.5 times as long.
 // Slices of the time with and without them alternate, so that all have the same neighbours. A replay may take a
 // tenth of the time of one processor. The short form holds the processor time alone, which neighbours do not change.
@@ -123,6 +148,7 @@ func TestReplaysAndTriesBrakeLittle(t *testing.T) {
 		s.timed(ctx, &all[kind])
 		work.Wait()
 		cancel()
+		s.endReplays()
 	}
 	alone := float64(all[0].processor.Microseconds()) / float64(len(all[0].latencies))
 	for i := range all {
