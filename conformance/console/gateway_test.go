@@ -151,7 +151,7 @@ func TestAcceptance03TheCallGoesOn(t *testing.T) {
 	if vote.Event != "approve" || vote.Sheet != digest || vote.Comment != "for the release" || vote.Authn.Method != "oidc" || vote.Authn.Subject != "u-carol" || !vote.Authn.Bound {
 		t.Errorf("the log has %+v", vote)
 	}
-	if shown := c.command("approvals", "show", task); !strings.Contains(shown, digits) {
+	if shown := c.command("approvals", "show", task); !strings.Contains(shown, digits[:4]+" "+digits[4:]) {
 		t.Errorf("approvals show does not have %s:\n%s", digits, shown)
 	}
 }

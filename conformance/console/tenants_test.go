@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -99,9 +100,9 @@ func TestAcceptance12OtherTenants(t *testing.T) {
 			t.Errorf("%s %s: %q, and %s: %q", pair.method, pair.theirs, theirs, pair.none, none)
 		}
 		if pair.method == "GET" {
-			took := evalAwait[[]float64](b, fmt.Sprintf(answerTimes, pair.theirs, pair.none, 25))
+			took, tells := b.tells(pair.theirs, pair.none)
 			t.Logf("%s: %.1f ms, unknown: %.1f ms", pair.theirs, took[0], took[1])
-			if tells(took) {
+			if tells {
 				t.Errorf("%s takes %.1f ms, %s %.1f ms", pair.theirs, took[0], pair.none, took[1])
 			}
 		}
@@ -115,13 +116,23 @@ func TestAcceptance12OtherTenants(t *testing.T) {
 		return 0
 	}
 	between.mu.Unlock()
-	if took := evalAwait[[]float64](b, fmt.Sprintf(answerTimes, "/requests/"+task, "/requests/"+unknownTask, 25)); !tells(took) {
+	if took, tells := b.tells("/requests/"+task, "/requests/"+unknownTask); !tells {
 		t.Errorf("a difference of 10 ms is not seen: %.1f and %.1f ms", took[0], took[1])
 	}
 }
 
-// tells reports whether the time of an answer tells whether something exists.
-func tells(took []float64) bool { return max(took[0]-took[1], took[1]-took[0]) >= 5 }
+// tells reports whether the time of an answer tells whether something exists. A difference that comes
+// from other work on this machine is not there each time.
+func (b *browser) tells(theirs, none string) (took []float64, tells bool) {
+	b.Helper()
+	for range 3 {
+		took = evalAwait[[]float64](b, fmt.Sprintf(answerTimes, theirs, none, 25))
+		if math.Abs(took[0]-took[1]) < 5 {
+			return took, false
+		}
+	}
+	return took, true
+}
 
 // answered returns the status and the body of an answer, without the path.
 func (b *browser) answered(method, path string) []string {
