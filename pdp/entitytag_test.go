@@ -3,12 +3,14 @@ package pdp_test
 import (
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/policy-service/policy-service/conformance/process"
 	"github.com/policy-service/policy-service/pdp"
+	"github.com/policy-service/policy-service/schemas/authzen"
 )
 
 // poll asks for a page as an open page does that knows a tag.
@@ -49,7 +51,7 @@ func TestOpenPagesAskForChanges(t *testing.T) {
 			t.Fatalf("%s has no tag, or does not ask for changes: %s", path, page)
 		}
 		tags[path] = tag
-		if status, page, _ := b.poll(path, tag); path != "/" && (status != http.StatusNotModified || strings.Contains(page, "<")) {
+		if status, page, _ := b.poll(path, tag); status != http.StatusNotModified || strings.Contains(page, "<") {
 			t.Errorf("%s without a change: %d %s", path, status, page)
 		}
 	}
@@ -67,6 +69,27 @@ func TestOpenPagesAskForChanges(t *testing.T) {
 	b.post("/sign-out", nil)
 	if status, page, _ := b.poll("/requests/"+task, "x"); status != http.StatusUnauthorized || strings.Contains(page, "alice") {
 		t.Errorf("signed out: %d %s", status, page)
+	}
+}
+
+// An open overview follows decisions every ten seconds, and a new request at once.
+func TestOpenOverviewFollowsDecisionsSlowly(t *testing.T) {
+	s, b := office(t)
+	_, _, tag := b.poll("/", "")
+	post(t, http.DefaultClient, s.main+authzen.PathEvaluation, strings.ReplaceAll(aliceReads, "alice", "zoe"))
+	if status, page, _ := b.poll("/", tag); status != http.StatusNotModified {
+		t.Errorf("after a decision: %d %s", status, page)
+	}
+	parts := strings.Split(strings.TrimSuffix(tag, `"`), ".")
+	for _, seconds := range []time.Duration{-11 * time.Second, time.Minute} {
+		parts[len(parts)-1] = strconv.FormatInt(time.Now().Add(seconds).Unix(), 10)
+		if status, page, _ := b.poll("/", strings.Join(parts, ".")+`"`); status != http.StatusOK || !strings.Contains(page, "zoe") {
+			t.Errorf("a page of %s: %d %s", seconds, status, page)
+		}
+	}
+	s.asked("", "call", "alice", "")
+	if status, page, _ := b.poll("/", tag); status != http.StatusOK || !strings.Contains(page, "Look at them") {
+		t.Errorf("after a request: %d %s", status, page)
 	}
 }
 

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/policy-service/policy-service/conformance/process"
@@ -84,34 +87,147 @@ func (s *service) processorTime() time.Duration {
 	return total
 }
 
-// Twenty open streams cost decisions at most 2 % of processor time. Rounds with and without streams alternate, so
-// that both have the same neighbours. The short form allows for their noise.
-func TestStreamsCostLittle(t *testing.T) {
-	rounds, most := 2, 1.25
-	if *liveRounds > 0 {
-		rounds, most = *liveRounds, 1.02
-	}
-	s := serveLogged(t)
+// costs returns how many times as much processor time a decision takes with something beside it as without. Slices
+// of the time with and without it alternate, so that both have the same neighbours. Decisions come at a rate as load has it.
+func (s *service) costs(rounds int, slice time.Duration, rate int, what string, beside func(context.Context)) (ratio float64) {
+	s.test.Helper()
 	var spent [2]time.Duration
 	var decisions [2]int64
 	for round := range 2 * rounds {
 		with := round % 2
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(s.test.Context(), slice)
 		if with == 1 {
-			for range 20 {
-				s.watch(ctx)
-			}
+			beside(ctx)
 		}
 		before := s.processorTime()
-		decisions[with] += s.load(ctx, 0)
+		decisions[with] += s.load(ctx, rate)
 		spent[with] += s.processorTime() - before
 		cancel()
 	}
 	each := func(i int) float64 { return float64(spent[i].Microseconds()) / float64(decisions[i]) }
-	ratio := each(1) / each(0)
-	t.Logf("%.1f µs for each of %d decisions without streams, %.1f µs for each of %d with 20 streams: %.3f", each(0), decisions[0], each(1), decisions[1], ratio)
+	ratio = each(1) / each(0)
+	s.test.Logf("%.1f µs for each of %d decisions alone, %.1f µs for each of %d with %s: %.3f", each(0), decisions[0], each(1), decisions[1], what, ratio)
+	return ratio
+}
+
+// budget returns the number of rounds of a measurement and the most that it may find. The short form allows for noise.
+func budget() (rounds int, most float64) {
+	if *liveRounds > 0 {
+		return *liveRounds, 1.02
+	}
+	return 2, 1.25
+}
+
+// Twenty open streams cost decisions at most 2 % of processor time.
+func TestStreamsCostLittle(t *testing.T) {
+	rounds, most := budget()
+	s := serveLogged(t)
+	ratio := s.costs(rounds, 2*time.Second, 0, "20 streams", func(ctx context.Context) {
+		for range 20 {
+			s.watch(ctx)
+		}
+	})
 	if ratio > most {
 		t.Errorf("streams cost %.1f %%", 100*(ratio-1))
+	}
+}
+
+// Twenty open pages that keep up cost 1,000 decisions a second at most 2 % of processor time.
+func TestOpenPagesCostLittle(t *testing.T) {
+	rounds, most := budget()
+	s := serveStore(t, fstest.MapFS{"a.cedar": {Data: []byte(logPolicies)}, "b.cedar": {Data: []byte(approvalPolicies)}, "config.yaml": {Data: []byte(approvalTerms)}})
+	task := (&office{s}).asked("call", "alice", ordinary)
+	pages := []string{"/", "/requests", "/requests/" + task}
+	var open []*openPage
+	var asking sync.WaitGroup
+	t.Cleanup(asking.Wait)
+	for n := range 4 {
+		browser := s.client(fmt.Sprintf("user:carol-%d", n))
+		for range 5 {
+			page := &openPage{service: s, browser: browser, path: pages[len(open)%len(pages)]}
+			page.poll(t.Context())
+			open = append(open, page)
+		}
+	}
+	next := 0
+	ratio := s.costs(4*rounds, time.Second/2, 1000, "20 open pages", func(ctx context.Context) {
+		asking.Go(func() {
+			for each := time.Tick(pollPause / 20); ctx.Err() == nil; next++ {
+				select {
+				case <-each:
+					open[next%len(open)].poll(ctx)
+				case <-ctx.Done():
+				}
+			}
+		})
+	})
+	if ratio > most {
+		t.Errorf("open pages cost %.1f %%", 100*(ratio-1))
+	}
+}
+
+// client returns an HTTP client with the session of a person.
+func (s *service) client(person string) *http.Client {
+	s.test.Helper()
+	link, err := url.Parse(s.link(person))
+	if err != nil {
+		s.test.Fatal(err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		s.test.Fatal(err)
+	}
+	client := &http.Client{Jar: jar, Transport: &http.Transport{MaxIdleConnsPerHost: 20}}
+	s.test.Cleanup(client.CloseIdleConnections)
+	r, err := http.NewRequestWithContext(s.test.Context(), http.MethodPost, s.console+"/sign-in/local", strings.NewReader(link.RawQuery))
+	if err != nil {
+		s.test.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", s.console)
+	answer, err := client.Do(r)
+	if err != nil {
+		s.test.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+		s.test.Fatalf("%s is not signed in: %s, %v", person, answer.Status, err)
+	}
+	return client
+}
+
+// An openPage asks as watch.mjs does whether it is up to date.
+type openPage struct {
+	*service
+	browser *http.Client
+	path    string
+	tag     string
+}
+
+// pollPause is the time between two questions of an open page.
+const pollPause = 1500 * time.Millisecond
+
+// poll asks once.
+func (p *openPage) poll(ctx context.Context) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.console+p.path, nil)
+	if err != nil {
+		p.test.Error(err)
+		return
+	}
+	r.Header.Set("Console-Poll", "1")
+	r.Header.Set("If-None-Match", p.tag)
+	answer, err := p.browser.Do(r)
+	if err != nil {
+		return // ctx has ended
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, answer.Body)
+	switch answer.StatusCode {
+	case http.StatusOK:
+		p.tag = answer.Header.Get("ETag")
+	case http.StatusNotModified:
+	default:
+		p.test.Errorf("%s: %s", p.path, answer.Status)
 	}
 }
 

@@ -1,10 +1,12 @@
 package console
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 )
 
 // headerPoll is the header of requests by which open pages ask whether they are up to date.
@@ -48,16 +50,46 @@ func (v *visit) isCurrent() bool {
 	if v.tag == "" || v.known() != v.tag {
 		return false
 	}
-	v.w.WriteHeader(http.StatusNotModified)
+	_ = v.unchanged()
 	return true
 }
 
-// tagOf returns an entity tag of texts.
-func tagOf(texts ...[]byte) string {
-	digest := sha256.New()
-	for _, text := range texts {
-		one := sha256.Sum256(text)
-		digest.Write(one[:])
+// unchanged says that the open page that asks is up to date.
+func (v *visit) unchanged() error {
+	v.w.WriteHeader(http.StatusNotModified)
+	return nil
+}
+
+// recentTime is how old an open page may be that every decision of the service changes.
+const recentTime = 10 * time.Second
+
+// A seen is what an open page shows of which something changes all the time, as its entity tag has it: the digests of
+// what it shows at once when it changes and of all of it, and when it was made. Only the page itself depends on it.
+type seen struct {
+	urgent, whole string
+	made          time.Time
+}
+
+// seenTag returns the entity tag of a page that is made now.
+func seenTag(urgent, whole string, now time.Time) string {
+	return fmt.Sprintf(`W/"%s.%s.%d"`, digest(urgent), digest(whole), now.Unix())
+}
+
+// seen returns what the open page that asks shows. It is zero for others.
+func (v *visit) seen() (s seen) {
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(v.known(), "W/"), `"`), ".")
+	if len(parts) != 3 {
+		return s
 	}
-	return `W/"` + hex.EncodeToString(digest.Sum(nil)[:8]) + `"`
+	made, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return s
+	}
+	return seen{parts[0], parts[1], time.Unix(made, 0)}
+}
+
+// shows reports whether a page shows what is urgent, and is recent.
+func (s seen) shows(urgent string, now time.Time) bool {
+	age := now.Sub(s.made)
+	return s.urgent == digest(urgent) && age >= 0 && age < recentTime
 }

@@ -197,6 +197,13 @@ func (v *visit) overview() error {
 	if page.serviceStatus, err = v.status(); err != nil {
 		return err
 	}
+	urgent, err := page.urgent()
+	if err != nil {
+		return err
+	}
+	if seen := v.seen(); seen.shows(urgent, v.config.Now()) {
+		return v.unchanged()
+	}
 	if page.Rates != nil {
 		page.Chart = newChart(page.Rates)
 	}
@@ -212,10 +219,26 @@ func (v *visit) overview() error {
 	if err != nil {
 		return fmt.Errorf("overview: %w", err)
 	}
-	if v.keepUp("/", tagOf(shown)); v.isCurrent() {
-		return nil
+	if seen := v.seen(); seen.urgent == digest(urgent) && seen.whole == digest(string(shown)) {
+		return v.unchanged()
 	}
+	v.keepUp("/", seenTag(urgent, string(shown), v.config.Now()))
 	return v.show(http.StatusOK, "overview", "Overview", page)
+}
+
+// urgent returns what an open overview says at once when it changes: all but what every decision changes.
+func (s serviceStatus) urgent() (string, error) {
+	s.Rates, s.InFlight, s.Changes = nil, nil, nil
+	if s.Log != nil {
+		log := *s.Log
+		log.Size, log.Under, log.Queued, log.Signed = 0, 0, 0, time.Time{}
+		s.Log = &log
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return "", fmt.Errorf("overview: %w", err)
+	}
+	return string(text), nil
 }
 
 // Bounds of the newest entries on the overview: how many it shows, and among how many it looks for them.
