@@ -66,3 +66,9 @@ var ErrTurn = errTurn
 
 // Person returns who the claims of an ID token describe, by settings.
 func Person(o *OIDC, claims callers.Claims) (callers.Caller, error) { return o.person(claims) }
+
+// RequestTitle returns the title of the page of an open request.
+func RequestTitle(action string) string { return requestTitle(action, true) }
+
+// IsToolCall reports whether a sentence calls an action running a tool.
+func IsToolCall(resource, action string) bool { return isToolCall(resource, action) }

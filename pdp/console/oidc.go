@@ -31,7 +31,7 @@ type OIDC struct {
 	ScopeClaim string                     `yaml:"scope_claim,omitempty"` // claim with the person's groups; "" means groups
 	Scopes     map[string][]callers.Scope `yaml:"scopes"`                // what each group may do
 
-	AllTenantsGroups []string `yaml:"all_tenants_groups,omitempty" list:"some"` // groups that see every tenant, whatever TenantClaim says
+	AllTenantsGroups []string `yaml:"all_tenants_groups,omitempty" list:"some"` // groups whose scopes are for every tenant, whatever TenantClaim says
 
 	StepUp    string   `yaml:"step_up,omitempty" enum:"always,templates,never"` // when approving requires signing in again; "" means always
 	ACRValues []string `yaml:"acr_values,omitempty" list:"some"`                // authentication contexts of which an approval requires one
@@ -146,14 +146,22 @@ func (o *OIDC) checkScopes() error {
 // errNoScope means that a person has no group that may do something.
 var errNoScope = errors.New("your groups do not let you see this")
 
-// issuerFor returns how the claims of a person of some groups are read.
-func (o *OIDC) issuerFor(groups []string) callers.Issuer {
+// forTenants returns how the claims of a person of some groups are read, and the groups whose scopes the
+// person has. Scopes are for every tenant or for the person's own, so a person of a group of every tenant has
+// the scopes of such groups alone.
+func (o *OIDC) forTenants(groups []string) (callers.Issuer, []string) {
 	issuer := callers.Issuer{Issuer: o.Issuer, IDClaim: cmp.Or(o.IDClaim, claimEmail), AliasClaims: o.AliasClaims}
-	all := func(group string) bool { return slices.Contains(o.AllTenantsGroups, group) }
-	if !slices.ContainsFunc(groups, all) {
-		issuer.TenantClaim, issuer.Tenants = o.TenantClaim, o.Tenants
+	var all []string
+	for _, group := range groups {
+		if slices.Contains(o.AllTenantsGroups, group) {
+			all = append(all, group)
+		}
 	}
-	return issuer
+	if len(all) > 0 {
+		return issuer, all
+	}
+	issuer.TenantClaim, issuer.Tenants = o.TenantClaim, o.Tenants
+	return issuer, groups
 }
 
 // person returns who the claims of a verified ID token describe, and what the person may do. The error
@@ -164,7 +172,8 @@ func (o *OIDC) person(claims callers.Claims) (callers.Caller, error) {
 		claims["email_verified"] = true
 	}
 	groups, unread := claims.Texts(cmp.Or(o.ScopeClaim, claimGroups))
-	who, err := callers.Person(o.issuerFor(groups), claims)
+	issuer, groups := o.forTenants(groups)
+	who, err := callers.Person(issuer, claims)
 	if err != nil {
 		return who, err
 	}

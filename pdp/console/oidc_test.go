@@ -9,6 +9,26 @@ import (
 	"github.com/policy-service/policy-service/pdp/console"
 )
 
+// The scopes of a person of a group of every tenant are those of such groups: the scopes of their other groups
+// are not for every tenant.
+func TestScopesOfEveryTenant(t *testing.T) {
+	settings := byTenant()
+	settings.Scopes["staff"], settings.Scopes["owners"] = []callers.Scope{callers.ScopeApprove}, []callers.Scope{callers.ScopeAdmin}
+	settings.AllTenantsGroups = []string{"sre", "owners"}
+	for groups, want := range map[string]string{
+		"staff": "[acme] [approve]", "sre": "[] [audit]", "sre staff": "[] [audit]", "staff sre": "[] [audit]", "staff owners sre": "[] [admin audit]",
+	} {
+		claims := callers.Claims{"sub": "u1", "email": "erin@example.com", "email_verified": true, "org": "acme", "groups": []any{}}
+		for _, group := range strings.Fields(groups) {
+			claims["groups"] = append(claims["groups"].([]any), group)
+		}
+		who, err := console.Person(settings, claims)
+		if got := fmt.Sprint(who.Tenants, " ", who.Scopes); err != nil || got != want {
+			t.Errorf("%s: %s, want %s (%v)", groups, got, want, err)
+		}
+	}
+}
+
 // byTenant are settings by which people see the tenants of a claim, and one group sees every tenant.
 func byTenant() *console.OIDC {
 	return &console.OIDC{

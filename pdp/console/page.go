@@ -63,6 +63,7 @@ func (c *Console) functions() template.FuncMap {
 		"simple": plain.IsSimple,
 		"pair":   func(page *requestPage, of []leaf) valuesView { return valuesView{page, of} },
 		"one":    plain.Count[int],
+		"runs":   isToolCall,
 
 		"sentence": func(text string) string {
 			first, size := utf8.DecodeRuneInString(text)

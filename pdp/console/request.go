@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/policy-service/policy-service/obligations/plain"
 )
 
 // requestPath returns the path of a request, or of a part of it, in the admin API and in the console.
@@ -39,12 +41,20 @@ func (v *visit) showRequest() error {
 	return v.showRequestPage(http.StatusOK, page)
 }
 
+// mostTitle limits the action in the title of a page, in characters.
+const mostTitle = 60
+
 func (v *visit) showRequestPage(status int, page *requestPage) error {
-	title := page.Sheet.Items[0].Action.Name
-	if page.State.Open() {
-		title = "Decide: " + title
+	return v.show(status, "request", requestTitle(page.Sheet.Items[0].Action.Name, page.State.Open()), page)
+}
+
+// requestTitle returns the title of the page of a request for an action, which somebody else named.
+func requestTitle(action string, open bool) string {
+	title := plain.Cut(plain.Name(action), mostTitle)
+	if open {
+		return "Decide: " + title
 	}
-	return v.show(status, "request", title, page)
+	return title
 }
 
 // requestPage returns the page of a request. The sheet is read first: if the request changed afterwards, a

@@ -39,12 +39,12 @@ func (r *request) Actor() string {
 	return r.Subject.ID
 }
 
-// Wants returns the verb of the sentence about the request.
-func (r *request) Wants() string {
-	if r.Items[0].Resource.Type == "tool" {
-		return "run"
-	}
-	return r.Items[0].Action.Name
+// toolCalls are the actions that the sentence about a request calls running a tool.
+var toolCalls = []string{"tool.invoke", "tools/call"}
+
+// isToolCall reports whether an action on a resource of a type is the call of a tool.
+func isToolCall(resource, action string) bool {
+	return resource == "tool" && slices.Contains(toolCalls, action)
 }
 
 // Told returns the arguments in the summary, which is "action type::"id" (arguments)", or "". Nothing in the id ends
