@@ -207,7 +207,7 @@ func (c *Console) addRoutes() {
 	mux.Handle("GET /log/keys", c.page((*visit).keys, scopeAudit))
 	mux.Handle("GET /tasks/{id}", c.page((*visit).task, scopeAudit))
 	mux.Handle("GET /live", c.page((*visit).live, scopeAudit))
-	mux.Handle("GET /live/stream", c.signedIn((*visit).liveStream, scopeAudit))
+	mux.Handle(patternStream, c.signedIn((*visit).liveStream, scopeAudit))
 	mux.Handle("GET /policies", c.page((*visit).policies, scopeAdmin))
 	mux.Handle("GET /policies/compare", c.page((*visit).compare, scopeAdmin))
 	mux.Handle("GET /policies/{revision}", c.page((*visit).showRevision, scopeAdmin))
@@ -229,7 +229,7 @@ var queries = map[string][]string{
 	"GET /decisions":           slices.Collect(maps.Keys(new(searchForm).fields())),
 	"GET /decisions/{id}":      {"raw"},
 	"GET /live":                {"tenant"},
-	"GET /live/stream":         {"tenant"},
+	patternStream:              {"tenant"},
 	"GET /policies":            {"until"},
 	"GET /policies/compare":    {"from", "to"},
 	"GET /policies/{revision}": {"q", "file", "from"},

@@ -21,9 +21,12 @@ func isPoll(r *http.Request) bool {
 	return r.Header.Get(headerPoll) != "" && slices.Contains(polled, r.Pattern)
 }
 
-// findSession returns the session of the visit.
+// patternStream is the route of the stream, to which an open page connects again by itself.
+const patternStream = "GET /live/stream"
+
+// findSession returns the session of the visit. What an open page asks by itself does not prolong it.
 func (v *visit) findSession() (found session, ok bool) {
-	if v.polls {
+	if v.polls || v.r.Pattern == patternStream {
 		return v.sessions.look(v.id)
 	}
 	return v.sessions.find(v.id)

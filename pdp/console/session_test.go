@@ -1,22 +1,34 @@
 package console_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/policy-service/policy-service/pdp/console"
 )
 
-// A clock is moved by hand.
-type clock struct{ at time.Time }
+// A clock is moved by hand. It is safe for concurrent use.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
 
-func (c *clock) now() time.Time { return c.at }
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
 
-func (c *clock) pass(d time.Duration) { c.at = c.at.Add(d) }
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
 
 // A session ends when it was unused for too long and, however much it was used, when it is too old.
 func TestSessionsEnd(t *testing.T) {
-	c := &clock{time.Now()}
+	c := &clock{at: time.Now()}
 	s := console.NewSessions(15*time.Minute, 8*time.Hour, c.now)
 	unused, used := s.Start(), s.Start()
 	for range 8*4 - 1 {
@@ -43,7 +55,7 @@ func TestSessionsEnd(t *testing.T) {
 
 // Beyond ten thousand sessions, the one that was unused for longest ends.
 func TestSessionsAreBounded(t *testing.T) {
-	c := &clock{time.Now()}
+	c := &clock{at: time.Now()}
 	s := console.NewSessions(time.Hour, 8*time.Hour, c.now)
 	first := s.Start()
 	c.pass(time.Second)
@@ -64,7 +76,7 @@ func TestSessionsAreBounded(t *testing.T) {
 
 // What waits for the provider ends in time, is answered once, and does not fill the memory.
 func TestSignInsEnd(t *testing.T) {
-	c := &clock{time.Now()}
+	c := &clock{at: time.Now()}
 	s := console.NewSignIns(c.now)
 	state := s.Begin(5 * time.Minute)
 	c.pass(5*time.Minute - time.Second)
