@@ -42,7 +42,7 @@ const (
 // for every tenant.
 func (s *server) adminRoutes(e *echo.Echo, reloads *reloader) {
 	engine, auth, log, metrics := s.engine, s.auth, s.log, s.config.Telemetry
-	approvals := &approvalsHandler{s.approvals, s.capabilities, s.approverType(), s.engine.Asking, log.Mask, log.Append}
+	approvals := &approvalsHandler{s.approvals, s.capabilities, s.approverType(), s.engine.Asking, s.engine.IDs, log.Mask, log.Append}
 	audit, approve := auth.with(ScopeAudit), auth.with(ScopeApprove, ScopeAdmin)
 	e.GET("/livez", serveBlob(echo.MIMETextPlain, []byte("ok\n")))
 	e.GET("/readyz", serveReady(engine, reloads, log, auth))

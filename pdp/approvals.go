@@ -34,6 +34,8 @@ type AccessRequest struct {
 	Earlier []approval.Earlier          `json:"earlier,omitempty"` // of each item; lists leave it out
 	Asking  [][]evaluation.AskingPolicy `json:"asking,omitempty"`  // of each item, at most mostAsking; lists leave it out
 
+	LookAlikes []LookAlike `json:"look_alikes,omitempty"` // its ids that are easily taken for known ones; only where it is read
+
 	// Capability was issued beside the approval, in the answer to the decision.
 	Capability *authzen.Capability `json:"capability,omitempty"`
 }
@@ -174,6 +176,7 @@ type approvalsHandler struct {
 	issuer       *capabilityIssuer
 	approverType string // entity type of authenticated approvers
 	asking       func(ctx context.Context, tenant, evaluationID, template string) ([]evaluation.AskingPolicy, error)
+	ids          func(tenant string) map[string][]string // of entities by type
 	mask         func(jsontext.Value) (jsontext.Value, error)
 	record       func(context.Context, *decisionlog.Entry) error
 }
@@ -232,7 +235,11 @@ func (d *approvalsHandler) showRequest(c echo.Context) error {
 	if err := own(c, r, err); err != nil {
 		return err
 	}
-	return d.answer(c, AccessRequest{Request: *r}, by)
+	similar, err := d.lookAlikes(c.Request().Context(), r)
+	if err != nil {
+		return err
+	}
+	return d.answer(c, AccessRequest{Request: *r, LookAlikes: similar}, by)
 }
 
 // showSheet answers with the sheet of a request. The digest of the body is that of the sheet.

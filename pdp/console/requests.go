@@ -23,6 +23,15 @@ type request struct {
 
 	Earlier []approval.Earlier `json:"earlier"` // of each item
 	Asking  [][]askingPolicy   `json:"asking"`  // of each of the first items
+
+	LookAlikes []lookAlike `json:"look_alikes"`
+}
+
+// A lookAlike is an id of the request that is easily taken for a known one.
+type lookAlike struct {
+	Type  string `json:"type"`
+	ID    string `json:"id"`
+	Known string `json:"known"`
 }
 
 // An askingPolicy is a policy because of which a person is asked.
