@@ -71,7 +71,8 @@ func (b *browser) byLink(s *service) {
 }
 
 // When the settings of a running service get a provider, links that were made before sign nobody in, and
-// sessions by a link end. Without the provider, links sign in again.
+// sessions by a link end. Without the provider, links sign in again, but neither those sessions nor those links
+// are worth anything.
 func TestLinksEndWithAProvider(t *testing.T) {
 	address := docpage.FreeAddress(t)
 	base := "http://" + address
@@ -112,6 +113,12 @@ func TestLinksEndWithAProvider(t *testing.T) {
 		_, err := console.Link(s.state, authzen.Subject{Type: "user", ID: "carol"}, time.Now())
 		return err == nil
 	})
+	if !b.signedOut() {
+		t.Error("the session of before the provider goes on after it")
+	}
+	if status, page, _ := b.post("/sign-in/local", ticket); status != http.StatusForbidden || !b.signedOut() {
+		t.Errorf("a link of before the provider: %d %s", status, page)
+	}
 	b.byLink(s)
 }
 

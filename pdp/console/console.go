@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -79,12 +78,10 @@ func New(config Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails
 	c := &Console{
 		config:   config,
 		sessions: sessions{idle: cmp.Or(config.SessionIdle, defaultIdle), most: cmp.Or(config.SessionMost, defaultMost), now: config.Now, byID: make(map[[32]byte]*session)},
-		links:    links{local: local{URL: config.BaseURL, Type: config.ApproverType, Key: key}, now: config.Now, used: make(map[string]time.Time)},
+		links:    links{local: local{URL: config.BaseURL, Type: config.ApproverType, Key: newKey()}, now: config.Now, used: make(map[string]time.Time)},
 		turns:    newTurns(runtime.GOMAXPROCS(0), config.Answers),
 		polls:    newTurns(runtime.GOMAXPROCS(0), config.Answers),
 		forms:    newForms(config.Now),
@@ -107,11 +104,15 @@ func New(config Config) (*Console, error) {
 }
 
 // Renew replaces the settings of signing in at a provider; nil is no provider. Sessions that the new
-// settings would not start have ended.
+// settings would not start end, and so do links if the console refuses them now: later settings bring neither back.
 func (c *Console) Renew(o *OIDC) error {
 	if err := c.renewParty(o); err != nil {
 		return err
 	}
+	c.sessions.sift(func(s session) bool {
+		_, err := c.current(s)
+		return !errors.Is(err, errSettings)
+	})
 	if err := c.links.publish(c.linksOff()); err != nil {
 		c.config.Log.Warn("console: policy-service console has the settings of before", "error", err) // links follow those of now
 	}
@@ -409,6 +410,8 @@ func (v *visit) fail(err error) {
 	var problem *apiError
 	switch {
 	case err == nil:
+	case errors.Is(err, errSettings):
+		v.redirect(v.signInPath(v.r.Method, "/"))
 	case errors.As(err, &problem) && problem.Status == http.StatusNotFound:
 		v.fail(v.notFound())
 	case errors.As(err, &problem) && problem.Status == http.StatusForbidden:

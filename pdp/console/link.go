@@ -2,6 +2,7 @@ package console
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -114,10 +115,14 @@ func (l *links) close() {
 	l.path = ""
 }
 
-// publish writes localFile again, unless it is not published.
+// publish writes localFile again, unless it is not published. While links are refused, the key changes: those
+// made before are worth nothing afterwards.
 func (l *links) publish(refused string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if refused != "" {
+		l.Key = newKey()
+	}
 	if l.path == "" {
 		return nil
 	}
@@ -136,16 +141,22 @@ func (l *links) publish(refused string) error {
 	return nil
 }
 
+func newKey() []byte {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return key
+}
+
 // read returns a ticket that is valid and unused, or [ErrTicket].
 func (l *links) read(text string) (t ticket, err error) {
 	encoded, signature, _ := strings.Cut(text, ".")
 	content, errContent := base64.RawURLEncoding.DecodeString(encoded)
 	given, errGiven := base64.RawURLEncoding.DecodeString(signature)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if errContent != nil || errGiven != nil || !hmac.Equal(given, mac(l.Key, content)) || json.Unmarshal(content, &t) != nil {
 		return t, ErrTicket
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if _, used := l.used[t.Once]; used || !l.now().Before(t.Until) {
 		return t, ErrTicket
 	}

@@ -97,3 +97,31 @@ func TestStreamDoesNotProlongSessions(t *testing.T) {
 		t.Error("a page does not prolong the session")
 	}
 }
+
+// A provider in the settings ends the sessions and the links of before it for good: they do not come back when the
+// provider goes. A change that still permits links ends nothing.
+func TestProviderEndsSessionsByLink(t *testing.T) {
+	o := newOffice(t)
+	session, ticket := o.redeem(o.ticket()), o.ticket()
+	renew := func(to *console.OIDC) {
+		t.Helper()
+		if err := o.Renew(to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew(nil)
+	if !o.get("/live", session) {
+		t.Fatal("a change of nothing ends the session")
+	}
+	renew(&console.OIDC{Issuer: "https://id.example.com", ClientID: "console"})
+	renew(nil)
+	if o.get("/live", session) {
+		t.Error("the session goes on")
+	}
+	if o.redeem(ticket) != nil {
+		t.Error("the link signs in")
+	}
+	if o.redeem(o.ticket()) == nil {
+		t.Error("a new link signs nobody in")
+	}
+}

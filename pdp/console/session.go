@@ -115,6 +115,17 @@ func (s *sessions) end(id string) {
 	delete(s.byID, sha256.Sum256([]byte(id)))
 }
 
+// sift ends the sessions that are not to stay.
+func (s *sessions) sift(stays func(session) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, one := range s.byID {
+		if !stays(*one) {
+			delete(s.byID, key)
+		}
+	}
+}
+
 // randomText returns 256 random bits in base64url.
 func randomText() string {
 	text := make([]byte, 32)

@@ -76,6 +76,10 @@ func (v *visit) signInLocal() error {
 func (v *visit) start(who Identity, claims callers.Claims, next string) error {
 	id := v.sessions.start(who, claims, randomText())
 	started, _ := v.sessions.find(id)
+	if _, err := v.current(started); err != nil { // the settings have changed since, and did not end it
+		v.sessions.end(id)
+		return err
+	}
 	if err := v.config.Record(v.r.Context(), who, Act{Action: "sign_in", By: who.Principal(), From: v.address(), Authn: started.identity.Authn}); err != nil {
 		v.sessions.end(id)
 		return err
