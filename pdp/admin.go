@@ -99,7 +99,7 @@ func serveMetrics(from Telemetry, auth authenticator) echo.HandlerFunc {
 // serveReady reports whether the service can decide and record. If the last change of the policy
 // store was refused, the service is ready and stale: it uses the last valid policies. A change of a
 // tenant's folder concerns callers of this tenant and of all tenants. Callers who may not see every
-// tenant get only the state and its age.
+// tenant get only the state, and its age where no tenant has a folder.
 func serveReady(engine *evaluation.Engine, reloads *reloader, log *decisionlog.Log, auth authenticator) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		verbose := c.QueryParams().Has("verbose")
@@ -117,7 +117,7 @@ func serveReady(engine *evaluation.Engine, reloads *reloader, log *decisionlog.L
 		}
 		switch {
 		case verbose && v.tenants != nil:
-			word += describeAge(status) + strings.TrimSuffix("\n"+describePending(pending), "\n")
+			word += describeAge(v.store(engine.Snapshots(), status).Status) + strings.TrimSuffix("\n"+describePending(pending), "\n")
 		case verbose:
 			word += "\n" + describeStatus(status) + describePending(pending) + describeShadow(engine.ShadowStatus()) + describeConsole(reloads) + fmt.Sprintf("log entries %d", log.Head().Size)
 		}
@@ -125,12 +125,16 @@ func serveReady(engine *evaluation.Engine, reloads *reloader, log *decisionlog.L
 	}
 }
 
-// describeAge returns the state and since when it holds.
+// describeAge returns since when the policies are in force, and whether their last change was refused. Without
+// the times, which those who see some tenants do not get, it says the latter alone.
 func describeAge(s evaluation.Status) (text string) {
-	if s.Revision != "" {
+	if !s.Since.IsZero() {
 		text = "\nsince " + s.Since.Format(time.RFC3339)
 	}
-	if s.Stale {
+	switch {
+	case s.Stale && s.Attempt.IsZero():
+		text += "\nrefused the last change"
+	case s.Stale:
 		text += "\nrefused " + s.Attempt.Format(time.RFC3339)
 	}
 	return text

@@ -170,6 +170,9 @@ func TestStaleIsCutByTenant(t *testing.T) {
 				if err != nil || strings.HasPrefix(body, "stale\n") != stale || strings.Contains(body, "\nrefused ") != stale {
 					t.Errorf("readiness to key %q: %s %v", key, body, err)
 				}
+				if dated := strings.Contains(body, "Z\n"); dated != (key == "k-all") {
+					t.Errorf("readiness to key %q has times of all tenants' changes: %t, in %s", key, dated, body)
+				}
 				if key == "" || key == "k-pep" {
 					continue
 				}
