@@ -494,6 +494,52 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // then the page shows it. The same form then succeeds, and never counts twice.
 func TestLostDecisionCanBeSentAgain(t *testing.T) {
 	s := hire(t, nil)
+	b, way := lossy(t, s)
+	for _, lose := range []string{"request", "answer"} {
+		task := s.asked(key("gateway"), "call", "alice", "")
+		page := b.open(task)
+		way.set(lose)
+		lost := page.decide(page.form("approve", "comment", "for the release"))
+		way.set("")
+		if lose == "answer" {
+			if lost.status != 200 || !strings.Contains(lost.words(), "You approved this") {
+				t.Errorf("lost %s: %d %s", lose, lost.status, lost.words())
+			}
+		} else if lost.status != 503 || !strings.Contains(lost.words(), "Your decision was not recorded") || !strings.Contains(lost.words(), "for the release") || lost.hidden("ticket") != page.hidden("ticket") {
+			t.Errorf("lost %s: %d %s", lose, lost.status, lost.words())
+		}
+		after := page.decide(page.form("approve", "comment", "for the release"))
+		if !strings.Contains(after.words(), "You approved this") {
+			t.Errorf("again after a lost %s: %d %s", lose, after.status, after.words())
+		}
+		var r pdp.AccessRequest
+		if askAs(t, key("carol"), "GET", s.admin+pdp.PathRequests+"/"+task, "", &r); len(r.Items[0].Votes) != 1 {
+			t.Errorf("after a lost %s: %d votes", lose, len(r.Items[0].Votes))
+		}
+	}
+}
+
+// What was not done is named after what the person tried: nobody reads of a decision who made none.
+func TestLostActsAreNamed(t *testing.T) {
+	s := hire(t, nil)
+	b, way := lossy(t, s)
+	task := s.asked(key("gateway"), "call", "alice", "")
+	page := b.open(task)
+	way.set("request")
+	delegated := page.decide(page.form("delegate", "to", "dave"))
+	_, revealed, _ := b.post("/requests/"+task+"/reveal", url.Values{"path": {"/a"}})
+	way.set("")
+	_, revoked, _ := b.post("/approvals/nothing/revoke", url.Values{"task": {task}})
+	for want, got := range map[string]string{"The delegation was not recorded": delegated.words(), "The value is not shown": revealed, "The approval was not revoked": revoked} {
+		if !strings.Contains(got, want) || strings.Contains(got, "Your decision was") || strings.Contains(got, "Nothing was decided") {
+			t.Errorf("the page does not say %q: %s", want, got)
+		}
+	}
+}
+
+// lossy returns a browser of carol, at a console that loses requests to the admin API or their answers.
+func lossy(t *testing.T, s *staff) (*browser, *flaky) {
+	t.Helper()
 	admin, err := url.Parse(s.admin)
 	if err != nil {
 		t.Fatal(err)
@@ -517,33 +563,11 @@ func TestLostDecisionCanBeSentAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unpublish()
+	t.Cleanup(unpublish)
 	listener.Config.Handler = pages
 	listener.Start()
 	t.Cleanup(listener.Close)
-	b := newBrowser(t, base).signInAs(&service{state: state}, "carol")
-	for _, lose := range []string{"request", "answer"} {
-		task := s.asked(key("gateway"), "call", "alice", "")
-		page := b.open(task)
-		way.set(lose)
-		lost := page.decide(page.form("approve", "comment", "for the release"))
-		way.set("")
-		if lose == "answer" {
-			if lost.status != 200 || !strings.Contains(lost.words(), "You approved this") {
-				t.Errorf("lost %s: %d %s", lose, lost.status, lost.words())
-			}
-		} else if lost.status != 503 || !strings.Contains(lost.words(), "Your decision was not recorded") || !strings.Contains(lost.words(), "for the release") || lost.hidden("ticket") != page.hidden("ticket") {
-			t.Errorf("lost %s: %d %s", lose, lost.status, lost.words())
-		}
-		after := page.decide(page.form("approve", "comment", "for the release"))
-		if !strings.Contains(after.words(), "You approved this") {
-			t.Errorf("again after a lost %s: %d %s", lose, after.status, after.words())
-		}
-		var r pdp.AccessRequest
-		if askAs(t, key("carol"), "GET", s.admin+pdp.PathRequests+"/"+task, "", &r); len(r.Items[0].Votes) != 1 {
-			t.Errorf("after a lost %s: %d votes", lose, len(r.Items[0].Votes))
-		}
-	}
+	return newBrowser(t, base).signInAs(&service{state: state}, "carol"), way
 }
 
 // bulk submits a request about several resources, and returns its task.

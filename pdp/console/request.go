@@ -126,6 +126,7 @@ type verdict struct {
 	Task   string
 	Ticket string // taken when the verdict came
 	Vote   vote
+	Act    string // reveal or revoke, which is no vote; otherwise ""
 }
 
 // A vote is the body of a decision for the admin API.
@@ -275,6 +276,7 @@ func isInvalid(err error) bool {
 type message struct {
 	Kind string // stale, lost, refused, conflict, invalid or form
 	Text string // of the service
+	Act  string // delegate, reveal or revoke; otherwise the person decided
 }
 
 // refused shows the request as it is now, and why the decision does not count. What the person has typed
@@ -285,7 +287,10 @@ func (v *visit) refused(d verdict, err error) error {
 	if errPage != nil {
 		return errPage
 	}
-	if m.Kind == "lost" && slices.ContainsFunc(page.Votes, d.counted) {
+	if m.Act = d.Act; d.Vote.Decision == "delegate" {
+		m.Act = d.Vote.Decision
+	}
+	if m.Kind == "lost" && d.Act == "" && slices.ContainsFunc(page.Votes, d.counted) {
 		v.redirect(requestPath(d.Task, ""))
 		return nil
 	}
@@ -302,22 +307,22 @@ func (v *visit) messageOf(err error) (int, message) {
 	var form errVerdict
 	switch {
 	case errors.Is(err, errForm):
-		return http.StatusConflict, message{"form", ""}
+		return http.StatusConflict, message{Kind: "form"}
 	case errors.As(err, &form):
-		return http.StatusBadRequest, message{"invalid", form.message}
+		return http.StatusBadRequest, message{Kind: "invalid", Text: form.message}
 	case !errors.As(err, &problem) || problem.Status >= http.StatusInternalServerError:
 		v.config.Log.ErrorContext(v.r.Context(), "console", "path", v.r.URL.Path, "error", err)
-		return http.StatusServiceUnavailable, message{"lost", ""}
+		return http.StatusServiceUnavailable, message{Kind: "lost"}
 	case problem.Status == http.StatusConflict && problem.Message == staleMessage:
-		return problem.Status, message{"stale", ""}
+		return problem.Status, message{Kind: "stale"}
 	case problem.Status == http.StatusConflict && problem.Message == policiesMessage:
-		return problem.Status, message{"policies", ""}
+		return problem.Status, message{Kind: "policies"}
 	case problem.Status == http.StatusConflict:
-		return problem.Status, message{"conflict", problem.Message}
+		return problem.Status, message{Kind: "conflict", Text: problem.Message}
 	case problem.Status == http.StatusForbidden:
-		return problem.Status, message{"refused", problem.Message}
+		return problem.Status, message{Kind: "refused", Text: problem.Message}
 	}
-	return problem.Status, message{"invalid", problem.Message}
+	return problem.Status, message{Kind: "invalid", Text: problem.Message}
 }
 
 // policiesMessage is what the admin API says of an approval that was shown under other policies.
@@ -333,7 +338,7 @@ func (v *visit) revealValue() error {
 		Value jsontext.Value `json:"value"`
 	}
 	if err := v.ask(http.MethodPost, adminPrefix+requestPath(task, "/reveal"), map[string]any{"path": path}, &out); err != nil {
-		return v.refused(verdict{Task: task}, err)
+		return v.refused(verdict{Task: task, Act: "reveal"}, err)
 	}
 	page, err := v.requestPage(task)
 	if err != nil {
@@ -350,7 +355,7 @@ func (v *visit) revoke() error {
 	body := map[string]string{"reason": v.r.PostFormValue("reason")}
 	if err := v.ask(http.MethodPost, "/admin/v1/approvals/"+url.PathEscape(v.r.PathValue("approval"))+"/revoke", body, &out); err != nil {
 		if task := v.r.PostFormValue("task"); isRefusal(err) && task != "" {
-			return v.refused(verdict{Task: task}, err)
+			return v.refused(verdict{Task: task, Act: "revoke"}, err)
 		}
 		return err
 	}
