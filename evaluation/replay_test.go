@@ -244,7 +244,7 @@ func TestReplayMasked(t *testing.T) {
 		t.Errorf("not replayable (-want +got):\n%s", diff)
 	}
 	var page strings.Builder
-	if err := report.Text(&page); err != nil || !strings.Contains(page.String(), "2 entries are masked where it counts, and were left out\n  2  /context/password  by-password  ") {
+	if err := report.Text(&page); err != nil || !strings.Contains(page.String(), "2 entries are masked where it counts, left out\n  2  /context/password  by-password  ") {
 		t.Errorf("%v\n%s", err, page.String())
 	}
 

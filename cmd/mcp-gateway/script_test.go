@@ -122,7 +122,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(2 * time.Minute),
+		Deadline:            time.Now().Add(10 * time.Minute),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", hurry)
 			env.Setenv("PATH", dir+string(os.PathListSeparator)+env.Getenv("PATH"))

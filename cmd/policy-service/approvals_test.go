@@ -186,12 +186,12 @@ func TestDescribeRequestSaysWhoMay(t *testing.T) {
 		request pdp.AccessRequest
 		want    []string
 	}{
-		{pdp.AccessRequest{Sheet: sheet, May: []string{"approve", "deny"}}, []string{"sheet      7f3a91c2\n", "you may    approve, deny\n"}},
+		{pdp.AccessRequest{Sheet: sheet, May: []string{"approve", "deny"}}, []string{"sheet      7f3a 91c2\n", "you may    approve, deny\n"}},
 		{pdp.AccessRequest{WhyNot: "own_request"}, []string{"you may    nothing (own request)\n"}},
 		{pdp.AccessRequest{May: []string{"revoke"}, WhyNot: "decided"}, []string{"you may    revoke (decided)\n"}},
 		{pdp.AccessRequest{Request: approval.Request{Items: []approval.Item{{Votes: []approval.Vote{{
 			Sheet: sheet, Authn: &approval.Authn{Method: "oidc", Issuer: "https://idp.example.com", Subject: "00u1", ACR: "phr"},
-		}}}}}}, []string{"    by     oidc https://idp.example.com 00u1 phr sheet 7f3a91c2\n"}},
+		}}}}}}, []string{"    by     oidc https://idp.example.com 00u1 phr sheet 7f3a 91c2\n"}},
 	} {
 		got := describeRequest(&test.request)
 		for _, want := range test.want {
