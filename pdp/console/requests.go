@@ -49,7 +49,7 @@ func (r *request) Actor() string {
 }
 
 // toolCalls are the actions that the sentence about a request calls running a tool.
-var toolCalls = []string{"tool.invoke", "tools/call"}
+var toolCalls = []string{"tool.invoke", "tools/call", "call", "execute", "invoke", "run"}
 
 // isToolCall reports whether an action on a resource of a type is the call of a tool.
 func isToolCall(resource, action string) bool {

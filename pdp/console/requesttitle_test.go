@@ -27,7 +27,7 @@ func TestOnlyCallsAreCalledRunning(t *testing.T) {
 	for _, test := range []struct {
 		resource, action string
 		want             bool
-	}{{"tool", "tool.invoke", true}, {"tool", "tools/call", true}, {"tool", "delete", false}, {"tool", "tool.invoke ", false}, {"doc", "tools/call", false}} {
+	}{{"tool", "tool.invoke", true}, {"tool", "tools/call", true}, {"tool", "call", true}, {"tool", "recall", false}, {"tool", "delete", false}, {"tool", "tool.invoke ", false}, {"doc", "tools/call", false}} {
 		if got := console.IsToolCall(test.resource, test.action); got != test.want {
 			t.Errorf("%s on a %s: %t", test.action, test.resource, got)
 		}
